@@ -1,0 +1,1 @@
+//! Gleaner keeps what coding agents do and gives back what can be learned from it.

@@ -1,0 +1,2 @@
+#![doc = "The gleaner program."]
+fn main() {}
