@@ -1,2 +1,5 @@
-#![doc = "The gleaner program."]
-fn main() {}
+//! The `gleaner` program: see [`gleaner`] for the map.
+
+fn main() -> std::process::ExitCode {
+    gleaner::cli::run()
+}
