@@ -442,8 +442,8 @@ mod tests {
     #[test]
     fn only_nul_and_lone_surrogates_are_replaced() {
         for (given, expected, count) in [
-            (r#""a\u0000b""#, r#""a\u0000b""#, 0),
             (r#""a\\u0000b""#, r#""a\\u0000b""#, 0),
+            (r#""a\\\\u0000b""#, r#""a\\\\u0000b""#, 0),
             (r#""\\\u0000""#, r#""\\\ufffd""#, 1),
             (r#""\ud83d\ude00""#, r#""\ud83d\ude00""#, 0),
             (r#""\ud83d""#, r#""\ufffd""#, 1),

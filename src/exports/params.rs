@@ -14,6 +14,7 @@ use crate::value::Timestamp;
 #[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
+#[group(skip)]
 pub struct Common {
     /// How a row is written; each data set names the formats it offers.
     #[arg(long)]

@@ -19,6 +19,7 @@ use crate::value::{FreeForm, Timestamp};
 #[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
+#[group(skip)]
 pub struct TrainingPairs {
     /// Area of the language.
     #[arg(long, value_name = "NAME")]

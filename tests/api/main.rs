@@ -1,0 +1,4 @@
+//! The service through its real router on a real Postgres, a database for each test.
+
+mod generations;
+mod support;
