@@ -174,13 +174,16 @@ impl Secret {
     }
 }
 
+/// Keys by their hash, and when each was seen.
+type KnownKeys = HashMap<[u8; 32], (Instant, Arc<KeyRow>)>;
+
 /// Keys and projects as last seen in the database.
 #[derive(Debug)]
 pub struct Keyring {
     db: PgPool,
     closed: AtomicBool,
     open_until: Mutex<Option<Instant>>,
-    keys: Mutex<HashMap<[u8; 32], (Instant, Arc<KeyRow>)>>,
+    keys: Mutex<KnownKeys>,
     projects: Mutex<HashMap<Arc<str>, Instant>>,
 }
 

@@ -192,8 +192,8 @@ pub fn is_connection_lost(error: &sqlx::Error) -> bool {
         | sqlx::Error::PoolTimedOut
         | sqlx::Error::PoolClosed
         | sqlx::Error::WorkerCrashed
+        | sqlx::Error::Protocol(_)
         | sqlx::Error::Tls(_) => true,
-        sqlx::Error::Protocol(_) => true,
         sqlx::Error::Database(error) => error
             .code()
             .is_some_and(|code| ["08", "53", "57"].contains(&&code[..2]) || code == "25006"),

@@ -215,7 +215,10 @@ fn field_error(path: &serde_path_to_error::Path, message: &str) -> Error {
                 pointer.push('/');
                 pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
             }
-            Segment::Seq { index } => pointer.push_str(&format!("/{index}")),
+            Segment::Seq { index } => {
+                pointer.push('/');
+                pointer.push_str(&index.to_string());
+            }
             Segment::Unknown => {}
         }
     }
@@ -274,7 +277,7 @@ fn clean_string(json: &mut [u8], mut at: usize, replaced: &mut usize) -> usize {
             b'"' => return at + 1,
             b'\\' => match escaped_unit(json, at) {
                 Some(0xD800..=0xDBFF) if matches!(escaped_unit(json, at + 6), Some(0xDC00..=0xDFFF)) => {
-                    at += 12
+                    at += 12;
                 }
                 Some(0 | 0xD800..=0xDFFF) => {
                     json[at + 2..at + 6].copy_from_slice(b"fffd");

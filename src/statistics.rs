@@ -5,14 +5,12 @@ const Z: f64 = 1.959_963_984_540_054;
 
 /// A share of `n`, if `n` is not 0.
 #[must_use]
-#[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
 pub fn rate(k: i64, n: i64) -> Option<f64> {
     (n > 0).then(|| k as f64 / n as f64)
 }
 
 /// The 95 % Wilson score interval of a share: unlike the normal one it stays within 0 and 1 and holds for small counts.
 #[must_use]
-#[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
 pub fn wilson(k: i64, n: i64) -> Option<[f64; 2]> {
     let p = rate(k, n)?;
     let n = n as f64;
@@ -38,7 +36,6 @@ pub struct Difference {
 
 /// Compares two shares; none where a count is 0.
 #[must_use]
-#[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
 pub fn compare((k1, n1): (i64, i64), (k2, n2): (i64, i64)) -> Option<Difference> {
     let (p1, p2) = (rate(k1, n1)?, rate(k2, n2)?);
     let pooled = rate(k1 + k2, n1 + n2)?;

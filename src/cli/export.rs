@@ -60,7 +60,7 @@ impl Export {
         match self.dataset {
             Dataset::TrainingPairs { common, own } => write(&db, "training-pairs", own, common, to).await?,
             Dataset::CorrectionPairs { common, own } => {
-                write(&db, "correction-pairs", own, common, to).await?
+                write(&db, "correction-pairs", own, common, to).await?;
             }
         }
         db.close().await;

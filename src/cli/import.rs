@@ -183,7 +183,6 @@ impl Progress {
         }
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     fn tell(&self) {
         let rate = self.lines.get() as f64 / self.started.elapsed().as_secs_f64().max(1e-3);
         eprintln!("{}: {} lines, {rate:.0} lines/s", self.name, self.lines.get());

@@ -33,7 +33,7 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
 
 /// Waits until the database answers, for a minute at most: with compose it may start later than the service.
 pub async fn wait(db: &PgPool) -> anyhow::Result<()> {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
     let mut pause = Duration::from_millis(10);
     loop {
         match db.acquire().await {

@@ -259,6 +259,6 @@ async fn apply(
 fn lost_a_race(error: &sqlx::Error) -> bool {
     error
         .as_database_error()
-        .and_then(|error| error.code())
+        .and_then(sqlx::error::DatabaseError::code)
         .is_some_and(|code| code == "40001" || code == "40P01")
 }

@@ -283,7 +283,7 @@ impl Check for NewGeneration {
         match self.success {
             Some(true) => checks.require(self.program().is_some(), "final_valid_dsl", NO_PROGRAM),
             Some(false) | None => {
-                checks.require(self.final_valid_dsl.is_none(), "final_valid_dsl", NOT_A_SUCCESS)
+                checks.require(self.final_valid_dsl.is_none(), "final_valid_dsl", NOT_A_SUCCESS);
             }
         }
     }

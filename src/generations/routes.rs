@@ -49,7 +49,11 @@ async fn start(
         .writer
         .write(&caller.project, writer::Event::Generation(event))
         .await?;
-    created(receipt.replayed, id, stored(&app, &caller.project, id).await?)
+    Ok(created(
+        receipt.replayed,
+        id,
+        stored(&app, &caller.project, id).await?,
+    ))
 }
 
 /// Appends an attempt to an open log.
@@ -77,7 +81,11 @@ async fn append(
         .await?;
     let number = receipt.number.unwrap_or_default();
     let attempt = store::attempt(&app.db, &caller.project, id, number).await?;
-    created(receipt.replayed, id, attempt.ok_or(Error::NotFound("attempt"))?)
+    Ok(created(
+        receipt.replayed,
+        id,
+        attempt.ok_or(Error::NotFound("attempt"))?,
+    ))
 }
 
 /// Finalizes a log.
@@ -149,10 +157,10 @@ async fn stored(app: &App, project: &str, id: Uuid) -> Result<Generation> {
 }
 
 /// The answer to a request that made something of the log `id`: 201 and where it is, or 200 when it was there.
-fn created(replayed: bool, id: Uuid, body: impl serde::Serialize) -> Result<Response> {
+fn created(replayed: bool, id: Uuid, body: impl serde::Serialize) -> Response {
     if replayed {
-        return Ok(axum::Json(body).into_response());
+        return axum::Json(body).into_response();
     }
     let location = [(header::LOCATION, format!("/v1/generations/{id}"))];
-    Ok((StatusCode::CREATED, location, axum::Json(body)).into_response())
+    (StatusCode::CREATED, location, axum::Json(body)).into_response()
 }

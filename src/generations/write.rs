@@ -140,7 +140,7 @@ impl Step {
                     .iter()
                     .filter_map(|&index| events[index].as_append())
                     .collect();
-                let numbers = insert_attempts(connection, project, &appends).await?;
+                let numbers = insert_attempts(connection, APPEND, project, &appends).await?;
                 for &index in &self.members {
                     let Some((log, append)) = events[index].as_append() else {
                         continue;
@@ -208,6 +208,11 @@ impl Event {
     }
 }
 
+/// One column of the rows that a statement takes.
+fn column<'a, S, T>(rows: &[(Uuid, &'a S)], value: impl Fn(&'a S) -> T) -> Vec<T> {
+    rows.iter().map(|(_, row)| value(row)).collect()
+}
+
 /// Inserts logs with their iterations; the ids of those that were not there yet.
 async fn insert_logs(
     connection: &mut PgConnection,
@@ -224,9 +229,6 @@ async fn insert_logs(
                 success, final_valid_dsl, request_hash, outcome_hash)
         on conflict do nothing
         returning id";
-    fn column<'a, T>(starts: &[(Uuid, &'a Start)], value: impl Fn(&'a Start) -> T) -> Vec<T> {
-        starts.iter().map(|(_, start)| value(start)).collect()
-    }
     let created: HashSet<Uuid> = sqlx::query_scalar(SQL)
         .bind(project)
         .bind(starts.iter().map(|(id, _)| *id).collect::<Vec<_>>())
@@ -253,7 +255,7 @@ async fn insert_logs(
         .flat_map(|(id, start)| start.attempts.iter().map(|attempt| (*id, attempt)))
         .collect();
     if !attempts.is_empty() {
-        let inserted = insert_attempts_of(connection, project, &attempts, ANY_LOG).await?;
+        let inserted = insert_attempts(connection, APPEND_TO_NEW, project, &attempts).await?;
         debug_assert_eq!(inserted.len(), attempts.len(), "a new log has no attempts yet");
         let failed_before: Vec<_> = created_starts()
             .filter(|(_, start)| {
@@ -269,66 +271,63 @@ async fn insert_logs(
     Ok(created)
 }
 
-/// The logs that attempts may be added to: locked, in id order, and still open.
-const OPEN_LOGS: &str = "
-    select g.id from generations g
-    where g.project = $1 and g.id = any($2) and g.completed_at is null
-    order by g.id for no key update";
-/// The same for logs that the transaction itself has made.
-const ANY_LOG: &str = "select distinct unnest($2) as id";
-
-/// Appends attempts to open logs; the numbers, by log and id, of those that were added.
-async fn insert_attempts(
-    connection: &mut PgConnection,
-    project: &str,
-    appends: &[(Uuid, &Append)],
-) -> sqlx::Result<HashMap<(Uuid, Uuid), i32>> {
-    insert_attempts_of(connection, project, appends, OPEN_LOGS).await
+/// The statement that adds attempts to the logs that a query selects.
+///
+/// An attempt that another server adds while the statement waits for a log's lock is not seen by it, but has taken the
+/// number that it would give: the conflict leaves the row to be judged.
+macro_rules! insert_attempts_to {
+    ($logs:literal) => {
+        concat!(
+            "with log as materialized (", $logs, "),",
+            "new as (
+                select * from unnest($2::uuid[], $3::uuid[], $4::bool[], $5::int[], $6::timestamptz[], $7::text[], $8::int[],
+                    $9::text[], $10::text[], $11::text[], $12::jsonb[], $13::jsonb[], $14::jsonb[], $15::bool[], $16::text[],
+                    $17::text[], $18::int[], $19::int[], $20::int[], $21::jsonb[], $22::bytea[]) with ordinality
+                    as new (generation_id, id, id_given, attempt, timestamp, prompt_template, prompt_template_version,
+                        prompt_text, raw_response, extracted_dsl, parse_result, lint_result, compile_result, passed,
+                        error_stage, error_message, latency_ms, input_tokens, output_tokens, metadata, request_hash, place)
+            )
+            insert into attempts (project, generation_id, id, attempt, timestamp, prompt_template, prompt_template_version,
+                prompt_text, raw_response, extracted_dsl, parse_result, lint_result, compile_result, passed, error_stage,
+                error_message, latency_ms, input_tokens, output_tokens, metadata, request_hash)
+            select $1, new.generation_id, new.id,
+                coalesce(new.attempt, last.attempt + row_number() over (
+                    partition by new.generation_id, new.attempt is null order by new.place))::int,
+                new.timestamp, new.prompt_template, new.prompt_template_version, new.prompt_text, new.raw_response,
+                new.extracted_dsl, new.parse_result, new.lint_result, new.compile_result, new.passed, new.error_stage,
+                new.error_message, new.latency_ms, new.input_tokens, new.output_tokens, new.metadata, new.request_hash
+            from new
+            join log on log.id = new.generation_id
+            cross join lateral (
+                select coalesce(max(a.attempt), 0) as attempt from attempts a
+                where a.project = $1 and a.generation_id = new.generation_id and new.attempt is null
+            ) last
+            where not new.id_given or not exists (
+                select from attempts a where a.project = $1 and a.generation_id = new.generation_id and a.id = new.id)
+            order by new.place
+            on conflict do nothing
+            returning generation_id, id, attempt"
+        )
+    };
 }
 
-async fn insert_attempts_of(
+/// Adds to open logs; they are locked, in id order.
+const APPEND: &str = insert_attempts_to!(
+    "select g.id from generations g
+    where g.project = $1 and g.id = any($2) and g.completed_at is null
+    order by g.id for no key update"
+);
+/// Adds to logs that the same transaction has made.
+const APPEND_TO_NEW: &str = insert_attempts_to!("select distinct unnest($2) as id");
+
+/// Runs one of these statements; the numbers, by log and id, of the attempts that were added.
+async fn insert_attempts(
     connection: &mut PgConnection,
+    sql: &'static str,
     project: &str,
     appends: &[(Uuid, &Append)],
-    logs: &'static str,
 ) -> sqlx::Result<HashMap<(Uuid, Uuid), i32>> {
-    // An attempt that another server adds while this statement waits for the log's lock is not seen here, but has taken
-    // the number that this statement would give: the conflict leaves the row to be judged.
-    let sql = format!(
-        "with log as materialized ({logs}),
-        new as (
-            select * from unnest($2::uuid[], $3::uuid[], $4::bool[], $5::int[], $6::timestamptz[], $7::text[], $8::int[],
-                $9::text[], $10::text[], $11::text[], $12::jsonb[], $13::jsonb[], $14::jsonb[], $15::bool[], $16::text[],
-                $17::text[], $18::int[], $19::int[], $20::int[], $21::jsonb[], $22::bytea[]) with ordinality
-                as new (generation_id, id, id_given, attempt, timestamp, prompt_template, prompt_template_version,
-                    prompt_text, raw_response, extracted_dsl, parse_result, lint_result, compile_result, passed,
-                    error_stage, error_message, latency_ms, input_tokens, output_tokens, metadata, request_hash, place)
-        )
-        insert into attempts (project, generation_id, id, attempt, timestamp, prompt_template, prompt_template_version,
-            prompt_text, raw_response, extracted_dsl, parse_result, lint_result, compile_result, passed, error_stage,
-            error_message, latency_ms, input_tokens, output_tokens, metadata, request_hash)
-        select $1, new.generation_id, new.id,
-            coalesce(new.attempt, last.attempt + row_number() over (
-                partition by new.generation_id, new.attempt is null order by new.place))::int,
-            new.timestamp, new.prompt_template, new.prompt_template_version, new.prompt_text, new.raw_response,
-            new.extracted_dsl, new.parse_result, new.lint_result, new.compile_result, new.passed, new.error_stage,
-            new.error_message, new.latency_ms, new.input_tokens, new.output_tokens, new.metadata, new.request_hash
-        from new
-        join log on log.id = new.generation_id
-        cross join lateral (
-            select coalesce(max(a.attempt), 0) as attempt from attempts a
-            where a.project = $1 and a.generation_id = new.generation_id and new.attempt is null
-        ) last
-        where not new.id_given or not exists (
-            select from attempts a where a.project = $1 and a.generation_id = new.generation_id and a.id = new.id)
-        order by new.place
-        on conflict do nothing
-        returning generation_id, id, attempt"
-    );
-    fn column<'a, T>(appends: &[(Uuid, &'a Append)], value: impl Fn(&'a Append) -> T) -> Vec<T> {
-        appends.iter().map(|(_, append)| value(append)).collect()
-    }
-    let rows: Vec<(Uuid, Uuid, i32)> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+    let rows: Vec<(Uuid, Uuid, i32)> = sqlx::query_as(sql)
         .bind(project)
         .bind(appends.iter().map(|(id, _)| *id).collect::<Vec<_>>())
         .bind(column(appends, |append| append.id))
@@ -575,7 +574,7 @@ async fn judge_append(
             "the generation {id} is finalized; no attempt can be added"
         ))));
     }
-    let numbers = insert_attempts(connection, project, &[(id, append)]).await?;
+    let numbers = insert_attempts(connection, APPEND, project, &[(id, append)]).await?;
     let number = numbers.into_values().next();
     Ok(number.map_or_else(
         || Err(anyhow::anyhow!("an attempt that is new could not be added").into()),
