@@ -61,18 +61,8 @@ impl Running {
         let writer_db = db::pool(options, db::WRITER_NAME, writer::WRITERS);
         let (writer, writing) = Writer::start(&writer_db);
         let keyring = Arc::new(Keyring::new(db.clone()));
-        let app = App {
-            db,
-            writer,
-            keyring,
-            stopping: Arc::default(),
-            metrics: recorder(),
-        };
-        Self {
-            app,
-            writing,
-            writer_db,
-        }
+        let app = App { db, writer, keyring, stopping: Arc::default(), metrics: recorder() };
+        Self { app, writing, writer_db }
     }
 
     /// Waits until all that was handed to the writer is committed, then closes the connections.
@@ -87,9 +77,7 @@ impl Running {
 fn recorder() -> PrometheusHandle {
     static RECORDER: std::sync::OnceLock<PrometheusHandle> = std::sync::OnceLock::new();
     let handle = RECORDER.get_or_init(|| {
-        let seconds = [
-            0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
-        ];
+        let seconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
         let counts = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
         PrometheusBuilder::new()
             .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &seconds)
@@ -128,10 +116,7 @@ impl utoipa::Modify for KeyScheme {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
         let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
-        document
-            .components
-            .get_or_insert_default()
-            .add_security_scheme("key", scheme);
+        document.components.get_or_insert_default().add_security_scheme("key", scheme);
     }
 }
 
@@ -164,21 +149,12 @@ pub fn router(app: App) -> Router {
     let compression = CompressionLayer::new()
         .compress_when(DefaultPredicate::new().and(NotForContentType::new("application/gzip")));
     api.merge(SwaggerUi::new("/docs").config(utoipa_swagger_ui::Config::from("/openapi.json")))
-        .route(
-            "/healthz",
-            get(|| async { axum::Json(serde_json::json!({"status": "ok"})) }),
-        )
+        .route("/healthz", get(|| async { axum::Json(serde_json::json!({"status": "ok"})) }))
         .route("/readyz", get(ready))
         .route("/version", get(version))
         .route("/metrics", metrics_route)
-        .route(
-            "/openapi.yaml",
-            get(|| async move { ([(header::CONTENT_TYPE, "application/yaml")], yaml) }),
-        )
-        .route(
-            "/openapi.json",
-            get(|| async move { ([(header::CONTENT_TYPE, "application/json")], json) }),
-        )
+        .route("/openapi.yaml", get(|| async move { ([(header::CONTENT_TYPE, "application/yaml")], yaml) }))
+        .route("/openapi.json", get(|| async move { ([(header::CONTENT_TYPE, "application/json")], json) }))
         .method_not_allowed_fallback(|| async { StatusCode::METHOD_NOT_ALLOWED })
         .layer(middleware::from_fn(extract::report_replaced))
         .layer(RequestDecompressionLayer::new())
@@ -190,13 +166,8 @@ pub fn router(app: App) -> Router {
         .layer(middleware::from_fn(error::render))
         .layer(compression)
         .layer(TraceLayer::new_for_http().make_span_with(span))
-        .layer(PropagateRequestIdLayer::new(HeaderName::from_static(
-            "x-request-id",
-        )))
-        .layer(SetRequestIdLayer::new(
-            HeaderName::from_static("x-request-id"),
-            NewRequestId,
-        ))
+        .layer(PropagateRequestIdLayer::new(HeaderName::from_static("x-request-id")))
+        .layer(SetRequestIdLayer::new(HeaderName::from_static("x-request-id"), NewRequestId))
         .with_state(app)
 }
 
@@ -211,13 +182,8 @@ impl MakeRequestId for NewRequestId {
 
 /// A span a request, with what relates it to others. Never bodies, keys or query strings, which hold users' text.
 fn span(request: &Request) -> tracing::Span {
-    let header = |name: &str| {
-        request
-            .headers()
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or_default()
-    };
+    let header =
+        |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     tracing::info_span!(
         "request",
         method = %request.method(),
@@ -231,17 +197,9 @@ fn span(request: &Request) -> tracing::Span {
 async fn measure(request: Request, next: Next) -> Response {
     let started = Instant::now();
     let method = request.method().to_string();
-    let route = request
-        .extensions()
-        .get::<MatchedPath>()
-        .map_or("none", MatchedPath::as_str)
-        .to_owned();
+    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let response = next.run(request).await;
-    let labels = [
-        ("method", method),
-        ("route", route),
-        ("status", response.status().as_u16().to_string()),
-    ];
+    let labels = [("method", method), ("route", route), ("status", response.status().as_u16().to_string())];
     metrics::histogram!("gleaner_http_request_duration_seconds", &labels)
         .record(started.elapsed().as_secs_f64());
     response
@@ -254,9 +212,9 @@ async fn ready(State(app): State<App>) -> Result<impl IntoResponse> {
     }
     match tokio::time::timeout(Duration::from_secs(2), db::is_ready(&app.db)).await {
         Ok(Ok(true)) => Ok(axum::Json(serde_json::json!({"status": "ready"}))),
-        Ok(Ok(false)) => Err(Error::Unavailable(
-            "the database has an older schema; `gleaner migrate` updates it",
-        )),
+        Ok(Ok(false)) => {
+            Err(Error::Unavailable("the database has an older schema; `gleaner migrate` updates it"))
+        }
         _ => Err(Error::Unavailable("the database cannot be reached")),
     }
 }
@@ -268,10 +226,7 @@ async fn version() -> impl IntoResponse {
 async fn metrics_text(State(app): State<App>) -> impl IntoResponse {
     metrics::gauge!("gleaner_db_connections", "state" => "open").set(f64::from(app.db.size()));
     metrics::gauge!("gleaner_db_connections", "state" => "idle").set(app.db.num_idle() as f64);
-    (
-        [(header::CONTENT_TYPE, "text/plain; version=0.0.4")],
-        app.metrics.render(),
-    )
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], app.metrics.render())
 }
 
 /// Serves until `stop` completes, then finishes the requests under way, for ten seconds at most, then commits what

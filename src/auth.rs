@@ -120,11 +120,7 @@ impl<N: Needs> FromRequestParts<App> for Caller<N> {
             expect_scope(key, N::SCOPE)?;
         }
         let project = app.keyring.project(key.as_deref(), &parts.headers).await?;
-        Ok(Self {
-            project,
-            key,
-            scope: PhantomData,
-        })
+        Ok(Self { project, key, scope: PhantomData })
     }
 }
 
@@ -132,10 +128,7 @@ fn expect_scope(key: &KeyRow, scope: Scope) -> Result<()> {
     if key.has(scope) || key.has(Scope::Operator) {
         return Ok(());
     }
-    Err(Error::Forbidden(format!(
-        "this key lacks the scope {}",
-        scope.as_str()
-    )))
+    Err(Error::Forbidden(format!("this key lacks the scope {}", scope.as_str())))
 }
 
 /// A secret that was just made, and what is stored of it.
@@ -166,11 +159,7 @@ impl Secret {
     }
 
     fn of(text: String) -> Self {
-        Self {
-            prefix: text[..PREFIX].to_owned(),
-            hash: Sha256::digest(&text).to_vec(),
-            text,
-        }
+        Self { prefix: text[..PREFIX].to_owned(), hash: Sha256::digest(&text).to_vec(), text }
     }
 }
 
@@ -228,9 +217,7 @@ impl Keyring {
             if self.is_open().await? {
                 return Ok(None);
             }
-            return Err(Error::Unauthorized(
-                "a key is needed: Authorization: Bearer <key>",
-            ));
+            return Err(Error::Unauthorized("a key is needed: Authorization: Bearer <key>"));
         };
         if self.is_open().await? {
             return Ok(None);
@@ -254,14 +241,9 @@ impl Keyring {
             return Err(unknown);
         };
         let candidates = projects::keys_by_prefix(&self.db, prefix).await?;
-        let found = candidates
-            .into_iter()
-            .find(|key| bool::from(key.hash.as_slice().ct_eq(&hash)));
+        let found = candidates.into_iter().find(|key| bool::from(key.hash.as_slice().ct_eq(&hash)));
         let key = Arc::new(found.ok_or(unknown)?);
-        self.keys
-            .lock()
-            .expect("never poisoned")
-            .insert(hash, (Instant::now(), Arc::clone(&key)));
+        self.keys.lock().expect("never poisoned").insert(hash, (Instant::now(), Arc::clone(&key)));
         Ok(key)
     }
 
@@ -292,10 +274,7 @@ impl Keyring {
             return Err(Error::NotFound("project"));
         }
         let name = Arc::<str>::from(name);
-        self.projects
-            .lock()
-            .expect("never poisoned")
-            .insert(Arc::clone(&name), Instant::now());
+        self.projects.lock().expect("never poisoned").insert(Arc::clone(&name), Instant::now());
         Ok(name)
     }
 }
@@ -315,16 +294,11 @@ fn credential(headers: &HeaderMap) -> Result<Option<String>> {
     if scheme.eq_ignore_ascii_case("bearer") {
         return Ok(Some(credentials.trim().to_owned()));
     }
-    let decoded = STANDARD
-        .decode(credentials.trim())
-        .ok()
-        .and_then(|bytes| String::from_utf8(bytes).ok());
+    let decoded = STANDARD.decode(credentials.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     match decoded {
-        Some(user) if scheme.eq_ignore_ascii_case("basic") => Ok(Some(
-            user.split_once(':')
-                .map_or(user.as_str(), |(name, _)| name)
-                .to_owned(),
-        )),
+        Some(user) if scheme.eq_ignore_ascii_case("basic") => {
+            Ok(Some(user.split_once(':').map_or(user.as_str(), |(name, _)| name).to_owned()))
+        }
         _ => Err(malformed),
     }
 }
@@ -333,13 +307,8 @@ fn credential(headers: &HeaderMap) -> Result<Option<String>> {
 /// sends on behalf of another site.
 pub async fn guard_open(State(app): State<App>, request: Request, next: Next) -> Result<Response> {
     let headers = request.headers();
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok())
-        .unwrap_or("");
-    let cross_site = headers
-        .get("sec-fetch-site")
-        .is_some_and(|site| site == "cross-site")
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("");
+    let cross_site = headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site")
         || headers
             .get(header::ORIGIN)
             .is_some_and(|origin| origin.to_str().map_or(true, |origin| !is_local_origin(origin)));

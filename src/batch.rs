@@ -56,12 +56,7 @@ pub struct Rejected {
 impl Rejected {
     fn new(line: usize, error: &Error) -> Self {
         let problem = error.problem();
-        Self {
-            line,
-            status: problem.status,
-            detail: problem.detail,
-            errors: problem.errors,
-        }
+        Self { line, status: problem.status, detail: problem.detail, errors: problem.errors }
     }
 }
 
@@ -79,31 +74,21 @@ async fn post(
     caller: Caller<Write>,
     request: Request,
 ) -> Result<axum::Json<Summary>> {
-    expect_media_type(
-        request.headers(),
-        &["application/x-ndjson", "application/jsonl", "application/json"],
-    )?;
-    let is_array = request
-        .headers()
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .is_some_and(|value| {
-            value
-                .trim_start()
-                .to_ascii_lowercase()
-                .starts_with("application/json")
-                && !value.contains("jsonl")
-        });
+    expect_media_type(request.headers(), &["application/x-ndjson", "application/jsonl", "application/json"])?;
+    let is_array =
+        request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(
+            |value| {
+                value.trim_start().to_ascii_lowercase().starts_with("application/json")
+                    && !value.contains("jsonl")
+            },
+        );
     let mut body = extract::body(request, NDJSON_LIMIT).await?;
     let mut lines = Vec::new();
     if is_array {
         body.replaced.add(clean_json(&mut body.bytes)?);
         let members: Vec<&RawValue> = extract::decode(utf8(&body.bytes)?)?;
         lines.extend(
-            members
-                .iter()
-                .enumerate()
-                .map(|(index, member)| (index + 1, read_line(member.get(), None))),
+            members.iter().enumerate().map(|(index, member)| (index + 1, read_line(member.get(), None))),
         );
     } else {
         for (index, line) in body.bytes.split_mut(|&byte| byte == b'\n').enumerate() {
@@ -207,10 +192,7 @@ pub fn read_line(line: &str, id: Option<Uuid>) -> Result<Event> {
             let (log, body) = child::<NewReview>(line)?;
             generation(generations::Event::review(log, body))
         }
-        Some(other) => Err(Error::invalid(
-            "/event",
-            format!("{other:?} is not the name of an event"),
-        )),
+        Some(other) => Err(Error::invalid("/event", format!("{other:?} is not the name of an event"))),
         None => Err(Error::invalid("/event", "must name what happened")),
     }
 }
@@ -225,10 +207,7 @@ fn child<T: DeserializeOwned + Check>(line: &str) -> Result<(Uuid, T)> {
 fn refuse_parent(parent: Option<Uuid>) -> Result<()> {
     match parent {
         None => Ok(()),
-        Some(_) => Err(Error::invalid(
-            format!("/{PARENT}"),
-            "a generation is named by id",
-        )),
+        Some(_) => Err(Error::invalid(format!("/{PARENT}"), "a generation is named by id")),
     }
 }
 
@@ -253,10 +232,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Line<T> {
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Line<T>, A::Error> {
                 let mut parent = None;
-                let body = T::deserialize(MapAccessDeserializer::new(Body {
-                    map,
-                    parent: &mut parent,
-                }))?;
+                let body = T::deserialize(MapAccessDeserializer::new(Body { map, parent: &mut parent }))?;
                 Ok(Line { parent, body })
             }
         }

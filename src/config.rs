@@ -11,13 +11,7 @@ use clap::{Args, ValueEnum};
 #[command(next_help_heading = "Database")]
 pub struct Database {
     /// Postgres 14 or newer to use; without it, a private one is run in the data folder.
-    #[arg(
-        long,
-        env = "DATABASE_URL",
-        hide_env_values = true,
-        global = true,
-        value_name = "URL"
-    )]
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true, global = true, value_name = "URL")]
     pub database_url: Option<String>,
 
     /// File that holds the database URL.
@@ -34,13 +28,7 @@ pub struct Database {
     pub pg_bindir: Option<PathBuf>,
 
     /// The most connections for reading; writing uses two more.
-    #[arg(
-        long,
-        env = "GLEANER_DB_CONNECTIONS",
-        default_value_t = 16,
-        global = true,
-        value_name = "N"
-    )]
+    #[arg(long, env = "GLEANER_DB_CONNECTIONS", default_value_t = 16, global = true, value_name = "N")]
     pub db_connections: u32,
 }
 
@@ -55,12 +43,7 @@ impl Database {
 #[derive(Debug, Clone, Args)]
 pub struct Serve {
     /// Address to listen on. Other than loopback needs a key.
-    #[arg(
-        long,
-        env = "GLEANER_BIND",
-        default_value = "127.0.0.1:8080",
-        value_name = "ADDRESS"
-    )]
+    #[arg(long, env = "GLEANER_BIND", default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
     pub bind: SocketAddr,
 
     /// First key, with every scope: for compose and CI. At least 32 characters.
@@ -84,13 +67,7 @@ impl Serve {
 #[command(next_help_heading = "Logging")]
 pub struct Logging {
     /// What is logged: a level, or directives such as gleaner=debug,sqlx=warn.
-    #[arg(
-        long,
-        env = "GLEANER_LOG",
-        default_value = "info",
-        global = true,
-        value_name = "FILTER"
-    )]
+    #[arg(long, env = "GLEANER_LOG", default_value = "info", global = true, value_name = "FILTER")]
     pub log: String,
 
     /// How a log line looks.
@@ -110,15 +87,13 @@ pub enum LogFormat {
 /// A secret given directly or by a file, without the newline that files end with. An empty one is none: compose passes
 /// unset variables on as empty.
 fn secret(direct: Option<&str>, file: Option<&Path>) -> anyhow::Result<Option<String>> {
-    let text = match (
-        direct.filter(|text| !text.is_empty()),
-        file.filter(|file| !file.as_os_str().is_empty()),
-    ) {
-        (Some(text), _) => text.to_owned(),
-        (None, Some(file)) => {
-            std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?
-        }
-        (None, None) => return Ok(None),
-    };
+    let text =
+        match (direct.filter(|text| !text.is_empty()), file.filter(|file| !file.as_os_str().is_empty())) {
+            (Some(text), _) => text.to_owned(),
+            (None, Some(file)) => {
+                std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?
+            }
+            (None, None) => return Ok(None),
+        };
     Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned()))
 }

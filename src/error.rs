@@ -84,10 +84,7 @@ pub struct Problem {
 impl Error {
     /// A 422 about one field, by its JSON Pointer.
     pub fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self::Invalid(vec![FieldError {
-            pointer: pointer.into(),
-            detail: detail.into(),
-        }])
+        Self::Invalid(vec![FieldError { pointer: pointer.into(), detail: detail.into() }])
     }
 
     /// The HTTP status it becomes.
@@ -120,10 +117,7 @@ impl Error {
             Self::Invalid(errors) => errors.clone(),
             _ => Vec::new(),
         };
-        Problem {
-            errors,
-            ..Problem::of(self.status(), detail)
-        }
+        Problem { errors, ..Problem::of(self.status(), detail) }
     }
 
     /// Whether the same request may succeed later.
@@ -156,12 +150,7 @@ fn describe(errors: &[FieldError]) -> String {
     let mut text = String::new();
     for FieldError { pointer, detail } in errors {
         let separator = if text.is_empty() { "" } else { "; " };
-        let _ = write!(
-            text,
-            "{separator}{}{}{detail}",
-            pointer,
-            if pointer.is_empty() { "" } else { ": " }
-        );
+        let _ = write!(text, "{separator}{}{}{detail}", pointer, if pointer.is_empty() { "" } else { ": " });
     }
     text
 }
@@ -194,9 +183,9 @@ pub fn is_connection_lost(error: &sqlx::Error) -> bool {
         | sqlx::Error::WorkerCrashed
         | sqlx::Error::Protocol(_)
         | sqlx::Error::Tls(_) => true,
-        sqlx::Error::Database(error) => error
-            .code()
-            .is_some_and(|code| ["08", "53", "57"].contains(&&code[..2]) || code == "25006"),
+        sqlx::Error::Database(error) => {
+            error.code().is_some_and(|code| ["08", "53", "57"].contains(&&code[..2]) || code == "25006")
+        }
         _ => false,
     }
 }
@@ -209,14 +198,10 @@ impl IntoResponse for Error {
         let mut response = self.status().into_response();
         match self {
             Self::Unauthorized(_) => {
-                response
-                    .headers_mut()
-                    .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
             Self::Unavailable(_) => {
-                response
-                    .headers_mut()
-                    .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
             _ => {}
         }
@@ -250,10 +235,7 @@ pub async fn render(request: Request, next: Next) -> Response {
     problem.instance = id.unwrap_or_default();
     let body = serde_json::to_vec(&problem).unwrap_or_default();
     let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/problem+json"),
-    );
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     headers.remove(header::CONTENT_LENGTH);
     *response.body_mut() = Body::from(body);
     response
@@ -270,9 +252,7 @@ impl IntoResponses for Refusals {
                     .description(description)
                     .content(
                         "application/problem+json",
-                        ContentBuilder::new()
-                            .schema(Some(Ref::from_schema_name("Problem")))
-                            .build(),
+                        ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build(),
                     )
                     .build(),
             )
@@ -280,26 +260,14 @@ impl IntoResponses for Refusals {
         [
             ("400", "Malformed: not the JSON, text or encoding it should be"),
             ("401", "No key, or one that is unknown, expired or revoked"),
-            (
-                "403",
-                "The key lacks the scope, or the caller may not reach an open server",
-            ),
+            ("403", "The key lacks the scope, or the caller may not reach an open server"),
             ("404", "No such thing in this project"),
             ("405", "The path does not answer this method"),
-            (
-                "409",
-                "Exists with another body, or is in a state that does not allow this",
-            ),
+            ("409", "Exists with another body, or is in a state that does not allow this"),
             ("413", "More bytes or lines than allowed"),
             ("415", "A body of another media type"),
-            (
-                "422",
-                "Well-formed, but fields are missing, unknown or out of range",
-            ),
-            (
-                "503",
-                "The database is away or the queue is full; Retry-After says when to try again",
-            ),
+            ("422", "Well-formed, but fields are missing, unknown or out of range"),
+            ("503", "The database is away or the queue is full; Retry-After says when to try again"),
         ]
         .into_iter()
         .map(|(status, description)| (status.to_owned(), problem(description)))

@@ -61,19 +61,12 @@ impl Checks {
 
     /// An error, if anything was reported.
     pub fn finish(self) -> Result<()> {
-        if self.errors.is_empty() {
-            Ok(())
-        } else {
-            Err(Error::Invalid(self.errors))
-        }
+        if self.errors.is_empty() { Ok(()) } else { Err(Error::Invalid(self.errors)) }
     }
 
     /// Reports `field` (a pointer's last part) as wrong.
     pub fn fail(&mut self, field: &str, detail: impl Into<String>) {
-        self.errors.push(FieldError {
-            pointer: format!("{}/{field}", self.prefix),
-            detail: detail.into(),
-        });
+        self.errors.push(FieldError { pointer: format!("{}/{field}", self.prefix), detail: detail.into() });
     }
 
     /// Reports `field` unless `holds`.
@@ -100,11 +93,7 @@ impl Checks {
 
     /// A count or duration, if given: not negative.
     pub fn count(&mut self, field: &str, count: Option<i32>) {
-        self.require(
-            count.is_none_or(|count| count >= 0),
-            field,
-            "must not be negative",
-        );
+        self.require(count.is_none_or(|count| count >= 0), field, "must not be negative");
     }
 
     /// Checks a nested value; its pointers begin with `field`.
@@ -137,37 +126,21 @@ pub struct Body {
 
 /// Reads a body of at most `limit` bytes.
 pub async fn body(request: Request, limit: usize) -> Result<Body> {
-    let replaced = request
-        .extensions()
-        .get::<Replaced>()
-        .cloned()
-        .unwrap_or_default();
-    let collected = Limited::new(request.into_body(), limit)
-        .collect()
-        .await
-        .map_err(|error| {
-            if error.is::<LengthLimitError>() {
-                return Error::TooLarge(format!("the body has more than {limit} bytes"));
-            }
-            Error::Malformed(format!("the body could not be read: {error}"))
-        })?;
-    Ok(Body {
-        bytes: Bytes::into(collected.to_bytes()),
-        replaced,
-    })
+    let replaced = request.extensions().get::<Replaced>().cloned().unwrap_or_default();
+    let collected = Limited::new(request.into_body(), limit).collect().await.map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            return Error::TooLarge(format!("the body has more than {limit} bytes"));
+        }
+        Error::Malformed(format!("the body could not be read: {error}"))
+    })?;
+    Ok(Body { bytes: Bytes::into(collected.to_bytes()), replaced })
 }
 
 /// Refuses a content type that is none of `allowed`; parameters such as charset are passed over.
 pub fn expect_media_type(headers: &HeaderMap, allowed: &[&str]) -> Result<()> {
-    let given = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or("");
+    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     let essence = given.split(';').next().unwrap_or("").trim();
-    if allowed
-        .iter()
-        .any(|allowed| essence.eq_ignore_ascii_case(allowed))
-    {
+    if allowed.iter().any(|allowed| essence.eq_ignore_ascii_case(allowed)) {
         return Ok(());
     }
     Err(Error::UnsupportedMediaType(format!(
@@ -222,9 +195,7 @@ fn field_error(path: &serde_path_to_error::Path, message: &str) -> Error {
             Segment::Unknown => {}
         }
     }
-    let message = message
-        .rsplit_once(" at line ")
-        .map_or(message, |(message, _)| message);
+    let message = message.rsplit_once(" at line ").map_or(message, |(message, _)| message);
     if let Some(field) = message.strip_prefix("missing field `") {
         pointer.push('/');
         pointer.push_str(field.trim_end_matches('`'));
@@ -306,15 +277,8 @@ fn escaped_unit(json: &[u8], at: usize) -> Option<u16> {
 fn malformed_at(json: &[u8], at: usize, what: &str) -> Error {
     let before = &json[..at];
     let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
-    let column = at
-        - before
-            .iter()
-            .rposition(|&byte| byte == b'\n')
-            .map_or(0, |newline| newline + 1)
-        + 1;
-    Error::Malformed(format!(
-        "the body is not JSON that can be kept: {what} at line {line} column {column}"
-    ))
+    let column = at - before.iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1) + 1;
+    Error::Malformed(format!("the body is not JSON that can be kept: {what} at line {line} column {column}"))
 }
 
 /// Replaces NUL characters, which percent-encoding lets into paths and queries.
@@ -342,9 +306,7 @@ pub fn query_pairs(parts: &Parts) -> Vec<(String, String)> {
 
 /// Parses names and values as a struct with fields of these names.
 pub fn from_pairs<T: DeserializeOwned>(pairs: &[(String, String)]) -> Result<T> {
-    let text = form_urlencoded::Serializer::new(String::new())
-        .extend_pairs(pairs)
-        .finish();
+    let text = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
     let deserializer = serde_urlencoded::Deserializer::new(form_urlencoded::parse(text.as_bytes()));
     serde_path_to_error::deserialize(deserializer).map_err(|error| {
         let path = error.path().clone();
@@ -360,10 +322,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Path<T> {
         let params = RawPathParams::from_request_parts(parts, state)
             .await
             .map_err(|_| Error::Malformed("the path is not UTF-8 once decoded".to_owned()))?;
-        let pairs: Vec<_> = params
-            .iter()
-            .map(|(name, value)| (name.to_owned(), clean_text(value, &replaced)))
-            .collect();
+        let pairs: Vec<_> =
+            params.iter().map(|(name, value)| (name.to_owned(), clean_text(value, &replaced))).collect();
         from_pairs(&pairs).map(Self)
     }
 }
@@ -379,19 +339,10 @@ pub fn idempotency_id(
         return Ok(None);
     };
     if key.is_empty() || key.len() > 255 {
-        return Err(Error::invalid(
-            "/Idempotency-Key",
-            "must have 1 to 255 characters",
-        ));
+        return Err(Error::invalid("/Idempotency-Key", "must have 1 to 255 characters"));
     }
     let parent = parent.unwrap_or_default();
-    let parts = [
-        b"idempotency-key",
-        project.as_bytes(),
-        route.as_bytes(),
-        parent.as_bytes(),
-        key.as_bytes(),
-    ];
+    let parts = [b"idempotency-key", project.as_bytes(), route.as_bytes(), parent.as_bytes(), key.as_bytes()];
     Ok(Some(derived_id(&parts)))
 }
 
@@ -422,9 +373,7 @@ pub async fn report_replaced(mut request: Request, next: Next) -> Response {
     let count = replaced.0.load(Ordering::Relaxed);
     if count > 0 {
         metrics::counter!("gleaner_replaced_characters_total").increment(count as u64);
-        response
-            .headers_mut()
-            .insert("gleaner-replaced", HeaderValue::from(count));
+        response.headers_mut().insert("gleaner-replaced", HeaderValue::from(count));
     }
     response
 }
@@ -461,24 +410,11 @@ mod tests {
     #[test]
     fn nesting_and_numbers_that_cannot_be_kept_are_refused_with_their_place() {
         let deep = format!("{{\n\"a\": {}{}}}", "[".repeat(200), "]".repeat(200));
-        let error = clean_json(&mut deep.into_bytes())
-            .expect_err("too deep")
-            .to_string();
-        assert!(
-            error.ends_with("nesting is deeper than 127 levels at line 2 column 132"),
-            "{error}"
-        );
-        let error = clean_json(&mut br#"{"a": [1, -1e400]}"#.to_vec())
-            .expect_err("too large")
-            .to_string();
-        assert!(
-            error.ends_with("number out of range at line 1 column 11"),
-            "{error}"
-        );
-        assert_eq!(
-            clean_json(&mut br#"{"a": "1e400 [[["}"#.to_vec()).expect("in a string"),
-            0
-        );
+        let error = clean_json(&mut deep.into_bytes()).expect_err("too deep").to_string();
+        assert!(error.ends_with("nesting is deeper than 127 levels at line 2 column 132"), "{error}");
+        let error = clean_json(&mut br#"{"a": [1, -1e400]}"#.to_vec()).expect_err("too large").to_string();
+        assert!(error.ends_with("number out of range at line 1 column 11"), "{error}");
+        assert_eq!(clean_json(&mut br#"{"a": "1e400 [[["}"#.to_vec()).expect("in a string"), 0);
     }
 
     proptest! {

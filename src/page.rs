@@ -38,10 +38,7 @@ pub struct PageParams {
 
 /// Reads a time parameter of a query string.
 pub fn time_in_query<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
-    String::deserialize(deserializer)?
-        .parse()
-        .map(Some)
-        .map_err(serde::de::Error::custom)
+    String::deserialize(deserializer)?.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
 /// Reports a time range that can hold nothing.
@@ -97,17 +94,9 @@ impl<S: Send + Sync, F: serde::de::DeserializeOwned + Check> FromRequestParts<S>
         let (paging, filter): (Vec<_>, Vec<_>) = query_pairs(parts)
             .into_iter()
             .partition(|(name, _)| ["limit", "cursor", "since", "until"].contains(&name.as_str()));
-        let PageParams {
-            limit,
-            cursor,
-            since,
-            until,
-        } = Checks::of(from_pairs(&paging)?)?;
-        let mut named: Vec<_> = paging
-            .iter()
-            .filter(|(name, _)| name != "cursor" && name != "limit")
-            .chain(&filter)
-            .collect();
+        let PageParams { limit, cursor, since, until } = Checks::of(from_pairs(&paging)?)?;
+        let mut named: Vec<_> =
+            paging.iter().filter(|(name, _)| name != "cursor" && name != "limit").chain(&filter).collect();
         named.sort();
         let path = parts.uri.path();
         let scope = cursor_scope(path, &named);
@@ -122,10 +111,7 @@ impl<S: Send + Sync, F: serde::de::DeserializeOwned + Check> FromRequestParts<S>
             scope,
             address: address.finish(),
         };
-        Ok(Self {
-            filter: Checks::of(from_pairs(&filter)?)?,
-            page,
-        })
+        Ok(Self { filter: Checks::of(from_pairs(&filter)?)?, page })
     }
 }
 
@@ -149,17 +135,10 @@ impl PageRequest {
             if key_type == "uuid" && Uuid::parse_str(last).is_err() {
                 return Err(no_such_cursor());
             }
-            query
-                .push(format_args!(" and ({created_at}, {key}) < ("))
-                .push_bind(*at);
-            query
-                .push(", ")
-                .push_bind(last.clone())
-                .push(format_args!("::{key_type})"));
+            query.push(format_args!(" and ({created_at}, {key}) < (")).push_bind(*at);
+            query.push(", ").push_bind(last.clone()).push(format_args!("::{key_type})"));
         }
-        query
-            .push(format_args!(" order by {created_at} desc, {key} desc limit "))
-            .push_bind(self.limit + 1);
+        query.push(format_args!(" order by {created_at} desc, {key} desc limit ")).push_bind(self.limit + 1);
         Ok(())
     }
 
@@ -170,14 +149,9 @@ impl PageRequest {
         rows.truncate(limit);
         let last = rows.last().filter(|_| more).map(Listed::place);
         let next_cursor = last.map(|(at, key)| seal_cursor(self.scope, at, &key));
-        let next = next_cursor
-            .as_ref()
-            .map(|cursor| format!("{}&cursor={cursor}", self.address).replace("?&", "?"));
-        Page {
-            data: rows,
-            next_cursor,
-            next,
-        }
+        let next =
+            next_cursor.as_ref().map(|cursor| format!("{}&cursor={cursor}", self.address).replace("?&", "?"));
+        Page { data: rows, next_cursor, next }
     }
 }
 
@@ -195,24 +169,17 @@ pub struct Page<T> {
 
 impl<T: Serialize> IntoResponse for Page<T> {
     fn into_response(self) -> Response {
-        let link = self
-            .next
-            .as_ref()
-            .map(|next| [(header::LINK, format!("<{next}>; rel=\"next\""))]);
+        let link = self.next.as_ref().map(|next| [(header::LINK, format!("<{next}>; rel=\"next\""))]);
         (link, Json(self)).into_response()
     }
 }
 
 /// What a cursor is bound to: eight bytes over the list's name and its conditions.
 pub fn cursor_scope(list: &str, conditions: &[&(String, String)]) -> [u8; 8] {
-    let parts: Vec<_> = conditions
-        .iter()
-        .flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()])
-        .collect();
+    let parts: Vec<_> =
+        conditions.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]).collect();
     let hash = derived_id(&[&[list.as_bytes()], parts.as_slice()].concat());
-    hash.into_bytes()[..8]
-        .try_into()
-        .expect("an id has sixteen bytes")
+    hash.into_bytes()[..8].try_into().expect("an id has sixteen bytes")
 }
 
 /// Version byte, scope, time and key of the last record, in the URL-safe base 64 of RFC 4648.

@@ -84,9 +84,7 @@ impl Timestamp {
         reason = "a float beyond i64 saturates, and is out of range either way"
     )]
     fn from_seconds(seconds: f64) -> Option<Self> {
-        seconds
-            .is_finite()
-            .then(|| Self::from_micros((seconds * 1e6).round() as i64))?
+        seconds.is_finite().then(|| Self::from_micros((seconds * 1e6).round() as i64))?
     }
 }
 
@@ -181,9 +179,7 @@ impl PartialSchema for FreeForm {
     fn schema() -> RefOr<Schema> {
         ObjectBuilder::new()
             .schema_type(SchemaType::Object)
-            .additional_properties(Some(utoipa::openapi::schema::AdditionalProperties::FreeForm(
-                true,
-            )))
+            .additional_properties(Some(utoipa::openapi::schema::AdditionalProperties::FreeForm(true)))
             .description(Some("A free-form object; its members are kept as they are."))
             .into()
     }
@@ -245,29 +241,17 @@ mod tests {
     fn a_time_is_read_as_rfc_3339_or_unix_seconds_and_written_as_utc_microseconds() {
         for (given, expected) in [
             ("\"2025-01-15T10:30:00+02:00\"", "\"2025-01-15T08:30:00.000000Z\""),
-            (
-                "\"2025-01-15T10:30:00.1234567Z\"",
-                "\"2025-01-15T10:30:00.123456Z\"",
-            ),
+            ("\"2025-01-15T10:30:00.1234567Z\"", "\"2025-01-15T10:30:00.123456Z\""),
             ("1704067200", "\"2024-01-01T00:00:00.000000Z\""),
             ("1704067200.25", "\"2024-01-01T00:00:00.250000Z\""),
             ("-1.5", "\"1969-12-31T23:59:58.500000Z\""),
         ] {
             let time: Timestamp = serde_json::from_str(given).expect(given);
-            assert_eq!(
-                serde_json::to_string(&time).expect("a string"),
-                expected,
-                "{given}"
-            );
+            assert_eq!(serde_json::to_string(&time).expect("a string"), expected, "{given}");
         }
-        for wrong in [
-            "\"yesterday\"",
-            "1e300",
-            "9223372036854775807",
-            "\"+10000-01-01T00:00:00Z\"",
-            "true",
-            "null",
-        ] {
+        for wrong in
+            ["\"yesterday\"", "1e300", "9223372036854775807", "\"+10000-01-01T00:00:00Z\"", "true", "null"]
+        {
             assert!(serde_json::from_str::<Timestamp>(wrong).is_err(), "{wrong}");
         }
     }

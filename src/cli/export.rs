@@ -51,11 +51,7 @@ enum Dataset {
 impl Export {
     pub(super) async fn run(self, options: &PgConnectOptions) -> anyhow::Result<ExitCode> {
         let db = db::pool(options, "gleaner", 2);
-        ensure!(
-            projects::exists(&db, &self.project).await?,
-            "there is no project {}",
-            self.project
-        );
+        ensure!(projects::exists(&db, &self.project).await?, "there is no project {}", self.project);
         let to = (self.project.as_str(), self.output);
         match self.dataset {
             Dataset::TrainingPairs { common, own } => write(&db, "training-pairs", own, common, to).await?,
@@ -112,14 +108,8 @@ fn progress() -> ProgressBar {
 /// Where rows go. A file is written beside its place and moved there when it is whole.
 enum Output {
     Standard(std::io::Stdout),
-    Plain {
-        file: std::io::BufWriter<std::fs::File>,
-        place: PathBuf,
-    },
-    Zipped {
-        file: GzEncoder<std::io::BufWriter<std::fs::File>>,
-        place: PathBuf,
-    },
+    Plain { file: std::io::BufWriter<std::fs::File>, place: PathBuf },
+    Zipped { file: GzEncoder<std::io::BufWriter<std::fs::File>>, place: PathBuf },
 }
 
 impl Output {
@@ -131,10 +121,7 @@ impl Output {
         let file = std::fs::File::create(&part).with_context(|| format!("creating {}", part.display()))?;
         let file = std::io::BufWriter::with_capacity(1 << 20, file);
         Ok(if place.extension().is_some_and(|extension| extension == "gz") {
-            Self::Zipped {
-                file: GzEncoder::new(file, Compression::default()),
-                place,
-            }
+            Self::Zipped { file: GzEncoder::new(file, Compression::default()), place }
         } else {
             Self::Plain { file, place }
         })

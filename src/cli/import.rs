@@ -39,21 +39,13 @@ impl Import {
     pub(super) async fn run(self, options: &PgConnectOptions) -> anyhow::Result<ExitCode> {
         let running = Running::start(options, 2);
         let exists = projects::exists(&running.app.db, &self.project).await?;
-        ensure!(
-            exists,
-            "there is no project {}; PUT /v1/projects/{} makes it",
-            self.project,
-            self.project
-        );
+        ensure!(exists, "there is no project {}; PUT /v1/projects/{} makes it", self.project, self.project);
         let mut total = Totals::default();
         let mut ids = LineIds::default();
         let project = Arc::<str>::from(self.project);
         for file in &self.files {
-            let name = if file == Path::new("-") {
-                "standard input".to_owned()
-            } else {
-                file.display().to_string()
-            };
+            let name =
+                if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() };
             let mut lines = Lines::open(file).with_context(|| format!("opening {name}"))?;
             let progress = Progress::new(&name, lines.size);
             loop {
@@ -78,11 +70,7 @@ impl Import {
         }
         running.finish().await;
         total.print();
-        Ok(if total.rejected == 0 {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
+        Ok(if total.rejected == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
@@ -106,17 +94,9 @@ impl Lines {
         let mut input = BufReader::with_capacity(1 << 20, input);
         if input.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
             let reader = BufReader::with_capacity(1 << 20, MultiGzDecoder::new(input));
-            return Ok(Self {
-                reader: Box::new(reader),
-                number: 0,
-                size: None,
-            });
+            return Ok(Self { reader: Box::new(reader), number: 0, size: None });
         }
-        Ok(Self {
-            reader: Box::new(input),
-            number: 0,
-            size,
-        })
+        Ok(Self { reader: Box::new(input), number: 0, size })
     }
 
     /// The next lines; none at the end.
@@ -164,19 +144,12 @@ impl Progress {
         };
         let now = Instant::now();
         bar.set_message(name.to_owned());
-        Self {
-            bar,
-            name: name.to_owned(),
-            lines: 0.into(),
-            started: now,
-            told: now.into(),
-        }
+        Self { bar, name: name.to_owned(), lines: 0.into(), started: now, told: now.into() }
     }
 
     fn advance(&self, chunk: &[(usize, Vec<u8>)]) {
         self.lines.set(self.lines.get() + chunk.len());
-        self.bar
-            .inc(chunk.iter().map(|(_, line)| line.len() as u64 + 1).sum());
+        self.bar.inc(chunk.iter().map(|(_, line)| line.len() as u64 + 1).sum());
         if self.bar.is_hidden() && self.told.get().elapsed() > Duration::from_secs(5) {
             self.told.set(Instant::now());
             self.tell();
@@ -209,18 +182,12 @@ impl Totals {
         self.duplicates += summary.duplicates;
         self.rejected += summary.rejected.len();
         for Rejected { line, detail, .. } in summary.rejected {
-            self.reasons
-                .entry(detail)
-                .or_insert_with(|| (0, format!("{file}, line {line}")))
-                .0 += 1;
+            self.reasons.entry(detail).or_insert_with(|| (0, format!("{file}, line {line}"))).0 += 1;
         }
     }
 
     fn print(&self) {
-        println!(
-            "accepted {}, duplicates {}, rejected {}",
-            self.accepted, self.duplicates, self.rejected
-        );
+        println!("accepted {}, duplicates {}, rejected {}", self.accepted, self.duplicates, self.rejected);
         let mut reasons: Vec<_> = self.reasons.iter().collect();
         reasons.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
         for (reason, (count, first)) in reasons.iter().take(50) {

@@ -46,27 +46,11 @@ impl Keys {
     pub(super) async fn run(self, options: &PgConnectOptions) -> anyhow::Result<ExitCode> {
         let db = db::pool(options, "gleaner", 1);
         match self {
-            Self::Create {
-                name,
-                project,
-                scopes,
-                expires_at,
-            } => {
-                ensure!(
-                    projects::exists(&db, &project).await?,
-                    "there is no project {project}"
-                );
-                ensure!(
-                    (1..=200).contains(&name.chars().count()),
-                    "the name must have 1 to 200 characters"
-                );
+            Self::Create { name, project, scopes, expires_at } => {
+                ensure!(projects::exists(&db, &project).await?, "there is no project {project}");
+                ensure!((1..=200).contains(&name.chars().count()), "the name must have 1 to 200 characters");
                 let secret = Secret::random()?;
-                let new = NewKey {
-                    project: None,
-                    name,
-                    scopes,
-                    expires_at,
-                };
+                let new = NewKey { project: None, name, scopes, expires_at };
                 let row = projects::insert_key(&db, &project, &new, &secret).await?;
                 eprintln!(
                     "made the key {} for the project {project}; this is the only time it is shown:",

@@ -21,12 +21,7 @@ use crate::{app, db};
 ///
 /// Without a command it serves. Every option can be given by the environment variable named beside it.
 #[derive(Debug, Parser)]
-#[command(
-    name = "gleaner",
-    version,
-    args_conflicts_with_subcommands = true,
-    max_term_width = 100
-)]
+#[command(name = "gleaner", version, args_conflicts_with_subcommands = true, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -63,12 +58,7 @@ enum Command {
 /// Runs the command; errors are printed as one sentence with their causes.
 #[must_use]
 pub fn run() -> ExitCode {
-    let Cli {
-        command,
-        serve,
-        database,
-        logging,
-    } = Cli::parse();
+    let Cli { command, serve, database, logging } = Cli::parse();
     start_logging(&logging);
     let result = match command.unwrap_or(Command::Serve(serve)) {
         Command::Openapi => app::openapi().to_yaml().map_err(anyhow::Error::from).map(|yaml| {
@@ -94,36 +84,22 @@ fn start_logging(logging: &Logging) {
         eprintln!("gleaner: GLEANER_LOG is not a filter ({error}); using info");
         EnvFilter::new("info")
     });
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match logging.log_format {
         LogFormat::Json => subscriber.json().flatten_event(true).init(),
-        LogFormat::Pretty => subscriber
-            .with_ansi(std::io::stderr().is_terminal())
-            .with_target(false)
-            .init(),
+        LogFormat::Pretty => subscriber.with_ansi(std::io::stderr().is_terminal()).with_target(false).init(),
     }
 }
 
 fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?
-        .block_on(future)
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(future)
 }
 
 /// How the private Postgres is to be run.
 fn embedded_settings(database: &Database) -> anyhow::Result<embedded::Settings> {
     Ok(embedded::Settings {
-        data_dir: database
-            .data_dir
-            .clone()
-            .filter(|dir| !dir.as_os_str().is_empty()),
-        pg_bindir: database
-            .pg_bindir
-            .clone()
-            .filter(|dir: &PathBuf| !dir.as_os_str().is_empty()),
+        data_dir: database.data_dir.clone().filter(|dir| !dir.as_os_str().is_empty()),
+        pg_bindir: database.pg_bindir.clone().filter(|dir: &PathBuf| !dir.as_os_str().is_empty()),
         durable: true,
         launcher: std::env::current_exe()?,
     })

@@ -26,21 +26,13 @@ pub(super) fn run(serve: &Serve, database: &Database) -> anyhow::Result<ExitCode
     let mut own = None;
     let options = match database.url()? {
         Some(url) => parse_url(&url)?,
-        None => own
-            .insert(Cluster::start(&embedded_settings(database)?)?)
-            .options(),
+        None => own.insert(Cluster::start(&embedded_settings(database)?)?).options(),
     };
     let data = own.as_ref().map_or_else(
         || "the database that DATABASE_URL names".to_owned(),
         |cluster: &Cluster| cluster.data_dir().display().to_string(),
     );
-    let result = block_on(serve_on(
-        &options,
-        serve.bind,
-        key,
-        database.db_connections,
-        &data,
-    ));
+    let result = block_on(serve_on(&options, serve.bind, key, database.db_connections, &data));
     if let Some(cluster) = own {
         cluster.stop();
     }
@@ -69,12 +61,8 @@ async fn serve_on(
         db::migrate(&running.app.db).await?;
         if let Some(key) = key {
             let scopes = vec![Scope::Write, Scope::Read, Scope::Admin, Scope::Operator];
-            let new = NewKey {
-                project: None,
-                name: "GLEANER_ADMIN_KEY".to_owned(),
-                scopes,
-                expires_at: None,
-            };
+            let new =
+                NewKey { project: None, name: "GLEANER_ADMIN_KEY".to_owned(), scopes, expires_at: None };
             projects::insert_key(&running.app.db, "default", &new, &key).await?;
         }
         let open = running.app.keyring.is_open().await?;
@@ -89,16 +77,10 @@ async fn serve_on(
         open = ready => open?,
         () = &mut stop => return Ok(()),
     };
-    let listener = TcpListener::bind(bind)
-        .await
-        .with_context(|| format!("listening on {bind}"))?;
+    let listener = TcpListener::bind(bind).await.with_context(|| format!("listening on {bind}"))?;
     let address = listener.local_addr()?;
     println!("gleaner listens on http://{address} (data: {data})");
-    let key = if open {
-        ""
-    } else {
-        "-H \"Authorization: Bearer $GLEANER_KEY\" "
-    };
+    let key = if open { "" } else { "-H \"Authorization: Bearer $GLEANER_KEY\" " };
     println!(
         "try: curl -s http://{address}/v1/generations {key}-H 'content-type: application/json' \
          -d '{{\"user_intent\": \"Create a hedge fund\", \"domain_name\": \"cbu\"}}'"
@@ -110,22 +92,14 @@ async fn serve_on(
 #[derive(Debug, Args)]
 pub(super) struct Healthcheck {
     /// Address of the server; every address (0.0.0.0) means this machine.
-    #[arg(
-        long,
-        env = "GLEANER_BIND",
-        default_value = "127.0.0.1:8080",
-        value_name = "ADDRESS"
-    )]
+    #[arg(long, env = "GLEANER_BIND", default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
     bind: SocketAddr,
 }
 
 impl Healthcheck {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
-        let host = if self.bind.ip().is_unspecified() {
-            "127.0.0.1".to_owned()
-        } else {
-            self.bind.ip().to_string()
-        };
+        let host =
+            if self.bind.ip().is_unspecified() { "127.0.0.1".to_owned() } else { self.bind.ip().to_string() };
         let answer = tokio::time::timeout(Duration::from_secs(4), ask(&host, self.bind.port()));
         let (status, body) = answer.await.context("no answer within four seconds")??;
         if status != hyper::StatusCode::OK {
@@ -137,14 +111,12 @@ impl Healthcheck {
 }
 
 async fn ask(host: &str, port: u16) -> anyhow::Result<(hyper::StatusCode, String)> {
-    let stream = TcpStream::connect((host, port))
-        .await
-        .with_context(|| format!("connecting to {host}:{port}"))?;
+    let stream =
+        TcpStream::connect((host, port)).await.with_context(|| format!("connecting to {host}:{port}"))?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
-    let request = hyper::Request::get("/readyz")
-        .header("host", "localhost")
-        .body(Empty::<bytes::Bytes>::new())?;
+    let request =
+        hyper::Request::get("/readyz").header("host", "localhost").body(Empty::<bytes::Bytes>::new())?;
     let response = sender.send_request(request).await?;
     let status = response.status();
     let body = response.into_body().collect().await?.to_bytes();

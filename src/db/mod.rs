@@ -73,9 +73,5 @@ pub async fn migrate(db: &PgPool) -> anyhow::Result<()> {
 pub async fn is_ready(db: &PgPool) -> crate::error::Result<bool> {
     let sql = "select coalesce(max(version), 0) from _sqlx_migrations where success";
     let version: i64 = sqlx::query_scalar(sql).fetch_one(db).await?;
-    Ok(MIGRATOR
-        .iter()
-        .map(|migration| migration.version)
-        .max()
-        .is_some_and(|newest| version >= newest))
+    Ok(MIGRATOR.iter().map(|migration| migration.version).max().is_some_and(|newest| version >= newest))
 }

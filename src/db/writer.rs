@@ -41,19 +41,13 @@ impl Receipt {
     /// It is new.
     #[must_use]
     pub fn created(number: Option<i32>) -> Self {
-        Self {
-            replayed: false,
-            number,
-        }
+        Self { replayed: false, number }
     }
 
     /// It was there.
     #[must_use]
     pub fn replayed(number: Option<i32>) -> Self {
-        Self {
-            replayed: true,
-            number,
-        }
+        Self { replayed: true, number }
     }
 }
 
@@ -100,24 +94,15 @@ impl Writer {
         let (queue, jobs) = mpsc::unbounded_channel();
         let (stop, stopped) = watch::channel(false);
         let jobs = Arc::new(Mutex::new(jobs));
-        let handles = (0..WRITERS)
-            .map(|_| tokio::spawn(run(db.clone(), Arc::clone(&jobs), stopped.clone())))
-            .collect();
-        (
-            Self {
-                queue,
-                room: Arc::new(Semaphore::new(QUEUE)),
-            },
-            Tasks { stop, handles },
-        )
+        let handles =
+            (0..WRITERS).map(|_| tokio::spawn(run(db.clone(), Arc::clone(&jobs), stopped.clone()))).collect();
+        (Self { queue, room: Arc::new(Semaphore::new(QUEUE)) }, Tasks { stop, handles })
     }
 
     /// Writes one event; returns once it is committed.
     pub async fn write(&self, project: &Arc<str>, event: Event) -> Written {
         let mut written = self.write_all(project, vec![event]).await?;
-        written
-            .pop()
-            .unwrap_or_else(|| Err(anyhow::anyhow!("an event without a verdict").into()))
+        written.pop().unwrap_or_else(|| Err(anyhow::anyhow!("an event without a verdict").into()))
     }
 
     /// Writes events in their order, in pieces that leave room for others; returns once all are committed or refused.
@@ -134,17 +119,10 @@ impl Writer {
     async fn submit(&self, project: &Arc<str>, events: Vec<Event>) -> Result<Vec<Written>> {
         const FULL: Error = Error::Unavailable("the queue is full; try again");
         let size = u32::try_from(events.len()).unwrap_or(u32::MAX);
-        let room = Arc::clone(&self.room)
-            .try_acquire_many_owned(size)
-            .map_err(|_| FULL)?;
+        let room = Arc::clone(&self.room).try_acquire_many_owned(size).map_err(|_| FULL)?;
         metrics::gauge!("gleaner_queue_events").set((QUEUE - self.room.available_permits()) as f64);
         let (reply, written) = oneshot::channel();
-        let job = Job {
-            project: Arc::clone(project),
-            events,
-            reply,
-            _room: room,
-        };
+        let job = Job { project: Arc::clone(project), events, reply, _room: room };
         let stopped = || Error::Unavailable("the server is stopping; try again");
         self.queue.send(job).map_err(|_| stopped())?;
         written.await.map_err(|_| stopped())
@@ -182,20 +160,15 @@ async fn run(db: PgPool, jobs: Arc<Mutex<mpsc::UnboundedReceiver<Job>>>, mut sto
 /// Writes the jobs' events, a transaction a project, and answers each job.
 async fn commit(db: &PgPool, jobs: Vec<Job>) {
     let started = Instant::now();
-    let mut verdicts: Vec<Vec<Option<Written>>> = jobs
-        .iter()
-        .map(|job| job.events.iter().map(|_| None).collect())
-        .collect();
+    let mut verdicts: Vec<Vec<Option<Written>>> =
+        jobs.iter().map(|job| job.events.iter().map(|_| None).collect()).collect();
     let mut projects: BTreeMap<&str, Vec<(usize, usize)>> = BTreeMap::new();
     for (number, job) in jobs.iter().enumerate() {
         let places = (0..job.events.len()).map(|place| (number, place));
         projects.entry(&*job.project).or_default().extend(places);
     }
     for (project, places) in projects {
-        let events: Vec<_> = places
-            .iter()
-            .map(|&(job, place)| &jobs[job].events[place])
-            .collect();
+        let events: Vec<_> = places.iter().map(|&(job, place)| &jobs[job].events[place]).collect();
         for (&(job, place), written) in places.iter().zip(write_project(db, project, &events).await) {
             verdicts[job][place] = Some(written);
         }

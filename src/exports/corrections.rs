@@ -175,29 +175,14 @@ impl Records for CorrectionPairs {
         let metadata = metadata.transpose()?;
         if format == Format::TrlStepwise {
             let (completions, labels) = (row.try_get("programs")?, row.try_get("passed")?);
-            return Ok(format::write(
-                out,
-                Stepwise {
-                    prompt: user_intent,
-                    completions,
-                    labels,
-                },
-                metadata,
-            )?);
+            return Ok(format::write(out, Stepwise { prompt: user_intent, completions, labels }, metadata)?);
         }
         let (bad_dsl, fixed_dsl) = (row.try_get("bad")?, row.try_get("fixed")?);
         let error_message: Option<&str> = row.try_get("error_message")?;
         let silent = format!("That failed ({}).", error_stage.unwrap_or("no stage said why"));
-        let rejected = Rejected {
-            text: bad_dsl,
-            feedback: error_message.unwrap_or(&silent),
-        };
-        let example = Example {
-            system: None,
-            user: user_intent,
-            rejected: Some(rejected),
-            chosen: fixed_dsl,
-        };
+        let rejected = Rejected { text: bad_dsl, feedback: error_message.unwrap_or(&silent) };
+        let example =
+            Example { system: None, user: user_intent, rejected: Some(rejected), chosen: fixed_dsl };
         let (bad_attempt, generation_id) = (key.part, key.id);
         let raw = Raw {
             user_intent,

@@ -57,11 +57,7 @@ struct Message<'a> {
 }
 
 fn message<'a>(role: &'static str, content: &'a str) -> Message<'a> {
-    Message {
-        role,
-        content,
-        weight: None,
-    }
+    Message { role, content, weight: None }
 }
 
 impl<'a> Example<'a> {
@@ -96,18 +92,13 @@ impl<'a> Example<'a> {
                 messages.push(message("assistant", self.chosen));
                 if self.rejected.is_some() {
                     let answers = messages.iter_mut().filter(|message| message.role == "assistant");
-                    answers
-                        .zip([0, 1])
-                        .for_each(|(answer, weight)| answer.weight = Some(weight));
+                    answers.zip([0, 1]).for_each(|(answer, weight)| answer.weight = Some(weight));
                 }
                 write(out, Messages { messages }, metadata)
             }
             Format::TrlPromptCompletion => write(
                 out,
-                PromptCompletion {
-                    prompt: self.prompt(),
-                    completion: answer(self.chosen),
-                },
+                PromptCompletion { prompt: self.prompt(), completion: answer(self.chosen) },
                 metadata,
             ),
             Format::TrlPreference => write(
@@ -122,31 +113,20 @@ impl<'a> Example<'a> {
             Format::OpenaiPreference => write(
                 out,
                 OpenaiPreference {
-                    input: Messages {
-                        messages: self.question(),
-                    },
+                    input: Messages { messages: self.question() },
                     preferred_output: answer(self.chosen),
                     non_preferred_output: answer(rejected),
                 },
                 metadata,
             ),
             Format::Alpaca => {
-                let row = Alpaca {
-                    instruction: self.user,
-                    input: "",
-                    output: self.chosen,
-                    system: self.system,
-                };
+                let row =
+                    Alpaca { instruction: self.user, input: "", output: self.chosen, system: self.system };
                 write(out, row, metadata)
             }
-            Format::Rft => write(
-                out,
-                Rft {
-                    messages: self.question(),
-                    reference_answer: self.chosen,
-                },
-                metadata,
-            ),
+            Format::Rft => {
+                write(out, Rft { messages: self.question(), reference_answer: self.chosen }, metadata)
+            }
             Format::Raw | Format::TrlStepwise => write(out, raw, metadata),
         }
     }

@@ -93,17 +93,12 @@ pub enum Include {
 }
 
 /// Names of the parameters of [`Common`], to tell them from a data set's own.
-pub const COMMON: [&str; 11] = [
-    "format", "since", "until", "limit", "cursor", "as_of", "split", "holdout", "seed", "dedupe", "include",
-];
+pub const COMMON: [&str; 11] =
+    ["format", "since", "until", "limit", "cursor", "as_of", "split", "holdout", "seed", "dedupe", "include"];
 
 impl Check for Common {
     fn check(&self, checks: &mut Checks) {
-        checks.require(
-            self.limit.is_none_or(|limit| limit >= 1),
-            "limit",
-            "must be 1 or more",
-        );
+        checks.require(self.limit.is_none_or(|limit| limit >= 1), "limit", "must be 1 or more");
         checks.require(
             self.holdout.is_none_or(|share| (0.0..=1.0).contains(&share)),
             "holdout",
@@ -138,12 +133,8 @@ impl Common {
         if let Some(split) = self.split {
             let comparison = if split == Split::Validation { "<" } else { ">=" };
             // The first 32 bits of an MD5 as a number: the same on every version of Postgres.
-            query
-                .push(format_args!(" and ('x' || left(md5("))
-                .push_bind(self.seed.unwrap_or(0).to_string());
-            query.push(format_args!(
-                " || ':' || {target}), 8))::bit(32)::bigint {comparison} "
-            ));
+            query.push(format_args!(" and ('x' || left(md5(")).push_bind(self.seed.unwrap_or(0).to_string());
+            query.push(format_args!(" || ':' || {target}), 8))::bit(32)::bigint {comparison} "));
             query.push_bind(self.holdout.unwrap_or(0.1) * f64::from(u32::MAX) + 1.0);
         }
     }

@@ -51,12 +51,7 @@ async fn list(State(app): State<App>, caller: Caller<Read>) -> Result<axum::Json
 
 async fn listed<R: Records + Default>(app: &App, project: &str, dataset: &'static str) -> Result<Listed> {
     let all = Export::prepare(&app.db, project, R::default(), Common::default(), [0; 8]).await?;
-    Ok(Listed {
-        dataset,
-        formats: R::FORMATS,
-        rows: all.count(&app.db).await?,
-        skipped: 0,
-    })
+    Ok(Listed { dataset, formats: R::FORMATS, rows: all.count(&app.db).await?, skipped: 0 })
 }
 
 /// Intent and program of every log that succeeded.
@@ -155,40 +150,26 @@ async fn answer<R: Records + DeserializeOwned + Check>(
             }
             let _ = sender.blocking_send(encoder.finish().map(Into::into).map_err(Into::into));
         });
-        Body::from_stream(futures_util::stream::poll_fn(move |context| {
-            zipped.poll_recv(context)
-        }))
+        Body::from_stream(futures_util::stream::poll_fn(move |context| zipped.poll_recv(context)))
     } else {
-        Body::from_stream(futures_util::stream::poll_fn(move |context| {
-            chunks.poll_recv(context)
-        }))
+        Body::from_stream(futures_util::stream::poll_fn(move |context| chunks.poll_recv(context)))
     };
     let mut response = ([(header::CONTENT_TYPE, media_type)], body).into_response();
     let headers = response.headers_mut();
-    headers.insert(
-        "gleaner-as-of",
-        HeaderValue::try_from(as_of).map_err(anyhow::Error::from)?,
-    );
+    headers.insert("gleaner-as-of", HeaderValue::try_from(as_of).map_err(anyhow::Error::from)?);
     if let Some(cursor) = next_cursor {
-        headers.insert(
-            "gleaner-next-cursor",
-            HeaderValue::try_from(cursor).map_err(anyhow::Error::from)?,
-        );
+        headers.insert("gleaner-next-cursor", HeaderValue::try_from(cursor).map_err(anyhow::Error::from)?);
     }
     Ok(response)
 }
 
 /// The common parameters, the data set's own, and what binds a cursor to these conditions.
 fn parameters<R: DeserializeOwned + Check>(parts: &Parts, dataset: &str) -> Result<(Common, R, [u8; 8])> {
-    let (common, own): (Vec<_>, Vec<_>) = query_pairs(parts)
-        .into_iter()
-        .partition(|(name, _)| COMMON.contains(&name.as_str()));
+    let (common, own): (Vec<_>, Vec<_>) =
+        query_pairs(parts).into_iter().partition(|(name, _)| COMMON.contains(&name.as_str()));
     let free = ["limit", "cursor", "as_of", "format", "include"];
-    let mut conditions: Vec<_> = common
-        .iter()
-        .chain(&own)
-        .filter(|(name, _)| !free.contains(&name.as_str()))
-        .collect();
+    let mut conditions: Vec<_> =
+        common.iter().chain(&own).filter(|(name, _)| !free.contains(&name.as_str())).collect();
     conditions.sort();
     let scope = cursor_scope(dataset, &conditions);
     Ok((from_pairs(&common)?, Checks::of(from_pairs(&own)?)?, scope))

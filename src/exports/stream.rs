@@ -47,17 +47,9 @@ impl<R: Records> Export<R> {
         let mut checks = Checks::default();
         common.check(&mut checks);
         records.check(format, &mut checks);
-        checks.require(
-            R::FORMATS.contains(&format),
-            "format",
-            "this data set does not offer that format",
-        );
+        checks.require(R::FORMATS.contains(&format), "format", "this data set does not offer that format");
         checks.finish()?;
-        let cursor = common
-            .cursor
-            .take()
-            .map(|cursor| open_export_cursor(&cursor, scope))
-            .transpose()?;
+        let cursor = common.cursor.take().map(|cursor| open_export_cursor(&cursor, scope)).transpose()?;
         let (from_cursor, after) = cursor.unzip();
         if let (Some(given), Some(kept)) = (common.as_of, from_cursor)
             && given != kept
@@ -85,9 +77,7 @@ impl<R: Records> Export<R> {
             let mut connection = db.acquire().await?;
             let (last, more) = export.find_end(&mut connection, limit).await?;
             export.last = last;
-            export.next_cursor = last
-                .filter(|_| more)
-                .map(|last| seal_export_cursor(scope, as_of, last));
+            export.next_cursor = last.filter(|_| more).map(|last| seal_export_cursor(scope, as_of, last));
         }
         Ok(export)
     }
@@ -102,16 +92,9 @@ impl<R: Records> Export<R> {
         let [at, id, _] = self.records.key();
         let mut query = QueryBuilder::new(format!("select distinct {at} as at, {id} as id"));
         self.push_extent(&mut query);
-        query
-            .push(" order by at, id offset ")
-            .push_bind(limit - 1)
-            .push(" limit 2");
+        query.push(" order by at, id offset ").push_bind(limit - 1).push(" limit 2");
         let found: Vec<(Timestamp, Uuid)> = query.build_query_as().fetch_all(connection).await?;
-        let last = found.first().map(|&(at, id)| Key {
-            at,
-            id,
-            part: i32::MAX,
-        });
+        let last = found.first().map(|&(at, id)| Key { at, id, part: i32::MAX });
         Ok((last, found.len() > 1))
     }
 
@@ -120,21 +103,9 @@ impl<R: Records> Export<R> {
         self.records.from(query, &self.project, &self.common, self.format);
         query.push(format_args!(" and {at} < ")).push_bind(self.as_of);
         for (key, comparison) in [(self.after, ">"), (self.last, "<=")] {
-            if let Some(Key {
-                at: key_at,
-                id: key_id,
-                part: key_part,
-            }) = key
-            {
-                query
-                    .push(format_args!(" and ({at}, {id}, {part}) {comparison} ("))
-                    .push_bind(key_at);
-                query
-                    .push(", ")
-                    .push_bind(key_id)
-                    .push(", ")
-                    .push_bind(key_part)
-                    .push(")");
+            if let Some(Key { at: key_at, id: key_id, part: key_part }) = key {
+                query.push(format_args!(" and ({at}, {id}, {part}) {comparison} (")).push_bind(key_at);
+                query.push(", ").push_bind(key_id).push(", ").push_bind(key_part).push(")");
             }
         }
     }
@@ -163,9 +134,7 @@ impl<R: Records> Export<R> {
             "select {at} as key_at, {id} as key_id, {part} as key_part, {columns}"
         ));
         self.push_extent(&mut query);
-        query
-            .push(" order by key_at, key_id, key_part limit ")
-            .push_bind(PAGE);
+        query.push(" order by key_at, key_id, key_part limit ").push_bind(PAGE);
         let mut connection = db.acquire().await?;
         let query = query.build();
         let mut rows = query.fetch(&mut *connection);
@@ -177,8 +146,7 @@ impl<R: Records> Export<R> {
                 id: row.try_get("key_id")?,
                 part: row.try_get("key_part")?,
             };
-            self.records
-                .write(&row, key, &self.common, self.format, &mut chunk)?;
+            self.records.write(&row, key, &self.common, self.format, &mut chunk)?;
             self.after = Some(key);
             count += 1;
             if chunk.len() >= CHUNK && !send(out, &mut chunk).await {
@@ -208,9 +176,7 @@ async fn send(out: &mpsc::Sender<anyhow::Result<Bytes>>, chunk: &mut Vec<u8>) ->
 /// A record's `completed_at` is the database's clock read within its transaction, whose start Postgres has published by
 /// then. So a write that is not seen here began later than the clock is read, or is committed already.
 async fn before_writes_in_flight(db: &PgPool) -> Result<Timestamp> {
-    let now: Timestamp = sqlx::query_scalar("select clock_timestamp()")
-        .fetch_one(db)
-        .await?;
+    let now: Timestamp = sqlx::query_scalar("select clock_timestamp()").fetch_one(db).await?;
     Ok(oldest_write(db).await?.map_or(now, |oldest| oldest.min(now)))
 }
 
@@ -227,9 +193,7 @@ async fn settle(db: &PgPool, as_of: Timestamp) -> Result<()> {
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
-    Err(Error::Unavailable(
-        "writes from before as_of are still under way; try again",
-    ))
+    Err(Error::Unavailable("writes from before as_of are still under way; try again"))
 }
 
 fn seal_export_cursor(scope: [u8; 8], as_of: Timestamp, last: Key) -> String {
@@ -241,11 +205,7 @@ fn open_export_cursor(cursor: &str, scope: [u8; 8]) -> Result<(Timestamp, Key)> 
     let (at, rest) = open_cursor(cursor, scope)?;
     let parsed = || {
         let (id, as_of) = rest.split_once(' ')?;
-        let key = Key {
-            at,
-            id: id.parse().ok()?,
-            part: i32::MAX,
-        };
+        let key = Key { at, id: id.parse().ok()?, part: i32::MAX };
         Some((Timestamp::from_micros(as_of.parse().ok()?)?, key))
     };
     parsed().ok_or_else(|| Error::invalid("/cursor", "is not a cursor of this list with these filters"))

@@ -66,22 +66,15 @@ struct Metadata<'a> {
 }
 
 impl Records for TrainingPairs {
-    const FORMATS: &'static [Format] = &[
-        Format::Openai,
-        Format::TrlPromptCompletion,
-        Format::Alpaca,
-        Format::Rft,
-        Format::Raw,
-    ];
+    const FORMATS: &'static [Format] =
+        &[Format::Openai, Format::TrlPromptCompletion, Format::Alpaca, Format::Rft, Format::Raw];
 
     fn check(&self, _: Format, checks: &mut Checks) {
         checks.require(self.system.as_deref() != Some(""), "system", "must not be empty");
     }
 
     fn from(&self, query: &mut QueryBuilder<Postgres>, project: &str, common: &Common, _: Format) {
-        query
-            .push(" from generations g where g.project = ")
-            .push_bind(project.to_owned());
+        query.push(" from generations g where g.project = ").push_bind(project.to_owned());
         self.push_conditions(query, common);
         if common.is_exact() {
             query.push(" and not exists (select from (select g.* from generations g where g.project = ");
@@ -134,21 +127,8 @@ impl Records for TrainingPairs {
                 metadata: row.try_get::<FreeForm, _>("metadata")?.as_str().to_owned(),
             })
         });
-        let example = Example {
-            system: self.system.as_deref(),
-            user,
-            rejected: None,
-            chosen,
-        };
-        Ok(example.write(
-            out,
-            format,
-            metadata.transpose()?,
-            Raw {
-                user_intent: user,
-                valid_dsl: chosen,
-            },
-        )?)
+        let example = Example { system: self.system.as_deref(), user, rejected: None, chosen };
+        Ok(example.write(out, format, metadata.transpose()?, Raw { user_intent: user, valid_dsl: chosen })?)
     }
 }
 
@@ -176,9 +156,7 @@ pub(super) fn push_log_conditions(
 ) {
     for (column, value) in [("domain_name", domain_name), ("model_used", model_used)] {
         if let Some(value) = value {
-            query
-                .push(format_args!(" and g.{column} = "))
-                .push_bind(value.to_owned());
+            query.push(format_args!(" and g.{column} = ")).push_bind(value.to_owned());
         }
     }
 }

@@ -17,9 +17,7 @@ use crate::value::Timestamp;
 
 /// The paths of figures about prompt templates.
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(prompts))
-        .routes(routes!(compare))
+    OpenApiRouter::new().routes(routes!(prompts)).routes(routes!(compare))
 }
 
 /// Which logs figures are about.
@@ -149,11 +147,7 @@ async fn figures(
     only: Option<&Named<'_>>,
 ) -> Result<Vec<PromptFigures>> {
     let by_version = scope.by.is_some() || only.is_some_and(|named| named.version.is_some());
-    let version = if by_version {
-        "a.prompt_template_version"
-    } else {
-        "null::int"
-    };
+    let version = if by_version { "a.prompt_template_version" } else { "null::int" };
     let mut query = QueryBuilder::new(
         "with log as (
             select g.id, g.success, g.completed_at from generations g where g.project = ",
@@ -221,9 +215,7 @@ async fn prompts(
     caller: Caller<Read>,
     Query(scope): Query<Scope>,
 ) -> Result<axum::Json<AllFigures>> {
-    Ok(axum::Json(AllFigures {
-        data: figures(&app.db, &caller.project, &scope, None).await?,
-    }))
+    Ok(axum::Json(AllFigures { data: figures(&app.db, &caller.project, &scope, None).await? }))
 }
 
 /// Which templates are compared.
@@ -249,19 +241,11 @@ struct Named<'a> {
 
 impl<'a> Named<'a> {
     fn parse(text: &'a str) -> Self {
-        let versioned = text
-            .rsplit_once('@')
-            .and_then(|(name, version)| Some((name, version.parse().ok()?)));
-        versioned.map_or(
-            Self {
-                template: text,
-                version: None,
-            },
-            |(template, version)| Self {
-                template,
-                version: Some(version),
-            },
-        )
+        let versioned = text.rsplit_once('@').and_then(|(name, version)| Some((name, version.parse().ok()?)));
+        versioned.map_or(Self { template: text, version: None }, |(template, version)| Self {
+            template,
+            version: Some(version),
+        })
     }
 }
 
@@ -298,10 +282,7 @@ async fn compare(
     let a = of(&app.db, &caller.project, &a).await?;
     let b = of(&app.db, &caller.project, &b).await?;
     let success = statistics::compare((a.success, a.total_uses), (b.success, b.total_uses));
-    let first = statistics::compare(
-        (a.first_try_success, a.total_uses),
-        (b.first_try_success, b.total_uses),
-    );
+    let first = statistics::compare((a.first_try_success, a.total_uses), (b.first_try_success, b.total_uses));
     Ok(axum::Json(Comparison {
         difference: success.as_ref().map(|success| success.difference),
         interval: success.as_ref().map(|success| success.interval),
@@ -318,8 +299,5 @@ async fn compare(
 
 async fn of(db: &PgPool, project: &str, name: &str) -> Result<PromptFigures> {
     let found = figures(db, project, &Scope::default(), Some(&Named::parse(name))).await?;
-    found
-        .into_iter()
-        .next()
-        .ok_or(Error::NotFound("prompt template among the attempts"))
+    found.into_iter().next().ok_or(Error::NotFound("prompt template among the attempts"))
 }

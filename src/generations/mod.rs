@@ -209,11 +209,7 @@ pub struct NewGeneration {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Timestamp>,
     /// Attempts already made.
-    #[serde(
-        default,
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub iterations: Vec<NewAttempt>,
     /// How it ended, for a log that is finished already.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -238,16 +234,9 @@ impl NewGeneration {
                 .enumerate()
                 .map(|(index, attempt)| (attempt.number_at(index), attempt));
             let passed = numbered.filter(|(_, attempt)| attempt.verdict().passed == Some(true));
-            passed
-                .max_by_key(|(number, _)| *number)?
-                .1
-                .extracted_dsl
-                .as_deref()
+            passed.max_by_key(|(number, _)| *number)?.1.extracted_dsl.as_deref()
         };
-        self.final_valid_dsl
-            .as_deref()
-            .or_else(last_passed)
-            .filter(|program| !program.is_empty())
+        self.final_valid_dsl.as_deref().or_else(last_passed).filter(|program| !program.is_empty())
     }
 
     /// How it ended, if it has, in the words of [`Outcome`].
@@ -274,10 +263,7 @@ impl Check for NewGeneration {
         for (index, attempt) in self.iterations.iter().enumerate() {
             checks.nested(&format!("iterations/{index}"), attempt);
             if !numbers.insert(attempt.number_at(index)) {
-                checks.fail(
-                    &format!("iterations/{index}/attempt"),
-                    "an iteration before it has this number",
-                );
+                checks.fail(&format!("iterations/{index}/attempt"), "an iteration before it has this number");
             }
         }
         match self.success {
@@ -352,11 +338,7 @@ pub struct NewAttempt {
 
 impl Check for NewAttempt {
     fn check(&self, checks: &mut Checks) {
-        checks.require(
-            self.attempt.is_none_or(|number| number >= 1),
-            "attempt",
-            "must be 1 or more",
-        );
+        checks.require(self.attempt.is_none_or(|number| number >= 1), "attempt", "must be 1 or more");
         checks.name("prompt_template", self.prompt_template.as_deref());
         checks.count("prompt_template_version", self.prompt_template_version);
         checks.count("latency_ms", self.latency_ms);
@@ -380,8 +362,7 @@ impl NewAttempt {
     /// Its number among a log's `iterations`: its own, else its place.
     #[must_use]
     pub fn number_at(&self, index: usize) -> i32 {
-        self.attempt
-            .unwrap_or_else(|| i32::try_from(index + 1).unwrap_or(i32::MAX))
+        self.attempt.unwrap_or_else(|| i32::try_from(index + 1).unwrap_or(i32::MAX))
     }
 
     /// Whether it passed, failed or neither, and the error of its first failing stage.
@@ -391,25 +372,16 @@ impl NewAttempt {
             return Verdict::default();
         }
         let stages = [
-            self.parse_result
-                .as_ref()
-                .map(|parse| ("parse", parse.success, parse.error.clone())),
-            self.lint_result
-                .as_ref()
-                .map(|lint| ("lint", lint.valid, Some(lint.errors.join("\n")))),
-            self.compile_result
-                .as_ref()
-                .map(|compile| ("compile", compile.success, compile.error.clone())),
+            self.parse_result.as_ref().map(|parse| ("parse", parse.success, parse.error.clone())),
+            self.lint_result.as_ref().map(|lint| ("lint", lint.valid, Some(lint.errors.join("\n")))),
+            self.compile_result.as_ref().map(|compile| ("compile", compile.success, compile.error.clone())),
         ];
         let mut ran = stages.into_iter().flatten().peekable();
         if ran.peek().is_none() {
             return Verdict::default();
         }
         match ran.find(|(_, succeeded, _)| !succeeded) {
-            None => Verdict {
-                passed: Some(true),
-                ..Verdict::default()
-            },
+            None => Verdict { passed: Some(true), ..Verdict::default() },
             Some((stage, _, said)) => Verdict {
                 passed: Some(false),
                 error_stage: Some(stage),
@@ -441,11 +413,7 @@ impl Check for Outcome {
     fn check(&self, checks: &mut Checks) {
         checks.name("instance_id", self.instance_id.as_deref());
         if self.success {
-            checks.require(
-                self.final_valid_dsl.as_deref() != Some(""),
-                "final_valid_dsl",
-                NO_PROGRAM,
-            );
+            checks.require(self.final_valid_dsl.as_deref() != Some(""), "final_valid_dsl", NO_PROGRAM);
         } else {
             checks.require(self.final_valid_dsl.is_none(), "final_valid_dsl", NOT_A_SUCCESS);
         }
@@ -471,11 +439,7 @@ pub struct NewReview {
 impl Check for NewReview {
     fn check(&self, checks: &mut Checks) {
         checks.name("reviewer", self.reviewer.as_deref());
-        checks.require(
-            self.corrected_dsl.as_deref() != Some(""),
-            "corrected_dsl",
-            "must not be empty",
-        );
+        checks.require(self.corrected_dsl.as_deref() != Some(""), "corrected_dsl", "must not be empty");
     }
 }
 
@@ -552,65 +516,39 @@ impl Event {
         let hash = request_hash(&new);
         let outcome_hash = new.outcome().map(|outcome| request_hash(&outcome));
         let created_at = new.created_at.unwrap_or_else(Timestamp::now);
-        new.final_valid_dsl = if new.success == Some(true) {
-            new.program().map(str::to_owned)
-        } else {
-            None
-        };
+        new.final_valid_dsl = if new.success == Some(true) { new.program().map(str::to_owned) } else { None };
         let attempts = std::mem::take(&mut new.iterations)
             .into_iter()
             .enumerate()
             .map(|(index, attempt)| {
                 let number = attempt.number_at(index);
                 let timestamp = attempt.timestamp.unwrap_or(created_at);
-                Append {
-                    number: Some(number),
-                    timestamp,
-                    ..Append::new(attempt, None)
-                }
+                Append { number: Some(number), timestamp, ..Append::new(attempt, None) }
             })
             .collect();
         Self {
             generation_id: new.id.or(id).unwrap_or_else(Uuid::now_v7),
-            action: Action::Start(Box::new(Start {
-                new,
-                created_at,
-                hash,
-                outcome_hash,
-                attempts,
-            })),
+            action: Action::Start(Box::new(Start { new, created_at, hash, outcome_hash, attempts })),
         }
     }
 
     /// An attempt is made. `id` as for [`Event::start`].
     #[must_use]
     pub fn append(generation_id: Uuid, new: NewAttempt, id: Option<Uuid>) -> Self {
-        Self {
-            generation_id,
-            action: Action::Append(Box::new(Append::new(new, id))),
-        }
+        Self { generation_id, action: Action::Append(Box::new(Append::new(new, id))) }
     }
 
     /// A log ends.
     #[must_use]
     pub fn finalize(generation_id: Uuid, outcome: Outcome) -> Self {
         let hash = request_hash(&outcome);
-        Self {
-            generation_id,
-            action: Action::Finalize { outcome, hash },
-        }
+        Self { generation_id, action: Action::Finalize { outcome, hash } }
     }
 
     /// Somebody judges a log.
     #[must_use]
     pub fn review(generation_id: Uuid, review: NewReview) -> Self {
-        Self {
-            generation_id,
-            action: Action::Review {
-                review,
-                at: Timestamp::now(),
-            },
-        }
+        Self { generation_id, action: Action::Review { review, at: Timestamp::now() } }
     }
 }
 

@@ -45,15 +45,8 @@ async fn start(
     let id = idempotency_id(&headers, &caller.project, "generations", None)?;
     let event = Event::start(new, id);
     let id = event.generation_id;
-    let receipt = app
-        .writer
-        .write(&caller.project, writer::Event::Generation(event))
-        .await?;
-    Ok(created(
-        receipt.replayed,
-        id,
-        stored(&app, &caller.project, id).await?,
-    ))
+    let receipt = app.writer.write(&caller.project, writer::Event::Generation(event)).await?;
+    Ok(created(receipt.replayed, id, stored(&app, &caller.project, id).await?))
 }
 
 /// Appends an attempt to an open log.
@@ -75,17 +68,10 @@ async fn append(
 ) -> Result<Response> {
     let attempt_id = idempotency_id(&headers, &caller.project, "attempts", Some(id))?;
     let event = Event::append(id, new, attempt_id);
-    let receipt = app
-        .writer
-        .write(&caller.project, writer::Event::Generation(event))
-        .await?;
+    let receipt = app.writer.write(&caller.project, writer::Event::Generation(event)).await?;
     let number = receipt.number.unwrap_or_default();
     let attempt = store::attempt(&app.db, &caller.project, id, number).await?;
-    Ok(created(
-        receipt.replayed,
-        id,
-        attempt.ok_or(Error::NotFound("attempt"))?,
-    ))
+    Ok(created(receipt.replayed, id, attempt.ok_or(Error::NotFound("attempt"))?))
 }
 
 /// Finalizes a log.
@@ -151,9 +137,7 @@ async fn delete(
 }
 
 async fn stored(app: &App, project: &str, id: Uuid) -> Result<Generation> {
-    store::get(&app.db, project, id)
-        .await?
-        .ok_or(Error::NotFound("generation"))
+    store::get(&app.db, project, id).await?.ok_or(Error::NotFound("generation"))
 }
 
 /// The answer to a request that made something of the log `id`: 201 and where it is, or 200 when it was there.

@@ -58,9 +58,7 @@ impl Check for Wanted {
             "limit",
             "must be 1 to 100",
         );
-        let fits = self
-            .min_similarity
-            .is_none_or(|least| (0.0..=1.0).contains(&least));
+        let fits = self.min_similarity.is_none_or(|least| (0.0..=1.0).contains(&least));
         checks.require(fits, "min_similarity", "must be 0 to 1");
     }
 }

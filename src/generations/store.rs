@@ -64,20 +64,14 @@ impl Filter {
         ];
         for (column, value) in equal {
             if let Some(value) = value {
-                query
-                    .push(format_args!(" and {column} = "))
-                    .push_bind(value.clone());
+                query.push(format_args!(" and {column} = ")).push_bind(value.clone());
             }
         }
         if let Some(success) = self.success {
             query.push(" and g.success = ").push_bind(success);
         }
         if let Some(open) = self.open {
-            query.push(if open {
-                " and g.completed_at is null"
-            } else {
-                " and g.completed_at is not null"
-            });
+            query.push(if open { " and g.completed_at is null" } else { " and g.completed_at is not null" });
         }
         if let Some(rating) = self.rating {
             query.push(" and g.rating = ").push_bind(rating);
@@ -86,16 +80,11 @@ impl Filter {
             query.push(
                 " and exists (select from attempts a where a.project = g.project and a.generation_id = g.id",
             );
-            query
-                .push(" and a.prompt_template = ")
-                .push_bind(template.clone())
-                .push(")");
+            query.push(" and a.prompt_template = ").push_bind(template.clone()).push(")");
         }
         if let Some(text) = &self.q {
             let pattern = text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
-            query
-                .push(" and g.user_intent ilike ")
-                .push_bind(format!("%{pattern}%"));
+            query.push(" and g.user_intent ilike ").push_bind(format!("%{pattern}%"));
         }
     }
 }
@@ -122,24 +111,15 @@ pub async fn list(
 
 /// The whole log, if there is one: its totals and its iterations are of the same moment.
 pub async fn get(db: &PgPool, project: &str, id: Uuid) -> Result<Option<Generation>> {
-    let mut snapshot = db
-        .begin_with("begin isolation level repeatable read read only")
-        .await?;
+    let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
     let mut query = QueryBuilder::new(SELECT);
-    query
-        .push_bind(project.to_owned())
-        .push(" and g.id = ")
-        .push_bind(id);
+    query.push_bind(project.to_owned()).push(" and g.id = ").push_bind(id);
     let found: Option<Generation> = query.build_query_as().fetch_optional(&mut *snapshot).await?;
     let Some(mut generation) = found else {
         return Ok(None);
     };
     let sql = "select * from attempts where project = $1 and generation_id = $2 order by attempt";
-    let attempts = sqlx::query_as(sql)
-        .bind(project)
-        .bind(id)
-        .fetch_all(&mut *snapshot)
-        .await?;
+    let attempts = sqlx::query_as(sql).bind(project).bind(id).fetch_all(&mut *snapshot).await?;
     generation.iterations = Some(attempts);
     Ok(Some(generation))
 }
@@ -152,12 +132,7 @@ pub async fn attempt(
     number: i32,
 ) -> Result<Option<Attempt>> {
     let sql = "select * from attempts where project = $1 and generation_id = $2 and attempt = $3";
-    Ok(sqlx::query_as(sql)
-        .bind(project)
-        .bind(id)
-        .bind(number)
-        .fetch_optional(db)
-        .await?)
+    Ok(sqlx::query_as(sql).bind(project).bind(id).bind(number).fetch_optional(db).await?)
 }
 
 /// How many records were erased.
@@ -173,11 +148,7 @@ pub struct Erased {
 pub async fn delete(db: &PgPool, project: &str, id: Uuid) -> Result<Erased> {
     let mut transaction = db.begin().await?;
     let sql = "delete from generations where project = $1 and id = $2 returning id, completed_at";
-    let logs = sqlx::query_as(sql)
-        .bind(project)
-        .bind(id)
-        .fetch_all(&mut *transaction)
-        .await?;
+    let logs = sqlx::query_as(sql).bind(project).bind(id).fetch_all(&mut *transaction).await?;
     let erased = delete_children(&mut transaction, project, logs).await?;
     transaction.commit().await?;
     Ok(erased)
@@ -189,11 +160,7 @@ pub async fn delete_session(connection: &mut PgConnection, project: &str, sessio
     let sql = "delete from generations where project = $1 and id in (
                    select id from generations where project = $1 and session_id = $2 order by id for update)
                returning id, completed_at";
-    let logs = sqlx::query_as(sql)
-        .bind(project)
-        .bind(session)
-        .fetch_all(&mut *connection)
-        .await?;
+    let logs = sqlx::query_as(sql).bind(project).bind(session).fetch_all(&mut *connection).await?;
     delete_children(connection, project, logs).await
 }
 
@@ -205,24 +172,11 @@ async fn delete_children(
 ) -> Result<Erased> {
     let (ids, completed): (Vec<_>, Vec<_>) = logs.into_iter().unzip();
     let sql = "delete from attempts where project = $1 and generation_id = any($2)";
-    let attempts = sqlx::query(sql)
-        .bind(project)
-        .bind(&ids)
-        .execute(&mut *connection)
-        .await?
-        .rows_affected();
+    let attempts = sqlx::query(sql).bind(project).bind(&ids).execute(&mut *connection).await?.rows_affected();
     let sql =
         "delete from correction_pairs p using unnest($2::uuid[], $3::timestamptz[]) as log (id, completed_at)
                where p.project = $1 and p.kind in ('fix', 'next', 'final', 'steps')
                    and p.completed_at = log.completed_at and p.generation_id = log.id";
-    sqlx::query(sql)
-        .bind(project)
-        .bind(&ids)
-        .bind(&completed)
-        .execute(&mut *connection)
-        .await?;
-    Ok(Erased {
-        generations: ids.len() as u64,
-        attempts,
-    })
+    sqlx::query(sql).bind(project).bind(&ids).bind(&completed).execute(&mut *connection).await?;
+    Ok(Erased { generations: ids.len() as u64, attempts })
 }

@@ -18,10 +18,7 @@ use crate::value::Timestamp;
 
 /// The paths of prompt templates.
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(put, get))
-        .routes(routes!(list))
-        .routes(routes!(deprecate))
+    OpenApiRouter::new().routes(routes!(put, get)).routes(routes!(list)).routes(routes!(deprecate))
 }
 
 /// One version of a prompt template.
@@ -59,11 +56,7 @@ struct NewTemplate {
 
 impl Check for NewTemplate {
     fn check(&self, checks: &mut Checks) {
-        checks.require(
-            !self.template_text.is_empty(),
-            "template_text",
-            "must not be empty",
-        );
+        checks.require(!self.template_text.is_empty(), "template_text", "must not be empty");
         checks.text("domain_name", &self.domain_name, 50);
     }
 }
@@ -107,12 +100,8 @@ async fn put(
     loop {
         let newest = find(&app.db, &caller.project, &template_id, None).await?;
         if let Some(newest) = newest.as_ref()
-            && (
-                &newest.template_text,
-                &newest.domain_name,
-                &newest.description,
-                newest.deprecated_at,
-            ) == (&new.template_text, &new.domain_name, &new.description, None)
+            && (&newest.template_text, &newest.domain_name, &newest.description, newest.deprecated_at)
+                == (&new.template_text, &new.domain_name, &new.description, None)
         {
             return Ok((StatusCode::OK, location(newest), axum::Json(newest.clone())));
         }
@@ -140,10 +129,7 @@ async fn put(
 fn location(template: &Template) -> [(header::HeaderName, String); 1] {
     let name: String = form_urlencoded::byte_serialize(template.template_id.as_bytes()).collect();
     let name = name.replace('+', "%20");
-    [(
-        header::LOCATION,
-        format!("/v1/prompt-templates/{name}?version={}", template.version),
-    )]
+    [(header::LOCATION, format!("/v1/prompt-templates/{name}?version={}", template.version))]
 }
 
 /// One version of a template, the newest if none is named.
@@ -167,12 +153,7 @@ async fn find(
 ) -> Result<Option<Template>> {
     let sql = "select * from prompt_templates where project = $1 and template_id = $2 and version = coalesce($3, version)
                order by version desc limit 1";
-    Ok(sqlx::query_as(sql)
-        .bind(project)
-        .bind(template_id)
-        .bind(version)
-        .fetch_optional(db)
-        .await?)
+    Ok(sqlx::query_as(sql).bind(project).bind(template_id).bind(version).fetch_optional(db).await?)
 }
 
 /// Which templates a list holds.
@@ -210,11 +191,7 @@ async fn list(State(app): State<App>, caller: Caller<Read>, list: List<Filter>) 
         query.push(" and domain_name = ").push_bind(domain_name);
     }
     if let Some(deprecated) = list.filter.deprecated {
-        query.push(if deprecated {
-            " and deprecated_at is not null"
-        } else {
-            " and deprecated_at is null"
-        });
+        query.push(if deprecated { " and deprecated_at is not null" } else { " and deprecated_at is null" });
     }
     list.page.push(&mut query, "created_at", "template_id", "text")?;
     Ok(list.page.page(query.build_query_as().fetch_all(&app.db).await?))

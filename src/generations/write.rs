@@ -58,10 +58,7 @@ pub fn plan(events: &[&Event]) -> Vec<Step> {
         last.insert(event.generation_id, place);
         steps.entry(place).or_default().push(index);
     }
-    steps
-        .into_iter()
-        .map(|((_, kind), members)| Step { kind, members })
-        .collect()
+    steps.into_iter().map(|((_, kind), members)| Step { kind, members }).collect()
 }
 
 /// Writes events of one project, all in one transaction. Verdicts are in the order of the events.
@@ -79,24 +76,18 @@ pub async fn write(
         step.write(connection, project, events, &mut verdicts).await?;
         if verdicts.iter().any(Option::is_none) {
             let mut transaction = connection.begin().await?;
-            step.judge(&mut transaction, project, events, &mut verdicts)
-                .await?;
+            step.judge(&mut transaction, project, events, &mut verdicts).await?;
             transaction.commit().await?;
         }
     } else {
         let mut transaction = connection.begin().await?;
         for step in &steps {
-            step.write(&mut transaction, project, events, &mut verdicts)
-                .await?;
-            step.judge(&mut transaction, project, events, &mut verdicts)
-                .await?;
+            step.write(&mut transaction, project, events, &mut verdicts).await?;
+            step.judge(&mut transaction, project, events, &mut verdicts).await?;
         }
         transaction.commit().await?;
     }
-    Ok(verdicts
-        .into_iter()
-        .map(|verdict| verdict.expect("every event is written or judged"))
-        .collect())
+    Ok(verdicts.into_iter().map(|verdict| verdict.expect("every event is written or judged")).collect())
 }
 
 impl Step {
@@ -120,11 +111,8 @@ impl Step {
     ) -> sqlx::Result<()> {
         match self.kind {
             Kind::Start => {
-                let mut starts: Vec<_> = self
-                    .members
-                    .iter()
-                    .filter_map(|&index| events[index].as_start())
-                    .collect();
+                let mut starts: Vec<_> =
+                    self.members.iter().filter_map(|&index| events[index].as_start()).collect();
                 // In id order, so that two writers with the same ids wait for each other instead of forming a deadlock.
                 starts.sort_unstable_by_key(|(id, _)| *id);
                 let created = insert_logs(connection, project, &starts).await?;
@@ -135,11 +123,8 @@ impl Step {
                 }
             }
             Kind::Append => {
-                let appends: Vec<_> = self
-                    .members
-                    .iter()
-                    .filter_map(|&index| events[index].as_append())
-                    .collect();
+                let appends: Vec<_> =
+                    self.members.iter().filter_map(|&index| events[index].as_append()).collect();
                 let numbers = insert_attempts(connection, APPEND, project, &appends).await?;
                 for &index in &self.members {
                     let Some((log, append)) = events[index].as_append() else {
@@ -151,11 +136,8 @@ impl Step {
                 }
             }
             Kind::Finalize => {
-                let outcomes: Vec<_> = self
-                    .members
-                    .iter()
-                    .filter_map(|&index| events[index].as_outcome())
-                    .collect();
+                let outcomes: Vec<_> =
+                    self.members.iter().filter_map(|&index| events[index].as_outcome()).collect();
                 let done = finalize(connection, project, &outcomes).await?;
                 for &index in &self.members {
                     if done.contains(&events[index].generation_id) {
@@ -238,9 +220,7 @@ async fn insert_logs(
         .bind(column(starts, |start| start.new.cbu_id.as_deref()))
         .bind(column(starts, |start| start.new.instance_id.as_deref()))
         .bind(column(starts, |start| start.new.model_used.as_deref()))
-        .bind(column(starts, |start| {
-            start.new.metadata.clone().unwrap_or_default()
-        }))
+        .bind(column(starts, |start| start.new.metadata.clone().unwrap_or_default()))
         .bind(column(starts, |start| start.created_at))
         .bind(column(starts, |start| start.new.success))
         .bind(column(starts, |start| start.new.final_valid_dsl.as_deref()))
@@ -258,12 +238,7 @@ async fn insert_logs(
         let inserted = insert_attempts(connection, APPEND_TO_NEW, project, &attempts).await?;
         debug_assert_eq!(inserted.len(), attempts.len(), "a new log has no attempts yet");
         let failed_before: Vec<_> = created_starts()
-            .filter(|(_, start)| {
-                start
-                    .attempts
-                    .iter()
-                    .any(|attempt| attempt.verdict.passed == Some(false))
-            })
+            .filter(|(_, start)| start.attempts.iter().any(|attempt| attempt.verdict.passed == Some(false)))
             .map(|(id, _)| *id)
             .collect();
         insert_pairs(connection, project, &failed_before).await?;
@@ -339,31 +314,20 @@ async fn insert_attempts(
         .bind(column(appends, |append| append.new.prompt_text.as_deref()))
         .bind(column(appends, |append| append.new.raw_response.as_deref()))
         .bind(column(appends, |append| append.new.extracted_dsl.as_deref()))
-        .bind(column(appends, |append| {
-            append.new.parse_result.as_ref().map(Json)
-        }))
-        .bind(column(appends, |append| {
-            append.new.lint_result.as_ref().map(Json)
-        }))
-        .bind(column(appends, |append| {
-            append.new.compile_result.as_ref().map(Json)
-        }))
+        .bind(column(appends, |append| append.new.parse_result.as_ref().map(Json)))
+        .bind(column(appends, |append| append.new.lint_result.as_ref().map(Json)))
+        .bind(column(appends, |append| append.new.compile_result.as_ref().map(Json)))
         .bind(column(appends, |append| append.verdict.passed))
         .bind(column(appends, |append| append.verdict.error_stage))
         .bind(column(appends, |append| append.verdict.error_message.as_deref()))
         .bind(column(appends, |append| append.new.latency_ms))
         .bind(column(appends, |append| append.new.input_tokens))
         .bind(column(appends, |append| append.new.output_tokens))
-        .bind(column(appends, |append| {
-            append.new.metadata.clone().unwrap_or_default()
-        }))
+        .bind(column(appends, |append| append.new.metadata.clone().unwrap_or_default()))
         .bind(column(appends, |append| append.hash.as_slice()))
         .fetch_all(connection)
         .await?;
-    Ok(rows
-        .into_iter()
-        .map(|(log, id, number)| ((log, id), number))
-        .collect())
+    Ok(rows.into_iter().map(|(log, id, number)| ((log, id), number)).collect())
 }
 
 /// Finalizes open logs, and notes what corrections they teach; the ids of those that were open and could be.
@@ -400,38 +364,14 @@ async fn finalize(
     let done: Vec<(Uuid, bool)> = sqlx::query_as(SQL)
         .bind(project)
         .bind(outcomes.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
-        .bind(
-            outcomes
-                .iter()
-                .map(|(_, outcome, _)| outcome.success)
-                .collect::<Vec<_>>(),
-        )
-        .bind(
-            outcomes
-                .iter()
-                .map(|(_, outcome, _)| outcome.final_valid_dsl.as_deref())
-                .collect::<Vec<_>>(),
-        )
-        .bind(
-            outcomes
-                .iter()
-                .map(|(_, outcome, _)| outcome.instance_id.as_deref())
-                .collect::<Vec<_>>(),
-        )
-        .bind(
-            outcomes
-                .iter()
-                .map(|(_, outcome, _)| outcome.error.as_deref())
-                .collect::<Vec<_>>(),
-        )
+        .bind(outcomes.iter().map(|(_, outcome, _)| outcome.success).collect::<Vec<_>>())
+        .bind(outcomes.iter().map(|(_, outcome, _)| outcome.final_valid_dsl.as_deref()).collect::<Vec<_>>())
+        .bind(outcomes.iter().map(|(_, outcome, _)| outcome.instance_id.as_deref()).collect::<Vec<_>>())
+        .bind(outcomes.iter().map(|(_, outcome, _)| outcome.error.as_deref()).collect::<Vec<_>>())
         .bind(outcomes.iter().map(|(.., hash)| *hash).collect::<Vec<_>>())
         .fetch_all(&mut *connection)
         .await?;
-    let succeeded: Vec<_> = done
-        .iter()
-        .filter(|(_, success)| *success)
-        .map(|(id, _)| *id)
-        .collect();
+    let succeeded: Vec<_> = done.iter().filter(|(_, success)| *success).map(|(id, _)| *id).collect();
     insert_pairs(connection, project, &succeeded).await?;
     Ok(done.into_iter().map(|(id, _)| id).collect())
 }
@@ -478,11 +418,7 @@ async fn insert_pairs(connection: &mut PgConnection, project: &str, logs: &[Uuid
         group by log, completed_at, user_intent
         having bool_or(not passed)";
     if !logs.is_empty() {
-        sqlx::query(SQL)
-            .bind(project)
-            .bind(logs)
-            .execute(connection)
-            .await?;
+        sqlx::query(SQL).bind(project).bind(logs).execute(connection).await?;
     }
     Ok(())
 }
@@ -527,16 +463,11 @@ async fn judge_start(
         return Ok(Ok(Receipt::created(None)));
     }
     let sql = "select request_hash from generations where project = $1 and id = $2";
-    let stored: Option<Vec<u8>> = sqlx::query_scalar(sql)
-        .bind(project)
-        .bind(id)
-        .fetch_optional(connection)
-        .await?;
+    let stored: Option<Vec<u8>> =
+        sqlx::query_scalar(sql).bind(project).bind(id).fetch_optional(connection).await?;
     Ok(match stored {
         Some(hash) if hash == start.hash => Ok(Receipt::replayed(None)),
-        _ => Err(Error::Conflict(format!(
-            "the generation {id} is there already, with another body"
-        ))),
+        _ => Err(Error::Conflict(format!("the generation {id} is there already, with another body"))),
     })
 }
 
@@ -592,14 +523,10 @@ async fn judge_outcome(
     Ok(match lock(connection, project, id).await? {
         None => Err(Error::NotFound("generation")),
         Some((true, stored)) if stored.as_deref() == Some(hash) => Ok(Receipt::replayed(None)),
-        Some((true, _)) => Err(Error::Conflict(format!(
-            "the generation {id} is finalized already, with another body"
-        ))),
-        Some((false, _))
-            if finalize(connection, project, &[(id, outcome, hash)])
-                .await?
-                .is_empty() =>
-        {
+        Some((true, _)) => {
+            Err(Error::Conflict(format!("the generation {id} is finalized already, with another body")))
+        }
+        Some((false, _)) if finalize(connection, project, &[(id, outcome, hash)]).await?.is_empty() => {
             Err(Error::invalid("/final_valid_dsl", NO_PROGRAM))
         }
         Some((false, _)) => Ok(Receipt::created(None)),
@@ -614,9 +541,5 @@ async fn lock(
 ) -> sqlx::Result<Option<(bool, Option<Vec<u8>>)>> {
     let sql = "select completed_at is not null, outcome_hash from generations
                where project = $1 and id = $2 for no key update";
-    sqlx::query_as(sql)
-        .bind(project)
-        .bind(id)
-        .fetch_optional(connection)
-        .await
+    sqlx::query_as(sql).bind(project).bind(id).fetch_optional(connection).await
 }

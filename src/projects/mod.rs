@@ -43,19 +43,11 @@ pub enum Capture {
 impl Check for Settings {
     fn check(&self, checks: &mut Checks) {
         const NOT_YET: &str = "is not in force yet";
-        checks.require(
-            self.capture == Capture::Full,
-            "capture",
-            "only full is in force yet",
-        );
+        checks.require(self.capture == Capture::Full, "capture", "only full is in force yet");
         checks.require(self.redact.is_empty(), "redact", NOT_YET);
         let keeps_all =
             |days: &serde_json::Map<_, serde_json::Value>| days.values().all(serde_json::Value::is_null);
-        checks.require(
-            self.retention_days.as_ref().is_none_or(keeps_all),
-            "retention_days",
-            NOT_YET,
-        );
+        checks.require(self.retention_days.as_ref().is_none_or(keeps_all), "retention_days", NOT_YET);
     }
 }
 
@@ -130,9 +122,7 @@ impl Check for NewKey {
 /// Checks the name of a project: it stands in paths and headers.
 pub fn check_name(name: &str) -> crate::error::Result<()> {
     let fits = (1..=200).contains(&name.len())
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
     if fits {
         return Ok(());
     }

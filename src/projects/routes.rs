@@ -39,10 +39,7 @@ async fn get(
     Path(ByName { project }): Path<ByName>,
 ) -> Result<axum::Json<Project>> {
     expect_own(&caller, &project)?;
-    store::get(&app.db, &project)
-        .await?
-        .map(axum::Json)
-        .ok_or(Error::NotFound("project"))
+    store::get(&app.db, &project).await?.map(axum::Json).ok_or(Error::NotFound("project"))
 }
 
 /// Makes a project, or changes its settings.
@@ -63,11 +60,7 @@ async fn put(
     let (project, made) = store::put(&app.db, &project, &settings).await?;
     app.keyring.refresh();
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((
-        status,
-        [(header::LOCATION, format!("/v1/projects/{}", project.project))],
-        axum::Json(project),
-    ))
+    Ok((status, [(header::LOCATION, format!("/v1/projects/{}", project.project))], axum::Json(project)))
 }
 
 /// A key that was just made.
@@ -101,13 +94,7 @@ async fn create_key(
     let secret = Secret::random()?;
     let row = store::insert_key(&app.db, project, &key, &secret).await?;
     app.keyring.refresh();
-    Ok((
-        StatusCode::CREATED,
-        axum::Json(CreatedKey {
-            key: secret.text,
-            row,
-        }),
-    ))
+    Ok((StatusCode::CREATED, axum::Json(CreatedKey { key: secret.text, row })))
 }
 
 /// The keys of a project.
@@ -121,9 +108,7 @@ struct Keys {
 #[utoipa::path(get, path = "/v1/keys", tag = "keys",
     responses((status = 200, description = "The keys, without their secrets", body = Keys), Refusals))]
 async fn list_keys(State(app): State<App>, caller: Caller<Admin>) -> Result<axum::Json<Keys>> {
-    Ok(axum::Json(Keys {
-        data: store::list_keys(&app.db, Some(&caller.project)).await?,
-    }))
+    Ok(axum::Json(Keys { data: store::list_keys(&app.db, Some(&caller.project)).await? }))
 }
 
 /// Revokes a key: at once on this server, within five seconds on others of the same database.

@@ -58,9 +58,7 @@ async fn list(State(app): State<App>, caller: Caller<Read>, list: List<NoFilter>
              select session_id as session, count(*) as generations, min(created_at) as first_at, max(created_at) as last_at
              from generations where session_id is not null and project = ",
     );
-    query
-        .push_bind(caller.project.to_string())
-        .push(" group by session_id) sessions where true");
+    query.push_bind(caller.project.to_string()).push(" group by session_id) sessions where true");
     list.page.push(&mut query, "last_at", "session", "text")?;
     Ok(list.page.page(query.build_query_as().fetch_all(&app.db).await?))
 }
@@ -92,8 +90,5 @@ async fn erase(
     let mut transaction = app.db.begin().await?;
     let erased = generations::store::delete_session(&mut transaction, &caller.project, &session).await?;
     transaction.commit().await?;
-    Ok(axum::Json(Erased {
-        generations: erased.generations,
-        attempts: erased.attempts,
-    }))
+    Ok(axum::Json(Erased { generations: erased.generations, attempts: erased.attempts }))
 }

@@ -43,17 +43,12 @@ pub async fn put(db: impl PgExecutor<'_>, project: &str, settings: &Settings) ->
 
 /// Whether there is any key, revoked ones too.
 pub async fn any_key(db: impl PgExecutor<'_>) -> Result<bool> {
-    Ok(sqlx::query_scalar("select exists (select from keys)")
-        .fetch_one(db)
-        .await?)
+    Ok(sqlx::query_scalar("select exists (select from keys)").fetch_one(db).await?)
 }
 
 /// The keys that begin so; nearly always none or one.
 pub async fn keys_by_prefix(db: impl PgExecutor<'_>, prefix: &str) -> Result<Vec<KeyRow>> {
-    Ok(sqlx::query_as("select * from keys where prefix = $1")
-        .bind(prefix)
-        .fetch_all(db)
-        .await?)
+    Ok(sqlx::query_as("select * from keys where prefix = $1").bind(prefix).fetch_all(db).await?)
 }
 
 /// The keys of a project, or of all, newest first.
@@ -77,28 +72,16 @@ pub async fn insert_key(db: &PgPool, project: &str, key: &NewKey, secret: &Secre
         .bind(key.expires_at)
         .execute(db)
         .await?;
-    Ok(sqlx::query_as("select * from keys where hash = $1")
-        .bind(&secret.hash)
-        .fetch_one(db)
-        .await?)
+    Ok(sqlx::query_as("select * from keys where hash = $1").bind(&secret.hash).fetch_one(db).await?)
 }
 
 /// The project that a key belongs to, if there is such a key.
 pub async fn project_of_key(db: impl PgExecutor<'_>, id: Uuid) -> Result<Option<String>> {
-    Ok(sqlx::query_scalar("select project from keys where id = $1")
-        .bind(id)
-        .fetch_optional(db)
-        .await?)
+    Ok(sqlx::query_scalar("select project from keys where id = $1").bind(id).fetch_optional(db).await?)
 }
 
 /// Revokes a key, once; whether there is such a key.
 pub async fn revoke_key(db: impl PgExecutor<'_>, id: Uuid) -> Result<bool> {
     let sql = "update keys set revoked_at = coalesce(revoked_at, $2) where id = $1";
-    Ok(sqlx::query(sql)
-        .bind(id)
-        .bind(Timestamp::now())
-        .execute(db)
-        .await?
-        .rows_affected()
-        > 0)
+    Ok(sqlx::query(sql).bind(id).bind(Timestamp::now()).execute(db).await?.rows_affected() > 0)
 }

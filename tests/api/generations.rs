@@ -17,12 +17,8 @@ fn passed(number: i32, program: &str) -> Value {
 #[tokio::test]
 async fn a_log_is_started_appended_to_finalized_and_comes_back_whole() {
     let service = Service::open().await;
-    let started = service
-        .post(
-            "/v1/generations",
-            &json!({"user_intent": "Create a fund", "domain_name": "cbu"}),
-        )
-        .await;
+    let started =
+        service.post("/v1/generations", &json!({"user_intent": "Create a fund", "domain_name": "cbu"})).await;
     let location = started.header("location").expect("a location").to_owned();
     let expected = json!({
         "id": "id-1", "user_intent": "Create a fund", "domain_name": "cbu", "session_id": null, "cbu_id": null,
@@ -34,18 +30,10 @@ async fn a_log_is_started_appended_to_finalized_and_comes_back_whole() {
     assert_eq!(scrub(&service.get(&location).await.expect(200)), expected);
 
     let attempts = format!("{location}/attempts");
-    service
-        .post(&attempts, &failed(1, "(cbu.créate)", "Unknown verb"))
-        .await
-        .expect(201);
-    service
-        .post(&attempts, &passed(2, "(cbu.create)"))
-        .await
-        .expect(201);
-    let finalized = service
-        .post(&format!("{location}/finalize"), &json!({"success": true}))
-        .await
-        .expect(200);
+    service.post(&attempts, &failed(1, "(cbu.créate)", "Unknown verb")).await.expect(201);
+    service.post(&attempts, &passed(2, "(cbu.create)")).await.expect(201);
+    let finalized =
+        service.post(&format!("{location}/finalize"), &json!({"success": true})).await.expect(200);
     assert_eq!(finalized["final_valid_dsl"], "(cbu.create)");
     assert_eq!(finalized["total_attempts"], 2);
     assert_eq!(service.get(&location).await.expect(200), finalized);

@@ -41,33 +41,18 @@ impl Service {
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
-        let response = self
-            .router
-            .clone()
-            .oneshot(request)
-            .await
-            .expect("the router answers everything");
+        let response = self.router.clone().oneshot(request).await.expect("the router answers everything");
         let (parts, body) = response.into_parts();
         let body = body.collect().await.expect("a whole body").to_bytes().to_vec();
-        Answer {
-            status: parts.status,
-            headers: parts.headers,
-            body,
-        }
+        Answer { status: parts.status, headers: parts.headers, body }
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
-        self.send(request(Method::GET, path).body(Body::empty()).expect("a request"))
-            .await
+        self.send(request(Method::GET, path).body(Body::empty()).expect("a request")).await
     }
 
     pub(crate) async fn delete(&self, path: &str) -> Answer {
-        self.send(
-            request(Method::DELETE, path)
-                .body(Body::empty())
-                .expect("a request"),
-        )
-        .await
+        self.send(request(Method::DELETE, path).body(Body::empty()).expect("a request")).await
     }
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
@@ -76,8 +61,7 @@ impl Service {
 
     pub(crate) async fn put(&self, path: &str, body: &Value) -> Answer {
         let request = request(Method::PUT, path).header(header::CONTENT_TYPE, "application/json");
-        self.send(request.body(Body::from(body.to_string())).expect("a request"))
-            .await
+        self.send(request.body(Body::from(body.to_string())).expect("a request")).await
     }
 
     pub(crate) async fn post_text(&self, path: &str, media_type: &str, body: impl Into<Body>) -> Answer {
@@ -88,8 +72,7 @@ impl Service {
     /// Posts events as NDJSON.
     pub(crate) async fn events(&self, events: &[Value]) -> Answer {
         let lines: Vec<_> = events.iter().map(Value::to_string).collect();
-        self.post_text("/v1/events", "application/x-ndjson", lines.join("\n"))
-            .await
+        self.post_text("/v1/events", "application/x-ndjson", lines.join("\n")).await
     }
 
     pub(crate) async fn connection(&self) -> PgConnection {
@@ -99,10 +82,7 @@ impl Service {
 
 /// A request of this machine to this machine.
 pub(crate) fn request(method: Method, path: &str) -> axum::http::request::Builder {
-    Request::builder()
-        .method(method)
-        .uri(path)
-        .header(header::HOST, "localhost:8080")
+    Request::builder().method(method).uri(path).header(header::HOST, "localhost:8080")
 }
 
 /// What was answered.
@@ -124,26 +104,13 @@ impl Answer {
     /// The body of a refusal: a problem of this status whose `errors` point to these fields.
     #[track_caller]
     pub(crate) fn refused(self, status: u16, pointers: &[&str]) -> Value {
-        assert_eq!(
-            self.header("content-type"),
-            Some("application/problem+json"),
-            "{}",
-            self.text()
-        );
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{}", self.text());
         let problem = self.expect(status);
         let errors = problem["errors"].as_array().cloned().unwrap_or_default();
-        let named: Vec<_> = errors
-            .iter()
-            .filter_map(|error| error["pointer"].as_str())
-            .collect();
+        let named: Vec<_> = errors.iter().filter_map(|error| error["pointer"].as_str()).collect();
         assert_eq!(named, pointers, "{problem}");
         assert_eq!(problem["status"], status, "{problem}");
-        assert!(
-            problem["detail"]
-                .as_str()
-                .is_some_and(|detail| !detail.is_empty()),
-            "{problem}"
-        );
+        assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{problem}");
         problem
     }
 
@@ -163,10 +130,7 @@ impl Answer {
     #[track_caller]
     pub(crate) fn rows(&self) -> Vec<Value> {
         assert_eq!(self.status, 200, "{}", self.text());
-        self.text()
-            .lines()
-            .map(|line| serde_json::from_str(line).expect(line))
-            .collect()
+        self.text().lines().map(|line| serde_json::from_str(line).expect(line)).collect()
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
@@ -179,10 +143,9 @@ pub(crate) fn scrub(value: &Value) -> Value {
     fn walk(value: &Value, ids: &mut Vec<String>) -> Value {
         match value {
             Value::Array(items) => items.iter().map(|item| walk(item, ids)).collect(),
-            Value::Object(members) => members
-                .iter()
-                .map(|(name, member)| (name.clone(), walk(member, ids)))
-                .collect(),
+            Value::Object(members) => {
+                members.iter().map(|(name, member)| (name.clone(), walk(member, ids))).collect()
+            }
             Value::String(text) if Uuid::parse_str(text).is_ok() => {
                 let place = ids.iter().position(|id| id == text).unwrap_or_else(|| {
                     ids.push(text.clone());
@@ -209,10 +172,7 @@ impl Database {
         let template = TEMPLATE
             .get_or_init(|| async {
                 let name = format!("gleaner_template_{}", Uuid::new_v4().simple());
-                execute(&format!(
-                    "create database {name} encoding 'UTF8' template template0"
-                ))
-                .await;
+                execute(&format!("create database {name} encoding 'UTF8' template template0")).await;
                 let pool = db::pool(&server().database(&name), "template", 1);
                 db::migrate(&pool).await.expect("migrates");
                 pool.close().await;
@@ -221,10 +181,7 @@ impl Database {
             .await;
         let name = format!("gleaner_test_{}", Uuid::new_v4().simple());
         execute(&format!("create database {name} template {template}")).await;
-        Self {
-            options: server().database(&name),
-            name,
-        }
+        Self { options: server().database(&name), name }
     }
 }
 
@@ -232,10 +189,8 @@ impl Drop for Database {
     fn drop(&mut self) {
         let sql = format!("drop database if exists {} with (force)", self.name);
         std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .expect("a runtime");
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(execute(&sql));
         })
         .join()
@@ -245,10 +200,7 @@ impl Drop for Database {
 
 async fn execute(sql: &str) {
     let mut connection = server().connect().await.expect("the test server answers");
-    sqlx::query(AssertSqlSafe(sql))
-        .execute(&mut connection)
-        .await
-        .expect(sql);
+    sqlx::query(AssertSqlSafe(sql)).execute(&mut connection).await.expect(sql);
     connection.close().await.expect("closes");
 }
 
