@@ -1,1 +1,3 @@
 //! Gleaner keeps what coding agents do and gives back what can be learned from it.
+
+pub mod db;

@@ -1,0 +1,3 @@
+//! Everything that Gleaner promises, one file per domain.
+
+mod private_postgres;
