@@ -5,8 +5,8 @@ mod import;
 mod keys;
 mod serve;
 
+use std::ffi::OsString;
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -51,8 +51,11 @@ enum Command {
     /// Write a data set to a file or to standard output, as GET /v1/exports/{dataset} does.
     Export(export::Export),
     /// Become the private Postgres; started by `serve`, not by hand.
-    #[command(hide = true)]
-    PostgresChild(embedded::Child),
+    #[command(hide = true, name = embedded::COMMAND)]
+    PostgresChild {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
 }
 
 /// Runs the command; errors are printed as one sentence with their causes.
@@ -65,7 +68,7 @@ pub fn run() -> ExitCode {
             print!("{yaml}");
             ExitCode::SUCCESS
         }),
-        Command::PostgresChild(child) => Err(child.run()),
+        Command::PostgresChild { args } => Err(embedded::child_main(args)),
         Command::Healthcheck(check) => block_on(check.run()),
         Command::Serve(serve) => serve::run(&serve, &database),
         Command::Migrate => with_database(&database, async |_| Ok(ExitCode::SUCCESS)),
@@ -96,13 +99,12 @@ fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Resul
 }
 
 /// How the private Postgres is to be run.
-fn embedded_settings(database: &Database) -> anyhow::Result<embedded::Settings> {
-    Ok(embedded::Settings {
+fn embedded_settings(database: &Database) -> embedded::Settings {
+    embedded::Settings {
         data_dir: database.data_dir.clone().filter(|dir| !dir.as_os_str().is_empty()),
-        pg_bindir: database.pg_bindir.clone().filter(|dir: &PathBuf| !dir.as_os_str().is_empty()),
-        durable: true,
-        launcher: std::env::current_exe()?,
-    })
+        pg_bindir: database.pg_bindir.clone().filter(|dir| !dir.as_os_str().is_empty()),
+        ..embedded::Settings::default()
+    }
 }
 
 /// Runs a command on the database, with its schema up to date: the one given, else the private one, which may be in the
@@ -115,7 +117,7 @@ fn with_database(
     let options = if let Some(url) = database.url()? {
         parse_url(&url)?
     } else {
-        let settings = embedded_settings(database)?;
+        let settings = embedded_settings(database);
         match embedded::attach(&settings)? {
             Some(options) => options,
             None => own.insert(Cluster::start(&settings)?).options(),

@@ -26,7 +26,7 @@ pub(super) fn run(serve: &Serve, database: &Database) -> anyhow::Result<ExitCode
     let mut own = None;
     let options = match database.url()? {
         Some(url) => parse_url(&url)?,
-        None => own.insert(Cluster::start(&embedded_settings(database)?)?).options(),
+        None => own.insert(Cluster::start(&embedded_settings(database))?).options(),
     };
     let data = own.as_ref().map_or_else(
         || "the database that DATABASE_URL names".to_owned(),

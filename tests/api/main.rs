@@ -1,4 +1,5 @@
 //! The service through its real router on a real Postgres, a database for each test.
 
 mod generations;
+mod private_postgres;
 mod support;

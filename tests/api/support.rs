@@ -1,5 +1,7 @@
 //! What tests share: a database each, the service on it, and requests to it.
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use axum::Router;
@@ -7,7 +9,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use gleaner::app::{App, Running, router};
 use gleaner::db;
-use gleaner::db::embedded::{Cluster, Settings};
+use gleaner::db::embedded::{self, Cluster, Settings};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 use sqlx::postgres::PgConnectOptions;
@@ -211,14 +213,34 @@ pub(crate) fn server() -> PgConnectOptions {
         if let Ok(url) = std::env::var("TEST_DATABASE_URL") {
             return (url.parse().expect("TEST_DATABASE_URL is a Postgres URL"), None);
         }
-        let cluster = Cluster::start(&Settings {
-            data_dir: None,
-            pg_bindir: None,
+        let settings = |folder: &Path| Settings {
+            data_dir: Some(folder.join("data")),
             durable: false,
             launcher: env!("CARGO_BIN_EXE_gleaner").into(),
-        })
-        .expect("a private Postgres starts");
+            ..Settings::default()
+        };
+        sweep(settings);
+        // Where the user that Postgres runs as under root can reach it.
+        let folder = Path::new("/tmp").join(format!("{FOLDER}{}", Uuid::new_v4().simple()));
+        std::fs::create_dir(&folder).expect("a temporary folder");
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755))
+            .expect("a folder to be entered");
+        let cluster = Cluster::start(&settings(&folder)).expect("a private Postgres starts");
         (cluster.options(), Some(cluster))
     });
     options.clone()
+}
+
+const FOLDER: &str = "gleaner-test-";
+
+/// Removes the folders of runs that have ended: nothing runs at the end of a test process that could do so.
+fn sweep(settings: impl Fn(&Path) -> Settings) {
+    let entries = std::fs::read_dir("/tmp").expect("a temporary folder").flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(FOLDER)) {
+        if entry.path().join("data").exists()
+            && matches!(embedded::attach(&settings(&entry.path())), Ok(None))
+        {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
 }
