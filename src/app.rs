@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderName, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -28,8 +28,8 @@ use uuid::Uuid;
 
 use crate::auth::{self, Keyring};
 use crate::db::writer::{self, Writer};
-use crate::error::{self, Error, Result};
-use crate::{batch, db, exports, extract, generations, projects};
+use crate::error::{self, Error};
+use crate::{batch, db, exports, extract, generations, operations, projects};
 
 /// What handlers share. Clones share everything.
 #[derive(Clone)]
@@ -42,7 +42,15 @@ pub struct App {
     pub keyring: Arc<Keyring>,
     /// Set once the server begins to stop: it is no longer ready.
     stopping: Arc<AtomicBool>,
-    metrics: PrometheusHandle,
+    /// Renders the metrics.
+    pub metrics: PrometheusHandle,
+}
+
+impl App {
+    /// Whether the server has begun to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
 }
 
 /// The application and what it leaves running.
@@ -131,6 +139,7 @@ fn api() -> OpenApiRouter<App> {
         .merge(exports::routes())
         .merge(projects::routes::routes())
         .merge(projects::session_routes())
+        .merge(operations::routes())
 }
 
 /// The OpenAPI document.
@@ -144,15 +153,9 @@ pub fn router(app: App) -> Router {
     let (api, document) = api().split_for_parts();
     let yaml = document.to_yaml().expect("the document is made of plain values");
     let json = document.to_json().expect("the document is made of plain values");
-    let metrics_route =
-        get(metrics_text).layer(middleware::from_fn_with_state(app.clone(), auth::guard_metrics));
     let compression = CompressionLayer::new()
         .compress_when(DefaultPredicate::new().and(NotForContentType::new("application/gzip")));
     api.merge(SwaggerUi::new("/docs").config(utoipa_swagger_ui::Config::from("/openapi.json")))
-        .route("/healthz", get(|| async { axum::Json(serde_json::json!({"status": "ok"})) }))
-        .route("/readyz", get(ready))
-        .route("/version", get(version))
-        .route("/metrics", metrics_route)
         .route("/openapi.yaml", get(|| async move { ([(header::CONTENT_TYPE, "application/yaml")], yaml) }))
         .route("/openapi.json", get(|| async move { ([(header::CONTENT_TYPE, "application/json")], json) }))
         .method_not_allowed_fallback(|| async { StatusCode::METHOD_NOT_ALLOWED })
@@ -203,30 +206,6 @@ async fn measure(request: Request, next: Next) -> Response {
     metrics::histogram!("gleaner_http_request_duration_seconds", &labels)
         .record(started.elapsed().as_secs_f64());
     response
-}
-
-/// Whether requests can be answered: the database is reachable and migrated, and the server is not about to stop.
-async fn ready(State(app): State<App>) -> Result<impl IntoResponse> {
-    if app.stopping.load(Ordering::Relaxed) {
-        return Err(Error::Unavailable("the server is stopping"));
-    }
-    match tokio::time::timeout(Duration::from_secs(2), db::is_ready(&app.db)).await {
-        Ok(Ok(true)) => Ok(axum::Json(serde_json::json!({"status": "ready"}))),
-        Ok(Ok(false)) => {
-            Err(Error::Unavailable("the database has an older schema; `gleaner migrate` updates it"))
-        }
-        _ => Err(Error::Unavailable("the database cannot be reached")),
-    }
-}
-
-async fn version() -> impl IntoResponse {
-    axum::Json(serde_json::json!({"name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION")}))
-}
-
-async fn metrics_text(State(app): State<App>) -> impl IntoResponse {
-    metrics::gauge!("gleaner_db_connections", "state" => "open").set(f64::from(app.db.size()));
-    metrics::gauge!("gleaner_db_connections", "state" => "idle").set(app.db.num_idle() as f64);
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], app.metrics.render())
 }
 
 /// Serves until `stop` completes, then finishes the requests under way, for ten seconds at most, then commits what

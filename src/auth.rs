@@ -336,11 +336,17 @@ fn is_local(host: &str) -> bool {
     ["localhost", "127.0.0.1", "[::1]"].contains(&name.to_ascii_lowercase().as_str())
 }
 
-/// Lets in who may see the metrics: anyone on this machine, and any key.
-pub async fn guard_metrics(State(app): State<App>, request: Request, next: Next) -> Result<Response> {
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
-    if peer.is_none_or(|ConnectInfo(address)| !address.ip().is_loopback()) {
-        app.keyring.authenticate(request.headers()).await?;
+/// A caller who may see the metrics: anyone on this machine, and any key.
+pub struct MayMeasure;
+
+impl FromRequestParts<App> for MayMeasure {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+        if peer.is_none_or(|ConnectInfo(address)| !address.ip().is_loopback()) {
+            app.keyring.authenticate(&parts.headers).await?;
+        }
+        Ok(Self)
     }
-    Ok(next.run(request).await)
 }

@@ -41,17 +41,24 @@ impl Database {
 
 /// How the service is reached.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Serving")]
 pub struct Serve {
     /// Address to listen on. Other than loopback needs a key.
-    #[arg(long, env = "GLEANER_BIND", default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
+    #[arg(
+        long,
+        env = "GLEANER_BIND",
+        default_value = "127.0.0.1:8080",
+        global = true,
+        value_name = "ADDRESS"
+    )]
     pub bind: SocketAddr,
 
     /// First key, with every scope: for compose and CI. At least 32 characters.
-    #[arg(long, env = "GLEANER_ADMIN_KEY", hide_env_values = true, value_name = "KEY")]
+    #[arg(long, env = "GLEANER_ADMIN_KEY", hide_env_values = true, global = true, value_name = "KEY")]
     pub admin_key: Option<String>,
 
     /// File that holds the first key.
-    #[arg(long, env = "GLEANER_ADMIN_KEY_FILE", value_name = "FILE")]
+    #[arg(long, env = "GLEANER_ADMIN_KEY_FILE", global = true, value_name = "FILE")]
     pub admin_key_file: Option<PathBuf>,
 }
 

@@ -7,7 +7,7 @@
 //!   reached. So far there is [`generations`]; [`projects`] keeps tenants apart.
 //! - What all domains stand on: [`error`], [`extract`], [`page`], [`auth`], [`value`], [`batch`], [`statistics`], and in
 //!   [`db`] the connection, the private Postgres and the group commit.
-//! - [`exports`] streams what was learned.
+//! - [`exports`] streams what was learned; [`operations`] answers those who run the service.
 //!
 //! # One request, walked
 //!
@@ -31,6 +31,7 @@ pub mod error;
 pub mod exports;
 pub mod extract;
 pub mod generations;
+pub mod operations;
 pub mod page;
 pub mod projects;
 pub mod statistics;

@@ -21,7 +21,7 @@ use crate::{app, db};
 ///
 /// Without a command it serves. Every option can be given by the environment variable named beside it.
 #[derive(Debug, Parser)]
-#[command(name = "gleaner", version, args_conflicts_with_subcommands = true, max_term_width = 100)]
+#[command(name = "gleaner", version, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -36,13 +36,13 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve HTTP until told to stop (the default).
-    Serve(Serve),
+    Serve,
     /// Bring the database's schema up to date and end; `serve` does so by itself.
     Migrate,
     /// Print the OpenAPI document as YAML.
     Openapi,
     /// Ask a running server whether it is ready; the exit status tells.
-    Healthcheck(serve::Healthcheck),
+    Healthcheck,
     /// Make, list and revoke API keys.
     #[command(subcommand)]
     Keys(keys::Keys),
@@ -63,14 +63,14 @@ enum Command {
 pub fn run() -> ExitCode {
     let Cli { command, serve, database, logging } = Cli::parse();
     start_logging(&logging);
-    let result = match command.unwrap_or(Command::Serve(serve)) {
+    let result = match command.unwrap_or(Command::Serve) {
         Command::Openapi => app::openapi().to_yaml().map_err(anyhow::Error::from).map(|yaml| {
             print!("{yaml}");
             ExitCode::SUCCESS
         }),
         Command::PostgresChild { args } => Err(embedded::child_main(args)),
-        Command::Healthcheck(check) => block_on(check.run()),
-        Command::Serve(serve) => serve::run(&serve, &database),
+        Command::Healthcheck => block_on(serve::healthcheck(serve.bind)),
+        Command::Serve => serve::run(&serve, &database),
         Command::Migrate => with_database(&database, async |_| Ok(ExitCode::SUCCESS)),
         Command::Keys(keys) => with_database(&database, async |options| keys.run(&options).await),
         Command::Import(import) => with_database(&database, async |options| import.run(&options).await),

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use clap::Args;
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::TokioIo;
 use sqlx::postgres::PgConnectOptions;
@@ -88,26 +87,16 @@ async fn serve_on(
     app::serve(running, listener, stop).await
 }
 
-/// Asks a running server whether it is ready.
-#[derive(Debug, Args)]
-pub(super) struct Healthcheck {
-    /// Address of the server; every address (0.0.0.0) means this machine.
-    #[arg(long, env = "GLEANER_BIND", default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
-    bind: SocketAddr,
-}
-
-impl Healthcheck {
-    pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
-        let host =
-            if self.bind.ip().is_unspecified() { "127.0.0.1".to_owned() } else { self.bind.ip().to_string() };
-        let answer = tokio::time::timeout(Duration::from_secs(4), ask(&host, self.bind.port()));
-        let (status, body) = answer.await.context("no answer within four seconds")??;
-        if status != hyper::StatusCode::OK {
-            bail!("not ready: {}", body.trim());
-        }
-        println!("{}", body.trim());
-        Ok(ExitCode::SUCCESS)
+/// Asks the server that listens on `bind` whether it is ready. Where that is every address, it is asked on this machine.
+pub(super) async fn healthcheck(bind: SocketAddr) -> anyhow::Result<ExitCode> {
+    let host = if bind.ip().is_unspecified() { "127.0.0.1".to_owned() } else { bind.ip().to_string() };
+    let answer = tokio::time::timeout(Duration::from_secs(4), ask(&host, bind.port()));
+    let (status, body) = answer.await.context("no answer within four seconds")??;
+    if status != hyper::StatusCode::OK {
+        bail!("not ready: {}", body.trim());
     }
+    println!("{}", body.trim());
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn ask(host: &str, port: u16) -> anyhow::Result<(hyper::StatusCode, String)> {
