@@ -74,7 +74,7 @@ impl Serve {
 #[command(next_help_heading = "Logging")]
 pub struct Logging {
     /// What is logged: a level, or directives such as gleaner=debug,sqlx=warn.
-    #[arg(long, env = "GLEANER_LOG", default_value = "info", global = true, value_name = "FILTER")]
+    #[arg(long, env = "GLEANER_LOG", default_value = "info,sqlx=warn", global = true, value_name = "FILTER")]
     pub log: String,
 
     /// How a log line looks.

@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use sqlx::postgres::PgConnectOptions;
 use tracing_subscriber::EnvFilter;
@@ -137,10 +138,12 @@ fn with_database(
 }
 
 fn parse_url(url: &str) -> anyhow::Result<PgConnectOptions> {
+    let is_postgres = ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme));
     // The error is kept from showing the URL, which may hold a password.
-    url.parse().map_err(|_| {
-        anyhow::anyhow!("DATABASE_URL is not a Postgres URL (postgres://user:password@host/database)")
-    })
+    url.parse()
+        .ok()
+        .filter(|_| is_postgres)
+        .context("DATABASE_URL is not a Postgres URL (postgres://user:password@host/database)")
 }
 
 #[cfg(test)]

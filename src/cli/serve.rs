@@ -1,5 +1,6 @@
 //! `gleaner serve` and `gleaner healthcheck`.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -78,10 +79,12 @@ async fn serve_on(
     };
     let listener = TcpListener::bind(bind).await.with_context(|| format!("listening on {bind}"))?;
     let address = listener.local_addr()?;
-    println!("gleaner listens on http://{address} (data: {data})");
     let key = if open { "" } else { "-H \"Authorization: Bearer $GLEANER_KEY\" " };
-    println!(
-        "try: curl -s http://{address}/v1/generations {key}-H 'content-type: application/json' \
+    // Whoever started the service may have stopped reading.
+    let _ = writeln!(
+        std::io::stdout(),
+        "gleaner listens on http://{address} (data: {data})\n\
+         try: curl -s http://{address}/v1/generations {key}-H 'content-type: application/json' \
          -d '{{\"user_intent\": \"Create a hedge fund\", \"domain_name\": \"cbu\"}}'"
     );
     app::serve(running, listener, stop).await

@@ -196,6 +196,9 @@ fn column<'a, S, T>(rows: &[(Uuid, &'a S)], value: impl Fn(&'a S) -> T) -> Vec<T
 }
 
 /// Inserts logs with their iterations; the ids of those that were not there yet.
+///
+/// In id order, so that two writers with the same ids wait for each other instead of forming a deadlock; but finalized in
+/// the order given, a microsecond apart, which is less than a row takes, so no time lies ahead of the commit.
 async fn insert_logs(
     connection: &mut PgConnection,
     project: &str,
@@ -204,11 +207,14 @@ async fn insert_logs(
     const SQL: &str = "
         insert into generations (project, id, user_intent, domain_name, session_id, cbu_id, instance_id, model_used,
             metadata, created_at, success, final_valid_dsl, request_hash, outcome_hash, completed_at)
-        select $1, new.*, case when new.success is not null then clock_timestamp() end
+        select $1, new.id, new.user_intent, new.domain_name, new.session_id, new.cbu_id, new.instance_id, new.model_used,
+            new.metadata, new.created_at, new.success, new.final_valid_dsl, new.request_hash, new.outcome_hash,
+            case when new.success is not null then (select clock_timestamp()) + new.place * interval '1 microsecond' end
         from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::jsonb[],
-            $10::timestamptz[], $11::bool[], $12::text[], $13::bytea[], $14::bytea[])
+            $10::timestamptz[], $11::bool[], $12::text[], $13::bytea[], $14::bytea[]) with ordinality
             as new (id, user_intent, domain_name, session_id, cbu_id, instance_id, model_used, metadata, created_at,
-                success, final_valid_dsl, request_hash, outcome_hash)
+                success, final_valid_dsl, request_hash, outcome_hash, place)
+        order by new.id
         on conflict do nothing
         returning id";
     let created: HashSet<Uuid> = sqlx::query_scalar(SQL)
@@ -343,13 +349,13 @@ async fn finalize(
             order by g.id for no key update
         ),
         new as (
-            select * from unnest($2::uuid[], $3::bool[], $4::text[], $5::text[], $6::text[], $7::bytea[])
-                as new (id, success, final_valid_dsl, instance_id, error, outcome_hash)
+            select * from unnest($2::uuid[], $3::bool[], $4::text[], $5::text[], $6::text[], $7::bytea[]) with ordinality
+                as new (id, success, final_valid_dsl, instance_id, error, outcome_hash, place)
         )
         update generations g
         set success = new.success, final_valid_dsl = coalesce(new.final_valid_dsl, last.program), error = new.error,
             instance_id = coalesce(new.instance_id, g.instance_id), outcome_hash = new.outcome_hash,
-            completed_at = clock_timestamp()
+            completed_at = (select clock_timestamp()) + new.place * interval '1 microsecond'
         from new
         join log on log.id = new.id
         left join lateral (

@@ -3,4 +3,5 @@
 mod generations;
 mod openapi;
 mod private_postgres;
+mod process;
 mod support;
