@@ -111,10 +111,8 @@ impl Step {
     ) -> sqlx::Result<()> {
         match self.kind {
             Kind::Start => {
-                let mut starts: Vec<_> =
+                let starts: Vec<_> =
                     self.members.iter().filter_map(|&index| events[index].as_start()).collect();
-                // In id order, so that two writers with the same ids wait for each other instead of forming a deadlock.
-                starts.sort_unstable_by_key(|(id, _)| *id);
                 let created = insert_logs(connection, project, &starts).await?;
                 for &index in &self.members {
                     if created.contains(&events[index].generation_id) {
