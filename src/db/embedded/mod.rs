@@ -8,6 +8,7 @@
 
 mod account;
 mod child;
+mod database;
 mod folder;
 mod log;
 mod postmaster;
@@ -20,10 +21,11 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io, thread};
 
 use anyhow::{Context, Result, anyhow, bail};
-use sqlx::postgres::{PgConnectOptions, PgSslMode};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection};
 
 use self::child::Launcher;
+use self::database::{connect_options, make_database};
 use self::folder::{Folder, Lock};
 use self::log::Log;
 use self::postmaster::Postmaster;
@@ -33,8 +35,6 @@ use self::socket::SocketFolder;
 
 pub use self::child::{COMMAND, child_main};
 
-/// The database that the service uses.
-const DATABASE: &str = "gleaner";
 /// Only names the socket: no port is opened.
 const PORT: u16 = 5432;
 /// The locale of the cluster; its character type decides which letters `pg_trgm` knows.
@@ -119,12 +119,13 @@ impl Cluster {
         let server = Server::start(Launch {
             args: server_args(&pgdata, socket.path(), settings.durable),
             program: programs.path("postgres"),
-            log: Log::open(&folder.path().join("postgres.log"), &folder.account)?,
+            log: Log::open(&folder.path().join("postgres.log"), &folder.account)
+                .context("cannot open postgres.log")?,
             launcher,
             pgdata,
             socket,
         })?;
-        wait_for(make_database(&options))?;
+        wait_for(make_database(&options)).context("cannot make the database in the private Postgres")?;
         server.keep();
         Ok(Self {
             server,
@@ -245,61 +246,6 @@ fn server_args(pgdata: &Path, socket: &Path, durable: bool) -> Vec<OsString> {
             .flat_map(|setting| ["-c".into(), setting.into()]),
     );
     args
-}
-
-fn connect_options(socket: &Path) -> PgConnectOptions {
-    // Nothing of what the environment says about other servers may be left.
-    PgConnectOptions::new_without_pgpass()
-        .host("localhost")
-        .port(PORT)
-        .socket(socket)
-        .username("postgres")
-        .password("")
-        .database(DATABASE)
-        .ssl_mode(PgSslMode::Disable)
-        .application_name("gleaner")
-}
-
-/// Makes the database `gleaner` in a cluster that does not have it yet.
-async fn make_database(options: &PgConnectOptions) -> Result<()> {
-    let mut connection = options.clone().database("postgres").connect().await?;
-    let known = sqlx::query("select 1 from pg_database where datname = $1").bind(DATABASE);
-    if known.fetch_optional(&mut connection).await?.is_none() {
-        adjust(&mut connection).await?;
-        // Last, as its being there says that the rest is done.
-        let create = format!("create database {DATABASE} template template0 encoding 'UTF8'");
-        sqlx::query(AssertSqlSafe(create))
-            .execute(&mut connection)
-            .await?;
-    }
-    connection.close().await?;
-    Ok(())
-}
-
-/// The settings of a new cluster that differ from Postgres' own; kept in `postgresql.auto.conf`, where they
-/// can be changed.
-async fn adjust(connection: &mut PgConnection) -> Result<()> {
-    // Many small statements: none is worth compiling, and disks that seek slowly have become rare.
-    let mut settings = vec![("jit", "off"), ("random_page_cost", "1.1")];
-    let lz4 = "select enumvals @> '{lz4}' from pg_settings where name = $1";
-    for name in ["wal_compression", "default_toast_compression"] {
-        if sqlx::query_scalar::<_, Option<bool>>(lz4)
-            .bind(name)
-            .fetch_one(&mut *connection)
-            .await?
-            == Some(true)
-        {
-            settings.push((name, "lz4"));
-        }
-    }
-    for (name, value) in settings {
-        let set = format!("alter system set {name} = '{value}'");
-        sqlx::query(AssertSqlSafe(set)).execute(&mut *connection).await?;
-    }
-    sqlx::query("select pg_reload_conf()")
-        .execute(&mut *connection)
-        .await?;
-    Ok(())
 }
 
 /// Runs a little work of the async kind from code that blocks, whether or not a runtime is around it.
