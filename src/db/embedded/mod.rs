@@ -1,10 +1,10 @@
 //! A private Postgres, run as a child of the service when no database is given.
 //!
-//! [`Cluster::start`] finds the programs of Postgres ([`programs`]), finds and locks the data folder
-//! ([`folder`]), makes a cluster in it the first time ([`home`]), and runs a server on it ([`server`]) that
-//! listens on nothing but a Unix socket in a folder of its own ([`socket`]). Started by root, Postgres runs as another
-//! user ([`account`]). However the service ends, the server ends with it ([`child`]); where it could not,
-//! the next start stops it first ([`postmaster`]).
+//! [`Cluster::start`] finds the programs of Postgres (`programs`), finds and locks the data folder
+//! (`folder`), makes a cluster in it the first time (`home`), and runs a server on it (`server`) that
+//! listens on nothing but a Unix socket in a folder of its own (`socket`). Started by root, Postgres runs as another
+//! user (`account`). However the service ends, the server ends with it (`child`); where it could not,
+//! the next start stops it first (`postmaster`).
 
 mod account;
 mod child;
