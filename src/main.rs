@@ -1,14 +1,5 @@
-//! The gleaner program.
+//! The `gleaner` program: see [`gleaner`] for the map.
 
-use std::process::ExitCode;
-
-use gleaner::db::embedded;
-
-fn main() -> ExitCode {
-    let mut args = std::env::args_os().skip(1);
-    if args.next().is_some_and(|command| command == embedded::COMMAND) {
-        eprintln!("{:#}", embedded::child_main(args));
-        return ExitCode::FAILURE;
-    }
-    ExitCode::SUCCESS
+fn main() -> std::process::ExitCode {
+    gleaner::cli::run()
 }

@@ -39,10 +39,7 @@ fn with<T>(
     options: &PgConnectOptions,
     work: impl AsyncFnOnce(&mut PgConnection) -> sqlx::Result<T>,
 ) -> sqlx::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { work(&mut options.connect().await?).await })
 }
 
@@ -85,9 +82,7 @@ fn busy_session(options: &PgConnectOptions) -> JoinHandle<bool> {
         with(&session, async |c| sqlx::query(endless).execute(c).await).is_err()
     });
     let busy = "select count(*)::int from pg_stat_activity where query like '%a, generate_series%) b'";
-    eventually("a session is busy", || {
-        number(options, busy).ok().filter(|n| *n > 0)
-    });
+    eventually("a session is busy", || number(options, busy).ok().filter(|n| *n > 0));
     handle
 }
 
@@ -103,15 +98,9 @@ impl Holder {
     fn start(folder: &Path) -> (Self, PgConnectOptions) {
         let test = ["--ignored", "--exact", "private_postgres::holds_a_cluster"];
         let mut command = Command::new(std::env::current_exe().unwrap());
-        let child = command
-            .args(test)
-            .env(FOLDER, folder)
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let options = eventually("another process runs a cluster", || {
-            embedded::attach(&settings(folder)).ok()?
-        });
+        let child = command.args(test).env(FOLDER, folder).stdout(Stdio::null()).spawn().unwrap();
+        let options =
+            eventually("another process runs a cluster", || embedded::attach(&settings(folder)).ok()?);
         (Self(child), options)
     }
 
@@ -145,25 +134,14 @@ fn a_fresh_start_gives_a_private_utf8_database() {
     assert_eq!(text(&options, "select current_database()::text"), "gleaner");
     assert_eq!(text(&options, "show server_encoding"), "UTF8");
     assert_eq!(text(&options, "show listen_addresses"), "");
-    assert_ne!(
-        text(
-            &options,
-            "select datctype::text from pg_database where datname = 'gleaner'"
-        ),
-        "C"
-    );
+    assert_ne!(text(&options, "select datctype::text from pg_database where datname = 'gleaner'"), "C");
 
     let socket = options.get_socket().unwrap();
     assert_eq!(fs::metadata(socket).unwrap().mode() & 0o777, 0o700);
     let pgdata = fs::metadata(cluster.data_dir().join("pgdata")).unwrap();
     assert_eq!(pgdata.mode() & 0o777, 0o700);
     assert_ne!(pgdata.uid(), 0, "Postgres does not run as root");
-    assert!(
-        fs::metadata(cluster.data_dir().join("postgres.log"))
-            .unwrap()
-            .len()
-            > 0
-    );
+    assert!(fs::metadata(cluster.data_dir().join("postgres.log")).unwrap().len() > 0);
 }
 
 #[test]
@@ -173,10 +151,7 @@ fn a_restart_keeps_the_data() {
     execute(&cluster.options(), "create table kept as select 7 as n");
     let pid = cluster.pid().unwrap();
     cluster.stop();
-    assert!(
-        kill(Pid::from_raw(pid.try_into().unwrap()), None).is_err(),
-        "Postgres has ended"
-    );
+    assert!(kill(Pid::from_raw(pid.try_into().unwrap()), None).is_err(), "Postgres has ended");
     assert_eq!(postmaster(folder.path()), None, "it was a clean shutdown");
 
     let cluster = Cluster::start(&settings(folder.path())).unwrap();
@@ -186,11 +161,7 @@ fn a_restart_keeps_the_data() {
 #[test]
 fn a_durable_cluster_syncs_what_it_commits() {
     let folder = folder();
-    let cluster = Cluster::start(&Settings {
-        durable: true,
-        ..settings(folder.path())
-    })
-    .unwrap();
+    let cluster = Cluster::start(&Settings { durable: true, ..settings(folder.path()) }).unwrap();
     for setting in ["show fsync", "show synchronous_commit", "show full_page_writes"] {
         assert_eq!(text(&cluster.options(), setting), "on", "{setting}");
     }
@@ -201,10 +172,7 @@ fn a_second_instance_is_refused_and_told_who_holds_the_folder() {
     let folder = folder();
     let _cluster = Cluster::start(&settings(folder.path())).unwrap();
     let error = Cluster::start(&settings(folder.path())).unwrap_err().to_string();
-    assert!(
-        error.contains(&format!("process {}", std::process::id())),
-        "{error}"
-    );
+    assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
     assert!(error.contains("GLEANER_DATA_DIR"), "{error}");
 }
 
@@ -237,9 +205,7 @@ fn postgres_ends_when_the_service_is_killed() {
     let folder = folder();
     let (mut holder, _) = Holder::start(folder.path());
     holder.kill();
-    eventually("the file of a running server is gone", || {
-        postmaster(folder.path()).is_none().then_some(())
-    });
+    eventually("the file of a running server is gone", || postmaster(folder.path()).is_none().then_some(()));
 }
 
 #[test]
@@ -325,11 +291,7 @@ fn a_path_too_long_for_a_socket_falls_back_to_a_short_one() {
     let long = folder.path().join("long".repeat(30));
     let cluster = Cluster::start(&settings(&long)).unwrap();
     let socket: PathBuf = cluster.options().get_socket().unwrap().clone();
-    assert!(
-        !socket.starts_with(folder.path()) && socket.as_os_str().len() < 90,
-        "{}",
-        socket.display()
-    );
+    assert!(!socket.starts_with(folder.path()) && socket.as_os_str().len() < 90, "{}", socket.display());
     assert_eq!(fs::metadata(&socket).unwrap().mode() & 0o777, 0o700);
     assert_eq!(number(&cluster.options(), "select 1").unwrap(), 1);
     let attached = embedded::attach(&settings(&long)).unwrap().unwrap();
@@ -361,12 +323,8 @@ fn a_killed_postgres_is_started_again_and_has_lost_nothing() {
     let busy = busy_session(&cluster.options());
     let killed = cluster.pid().unwrap();
     signal(killed.try_into().unwrap(), Signal::SIGKILL);
-    let again = eventually("another Postgres runs", || {
-        cluster.pid().filter(|pid| *pid != killed)
-    });
-    let n = eventually("it answers", || {
-        number(&cluster.options(), "select n from kept").ok()
-    });
+    let again = eventually("another Postgres runs", || cluster.pid().filter(|pid| *pid != killed));
+    let n = eventually("it answers", || number(&cluster.options(), "select n from kept").ok());
     assert_eq!(n, 7);
     assert_eq!(cluster.pid(), Some(again));
     assert!(busy.join().unwrap(), "its session has ended");
@@ -378,9 +336,7 @@ fn a_killed_backend_does_not_end_the_server() {
     let cluster = Cluster::start(&settings(folder.path())).unwrap();
     let pid = cluster.pid();
     let backend = with(&cluster.options(), async |c| {
-        let backend = sqlx::query_scalar("select pg_backend_pid()")
-            .fetch_one(&mut *c)
-            .await?;
+        let backend = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut *c).await?;
         signal(backend, Signal::SIGKILL);
         Ok(backend)
     });
@@ -394,11 +350,7 @@ fn without_postgres_the_error_says_what_to_do() {
     let folder = folder();
     let empty = folder.path().join("empty");
     fs::create_dir(&empty).unwrap();
-    let settings = Settings {
-        pg_bindir: Some(empty),
-        path: Some("".into()),
-        ..settings(folder.path())
-    };
+    let settings = Settings { pg_bindir: Some(empty), path: Some("".into()), ..settings(folder.path()) };
     let error = Cluster::start(&settings).unwrap_err().to_string();
     for part in ["PostgreSQL 14 or newer", "make run", "PG_BINDIR", "DATABASE_URL"] {
         assert!(error.contains(part), "{part} is missing: {error}");
@@ -410,11 +362,7 @@ fn without_postgres_the_error_says_what_to_do() {
 fn a_start_that_fails_says_what_postgres_said() {
     let folder = folder();
     Cluster::start(&settings(folder.path())).unwrap().stop();
-    fs::write(
-        folder.path().join("data/pgdata/postgresql.auto.conf"),
-        "no_such_setting = 1\n",
-    )
-    .unwrap();
+    fs::write(folder.path().join("data/pgdata/postgresql.auto.conf"), "no_such_setting = 1\n").unwrap();
     let error = Cluster::start(&settings(folder.path())).unwrap_err().to_string();
     assert!(error.contains("no_such_setting"), "{error}");
 }
@@ -428,12 +376,7 @@ fn a_folder_that_postgres_cannot_reach_is_refused_by_the_name_of_what_is_closed(
     let closed = folder.path().join("closed");
     fs::create_dir(&closed).unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
-    let error = Cluster::start(&settings(&closed.join("below")))
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains(&format!("{} is closed", closed.display())),
-        "{error}"
-    );
+    let error = Cluster::start(&settings(&closed.join("below"))).unwrap_err().to_string();
+    assert!(error.contains(&format!("{} is closed", closed.display())), "{error}");
     assert!(!closed.join("below").exists(), "nothing was begun");
 }

@@ -29,19 +29,11 @@ impl Account {
             && metadata.uid() != 0
         {
             let owner = Uid::from_raw(metadata.uid());
-            return Ok(Self::named(
-                User::from_uid(owner)?,
-                owner,
-                Gid::from_raw(metadata.gid()),
-            ));
+            return Ok(Self::named(User::from_uid(owner)?, owner, Gid::from_raw(metadata.gid())));
         }
         for name in ["postgres", "nobody"] {
             if let Some(user) = User::from_name(name)? {
-                return Ok(Self {
-                    uid: user.uid,
-                    gid: user.gid,
-                    name: user.name,
-                });
+                return Ok(Self { uid: user.uid, gid: user.gid, name: user.name });
             }
         }
         bail!(
@@ -65,10 +57,7 @@ impl Account {
     /// `path`, or the place where it would be made.
     pub(super) fn barrier(&self, path: &Path) -> Result<Option<PathBuf>> {
         // Where even asking is refused, something is there.
-        let nearest = path
-            .ancestors()
-            .find(|p| p.try_exists().unwrap_or(true))
-            .unwrap_or(path);
+        let nearest = path.ancestors().find(|p| p.try_exists().unwrap_or(true)).unwrap_or(path);
         if self.can_enter(nearest)? {
             return Ok(None);
         }
@@ -86,10 +75,7 @@ impl Account {
     fn can_enter(&self, folder: &Path) -> Result<bool> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", ":"]).current_dir(folder).env_clear();
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         if self.is_dropped_to() {
             // With a user id, the groups of root are left as well; the folder is entered after both.
             command.uid(self.uid.as_raw()).gid(self.gid.as_raw());
@@ -111,17 +97,12 @@ impl Account {
     pub(super) fn make_folders(&self, path: &Path) -> Result<()> {
         let mut missing: Vec<_> = path.ancestors().take_while(|p| !p.exists()).collect();
         missing.reverse();
-        missing
-            .into_iter()
-            .try_for_each(|folder| self.make_folder(folder))
+        missing.into_iter().try_for_each(|folder| self.make_folder(folder))
     }
 
     /// Makes one folder, private to this user.
     pub(super) fn make_folder(&self, path: &Path) -> Result<()> {
-        let made = fs::DirBuilder::new()
-            .mode(0o700)
-            .create(path)
-            .and_then(|()| self.own(path));
+        let made = fs::DirBuilder::new().mode(0o700).create(path).and_then(|()| self.own(path));
         made.with_context(|| format!("cannot make the folder {} as {}", path.display(), self.name))
     }
 

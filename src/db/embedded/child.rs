@@ -19,13 +19,7 @@ pub const COMMAND: &str = "postgres-child";
 
 /// What a program of Postgres may know of our environment: how to find libraries and locales. Nothing of
 /// the service's own (keys, for one), and none of the `PG…` variables that would change what it does.
-const KEPT: [&str; 5] = [
-    "PATH",
-    "LD_LIBRARY_PATH",
-    "DYLD_LIBRARY_PATH",
-    "LOCALE_ARCHIVE",
-    "TMPDIR",
-];
+const KEPT: [&str; 5] = ["PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LOCALE_ARCHIVE", "TMPDIR"];
 
 /// Starts programs as an account.
 #[derive(Debug, Clone)]
@@ -42,21 +36,12 @@ impl Launcher {
     pub(super) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(&self.program);
         command.arg(COMMAND).arg(process::id().to_string());
-        command
-            .arg(self.account.uid.to_string())
-            .arg(self.account.gid.to_string())
-            .arg(program);
-        command.env_clear().envs(
-            KEPT.iter()
-                .filter_map(|name| Some((name, std::env::var_os(name)?))),
-        );
+        command.arg(self.account.uid.to_string()).arg(self.account.gid.to_string()).arg(program);
+        command.env_clear().envs(KEPT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         // Saves initdb the search for the zone's name.
         command.env("TZ", "UTC");
         // Ctrl-C goes to a whole process group: the service needs its database until it has drained.
-        command
-            .process_group(0)
-            .current_dir(&self.folder)
-            .stdin(Stdio::null());
+        command.process_group(0).current_dir(&self.folder).stdin(Stdio::null());
         command
     }
 }
@@ -79,8 +64,7 @@ pub fn child_main(args: impl IntoIterator<Item = OsString>) -> Error {
 fn prepare(mut args: impl Iterator<Item = OsString>) -> Result<Command> {
     let mut number = |what: &str| -> Result<u32> {
         let text = args.next().and_then(|a| a.into_string().ok());
-        text.and_then(|t| t.parse().ok())
-            .ok_or_else(|| anyhow!("{COMMAND}: {what} expected"))
+        text.and_then(|t| t.parse().ok()).ok_or_else(|| anyhow!("{COMMAND}: {what} expected"))
     };
     let parent = Pid::from_raw(number("a process id")?.try_into()?);
     let uid = Uid::from_raw(number("a user id")?);
@@ -102,10 +86,7 @@ fn prepare(mut args: impl Iterator<Item = OsString>) -> Result<Command> {
 fn drop_to(uid: Uid, gid: Gid, _command: &mut Command) -> Result<()> {
     use nix::unistd::{setgid, setgroups, setuid};
 
-    setgroups(&[gid])
-        .and_then(|()| setgid(gid))
-        .and_then(|()| setuid(uid))
-        .context("cannot drop the user")
+    setgroups(&[gid]).and_then(|()| setgid(gid)).and_then(|()| setuid(uid)).context("cannot drop the user")
 }
 
 /// Elsewhere no request to the kernel depends on the order, and not every system lets groups be set alone.

@@ -33,9 +33,7 @@ pub(super) async fn make_database(options: &PgConnectOptions) -> Result<()> {
         adjust(&mut connection).await?;
         // Last, as its being there says that the rest is done.
         let create = format!("create database {DATABASE} template template0 encoding 'UTF8'");
-        sqlx::query(AssertSqlSafe(create))
-            .execute(&mut connection)
-            .await?;
+        sqlx::query(AssertSqlSafe(create)).execute(&mut connection).await?;
     }
     connection.close().await?;
     Ok(())
@@ -48,10 +46,7 @@ async fn adjust(connection: &mut PgConnection) -> Result<()> {
     let mut settings = vec![("jit", "off"), ("random_page_cost", "1.1")];
     let lz4 = "select enumvals @> '{lz4}' from pg_settings where name = $1";
     for name in ["wal_compression", "default_toast_compression"] {
-        if sqlx::query_scalar::<_, Option<bool>>(lz4)
-            .bind(name)
-            .fetch_one(&mut *connection)
-            .await?
+        if sqlx::query_scalar::<_, Option<bool>>(lz4).bind(name).fetch_one(&mut *connection).await?
             == Some(true)
         {
             settings.push((name, "lz4"));
@@ -61,8 +56,6 @@ async fn adjust(connection: &mut PgConnection) -> Result<()> {
         let set = format!("alter system set {name} = '{value}'");
         sqlx::query(AssertSqlSafe(set)).execute(&mut *connection).await?;
     }
-    sqlx::query("select pg_reload_conf()")
-        .execute(&mut *connection)
-        .await?;
+    sqlx::query("select pg_reload_conf()").execute(&mut *connection).await?;
     Ok(())
 }

@@ -74,9 +74,7 @@ impl Folder {
         match fs::read_to_string(&file) {
             Ok(text) => {
                 let version = text.trim().parse();
-                Ok(Some(version.with_context(|| {
-                    format!("{} does not hold a version", file.display())
-                })?))
+                Ok(Some(version.with_context(|| format!("{} does not hold a version", file.display()))?))
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e).with_context(|| self.not_ours()),
@@ -154,8 +152,5 @@ pub(super) struct Lock {
 /// Opens a file in a folder that belongs to the user Postgres runs as. A link put there in the file's
 /// place must not lead root to another file.
 pub(super) fn open_no_link(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    options
-        .custom_flags(OFlag::O_NOFOLLOW.bits())
-        .mode(0o600)
-        .open(path)
+    options.custom_flags(OFlag::O_NOFOLLOW.bits()).mode(0o600).open(path)
 }

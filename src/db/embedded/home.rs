@@ -17,11 +17,7 @@ use super::socket::SocketFolder;
 use super::{PORT, Settings, postmaster, wait_for};
 
 /// The locale of the cluster; its character type decides which letters `pg_trgm` knows.
-const LOCALE: &str = if cfg!(target_os = "macos") {
-    "en_US.UTF-8"
-} else {
-    "C.UTF-8"
-};
+const LOCALE: &str = if cfg!(target_os = "macos") { "en_US.UTF-8" } else { "C.UTF-8" };
 
 /// A locked data folder and the programs that work in it.
 #[derive(Debug)]
@@ -42,18 +38,8 @@ impl Home {
         let programs = Programs::find(settings, version)?;
         let lock = folder.lock()?;
         let program = settings.launcher.clone();
-        let launcher = Launcher {
-            program,
-            account: folder.account.clone(),
-            folder: folder.path().into(),
-        };
-        Ok(Self {
-            folder,
-            version,
-            programs,
-            launcher,
-            _lock: lock,
-        })
+        let launcher = Launcher { program, account: folder.account.clone(), folder: folder.path().into() };
+        Ok(Self { folder, version, programs, launcher, _lock: lock })
     }
 
     /// Makes a cluster with its database, under another name that it loses when complete. Writing a
@@ -87,12 +73,7 @@ impl Home {
 
     fn initdb(&self, pgdata: &Path, args: &[&str]) -> Result<()> {
         let mut command = self.launcher.command(&self.programs.path("initdb"));
-        let output = command
-            .arg("-D")
-            .arg(pgdata)
-            .args(args)
-            .output()
-            .context("cannot run initdb")?;
+        let output = command.arg("-D").arg(pgdata).args(args).output().context("cannot run initdb")?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             bail!("initdb could not make a cluster. It said:\n{}", said.trim_end());
@@ -135,10 +116,6 @@ fn server_args(pgdata: &Path, socket: &Path, durable: bool) -> Vec<OsString> {
         format!("full_page_writes={on}"),
     ];
     let mut args: Vec<OsString> = vec!["-D".into(), pgdata.into()];
-    args.extend(
-        fixed
-            .into_iter()
-            .flat_map(|setting| ["-c".into(), setting.into()]),
-    );
+    args.extend(fixed.into_iter().flat_map(|setting| ["-c".into(), setting.into()]));
     args
 }

@@ -29,12 +29,7 @@ impl Log {
         let file = open_no_link(OpenOptions::new().append(true).create(true), path)?;
         owner.own(path)?;
         let size = file.metadata()?.len();
-        Ok(Self {
-            path: path.into(),
-            owner: owner.clone(),
-            file,
-            size,
-        })
+        Ok(Self { path: path.into(), owner: owner.clone(), file, size })
     }
 
     /// Adds a line. A full disk must not stop the server, so what cannot be written is let go.
@@ -46,12 +41,7 @@ impl Log {
             self.size = 0;
         }
         let line = &line[..line.len().min(LONGEST_LINE)];
-        if self
-            .file
-            .write_all(line)
-            .and_then(|()| self.file.write_all(b"\n"))
-            .is_ok()
-        {
+        if self.file.write_all(line).and_then(|()| self.file.write_all(b"\n")).is_ok() {
             self.size += line.len() as u64 + 1;
         }
     }
@@ -74,8 +64,7 @@ impl Tail {
         if self.0.len() == TAIL {
             self.0.pop_front();
         }
-        self.0
-            .push_back(String::from_utf8_lossy(&line[..line.len().min(LONGEST_LINE)]).into_owned());
+        self.0.push_back(String::from_utf8_lossy(&line[..line.len().min(LONGEST_LINE)]).into_owned());
     }
 
     /// All of them, one below the other.

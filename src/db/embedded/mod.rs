@@ -55,11 +55,8 @@ impl Default for Settings {
     /// The default folder, programs from `PATH`, durable, and this very program as launcher.
     fn default() -> Self {
         // On Linux by a name that stays true when the file is replaced by a newer version.
-        let launcher = if cfg!(target_os = "linux") {
-            Ok("/proc/self/exe".into())
-        } else {
-            env::current_exe()
-        };
+        let launcher =
+            if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { env::current_exe() };
         Self {
             data_dir: None,
             pg_bindir: None,
@@ -97,11 +94,7 @@ impl Cluster {
         }
         let (server, options) = home.run(&home.folder.pgdata(), settings.durable)?;
         server.keep();
-        Ok(Self {
-            server,
-            options,
-            home,
-        })
+        Ok(Self { server, options, home })
     }
 
     /// How to connect: through the Unix socket, as `postgres`, to the database `gleaner`. Stays the same when
@@ -143,10 +136,7 @@ pub fn attach(settings: &Settings) -> Result<Option<PgConnectOptions>> {
     }
     let postmaster = Postmaster::read(&folder.pgdata())?;
     let Some(socket) = postmaster.filter(|p| p.ready).and_then(|p| p.socket) else {
-        bail!(
-            "the gleaner that uses {} is just starting or stopping: try again",
-            folder.path().display()
-        );
+        bail!("the gleaner that uses {} is just starting or stopping: try again", folder.path().display());
     };
     let options = connect_options(&socket);
     wait_for(async { Ok(options.connect().await?.close().await?) })
@@ -156,9 +146,7 @@ pub fn attach(settings: &Settings) -> Result<Option<PgConnectOptions>> {
 
 /// Runs a little work of the async kind from code that blocks, whether or not a runtime is around it.
 fn wait_for<T: Send>(work: impl Future<Output = Result<T>> + Send) -> Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     thread::scope(|scope| {
         let thread = scope.spawn(move || runtime.block_on(work));
         thread.join().map_err(|_| anyhow!("the work panicked"))?

@@ -14,10 +14,8 @@ use super::folder::open_no_link;
 
 /// What stops a server that nobody waits for, and how long it may take: to write out all it has in memory,
 /// then to drop everything.
-const STOP: [(Signal, Duration); 2] = [
-    (Signal::SIGINT, Duration::from_mins(1)),
-    (Signal::SIGQUIT, Duration::from_secs(10)),
-];
+const STOP: [(Signal, Duration); 2] =
+    [(Signal::SIGINT, Duration::from_mins(1)), (Signal::SIGQUIT, Duration::from_secs(10))];
 /// The same for the rest of a server that was killed: it ends by itself unless it is busy.
 const STOP_REST: [(Signal, Duration); 3] = [
     (Signal::SIGCONT, Duration::from_secs(1)),
@@ -51,11 +49,7 @@ impl Postmaster {
         let pid = lines.next()?.trim().parse().ok().filter(|pid| *pid > 0)?;
         let socket = lines.nth(3).filter(|line| !line.is_empty()).map(PathBuf::from);
         let ready = lines.nth(2).is_some_and(|status| status.trim() == "ready");
-        Some(Self {
-            pid: Pid::from_raw(pid),
-            socket,
-            ready,
-        })
+        Some(Self { pid: Pid::from_raw(pid), socket, ready })
     }
 
     /// Whether the process is alive and really a Postgres on this cluster: a process id is soon another's.
@@ -80,11 +74,7 @@ pub(super) fn make_way(pgdata: &Path) -> Result<()> {
             "stopping the Postgres that an earlier gleaner left running"
         );
         let alive = || {
-            if orphan.is_alive(pgdata) {
-                vec![orphan.pid]
-            } else {
-                vec![]
-            }
+            if orphan.is_alive(pgdata) { vec![orphan.pid] } else { vec![] }
         };
         stop(alive, &STOP, pgdata)?;
     }
@@ -154,17 +144,13 @@ fn runs_on(pid: Pid, pgdata: &Path) -> bool {
 #[cfg(target_os = "linux")]
 fn all_on(pgdata: &Path) -> Vec<Pid> {
     let processes = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
-    let pids = processes
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .map(Pid::from_raw);
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).map(Pid::from_raw);
     pids.filter(|pid| runs_on(*pid, pgdata)).collect()
 }
 
 #[cfg(not(target_os = "linux"))]
 fn runs_on(pid: Pid, pgdata: &Path) -> bool {
-    let listed = process::Command::new("ps")
-        .args(["-ww", "-o", "args=", "-p", &pid.to_string()])
-        .output();
+    let listed = process::Command::new("ps").args(["-ww", "-o", "args=", "-p", &pid.to_string()]).output();
     let Ok(output) = listed else { return false };
     let command = String::from_utf8_lossy(&output.stdout);
     command.contains("postgres") && command.contains(&*pgdata.to_string_lossy())
@@ -183,25 +169,15 @@ mod tests {
     #[test]
     fn the_file_of_a_running_server_is_understood() {
         let text = "4711\n/data/pgdata\n1700000000\n5432\n/data/socket\n\n  5432001    163840\nready   \n";
-        let expected = Postmaster {
-            pid: Pid::from_raw(4711),
-            socket: Some("/data/socket".into()),
-            ready: true,
-        };
+        let expected =
+            Postmaster { pid: Pid::from_raw(4711), socket: Some("/data/socket".into()), ready: true };
         assert_eq!(Postmaster::parse(text), Some(expected));
     }
 
     #[test]
     fn the_file_of_a_starting_server_is_understood() {
-        let expected = Postmaster {
-            pid: Pid::from_raw(4711),
-            socket: None,
-            ready: false,
-        };
-        assert_eq!(
-            Postmaster::parse("4711\n/data/pgdata\n1700000000\n5432\n"),
-            Some(expected)
-        );
+        let expected = Postmaster { pid: Pid::from_raw(4711), socket: None, ready: false };
+        assert_eq!(Postmaster::parse("4711\n/data/pgdata\n1700000000\n5432\n"), Some(expected));
     }
 
     #[test]

@@ -39,9 +39,7 @@ impl Programs {
             return choose(&found, wanted, &format!("in {} (PG_BINDIR)", folder.display()));
         }
         let path = settings.path.as_deref().unwrap_or_default();
-        let mut found: Vec<_> = std::env::split_paths(path)
-            .filter_map(|f| Self::in_folder(&f))
-            .collect();
+        let mut found: Vec<_> = std::env::split_paths(path).filter_map(|f| Self::in_folder(&f)).collect();
         if !found.iter().any(|p| p.suits(wanted)) {
             found.extend(pg_config_bindir(path).and_then(|f| Self::in_folder(&f)));
         }
@@ -61,15 +59,9 @@ impl Programs {
     fn in_folder(folder: &Path) -> Option<Self> {
         let initdb = folder.join("initdb").canonicalize().ok()?;
         let folder = initdb.parent()?;
-        let output = Command::new(folder.join("postgres"))
-            .arg("--version")
-            .output()
-            .ok()?;
+        let output = Command::new(folder.join("postgres")).arg("--version").output().ok()?;
         let major = major_version(std::str::from_utf8(&output.stdout).ok()?)?;
-        Some(Self {
-            folder: folder.into(),
-            major,
-        })
+        Some(Self { folder: folder.into(), major })
     }
 
     fn suits(&self, wanted: Option<u32>) -> bool {
@@ -107,9 +99,7 @@ fn major_version(line: &str) -> Option<u32> {
 
 /// What the first `pg_config` on the path says; it is there where only the development files are linked.
 fn pg_config_bindir(path: &OsStr) -> Option<PathBuf> {
-    let program = std::env::split_paths(path)
-        .map(|f| f.join("pg_config"))
-        .find(|p| p.is_file())?;
+    let program = std::env::split_paths(path).map(|f| f.join("pg_config")).find(|p| p.is_file())?;
     let output = Command::new(program).arg("--bindir").output().ok()?;
     let folder = std::str::from_utf8(&output.stdout).ok()?.trim();
     (!folder.is_empty()).then(|| folder.into())
@@ -117,11 +107,8 @@ fn pg_config_bindir(path: &OsStr) -> Option<PathBuf> {
 
 /// Every Postgres in the folders that match `patterns`.
 fn newest_first(patterns: &[&str]) -> Vec<Programs> {
-    let mut found: Vec<_> = patterns
-        .iter()
-        .flat_map(|p| matching(p))
-        .filter_map(|f| Programs::in_folder(&f))
-        .collect();
+    let mut found: Vec<_> =
+        patterns.iter().flat_map(|p| matching(p)).filter_map(|f| Programs::in_folder(&f)).collect();
     found.sort_by_key(|p| std::cmp::Reverse(p.major));
     found
 }
@@ -140,8 +127,7 @@ fn matching(pattern: &str) -> Vec<PathBuf> {
                 .filter(|entry| {
                     let name = entry.file_name();
                     let name = name.to_string_lossy();
-                    name.strip_prefix(before)
-                        .is_some_and(|rest| rest.ends_with(after))
+                    name.strip_prefix(before).is_some_and(|rest| rest.ends_with(after))
                 })
                 .map(|entry| entry.path())
                 .collect(),
@@ -162,29 +148,18 @@ mod tests {
         fs::create_dir_all(folder).unwrap();
         for name in ["initdb", "postgres"] {
             let program = folder.join(name);
-            fs::write(
-                &program,
-                format!("#!/bin/sh\necho '{name} (PostgreSQL) {version}'\n"),
-            )
-            .unwrap();
+            fs::write(&program, format!("#!/bin/sh\necho '{name} (PostgreSQL) {version}'\n")).unwrap();
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         }
     }
 
     fn settings(bindir: Option<&Path>, path: &str) -> Settings {
-        Settings {
-            pg_bindir: bindir.map(Into::into),
-            path: Some(path.into()),
-            ..Settings::default()
-        }
+        Settings { pg_bindir: bindir.map(Into::into), path: Some(path.into()), ..Settings::default() }
     }
 
     #[test]
     fn versions_are_read_from_release_and_beta() {
-        assert_eq!(
-            major_version("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n"),
-            Some(15)
-        );
+        assert_eq!(major_version("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n"), Some(15));
         assert_eq!(major_version("postgres (PostgreSQL) 19beta1\n"), Some(19));
         assert_eq!(major_version("something else"), None);
     }
@@ -219,13 +194,8 @@ mod tests {
         pretend(&new, "16.1");
         let path = format!("{}:{}", old.display(), new.display());
         assert_eq!(Programs::find(&settings(None, &path), None).unwrap().major, 16);
-        let error = Programs::find(&settings(Some(&old), ""), None)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("found only version 13") && error.contains("DATABASE_URL"),
-            "{error}"
-        );
+        let error = Programs::find(&settings(Some(&old), ""), None).unwrap_err().to_string();
+        assert!(error.contains("found only version 13") && error.contains("DATABASE_URL"), "{error}");
     }
 
     #[test]
@@ -235,13 +205,8 @@ mod tests {
         pretend(&older, "15.2");
         pretend(&newer, "17.0");
         let path = format!("{}:{}", newer.display(), older.display());
-        assert_eq!(
-            Programs::find(&settings(None, &path), Some(15)).unwrap().major,
-            15
-        );
-        let error = Programs::find(&settings(Some(&newer), ""), Some(15))
-            .unwrap_err()
-            .to_string();
+        assert_eq!(Programs::find(&settings(None, &path), Some(15)).unwrap().major, 15);
+        let error = Programs::find(&settings(Some(&newer), ""), Some(15)).unwrap_err().to_string();
         assert!(
             error.contains("made by PostgreSQL 15") && error.contains("found only version 17"),
             "{error}"

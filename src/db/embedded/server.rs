@@ -78,14 +78,9 @@ impl Server {
     /// Starts the server and waits until it accepts connections.
     pub(super) fn start(launch: Launch) -> Result<Self> {
         let shared = Arc::new(Shared::default());
-        let server = Self {
-            shared: Arc::clone(&shared),
-            pgdata: launch.pgdata.clone(),
-        };
+        let server = Self { shared: Arc::clone(&shared), pgdata: launch.pgdata.clone() };
         // A child is told of the end of the thread that started it, so this one lives as long as the server.
-        thread::Builder::new()
-            .name("postgres".to_owned())
-            .spawn(move || supervise(launch, &shared))?;
+        thread::Builder::new().name("postgres".to_owned()).spawn(move || supervise(launch, &shared))?;
         server.wait_until_ready()?;
         Ok(server)
     }
@@ -122,10 +117,7 @@ impl Server {
             }
             thread::sleep(Duration::from_millis(3));
         }
-        Err(anyhow!(
-            "Postgres did not get ready in {START:?}. It said:{}",
-            self.shared.lock().tail.text()
-        ))
+        Err(anyhow!("Postgres did not get ready in {START:?}. It said:{}", self.shared.lock().tail.text()))
     }
 }
 
@@ -141,10 +133,7 @@ impl Drop for Server {
                 let _ = kill(pid, signal);
             }
             self.shared.changed.notify_all();
-            let waited = self
-                .shared
-                .changed
-                .wait_timeout_while(state, patience, |state| !state.ended);
+            let waited = self.shared.changed.wait_timeout_while(state, patience, |state| !state.ended);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         tracing::error!("Postgres does not stop");
@@ -161,16 +150,11 @@ fn supervise(mut launch: Launch, shared: &Shared) {
         }
         let mut state = shared.lock();
         if state.keep && !state.stopping {
-            tracing::error!(
-                "Postgres ended by itself and is started again. It said:{}",
-                state.tail.text()
-            );
+            tracing::error!("Postgres ended by itself and is started again. It said:{}", state.tail.text());
             if begun.elapsed() > STEADY {
                 wait = RESTART.0;
             }
-            let waited = shared
-                .changed
-                .wait_timeout_while(state, wait, |state| !state.stopping);
+            let waited = shared.changed.wait_timeout_while(state, wait, |state| !state.stopping);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             wait = RESTART.1.min(wait * 2);
         }
@@ -189,18 +173,13 @@ fn run(launch: &mut Launch, shared: &Shared) -> Result<()> {
     postmaster::make_way(&launch.pgdata)?;
     launch.socket.clear()?;
     let mut command = launch.launcher.command(&launch.program);
-    command
-        .args(&launch.args)
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
+    command.args(&launch.args).stdout(Stdio::null()).stderr(Stdio::piped());
 
     let mut state = shared.lock();
     if state.stopping {
         return Ok(());
     }
-    let mut child = command
-        .spawn()
-        .with_context(|| format!("cannot run {}", named(&command)))?;
+    let mut child = command.spawn().with_context(|| format!("cannot run {}", named(&command)))?;
     state.pid = Some(Pid::from_raw(child.id().try_into()?));
     drop(state);
 

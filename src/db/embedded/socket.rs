@@ -47,11 +47,7 @@ impl SocketFolder {
     pub(super) fn clear(&self) -> Result<()> {
         for entry in self.path.read_dir()? {
             let entry = entry?;
-            if entry
-                .file_name()
-                .as_encoded_bytes()
-                .starts_with(SOCKET.as_bytes())
-            {
+            if entry.file_name().as_encoded_bytes().starts_with(SOCKET.as_bytes()) {
                 fs::remove_file(entry.path())?;
             }
         }
@@ -76,12 +72,7 @@ fn fits(folder: &Path) -> bool {
 /// A name that is the data folder's alone, since no two have the same device and inode.
 fn short_path(folder: &Folder) -> Result<PathBuf> {
     let metadata = fs::metadata(folder.path())?;
-    let name = format!(
-        "gleaner-{}-{:x}-{:x}",
-        folder.account.uid,
-        metadata.dev(),
-        metadata.ino()
-    );
+    let name = format!("gleaner-{}-{:x}-{:x}", folder.account.uid, metadata.dev(), metadata.ino());
     for temp in [env::temp_dir(), "/tmp".into()] {
         let path = temp.join(&name);
         if fits(&path) && temp.is_absolute() && folder.account.barrier(&temp)?.is_none() {
@@ -99,11 +90,7 @@ fn check_private(path: &Path, account: &Account) -> Result<()> {
     let metadata =
         fs::symlink_metadata(path).with_context(|| format!("cannot look at {}", path.display()))?;
     if !metadata.is_dir() || metadata.mode() & 0o077 != 0 {
-        bail!(
-            "{} is not a folder private to the user {}: remove it",
-            path.display(),
-            account.name
-        );
+        bail!("{} is not a folder private to the user {}: remove it", path.display(), account.name);
     }
     match metadata.uid() {
         uid if uid == account.uid.as_raw() => Ok(()),

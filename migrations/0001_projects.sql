@@ -1,0 +1,31 @@
+-- Projects keep tenants apart; keys say who may act for one. Both tables are small: on Citus they are reference tables.
+
+create table projects (
+    name       text primary key,
+    settings   jsonb not null default '{}',
+    created_at timestamptz not null default now()
+);
+
+comment on table projects is 'A tenant. Every other table begins its keys with the project''s name.';
+comment on column projects.settings is 'Settings that differ from the defaults; see projects::Settings in the code.';
+
+insert into projects (name) values ('default');
+
+create table keys (
+    id         uuid primary key,
+    project    text not null references projects (name),
+    name       text not null,
+    prefix     text not null,
+    hash       bytea not null unique,
+    scopes     text[] not null,
+    created_at timestamptz not null,
+    expires_at timestamptz,
+    revoked_at timestamptz
+);
+
+create index keys_prefix on keys (prefix);
+
+comment on table keys is 'API keys. The secret itself is never stored. While this table is empty the service is open on loopback.';
+comment on column keys.prefix is 'First twelve characters of the key: finds it, and lets a person recognise it.';
+comment on column keys.hash is 'SHA-256 of the whole key.';
+comment on column keys.scopes is 'Out of write, read, admin, operator.';

@@ -1,0 +1,200 @@
+-- Generation logs: an intent, the attempts to turn it into a program, and how it ended (seed 001).
+--
+-- No foreign key joins the children to their log: the writer holds the log's row locked while it adds to it, so the
+-- check that a trigger would make on every row has already been made.
+
+create extension if not exists pg_trgm;
+
+create table generations (
+    project         text not null,
+    id              uuid not null,
+    user_intent     text not null,
+    domain_name     text not null,
+    session_id      text,
+    cbu_id          text,
+    instance_id     text,
+    model_used      text,
+    metadata        jsonb not null default '{}',
+    created_at      timestamptz not null,
+    success         boolean,
+    final_valid_dsl text,
+    error           text,
+    completed_at    timestamptz,
+    rating          text check (rating in ('good', 'acceptable', 'poor')),
+    reviewer        text,
+    review_note     text,
+    corrected_dsl   text,
+    reviewed_at     timestamptz,
+    request_hash    bytea not null,
+    outcome_hash    bytea,
+    pair_hash       uuid generated always as (
+        case when success then
+            md5(length(user_intent)::text || ':' || user_intent || coalesce(corrected_dsl, final_valid_dsl))::uuid
+        end
+    ) stored,
+    primary key (project, id)
+);
+
+create index generations_created on generations (project, created_at desc, id desc);
+create index generations_domain on generations (project, domain_name, created_at desc, id desc);
+create index generations_session on generations (project, session_id, created_at) where session_id is not null;
+create index generations_completed on generations (project, completed_at, id) where success;
+create index generations_pair on generations (project, pair_hash, completed_at, id) where success;
+create index generations_intent on generations using gin (user_intent gin_trgm_ops);
+create index generations_metadata on generations using gin (metadata jsonb_path_ops);
+
+comment on table generations is 'One intent and how the effort to satisfy it ended. Its attempts are rows of attempts.';
+comment on column generations.user_intent is 'What the user wanted, in natural language: the input side of a training pair.';
+comment on column generations.final_valid_dsl is 'The program that passed: the output side of a training pair. Null unless success.';
+comment on column generations.domain_name is 'Area of the language, such as cbu, entity, document.';
+comment on column generations.session_id is 'The agent session it belongs to; erasing the session erases it.';
+comment on column generations.cbu_id is 'The business unit the program is about, if any; opaque here.';
+comment on column generations.instance_id is 'Where the program was persisted, if it was; opaque here.';
+comment on column generations.success is 'Null while the log is open.';
+comment on column generations.error is 'Why the effort was given up, where the client said so.';
+comment on column generations.completed_at is 'Database clock at the write that finalized the log: exports are ordered by it.';
+comment on column generations.rating is 'A reviewer''s verdict: good, acceptable or poor.';
+comment on column generations.corrected_dsl is 'What a reviewer says the program should have been; replaces it in training pairs.';
+comment on column generations.request_hash is 'Of the request that started the log: tells a replay from a conflict.';
+comment on column generations.outcome_hash is 'Of the request that finalized the log, likewise.';
+comment on column generations.pair_hash is 'Of intent and program as exported: finds equal training pairs.';
+
+create table attempts (
+    project                 text not null,
+    generation_id           uuid not null,
+    attempt                 integer not null check (attempt >= 1),
+    id                      uuid not null,
+    timestamp               timestamptz not null,
+    prompt_template         text,
+    prompt_template_version integer,
+    prompt_text             text,
+    raw_response            text,
+    extracted_dsl           text,
+    parse_result            jsonb,
+    lint_result             jsonb,
+    compile_result          jsonb,
+    passed                  boolean,
+    error_stage             text,
+    error_message           text,
+    latency_ms              integer,
+    input_tokens            integer,
+    output_tokens           integer,
+    metadata                jsonb not null default '{}',
+    request_hash            bytea not null,
+    primary key (project, generation_id, attempt)
+);
+
+create index attempts_template on attempts (project, prompt_template) where prompt_template is not null;
+
+comment on table attempts is 'One call of the model for a generation and what parser, linter and compiler said of it.';
+comment on column attempts.attempt is 'Number within the log, from 1; gaps and late arrivals are fine.';
+comment on column attempts.prompt_text is 'The whole prompt as sent.';
+comment on column attempts.raw_response is 'The whole response; in exports only with include=metadata.';
+comment on column attempts.extracted_dsl is 'The program found in the response.';
+comment on column attempts.parse_result is '{"success", "error"}; null: the stage did not run.';
+comment on column attempts.lint_result is '{"valid", "errors", "warnings"}; null: the stage did not run.';
+comment on column attempts.compile_result is '{"success", "error", "step_count"}; null: the stage did not run.';
+comment on column attempts.passed is 'True: has a program and every stage that ran succeeded. False: has one and a stage failed. Null: neither.';
+comment on column attempts.error_stage is 'Of a failed attempt: the first stage that failed (parse, lint or compile).';
+comment on column attempts.error_message is 'Of a failed attempt: what that stage said; lint errors joined by newlines.';
+comment on column attempts.request_hash is 'Of the request that made it: tells a replay from a conflict.';
+
+create table correction_pairs (
+    project       text not null,
+    kind          text not null check (kind in ('fix', 'next', 'final', 'steps')),
+    completed_at  timestamptz not null,
+    generation_id uuid not null,
+    bad_attempt   integer not null,
+    fixed_attempt integer,
+    row_hash      uuid not null,
+    primary key (project, kind, completed_at, generation_id, bad_attempt)
+);
+
+create index correction_pairs_row on correction_pairs (project, kind, row_hash, completed_at, generation_id, bad_attempt);
+
+comment on table correction_pairs is 'Which attempts of a successful log teach a correction; written by the write that finalizes the log.';
+comment on column correction_pairs.kind is 'The pairing rule (fix, next, final), or steps: one row for the whole chain of attempts.';
+comment on column correction_pairs.completed_at is 'The log''s.';
+comment on column correction_pairs.bad_attempt is 'Number of the failed attempt; 0 for steps.';
+comment on column correction_pairs.fixed_attempt is 'Number of the attempt that fixed it; null where the log''s final program does.';
+comment on column correction_pairs.row_hash is 'Of all texts of the exported row: finds equal rows.';
+
+create table prompt_templates (
+    project       text not null,
+    template_id   text not null,
+    version       integer not null,
+    template_text text not null,
+    domain_name   text not null,
+    description   text,
+    created_at    timestamptz not null,
+    deprecated_at timestamptz,
+    primary key (project, template_id, version)
+);
+
+comment on table prompt_templates is 'Registered prompt templates, every version kept.';
+comment on column prompt_templates.template_id is 'The name that attempts give as prompt_template.';
+comment on column prompt_templates.deprecated_at is 'Null: in use.';
+
+-- LZ4 costs a third of PGLZ's time on bodies of some kilobytes; servers built without it keep their default.
+do $$
+begin
+    alter table attempts alter column prompt_text set compression lz4;
+    alter table attempts alter column raw_response set compression lz4;
+    alter table attempts alter column extracted_dsl set compression lz4;
+    alter table attempts alter column metadata set compression lz4;
+    alter table generations alter column metadata set compression lz4;
+    alter table generations alter column user_intent set compression lz4;
+    alter table generations alter column final_valid_dsl set compression lz4;
+exception
+    when feature_not_supported or invalid_parameter_value then null;
+end $$;
+
+create view dsl_generation_log as
+select
+    g.project,
+    g.id as log_id,
+    g.instance_id,
+    g.user_intent,
+    g.final_valid_dsl,
+    coalesce(a.iterations, '[]') as iterations,
+    g.domain_name,
+    g.session_id,
+    g.cbu_id,
+    g.model_used,
+    a.total_attempts,
+    coalesce(g.success, false) as success,
+    a.total_latency_ms,
+    a.total_input_tokens,
+    a.total_output_tokens,
+    g.created_at,
+    g.completed_at
+from generations g
+cross join lateral (
+    select
+        count(*) as total_attempts,
+        sum(a.latency_ms) as total_latency_ms,
+        sum(a.input_tokens) as total_input_tokens,
+        sum(a.output_tokens) as total_output_tokens,
+        jsonb_agg(
+            jsonb_build_object(
+                'attempt', a.attempt,
+                'timestamp', a.timestamp,
+                'prompt_template', a.prompt_template,
+                'prompt_template_version', a.prompt_template_version,
+                'prompt_text', a.prompt_text,
+                'raw_response', a.raw_response,
+                'extracted_dsl', a.extracted_dsl,
+                'parse_result', a.parse_result,
+                'lint_result', a.lint_result,
+                'compile_result', a.compile_result,
+                'latency_ms', a.latency_ms,
+                'input_tokens', a.input_tokens,
+                'output_tokens', a.output_tokens
+            )
+            order by a.attempt
+        ) as iterations
+    from attempts a
+    where a.project = g.project and a.generation_id = g.id
+) a;
+
+comment on view dsl_generation_log is 'The table of seed 001, column for column and with project, so that its SELECTs run unchanged.';

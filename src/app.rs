@@ -1,0 +1,236 @@
+//! The application: its state, its router with every layer, and how it is served and stopped.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::{MatchedPath, Request};
+use axum::http::{HeaderName, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use sqlx::PgPool;
+use sqlx::postgres::PgConnectOptions;
+use tokio::net::TcpListener;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate as _};
+use tower_http::decompression::RequestDecompressionLayer;
+use tower_http::request_id::{MakeRequestId, PropagateRequestIdLayer, RequestId, SetRequestIdLayer};
+use tower_http::trace::TraceLayer;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_swagger_ui::SwaggerUi;
+use uuid::Uuid;
+
+use crate::auth::{self, Keyring};
+use crate::db::writer::{self, Writer};
+use crate::error::{self, Error};
+use crate::{batch, db, exports, extract, generations, operations, projects};
+
+/// What handlers share. Clones share everything.
+#[derive(Clone)]
+pub struct App {
+    /// For reading, and for the few writes that are not events.
+    pub db: PgPool,
+    /// For events.
+    pub writer: Writer,
+    /// Keys and projects.
+    pub keyring: Arc<Keyring>,
+    /// Set once the server begins to stop: it is no longer ready.
+    stopping: Arc<AtomicBool>,
+    /// Renders the metrics.
+    pub metrics: PrometheusHandle,
+}
+
+impl App {
+    /// Whether the server has begun to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+}
+
+/// The application and what it leaves running.
+pub struct Running {
+    /// The application.
+    pub app: App,
+    writing: writer::Tasks,
+    writer_db: PgPool,
+}
+
+impl Running {
+    /// The application on a database whose schema is up to date; `connections` for reading.
+    #[must_use]
+    pub fn start(options: &PgConnectOptions, connections: u32) -> Self {
+        let db = db::pool(options, "gleaner", connections);
+        let writer_db = db::pool(options, db::WRITER_NAME, writer::WRITERS);
+        let (writer, writing) = Writer::start(&writer_db);
+        let keyring = Arc::new(Keyring::new(db.clone()));
+        let app = App { db, writer, keyring, stopping: Arc::default(), metrics: recorder() };
+        Self { app, writing, writer_db }
+    }
+
+    /// Waits until all that was handed to the writer is committed, then closes the connections.
+    pub async fn finish(self) {
+        self.writing.finish().await;
+        self.writer_db.close().await;
+        self.app.db.close().await;
+    }
+}
+
+/// The one recorder of this process's metrics.
+fn recorder() -> PrometheusHandle {
+    static RECORDER: std::sync::OnceLock<PrometheusHandle> = std::sync::OnceLock::new();
+    let handle = RECORDER.get_or_init(|| {
+        let seconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+        let counts = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
+        PrometheusBuilder::new()
+            .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &seconds)
+            .and_then(|builder| {
+                builder.set_buckets_for_metric(Matcher::Suffix("_events".to_owned()), &counts)
+            })
+            .and_then(PrometheusBuilder::install_recorder)
+            .expect("the buckets are not empty and nothing else installs a recorder")
+    });
+    handle.clone()
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Gleaner", description = "Keeps what coding agents do and gives back what can be learned from it.\n\n\
+        A 2xx means committed. Refusals are RFC 9457 problems that name the field."),
+    components(schemas(error::Problem)),
+    security((), ("key" = [])),
+    modifiers(&KeyScheme),
+    tags(
+        (name = "generations", description = "An intent, the attempts to turn it into a program, how it ended"),
+        (name = "batch", description = "Many events at once"),
+        (name = "exports", description = "Data sets to train on"),
+        (name = "analytics", description = "Figures"),
+        (name = "projects", description = "Tenants and their settings"),
+        (name = "keys", description = "Who may act for a project"),
+        (name = "sessions", description = "What was posted under a session's name, and its erasure"),
+        (name = "operations", description = "For those who run the service"),
+    ),
+)]
+struct Document;
+
+struct KeyScheme;
+
+impl utoipa::Modify for KeyScheme {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+        let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        document.components.get_or_insert_default().add_security_scheme("key", scheme);
+    }
+}
+
+/// Every endpoint under `/v1`, with its documentation.
+fn api() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .merge(generations::similar::routes())
+        .merge(generations::routes::routes())
+        .merge(generations::templates::routes())
+        .merge(generations::analytics::routes())
+        .merge(batch::routes())
+        .merge(exports::routes())
+        .merge(projects::routes::routes())
+        .merge(projects::session_routes())
+        .merge(operations::routes())
+}
+
+/// The OpenAPI document.
+#[must_use]
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    api().to_openapi()
+}
+
+/// The whole service.
+pub fn router(app: App) -> Router {
+    let (api, document) = api().split_for_parts();
+    let yaml = document.to_yaml().expect("the document is made of plain values");
+    let json = document.to_json().expect("the document is made of plain values");
+    let compression = CompressionLayer::new()
+        .compress_when(DefaultPredicate::new().and(NotForContentType::new("application/gzip")));
+    api.merge(SwaggerUi::new("/docs").config(utoipa_swagger_ui::Config::from("/openapi.json")))
+        .route("/openapi.yaml", get(|| async move { ([(header::CONTENT_TYPE, "application/yaml")], yaml) }))
+        .route("/openapi.json", get(|| async move { ([(header::CONTENT_TYPE, "application/json")], json) }))
+        .method_not_allowed_fallback(|| async { StatusCode::METHOD_NOT_ALLOWED })
+        .layer(middleware::from_fn(extract::report_replaced))
+        .layer(RequestDecompressionLayer::new())
+        .layer(middleware::from_fn_with_state(app.clone(), auth::guard_open))
+        .layer(CatchPanicLayer::custom(|_| {
+            Error::Internal(anyhow::anyhow!("a handler panicked")).into_response()
+        }))
+        .layer(middleware::from_fn(measure))
+        .layer(middleware::from_fn(error::render))
+        .layer(compression)
+        .layer(TraceLayer::new_for_http().make_span_with(span))
+        .layer(PropagateRequestIdLayer::new(HeaderName::from_static("x-request-id")))
+        .layer(SetRequestIdLayer::new(HeaderName::from_static("x-request-id"), NewRequestId))
+        .with_state(app)
+}
+
+#[derive(Clone)]
+struct NewRequestId;
+
+impl MakeRequestId for NewRequestId {
+    fn make_request_id<B>(&mut self, _: &axum::http::Request<B>) -> Option<RequestId> {
+        Some(RequestId::new(Uuid::now_v7().to_string().parse().ok()?))
+    }
+}
+
+/// A span a request, with what relates it to others. Never bodies, keys or query strings, which hold users' text.
+fn span(request: &Request) -> tracing::Span {
+    let header =
+        |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    tracing::info_span!(
+        "request",
+        method = %request.method(),
+        path = request.uri().path(),
+        id = header("x-request-id"),
+        traceparent = header("traceparent"),
+    )
+}
+
+/// Counts and times requests by route and status.
+async fn measure(request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let method = request.method().to_string();
+    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
+    let response = next.run(request).await;
+    let labels = [("method", method), ("route", route), ("status", response.status().as_u16().to_string())];
+    metrics::histogram!("gleaner_http_request_duration_seconds", &labels)
+        .record(started.elapsed().as_secs_f64());
+    response
+}
+
+/// Serves until `stop` completes, then finishes the requests under way, for ten seconds at most, then commits what
+/// waits, then closes the database's connections: in this order nothing acknowledged is lost.
+pub async fn serve(
+    running: Running,
+    listener: TcpListener,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> anyhow::Result<()> {
+    let (begun, mut draining) = tokio::sync::watch::channel(false);
+    let stopping = Arc::clone(&running.app.stopping);
+    let service = router(running.app.clone()).into_make_service_with_connect_info::<SocketAddr>();
+    let server = axum::serve(listener, service).with_graceful_shutdown(async move {
+        stop.await;
+        stopping.store(true, Ordering::Relaxed);
+        let _ = begun.send(true);
+    });
+    let deadline = async move {
+        let _ = draining.wait_for(|begun| *begun).await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    };
+    tokio::select! {
+        result = server.into_future() => result?,
+        () = deadline => tracing::warn!("some requests did not end within ten seconds"),
+    }
+    running.finish().await;
+    Ok(())
+}

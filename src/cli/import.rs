@@ -1,0 +1,200 @@
+//! `gleaner import`: events from files, through the same writer as those that come by HTTP.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, IsTerminal as _, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use flate2::read::MultiGzDecoder;
+use indicatif::{ProgressBar, ProgressStyle};
+use sqlx::postgres::PgConnectOptions;
+
+use crate::app::Running;
+use crate::batch::{self, LineIds, Rejected};
+use crate::error::Result;
+use crate::extract::{clean_json, utf8};
+use crate::projects;
+
+/// How many lines are handed to the writer at a time.
+const LINES: usize = 2_000;
+/// How many bytes of lines are held at a time, however few lines that are.
+const BYTES: usize = 8 << 20;
+
+#[derive(Debug, Args)]
+pub(super) struct Import {
+    /// NDJSON files of events, also compressed with gzip; - is standard input.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The project they belong to.
+    #[arg(long, default_value = "default", value_name = "NAME")]
+    project: String,
+}
+
+impl Import {
+    pub(super) async fn run(self, options: &PgConnectOptions) -> anyhow::Result<ExitCode> {
+        let running = Running::start(options, 2);
+        let exists = projects::exists(&running.app.db, &self.project).await?;
+        ensure!(exists, "there is no project {}; PUT /v1/projects/{} makes it", self.project, self.project);
+        let mut total = Totals::default();
+        let mut ids = LineIds::default();
+        let project = Arc::<str>::from(self.project);
+        for file in &self.files {
+            let name =
+                if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() };
+            let mut lines = Lines::open(file).with_context(|| format!("opening {name}"))?;
+            let progress = Progress::new(&name, lines.size);
+            loop {
+                let chunk = lines.chunk().with_context(|| format!("reading {name}"))?;
+                if chunk.is_empty() {
+                    break;
+                }
+                progress.advance(&chunk);
+                let events = chunk.into_iter().map(|(number, mut line)| {
+                    let id = ids.next(&project, &line);
+                    let event: Result<_> = (|| {
+                        clean_json(&mut line)?;
+                        batch::read_line(utf8(&line)?, Some(id))
+                    })();
+                    (number, event)
+                });
+                let events = events.collect();
+                // Every line has an id, or says what became of a record that has: writing again does no harm.
+                total.add(&name, batch::write(&running.app.writer, &project, events).await?);
+            }
+            progress.finish();
+        }
+        running.finish().await;
+        total.print();
+        Ok(if total.rejected == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// A file's lines that are not blank, with their numbers.
+struct Lines {
+    reader: Box<dyn BufRead + Send>,
+    number: usize,
+    /// The file's size in bytes, where it tells how much there is to do.
+    size: Option<u64>,
+}
+
+impl Lines {
+    fn open(file: &Path) -> std::io::Result<Self> {
+        let (input, size): (Box<dyn Read + Send>, _) = if file == Path::new("-") {
+            (Box::new(std::io::stdin()), None)
+        } else {
+            let file = File::open(file)?;
+            let size = file.metadata()?.len();
+            (Box::new(file), Some(size))
+        };
+        let mut input = BufReader::with_capacity(1 << 20, input);
+        if input.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
+            let reader = BufReader::with_capacity(1 << 20, MultiGzDecoder::new(input));
+            return Ok(Self { reader: Box::new(reader), number: 0, size: None });
+        }
+        Ok(Self { reader: Box::new(input), number: 0, size })
+    }
+
+    /// The next lines; none at the end.
+    fn chunk(&mut self) -> std::io::Result<Vec<(usize, Vec<u8>)>> {
+        let (mut lines, mut bytes) = (Vec::new(), 0);
+        while lines.len() < LINES && bytes < BYTES {
+            let mut line = Vec::new();
+            if self.reader.read_until(b'\n', &mut line)? == 0 {
+                break;
+            }
+            self.number += 1;
+            bytes += line.len();
+            let text = line.trim_ascii();
+            if !text.is_empty() {
+                lines.push((self.number, text.to_vec()));
+            }
+        }
+        Ok(lines)
+    }
+}
+
+/// A bar on a terminal, a line now and then elsewhere.
+struct Progress {
+    bar: ProgressBar,
+    name: String,
+    lines: std::cell::Cell<usize>,
+    started: Instant,
+    told: std::cell::Cell<Instant>,
+}
+
+impl Progress {
+    fn new(name: &str, size: Option<u64>) -> Self {
+        let bar = match (std::io::stderr().is_terminal(), size) {
+            (false, _) => ProgressBar::hidden(),
+            (true, Some(size)) => ProgressBar::new(size).with_style(
+                ProgressStyle::with_template(
+                    "{msg} {wide_bar} {bytes}/{total_bytes} {binary_bytes_per_sec} {eta}",
+                )
+                .expect("a valid template"),
+            ),
+            (true, None) => ProgressBar::new_spinner().with_style(
+                ProgressStyle::with_template("{msg} {spinner} {bytes} {binary_bytes_per_sec}")
+                    .expect("a valid template"),
+            ),
+        };
+        let now = Instant::now();
+        bar.set_message(name.to_owned());
+        Self { bar, name: name.to_owned(), lines: 0.into(), started: now, told: now.into() }
+    }
+
+    fn advance(&self, chunk: &[(usize, Vec<u8>)]) {
+        self.lines.set(self.lines.get() + chunk.len());
+        self.bar.inc(chunk.iter().map(|(_, line)| line.len() as u64 + 1).sum());
+        if self.bar.is_hidden() && self.told.get().elapsed() > Duration::from_secs(5) {
+            self.told.set(Instant::now());
+            self.tell();
+        }
+    }
+
+    fn tell(&self) {
+        let rate = self.lines.get() as f64 / self.started.elapsed().as_secs_f64().max(1e-3);
+        eprintln!("{}: {} lines, {rate:.0} lines/s", self.name, self.lines.get());
+    }
+
+    fn finish(self) {
+        self.bar.finish_and_clear();
+        self.tell();
+    }
+}
+
+#[derive(Default)]
+struct Totals {
+    accepted: usize,
+    duplicates: usize,
+    rejected: usize,
+    /// How often a reason was given, and where first.
+    reasons: BTreeMap<String, (usize, String)>,
+}
+
+impl Totals {
+    fn add(&mut self, file: &str, summary: batch::Summary) {
+        self.accepted += summary.accepted;
+        self.duplicates += summary.duplicates;
+        self.rejected += summary.rejected.len();
+        for Rejected { line, detail, .. } in summary.rejected {
+            self.reasons.entry(detail).or_insert_with(|| (0, format!("{file}, line {line}"))).0 += 1;
+        }
+    }
+
+    fn print(&self) {
+        println!("accepted {}, duplicates {}, rejected {}", self.accepted, self.duplicates, self.rejected);
+        let mut reasons: Vec<_> = self.reasons.iter().collect();
+        reasons.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
+        for (reason, (count, first)) in reasons.iter().take(50) {
+            println!("  {count} x {reason} (first: {first})");
+        }
+        if reasons.len() > 50 {
+            println!("  and {} other reasons", reasons.len() - 50);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! `gleaner keys`.
+
+use std::process::ExitCode;
+
+use anyhow::{bail, ensure};
+use clap::Subcommand;
+use sqlx::postgres::PgConnectOptions;
+use uuid::Uuid;
+
+use crate::auth::{Scope, Secret};
+use crate::db;
+use crate::projects::{self, NewKey};
+use crate::value::Timestamp;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Keys {
+    /// Make a key and print its secret, which is not stored.
+    Create {
+        /// What to call it.
+        #[arg(long, default_value = "cli")]
+        name: String,
+        /// The project it belongs to.
+        #[arg(long, default_value = "default")]
+        project: String,
+        /// What it allows; give it several times for several.
+        #[arg(long = "scope", required = true)]
+        scopes: Vec<Scope>,
+        /// When it ceases to work: RFC 3339, or Unix seconds; never, if not given.
+        #[arg(long, value_name = "TIME")]
+        expires_at: Option<Timestamp>,
+    },
+    /// List keys, without their secrets.
+    List {
+        /// Only this project's.
+        #[arg(long)]
+        project: Option<String>,
+    },
+    /// Revoke a key; running servers know within five seconds.
+    Revoke {
+        /// Its id, as `list` shows it.
+        id: Uuid,
+    },
+}
+
+impl Keys {
+    pub(super) async fn run(self, options: &PgConnectOptions) -> anyhow::Result<ExitCode> {
+        let db = db::pool(options, "gleaner", 1);
+        match self {
+            Self::Create { name, project, scopes, expires_at } => {
+                ensure!(projects::exists(&db, &project).await?, "there is no project {project}");
+                ensure!((1..=200).contains(&name.chars().count()), "the name must have 1 to 200 characters");
+                let secret = Secret::random()?;
+                let new = NewKey { project: None, name, scopes, expires_at };
+                let row = projects::insert_key(&db, &project, &new, &secret).await?;
+                eprintln!(
+                    "made the key {} for the project {project}; this is the only time it is shown:",
+                    row.id
+                );
+                println!("{}", secret.text);
+            }
+            Self::List { project } => {
+                for key in projects::list_keys(&db, project.as_deref()).await? {
+                    let state = match (key.revoked_at, key.expires_at) {
+                        (Some(at), _) => format!("revoked {at}"),
+                        (None, Some(at)) => format!("expires {at}"),
+                        (None, None) => "in use".to_owned(),
+                    };
+                    println!(
+                        "{}  {}…  {}  {}  {}  made {}  {state}",
+                        key.id,
+                        key.prefix,
+                        key.project,
+                        key.name,
+                        key.scopes.join(","),
+                        key.created_at
+                    );
+                }
+            }
+            Self::Revoke { id } => {
+                if !projects::revoke_key(&db, id).await? {
+                    bail!("there is no key {id}");
+                }
+                eprintln!("revoked {id}");
+            }
+        }
+        db.close().await;
+        Ok(ExitCode::SUCCESS)
+    }
+}

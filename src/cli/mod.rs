@@ -1,0 +1,154 @@
+//! The command line.
+
+mod export;
+mod import;
+mod keys;
+mod serve;
+
+use std::ffi::OsString;
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use sqlx::postgres::PgConnectOptions;
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{Database, LogFormat, Logging, Serve};
+use crate::db::embedded::{self, Cluster};
+use crate::{app, db};
+
+/// Keeps what coding agents do and gives back what can be learned from it.
+///
+/// Without a command it serves. Every option can be given by the environment variable named beside it.
+#[derive(Debug, Parser)]
+#[command(name = "gleaner", version, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: Serve,
+    #[command(flatten)]
+    database: Database,
+    #[command(flatten)]
+    logging: Logging,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve HTTP until told to stop (the default).
+    Serve,
+    /// Bring the database's schema up to date and end; `serve` does so by itself.
+    Migrate,
+    /// Print the OpenAPI document as YAML.
+    Openapi,
+    /// Ask a running server whether it is ready; the exit status tells.
+    Healthcheck,
+    /// Make, list and revoke API keys.
+    #[command(subcommand)]
+    Keys(keys::Keys),
+    /// Store events from NDJSON files, as POST /v1/events does; safe to run again.
+    Import(import::Import),
+    /// Write a data set to a file or to standard output, as GET /v1/exports/{dataset} does.
+    Export(export::Export),
+    /// Become the private Postgres; started by `serve`, not by hand.
+    #[command(hide = true, name = embedded::COMMAND)]
+    PostgresChild {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+}
+
+/// Runs the command; errors are printed as one sentence with their causes.
+#[must_use]
+pub fn run() -> ExitCode {
+    let Cli { command, serve, database, logging } = Cli::parse();
+    start_logging(&logging);
+    let result = match command.unwrap_or(Command::Serve) {
+        Command::Openapi => app::openapi().to_yaml().map_err(anyhow::Error::from).map(|yaml| {
+            print!("{yaml}");
+            ExitCode::SUCCESS
+        }),
+        Command::PostgresChild { args } => Err(embedded::child_main(args)),
+        Command::Healthcheck => block_on(serve::healthcheck(serve.bind)),
+        Command::Serve => serve::run(&serve, &database),
+        Command::Migrate => with_database(&database, async |_| Ok(ExitCode::SUCCESS)),
+        Command::Keys(keys) => with_database(&database, async |options| keys.run(&options).await),
+        Command::Import(import) => with_database(&database, async |options| import.run(&options).await),
+        Command::Export(export) => with_database(&database, async |options| export.run(&options).await),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("gleaner: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn start_logging(logging: &Logging) {
+    let filter = EnvFilter::try_new(&logging.log).unwrap_or_else(|error| {
+        eprintln!("gleaner: GLEANER_LOG is not a filter ({error}); using info");
+        EnvFilter::new("info")
+    });
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match logging.log_format {
+        LogFormat::Json => subscriber.json().flatten_event(true).init(),
+        LogFormat::Pretty => subscriber.with_ansi(std::io::stderr().is_terminal()).with_target(false).init(),
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(future)
+}
+
+/// How the private Postgres is to be run.
+fn embedded_settings(database: &Database) -> embedded::Settings {
+    embedded::Settings {
+        data_dir: database.data_dir.clone().filter(|dir| !dir.as_os_str().is_empty()),
+        pg_bindir: database.pg_bindir.clone().filter(|dir| !dir.as_os_str().is_empty()),
+        ..embedded::Settings::default()
+    }
+}
+
+/// Runs a command on the database, with its schema up to date: the one given, else the private one, which may be in the
+/// hands of a running server.
+fn with_database(
+    database: &Database,
+    command: impl AsyncFnOnce(PgConnectOptions) -> anyhow::Result<ExitCode>,
+) -> anyhow::Result<ExitCode> {
+    let mut own = None;
+    let options = if let Some(url) = database.url()? {
+        parse_url(&url)?
+    } else {
+        let settings = embedded_settings(database);
+        match embedded::attach(&settings)? {
+            Some(options) => options,
+            None => own.insert(Cluster::start(&settings)?).options(),
+        }
+    };
+    let result = block_on(async {
+        let pool = db::pool(&options, "gleaner", 1);
+        db::wait(&pool).await?;
+        db::migrate(&pool).await?;
+        pool.close().await;
+        command(options).await
+    });
+    if let Some(cluster) = own {
+        cluster.stop();
+    }
+    result
+}
+
+fn parse_url(url: &str) -> anyhow::Result<PgConnectOptions> {
+    // The error is kept from showing the URL, which may hold a password.
+    url.parse().map_err(|_| {
+        anyhow::anyhow!("DATABASE_URL is not a Postgres URL (postgres://user:password@host/database)")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

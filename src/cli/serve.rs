@@ -1,0 +1,113 @@
+//! `gleaner serve` and `gleaner healthcheck`.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use http_body_util::{BodyExt as _, Empty};
+use hyper_util::rt::TokioIo;
+use sqlx::postgres::PgConnectOptions;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{block_on, embedded_settings, parse_url};
+use crate::app::{self, Running};
+use crate::auth::{Scope, Secret};
+use crate::config::{Database, Serve};
+use crate::db;
+use crate::db::embedded::Cluster;
+use crate::projects::{self, NewKey};
+
+/// Serves until SIGINT or SIGTERM. The private Postgres, if there is one, outlives the requests.
+pub(super) fn run(serve: &Serve, database: &Database) -> anyhow::Result<ExitCode> {
+    let key = serve.key()?.map(|key| Secret::chosen(&key)).transpose()?;
+    let mut own = None;
+    let options = match database.url()? {
+        Some(url) => parse_url(&url)?,
+        None => own.insert(Cluster::start(&embedded_settings(database))?).options(),
+    };
+    let data = own.as_ref().map_or_else(
+        || "the database that DATABASE_URL names".to_owned(),
+        |cluster: &Cluster| cluster.data_dir().display().to_string(),
+    );
+    let result = block_on(serve_on(&options, serve.bind, key, database.db_connections, &data));
+    if let Some(cluster) = own {
+        cluster.stop();
+    }
+    result.map(|()| ExitCode::SUCCESS)
+}
+
+async fn serve_on(
+    options: &PgConnectOptions,
+    bind: SocketAddr,
+    key: Option<Secret>,
+    connections: u32,
+    data: &str,
+) -> anyhow::Result<()> {
+    // Signals count from the beginning: one that comes while the database starts is not lost.
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let stop = async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    let mut stop = Box::pin(stop);
+    let running = Running::start(options, connections);
+    let ready = async {
+        db::wait(&running.app.db).await?;
+        db::migrate(&running.app.db).await?;
+        if let Some(key) = key {
+            let scopes = vec![Scope::Write, Scope::Read, Scope::Admin, Scope::Operator];
+            let new =
+                NewKey { project: None, name: "GLEANER_ADMIN_KEY".to_owned(), scopes, expires_at: None };
+            projects::insert_key(&running.app.db, "default", &new, &key).await?;
+        }
+        let open = running.app.keyring.is_open().await?;
+        ensure!(
+            bind.ip().is_loopback() || !open,
+            "{bind} can be reached from other machines, and there is no key yet: set GLEANER_ADMIN_KEY, or make one with \
+             `gleaner keys create --scope operator`, or listen on 127.0.0.1"
+        );
+        anyhow::Ok(open)
+    };
+    let open = tokio::select! {
+        open = ready => open?,
+        () = &mut stop => return Ok(()),
+    };
+    let listener = TcpListener::bind(bind).await.with_context(|| format!("listening on {bind}"))?;
+    let address = listener.local_addr()?;
+    println!("gleaner listens on http://{address} (data: {data})");
+    let key = if open { "" } else { "-H \"Authorization: Bearer $GLEANER_KEY\" " };
+    println!(
+        "try: curl -s http://{address}/v1/generations {key}-H 'content-type: application/json' \
+         -d '{{\"user_intent\": \"Create a hedge fund\", \"domain_name\": \"cbu\"}}'"
+    );
+    app::serve(running, listener, stop).await
+}
+
+/// Asks the server that listens on `bind` whether it is ready. Where that is every address, it is asked on this machine.
+pub(super) async fn healthcheck(bind: SocketAddr) -> anyhow::Result<ExitCode> {
+    let host = if bind.ip().is_unspecified() { "127.0.0.1".to_owned() } else { bind.ip().to_string() };
+    let answer = tokio::time::timeout(Duration::from_secs(4), ask(&host, bind.port()));
+    let (status, body) = answer.await.context("no answer within four seconds")??;
+    if status != hyper::StatusCode::OK {
+        bail!("not ready: {}", body.trim());
+    }
+    println!("{}", body.trim());
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn ask(host: &str, port: u16) -> anyhow::Result<(hyper::StatusCode, String)> {
+    let stream =
+        TcpStream::connect((host, port)).await.with_context(|| format!("connecting to {host}:{port}"))?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    let request =
+        hyper::Request::get("/readyz").header("host", "localhost").body(Empty::<bytes::Bytes>::new())?;
+    let response = sender.send_request(request).await?;
+    let status = response.status();
+    let body = response.into_body().collect().await?.to_bytes();
+    Ok((status, String::from_utf8_lossy(&body).into_owned()))
+}

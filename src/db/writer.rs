@@ -1,0 +1,237 @@
+//! Group commit: events wait in a bounded queue; a writer takes whatever is waiting, writes it in one transaction a
+//! project, and answers each caller after the commit. There is no timer: alone, an event is written at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sqlx::{PgConnection, PgPool};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::error::{Error, Result, is_connection_lost};
+use crate::generations;
+
+/// How many events may wait; beyond that a caller is told to come back.
+const QUEUE: usize = 16_384;
+/// How many events one transaction takes at most.
+const BATCH: usize = 512;
+/// How many transactions are under way at once: while one waits for the disk, the next is filled.
+pub const WRITERS: u32 = 2;
+/// How often a transaction that lost against another one is tried again.
+const TRIES: usize = 5;
+
+/// Something that happens to a record of some domain, validated and with its id and times made.
+#[derive(Debug)]
+pub enum Event {
+    /// To a generation log.
+    Generation(generations::Event),
+}
+
+/// That an event is committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt {
+    /// It had been sent before; nothing was changed.
+    pub replayed: bool,
+    /// The number it has within its record, where its kind has one.
+    pub number: Option<i32>,
+}
+
+impl Receipt {
+    /// It is new.
+    #[must_use]
+    pub fn created(number: Option<i32>) -> Self {
+        Self { replayed: false, number }
+    }
+
+    /// It was there.
+    #[must_use]
+    pub fn replayed(number: Option<i32>) -> Self {
+        Self { replayed: true, number }
+    }
+}
+
+/// What became of one event.
+pub type Written = Result<Receipt>;
+
+struct Job {
+    project: Arc<str>,
+    events: Vec<Event>,
+    reply: oneshot::Sender<Vec<Written>>,
+    _room: OwnedSemaphorePermit,
+}
+
+/// Where events are handed in. Clones share one queue.
+#[derive(Debug, Clone)]
+pub struct Writer {
+    queue: mpsc::UnboundedSender<Job>,
+    room: Arc<Semaphore>,
+}
+
+/// The tasks that write what is handed in.
+#[derive(Debug)]
+pub struct Tasks {
+    stop: watch::Sender<bool>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Tasks {
+    /// Takes no more events, and waits until all that were taken are committed or refused.
+    pub async fn finish(self) {
+        let _ = self.stop.send(true);
+        for handle in self.handles {
+            if let Err(error) = handle.await {
+                tracing::error!(%error, "a writer ended badly");
+            }
+        }
+    }
+}
+
+impl Writer {
+    /// Starts the writers on `db`, a pool of their own.
+    #[must_use]
+    pub fn start(db: &PgPool) -> (Self, Tasks) {
+        let (queue, jobs) = mpsc::unbounded_channel();
+        let (stop, stopped) = watch::channel(false);
+        let jobs = Arc::new(Mutex::new(jobs));
+        let handles =
+            (0..WRITERS).map(|_| tokio::spawn(run(db.clone(), Arc::clone(&jobs), stopped.clone()))).collect();
+        (Self { queue, room: Arc::new(Semaphore::new(QUEUE)) }, Tasks { stop, handles })
+    }
+
+    /// Writes one event; returns once it is committed.
+    pub async fn write(&self, project: &Arc<str>, event: Event) -> Written {
+        let mut written = self.write_all(project, vec![event]).await?;
+        written.pop().unwrap_or_else(|| Err(anyhow::anyhow!("an event without a verdict").into()))
+    }
+
+    /// Writes events in their order, in pieces that leave room for others; returns once all are committed or refused.
+    /// An error means that the first events may be written and the others are not: sending all again is right.
+    pub async fn write_all(&self, project: &Arc<str>, mut events: Vec<Event>) -> Result<Vec<Written>> {
+        let mut written = Vec::with_capacity(events.len());
+        while !events.is_empty() {
+            let rest = events.split_off(events.len().min(BATCH));
+            written.extend(self.submit(project, std::mem::replace(&mut events, rest)).await?);
+        }
+        Ok(written)
+    }
+
+    async fn submit(&self, project: &Arc<str>, events: Vec<Event>) -> Result<Vec<Written>> {
+        const FULL: Error = Error::Unavailable("the queue is full; try again");
+        let size = u32::try_from(events.len()).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room).try_acquire_many_owned(size).map_err(|_| FULL)?;
+        metrics::gauge!("gleaner_queue_events").set((QUEUE - self.room.available_permits()) as f64);
+        let (reply, written) = oneshot::channel();
+        let job = Job { project: Arc::clone(project), events, reply, _room: room };
+        let stopped = || Error::Unavailable("the server is stopping; try again");
+        self.queue.send(job).map_err(|_| stopped())?;
+        written.await.map_err(|_| stopped())
+    }
+}
+
+async fn run(db: PgPool, jobs: Arc<Mutex<mpsc::UnboundedReceiver<Job>>>, mut stopped: watch::Receiver<bool>) {
+    loop {
+        let mut batch = Vec::new();
+        {
+            let mut jobs = jobs.lock().await;
+            let first = tokio::select! {
+                biased;
+                first = jobs.recv() => first,
+                _ = stopped.changed() => {
+                    // What was taken is still written; after that the closed queue yields nothing.
+                    jobs.close();
+                    jobs.recv().await
+                }
+            };
+            let Some(first) = first else { return };
+            let mut size = first.events.len();
+            batch.push(first);
+            while size < BATCH
+                && let Ok(next) = jobs.try_recv()
+            {
+                size += next.events.len();
+                batch.push(next);
+            }
+        }
+        commit(&db, batch).await;
+    }
+}
+
+/// Writes the jobs' events, a transaction a project, and answers each job.
+async fn commit(db: &PgPool, jobs: Vec<Job>) {
+    let started = Instant::now();
+    let mut verdicts: Vec<Vec<Option<Written>>> =
+        jobs.iter().map(|job| job.events.iter().map(|_| None).collect()).collect();
+    let mut projects: BTreeMap<&str, Vec<(usize, usize)>> = BTreeMap::new();
+    for (number, job) in jobs.iter().enumerate() {
+        let places = (0..job.events.len()).map(|place| (number, place));
+        projects.entry(&*job.project).or_default().extend(places);
+    }
+    for (project, places) in projects {
+        let events: Vec<_> = places.iter().map(|&(job, place)| &jobs[job].events[place]).collect();
+        for (&(job, place), written) in places.iter().zip(write_project(db, project, &events).await) {
+            verdicts[job][place] = Some(written);
+        }
+        metrics::histogram!("gleaner_commit_events").record(events.len() as f64);
+    }
+    metrics::histogram!("gleaner_commit_duration_seconds").record(started.elapsed().as_secs_f64());
+    for (job, verdicts) in jobs.into_iter().zip(verdicts) {
+        // A caller that went away does not wait for the answer; its events are written all the same.
+        let _ = job.reply.send(verdicts.into_iter().flatten().collect());
+    }
+}
+
+/// Writes events of one project together; where one of them makes the statement fail, each by itself.
+async fn write_project(db: &PgPool, project: &str, events: &[&Event]) -> Vec<Written> {
+    match try_write(db, project, events).await {
+        Ok(written) => written,
+        Err(error) if is_connection_lost(&error) => {
+            tracing::warn!(%error, "events could not be written");
+            events
+                .iter()
+                .map(|_| Err(Error::Unavailable("the database cannot be reached; try again")))
+                .collect()
+        }
+        Err(error) if events.len() == 1 => vec![Err(error.into())],
+        Err(error) => {
+            tracing::warn!(%error, events = events.len(), "a batch failed; writing its events one by one");
+            let mut written = Vec::with_capacity(events.len());
+            for &event in events {
+                written.extend(Box::pin(write_project(db, project, &[event])).await);
+            }
+            written
+        }
+    }
+}
+
+async fn try_write(db: &PgPool, project: &str, events: &[&Event]) -> sqlx::Result<Vec<Written>> {
+    let mut tries = 0;
+    loop {
+        let mut connection = db.acquire().await?;
+        match apply(&mut connection, project, events).await {
+            Err(error) if tries < TRIES && lost_a_race(&error) => {
+                tries += 1;
+                metrics::counter!("gleaner_commit_retries_total").increment(1);
+                tokio::time::sleep(Duration::from_millis(1 << tries)).await;
+            }
+            result => return result,
+        }
+    }
+}
+
+async fn apply(
+    connection: &mut PgConnection,
+    project: &str,
+    events: &[&Event],
+) -> sqlx::Result<Vec<Written>> {
+    let generations: Vec<_> = events.iter().map(|Event::Generation(event)| event).collect();
+    generations::write::write(connection, project, &generations).await
+}
+
+/// A deadlock or serialization failure: the same again may well succeed.
+fn lost_a_race(error: &sqlx::Error) -> bool {
+    error
+        .as_database_error()
+        .and_then(sqlx::error::DatabaseError::code)
+        .is_some_and(|code| code == "40001" || code == "40P01")
+}

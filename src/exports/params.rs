@@ -1,0 +1,166 @@
+//! The parameters of exports: the same ones, and the same documentation, for the endpoint and the command line.
+
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+use sqlx::{Postgres, QueryBuilder};
+use utoipa::{IntoParams, ToSchema};
+
+use super::format::Format;
+use crate::extract::{Check, Checks};
+use crate::page::{check_range, time_in_query};
+use crate::value::Timestamp;
+
+/// The parameters that every data set has.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+#[group(skip)]
+pub struct Common {
+    /// How a row is written; each data set names the formats it offers.
+    #[arg(long)]
+    #[param(inline)]
+    pub format: Option<Format>,
+    /// Only records created then or later: RFC 3339, or Unix seconds.
+    #[serde(deserialize_with = "time_in_query")]
+    #[arg(long, value_name = "TIME")]
+    #[param(value_type = Option<String>)]
+    pub since: Option<Timestamp>,
+    /// Only records created before then.
+    #[serde(deserialize_with = "time_in_query")]
+    #[arg(long, value_name = "TIME")]
+    #[param(value_type = Option<String>)]
+    pub until: Option<Timestamp>,
+    /// The most records (logs), never cutting one in two; the header Gleaner-Next-Cursor says where to go on.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[param(minimum = 1)]
+    pub limit: Option<i64>,
+    /// Where to go on: Gleaner-Next-Cursor of the piece before.
+    #[arg(long)]
+    pub cursor: Option<String>,
+    /// The state of the data then; by default just before the oldest write in flight.
+    #[serde(deserialize_with = "time_in_query")]
+    #[arg(long, value_name = "TIME")]
+    #[param(value_type = Option<String>)]
+    pub as_of: Option<Timestamp>,
+    /// Only one part of the records; no final program stands in both.
+    #[arg(long)]
+    #[param(inline)]
+    pub split: Option<Split>,
+    /// Share of the validation part, 0 to 1; 0.1 if not given.
+    #[arg(long, value_name = "SHARE")]
+    #[param(minimum = 0, maximum = 1)]
+    pub holdout: Option<f64>,
+    /// Another seed splits differently; 0 if not given.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u32>,
+    /// Whether equal rows are left out but for the oldest.
+    #[arg(long)]
+    #[param(inline)]
+    pub dedupe: Option<Dedupe>,
+    /// Adds one key, metadata, to every row: ids, times, model, raw responses, and the client's object as JSON text.
+    #[arg(long)]
+    #[param(inline)]
+    pub include: Option<Include>,
+}
+
+/// A part of the records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Split {
+    /// To train on.
+    Train,
+    /// To validate with.
+    Validation,
+}
+
+/// Whether equal rows are left out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Dedupe {
+    /// No.
+    #[default]
+    None,
+    /// All but the oldest of rows with the same texts.
+    Exact,
+}
+
+/// What rows carry besides the format's own keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Include {
+    /// One key `metadata`.
+    Metadata,
+}
+
+/// Names of the parameters of [`Common`], to tell them from a data set's own.
+pub const COMMON: [&str; 11] =
+    ["format", "since", "until", "limit", "cursor", "as_of", "split", "holdout", "seed", "dedupe", "include"];
+
+impl Check for Common {
+    fn check(&self, checks: &mut Checks) {
+        checks.require(self.limit.is_none_or(|limit| limit >= 1), "limit", "must be 1 or more");
+        checks.require(
+            self.holdout.is_none_or(|share| (0.0..=1.0).contains(&share)),
+            "holdout",
+            "must be 0 to 1",
+        );
+        checks.require(
+            self.as_of.is_none_or(|at| at <= Timestamp::now()),
+            "as_of",
+            "must not be in the future",
+        );
+        check_range(checks, self.since, self.until);
+        if self.split.is_none() {
+            checks.require(
+                self.holdout.is_none() && self.seed.is_none(),
+                "split",
+                "holdout and seed need it",
+            );
+        }
+    }
+}
+
+impl Common {
+    /// Adds the conditions on a record's creation and on its part of the split: `created_at` is its column, `target` the
+    /// text whose hash decides, the same for all records that must not stand in both parts.
+    pub fn push(&self, query: &mut QueryBuilder<Postgres>, created_at: &str, target: &str) {
+        if let Some(since) = self.since {
+            query.push(format_args!(" and {created_at} >= ")).push_bind(since);
+        }
+        if let Some(until) = self.until {
+            query.push(format_args!(" and {created_at} < ")).push_bind(until);
+        }
+        if let Some(split) = self.split {
+            let comparison = if split == Split::Validation { "<" } else { ">=" };
+            // The first 32 bits of an MD5 as a number: the same on every version of Postgres.
+            query.push(format_args!(" and ('x' || left(md5(")).push_bind(self.seed.unwrap_or(0).to_string());
+            query.push(format_args!(" || ':' || {target}), 8))::bit(32)::bigint {comparison} "));
+            query.push_bind(self.holdout.unwrap_or(0.1) * f64::from(u32::MAX) + 1.0);
+        }
+    }
+
+    /// Whether equal rows are left out.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.dedupe == Some(Dedupe::Exact)
+    }
+
+    /// Whether rows carry metadata.
+    #[must_use]
+    pub fn with_metadata(&self) -> bool {
+        self.include.is_some()
+    }
+}
+
+/// The pairing rule of correction pairs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Pairing {
+    /// One pair a log: the last failed attempt with an error before the first that passed, with that one.
+    #[default]
+    Fix,
+    /// Each failed attempt with the one after it that has a program.
+    Next,
+    /// Each failed attempt with the log's final program.
+    Final,
+}

@@ -1,0 +1,212 @@
+//! How an export flows: page by page in key order, each page a statement of its own, so that a long export holds back no
+//! vacuum; JSON is made here, not in SQL; the memory used is that of a few chunks.
+
+use bytes::Bytes;
+use futures_util::TryStreamExt as _;
+use sqlx::{PgConnection, PgPool, Postgres, QueryBuilder, Row as _};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use super::format::Format;
+use super::params::Common;
+use super::{Key, Records};
+use crate::db::WRITER_NAME;
+use crate::error::{Error, Result};
+use crate::extract::{Check as _, Checks};
+use crate::page::{open_cursor, seal_cursor};
+use crate::value::Timestamp;
+
+/// How many rows one statement reads.
+const PAGE: i64 = 5_000;
+/// How many bytes are sent at a time.
+const CHUNK: usize = 64 << 10;
+
+/// An export that is about to begin: its extent is fixed.
+pub struct Export<R> {
+    records: R,
+    common: Common,
+    project: String,
+    format: Format,
+    as_of: Timestamp,
+    after: Option<Key>,
+    last: Option<Key>,
+    /// Where the next piece begins, if there is one.
+    pub next_cursor: Option<String>,
+}
+
+impl<R: Records> Export<R> {
+    /// Checks the parameters and fixes the extent. `scope` marks this data set's cursors with these conditions.
+    pub async fn prepare(
+        db: &PgPool,
+        project: &str,
+        records: R,
+        mut common: Common,
+        scope: [u8; 8],
+    ) -> Result<Self> {
+        let format = common.format.unwrap_or(R::FORMATS[0]);
+        let mut checks = Checks::default();
+        common.check(&mut checks);
+        records.check(format, &mut checks);
+        checks.require(R::FORMATS.contains(&format), "format", "this data set does not offer that format");
+        checks.finish()?;
+        let cursor = common.cursor.take().map(|cursor| open_export_cursor(&cursor, scope)).transpose()?;
+        let (from_cursor, after) = cursor.unzip();
+        if let (Some(given), Some(kept)) = (common.as_of, from_cursor)
+            && given != kept
+        {
+            return Err(Error::invalid("/as_of", "is another than the cursor's"));
+        }
+        let as_of = match common.as_of.or(from_cursor) {
+            Some(as_of) => {
+                settle(db, as_of).await?;
+                as_of
+            }
+            None => before_writes_in_flight(db).await?,
+        };
+        let mut export = Self {
+            records,
+            common,
+            project: project.to_owned(),
+            format,
+            as_of,
+            after,
+            last: None,
+            next_cursor: None,
+        };
+        if let Some(limit) = export.common.limit {
+            let mut connection = db.acquire().await?;
+            let (last, more) = export.find_end(&mut connection, limit).await?;
+            export.last = last;
+            export.next_cursor = last.filter(|_| more).map(|last| seal_export_cursor(scope, as_of, last));
+        }
+        Ok(export)
+    }
+
+    /// The state of the data that is exported.
+    pub fn as_of(&self) -> Timestamp {
+        self.as_of
+    }
+
+    /// The last record within `limit`, and whether there is one more behind it.
+    async fn find_end(&self, connection: &mut PgConnection, limit: i64) -> Result<(Option<Key>, bool)> {
+        let [at, id, _] = self.records.key();
+        let mut query = QueryBuilder::new(format!("select distinct {at} as at, {id} as id"));
+        self.push_extent(&mut query);
+        query.push(" order by at, id offset ").push_bind(limit - 1).push(" limit 2");
+        let found: Vec<(Timestamp, Uuid)> = query.build_query_as().fetch_all(connection).await?;
+        let last = found.first().map(|&(at, id)| Key { at, id, part: i32::MAX });
+        Ok((last, found.len() > 1))
+    }
+
+    fn push_extent(&self, query: &mut QueryBuilder<Postgres>) {
+        let [at, id, part] = self.records.key();
+        self.records.from(query, &self.project, &self.common, self.format);
+        query.push(format_args!(" and {at} < ")).push_bind(self.as_of);
+        for (key, comparison) in [(self.after, ">"), (self.last, "<=")] {
+            if let Some(Key { at: key_at, id: key_id, part: key_part }) = key {
+                query.push(format_args!(" and ({at}, {id}, {part}) {comparison} (")).push_bind(key_at);
+                query.push(", ").push_bind(key_id).push(", ").push_bind(key_part).push(")");
+            }
+        }
+    }
+
+    /// Sends the rows to `out` as chunks of lines; `Err` ends a stream that must not look whole. Ends early when nobody
+    /// listens any more.
+    pub async fn run(mut self, db: PgPool, out: mpsc::Sender<anyhow::Result<Bytes>>) {
+        loop {
+            match self.page(&db, &out).await {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    tracing::error!(cause = format!("{error:#}"), "an export broke off");
+                    let _ = out.send(Err(error)).await;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Sends one page; whether another may follow.
+    async fn page(&mut self, db: &PgPool, out: &mpsc::Sender<anyhow::Result<Bytes>>) -> anyhow::Result<bool> {
+        let [at, id, part] = self.records.key();
+        let columns = self.records.columns(&self.common, self.format);
+        let mut query = QueryBuilder::new(format!(
+            "select {at} as key_at, {id} as key_id, {part} as key_part, {columns}"
+        ));
+        self.push_extent(&mut query);
+        query.push(" order by key_at, key_id, key_part limit ").push_bind(PAGE);
+        let mut connection = db.acquire().await?;
+        let query = query.build();
+        let mut rows = query.fetch(&mut *connection);
+        let mut chunk = Vec::with_capacity(CHUNK * 2);
+        let mut count = 0;
+        while let Some(row) = rows.try_next().await? {
+            let key = Key {
+                at: row.try_get("key_at")?,
+                id: row.try_get("key_id")?,
+                part: row.try_get("key_part")?,
+            };
+            self.records.write(&row, key, &self.common, self.format, &mut chunk)?;
+            self.after = Some(key);
+            count += 1;
+            if chunk.len() >= CHUNK && !send(out, &mut chunk).await {
+                return Ok(false);
+            }
+        }
+        Ok((chunk.is_empty() || send(out, &mut chunk).await) && count == PAGE)
+    }
+
+    /// How many rows there are.
+    pub async fn count(&self, db: &PgPool) -> Result<i64> {
+        let mut query = QueryBuilder::new("select count(*)");
+        self.push_extent(&mut query);
+        Ok(query.build_query_scalar().fetch_one(db).await?)
+    }
+}
+
+/// Sends a chunk; whether somebody still listens.
+async fn send(out: &mpsc::Sender<anyhow::Result<Bytes>>, chunk: &mut Vec<u8>) -> bool {
+    let bytes = Bytes::from(std::mem::replace(chunk, Vec::with_capacity(CHUNK * 2)));
+    metrics::counter!("gleaner_export_bytes_total").increment(bytes.len() as u64);
+    out.send(Ok(bytes)).await.is_ok()
+}
+
+/// The newest moment of which everything is decided: just before the oldest write in flight, on whatever server.
+///
+/// A record's `completed_at` is the database's clock read within its transaction, whose start Postgres has published by
+/// then. So a write that is not seen here began later than the clock is read, or is committed already.
+async fn before_writes_in_flight(db: &PgPool) -> Result<Timestamp> {
+    let now: Timestamp = sqlx::query_scalar("select clock_timestamp()").fetch_one(db).await?;
+    Ok(oldest_write(db).await?.map_or(now, |oldest| oldest.min(now)))
+}
+
+async fn oldest_write(db: &PgPool) -> Result<Option<Timestamp>> {
+    let sql = "select min(xact_start) from pg_stat_activity where application_name = $1 and datname = current_database()";
+    Ok(sqlx::query_scalar(sql).bind(WRITER_NAME).fetch_one(db).await?)
+}
+
+/// Waits until no write is in flight that could still add to the state at `as_of`.
+async fn settle(db: &PgPool, as_of: Timestamp) -> Result<()> {
+    for _ in 0..500 {
+        if oldest_write(db).await?.is_none_or(|oldest| oldest >= as_of) {
+            return Ok(());
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    Err(Error::Unavailable("writes from before as_of are still under way; try again"))
+}
+
+fn seal_export_cursor(scope: [u8; 8], as_of: Timestamp, last: Key) -> String {
+    seal_cursor(scope, last.at, &format!("{} {}", last.id, as_of.micros()))
+}
+
+/// The state that the export is of, and the last record taken.
+fn open_export_cursor(cursor: &str, scope: [u8; 8]) -> Result<(Timestamp, Key)> {
+    let (at, rest) = open_cursor(cursor, scope)?;
+    let parsed = || {
+        let (id, as_of) = rest.split_once(' ')?;
+        let key = Key { at, id: id.parse().ok()?, part: i32::MAX };
+        Some((Timestamp::from_micros(as_of.parse().ok()?)?, key))
+    };
+    parsed().ok_or_else(|| Error::invalid("/cursor", "is not a cursor of this list with these filters"))
+}

@@ -1,0 +1,437 @@
+//! What handlers take from a request: [`Json`], [`Query`], [`Path`] and the raw [`body`], each rejecting with the
+//! service's own [`Error`], and each cleaned of the characters that Postgres cannot keep.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+use crate::error::{Error, FieldError, Result};
+use crate::value::derived_id;
+
+/// The most bytes of a JSON body, after decompression.
+pub const JSON_LIMIT: usize = 2 << 20;
+/// The most bytes of an NDJSON body, after decompression.
+pub const NDJSON_LIMIT: usize = 64 << 20;
+/// How deep arrays and objects may nest: `serde_json`'s own limit, applied to unparsed objects too.
+const DEPTH_LIMIT: u32 = 127;
+
+/// A JSON body, parsed and checked.
+#[derive(Debug)]
+pub struct Json<T>(pub T);
+
+/// The query string, parsed and checked.
+#[derive(Debug)]
+pub struct Query<T>(pub T);
+
+/// The path's parameters: one value, or a struct with a field a parameter.
+#[derive(Debug)]
+pub struct Path<T>(pub T);
+
+/// What a parsed value must satisfy beyond its types. Reports every field that does not.
+pub trait Check {
+    /// Adds what is wrong to `checks`.
+    fn check(&self, checks: &mut Checks);
+}
+
+/// Collects what is wrong with a request, by JSON Pointer.
+#[derive(Debug, Default)]
+pub struct Checks {
+    prefix: String,
+    errors: Vec<FieldError>,
+}
+
+impl Checks {
+    /// The value itself, if it satisfies its checks.
+    pub fn of<T: Check>(value: T) -> Result<T> {
+        let mut checks = Self::default();
+        value.check(&mut checks);
+        checks.finish().map(|()| value)
+    }
+
+    /// An error, if anything was reported.
+    pub fn finish(self) -> Result<()> {
+        if self.errors.is_empty() { Ok(()) } else { Err(Error::Invalid(self.errors)) }
+    }
+
+    /// Reports `field` (a pointer's last part) as wrong.
+    pub fn fail(&mut self, field: &str, detail: impl Into<String>) {
+        self.errors.push(FieldError { pointer: format!("{}/{field}", self.prefix), detail: detail.into() });
+    }
+
+    /// Reports `field` unless `holds`.
+    pub fn require(&mut self, holds: bool, field: &str, detail: &str) {
+        if !holds {
+            self.fail(field, detail);
+        }
+    }
+
+    /// A text that must not be empty, of at most `most` characters.
+    pub fn text(&mut self, field: &str, text: &str, most: usize) {
+        self.require(!text.is_empty(), field, "must not be empty");
+        if text.len() > most && text.chars().count() > most {
+            self.fail(field, format!("has more than {most} characters"));
+        }
+    }
+
+    /// A name, id or other short text of at most 200 characters, if given.
+    pub fn name(&mut self, field: &str, text: Option<&str>) {
+        if let Some(text) = text {
+            self.text(field, text, 200);
+        }
+    }
+
+    /// A count or duration, if given: not negative.
+    pub fn count(&mut self, field: &str, count: Option<i32>) {
+        self.require(count.is_none_or(|count| count >= 0), field, "must not be negative");
+    }
+
+    /// Checks a nested value; its pointers begin with `field`.
+    pub fn nested(&mut self, field: &str, value: &impl Check) {
+        let length = self.prefix.len();
+        self.prefix.push('/');
+        self.prefix.push_str(field);
+        value.check(self);
+        self.prefix.truncate(length);
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned + Check> FromRequest<S> for Json<T> {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self> {
+        expect_media_type(request.headers(), &["application/json"])?;
+        let mut body = body(request, JSON_LIMIT).await?;
+        parse(&mut body.bytes, &body.replaced).map(Self)
+    }
+}
+
+/// A whole request body in memory, not yet cleaned.
+pub struct Body {
+    /// Its bytes, decompressed.
+    pub bytes: Vec<u8>,
+    /// Counts what cleaning replaces, for the `Gleaner-Replaced` header.
+    pub replaced: Replaced,
+}
+
+/// Reads a body of at most `limit` bytes.
+pub async fn body(request: Request, limit: usize) -> Result<Body> {
+    let replaced = request.extensions().get::<Replaced>().cloned().unwrap_or_default();
+    let collected = Limited::new(request.into_body(), limit).collect().await.map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            return Error::TooLarge(format!("the body has more than {limit} bytes"));
+        }
+        Error::Malformed(format!("the body could not be read: {error}"))
+    })?;
+    Ok(Body { bytes: Bytes::into(collected.to_bytes()), replaced })
+}
+
+/// Refuses a content type that is none of `allowed`; parameters such as charset are passed over.
+pub fn expect_media_type(headers: &HeaderMap, allowed: &[&str]) -> Result<()> {
+    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let essence = given.split(';').next().unwrap_or("").trim();
+    if allowed.iter().any(|allowed| essence.eq_ignore_ascii_case(allowed)) {
+        return Ok(());
+    }
+    Err(Error::UnsupportedMediaType(format!(
+        "the content type must be {}, not {given:?}",
+        allowed.join(" or ")
+    )))
+}
+
+/// Cleans, parses and checks one JSON text.
+pub fn parse<T: DeserializeOwned + Check>(json: &mut [u8], replaced: &Replaced) -> Result<T> {
+    replaced.add(clean_json(json)?);
+    Checks::of(decode(utf8(json)?)?)
+}
+
+/// JSON text as a string slice; a byte that is not UTF-8 is named by its place.
+pub fn utf8(bytes: &[u8]) -> Result<&str> {
+    str::from_utf8(bytes)
+        .map_err(|error| Error::Malformed(format!("the body is not UTF-8 at byte {}", error.valid_up_to())))
+}
+
+/// Parses JSON that is clean already. Only when that fails is it parsed again, slower, to name the field.
+pub fn decode<'de, T: Deserialize<'de>>(json: &'de str) -> Result<T> {
+    serde_json::from_str(json).map_err(|error| {
+        if !error.is_data() {
+            return Error::Malformed(format!("the body is not JSON: {error}"));
+        }
+        let mut deserializer = serde_json::Deserializer::from_str(json);
+        match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
+            Err(error) => {
+                let path = error.path().clone();
+                field_error(&path, &error.into_inner().to_string())
+            }
+            Ok(_) => Error::Malformed(format!("the body is not JSON: {error}")),
+        }
+    })
+}
+
+/// The 422 of a value that does not fit its type; a missing field is named itself, not the object that lacks it.
+fn field_error(path: &serde_path_to_error::Path, message: &str) -> Error {
+    use serde_path_to_error::Segment;
+    let mut pointer = String::new();
+    for segment in path {
+        match segment {
+            Segment::Map { key } | Segment::Enum { variant: key } => {
+                pointer.push('/');
+                pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+            }
+            Segment::Seq { index } => {
+                pointer.push('/');
+                pointer.push_str(&index.to_string());
+            }
+            Segment::Unknown => {}
+        }
+    }
+    let message = message.rsplit_once(" at line ").map_or(message, |(message, _)| message);
+    if let Some(field) = message.strip_prefix("missing field `") {
+        pointer.push('/');
+        pointer.push_str(field.trim_end_matches('`'));
+    }
+    Error::invalid(pointer, message)
+}
+
+/// Replaces, in place, the escapes in a JSON text that Postgres cannot keep (`\u0000` and lone surrogates) by `\ufffd`,
+/// and says how many. Also refuses what would get past an unparsed object: nesting deeper than the parser allows, and
+/// numbers no double can hold. A raw NUL byte is no JSON; the parser will say so.
+pub fn clean_json(json: &mut [u8]) -> Result<usize> {
+    let mut replaced = 0;
+    let mut depth = 0_u32;
+    let mut at = 0;
+    while at < json.len() {
+        match json[at] {
+            b'"' => at = clean_string(json, at + 1, &mut replaced),
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > DEPTH_LIMIT {
+                    return Err(malformed_at(json, at, "nesting is deeper than 127 levels"));
+                }
+                at += 1;
+            }
+            b'}' | b']' => {
+                depth = depth.saturating_sub(1);
+                at += 1;
+            }
+            b'-' | b'0'..=b'9' => {
+                let end = json[at..]
+                    .iter()
+                    .position(|byte| !matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'))
+                    .map_or(json.len(), |length| at + length);
+                let number = str::from_utf8(&json[at..end]).unwrap_or_default();
+                if number.parse::<f64>().is_ok_and(f64::is_infinite) {
+                    return Err(malformed_at(json, at, "number out of range"));
+                }
+                at = end;
+            }
+            _ => at += 1,
+        }
+    }
+    Ok(replaced)
+}
+
+/// Cleans the string that begins at `at`; returns the place after its closing quote.
+fn clean_string(json: &mut [u8], mut at: usize, replaced: &mut usize) -> usize {
+    while let Some(&byte) = json.get(at) {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => match escaped_unit(json, at) {
+                Some(0xD800..=0xDBFF) if matches!(escaped_unit(json, at + 6), Some(0xDC00..=0xDFFF)) => {
+                    at += 12;
+                }
+                Some(0 | 0xD800..=0xDFFF) => {
+                    json[at + 2..at + 6].copy_from_slice(b"fffd");
+                    *replaced += 1;
+                    at += 6;
+                }
+                Some(_) => at += 6,
+                None => at += 2,
+            },
+            _ => at += 1,
+        }
+    }
+    at
+}
+
+/// The UTF-16 unit of the `\uXXXX` escape at `at`, if one stands there.
+fn escaped_unit(json: &[u8], at: usize) -> Option<u16> {
+    let escape = json.get(at..at + 6)?;
+    let digits = escape.strip_prefix(b"\\u")?;
+    if !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
+}
+
+fn malformed_at(json: &[u8], at: usize, what: &str) -> Error {
+    let before = &json[..at];
+    let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+    let column = at - before.iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1) + 1;
+    Error::Malformed(format!("the body is not JSON that can be kept: {what} at line {line} column {column}"))
+}
+
+/// Replaces NUL characters, which percent-encoding lets into paths and queries.
+fn clean_text(text: &str, replaced: &Replaced) -> String {
+    replaced.add(text.matches('\0').count());
+    text.replace('\0', "\u{fffd}")
+}
+
+impl<S: Send + Sync, T: DeserializeOwned + Check> FromRequestParts<S> for Query<T> {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
+        Checks::of(from_pairs(&query_pairs(parts))?).map(Self)
+    }
+}
+
+/// The query string's names and values, decoded and cleaned. An empty value counts as not given.
+pub fn query_pairs(parts: &Parts) -> Vec<(String, String)> {
+    let replaced = parts.extensions.get::<Replaced>().cloned().unwrap_or_default();
+    form_urlencoded::parse(parts.uri.query().unwrap_or("").as_bytes())
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| (clean_text(&name, &replaced), clean_text(&value, &replaced)))
+        .collect()
+}
+
+/// Parses names and values as a struct with fields of these names.
+pub fn from_pairs<T: DeserializeOwned>(pairs: &[(String, String)]) -> Result<T> {
+    let text = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+    let deserializer = serde_urlencoded::Deserializer::new(form_urlencoded::parse(text.as_bytes()));
+    serde_path_to_error::deserialize(deserializer).map_err(|error| {
+        let path = error.path().clone();
+        field_error(&path, &error.into_inner().to_string())
+    })
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Path<T> {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+        let replaced = parts.extensions.get::<Replaced>().cloned().unwrap_or_default();
+        let params = RawPathParams::from_request_parts(parts, state)
+            .await
+            .map_err(|_| Error::Malformed("the path is not UTF-8 once decoded".to_owned()))?;
+        let pairs: Vec<_> =
+            params.iter().map(|(name, value)| (name.to_owned(), clean_text(value, &replaced))).collect();
+        from_pairs(&pairs).map(Self)
+    }
+}
+
+/// The id that an `Idempotency-Key` stands for, if the request has one: derived from project, route, parent and key.
+pub fn idempotency_id(
+    headers: &HeaderMap,
+    project: &str,
+    route: &str,
+    parent: Option<Uuid>,
+) -> Result<Option<Uuid>> {
+    let Some(key) = headers.get("idempotency-key") else {
+        return Ok(None);
+    };
+    if key.is_empty() || key.len() > 255 {
+        return Err(Error::invalid("/Idempotency-Key", "must have 1 to 255 characters"));
+    }
+    let parent = parent.unwrap_or_default();
+    let parts = [b"idempotency-key", project.as_bytes(), route.as_bytes(), parent.as_bytes(), key.as_bytes()];
+    Ok(Some(derived_id(&parts)))
+}
+
+/// The path parameter of everything that is found by its id.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+pub struct ById {
+    /// The record's id.
+    pub id: Uuid,
+}
+
+/// How many characters cleaning has replaced in one request.
+#[derive(Debug, Clone, Default)]
+pub struct Replaced(Arc<AtomicUsize>);
+
+impl Replaced {
+    /// Counts `n` more.
+    pub fn add(&self, n: usize) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+}
+
+/// Tells the client, in the header `Gleaner-Replaced`, how many characters of its request were replaced.
+pub async fn report_replaced(mut request: Request, next: Next) -> Response {
+    let replaced = Replaced::default();
+    request.extensions_mut().insert(replaced.clone());
+    let mut response = next.run(request).await;
+    let count = replaced.0.load(Ordering::Relaxed);
+    if count > 0 {
+        metrics::counter!("gleaner_replaced_characters_total").increment(count as u64);
+        response.headers_mut().insert("gleaner-replaced", HeaderValue::from(count));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn cleaned(json: &str) -> (String, usize) {
+        let mut bytes = json.as_bytes().to_vec();
+        let count = clean_json(&mut bytes).expect("cleans");
+        (String::from_utf8(bytes).expect("still UTF-8"), count)
+    }
+
+    #[test]
+    fn only_nul_and_lone_surrogates_are_replaced() {
+        for (given, expected, count) in [
+            (r#""a\\u0000b""#, r#""a\\u0000b""#, 0),
+            (r#""a\\\\u0000b""#, r#""a\\\\u0000b""#, 0),
+            (r#""\\\u0000""#, r#""\\\ufffd""#, 1),
+            (r#""\ud83d\ude00""#, r#""\ud83d\ude00""#, 0),
+            (r#""\ud83d""#, r#""\ufffd""#, 1),
+            (r#""\ude00\ud83d""#, r#""\ufffd\ufffd""#, 2),
+            (r#""\ud83d\ud83d\ude00""#, r#""\ufffd\ud83d\ude00""#, 1),
+            (r#"{"\u0000": "\u00e9\n"}"#, r#"{"\ufffd": "\u00e9\n"}"#, 1),
+        ] {
+            assert_eq!(cleaned(given), (expected.to_owned(), count), "{given}");
+        }
+    }
+
+    #[test]
+    fn nesting_and_numbers_that_cannot_be_kept_are_refused_with_their_place() {
+        let deep = format!("{{\n\"a\": {}{}}}", "[".repeat(200), "]".repeat(200));
+        let error = clean_json(&mut deep.into_bytes()).expect_err("too deep").to_string();
+        assert!(error.ends_with("nesting is deeper than 127 levels at line 2 column 132"), "{error}");
+        let error = clean_json(&mut br#"{"a": [1, -1e400]}"#.to_vec()).expect_err("too large").to_string();
+        assert!(error.ends_with("number out of range at line 1 column 11"), "{error}");
+        assert_eq!(clean_json(&mut br#"{"a": "1e400 [[["}"#.to_vec()).expect("in a string"), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn cleaning_keeps_valid_json_as_it_is(texts in proptest::collection::vec(any::<String>(), 0..5)) {
+            let texts: Vec<_> = texts.into_iter().map(|text| text.replace('\0', "")).collect();
+            let json = Value::from(texts).to_string();
+            prop_assert_eq!(cleaned(&json), (json.clone(), 0));
+        }
+
+        #[test]
+        fn cleaning_any_bytes_keeps_their_length_and_is_done_once(mut bytes in "[\\\\u0dD8fE\"{}\\[\\]0-9]{0,64}".prop_map(String::into_bytes)) {
+            let length = bytes.len();
+            if clean_json(&mut bytes).is_ok() {
+                prop_assert_eq!(bytes.len(), length);
+                prop_assert_eq!(clean_json(&mut bytes).expect("again"), 0);
+            }
+        }
+    }
+}

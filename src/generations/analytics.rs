@@ -1,0 +1,303 @@
+//! How well prompt templates work.
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use sqlx::{PgPool, QueryBuilder};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::auth::{Caller, Read};
+use crate::error::{Error, Refusals, Result};
+use crate::extract::{Check, Checks, Query};
+use crate::page::{check_range, time_in_query};
+use crate::statistics::{self, rate, wilson};
+use crate::value::Timestamp;
+
+/// The paths of figures about prompt templates.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(prompts)).routes(routes!(compare))
+}
+
+/// Which logs figures are about.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct Scope {
+    /// Area of the language.
+    domain_name: Option<String>,
+    /// Only logs created then or later: RFC 3339, or Unix seconds.
+    #[serde(deserialize_with = "time_in_query")]
+    #[param(value_type = Option<String>)]
+    since: Option<Timestamp>,
+    /// Only logs created before then.
+    #[serde(deserialize_with = "time_in_query")]
+    #[param(value_type = Option<String>)]
+    until: Option<Timestamp>,
+    /// Figures for each version of a template.
+    #[param(inline)]
+    by: Option<By>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum By {
+    Version,
+}
+
+impl Check for Scope {
+    fn check(&self, checks: &mut Checks) {
+        check_range(checks, self.since, self.until);
+    }
+}
+
+/// Figures of one prompt template. Rates are null where there is nothing to divide by.
+#[derive(Debug, Serialize, ToSchema)]
+struct PromptFigures {
+    /// The template.
+    prompt_template: String,
+    /// The version, with `by=version`; null where attempts did not say.
+    prompt_template_version: Option<i32>,
+    /// Finalized logs whose first attempt used it.
+    total_uses: i64,
+    /// Of these, those whose first attempt passed and that succeeded.
+    first_try_success: i64,
+    /// Their share.
+    first_try_rate: Option<f64>,
+    /// Its 95 % Wilson interval.
+    first_try_rate_interval: Option<[f64; 2]>,
+    /// Of these, those that succeeded.
+    success: i64,
+    /// Their share.
+    success_rate: Option<f64>,
+    /// Its 95 % Wilson interval.
+    success_rate_interval: Option<[f64; 2]>,
+    /// Mean number of attempts of these logs.
+    avg_attempts: Option<f64>,
+    /// Mean of these logs' total latency, in milliseconds.
+    avg_latency_ms: Option<f64>,
+    /// Attempts that used it, in any log.
+    attempts: i64,
+    /// Of these, those that passed.
+    passed: i64,
+    /// Their share of those that passed or failed.
+    pass_rate: Option<f64>,
+    /// Its 95 % Wilson interval.
+    pass_rate_interval: Option<[f64; 2]>,
+    /// Median latency of an attempt, in milliseconds.
+    p50_latency_ms: Option<f64>,
+    /// 95th percentile of it.
+    p95_latency_ms: Option<f64>,
+    /// Sum over the attempts.
+    total_input_tokens: i64,
+    /// Sum over the attempts.
+    total_output_tokens: i64,
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    template: String,
+    version: Option<i32>,
+    total_uses: i64,
+    first_try_success: i64,
+    success: i64,
+    avg_attempts: Option<f64>,
+    avg_latency_ms: Option<f64>,
+    attempts: i64,
+    passed: i64,
+    judged: i64,
+    p50_latency_ms: Option<f64>,
+    p95_latency_ms: Option<f64>,
+    total_input_tokens: i64,
+    total_output_tokens: i64,
+}
+
+impl From<Row> for PromptFigures {
+    fn from(row: Row) -> Self {
+        Self {
+            first_try_rate: rate(row.first_try_success, row.total_uses),
+            first_try_rate_interval: wilson(row.first_try_success, row.total_uses),
+            success_rate: rate(row.success, row.total_uses),
+            success_rate_interval: wilson(row.success, row.total_uses),
+            pass_rate: rate(row.passed, row.judged),
+            pass_rate_interval: wilson(row.passed, row.judged),
+            prompt_template: row.template,
+            prompt_template_version: row.version,
+            total_uses: row.total_uses,
+            first_try_success: row.first_try_success,
+            success: row.success,
+            avg_attempts: row.avg_attempts,
+            avg_latency_ms: row.avg_latency_ms,
+            attempts: row.attempts,
+            passed: row.passed,
+            p50_latency_ms: row.p50_latency_ms,
+            p95_latency_ms: row.p95_latency_ms,
+            total_input_tokens: row.total_input_tokens,
+            total_output_tokens: row.total_output_tokens,
+        }
+    }
+}
+
+/// Figures of the templates that attempts name, the most used first; of one alone, if named.
+async fn figures(
+    db: &PgPool,
+    project: &str,
+    scope: &Scope,
+    only: Option<&Named<'_>>,
+) -> Result<Vec<PromptFigures>> {
+    let by_version = scope.by.is_some() || only.is_some_and(|named| named.version.is_some());
+    let version = if by_version { "a.prompt_template_version" } else { "null::int" };
+    let mut query = QueryBuilder::new(
+        "with log as (
+            select g.id, g.success, g.completed_at from generations g where g.project = ",
+    );
+    query.push_bind(project.to_owned());
+    if let Some(domain_name) = &scope.domain_name {
+        query.push(" and g.domain_name = ").push_bind(domain_name.clone());
+    }
+    if let Some(since) = scope.since {
+        query.push(" and g.created_at >= ").push_bind(since);
+    }
+    if let Some(until) = scope.until {
+        query.push(" and g.created_at < ").push_bind(until);
+    }
+    query.push(format_args!(
+        "), step as (
+            select a.prompt_template as template, {version} as version, a.passed, a.latency_ms, a.input_tokens,
+                a.output_tokens, log.success, log.completed_at,
+                row_number() over log_order = 1 as is_first, count(*) over whole_log as log_attempts,
+                sum(a.latency_ms) over whole_log as log_latency
+            from log join attempts a on a.generation_id = log.id and a.project = "
+    ));
+    query.push_bind(project.to_owned());
+    query.push(
+        " window log_order as (partition by log.id order by a.attempt), whole_log as (partition by log.id)
+        )
+        select template, version,
+            count(*) filter (where used) as total_uses,
+            count(*) filter (where used and passed and success) as first_try_success,
+            count(*) filter (where used and success) as success,
+            (avg(log_attempts) filter (where used))::float8 as avg_attempts,
+            (avg(log_latency) filter (where used))::float8 as avg_latency_ms,
+            count(*) as attempts,
+            count(*) filter (where passed) as passed,
+            count(passed) as judged,
+            percentile_cont(0.5) within group (order by latency_ms) as p50_latency_ms,
+            percentile_cont(0.95) within group (order by latency_ms) as p95_latency_ms,
+            coalesce(sum(input_tokens), 0)::bigint as total_input_tokens,
+            coalesce(sum(output_tokens), 0)::bigint as total_output_tokens
+        from (select *, is_first and completed_at is not null as used from step) step
+        where template is not null",
+    );
+    if let Some(Named { template, version }) = only {
+        query.push(" and template = ").push_bind((*template).to_owned());
+        if let Some(version) = version {
+            query.push(" and version = ").push_bind(*version);
+        }
+    }
+    query.push(" group by template, version order by total_uses desc, template, version");
+    let rows: Vec<Row> = query.build_query_as().fetch_all(db).await?;
+    Ok(rows.into_iter().map(PromptFigures::from).collect())
+}
+
+#[derive(Serialize, ToSchema)]
+struct AllFigures {
+    /// The most used template first.
+    data: Vec<PromptFigures>,
+}
+
+/// How well each prompt template works: as a log's first, and over all attempts that used it.
+#[utoipa::path(get, path = "/v1/analytics/prompts", tag = "analytics", params(Scope),
+    responses((status = 200, description = "Figures by template", body = AllFigures), Refusals))]
+async fn prompts(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    Query(scope): Query<Scope>,
+) -> Result<axum::Json<AllFigures>> {
+    Ok(axum::Json(AllFigures { data: figures(&app.db, &caller.project, &scope, None).await? }))
+}
+
+/// Which templates are compared.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Pair {
+    /// A template, or one version of it as `name@2`.
+    a: String,
+    /// Another.
+    b: String,
+}
+
+impl Check for Pair {
+    fn check(&self, _: &mut Checks) {}
+}
+
+/// A template, perhaps in one version.
+struct Named<'a> {
+    template: &'a str,
+    version: Option<i32>,
+}
+
+impl<'a> Named<'a> {
+    fn parse(text: &'a str) -> Self {
+        let versioned = text.rsplit_once('@').and_then(|(name, version)| Some((name, version.parse().ok()?)));
+        versioned.map_or(Self { template: text, version: None }, |(template, version)| Self {
+            template,
+            version: Some(version),
+        })
+    }
+}
+
+/// Two templates side by side. The differences are those of `a` less `b`.
+#[derive(Serialize, ToSchema)]
+struct Comparison {
+    a: PromptFigures,
+    b: PromptFigures,
+    /// Of the success rates; null where one template has no finalized log.
+    difference: Option<f64>,
+    /// Its 95 % interval.
+    interval: Option<[f64; 2]>,
+    /// Probability of a difference at least as large if there were none (two-proportion z test, two-sided).
+    p_value: Option<f64>,
+    /// The same of the shares of logs that succeeded at the first try.
+    first_try: Option<FirstTry>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct FirstTry {
+    difference: f64,
+    interval: [f64; 2],
+    p_value: f64,
+}
+
+/// Compares two prompt templates, or two versions of one (`name@1` and `name@2`).
+#[utoipa::path(get, path = "/v1/analytics/prompts/compare", tag = "analytics", params(Pair),
+    responses((status = 200, description = "Both, and how they differ", body = Comparison), Refusals))]
+async fn compare(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    Query(Pair { a, b }): Query<Pair>,
+) -> Result<axum::Json<Comparison>> {
+    let a = of(&app.db, &caller.project, &a).await?;
+    let b = of(&app.db, &caller.project, &b).await?;
+    let success = statistics::compare((a.success, a.total_uses), (b.success, b.total_uses));
+    let first = statistics::compare((a.first_try_success, a.total_uses), (b.first_try_success, b.total_uses));
+    Ok(axum::Json(Comparison {
+        difference: success.as_ref().map(|success| success.difference),
+        interval: success.as_ref().map(|success| success.interval),
+        p_value: success.map(|success| success.p_value),
+        first_try: first.map(|first| FirstTry {
+            difference: first.difference,
+            interval: first.interval,
+            p_value: first.p_value,
+        }),
+        a,
+        b,
+    }))
+}
+
+async fn of(db: &PgPool, project: &str, name: &str) -> Result<PromptFigures> {
+    let found = figures(db, project, &Scope::default(), Some(&Named::parse(name))).await?;
+    found.into_iter().next().ok_or(Error::NotFound("prompt template among the attempts"))
+}

@@ -1,0 +1,150 @@
+//! How generation logs are reached.
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use super::store::{self, Filter};
+use super::{Attempt, Event, Generation, NewAttempt, NewGeneration, NewReview, Outcome};
+use crate::app::App;
+use crate::auth::{Admin, Caller, Read, Write};
+use crate::db::writer;
+use crate::error::{Error, Refusals, Result};
+use crate::extract::{ById, Json, Path, idempotency_id};
+use crate::page::{List, Page, PageParams};
+
+/// The paths of generation logs.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(start, list))
+        .routes(routes!(get, delete))
+        .routes(routes!(append))
+        .routes(routes!(finalize))
+        .routes(routes!(review))
+}
+
+/// Starts a log.
+///
+/// Given `success`, the log is finished already and stored finalized, with its `iterations`, in one step.
+#[utoipa::path(post, path = "/v1/generations", tag = "generations", request_body = NewGeneration,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Stands in for an id the client cannot make")),
+    responses(
+        (status = 201, description = "The log", body = Generation, headers(("Location" = String, description = "Its address"))),
+        (status = 200, description = "It had been sent before; as it is now", body = Generation),
+        Refusals,
+    ))]
+async fn start(
+    State(app): State<App>,
+    caller: Caller<Write>,
+    headers: HeaderMap,
+    Json(new): Json<NewGeneration>,
+) -> Result<Response> {
+    let id = idempotency_id(&headers, &caller.project, "generations", None)?;
+    let event = Event::start(new, id);
+    let id = event.generation_id;
+    let receipt = app.writer.write(&caller.project, writer::Event::Generation(event)).await?;
+    Ok(created(receipt.replayed, id, stored(&app, &caller.project, id).await?))
+}
+
+/// Appends an attempt to an open log.
+///
+/// The same number with the same body is a replay, also after the log was finalized; with another body a conflict.
+#[utoipa::path(post, path = "/v1/generations/{id}/attempts", tag = "generations", request_body = NewAttempt,
+    params(ById, ("Idempotency-Key" = Option<String>, Header, description = "Stands in for an id the client cannot make")),
+    responses(
+        (status = 201, description = "The attempt", body = Attempt, headers(("Location" = String, description = "Its log's address"))),
+        (status = 200, description = "It had been sent before", body = Attempt),
+        Refusals,
+    ))]
+async fn append(
+    State(app): State<App>,
+    caller: Caller<Write>,
+    headers: HeaderMap,
+    Path(ById { id }): Path<ById>,
+    Json(new): Json<NewAttempt>,
+) -> Result<Response> {
+    let attempt_id = idempotency_id(&headers, &caller.project, "attempts", Some(id))?;
+    let event = Event::append(id, new, attempt_id);
+    let receipt = app.writer.write(&caller.project, writer::Event::Generation(event)).await?;
+    let number = receipt.number.unwrap_or_default();
+    let attempt = store::attempt(&app.db, &caller.project, id, number).await?;
+    Ok(created(receipt.replayed, id, attempt.ok_or(Error::NotFound("attempt"))?))
+}
+
+/// Finalizes a log.
+///
+/// On success without `final_valid_dsl`, the program is that of the last attempt that passed.
+#[utoipa::path(post, path = "/v1/generations/{id}/finalize", tag = "generations", params(ById), request_body = Outcome,
+    responses((status = 200, description = "The log, finalized", body = Generation), Refusals))]
+async fn finalize(
+    State(app): State<App>,
+    caller: Caller<Write>,
+    Path(ById { id }): Path<ById>,
+    Json(outcome): Json<Outcome>,
+) -> Result<axum::Json<Generation>> {
+    let event = writer::Event::Generation(Event::finalize(id, outcome));
+    app.writer.write(&caller.project, event).await?;
+    stored(&app, &caller.project, id).await.map(axum::Json)
+}
+
+/// Reviews a log; a later review replaces an earlier one.
+#[utoipa::path(put, path = "/v1/generations/{id}/review", tag = "generations", params(ById), request_body = NewReview,
+    responses((status = 200, description = "The log with its review", body = Generation), Refusals))]
+async fn review(
+    State(app): State<App>,
+    caller: Caller<Write>,
+    Path(ById { id }): Path<ById>,
+    Json(review): Json<NewReview>,
+) -> Result<axum::Json<Generation>> {
+    let event = writer::Event::Generation(Event::review(id, review));
+    app.writer.write(&caller.project, event).await?;
+    stored(&app, &caller.project, id).await.map(axum::Json)
+}
+
+/// The whole log, with its attempts as `iterations`.
+#[utoipa::path(get, path = "/v1/generations/{id}", tag = "generations", params(ById),
+    responses((status = 200, description = "The log", body = Generation), Refusals))]
+async fn get(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    Path(ById { id }): Path<ById>,
+) -> Result<axum::Json<Generation>> {
+    stored(&app, &caller.project, id).await.map(axum::Json)
+}
+
+/// The logs, newest first, without their attempts.
+#[utoipa::path(get, path = "/v1/generations", tag = "generations", params(Filter, PageParams),
+    responses((status = 200, description = "A page of logs", body = Page<Generation>), Refusals))]
+async fn list(State(app): State<App>, caller: Caller<Read>, list: List<Filter>) -> Result<Page<Generation>> {
+    store::list(&app.db, &caller.project, &list.filter, &list.page).await
+}
+
+/// Erases a log with its attempts.
+#[utoipa::path(delete, path = "/v1/generations/{id}", tag = "generations", params(ById),
+    responses((status = 204, description = "It is erased"), Refusals))]
+async fn delete(
+    State(app): State<App>,
+    caller: Caller<Admin>,
+    Path(ById { id }): Path<ById>,
+) -> Result<StatusCode> {
+    match store::delete(&app.db, &caller.project, id).await?.generations {
+        0 => Err(Error::NotFound("generation")),
+        _ => Ok(StatusCode::NO_CONTENT),
+    }
+}
+
+async fn stored(app: &App, project: &str, id: Uuid) -> Result<Generation> {
+    store::get(&app.db, project, id).await?.ok_or(Error::NotFound("generation"))
+}
+
+/// The answer to a request that made something of the log `id`: 201 and where it is, or 200 when it was there.
+fn created(replayed: bool, id: Uuid, body: impl serde::Serialize) -> Response {
+    if replayed {
+        return axum::Json(body).into_response();
+    }
+    let location = [(header::LOCATION, format!("/v1/generations/{id}"))];
+    (StatusCode::CREATED, location, axum::Json(body)).into_response()
+}

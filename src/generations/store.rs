@@ -1,0 +1,182 @@
+//! How generation logs are read. [`write`](super::write) is how they are written.
+
+use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
+use uuid::Uuid;
+
+use super::{Attempt, Generation, Rating};
+use crate::error::Result;
+use crate::extract::{Check, Checks};
+use crate::page::{Listed, Page, PageRequest};
+use crate::value::Timestamp;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+/// Selects logs as `g`, without iterations. The totals are summed up here and stored nowhere, so they cannot drift.
+const SELECT: &str = "
+    select g.id, g.user_intent, g.domain_name, g.session_id, g.cbu_id, g.instance_id, g.model_used, g.metadata,
+        g.created_at, g.success, g.final_valid_dsl, g.error, g.completed_at, t.*,
+        case when g.reviewed_at is not null then jsonb_build_object('rating', g.rating, 'reviewer', g.reviewer,
+            'note', g.review_note, 'corrected_dsl', g.corrected_dsl, 'reviewed_at', g.reviewed_at) end as review
+    from generations g
+    cross join lateral (
+        select count(*) as total_attempts,
+            coalesce(sum(a.latency_ms), 0)::bigint as total_latency_ms,
+            coalesce(sum(a.input_tokens), 0)::bigint as total_input_tokens,
+            coalesce(sum(a.output_tokens), 0)::bigint as total_output_tokens
+        from attempts a where a.project = g.project and a.generation_id = g.id
+    ) t
+    where g.project = ";
+
+/// Which logs a list holds.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct Filter {
+    /// Area of the language.
+    domain_name: Option<String>,
+    /// Only those that succeeded, or that failed.
+    success: Option<bool>,
+    /// Only those not finalized yet, or only those that are.
+    open: Option<bool>,
+    /// The model asked.
+    model_used: Option<String>,
+    /// Some attempt used this template.
+    prompt_template: Option<String>,
+    /// The agent session.
+    session_id: Option<String>,
+    /// The reviewer's verdict.
+    #[param(inline)]
+    rating: Option<Rating>,
+    /// Text in the intent, whatever its case.
+    q: Option<String>,
+}
+
+impl Check for Filter {
+    fn check(&self, _: &mut Checks) {}
+}
+
+impl Filter {
+    fn push(&self, query: &mut QueryBuilder<Postgres>) {
+        let equal = [
+            ("g.domain_name", &self.domain_name),
+            ("g.model_used", &self.model_used),
+            ("g.session_id", &self.session_id),
+        ];
+        for (column, value) in equal {
+            if let Some(value) = value {
+                query.push(format_args!(" and {column} = ")).push_bind(value.clone());
+            }
+        }
+        if let Some(success) = self.success {
+            query.push(" and g.success = ").push_bind(success);
+        }
+        if let Some(open) = self.open {
+            query.push(if open { " and g.completed_at is null" } else { " and g.completed_at is not null" });
+        }
+        if let Some(rating) = self.rating {
+            query.push(" and g.rating = ").push_bind(rating);
+        }
+        if let Some(template) = &self.prompt_template {
+            query.push(
+                " and exists (select from attempts a where a.project = g.project and a.generation_id = g.id",
+            );
+            query.push(" and a.prompt_template = ").push_bind(template.clone()).push(")");
+        }
+        if let Some(text) = &self.q {
+            let pattern = text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
+            query.push(" and g.user_intent ilike ").push_bind(format!("%{pattern}%"));
+        }
+    }
+}
+
+impl Listed for Generation {
+    fn place(&self) -> (Timestamp, String) {
+        (self.created_at, self.id.to_string())
+    }
+}
+
+/// One page of a project's logs.
+pub async fn list(
+    db: impl PgExecutor<'_>,
+    project: &str,
+    filter: &Filter,
+    page: &PageRequest,
+) -> Result<Page<Generation>> {
+    let mut query = QueryBuilder::new(SELECT);
+    query.push_bind(project.to_owned());
+    filter.push(&mut query);
+    page.push(&mut query, "g.created_at", "g.id", "uuid")?;
+    Ok(page.page(query.build_query_as().fetch_all(db).await?))
+}
+
+/// The whole log, if there is one: its totals and its iterations are of the same moment.
+pub async fn get(db: &PgPool, project: &str, id: Uuid) -> Result<Option<Generation>> {
+    let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
+    let mut query = QueryBuilder::new(SELECT);
+    query.push_bind(project.to_owned()).push(" and g.id = ").push_bind(id);
+    let found: Option<Generation> = query.build_query_as().fetch_optional(&mut *snapshot).await?;
+    let Some(mut generation) = found else {
+        return Ok(None);
+    };
+    let sql = "select * from attempts where project = $1 and generation_id = $2 order by attempt";
+    let attempts = sqlx::query_as(sql).bind(project).bind(id).fetch_all(&mut *snapshot).await?;
+    generation.iterations = Some(attempts);
+    Ok(Some(generation))
+}
+
+/// One attempt of a log.
+pub async fn attempt(
+    db: impl PgExecutor<'_>,
+    project: &str,
+    id: Uuid,
+    number: i32,
+) -> Result<Option<Attempt>> {
+    let sql = "select * from attempts where project = $1 and generation_id = $2 and attempt = $3";
+    Ok(sqlx::query_as(sql).bind(project).bind(id).bind(number).fetch_optional(db).await?)
+}
+
+/// How many records were erased.
+#[derive(Debug, Default, sqlx::FromRow)]
+pub struct Erased {
+    /// Logs.
+    pub generations: u64,
+    /// Their attempts.
+    pub attempts: u64,
+}
+
+/// Erases a log and all that hangs on it.
+pub async fn delete(db: &PgPool, project: &str, id: Uuid) -> Result<Erased> {
+    let mut transaction = db.begin().await?;
+    let sql = "delete from generations where project = $1 and id = $2 returning id, completed_at";
+    let logs = sqlx::query_as(sql).bind(project).bind(id).fetch_all(&mut *transaction).await?;
+    let erased = delete_children(&mut transaction, project, logs).await?;
+    transaction.commit().await?;
+    Ok(erased)
+}
+
+/// Erases all logs of an agent session.
+pub async fn delete_session(connection: &mut PgConnection, project: &str, session: &str) -> Result<Erased> {
+    // Locked in id order, as the writer locks them.
+    let sql = "delete from generations where project = $1 and id in (
+                   select id from generations where project = $1 and session_id = $2 order by id for update)
+               returning id, completed_at";
+    let logs = sqlx::query_as(sql).bind(project).bind(session).fetch_all(&mut *connection).await?;
+    delete_children(connection, project, logs).await
+}
+
+/// The logs go first: an append that waits for its log's lock then finds it gone, and one that came before is seen here.
+async fn delete_children(
+    connection: &mut PgConnection,
+    project: &str,
+    logs: Vec<(Uuid, Option<Timestamp>)>,
+) -> Result<Erased> {
+    let (ids, completed): (Vec<_>, Vec<_>) = logs.into_iter().unzip();
+    let sql = "delete from attempts where project = $1 and generation_id = any($2)";
+    let attempts = sqlx::query(sql).bind(project).bind(&ids).execute(&mut *connection).await?.rows_affected();
+    let sql =
+        "delete from correction_pairs p using unnest($2::uuid[], $3::timestamptz[]) as log (id, completed_at)
+               where p.project = $1 and p.kind in ('fix', 'next', 'final', 'steps')
+                   and p.completed_at = log.completed_at and p.generation_id = log.id";
+    sqlx::query(sql).bind(project).bind(&ids).bind(&completed).execute(&mut *connection).await?;
+    Ok(Erased { generations: ids.len() as u64, attempts })
+}

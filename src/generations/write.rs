@@ -1,0 +1,545 @@
+//! How generation logs are written: many events in few statements.
+//!
+//! The writer hands over whatever events of one project were waiting. [`plan`] sorts them into steps, each one statement
+//! for all its events, such that the events of one log take effect in their order. A statement writes what is plainly
+//! new; what it leaves (sent before, in conflict, to a log that never was) is judged one by one.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use sqlx::types::Json;
+use sqlx::{Connection, PgConnection};
+use uuid::Uuid;
+
+use super::{Action, Append, Event, NO_PROGRAM, Outcome, Start};
+use crate::db::writer::{Receipt, Written};
+use crate::error::Error;
+
+/// Events that one statement writes, by their place in what the writer handed over.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Step {
+    kind: Kind,
+    members: Vec<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Start,
+    Append,
+    Finalize,
+    Review,
+}
+
+impl Event {
+    fn kind(&self) -> Kind {
+        match &self.action {
+            Action::Start(_) => Kind::Start,
+            Action::Append(_) => Kind::Append,
+            Action::Finalize { .. } => Kind::Finalize,
+            Action::Review { .. } => Kind::Review,
+        }
+    }
+}
+
+/// Sorts events into as few steps as keep the order within each log: several appends to a log go into one step; any
+/// other event goes behind the step of the log's event before it.
+#[must_use]
+pub fn plan(events: &[&Event]) -> Vec<Step> {
+    let mut last: HashMap<Uuid, (usize, Kind)> = HashMap::new();
+    let mut steps: BTreeMap<(usize, Kind), Vec<usize>> = BTreeMap::new();
+    for (index, event) in events.iter().enumerate() {
+        let kind = event.kind();
+        let place = match last.get(&event.generation_id) {
+            None => (0, kind),
+            Some(&(wave, before)) if kind > before || (kind == Kind::Append && before == kind) => {
+                (wave, kind)
+            }
+            Some(&(wave, _)) => (wave + 1, kind),
+        };
+        last.insert(event.generation_id, place);
+        steps.entry(place).or_default().push(index);
+    }
+    steps.into_iter().map(|((_, kind), members)| Step { kind, members }).collect()
+}
+
+/// Writes events of one project, all in one transaction. Verdicts are in the order of the events.
+pub async fn write(
+    connection: &mut PgConnection,
+    project: &str,
+    events: &[&Event],
+) -> sqlx::Result<Vec<Written>> {
+    let steps = plan(events);
+    let mut verdicts: Vec<Option<Written>> = events.iter().map(|_| None).collect();
+    if let [step] = steps.as_slice()
+        && step.is_one_statement(events)
+    {
+        // Such a statement is a transaction of its own; that saves two round trips where one client waits alone.
+        step.write(connection, project, events, &mut verdicts).await?;
+        if verdicts.iter().any(Option::is_none) {
+            let mut transaction = connection.begin().await?;
+            step.judge(&mut transaction, project, events, &mut verdicts).await?;
+            transaction.commit().await?;
+        }
+    } else {
+        let mut transaction = connection.begin().await?;
+        for step in &steps {
+            step.write(&mut transaction, project, events, &mut verdicts).await?;
+            step.judge(&mut transaction, project, events, &mut verdicts).await?;
+        }
+        transaction.commit().await?;
+    }
+    Ok(verdicts.into_iter().map(|verdict| verdict.expect("every event is written or judged")).collect())
+}
+
+impl Step {
+    /// Whether writing it takes a single statement.
+    fn is_one_statement(&self, events: &[&Event]) -> bool {
+        self.members.iter().all(|&index| match &events[index].action {
+            Action::Start(start) => start.attempts.is_empty(),
+            Action::Append(_) => true,
+            Action::Finalize { outcome, .. } => !outcome.success,
+            Action::Review { .. } => false,
+        })
+    }
+
+    /// Writes what is plainly new.
+    async fn write(
+        &self,
+        connection: &mut PgConnection,
+        project: &str,
+        events: &[&Event],
+        verdicts: &mut [Option<Written>],
+    ) -> sqlx::Result<()> {
+        match self.kind {
+            Kind::Start => {
+                let mut starts: Vec<_> =
+                    self.members.iter().filter_map(|&index| events[index].as_start()).collect();
+                // In id order, so that two writers with the same ids wait for each other instead of forming a deadlock.
+                starts.sort_unstable_by_key(|(id, _)| *id);
+                let created = insert_logs(connection, project, &starts).await?;
+                for &index in &self.members {
+                    if created.contains(&events[index].generation_id) {
+                        verdicts[index] = Some(Ok(Receipt::created(None)));
+                    }
+                }
+            }
+            Kind::Append => {
+                let appends: Vec<_> =
+                    self.members.iter().filter_map(|&index| events[index].as_append()).collect();
+                let numbers = insert_attempts(connection, APPEND, project, &appends).await?;
+                for &index in &self.members {
+                    let Some((log, append)) = events[index].as_append() else {
+                        continue;
+                    };
+                    if let Some(&number) = numbers.get(&(log, append.id)) {
+                        verdicts[index] = Some(Ok(Receipt::created(Some(number))));
+                    }
+                }
+            }
+            Kind::Finalize => {
+                let outcomes: Vec<_> =
+                    self.members.iter().filter_map(|&index| events[index].as_outcome()).collect();
+                let done = finalize(connection, project, &outcomes).await?;
+                for &index in &self.members {
+                    if done.contains(&events[index].generation_id) {
+                        verdicts[index] = Some(Ok(Receipt::created(None)));
+                    }
+                }
+            }
+            Kind::Review => {}
+        }
+        Ok(())
+    }
+
+    /// Gives every event its verdict that writing has left without one.
+    async fn judge(
+        &self,
+        connection: &mut PgConnection,
+        project: &str,
+        events: &[&Event],
+        verdicts: &mut [Option<Written>],
+    ) -> sqlx::Result<()> {
+        for &index in &self.members {
+            if verdicts[index].is_none() {
+                verdicts[index] = Some(judge(connection, project, events[index]).await?);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Event {
+    fn as_start(&self) -> Option<(Uuid, &Start)> {
+        match &self.action {
+            Action::Start(start) => Some((self.generation_id, start)),
+            _ => None,
+        }
+    }
+
+    fn as_append(&self) -> Option<(Uuid, &Append)> {
+        match &self.action {
+            Action::Append(append) => Some((self.generation_id, append)),
+            _ => None,
+        }
+    }
+
+    fn as_outcome(&self) -> Option<(Uuid, &Outcome, &[u8])> {
+        match &self.action {
+            Action::Finalize { outcome, hash } => Some((self.generation_id, outcome, hash)),
+            _ => None,
+        }
+    }
+}
+
+/// One column of the rows that a statement takes.
+fn column<'a, S, T>(rows: &[(Uuid, &'a S)], value: impl Fn(&'a S) -> T) -> Vec<T> {
+    rows.iter().map(|(_, row)| value(row)).collect()
+}
+
+/// Inserts logs with their iterations; the ids of those that were not there yet.
+async fn insert_logs(
+    connection: &mut PgConnection,
+    project: &str,
+    starts: &[(Uuid, &Start)],
+) -> sqlx::Result<HashSet<Uuid>> {
+    const SQL: &str = "
+        insert into generations (project, id, user_intent, domain_name, session_id, cbu_id, instance_id, model_used,
+            metadata, created_at, success, final_valid_dsl, request_hash, outcome_hash, completed_at)
+        select $1, new.*, case when new.success is not null then clock_timestamp() end
+        from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::jsonb[],
+            $10::timestamptz[], $11::bool[], $12::text[], $13::bytea[], $14::bytea[])
+            as new (id, user_intent, domain_name, session_id, cbu_id, instance_id, model_used, metadata, created_at,
+                success, final_valid_dsl, request_hash, outcome_hash)
+        on conflict do nothing
+        returning id";
+    let created: HashSet<Uuid> = sqlx::query_scalar(SQL)
+        .bind(project)
+        .bind(starts.iter().map(|(id, _)| *id).collect::<Vec<_>>())
+        .bind(column(starts, |start| start.new.user_intent.as_str()))
+        .bind(column(starts, |start| start.new.domain_name.as_str()))
+        .bind(column(starts, |start| start.new.session_id.as_deref()))
+        .bind(column(starts, |start| start.new.cbu_id.as_deref()))
+        .bind(column(starts, |start| start.new.instance_id.as_deref()))
+        .bind(column(starts, |start| start.new.model_used.as_deref()))
+        .bind(column(starts, |start| start.new.metadata.clone().unwrap_or_default()))
+        .bind(column(starts, |start| start.created_at))
+        .bind(column(starts, |start| start.new.success))
+        .bind(column(starts, |start| start.new.final_valid_dsl.as_deref()))
+        .bind(column(starts, |start| start.hash.as_slice()))
+        .bind(column(starts, |start| start.outcome_hash.as_deref()))
+        .fetch_all(&mut *connection)
+        .await?
+        .into_iter()
+        .collect();
+    let created_starts = || starts.iter().filter(|(id, _)| created.contains(id));
+    let attempts: Vec<_> = created_starts()
+        .flat_map(|(id, start)| start.attempts.iter().map(|attempt| (*id, attempt)))
+        .collect();
+    if !attempts.is_empty() {
+        let inserted = insert_attempts(connection, APPEND_TO_NEW, project, &attempts).await?;
+        debug_assert_eq!(inserted.len(), attempts.len(), "a new log has no attempts yet");
+        let failed_before: Vec<_> = created_starts()
+            .filter(|(_, start)| start.attempts.iter().any(|attempt| attempt.verdict.passed == Some(false)))
+            .map(|(id, _)| *id)
+            .collect();
+        insert_pairs(connection, project, &failed_before).await?;
+    }
+    Ok(created)
+}
+
+/// The statement that adds attempts to the logs that a query selects.
+///
+/// An attempt that another server adds while the statement waits for a log's lock is not seen by it, but has taken the
+/// number that it would give: the conflict leaves the row to be judged.
+macro_rules! insert_attempts_to {
+    ($logs:literal) => {
+        concat!(
+            "with log as materialized (", $logs, "),",
+            "new as (
+                select * from unnest($2::uuid[], $3::uuid[], $4::bool[], $5::int[], $6::timestamptz[], $7::text[], $8::int[],
+                    $9::text[], $10::text[], $11::text[], $12::jsonb[], $13::jsonb[], $14::jsonb[], $15::bool[], $16::text[],
+                    $17::text[], $18::int[], $19::int[], $20::int[], $21::jsonb[], $22::bytea[]) with ordinality
+                    as new (generation_id, id, id_given, attempt, timestamp, prompt_template, prompt_template_version,
+                        prompt_text, raw_response, extracted_dsl, parse_result, lint_result, compile_result, passed,
+                        error_stage, error_message, latency_ms, input_tokens, output_tokens, metadata, request_hash, place)
+            )
+            insert into attempts (project, generation_id, id, attempt, timestamp, prompt_template, prompt_template_version,
+                prompt_text, raw_response, extracted_dsl, parse_result, lint_result, compile_result, passed, error_stage,
+                error_message, latency_ms, input_tokens, output_tokens, metadata, request_hash)
+            select $1, new.generation_id, new.id,
+                coalesce(new.attempt, last.attempt + row_number() over (
+                    partition by new.generation_id, new.attempt is null order by new.place))::int,
+                new.timestamp, new.prompt_template, new.prompt_template_version, new.prompt_text, new.raw_response,
+                new.extracted_dsl, new.parse_result, new.lint_result, new.compile_result, new.passed, new.error_stage,
+                new.error_message, new.latency_ms, new.input_tokens, new.output_tokens, new.metadata, new.request_hash
+            from new
+            join log on log.id = new.generation_id
+            cross join lateral (
+                select coalesce(max(a.attempt), 0) as attempt from attempts a
+                where a.project = $1 and a.generation_id = new.generation_id and new.attempt is null
+            ) last
+            where not new.id_given or not exists (
+                select from attempts a where a.project = $1 and a.generation_id = new.generation_id and a.id = new.id)
+            order by new.place
+            on conflict do nothing
+            returning generation_id, id, attempt"
+        )
+    };
+}
+
+/// Adds to open logs; they are locked, in id order.
+const APPEND: &str = insert_attempts_to!(
+    "select g.id from generations g
+    where g.project = $1 and g.id = any($2) and g.completed_at is null
+    order by g.id for no key update"
+);
+/// Adds to logs that the same transaction has made.
+const APPEND_TO_NEW: &str = insert_attempts_to!("select distinct unnest($2) as id");
+
+/// Runs one of these statements; the numbers, by log and id, of the attempts that were added.
+async fn insert_attempts(
+    connection: &mut PgConnection,
+    sql: &'static str,
+    project: &str,
+    appends: &[(Uuid, &Append)],
+) -> sqlx::Result<HashMap<(Uuid, Uuid), i32>> {
+    let rows: Vec<(Uuid, Uuid, i32)> = sqlx::query_as(sql)
+        .bind(project)
+        .bind(appends.iter().map(|(id, _)| *id).collect::<Vec<_>>())
+        .bind(column(appends, |append| append.id))
+        .bind(column(appends, |append| append.id_given))
+        .bind(column(appends, |append| append.number))
+        .bind(column(appends, |append| append.timestamp))
+        .bind(column(appends, |append| append.new.prompt_template.as_deref()))
+        .bind(column(appends, |append| append.new.prompt_template_version))
+        .bind(column(appends, |append| append.new.prompt_text.as_deref()))
+        .bind(column(appends, |append| append.new.raw_response.as_deref()))
+        .bind(column(appends, |append| append.new.extracted_dsl.as_deref()))
+        .bind(column(appends, |append| append.new.parse_result.as_ref().map(Json)))
+        .bind(column(appends, |append| append.new.lint_result.as_ref().map(Json)))
+        .bind(column(appends, |append| append.new.compile_result.as_ref().map(Json)))
+        .bind(column(appends, |append| append.verdict.passed))
+        .bind(column(appends, |append| append.verdict.error_stage))
+        .bind(column(appends, |append| append.verdict.error_message.as_deref()))
+        .bind(column(appends, |append| append.new.latency_ms))
+        .bind(column(appends, |append| append.new.input_tokens))
+        .bind(column(appends, |append| append.new.output_tokens))
+        .bind(column(appends, |append| append.new.metadata.clone().unwrap_or_default()))
+        .bind(column(appends, |append| append.hash.as_slice()))
+        .fetch_all(connection)
+        .await?;
+    Ok(rows.into_iter().map(|(log, id, number)| ((log, id), number)).collect())
+}
+
+/// Finalizes open logs, and notes what corrections they teach; the ids of those that were open and could be.
+async fn finalize(
+    connection: &mut PgConnection,
+    project: &str,
+    outcomes: &[(Uuid, &Outcome, &[u8])],
+) -> sqlx::Result<HashSet<Uuid>> {
+    const SQL: &str = "
+        with log as materialized (
+            select g.id from generations g
+            where g.project = $1 and g.id = any($2) and g.completed_at is null
+            order by g.id for no key update
+        ),
+        new as (
+            select * from unnest($2::uuid[], $3::bool[], $4::text[], $5::text[], $6::text[], $7::bytea[])
+                as new (id, success, final_valid_dsl, instance_id, error, outcome_hash)
+        )
+        update generations g
+        set success = new.success, final_valid_dsl = coalesce(new.final_valid_dsl, last.program), error = new.error,
+            instance_id = coalesce(new.instance_id, g.instance_id), outcome_hash = new.outcome_hash,
+            completed_at = clock_timestamp()
+        from new
+        join log on log.id = new.id
+        left join lateral (
+            select a.extracted_dsl as program from attempts a
+            where a.project = $1 and a.generation_id = new.id and a.passed
+                and new.success and new.final_valid_dsl is null
+            order by a.attempt desc limit 1
+        ) last on true
+        where g.project = $1 and g.id = new.id
+            and (not new.success or new.final_valid_dsl is not null or last.program is not null)
+        returning g.id, g.success";
+    let done: Vec<(Uuid, bool)> = sqlx::query_as(SQL)
+        .bind(project)
+        .bind(outcomes.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
+        .bind(outcomes.iter().map(|(_, outcome, _)| outcome.success).collect::<Vec<_>>())
+        .bind(outcomes.iter().map(|(_, outcome, _)| outcome.final_valid_dsl.as_deref()).collect::<Vec<_>>())
+        .bind(outcomes.iter().map(|(_, outcome, _)| outcome.instance_id.as_deref()).collect::<Vec<_>>())
+        .bind(outcomes.iter().map(|(_, outcome, _)| outcome.error.as_deref()).collect::<Vec<_>>())
+        .bind(outcomes.iter().map(|(.., hash)| *hash).collect::<Vec<_>>())
+        .fetch_all(&mut *connection)
+        .await?;
+    let succeeded: Vec<_> = done.iter().filter(|(_, success)| *success).map(|(id, _)| *id).collect();
+    insert_pairs(connection, project, &succeeded).await?;
+    Ok(done.into_iter().map(|(id, _)| id).collect())
+}
+
+/// Notes which attempts of these logs teach a correction, by each of the pairing rules. `steps` are the attempts that
+/// have a program; a pair of equal programs teaches nothing.
+async fn insert_pairs(connection: &mut PgConnection, project: &str, logs: &[Uuid]) -> sqlx::Result<()> {
+    const SQL: &str = "
+        with step as (
+            select g.id as log, g.completed_at, g.user_intent, g.final_valid_dsl, a.attempt, a.extracted_dsl as program,
+                a.passed, a.error_message as error,
+                lead(a.attempt) over by_number as next_attempt, lead(a.extracted_dsl) over by_number as next_program,
+                min(a.attempt) filter (where a.passed) over (partition by g.id) as first_passed
+            from generations g
+            join attempts a on a.project = $1 and a.generation_id = g.id and a.extracted_dsl <> ''
+            where g.project = $1 and g.id = any($2) and g.success
+            window by_number as (partition by g.id order by a.attempt)
+        ),
+        pair as (
+            select distinct on (bad.log) 'fix' as kind, bad.log, bad.completed_at, bad.attempt as bad_attempt,
+                fixed.attempt as fixed_attempt, bad.user_intent, bad.program as bad, bad.error, fixed.program as fixed
+            from step bad
+            join step fixed on fixed.log = bad.log and fixed.attempt = bad.first_passed
+            where bad.passed = false and bad.error is not null and bad.attempt < bad.first_passed
+            order by bad.log, bad.attempt desc
+        )
+        insert into correction_pairs (project, kind, completed_at, generation_id, bad_attempt, fixed_attempt, row_hash)
+        select $1, kind, completed_at, log, bad_attempt, fixed_attempt,
+            md5(row(user_intent, bad, error, fixed)::text)::uuid
+        from (
+            select * from pair
+            union all
+            select 'next', log, completed_at, attempt, next_attempt, user_intent, program, error, next_program
+            from step where passed = false and next_attempt is not null
+            union all
+            select 'final', log, completed_at, attempt, null, user_intent, program, error, final_valid_dsl
+            from step where passed = false
+        ) taught
+        where bad <> fixed
+        union all
+        select $1, 'steps', completed_at, log, 0, null,
+            md5(row(user_intent, array_agg(program order by attempt), array_agg(passed order by attempt))::text)::uuid
+        from step where passed is not null
+        group by log, completed_at, user_intent
+        having bool_or(not passed)";
+    if !logs.is_empty() {
+        sqlx::query(SQL).bind(project).bind(logs).execute(connection).await?;
+    }
+    Ok(())
+}
+
+/// The verdict on an event that is not plainly new, and its writing if it is new after all.
+async fn judge(connection: &mut PgConnection, project: &str, event: &Event) -> sqlx::Result<Written> {
+    let id = event.generation_id;
+    match &event.action {
+        Action::Start(start) => judge_start(connection, project, id, start).await,
+        Action::Append(append) => judge_append(connection, project, id, append).await,
+        Action::Finalize { outcome, hash } => judge_outcome(connection, project, id, outcome, hash).await,
+        Action::Review { review, at } => {
+            let sql =
+                "update generations set rating = $3, reviewer = $4, review_note = $5, corrected_dsl = $6,
+                           reviewed_at = $7 where project = $1 and id = $2";
+            let done = sqlx::query(sql)
+                .bind(project)
+                .bind(id)
+                .bind(review.rating)
+                .bind(&review.reviewer)
+                .bind(&review.note)
+                .bind(&review.corrected_dsl)
+                .bind(at)
+                .execute(connection)
+                .await?;
+            Ok(if done.rows_affected() > 0 {
+                Ok(Receipt::created(None))
+            } else {
+                Err(Error::NotFound("generation"))
+            })
+        }
+    }
+}
+
+async fn judge_start(
+    connection: &mut PgConnection,
+    project: &str,
+    id: Uuid,
+    start: &Start,
+) -> sqlx::Result<Written> {
+    if !insert_logs(connection, project, &[(id, start)]).await?.is_empty() {
+        return Ok(Ok(Receipt::created(None)));
+    }
+    let sql = "select request_hash from generations where project = $1 and id = $2";
+    let stored: Option<Vec<u8>> =
+        sqlx::query_scalar(sql).bind(project).bind(id).fetch_optional(connection).await?;
+    Ok(match stored {
+        Some(hash) if hash == start.hash => Ok(Receipt::replayed(None)),
+        _ => Err(Error::Conflict(format!("the generation {id} is there already, with another body"))),
+    })
+}
+
+async fn judge_append(
+    connection: &mut PgConnection,
+    project: &str,
+    id: Uuid,
+    append: &Append,
+) -> sqlx::Result<Written> {
+    let Some((finalized, _)) = lock(connection, project, id).await? else {
+        return Ok(Err(Error::NotFound("generation")));
+    };
+    let sql = "select id, attempt, request_hash from attempts
+               where project = $1 and generation_id = $2 and (id = $3 or attempt = $4) order by id = $3 desc limit 1";
+    let stored: Option<(Uuid, i32, Vec<u8>)> = sqlx::query_as(sql)
+        .bind(project)
+        .bind(id)
+        .bind(append.id)
+        .bind(append.number)
+        .fetch_optional(&mut *connection)
+        .await?;
+    if let Some((stored_id, number, hash)) = stored {
+        let same_name =
+            append.number.is_none_or(|own| own == number) && (!append.id_given || append.id == stored_id);
+        return Ok(if same_name && hash == append.hash {
+            Ok(Receipt::replayed(Some(number)))
+        } else {
+            Err(Error::Conflict(format!(
+                "attempt {number} of the generation {id} is there already, with another body"
+            )))
+        });
+    }
+    if finalized {
+        return Ok(Err(Error::Conflict(format!(
+            "the generation {id} is finalized; no attempt can be added"
+        ))));
+    }
+    let numbers = insert_attempts(connection, APPEND, project, &[(id, append)]).await?;
+    let number = numbers.into_values().next();
+    Ok(number.map_or_else(
+        || Err(anyhow::anyhow!("an attempt that is new could not be added").into()),
+        |number| Ok(Receipt::created(Some(number))),
+    ))
+}
+
+async fn judge_outcome(
+    connection: &mut PgConnection,
+    project: &str,
+    id: Uuid,
+    outcome: &Outcome,
+    hash: &[u8],
+) -> sqlx::Result<Written> {
+    Ok(match lock(connection, project, id).await? {
+        None => Err(Error::NotFound("generation")),
+        Some((true, stored)) if stored.as_deref() == Some(hash) => Ok(Receipt::replayed(None)),
+        Some((true, _)) => {
+            Err(Error::Conflict(format!("the generation {id} is finalized already, with another body")))
+        }
+        Some((false, _)) if finalize(connection, project, &[(id, outcome, hash)]).await?.is_empty() => {
+            Err(Error::invalid("/final_valid_dsl", NO_PROGRAM))
+        }
+        Some((false, _)) => Ok(Receipt::created(None)),
+    })
+}
+
+/// Locks a log: whether it is finalized, and by what request.
+async fn lock(
+    connection: &mut PgConnection,
+    project: &str,
+    id: Uuid,
+) -> sqlx::Result<Option<(bool, Option<Vec<u8>>)>> {
+    let sql = "select completed_at is not null, outcome_hash from generations
+               where project = $1 and id = $2 for no key update";
+    sqlx::query_as(sql).bind(project).bind(id).fetch_optional(connection).await
+}

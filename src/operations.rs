@@ -1,0 +1,77 @@
+//! What those who run the service ask it: whether it is up and ready, which version, and its metrics.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::auth::MayMeasure;
+use crate::db;
+use crate::error::{Error, Refusals, Result};
+
+/// The paths for those who run the service.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(health))
+        .routes(routes!(ready))
+        .routes(routes!(version))
+        .routes(routes!(metrics))
+}
+
+/// How the service is.
+#[derive(Serialize, ToSchema)]
+struct Status {
+    status: &'static str,
+}
+
+/// The process is up.
+#[utoipa::path(get, path = "/healthz", tag = "operations", security(()),
+    responses((status = 200, description = "It is", body = Status), Refusals))]
+async fn health() -> axum::Json<Status> {
+    axum::Json(Status { status: "ok" })
+}
+
+/// Requests can be answered: the database is reachable and migrated, and the server is not about to stop.
+#[utoipa::path(get, path = "/readyz", tag = "operations", security(()),
+    responses((status = 200, description = "They can", body = Status), Refusals))]
+async fn ready(State(app): State<App>) -> Result<axum::Json<Status>> {
+    if app.is_stopping() {
+        return Err(Error::Unavailable("the server is stopping"));
+    }
+    match tokio::time::timeout(Duration::from_secs(2), db::is_ready(&app.db)).await {
+        Ok(Ok(true)) => Ok(axum::Json(Status { status: "ready" })),
+        Ok(Ok(false)) => {
+            Err(Error::Unavailable("the database has an older schema; `gleaner migrate` updates it"))
+        }
+        _ => Err(Error::Unavailable("the database cannot be reached")),
+    }
+}
+
+/// Which program answers.
+#[derive(Serialize, ToSchema)]
+struct Version {
+    name: &'static str,
+    version: &'static str,
+}
+
+/// The program's version.
+#[utoipa::path(get, path = "/version", tag = "operations", security(()),
+    responses((status = 200, description = "The version", body = Version), Refusals))]
+async fn version() -> axum::Json<Version> {
+    axum::Json(Version { name: env!("CARGO_PKG_NAME"), version: env!("CARGO_PKG_VERSION") })
+}
+
+/// Metrics in the text format of Prometheus. From another machine a key is needed.
+#[utoipa::path(get, path = "/metrics", tag = "operations",
+    responses((status = 200, description = "The metrics", content_type = "text/plain", body = String), Refusals))]
+async fn metrics(State(app): State<App>, _: MayMeasure) -> impl IntoResponse {
+    metrics::gauge!("gleaner_db_connections", "state" => "open").set(f64::from(app.db.size()));
+    metrics::gauge!("gleaner_db_connections", "state" => "idle").set(app.db.num_idle() as f64);
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], app.metrics.render())
+}

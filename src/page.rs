@@ -1,0 +1,233 @@
+//! Lists: newest first, keyset-paged by creation time and key, with an opaque cursor.
+
+use axum::Json;
+use axum::extract::FromRequestParts;
+use axum::http::header;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Deserializer, Serialize};
+use sqlx::{Postgres, QueryBuilder};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+use crate::extract::{Check, Checks, from_pairs, query_pairs};
+use crate::value::{Timestamp, derived_id};
+
+/// The parameters that every list has.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct PageParams {
+    /// The most records of this page, 1 to 500; 50 if not given.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<i64>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+    /// Only what was created then or later: RFC 3339, or Unix seconds.
+    #[serde(default, deserialize_with = "time_in_query")]
+    #[param(value_type = Option<String>)]
+    since: Option<Timestamp>,
+    /// Only what was created before then.
+    #[serde(default, deserialize_with = "time_in_query")]
+    #[param(value_type = Option<String>)]
+    until: Option<Timestamp>,
+}
+
+/// Reads a time parameter of a query string.
+pub fn time_in_query<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    String::deserialize(deserializer)?.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+/// Reports a time range that can hold nothing.
+pub fn check_range(checks: &mut Checks, since: Option<Timestamp>, until: Option<Timestamp>) {
+    if let (Some(since), Some(until)) = (since, until) {
+        checks.require(since <= until, "since", "must not be after until");
+    }
+}
+
+impl Check for PageParams {
+    fn check(&self, checks: &mut Checks) {
+        checks.require(
+            self.limit.is_none_or(|limit| (1..=500).contains(&limit)),
+            "limit",
+            "must be 1 to 500",
+        );
+        check_range(checks, self.since, self.until);
+    }
+}
+
+/// What a list request asks for: which page, and a filter of the list's own.
+#[derive(Debug)]
+pub struct List<F> {
+    /// The list's own conditions.
+    pub filter: F,
+    /// Which page of what matches.
+    pub page: PageRequest,
+}
+
+/// Which page of a list.
+#[derive(Debug)]
+pub struct PageRequest {
+    limit: i64,
+    after: Option<(Timestamp, String)>,
+    since: Option<Timestamp>,
+    until: Option<Timestamp>,
+    /// Marks the cursors of this list with this filter.
+    scope: [u8; 8],
+    /// The request's path and parameters, but for the cursor: the next page's address begins so.
+    address: String,
+}
+
+/// A record that stands in a list.
+pub trait Listed {
+    /// When it was created, and its key: together they order the list.
+    fn place(&self) -> (Timestamp, String);
+}
+
+impl<S: Send + Sync, F: serde::de::DeserializeOwned + Check> FromRequestParts<S> for List<F> {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
+        let (paging, filter): (Vec<_>, Vec<_>) = query_pairs(parts)
+            .into_iter()
+            .partition(|(name, _)| ["limit", "cursor", "since", "until"].contains(&name.as_str()));
+        let PageParams { limit, cursor, since, until } = Checks::of(from_pairs(&paging)?)?;
+        let mut named: Vec<_> =
+            paging.iter().filter(|(name, _)| name != "cursor" && name != "limit").chain(&filter).collect();
+        named.sort();
+        let path = parts.uri.path();
+        let scope = cursor_scope(path, &named);
+        let mut address = form_urlencoded::Serializer::for_suffix(format!("{path}?"), path.len() + 1);
+        address.extend_pairs(named);
+        address.extend_pairs(limit.map(|limit| ("limit", limit.to_string())));
+        let page = PageRequest {
+            limit: limit.unwrap_or(50),
+            after: cursor.map(|cursor| open_cursor(&cursor, scope)).transpose()?,
+            since,
+            until,
+            scope,
+            address: address.finish(),
+        };
+        Ok(Self { filter: Checks::of(from_pairs(&filter)?)?, page })
+    }
+}
+
+impl PageRequest {
+    /// Adds this page's conditions, order and limit to a query that ends within its `where`: the record `alias` has a
+    /// column `created_at` and the key column `key` of SQL type `key_type`.
+    pub fn push(
+        &self,
+        query: &mut QueryBuilder<Postgres>,
+        created_at: &str,
+        key: &str,
+        key_type: &str,
+    ) -> Result<()> {
+        if let Some(since) = self.since {
+            query.push(format_args!(" and {created_at} >= ")).push_bind(since);
+        }
+        if let Some(until) = self.until {
+            query.push(format_args!(" and {created_at} < ")).push_bind(until);
+        }
+        if let Some((at, last)) = &self.after {
+            if key_type == "uuid" && Uuid::parse_str(last).is_err() {
+                return Err(no_such_cursor());
+            }
+            query.push(format_args!(" and ({created_at}, {key}) < (")).push_bind(*at);
+            query.push(", ").push_bind(last.clone()).push(format_args!("::{key_type})"));
+        }
+        query.push(format_args!(" order by {created_at} desc, {key} desc limit ")).push_bind(self.limit + 1);
+        Ok(())
+    }
+
+    /// The page made of the rows that the query of [`PageRequest::push`] gave: one more than asked for if there are more.
+    pub fn page<T: Listed>(&self, mut rows: Vec<T>) -> Page<T> {
+        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        let last = rows.last().filter(|_| more).map(Listed::place);
+        let next_cursor = last.map(|(at, key)| seal_cursor(self.scope, at, &key));
+        let next =
+            next_cursor.as_ref().map(|cursor| format!("{}&cursor={cursor}", self.address).replace("?&", "?"));
+        Page { data: rows, next_cursor, next }
+    }
+}
+
+/// One page of a list.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Page<T> {
+    /// The records, newest first.
+    pub data: Vec<T>,
+    /// Give it as `cursor` for the next page; null on the last one.
+    pub next_cursor: Option<String>,
+    /// Address of the next page, for the `Link` header (RFC 8288).
+    #[serde(skip)]
+    next: Option<String>,
+}
+
+impl<T: Serialize> IntoResponse for Page<T> {
+    fn into_response(self) -> Response {
+        let link = self.next.as_ref().map(|next| [(header::LINK, format!("<{next}>; rel=\"next\""))]);
+        (link, Json(self)).into_response()
+    }
+}
+
+/// What a cursor is bound to: eight bytes over the list's name and its conditions.
+pub fn cursor_scope(list: &str, conditions: &[&(String, String)]) -> [u8; 8] {
+    let parts: Vec<_> =
+        conditions.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]).collect();
+    let hash = derived_id(&[&[list.as_bytes()], parts.as_slice()].concat());
+    hash.into_bytes()[..8].try_into().expect("an id has sixteen bytes")
+}
+
+/// Version byte, scope, time and key of the last record, in the URL-safe base 64 of RFC 4648.
+#[must_use]
+pub fn seal_cursor(scope: [u8; 8], at: Timestamp, key: &str) -> String {
+    let bytes = [&[1], scope.as_slice(), &at.micros().to_be_bytes(), key.as_bytes()].concat();
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// Opposite of [`seal_cursor`]: the place after which to go on.
+pub fn open_cursor(cursor: &str, scope: [u8; 8]) -> Result<(Timestamp, String)> {
+    let opened = || {
+        let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
+        let (&version, rest) = bytes.split_first()?;
+        let (given, rest) = rest.split_first_chunk::<8>()?;
+        let (micros, key) = rest.split_first_chunk::<8>()?;
+        let at = Timestamp::from_micros(i64::from_be_bytes(*micros))?;
+        let key = String::from_utf8(key.to_vec()).ok()?;
+        (version == 1 && *given == scope && !key.contains('\0')).then_some((at, key))
+    };
+    opened().ok_or_else(no_such_cursor)
+}
+
+fn no_such_cursor() -> Error {
+    Error::invalid("/cursor", "is not a cursor of this list with these filters")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_cursor_comes_back_as_it_was_sealed_and_only_in_its_own_list(
+            scope in any::<[u8; 8]>(), other in any::<[u8; 8]>(), micros in 0..253_402_300_799_000_000_i64, key in "[^\0]{0,40}",
+        ) {
+            let at = Timestamp::from_micros(micros).expect("in range");
+            let sealed = seal_cursor(scope, at, &key);
+            prop_assert_eq!(open_cursor(&sealed, scope).expect("opens"), (at, key));
+            prop_assume!(scope != other);
+            prop_assert!(open_cursor(&sealed, other).is_err());
+        }
+
+        #[test]
+        fn a_made_up_cursor_is_refused(cursor in ".{0,60}") {
+            prop_assert!(open_cursor(&cursor, *b"somelist").is_err());
+        }
+    }
+}

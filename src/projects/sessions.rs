@@ -1,0 +1,94 @@
+//! Agent sessions: the names under which records of all domains were posted, and their erasure.
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use sqlx::QueryBuilder;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::auth::{Admin, Caller, Read};
+use crate::error::{Refusals, Result};
+use crate::extract::{Check, Checks, Path};
+use crate::generations;
+use crate::page::{List, Listed, Page, PageParams};
+use crate::value::Timestamp;
+
+/// The paths of sessions.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(erase))
+}
+
+/// What was posted under one session name.
+#[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
+struct Session {
+    /// The name.
+    session: String,
+    /// How many generation logs.
+    generations: i64,
+    /// When the first record was created.
+    first_at: Timestamp,
+    /// When the last record was created.
+    last_at: Timestamp,
+}
+
+impl Listed for Session {
+    fn place(&self) -> (Timestamp, String) {
+        (self.last_at, self.session.clone())
+    }
+}
+
+/// Sessions have no conditions of their own.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoFilter {}
+
+impl Check for NoFilter {
+    fn check(&self, _: &mut Checks) {}
+}
+
+/// Lists session names, the one with the newest record first. `since` and `until` are about that record.
+#[utoipa::path(get, path = "/v1/sessions", tag = "sessions", params(PageParams),
+    responses((status = 200, description = "A page of sessions", body = Page<Session>), Refusals))]
+async fn list(State(app): State<App>, caller: Caller<Read>, list: List<NoFilter>) -> Result<Page<Session>> {
+    let NoFilter {} = list.filter;
+    let mut query = QueryBuilder::new(
+        "select * from (
+             select session_id as session, count(*) as generations, min(created_at) as first_at, max(created_at) as last_at
+             from generations where session_id is not null and project = ",
+    );
+    query.push_bind(caller.project.to_string()).push(" group by session_id) sessions where true");
+    list.page.push(&mut query, "last_at", "session", "text")?;
+    Ok(list.page.page(query.build_query_as().fetch_all(&app.db).await?))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct ByName {
+    /// Its name.
+    session: String,
+}
+
+/// What was erased.
+#[derive(Debug, Serialize, ToSchema)]
+struct Erased {
+    /// Generation logs.
+    generations: u64,
+    /// Their attempts.
+    attempts: u64,
+}
+
+/// Erases everything recorded under a session name, in all domains.
+#[utoipa::path(delete, path = "/v1/sessions/{session}", tag = "sessions", params(ByName),
+    responses((status = 200, description = "How many records were erased", body = Erased), Refusals))]
+async fn erase(
+    State(app): State<App>,
+    caller: Caller<Admin>,
+    Path(ByName { session }): Path<ByName>,
+) -> Result<axum::Json<Erased>> {
+    let mut transaction = app.db.begin().await?;
+    let erased = generations::store::delete_session(&mut transaction, &caller.project, &session).await?;
+    transaction.commit().await?;
+    Ok(axum::Json(Erased { generations: erased.generations, attempts: erased.attempts }))
+}

@@ -1,0 +1,32 @@
+//! The OpenAPI document.
+
+use std::path::Path;
+
+use crate::support::Service;
+
+#[test]
+fn openapi_yaml_is_what_the_code_says() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.yaml");
+    let stored = std::fs::read_to_string(file).expect("openapi.yaml is there");
+    let current = gleaner::app::openapi().to_yaml().expect("plain values");
+    assert!(stored == current, "run: cargo run -- openapi > openapi.yaml");
+}
+
+#[tokio::test]
+async fn the_document_and_its_page_are_served_without_anything_from_elsewhere() {
+    let service = Service::open().await;
+    let yaml = service.get("/openapi.yaml").await;
+    assert_eq!((yaml.status.as_u16(), yaml.header("content-type")), (200, Some("application/yaml")));
+    let json = service.get("/openapi.json").await.expect(200);
+    assert_eq!(json["openapi"], "3.1.0");
+    assert!(json["paths"]["/v1/generations"]["post"].is_object());
+    let page = service.get("/docs/").await;
+    assert_eq!(page.status, 200);
+    for reference in
+        page.text().split(['"', '\'']).filter(|text| text.starts_with("http") || text.starts_with("//"))
+    {
+        panic!("the page refers to {reference}");
+    }
+    let script = service.get("/docs/swagger-initializer.js").await;
+    assert!(script.text().contains("/openapi.json"), "{}", script.text());
+}
