@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use gleaner::db::embedded::{self, Cluster, Settings};
@@ -62,7 +63,7 @@ fn eventually<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(begun.elapsed() < Duration::from_mins(1), "still not so: {what}");
-        std::thread::sleep(Duration::from_millis(10));
+        thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -70,6 +71,19 @@ fn eventually<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
 fn postmaster(folder: &Path) -> Option<i32> {
     let text = fs::read_to_string(folder.join("data/pgdata/postmaster.pid")).ok()?;
     text.lines().next()?.parse().ok()
+}
+
+/// A session in the midst of a query that does not end, and that would not notice its server's end. The
+/// answer is whether the session was ended.
+fn busy_session(options: &PgConnectOptions) -> JoinHandle<bool> {
+    let session = options.clone();
+    let handle = thread::spawn(move || {
+        let endless = "select count(*) from generate_series(1, 1000000000) a, generate_series(1, 1000) b";
+        with(&session, async |c| sqlx::query(endless).execute(c).await).is_err()
+    });
+    let busy = "select count(*)::int from pg_stat_activity where query like '%a, generate_series%) b'";
+    eventually("a session is busy", || number(options, busy).ok().filter(|n| *n > 0));
+    handle
 }
 
 fn signal(pid: i32, signal: Signal) {
@@ -109,7 +123,7 @@ fn holds_a_cluster() {
         return;
     };
     let _cluster = Cluster::start(&settings(Path::new(&folder))).unwrap();
-    std::thread::sleep(Duration::from_mins(10));
+    thread::sleep(Duration::from_mins(10));
 }
 
 #[test]
@@ -210,6 +224,23 @@ fn an_orphan_is_stopped_by_the_next_start() {
 }
 
 #[test]
+fn what_is_left_of_a_killed_server_is_stopped_by_the_next_start() {
+    let folder = folder();
+    let (mut holder, options) = Holder::start(folder.path());
+    execute(&options, "create table kept as select 7 as n");
+    let busy = busy_session(&options);
+    let postgres = postmaster(folder.path()).unwrap();
+    // Suspended first, so that it cannot end the session when its service ends.
+    signal(postgres, Signal::SIGSTOP);
+    holder.kill();
+    signal(postgres, Signal::SIGKILL);
+
+    let cluster = Cluster::start(&settings(folder.path())).unwrap();
+    assert_eq!(number(&cluster.options(), "select n from kept").unwrap(), 7);
+    assert!(busy.join().unwrap(), "its session has ended");
+}
+
+#[test]
 fn a_stale_pid_file_that_names_another_process_is_no_obstacle() {
     let folder = folder();
     let cluster = Cluster::start(&settings(folder.path())).unwrap();
@@ -289,12 +320,14 @@ fn a_killed_postgres_is_started_again_and_has_lost_nothing() {
     let folder = folder();
     let cluster = Cluster::start(&settings(folder.path())).unwrap();
     execute(&cluster.options(), "create table kept as select 7 as n");
+    let busy = busy_session(&cluster.options());
     let killed = cluster.pid().unwrap();
     signal(killed.try_into().unwrap(), Signal::SIGKILL);
     let again = eventually("another Postgres runs", || cluster.pid().filter(|pid| *pid != killed));
     let n = eventually("it answers", || number(&cluster.options(), "select n from kept").ok());
     assert_eq!(n, 7);
     assert_eq!(cluster.pid(), Some(again));
+    assert!(busy.join().unwrap(), "its session has ended");
 }
 
 #[test]

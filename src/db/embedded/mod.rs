@@ -1,14 +1,16 @@
 //! A private Postgres, run as a child of the service when no database is given.
 //!
-//! [`Cluster::start`] finds the programs of Postgres ([`programs`]), finds and locks the data folder
-//! ([`folder`]), makes a cluster in it the first time, and runs a server on it ([`server`]) that listens on
-//! nothing but a Unix socket in a folder of its own ([`socket`]). Started by root, Postgres runs as another
-//! user ([`account`]). However the service ends, the server ends with it ([`child`]); where it could not,
-//! the next start stops it first ([`postmaster`]).
+//! [`Cluster::start`] finds the programs of Postgres (`programs`), finds and locks the data folder
+//! (`folder`), makes a cluster in it the first time (`home`), and runs a server on it (`server`) that
+//! listens on nothing but a Unix socket in a folder of its own (`socket`). Started by root, Postgres runs as another
+//! user (`account`). However the service ends, the server ends with it (`child`); where it could not,
+//! the next start stops it first (`postmaster`).
 
 mod account;
 mod child;
+mod database;
 mod folder;
+mod home;
 mod log;
 mod postmaster;
 mod programs;
@@ -17,29 +19,22 @@ mod socket;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::{env, fs, io, thread};
+use std::{env, thread};
 
 use anyhow::{Context, Result, anyhow, bail};
-use sqlx::postgres::{PgConnectOptions, PgSslMode};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection};
 
-use self::child::Launcher;
-use self::folder::{Folder, Lock};
-use self::log::Log;
+use self::database::connect_options;
+use self::folder::Folder;
+use self::home::Home;
 use self::postmaster::Postmaster;
-use self::programs::Programs;
-use self::server::{Launch, Server};
-use self::socket::SocketFolder;
+use self::server::Server;
 
 pub use self::child::{COMMAND, child_main};
 
-/// The database that the service uses.
-const DATABASE: &str = "gleaner";
 /// Only names the socket: no port is opened.
 const PORT: u16 = 5432;
-/// The locale of the cluster; its character type decides which letters `pg_trgm` knows.
-const LOCALE: &str = if cfg!(target_os = "macos") { "en_US.UTF-8" } else { "C.UTF-8" };
-
 /// How to run a private Postgres.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -76,50 +71,30 @@ impl Default for Settings {
 /// cluster stops it and waits for its end.
 #[derive(Debug)]
 pub struct Cluster {
-    // In the order in which they are to be dropped.
+    // Dropped in this order: the lock, which the home holds, is let go last.
     server: Server,
-    _lock: Lock,
     options: PgConnectOptions,
-    folder: Folder,
+    home: Home,
 }
 
 impl Cluster {
     /// Starts the private Postgres, making its cluster and the database `gleaner` where they are missing, and
     /// returns when it accepts connections.
     ///
-    /// Blocks for about a second; within a Tokio runtime call it through `spawn_blocking`.
+    /// Blocks, the first time for a second or two; within a Tokio runtime call it through `spawn_blocking`.
     ///
     /// # Errors
     ///
     /// When no Postgres is installed, the data folder cannot be used or is used by another gleaner, or
     /// Postgres does not start; each says what to do about it.
     pub fn start(settings: &Settings) -> Result<Self> {
-        let mut folder = Folder::locate(settings.data_dir.as_deref())?;
-        let version = folder.version()?;
-        let programs = Programs::find(settings, version)?;
-        let lock = folder.lock()?;
-        let launcher = Launcher {
-            program: settings.launcher.clone(),
-            account: folder.account.clone(),
-            folder: folder.path().into(),
-        };
-        let pgdata = folder.pgdata();
-        if version.is_none() {
-            make_cluster(&folder, &launcher, &programs, settings.durable)?;
+        let home = Home::open(settings)?;
+        if home.version.is_none() {
+            home.make_cluster(settings.durable)?;
         }
-        let socket = SocketFolder::make(&folder)?;
-        let options = connect_options(socket.path());
-        let server = Server::start(Launch {
-            args: server_args(&pgdata, socket.path(), settings.durable),
-            program: programs.path("postgres"),
-            log: Log::open(&folder.path().join("postgres.log"), &folder.account)?,
-            launcher,
-            pgdata,
-            socket,
-        })?;
-        wait_for(make_database(&options))?;
+        let (server, options) = home.run(&home.folder.pgdata(), settings.durable)?;
         server.keep();
-        Ok(Self { server, _lock: lock, options, folder })
+        Ok(Self { server, options, home })
     }
 
     /// How to connect: through the Unix socket, as `postgres`, to the database `gleaner`. Stays the same when
@@ -132,7 +107,7 @@ impl Cluster {
     /// The data folder, as an absolute path.
     #[must_use]
     pub fn data_dir(&self) -> &Path {
-        self.folder.path()
+        self.home.folder.path()
     }
 
     /// The process id of Postgres; none while it is being started again.
@@ -167,102 +142,6 @@ pub fn attach(settings: &Settings) -> Result<Option<PgConnectOptions>> {
     wait_for(async { Ok(options.connect().await?.close().await?) })
         .with_context(|| format!("the Postgres in {} does not answer", folder.path().display()))?;
     Ok(Some(options))
-}
-
-/// Makes a cluster under another name, which it loses only when complete.
-fn make_cluster(folder: &Folder, launcher: &Launcher, programs: &Programs, durable: bool) -> Result<()> {
-    let new = folder.path().join("pgdata.new");
-    match fs::remove_dir_all(&new) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            return Err(e).context(format!("cannot remove the unfinished {}", new.display()));
-        }
-        _ => folder.account.make_folder(&new)?,
-    }
-    tracing::info!(folder = %folder.path().display(), "making a new Postgres cluster");
-    let mut command = launcher.command(&programs.path("initdb"));
-    command.arg("-D").arg(&new).args(["--username=postgres", "--encoding=UTF8"]);
-    command.arg(format!("--locale={LOCALE}")).args(["--auth-local=trust", "--auth-host=reject"]);
-    if !durable {
-        command.arg("--no-sync");
-    }
-    let output = command.output().with_context(|| format!("cannot run {}", launcher.program.display()))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("initdb did not make a cluster in {}. It said:\n{}", new.display(), said.trim_end());
-    }
-    fs::rename(&new, folder.pgdata()).context("cannot name the new cluster pgdata")?;
-    if durable {
-        fs::File::open(folder.path())?.sync_all()?;
-    }
-    Ok(())
-}
-
-/// What must hold whatever the cluster's own configuration says.
-fn server_args(pgdata: &Path, socket: &Path, durable: bool) -> Vec<OsString> {
-    let on = if durable { "on" } else { "off" };
-    let fixed = [
-        "listen_addresses=".to_owned(),
-        format!("port={PORT}"),
-        format!("unix_socket_directories={}", socket.display()),
-        "unix_socket_permissions=0700".to_owned(),
-        "logging_collector=off".to_owned(),
-        "log_destination=stderr".to_owned(),
-        format!("fsync={on}"),
-        // Without fsync too: what is committed then survives at least the end of Postgres.
-        "synchronous_commit=on".to_owned(),
-        format!("full_page_writes={on}"),
-    ];
-    let mut args: Vec<OsString> = vec!["-D".into(), pgdata.into()];
-    args.extend(fixed.into_iter().flat_map(|setting| ["-c".into(), setting.into()]));
-    args
-}
-
-fn connect_options(socket: &Path) -> PgConnectOptions {
-    // Nothing of what the environment says about other servers may be left.
-    PgConnectOptions::new_without_pgpass()
-        .host("localhost")
-        .port(PORT)
-        .socket(socket)
-        .username("postgres")
-        .password("")
-        .database(DATABASE)
-        .ssl_mode(PgSslMode::Disable)
-        .application_name("gleaner")
-}
-
-/// Makes the database `gleaner` in a cluster that does not have it yet.
-async fn make_database(options: &PgConnectOptions) -> Result<()> {
-    let mut connection = options.clone().database("postgres").connect().await?;
-    let known = sqlx::query("select 1 from pg_database where datname = $1").bind(DATABASE);
-    if known.fetch_optional(&mut connection).await?.is_none() {
-        adjust(&mut connection).await?;
-        // Last, as its being there says that the rest is done.
-        let create = format!("create database {DATABASE} template template0 encoding 'UTF8'");
-        sqlx::query(AssertSqlSafe(create)).execute(&mut connection).await?;
-    }
-    connection.close().await?;
-    Ok(())
-}
-
-/// The settings of a new cluster that differ from Postgres' own; kept in `postgresql.auto.conf`, where they
-/// can be changed.
-async fn adjust(connection: &mut PgConnection) -> Result<()> {
-    // Many small statements: none is worth compiling, and disks that seek slowly have become rare.
-    let mut settings = vec![("jit", "off"), ("random_page_cost", "1.1")];
-    let lz4 = "select enumvals @> '{lz4}' from pg_settings where name = $1";
-    for name in ["wal_compression", "default_toast_compression"] {
-        if sqlx::query_scalar::<_, Option<bool>>(lz4).bind(name).fetch_one(&mut *connection).await?
-            == Some(true)
-        {
-            settings.push((name, "lz4"));
-        }
-    }
-    for (name, value) in settings {
-        let set = format!("alter system set {name} = '{value}'");
-        sqlx::query(AssertSqlSafe(set)).execute(&mut *connection).await?;
-    }
-    sqlx::query("select pg_reload_conf()").execute(&mut *connection).await?;
-    Ok(())
 }
 
 /// Runs a little work of the async kind from code that blocks, whether or not a runtime is around it.

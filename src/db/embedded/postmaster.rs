@@ -12,10 +12,16 @@ use nix::unistd::Pid;
 
 use super::folder::open_no_link;
 
-/// How long an orphan may take for a fast shutdown, which writes out all it has in memory.
-const FAST: Duration = Duration::from_mins(1);
-/// And how long to drop everything.
-const IMMEDIATE: Duration = Duration::from_secs(10);
+/// What stops a server that nobody waits for, and how long it may take: to write out all it has in memory,
+/// then to drop everything.
+const STOP: [(Signal, Duration); 2] =
+    [(Signal::SIGINT, Duration::from_mins(1)), (Signal::SIGQUIT, Duration::from_secs(10))];
+/// The same for the rest of a server that was killed: it ends by itself unless it is busy.
+const STOP_REST: [(Signal, Duration); 3] = [
+    (Signal::SIGCONT, Duration::from_secs(1)),
+    (Signal::SIGQUIT, Duration::from_secs(5)),
+    (Signal::SIGKILL, Duration::from_secs(5)),
+];
 
 /// What `postmaster.pid` says.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,26 +69,44 @@ pub(super) fn make_way(pgdata: &Path) -> Result<()> {
         };
     };
     if orphan.is_alive(pgdata) {
-        stop(&orphan, pgdata)?;
+        tracing::warn!(
+            pid = orphan.pid.as_raw(),
+            "stopping the Postgres that an earlier gleaner left running"
+        );
+        let alive = || {
+            if orphan.is_alive(pgdata) { vec![orphan.pid] } else { vec![] }
+        };
+        stop(alive, &STOP, pgdata)?;
     }
+    stop_rest(pgdata)?;
     disown(pgdata)
 }
 
-/// Stops a server that nobody waits for.
-fn stop(orphan: &Postmaster, pgdata: &Path) -> Result<()> {
-    tracing::warn!(pid = orphan.pid.as_raw(), "stopping the Postgres that an earlier gleaner left running");
-    for (signal, patience) in [(Signal::SIGINT, FAST), (Signal::SIGQUIT, IMMEDIATE)] {
-        // It may also have been suspended.
-        let _ = kill(orphan.pid, signal).and_then(|()| kill(orphan.pid, Signal::SIGCONT));
+/// Stops the sessions of a server that was killed.
+pub(super) fn stop_rest(pgdata: &Path) -> Result<()> {
+    stop(|| all_on(pgdata), &STOP_REST, pgdata)
+}
+
+/// Sends the signals in turn, each to all that still run, until none does.
+fn stop(running: impl Fn() -> Vec<Pid>, signals: &[(Signal, Duration)], pgdata: &Path) -> Result<()> {
+    for (signal, patience) in signals {
+        for pid in running() {
+            // It may also have been suspended.
+            let _ = kill(pid, *signal).and_then(|()| kill(pid, Signal::SIGCONT));
+        }
         let begun = Instant::now();
-        while begun.elapsed() < patience {
-            if !orphan.is_alive(pgdata) {
+        while begun.elapsed() < *patience {
+            if running().is_empty() {
                 return Ok(());
             }
             thread::sleep(Duration::from_millis(5));
         }
     }
-    bail!("process {}, a Postgres on {}, does not stop: end it by hand", orphan.pid, pgdata.display())
+    bail!(
+        "Postgres still runs on {} and does not stop (processes {:?}): end it by hand",
+        pgdata.display(),
+        running()
+    )
 }
 
 /// Writes our own process id over the dead one's in a left `postmaster.pid`. Postgres refuses to start while
@@ -104,15 +128,24 @@ fn file(pgdata: &Path) -> PathBuf {
     pgdata.join("postmaster.pid")
 }
 
-/// Every process of a Postgres server stays in its cluster's folder.
+/// Every process of a Postgres server stays in its cluster's folder; all but the first name themselves
+/// after what they do (`postgres: checkpointer`).
 #[cfg(target_os = "linux")]
 fn runs_on(pid: Pid, pgdata: &Path) -> bool {
     let Ok(command) = fs::read(format!("/proc/{pid}/cmdline")) else {
         return false;
     };
     let program = command.split(|byte| *byte == 0).next().unwrap_or_default();
-    let is_postgres = program.ends_with(b"postgres") || program.ends_with(b"postmaster");
+    let is_postgres = program.ends_with(b"postgres") || program.starts_with(b"postgres: ");
     is_postgres && fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|folder| folder == pgdata)
+}
+
+/// All processes of servers on this cluster, also those whose postmaster was killed.
+#[cfg(target_os = "linux")]
+fn all_on(pgdata: &Path) -> Vec<Pid> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).map(Pid::from_raw);
+    pids.filter(|pid| runs_on(*pid, pgdata)).collect()
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -121,6 +154,12 @@ fn runs_on(pid: Pid, pgdata: &Path) -> bool {
     let Ok(output) = listed else { return false };
     let command = String::from_utf8_lossy(&output.stdout);
     command.contains("postgres") && command.contains(&*pgdata.to_string_lossy())
+}
+
+/// Nobody to be found. Postgres itself refuses to start as long as there are some.
+#[cfg(not(target_os = "linux"))]
+fn all_on(_pgdata: &Path) -> Vec<Pid> {
+    Vec::new()
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The running server. Only while this is set has its process id not been given to another.
+    /// The running server, forgotten as soon as it ends: its process id may then become another's.
     pid: Option<Pid>,
     /// Whether the start has succeeded, so that from now on it is started again when it dies.
     keep: bool,
@@ -183,20 +183,28 @@ fn run(launch: &mut Launch, shared: &Shared) -> Result<()> {
     state.pid = Some(Pid::from_raw(child.id().try_into()?));
     drop(state);
 
-    // All processes of the server hold the other end of the pipe, so its end is the end of the last of
-    // them. No new server could start any sooner: it must not meet the old one in the shared memory.
-    let mut lines = BufReader::new(child.stderr.take().context("no pipe")?);
+    let said = BufReader::new(child.stderr.take().context("no pipe")?);
+    thread::scope(|scope| {
+        scope.spawn(|| note(said, &mut launch.log, shared));
+        let ended = child.wait();
+        shared.lock().pid = None;
+        // Its sessions may outlive a killed server, and no other can start before they have ended. With the
+        // last of them the pipe ends, which is what the scope waits for.
+        postmaster::stop_rest(&launch.pgdata)?;
+        ended?;
+        Ok(())
+    })
+}
+
+/// Keeps what the server says, until all of its processes have ended.
+fn note(mut said: impl BufRead, log: &mut Log, shared: &Shared) {
     let mut line = Vec::new();
-    while lines.read_until(b'\n', &mut line).unwrap_or(0) > 0 {
+    while said.read_until(b'\n', &mut line).unwrap_or(0) > 0 {
         let text = line.trim_ascii_end();
-        launch.log.write(text);
+        log.write(text);
         shared.lock().tail.push(text);
         line.clear();
     }
-    let mut state = shared.lock();
-    state.pid = None;
-    child.wait()?;
-    Ok(())
 }
 
 fn named(command: &Command) -> String {

@@ -14,6 +14,9 @@ use super::folder::Folder;
 /// Longest path of a socket in bytes: the system's limit is 108, on macOS 104, with the final zero.
 const LONGEST: usize = 100;
 
+/// What the names of a socket and its lock begin with; the port follows.
+const SOCKET: &str = ".s.PGSQL.";
+
 /// A folder that only the user Postgres runs as (and root) can enter: who can enter it is let in without
 /// a password. Removed when dropped.
 #[derive(Debug)]
@@ -43,7 +46,10 @@ impl SocketFolder {
     /// would keep Postgres from starting; that none is running here the data folder's lock has shown.
     pub(super) fn clear(&self) -> Result<()> {
         for entry in self.path.read_dir()? {
-            fs::remove_file(entry?.path())?;
+            let entry = entry?;
+            if entry.file_name().as_encoded_bytes().starts_with(SOCKET.as_bytes()) {
+                fs::remove_file(entry.path())?;
+            }
         }
         Ok(())
     }
@@ -59,7 +65,7 @@ impl Drop for SocketFolder {
 /// Whether a socket in this folder can be named, also in a list in the configuration of Postgres.
 fn fits(folder: &Path) -> bool {
     let plain = |path: &str| !path.contains([',', '"']) && !path.contains(char::is_control);
-    let length = folder.join(format!(".s.PGSQL.{PORT}")).as_os_str().len();
+    let length = folder.join(format!("{SOCKET}{PORT}")).as_os_str().len();
     length <= LONGEST && folder.to_str().is_some_and(plain)
 }
 
@@ -83,14 +89,16 @@ fn short_path(folder: &Folder) -> Result<PathBuf> {
 fn check_private(path: &Path, account: &Account) -> Result<()> {
     let metadata =
         fs::symlink_metadata(path).with_context(|| format!("cannot look at {}", path.display()))?;
-    if metadata.uid() == Uid::effective().as_raw() {
-        // Root made it and was interrupted, or we are that user already.
-        account.own(path)?;
-    } else if metadata.uid() != account.uid.as_raw() {
-        bail!("the folder {} for the socket of Postgres belongs to another user: remove it", path.display());
-    }
     if !metadata.is_dir() || metadata.mode() & 0o077 != 0 {
         bail!("{} is not a folder private to the user {}: remove it", path.display(), account.name);
     }
-    Ok(())
+    match metadata.uid() {
+        uid if uid == account.uid.as_raw() => Ok(()),
+        // Root made it, and was interrupted before it gave it away.
+        uid if uid == Uid::effective().as_raw() => Ok(account.own(path)?),
+        _ => bail!(
+            "the folder {} for the socket of Postgres belongs to another user: remove it",
+            path.display()
+        ),
+    }
 }

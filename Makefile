@@ -1,0 +1,51 @@
+# make run     install what is missing, build, and serve on 127.0.0.1:8080
+# make test    install what is missing, and check everything that CI checks
+# make bench   measure against pgbench and COPY
+# make lint    what the compiler, clippy and rustdoc have to say
+# make fmt     format the code
+
+# Where rustup puts cargo, should the shell not know of it.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+TARGET = $${CARGO_TARGET_DIR:-target}
+
+.PHONY: run test bench lint fmt deny rust
+.DEFAULT_GOAL := run
+
+# The last command replaces its shell, so that signals reach the service.
+run: rust
+	@[ -n "$$DATABASE_URL" ] || scripts/install-postgres
+	cargo build --release --locked
+	@exec "$(TARGET)/release/gleaner" serve
+
+test: rust
+	@[ -n "$$TEST_DATABASE_URL" ] || scripts/install-postgres
+	cargo fmt --check
+	cargo clippy --all-targets --locked -- -D warnings
+	cargo test --locked
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items --locked
+	@$(MAKE) --no-print-directory deny
+
+bench: rust
+	@scripts/install-postgres
+	cargo bench --locked
+
+lint: rust
+	cargo fmt --check
+	cargo clippy --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items --locked
+
+fmt: rust
+	cargo fmt
+
+# Licences and sources of the dependencies, and known vulnerabilities when a copy of the list is here.
+deny:
+	@if ! cargo deny --version >/dev/null 2>&1; then \
+		echo "cargo-deny is not installed: licences and sources of the dependencies are not checked."; \
+	else \
+		advisories=; \
+		[ -z "$$(ls -A "$${CARGO_HOME:-$$HOME/.cargo}/advisory-dbs" 2>/dev/null)" ] || advisories=advisories; \
+		set -x; cargo deny --offline check licenses bans sources $$advisories; \
+	fi
+
+rust:
+	@command -v cargo >/dev/null || { echo "Rust is missing: install it as https://rustup.rs says, and run make again."; exit 1; }

@@ -1,0 +1,61 @@
+//! The database in the private cluster, and how to connect to it.
+
+use std::path::Path;
+
+use anyhow::Result;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
+
+use super::PORT;
+
+/// Its name.
+const DATABASE: &str = "gleaner";
+
+/// Through the socket in this folder.
+pub(super) fn connect_options(socket: &Path) -> PgConnectOptions {
+    // Nothing of what the environment says about other servers may be left.
+    PgConnectOptions::new_without_pgpass()
+        .host("localhost")
+        .port(PORT)
+        .socket(socket)
+        .username("postgres")
+        .password("")
+        .database(DATABASE)
+        .ssl_mode(PgSslMode::Disable)
+        .application_name("gleaner")
+}
+
+/// Makes the database `gleaner` in a cluster that does not have it yet.
+pub(super) async fn make_database(options: &PgConnectOptions) -> Result<()> {
+    let mut connection = options.clone().database("postgres").connect().await?;
+    let known = sqlx::query("select 1 from pg_database where datname = $1").bind(DATABASE);
+    if known.fetch_optional(&mut connection).await?.is_none() {
+        adjust(&mut connection).await?;
+        // Last, as its being there says that the rest is done.
+        let create = format!("create database {DATABASE} template template0 encoding 'UTF8'");
+        sqlx::query(AssertSqlSafe(create)).execute(&mut connection).await?;
+    }
+    connection.close().await?;
+    Ok(())
+}
+
+/// The settings of a new cluster that differ from Postgres' own; kept in `postgresql.auto.conf`, where they
+/// can be changed.
+async fn adjust(connection: &mut PgConnection) -> Result<()> {
+    // Many small statements: none is worth compiling, and disks that seek slowly have become rare.
+    let mut settings = vec![("jit", "off"), ("random_page_cost", "1.1")];
+    let lz4 = "select enumvals @> '{lz4}' from pg_settings where name = $1";
+    for name in ["wal_compression", "default_toast_compression"] {
+        if sqlx::query_scalar::<_, Option<bool>>(lz4).bind(name).fetch_one(&mut *connection).await?
+            == Some(true)
+        {
+            settings.push((name, "lz4"));
+        }
+    }
+    for (name, value) in settings {
+        let set = format!("alter system set {name} = '{value}'");
+        sqlx::query(AssertSqlSafe(set)).execute(&mut *connection).await?;
+    }
+    sqlx::query("select pg_reload_conf()").execute(&mut *connection).await?;
+    Ok(())
+}
