@@ -29,6 +29,7 @@ use uuid::Uuid;
 use crate::auth::{self, Keyring};
 use crate::db::writer::{self, Writer};
 use crate::error::{self, Error};
+use crate::exports::stream::Exports;
 use crate::{batch, db, exports, extract, generations, operations, projects};
 
 /// What handlers share. Clones share everything.
@@ -38,6 +39,8 @@ pub struct App {
     pub db: PgPool,
     /// For events.
     pub writer: Writer,
+    /// For exports.
+    pub exports: Exports,
     /// Keys and projects.
     pub keyring: Arc<Keyring>,
     /// Set once the server begins to stop: it is no longer ready.
@@ -62,22 +65,26 @@ pub struct Running {
 }
 
 impl Running {
-    /// The application on a database whose schema is up to date; `connections` for reading.
+    /// The application on a database whose schema is up to date; `connections` for reading, and a quarter more of them
+    /// for exports.
     #[must_use]
     pub fn start(options: &PgConnectOptions, connections: u32) -> Self {
         let db = db::pool(options, "gleaner", connections);
         let writer_db = db::pool(options, db::WRITER_NAME, writer::WRITERS);
         let (writer, writing) = Writer::start(&writer_db);
         let keyring = Arc::new(Keyring::new(db.clone()));
-        let app = App { db, writer, keyring, stopping: Arc::default(), metrics: recorder() };
+        let exports = Exports::new(options, connections.div_ceil(4));
+        let app = App { db, writer, exports, keyring, stopping: Arc::default(), metrics: recorder() };
         Self { app, writing, writer_db }
     }
 
     /// Waits until all that was handed to the writer is committed, then closes the connections.
     pub async fn finish(self) {
         self.writing.finish().await;
-        self.writer_db.close().await;
-        self.app.db.close().await;
+        // An export whose reader stalls keeps its connection until the process ends.
+        let close =
+            async { tokio::join!(self.writer_db.close(), self.app.db.close(), self.app.exports.db.close()) };
+        let _ = tokio::time::timeout(Duration::from_secs(1), close).await;
     }
 }
 
@@ -155,10 +162,12 @@ pub fn router(app: App) -> Router {
     let json = document.to_json().expect("the document is made of plain values");
     let compression = CompressionLayer::new()
         .compress_when(DefaultPredicate::new().and(NotForContentType::new("application/gzip")));
+    let parameters = Arc::new(extract::KnownParameters::of(&document));
     api.merge(SwaggerUi::new("/docs").config(utoipa_swagger_ui::Config::from("/openapi.json")))
         .route("/openapi.yaml", get(|| async move { ([(header::CONTENT_TYPE, "application/yaml")], yaml) }))
         .route("/openapi.json", get(|| async move { ([(header::CONTENT_TYPE, "application/json")], json) }))
         .method_not_allowed_fallback(|| async { StatusCode::METHOD_NOT_ALLOWED })
+        .layer(middleware::from_fn_with_state(parameters, extract::refuse_unknown_parameters))
         .layer(middleware::from_fn(extract::report_replaced))
         .layer(RequestDecompressionLayer::new())
         .layer(middleware::from_fn_with_state(app.clone(), auth::guard_open))

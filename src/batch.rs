@@ -112,7 +112,8 @@ async fn post(
     write(&app.writer, &caller.project, lines).await.map(axum::Json)
 }
 
-/// Writes the lines that could be read. Fails as a whole only where sending all of it again is right.
+/// Writes the lines that could be read. Fails as a whole only where none was written because the database or the queue
+/// did not take them: then sending all again is right.
 pub async fn write(
     writer: &Writer,
     project: &Arc<str>,
@@ -130,11 +131,14 @@ pub async fn write(
             Err(error) => summary.rejected.push(Rejected::new(number, &error)),
         }
     }
-    for (number, written) in numbers.into_iter().zip(writer.write_all(project, events).await?) {
+    let written = writer.write_all(project, events).await;
+    if !written.is_empty() && written.iter().all(|written| written.as_ref().is_err_and(Error::is_transient)) {
+        return Err(written.into_iter().find_map(Result::err).unwrap_or(Error::Unavailable("try again")));
+    }
+    for (number, written) in numbers.into_iter().zip(written) {
         match written {
             Ok(receipt) if receipt.replayed => summary.duplicates += 1,
             Ok(_) => summary.accepted += 1,
-            Err(error) if error.is_transient() => return Err(error),
             Err(error) => {
                 if let Error::Internal(cause) = &error {
                     tracing::error!(

@@ -1,19 +1,22 @@
 //! What handlers take from a request: [`Json`], [`Query`], [`Path`] and the raw [`body`], each rejecting with the
 //! service's own [`Error`], and each cleaned of the characters that Postgres cannot keep.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::body::Bytes;
-use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
+use axum::extract::{FromRequest, FromRequestParts, MatchedPath, RawPathParams, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use utoipa::IntoParams;
+use utoipa::openapi::path::ParameterIn;
+use utoipa::openapi::{OpenApi, RefOr};
 use uuid::Uuid;
 
 use crate::error::{Error, FieldError, Result};
@@ -352,6 +355,62 @@ pub fn idempotency_id(
 pub struct ById {
     /// The record's id.
     pub id: Uuid,
+}
+
+/// The query parameters that each endpoint has, as the OpenAPI document says.
+pub struct KnownParameters(HashMap<(Method, String), HashSet<String>>);
+
+impl KnownParameters {
+    /// Those of `document`.
+    #[must_use]
+    pub fn of(document: &OpenApi) -> Self {
+        let operations = document.paths.paths.iter().flat_map(|(path, item)| {
+            let methods = [
+                (Method::GET, &item.get),
+                (Method::PUT, &item.put),
+                (Method::POST, &item.post),
+                (Method::DELETE, &item.delete),
+                (Method::PATCH, &item.patch),
+            ];
+            methods.map(|(method, operation)| ((method, path.clone()), operation))
+        });
+        let known = operations.filter_map(|(endpoint, operation)| {
+            let names =
+                operation.as_ref()?.parameters.iter().flatten().filter_map(|parameter| match parameter {
+                    RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query => {
+                        Some(parameter.name.clone())
+                    }
+                    _ => None,
+                });
+            Some((endpoint, names.collect()))
+        });
+        Self(known.collect())
+    }
+}
+
+/// Refuses query parameters that the document does not name for an endpoint: what is misspelt must not be passed over.
+pub async fn refuse_unknown_parameters(
+    State(known): State<Arc<KnownParameters>>,
+    request: Request,
+    next: Next,
+) -> Result<Response> {
+    if let Some(query) = request.uri().query()
+        && let Some(path) = request.extensions().get::<MatchedPath>()
+        && let Some(names) = known.0.get(&(request.method().clone(), path.as_str().to_owned()))
+    {
+        let given = form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name);
+        let unknown = given.filter(|name| !names.contains(name.as_ref()));
+        let errors: Vec<_> = unknown
+            .map(|name| FieldError {
+                pointer: format!("/{name}"),
+                detail: "there is no such parameter here".to_owned(),
+            })
+            .collect();
+        if !errors.is_empty() {
+            return Err(Error::Invalid(errors));
+        }
+    }
+    Ok(next.run(request).await)
 }
 
 /// How many characters cleaning has replaced in one request.

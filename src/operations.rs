@@ -71,6 +71,7 @@ async fn version() -> axum::Json<Version> {
 #[utoipa::path(get, path = "/metrics", tag = "operations",
     responses((status = 200, description = "The metrics", content_type = "text/plain", body = String), Refusals))]
 async fn metrics(State(app): State<App>, _: MayMeasure) -> impl IntoResponse {
+    metrics::gauge!("gleaner_queue_events").set(app.writer.queued() as f64);
     metrics::gauge!("gleaner_db_connections", "state" => "open").set(f64::from(app.db.size()));
     metrics::gauge!("gleaner_db_connections", "state" => "idle").set(app.db.num_idle() as f64);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], app.metrics.render())

@@ -180,7 +180,7 @@ impl PartialSchema for FreeForm {
         ObjectBuilder::new()
             .schema_type(SchemaType::Object)
             .additional_properties(Some(utoipa::openapi::schema::AdditionalProperties::FreeForm(true)))
-            .description(Some("A free-form object; its members are kept as they are."))
+            .description(Some("A free-form object; its values are kept (a number perhaps written otherwise, of repeated members the last)."))
             .into()
     }
 }

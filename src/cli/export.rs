@@ -15,7 +15,6 @@ use tokio::sync::mpsc;
 
 use crate::exports::params::Common;
 use crate::exports::{CorrectionPairs, Records, TrainingPairs, stream};
-use crate::page::cursor_scope;
 use crate::{db, projects};
 
 #[derive(Debug, Args)]
@@ -54,10 +53,8 @@ impl Export {
         ensure!(projects::exists(&db, &self.project).await?, "there is no project {}", self.project);
         let to = (self.project.as_str(), self.output);
         match self.dataset {
-            Dataset::TrainingPairs { common, own } => write(&db, "training-pairs", own, common, to).await?,
-            Dataset::CorrectionPairs { common, own } => {
-                write(&db, "correction-pairs", own, common, to).await?;
-            }
+            Dataset::TrainingPairs { common, own } => write(&db, own, common, to).await?,
+            Dataset::CorrectionPairs { common, own } => write(&db, own, common, to).await?,
         }
         db.close().await;
         Ok(ExitCode::SUCCESS)
@@ -66,22 +63,22 @@ impl Export {
 
 async fn write<R: Records>(
     db: &PgPool,
-    dataset: &str,
     own: R,
     common: Common,
     (project, place): (&str, Option<PathBuf>),
 ) -> anyhow::Result<()> {
-    // A cursor is good for the same command line but for where it goes on.
-    let scope = cursor_scope(dataset, &[]);
-    let export = stream::Export::prepare(db, project, own, common, scope).await?;
+    let export = stream::Export::prepare(db, project, own, common).await?;
     let (as_of, next_cursor) = (export.as_of(), export.next_cursor.clone());
     let (sender, mut chunks) = mpsc::channel(4);
     let producer = tokio::spawn(export.run(db.clone(), sender));
     let progress = progress();
     let mut out = Output::open(place)?;
     let mut rows = 0;
-    while let Some(chunk) = chunks.recv().await {
-        let chunk = chunk?;
+    loop {
+        let chunk = chunks.recv().await.context("the export broke off; the log has the cause")?;
+        if chunk.is_empty() {
+            break;
+        }
         rows += chunk.iter().filter(|&&byte| byte == b'\n').count();
         out.write(&chunk)?;
         progress.inc(chunk.len() as u64);
@@ -90,7 +87,7 @@ async fn write<R: Records>(
     producer.await?;
     out.finish()?;
     progress.finish_and_clear();
-    eprintln!("{rows} rows of {dataset} as of {as_of}");
+    eprintln!("{rows} rows of {} as of {as_of}", R::NAME);
     if let Some(cursor) = next_cursor {
         eprintln!("there is more: --cursor {cursor}");
     }

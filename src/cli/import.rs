@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use flate2::read::MultiGzDecoder;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -17,7 +17,7 @@ use sqlx::postgres::PgConnectOptions;
 use crate::app::Running;
 use crate::batch::{self, LineIds, Rejected};
 use crate::error::Result;
-use crate::extract::{clean_json, utf8};
+use crate::extract::{NDJSON_LIMIT, clean_json, utf8};
 use crate::projects;
 
 /// How many lines are handed to the writer at a time.
@@ -42,6 +42,7 @@ impl Import {
         ensure!(exists, "there is no project {}; PUT /v1/projects/{} makes it", self.project, self.project);
         let mut total = Totals::default();
         let mut ids = LineIds::default();
+        let mut replaced = 0;
         let project = Arc::<str>::from(self.project);
         for file in &self.files {
             let name =
@@ -57,19 +58,27 @@ impl Import {
                 let events = chunk.into_iter().map(|(number, mut line)| {
                     let id = ids.next(&project, &line);
                     let event: Result<_> = (|| {
-                        clean_json(&mut line)?;
+                        replaced += clean_json(&mut line)?;
                         batch::read_line(utf8(&line)?, Some(id))
                     })();
                     (number, event)
                 });
                 let events = events.collect();
-                // Every line has an id, or says what became of a record that has: writing again does no harm.
-                total.add(&name, batch::write(&running.app.writer, &project, events).await?);
+                let summary = batch::write(&running.app.writer, &project, events).await?;
+                let lost = summary.rejected.iter().find(|rejected| rejected.status == 503);
+                if let Some(Rejected { line, detail, .. }) = lost {
+                    // Every line has an id, or says what became of a record that has one.
+                    bail!("{name}, line {line}: {detail}. Importing it again does what is missing");
+                }
+                total.add(&name, summary);
             }
             progress.finish();
         }
         running.finish().await;
         total.print();
+        if replaced > 0 {
+            println!("{replaced} characters that Postgres cannot keep were replaced by U+FFFD");
+        }
         Ok(if total.rejected == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
@@ -104,8 +113,12 @@ impl Lines {
         let (mut lines, mut bytes) = (Vec::new(), 0);
         while lines.len() < LINES && bytes < BYTES {
             let mut line = Vec::new();
-            if self.reader.read_until(b'\n', &mut line)? == 0 {
+            if self.reader.by_ref().take(NDJSON_LIMIT as u64).read_until(b'\n', &mut line)? == 0 {
                 break;
+            }
+            if line.len() == NDJSON_LIMIT && !line.ends_with(b"\n") {
+                let message = format!("line {} has more than {NDJSON_LIMIT} bytes", self.number + 1);
+                return Err(std::io::Error::other(message));
             }
             self.number += 1;
             bytes += line.len();

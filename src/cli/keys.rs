@@ -62,6 +62,7 @@ impl Keys {
                 for key in projects::list_keys(&db, project.as_deref()).await? {
                     let state = match (key.revoked_at, key.expires_at) {
                         (Some(at), _) => format!("revoked {at}"),
+                        (None, Some(at)) if at <= Timestamp::now() => format!("expired {at}"),
                         (None, Some(at)) => format!("expires {at}"),
                         (None, None) => "in use".to_owned(),
                     };

@@ -8,6 +8,7 @@ mod serve;
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
@@ -96,7 +97,11 @@ fn start_logging(logging: &Logging) {
 }
 
 fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(future)
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(future);
+    // Not for what a client that does not read still holds.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    result
 }
 
 /// How the private Postgres is to be run.

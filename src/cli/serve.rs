@@ -46,7 +46,7 @@ async fn serve_on(
     connections: u32,
     data: &str,
 ) -> anyhow::Result<()> {
-    // Signals count from the beginning: one that comes while the database starts is not lost.
+    // From here on a signal drains; before, it just ends the process, and the private Postgres with it.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let stop = async move {
         tokio::select! {

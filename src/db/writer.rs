@@ -14,7 +14,7 @@ use crate::generations;
 
 /// How many events may wait; beyond that a caller is told to come back.
 const QUEUE: usize = 16_384;
-/// How many events one transaction takes at most.
+/// How many events one transaction takes, before it takes no further request; and how many of one request at a time.
 const BATCH: usize = 512;
 /// How many transactions are under way at once: while one waits for the disk, the next is filled.
 pub const WRITERS: u32 = 2;
@@ -101,31 +101,51 @@ impl Writer {
 
     /// Writes one event; returns once it is committed.
     pub async fn write(&self, project: &Arc<str>, event: Event) -> Written {
-        let mut written = self.write_all(project, vec![event]).await?;
+        let mut written = self.write_all(project, vec![event]).await;
         written.pop().unwrap_or_else(|| Err(anyhow::anyhow!("an event without a verdict").into()))
     }
 
-    /// Writes events in their order, in pieces that leave room for others; returns once all are committed or refused.
-    /// An error means that the first events may be written and the others are not: sending all again is right.
-    pub async fn write_all(&self, project: &Arc<str>, mut events: Vec<Event>) -> Result<Vec<Written>> {
+    /// Writes events in their order, in pieces that leave room for others; returns once each is committed or refused.
+    pub async fn write_all(&self, project: &Arc<str>, mut events: Vec<Event>) -> Vec<Written> {
         let mut written = Vec::with_capacity(events.len());
         while !events.is_empty() {
             let rest = events.split_off(events.len().min(BATCH));
-            written.extend(self.submit(project, std::mem::replace(&mut events, rest)).await?);
+            let size = events.len();
+            // Only the first piece is turned away from a full queue: what has begun is to be finished.
+            match self.submit(project, events, written.is_empty()).await {
+                Ok(piece) => written.extend(piece),
+                Err(reason) => written.extend((0..size).map(|_| Err(Error::Unavailable(reason)))),
+            }
+            events = rest;
         }
-        Ok(written)
+        written
     }
 
-    async fn submit(&self, project: &Arc<str>, events: Vec<Event>) -> Result<Vec<Written>> {
-        const FULL: Error = Error::Unavailable("the queue is full; try again");
+    /// How many events wait or are being written.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        QUEUE - self.room.available_permits()
+    }
+
+    /// Has a piece written; an error says why it was not taken.
+    async fn submit(
+        &self,
+        project: &Arc<str>,
+        events: Vec<Event>,
+        may_refuse: bool,
+    ) -> Result<Vec<Written>, &'static str> {
+        const STOPPING: &str = "the server is stopping; try again";
         let size = u32::try_from(events.len()).unwrap_or(u32::MAX);
-        let room = Arc::clone(&self.room).try_acquire_many_owned(size).map_err(|_| FULL)?;
-        metrics::gauge!("gleaner_queue_events").set((QUEUE - self.room.available_permits()) as f64);
+        let room = Arc::clone(&self.room);
+        let room = if may_refuse {
+            room.try_acquire_many_owned(size).map_err(|_| "the queue is full; try again")?
+        } else {
+            room.acquire_many_owned(size).await.map_err(|_| STOPPING)?
+        };
         let (reply, written) = oneshot::channel();
         let job = Job { project: Arc::clone(project), events, reply, _room: room };
-        let stopped = || Error::Unavailable("the server is stopping; try again");
-        self.queue.send(job).map_err(|_| stopped())?;
-        written.await.map_err(|_| stopped())
+        self.queue.send(job).map_err(|_| STOPPING)?;
+        written.await.map_err(|_| STOPPING)
     }
 }
 

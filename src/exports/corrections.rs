@@ -16,7 +16,7 @@ use crate::extract::{Check, Checks};
 use crate::value::{FreeForm, Timestamp};
 
 /// Which correction pairs.
-#[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams, Args)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 #[group(skip)]
@@ -75,6 +75,7 @@ struct Metadata<'a> {
 }
 
 impl Records for CorrectionPairs {
+    const NAME: &'static str = "correction-pairs";
     const FORMATS: &'static [Format] = &[
         Format::Openai,
         Format::TrlPromptCompletion,

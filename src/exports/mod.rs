@@ -35,7 +35,9 @@ pub struct Key {
 }
 
 /// A data set, by its own parameters.
-pub trait Records: Clone + Send + Sync + 'static {
+pub trait Records: Clone + Serialize + Send + Sync + 'static {
+    /// Its name, the last part of its path.
+    const NAME: &'static str;
     /// The formats it offers, the default first.
     const FORMATS: &'static [Format];
 

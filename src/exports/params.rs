@@ -10,13 +10,14 @@ use crate::extract::{Check, Checks};
 use crate::page::{check_range, time_in_query};
 use crate::value::Timestamp;
 
-/// The parameters that every data set has.
-#[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]
+/// The parameters that every data set has. Serialized without those that may change between the pieces of one export.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams, Args)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 #[group(skip)]
 pub struct Common {
     /// How a row is written; each data set names the formats it offers.
+    #[serde(skip_serializing)]
     #[arg(long)]
     #[param(inline)]
     pub format: Option<Format>,
@@ -30,15 +31,17 @@ pub struct Common {
     #[arg(long, value_name = "TIME")]
     #[param(value_type = Option<String>)]
     pub until: Option<Timestamp>,
+    #[serde(skip_serializing)]
     /// The most records (logs), never cutting one in two; the header Gleaner-Next-Cursor says where to go on.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     #[param(minimum = 1)]
     pub limit: Option<i64>,
     /// Where to go on: Gleaner-Next-Cursor of the piece before.
+    #[serde(skip_serializing)]
     #[arg(long)]
     pub cursor: Option<String>,
     /// The state of the data then; by default just before the oldest write in flight.
-    #[serde(deserialize_with = "time_in_query")]
+    #[serde(deserialize_with = "time_in_query", skip_serializing)]
     #[arg(long, value_name = "TIME")]
     #[param(value_type = Option<String>)]
     pub as_of: Option<Timestamp>,
@@ -57,6 +60,7 @@ pub struct Common {
     #[arg(long)]
     #[param(inline)]
     pub dedupe: Option<Dedupe>,
+    #[serde(skip_serializing)]
     /// Adds one key, metadata, to every row: ids, times, model, raw responses, and the client's object as JSON text.
     #[arg(long)]
     #[param(inline)]
@@ -64,7 +68,7 @@ pub struct Common {
 }
 
 /// A part of the records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Split {
     /// To train on.
@@ -74,7 +78,7 @@ pub enum Split {
 }
 
 /// Whether equal rows are left out.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Dedupe {
     /// No.
@@ -135,7 +139,7 @@ impl Common {
             // The first 32 bits of an MD5 as a number: the same on every version of Postgres.
             query.push(format_args!(" and ('x' || left(md5(")).push_bind(self.seed.unwrap_or(0).to_string());
             query.push(format_args!(" || ':' || {target}), 8))::bit(32)::bigint {comparison} "));
-            query.push_bind(self.holdout.unwrap_or(0.1) * f64::from(u32::MAX) + 1.0);
+            query.push_bind(self.holdout.unwrap_or(0.1) * 2_f64.powi(32));
         }
     }
 

@@ -1,6 +1,6 @@
 //! How exports are reached.
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -9,6 +9,7 @@ use flate2::write::GzEncoder;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::Write as _;
+use std::task::Poll;
 use tokio::sync::mpsc;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -21,7 +22,6 @@ use crate::app::App;
 use crate::auth::{Caller, Read};
 use crate::error::{Error, Refusals, Result};
 use crate::extract::{Check, Checks, Path, from_pairs, query_pairs};
-use crate::page::cursor_scope;
 use axum::http::request::Parts;
 
 /// The paths of exports.
@@ -43,15 +43,15 @@ struct Datasets {
     responses((status = 200, description = "The data sets", body = Datasets), Refusals))]
 async fn list(State(app): State<App>, caller: Caller<Read>) -> Result<axum::Json<Datasets>> {
     let data = vec![
-        listed::<TrainingPairs>(&app, &caller.project, "training-pairs").await?,
-        listed::<CorrectionPairs>(&app, &caller.project, "correction-pairs").await?,
+        listed::<TrainingPairs>(&app, &caller.project).await?,
+        listed::<CorrectionPairs>(&app, &caller.project).await?,
     ];
     Ok(axum::Json(Datasets { data }))
 }
 
-async fn listed<R: Records + Default>(app: &App, project: &str, dataset: &'static str) -> Result<Listed> {
-    let all = Export::prepare(&app.db, project, R::default(), Common::default(), [0; 8]).await?;
-    Ok(Listed { dataset, formats: R::FORMATS, rows: all.count(&app.db).await?, skipped: 0 })
+async fn listed<R: Records + Default>(app: &App, project: &str) -> Result<Listed> {
+    let all = Export::prepare(&app.db, project, R::default(), Common::default()).await?;
+    Ok(Listed { dataset: R::NAME, formats: R::FORMATS, rows: all.count(&app.db).await?, skipped: 0 })
 }
 
 /// Intent and program of every log that succeeded.
@@ -63,7 +63,7 @@ async fn listed<R: Records + Default>(app: &App, project: &str, dataset: &'stati
         headers(("Gleaner-As-Of" = String, description = "The state of the data that is exported"),
             ("Gleaner-Next-Cursor" = String, description = "Where the next piece begins, if limit left any"))), Refusals))]
 async fn training_pairs(State(app): State<App>, caller: Caller<Read>, request: Request) -> Result<Response> {
-    answer::<TrainingPairs>(&app, &caller, request, "training-pairs", false).await
+    answer::<TrainingPairs>(&app, &caller, request, false).await
 }
 
 /// Failed attempts with their errors, and the programs that fixed them.
@@ -79,7 +79,7 @@ async fn correction_pairs(
     caller: Caller<Read>,
     request: Request,
 ) -> Result<Response> {
-    answer::<CorrectionPairs>(&app, &caller, request, "correction-pairs", false).await
+    answer::<CorrectionPairs>(&app, &caller, request, false).await
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -101,10 +101,8 @@ async fn by_file_name(
         _ => return Err(Error::NotFound("data set")),
     };
     match dataset {
-        "training-pairs" => answer::<TrainingPairs>(&app, &caller, request, "training-pairs", zipped).await,
-        "correction-pairs" => {
-            answer::<CorrectionPairs>(&app, &caller, request, "correction-pairs", zipped).await
-        }
+        TrainingPairs::NAME => answer::<TrainingPairs>(&app, &caller, request, zipped).await,
+        CorrectionPairs::NAME => answer::<CorrectionPairs>(&app, &caller, request, zipped).await,
         _ => Err(Error::NotFound("data set")),
     }
 }
@@ -113,16 +111,20 @@ async fn answer<R: Records + DeserializeOwned + Check>(
     app: &App,
     caller: &Caller<Read>,
     request: Request,
-    dataset: &str,
     zipped: bool,
 ) -> Result<Response> {
     let (parts, _) = request.into_parts();
-    let (common, records, scope) = parameters::<R>(&parts, dataset)?;
-    let export = Export::prepare(&app.db, &caller.project, records, common, scope).await?;
+    let (common, records) = parameters::<R>(&parts)?;
+    let place = app.exports.place()?;
+    let export = Export::prepare(&app.exports.db, &caller.project, records, common).await?;
     let as_of = export.as_of().to_string();
     let next_cursor = export.next_cursor.clone();
     let (sender, mut chunks) = mpsc::channel(4);
-    tokio::spawn(export.run(app.db.clone(), sender));
+    let db = app.exports.db.clone();
+    tokio::spawn(async move {
+        export.run(db, sender).await;
+        drop(place);
+    });
     let wants_jsonl = parts
         .headers
         .get(header::ACCEPT)
@@ -133,27 +135,23 @@ async fn answer<R: Records + DeserializeOwned + Check>(
         (false, true) => "application/jsonl",
         (false, false) => "application/x-ndjson",
     };
-    let body = if zipped {
-        let (sender, mut zipped) = mpsc::channel::<anyhow::Result<bytes::Bytes>>(4);
-        // Compressing takes the processor for milliseconds at a time: not on a thread that answers requests.
-        tokio::task::spawn_blocking(move || {
-            let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-            while let Some(chunk) = chunks.blocking_recv() {
-                let failed = chunk.is_err();
-                let packed = chunk.and_then(|chunk| {
-                    encoder.write_all(&chunk)?;
-                    Ok(std::mem::take(encoder.get_mut()).into())
-                });
-                if sender.blocking_send(packed).is_err() || failed {
-                    return;
-                }
+    if zipped {
+        chunks = zip(chunks);
+    }
+    let mut ended = false;
+    let body = Body::from_stream(futures_util::stream::poll_fn(move |context| {
+        if ended {
+            return Poll::Ready(None);
+        }
+        chunks.poll_recv(context).map(|chunk| match chunk {
+            Some(chunk) if !chunk.is_empty() => Some(Ok(chunk)),
+            Some(_) => None,
+            None => {
+                ended = true;
+                Some(Err(anyhow::anyhow!("the export broke off")))
             }
-            let _ = sender.blocking_send(encoder.finish().map(Into::into).map_err(Into::into));
-        });
-        Body::from_stream(futures_util::stream::poll_fn(move |context| zipped.poll_recv(context)))
-    } else {
-        Body::from_stream(futures_util::stream::poll_fn(move |context| chunks.poll_recv(context)))
-    };
+        })
+    }));
     let mut response = ([(header::CONTENT_TYPE, media_type)], body).into_response();
     let headers = response.headers_mut();
     headers.insert("gleaner-as-of", HeaderValue::try_from(as_of).map_err(anyhow::Error::from)?);
@@ -163,14 +161,35 @@ async fn answer<R: Records + DeserializeOwned + Check>(
     Ok(response)
 }
 
-/// The common parameters, the data set's own, and what binds a cursor to these conditions.
-fn parameters<R: DeserializeOwned + Check>(parts: &Parts, dataset: &str) -> Result<(Common, R, [u8; 8])> {
+/// Compresses a stream of chunks. That takes the processor for milliseconds at a time: not on a thread that answers
+/// requests.
+fn zip(mut chunks: mpsc::Receiver<Bytes>) -> mpsc::Receiver<Bytes> {
+    let (sender, zipped) = mpsc::channel(4);
+    tokio::task::spawn_blocking(move || {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        while let Some(chunk) = chunks.blocking_recv() {
+            if chunk.is_empty() {
+                let rest = encoder.finish().unwrap_or_default();
+                let _ = sender.blocking_send(rest.into());
+                let _ = sender.blocking_send(chunk);
+                return;
+            }
+            if encoder.write_all(&chunk).is_err() {
+                return;
+            }
+            let packed = std::mem::take(encoder.get_mut());
+            // The encoder holds back what it has not made up its mind about; an empty chunk would mean the end.
+            if !packed.is_empty() && sender.blocking_send(packed.into()).is_err() {
+                return;
+            }
+        }
+    });
+    zipped
+}
+
+/// The common parameters, and the data set's own.
+fn parameters<R: DeserializeOwned + Check>(parts: &Parts) -> Result<(Common, R)> {
     let (common, own): (Vec<_>, Vec<_>) =
         query_pairs(parts).into_iter().partition(|(name, _)| COMMON.contains(&name.as_str()));
-    let free = ["limit", "cursor", "as_of", "format", "include"];
-    let mut conditions: Vec<_> =
-        common.iter().chain(&own).filter(|(name, _)| !free.contains(&name.as_str())).collect();
-    conditions.sort();
-    let scope = cursor_scope(dataset, &conditions);
-    Ok((from_pairs(&common)?, Checks::of(from_pairs(&own)?)?, scope))
+    Ok((from_pairs(&common)?, Checks::of(from_pairs(&own)?)?))
 }

@@ -1,23 +1,29 @@
 //! How an export flows: page by page in key order, each page a statement of its own, so that a long export holds back no
 //! vacuum; JSON is made here, not in SQL; the memory used is that of a few chunks.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
+use sqlx::postgres::PgConnectOptions;
 use sqlx::{PgConnection, PgPool, Postgres, QueryBuilder, Row as _};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use uuid::Uuid;
 
 use super::format::Format;
 use super::params::Common;
 use super::{Key, Records};
-use crate::db::WRITER_NAME;
+use crate::db::{self, WRITER_NAME};
 use crate::error::{Error, Result};
 use crate::extract::{Check as _, Checks};
-use crate::page::{open_cursor, seal_cursor};
+use crate::page::{cursor_scope, open_cursor, seal_cursor};
 use crate::value::Timestamp;
 
 /// How many rows one statement reads.
 const PAGE: i64 = 5_000;
+/// How long a reader may take nothing before the export is given up, and its connection to the database with it.
+const STALL: Duration = Duration::from_secs(60);
 /// How many bytes are sent at a time.
 const CHUNK: usize = 64 << 10;
 
@@ -35,14 +41,10 @@ pub struct Export<R> {
 }
 
 impl<R: Records> Export<R> {
-    /// Checks the parameters and fixes the extent. `scope` marks this data set's cursors with these conditions.
-    pub async fn prepare(
-        db: &PgPool,
-        project: &str,
-        records: R,
-        mut common: Common,
-        scope: [u8; 8],
-    ) -> Result<Self> {
+    /// Checks the parameters and fixes the extent.
+    pub async fn prepare(db: &PgPool, project: &str, records: R, mut common: Common) -> Result<Self> {
+        let conditions = serde_json::to_string(&(&common, &records)).map_err(anyhow::Error::from)?;
+        let scope = cursor_scope(R::NAME, &[&("conditions".to_owned(), conditions)]);
         let format = common.format.unwrap_or(R::FORMATS[0]);
         let mut checks = Checks::default();
         common.check(&mut checks);
@@ -110,24 +112,27 @@ impl<R: Records> Export<R> {
         }
     }
 
-    /// Sends the rows to `out` as chunks of lines; `Err` ends a stream that must not look whole. Ends early when nobody
-    /// listens any more.
-    pub async fn run(mut self, db: PgPool, out: mpsc::Sender<anyhow::Result<Bytes>>) {
+    /// Sends the rows to `out` as chunks of lines, and an empty chunk when that was all. Where `out` closes without one,
+    /// the export broke off: it must not look whole. Ends early when nobody listens any more.
+    pub async fn run(mut self, db: PgPool, out: mpsc::Sender<Bytes>) {
         loop {
             match self.page(&db, &out).await {
-                Ok(true) => {}
-                Ok(false) => return,
+                Ok(Some(true)) => {}
+                Ok(Some(false)) => {
+                    let _ = out.send(Bytes::new()).await;
+                    return;
+                }
+                Ok(None) => return,
                 Err(error) => {
                     tracing::error!(cause = format!("{error:#}"), "an export broke off");
-                    let _ = out.send(Err(error)).await;
                     return;
                 }
             }
         }
     }
 
-    /// Sends one page; whether another may follow.
-    async fn page(&mut self, db: &PgPool, out: &mpsc::Sender<anyhow::Result<Bytes>>) -> anyhow::Result<bool> {
+    /// Sends one page; whether another may follow, or none if nobody listens.
+    async fn page(&mut self, db: &PgPool, out: &mpsc::Sender<Bytes>) -> anyhow::Result<Option<bool>> {
         let [at, id, part] = self.records.key();
         let columns = self.records.columns(&self.common, self.format);
         let mut query = QueryBuilder::new(format!(
@@ -150,10 +155,13 @@ impl<R: Records> Export<R> {
             self.after = Some(key);
             count += 1;
             if chunk.len() >= CHUNK && !send(out, &mut chunk).await {
-                return Ok(false);
+                return Ok(None);
             }
         }
-        Ok((chunk.is_empty() || send(out, &mut chunk).await) && count == PAGE)
+        if !chunk.is_empty() && !send(out, &mut chunk).await {
+            return Ok(None);
+        }
+        Ok(Some(count == PAGE))
     }
 
     /// How many rows there are.
@@ -164,11 +172,35 @@ impl<R: Records> Export<R> {
     }
 }
 
+/// The connections that exports have to themselves, so that readers who dawdle keep nobody else waiting.
+#[derive(Debug, Clone)]
+pub struct Exports {
+    /// As many connections as there are places.
+    pub db: PgPool,
+    places: Arc<Semaphore>,
+}
+
+impl Exports {
+    /// `size` connections, and as many exports at once.
+    pub fn new(options: &PgConnectOptions, size: u32) -> Self {
+        Self {
+            db: db::pool(options, "gleaner-export", size),
+            places: Arc::new(Semaphore::new(size as usize)),
+        }
+    }
+
+    /// A place for one export, if there is one left.
+    pub fn place(&self) -> Result<OwnedSemaphorePermit> {
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        place.map_err(|_| Error::Unavailable("as many exports as allowed are under way; try again"))
+    }
+}
+
 /// Sends a chunk; whether somebody still listens.
-async fn send(out: &mpsc::Sender<anyhow::Result<Bytes>>, chunk: &mut Vec<u8>) -> bool {
+async fn send(out: &mpsc::Sender<Bytes>, chunk: &mut Vec<u8>) -> bool {
     let bytes = Bytes::from(std::mem::replace(chunk, Vec::with_capacity(CHUNK * 2)));
     metrics::counter!("gleaner_export_bytes_total").increment(bytes.len() as u64);
-    out.send(Ok(bytes)).await.is_ok()
+    matches!(tokio::time::timeout(STALL, out.send(bytes)).await, Ok(Ok(())))
 }
 
 /// The newest moment of which everything is decided: just before the oldest write in flight, on whatever server.

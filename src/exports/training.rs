@@ -16,7 +16,7 @@ use crate::generations::Rating;
 use crate::value::{FreeForm, Timestamp};
 
 /// Which training pairs.
-#[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams, Args)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 #[group(skip)]
@@ -66,6 +66,7 @@ struct Metadata<'a> {
 }
 
 impl Records for TrainingPairs {
+    const NAME: &'static str = "training-pairs";
     const FORMATS: &'static [Format] =
         &[Format::Openai, Format::TrlPromptCompletion, Format::Alpaca, Format::Rft, Format::Raw];
 

@@ -552,7 +552,65 @@ impl Event {
     }
 }
 
+impl Start {
+    /// The open log `id` as it is once stored.
+    #[must_use]
+    pub fn stored(&self, id: Uuid) -> Generation {
+        let new = &self.new;
+        let sum = |part: fn(&NewAttempt) -> Option<i32>| {
+            self.attempts.iter().filter_map(|attempt| part(&attempt.new)).map(i64::from).sum()
+        };
+        let mut iterations: Vec<_> =
+            self.attempts.iter().map(|attempt| attempt.stored(attempt.number.unwrap_or_default())).collect();
+        iterations.sort_unstable_by_key(|attempt| attempt.attempt);
+        Generation {
+            id,
+            user_intent: new.user_intent.clone(),
+            domain_name: new.domain_name.clone(),
+            session_id: new.session_id.clone(),
+            cbu_id: new.cbu_id.clone(),
+            instance_id: new.instance_id.clone(),
+            model_used: new.model_used.clone(),
+            metadata: new.metadata.clone().unwrap_or_default(),
+            created_at: self.created_at,
+            success: None,
+            final_valid_dsl: None,
+            error: None,
+            completed_at: None,
+            total_attempts: self.attempts.len() as i64,
+            total_latency_ms: sum(|attempt| attempt.latency_ms),
+            total_input_tokens: sum(|attempt| attempt.input_tokens),
+            total_output_tokens: sum(|attempt| attempt.output_tokens),
+            review: None,
+            iterations: Some(iterations),
+        }
+    }
+}
+
 impl Append {
+    /// The attempt as it is once stored under `number`.
+    #[must_use]
+    pub fn stored(&self, number: i32) -> Attempt {
+        let new = &self.new;
+        Attempt {
+            id: self.id,
+            attempt: number,
+            timestamp: self.timestamp,
+            prompt_template: new.prompt_template.clone(),
+            prompt_template_version: new.prompt_template_version,
+            prompt_text: new.prompt_text.clone(),
+            raw_response: new.raw_response.clone(),
+            extracted_dsl: new.extracted_dsl.clone(),
+            parse_result: new.parse_result.clone(),
+            lint_result: new.lint_result.clone(),
+            compile_result: new.compile_result.clone(),
+            latency_ms: new.latency_ms,
+            input_tokens: new.input_tokens,
+            output_tokens: new.output_tokens,
+            metadata: new.metadata.clone().unwrap_or_default(),
+        }
+    }
+
     fn new(new: NewAttempt, id: Option<Uuid>) -> Self {
         let given = new.id.or(id);
         Self {

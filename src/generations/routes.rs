@@ -45,8 +45,14 @@ async fn start(
     let id = idempotency_id(&headers, &caller.project, "generations", None)?;
     let event = Event::start(new, id);
     let id = event.generation_id;
+    // Of a log that is open the answer is known beforehand, which saves reading it back.
+    let open =
+        event.as_start().filter(|(_, start)| start.new.success.is_none()).map(|(id, start)| start.stored(id));
     let receipt = app.writer.write(&caller.project, writer::Event::Generation(event)).await?;
-    Ok(created(receipt.replayed, id, stored(&app, &caller.project, id).await?))
+    Ok(match open {
+        Some(log) if !receipt.replayed => created(false, id, log),
+        _ => created(receipt.replayed, id, stored(&app, &caller.project, id).await?),
+    })
 }
 
 /// Appends an attempt to an open log.
@@ -68,10 +74,15 @@ async fn append(
 ) -> Result<Response> {
     let attempt_id = idempotency_id(&headers, &caller.project, "attempts", Some(id))?;
     let event = Event::append(id, new, attempt_id);
+    let mut answer = event.as_append().map(|(_, append)| append.stored(0));
     let receipt = app.writer.write(&caller.project, writer::Event::Generation(event)).await?;
     let number = receipt.number.unwrap_or_default();
-    let attempt = store::attempt(&app.db, &caller.project, id, number).await?;
-    Ok(created(receipt.replayed, id, attempt.ok_or(Error::NotFound("attempt"))?))
+    if receipt.replayed {
+        answer = store::attempt(&app.db, &caller.project, id, number).await?;
+    }
+    let attempt =
+        answer.map(|attempt| Attempt { attempt: number, ..attempt }).ok_or(Error::NotFound("attempt"))?;
+    Ok(created(receipt.replayed, id, attempt))
 }
 
 /// Finalizes a log.

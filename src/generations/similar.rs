@@ -88,6 +88,11 @@ struct Examples {
 }
 
 #[derive(Serialize)]
+struct Messages {
+    messages: Vec<Message>,
+}
+
+#[derive(Serialize)]
 struct Message {
     role: &'static str,
     content: String,
@@ -109,7 +114,7 @@ async fn similar(
         [("user", example.user_intent), ("assistant", example.valid_dsl)]
             .map(|(role, content)| Message { role, content })
     });
-    Ok(axum::Json(serde_json::json!({"messages": turns.collect::<Vec<_>>()})).into_response())
+    Ok(axum::Json(Messages { messages: turns.collect() }).into_response())
 }
 
 async fn find(db: &PgPool, project: &str, wanted: &Wanted) -> Result<Vec<Example>> {

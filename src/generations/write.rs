@@ -30,6 +30,11 @@ enum Kind {
 }
 
 impl Event {
+    /// Whether it is an append that says its number.
+    fn is_numbered(&self) -> bool {
+        matches!(&self.action, Action::Append(append) if append.number.is_some())
+    }
+
     fn kind(&self) -> Kind {
         match &self.action {
             Action::Start(_) => Kind::Start,
@@ -40,8 +45,8 @@ impl Event {
     }
 }
 
-/// Sorts events into as few steps as keep the order within each log: several appends to a log go into one step; any
-/// other event goes behind the step of the log's event before it.
+/// Sorts events into as few steps as keep the order within each log: several numbered appends to a log go into one step;
+/// any other event, and an append whose number depends on those before it, goes behind the log's event before it.
 #[must_use]
 pub fn plan(events: &[&Event]) -> Vec<Step> {
     let mut last: HashMap<Uuid, (usize, Kind)> = HashMap::new();
@@ -50,9 +55,7 @@ pub fn plan(events: &[&Event]) -> Vec<Step> {
         let kind = event.kind();
         let place = match last.get(&event.generation_id) {
             None => (0, kind),
-            Some(&(wave, before)) if kind > before || (kind == Kind::Append && before == kind) => {
-                (wave, kind)
-            }
+            Some(&(wave, before)) if kind > before || (before == kind && event.is_numbered()) => (wave, kind),
             Some(&(wave, _)) => (wave + 1, kind),
         };
         last.insert(event.generation_id, place);
@@ -166,14 +169,16 @@ impl Step {
 }
 
 impl Event {
-    fn as_start(&self) -> Option<(Uuid, &Start)> {
+    /// The log that begins.
+    pub(super) fn as_start(&self) -> Option<(Uuid, &Start)> {
         match &self.action {
             Action::Start(start) => Some((self.generation_id, start)),
             _ => None,
         }
     }
 
-    fn as_append(&self) -> Option<(Uuid, &Append)> {
+    /// The attempt that is made.
+    pub(super) fn as_append(&self) -> Option<(Uuid, &Append)> {
         match &self.action {
             Action::Append(append) => Some((self.generation_id, append)),
             _ => None,
@@ -270,8 +275,7 @@ macro_rules! insert_attempts_to {
                 prompt_text, raw_response, extracted_dsl, parse_result, lint_result, compile_result, passed, error_stage,
                 error_message, latency_ms, input_tokens, output_tokens, metadata, request_hash)
             select $1, new.generation_id, new.id,
-                coalesce(new.attempt, last.attempt + row_number() over (
-                    partition by new.generation_id, new.attempt is null order by new.place))::int,
+                coalesce(new.attempt, last.attempt + 1),
                 new.timestamp, new.prompt_template, new.prompt_template_version, new.prompt_text, new.raw_response,
                 new.extracted_dsl, new.parse_result, new.lint_result, new.compile_result, new.passed, new.error_stage,
                 new.error_message, new.latency_ms, new.input_tokens, new.output_tokens, new.metadata, new.request_hash
