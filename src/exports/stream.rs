@@ -23,7 +23,7 @@ use crate::value::Timestamp;
 /// How many rows one statement reads.
 const PAGE: i64 = 5_000;
 /// How long a reader may take nothing before the export is given up, and its connection to the database with it.
-const STALL: Duration = Duration::from_secs(60);
+const STALL: Duration = Duration::from_mins(1);
 /// How many bytes are sent at a time.
 const CHUNK: usize = 64 << 10;
 

@@ -577,7 +577,7 @@ impl Start {
             final_valid_dsl: None,
             error: None,
             completed_at: None,
-            total_attempts: self.attempts.len() as i64,
+            total_attempts: i64::try_from(self.attempts.len()).unwrap_or(i64::MAX),
             total_latency_ms: sum(|attempt| attempt.latency_ms),
             total_input_tokens: sum(|attempt| attempt.input_tokens),
             total_output_tokens: sum(|attempt| attempt.output_tokens),

@@ -22,11 +22,9 @@ async fn the_document_and_its_page_are_served_without_anything_from_elsewhere() 
     assert!(json["paths"]["/v1/generations"]["post"].is_object());
     let page = service.get("/docs/").await;
     assert_eq!(page.status, 200);
-    for reference in
-        page.text().split(['"', '\'']).filter(|text| text.starts_with("http") || text.starts_with("//"))
-    {
-        panic!("the page refers to {reference}");
-    }
+    let text = page.text();
+    let elsewhere = text.split(['"', '\'']).find(|text| text.starts_with("http") || text.starts_with("//"));
+    assert_eq!(elsewhere, None);
     let script = service.get("/docs/swagger-initializer.js").await;
     assert!(script.text().contains("/openapi.json"), "{}", script.text());
 }
