@@ -35,7 +35,7 @@ pub struct Key {
 }
 
 /// A data set, by its own parameters.
-pub trait Records: Clone + Serialize + Send + Sync + 'static {
+pub trait Records: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// Its name, the last part of its path.
     const NAME: &'static str;
     /// The formats it offers, the default first.

@@ -10,14 +10,13 @@ use crate::extract::{Check, Checks};
 use crate::page::{check_range, time_in_query};
 use crate::value::Timestamp;
 
-/// The parameters that every data set has. Serialized without those that may change between the pieces of one export.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams, Args)]
+/// The parameters that every data set has.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 #[group(skip)]
 pub struct Common {
     /// How a row is written; each data set names the formats it offers.
-    #[serde(skip_serializing)]
     #[arg(long)]
     #[param(inline)]
     pub format: Option<Format>,
@@ -31,17 +30,15 @@ pub struct Common {
     #[arg(long, value_name = "TIME")]
     #[param(value_type = Option<String>)]
     pub until: Option<Timestamp>,
-    #[serde(skip_serializing)]
     /// The most records (logs), never cutting one in two; the header Gleaner-Next-Cursor says where to go on.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     #[param(minimum = 1)]
     pub limit: Option<i64>,
     /// Where to go on: Gleaner-Next-Cursor of the piece before.
-    #[serde(skip_serializing)]
     #[arg(long)]
     pub cursor: Option<String>,
     /// The state of the data then; by default just before the oldest write in flight.
-    #[serde(deserialize_with = "time_in_query", skip_serializing)]
+    #[serde(deserialize_with = "time_in_query")]
     #[arg(long, value_name = "TIME")]
     #[param(value_type = Option<String>)]
     pub as_of: Option<Timestamp>,
@@ -60,7 +57,6 @@ pub struct Common {
     #[arg(long)]
     #[param(inline)]
     pub dedupe: Option<Dedupe>,
-    #[serde(skip_serializing)]
     /// Adds one key, metadata, to every row: ids, times, model, raw responses, and the client's object as JSON text.
     #[arg(long)]
     #[param(inline)]
@@ -68,7 +64,7 @@ pub struct Common {
 }
 
 /// A part of the records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Split {
     /// To train on.
@@ -78,7 +74,7 @@ pub enum Split {
 }
 
 /// Whether equal rows are left out.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Dedupe {
     /// No.
@@ -141,6 +137,12 @@ impl Common {
             query.push(format_args!(" || ':' || {target}), 8))::bit(32)::bigint {comparison} "));
             query.push_bind(self.holdout.unwrap_or(0.1) * 2_f64.powi(32));
         }
+    }
+
+    /// Those that must not change between the pieces of one export: which records it has.
+    #[must_use]
+    pub fn conditions(&self) -> Self {
+        Self { format: None, limit: None, cursor: None, as_of: None, include: None, ..self.clone() }
     }
 
     /// Whether equal rows are left out.

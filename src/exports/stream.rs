@@ -43,7 +43,7 @@ pub struct Export<R> {
 impl<R: Records> Export<R> {
     /// Checks the parameters and fixes the extent.
     pub async fn prepare(db: &PgPool, project: &str, records: R, mut common: Common) -> Result<Self> {
-        let conditions = serde_json::to_string(&(&common, &records)).map_err(anyhow::Error::from)?;
+        let conditions = format!("{:?} {records:?}", common.conditions());
         let scope = cursor_scope(R::NAME, &[&("conditions".to_owned(), conditions)]);
         let format = common.format.unwrap_or(R::FORMATS[0]);
         let mut checks = Checks::default();

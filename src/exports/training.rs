@@ -16,7 +16,7 @@ use crate::generations::Rating;
 use crate::value::{FreeForm, Timestamp};
 
 /// Which training pairs.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams, Args)]
+#[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 #[group(skip)]
