@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::extract::{Check, Checks};
+use crate::extract::{Check, Checks, null_as_default};
 use crate::value::{FreeForm, Timestamp, request_hash};
 
 /// A generation log: an intent, and how the effort to satisfy it went.
@@ -139,12 +139,6 @@ pub struct CompileResult {
     /// Steps of the compiled plan.
     #[serde(default, deserialize_with = "null_as_default")]
     pub step_count: i32,
-}
-
-fn null_as_default<'de, D: serde::Deserializer<'de>, T: Deserialize<'de> + Default>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// What a reviewer said of a log.
