@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -172,6 +172,8 @@ pub struct Keyring {
     db: PgPool,
     closed: AtomicBool,
     open_until: Mutex<Option<Instant>>,
+    /// How many changes this server has made: what was read before one is not kept after it.
+    changes: AtomicU64,
     keys: Mutex<KnownKeys>,
     projects: Mutex<HashMap<Arc<str>, Instant>>,
 }
@@ -184,6 +186,7 @@ impl Keyring {
             db,
             closed: AtomicBool::new(false),
             open_until: Mutex::new(None),
+            changes: AtomicU64::new(0),
             keys: Mutex::default(),
             projects: Mutex::default(),
         }
@@ -198,14 +201,19 @@ impl Keyring {
         if known.is_some_and(|until| Instant::now() < until) {
             return Ok(true);
         }
+        let changes = self.changes.load(Ordering::SeqCst);
         let open = !projects::any_key(&self.db).await?;
-        self.closed.store(!open, Ordering::Relaxed);
-        *self.open_until.lock().expect("never poisoned") = Some(Instant::now() + FRESH);
+        self.closed.fetch_or(!open, Ordering::Relaxed);
+        let mut open_until = self.open_until.lock().expect("never poisoned");
+        if changes == self.changes.load(Ordering::SeqCst) {
+            *open_until = Some(Instant::now() + FRESH);
+        }
         Ok(open)
     }
 
     /// Forgets what is cached, after a change made by this server.
     pub fn refresh(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
         *self.open_until.lock().expect("never poisoned") = None;
         self.keys.lock().expect("never poisoned").clear();
         self.projects.lock().expect("never poisoned").clear();
@@ -237,13 +245,21 @@ impl Keyring {
             return Ok(Arc::clone(key));
         }
         let unknown = Error::Unauthorized("the key is not known here");
-        let Some(prefix) = secret.get(..PREFIX) else {
+        // Keys are printable; a NUL, which Basic lets through, Postgres would not even compare.
+        let Some(prefix) =
+            secret.get(..PREFIX).filter(|prefix| prefix.bytes().all(|byte| byte.is_ascii_graphic()))
+        else {
             return Err(unknown);
         };
+        let changes = self.changes.load(Ordering::SeqCst);
         let candidates = projects::keys_by_prefix(&self.db, prefix).await?;
         let found = candidates.into_iter().find(|key| bool::from(key.hash.as_slice().ct_eq(&hash)));
         let key = Arc::new(found.ok_or(unknown)?);
-        self.keys.lock().expect("never poisoned").insert(hash, (Instant::now(), Arc::clone(&key)));
+        let mut keys = self.keys.lock().expect("never poisoned");
+        if changes == self.changes.load(Ordering::SeqCst) {
+            keys.insert(hash, (Instant::now(), Arc::clone(&key)));
+        }
+        drop(keys);
         Ok(key)
     }
 

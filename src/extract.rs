@@ -2,6 +2,8 @@
 //! service's own [`Error`], and each cleaned of the characters that Postgres cannot keep.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,8 +14,9 @@ use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use utoipa::IntoParams;
 use utoipa::openapi::path::ParameterIn;
 use utoipa::openapi::{OpenApi, RefOr};
@@ -155,7 +158,36 @@ pub fn expect_media_type(headers: &HeaderMap, allowed: &[&str]) -> Result<()> {
 /// Cleans, parses and checks one JSON text.
 pub fn parse<T: DeserializeOwned + Check>(json: &mut [u8], replaced: &Replaced) -> Result<T> {
     replaced.add(clean_json(json)?);
-    Checks::of(decode(utf8(json)?)?)
+    let Object(value) = decode(utf8(json)?)?;
+    Checks::of(value)
+}
+
+/// A value that must be written as an object: left to itself, a struct is also read from an array of its fields.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+        deserializer.deserialize_map(Members(PhantomData))
+    }
+}
+
+/// Reads a field that may be null, which is the same as leaving it out.
+pub fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// JSON text as a string slice; a byte that is not UTF-8 is named by its place.
@@ -167,7 +199,8 @@ pub fn utf8(bytes: &[u8]) -> Result<&str> {
 /// Parses JSON that is clean already. Only when that fails is it parsed again, slower, to name the field.
 pub fn decode<'de, T: Deserialize<'de>>(json: &'de str) -> Result<T> {
     serde_json::from_str(json).map_err(|error| {
-        if !error.is_data() {
+        // An enum that is no string is a syntax error to the parser, though the text is good JSON.
+        if !error.is_data() && serde_json::from_str::<IgnoredAny>(json).is_err() {
             return Error::Malformed(format!("the body is not JSON: {error}"));
         }
         let mut deserializer = serde_json::Deserializer::from_str(json);
@@ -181,16 +214,14 @@ pub fn decode<'de, T: Deserialize<'de>>(json: &'de str) -> Result<T> {
     })
 }
 
-/// The 422 of a value that does not fit its type; a missing field is named itself, not the object that lacks it.
+/// The 422 of a value that does not fit its type; a field that is missing, unknown or there twice is named itself, not the
+/// object that it is about.
 fn field_error(path: &serde_path_to_error::Path, message: &str) -> Error {
     use serde_path_to_error::Segment;
     let mut pointer = String::new();
     for segment in path {
         match segment {
-            Segment::Map { key } | Segment::Enum { variant: key } => {
-                pointer.push('/');
-                pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
-            }
+            Segment::Map { key } | Segment::Enum { variant: key } => pointer.push_str(&pointer_part(key)),
             Segment::Seq { index } => {
                 pointer.push('/');
                 pointer.push_str(&index.to_string());
@@ -199,11 +230,22 @@ fn field_error(path: &serde_path_to_error::Path, message: &str) -> Error {
         }
     }
     let message = message.rsplit_once(" at line ").map_or(message, |(message, _)| message);
-    if let Some(field) = message.strip_prefix("missing field `") {
-        pointer.push('/');
-        pointer.push_str(field.trim_end_matches('`'));
+    let said_of = |kind: &str| Some(message.strip_prefix(kind)?.rsplit_once('`')?.0);
+    if let Some(field) = said_of("missing field `").or_else(|| said_of("duplicate field `")) {
+        pointer.push_str(&pointer_part(field));
+    } else if let Some(said) = message.strip_prefix("unknown field `") {
+        let field = said.split_once("`, ").map_or(said, |(field, _)| field);
+        let part = pointer_part(field);
+        if !pointer.ends_with(&part) {
+            pointer.push_str(&part);
+        }
     }
     Error::invalid(pointer, message)
+}
+
+/// A name as a part of a JSON Pointer.
+fn pointer_part(name: &str) -> String {
+    format!("/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
 /// Replaces, in place, the escapes in a JSON text that Postgres cannot keep (`\u0000` and lone surrogates) by `\ufffd`,
@@ -233,7 +275,7 @@ pub fn clean_json(json: &mut [u8]) -> Result<usize> {
                     .position(|byte| !matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'))
                     .map_or(json.len(), |length| at + length);
                 let number = str::from_utf8(&json[at..end]).unwrap_or_default();
-                if number.parse::<f64>().is_ok_and(f64::is_infinite) {
+                if !can_be_kept(number) {
                     return Err(malformed_at(json, at, "number out of range"));
                 }
                 at = end;
@@ -242,6 +284,29 @@ pub fn clean_json(json: &mut [u8]) -> Result<usize> {
         }
     }
     Ok(replaced)
+}
+
+/// Whether a number fits both a double and Postgres's `numeric`, which has at most 16 383 digits after the point. What is
+/// no number passes; the parser will say so.
+fn can_be_kept(number: &str) -> bool {
+    const DIGITS: usize = 300;
+    const SCALE: i64 = 16_383;
+    let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, ""));
+    if exponent.is_empty() && mantissa.len() <= DIGITS {
+        return true;
+    }
+    let fraction = mantissa.split_once('.').map_or(0, |(_, digits)| digits.len());
+    let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) || digits.is_empty() != exponent.is_empty() {
+        return true;
+    }
+    let exponent = if digits.is_empty() { Ok(0) } else { exponent.parse::<i64>() };
+    let fits = |exponent: i64| {
+        exponent.abs() <= SCALE && i64::try_from(fraction).is_ok_and(|digits| digits - exponent <= SCALE)
+    };
+    // serde_json rounds otherwise than the standard library, so near the greatest double it has to be asked itself.
+    let out_of_range = |error: serde_json::Error| error.to_string().starts_with("number out of range");
+    exponent.is_ok_and(fits) && !serde_json::from_str::<f64>(number).is_err_and(out_of_range)
 }
 
 /// Cleans the string that begins at `at`; returns the place after its closing quote.
@@ -474,6 +539,28 @@ mod tests {
         let error = clean_json(&mut br#"{"a": [1, -1e400]}"#.to_vec()).expect_err("too large").to_string();
         assert!(error.ends_with("number out of range at line 1 column 11"), "{error}");
         assert_eq!(clean_json(&mut br#"{"a": "1e400 [[["}"#.to_vec()).expect("in a string"), 0);
+    }
+
+    #[test]
+    fn a_number_is_kept_that_fits_both_a_double_and_postgres() {
+        let long = format!("0.{}1", "0".repeat(16_382));
+        for kept in ["0", "-1.5", "1e308", "1e-16383", "1.5E+3", &long, "1e", "1e+", "1.2.3", "--"] {
+            assert!(can_be_kept(kept), "{kept}");
+        }
+        let longer = format!("{long}0");
+        let great = "9".repeat(400);
+        for refused in [
+            "1e309",
+            "-1e400",
+            "1e-16384",
+            "1.5e-16383",
+            "0e16384",
+            "1e99999999999999999999",
+            &longer,
+            &great,
+        ] {
+            assert!(!can_be_kept(refused), "{refused}");
+        }
     }
 
     proptest! {

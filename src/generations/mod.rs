@@ -11,11 +11,13 @@ pub mod store;
 pub mod templates;
 pub mod write;
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::extract::{Check, Checks};
+use crate::extract::{Check, Checks, null_as_default};
 use crate::value::{FreeForm, Timestamp, request_hash};
 
 /// A generation log: an intent, and how the effort to satisfy it went.
@@ -141,12 +143,6 @@ pub struct CompileResult {
     pub step_count: i32,
 }
 
-fn null_as_default<'de, D: serde::Deserializer<'de>, T: Deserialize<'de> + Default>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
-
 /// What a reviewer said of a log.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Review {
@@ -177,12 +173,17 @@ pub enum Rating {
     Poor,
 }
 
+/// For fields that name a record: the hash of a request leaves them out, while the OpenAPI document does not.
+fn names_it<T>(_: &T) -> bool {
+    true
+}
+
 /// Starts a log; with `success`, one that is finished already.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewGeneration {
     /// Makes sending it again harmless; the server makes one if not given.
-    #[serde(skip_serializing)]
+    #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
     /// What the user wanted, in natural language; not the whole prompt.
     #[schema(min_length = 1)]
@@ -228,11 +229,7 @@ impl NewGeneration {
     #[must_use]
     pub fn program(&self) -> Option<&str> {
         let last_passed = || {
-            let numbered = self
-                .iterations
-                .iter()
-                .enumerate()
-                .map(|(index, attempt)| (attempt.number_at(index), attempt));
+            let numbered = numbers(&self.iterations).into_iter().zip(&self.iterations);
             let passed = numbered.filter(|(_, attempt)| attempt.verdict().passed == Some(true));
             passed.max_by_key(|(number, _)| *number)?.1.extracted_dsl.as_deref()
         };
@@ -259,11 +256,15 @@ impl Check for NewGeneration {
         checks.name("cbu_id", self.cbu_id.as_deref());
         checks.name("model_used", self.model_used.as_deref());
         checks.name("instance_id", self.instance_id.as_deref());
-        let mut numbers = std::collections::HashSet::new();
-        for (index, attempt) in self.iterations.iter().enumerate() {
+        let (mut taken, mut ids) = (HashSet::new(), HashSet::new());
+        let numbered = numbers(&self.iterations).into_iter().zip(&self.iterations);
+        for (index, (number, attempt)) in numbered.enumerate() {
             checks.nested(&format!("iterations/{index}"), attempt);
-            if !numbers.insert(attempt.number_at(index)) {
+            if !taken.insert(number) {
                 checks.fail(&format!("iterations/{index}/attempt"), "an iteration before it has this number");
+            }
+            if attempt.id.is_some_and(|id| !ids.insert(id)) {
+                checks.fail(&format!("iterations/{index}/id"), "an iteration before it has this id");
             }
         }
         match self.success {
@@ -275,6 +276,16 @@ impl Check for NewGeneration {
     }
 }
 
+/// The numbers of a log's iterations: their own, else the next one.
+fn numbers(iterations: &[NewAttempt]) -> Vec<i32> {
+    let next = |greatest: &mut i32, attempt: &NewAttempt| {
+        let number = attempt.attempt.unwrap_or_else(|| greatest.saturating_add(1));
+        *greatest = number.max(*greatest);
+        Some(number)
+    };
+    iterations.iter().scan(0, next).collect()
+}
+
 /// Why a success without a program is refused.
 pub const NO_PROGRAM: &str = "a success needs a program: no attempt passed and none is given";
 const NOT_A_SUCCESS: &str = "only a success has a program that passed";
@@ -284,11 +295,11 @@ const NOT_A_SUCCESS: &str = "only a success has a program that passed";
 #[serde(deny_unknown_fields)]
 pub struct NewAttempt {
     /// Makes sending it again harmless where it has no number.
-    #[serde(skip_serializing)]
+    #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
     /// Number within the log, from 1; the next one if not given.
-    #[serde(skip_serializing)]
-    #[schema(minimum = 1)]
+    #[serde(skip_serializing_if = "names_it")]
+    #[schema(minimum = 1, maximum = 1_000_000_000)]
     pub attempt: Option<i32>,
     /// When the model was asked; now, if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -336,9 +347,16 @@ pub struct NewAttempt {
     pub metadata: Option<FreeForm>,
 }
 
+/// The greatest number that a client may give an attempt: behind it there is room for a thousand million next ones.
+const GREATEST_NUMBER: i32 = 1_000_000_000;
+
 impl Check for NewAttempt {
     fn check(&self, checks: &mut Checks) {
-        checks.require(self.attempt.is_none_or(|number| number >= 1), "attempt", "must be 1 or more");
+        checks.require(
+            self.attempt.is_none_or(|number| (1..=GREATEST_NUMBER).contains(&number)),
+            "attempt",
+            "must be 1 to 1000000000",
+        );
         checks.name("prompt_template", self.prompt_template.as_deref());
         checks.count("prompt_template_version", self.prompt_template_version);
         checks.count("latency_ms", self.latency_ms);
@@ -359,12 +377,6 @@ pub struct Verdict {
 }
 
 impl NewAttempt {
-    /// Its number among a log's `iterations`: its own, else its place.
-    #[must_use]
-    pub fn number_at(&self, index: usize) -> i32 {
-        self.attempt.unwrap_or_else(|| i32::try_from(index + 1).unwrap_or(i32::MAX))
-    }
-
     /// Whether it passed, failed or neither, and the error of its first failing stage.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
@@ -517,11 +529,10 @@ impl Event {
         let outcome_hash = new.outcome().map(|outcome| request_hash(&outcome));
         let created_at = new.created_at.unwrap_or_else(Timestamp::now);
         new.final_valid_dsl = if new.success == Some(true) { new.program().map(str::to_owned) } else { None };
-        let attempts = std::mem::take(&mut new.iterations)
+        let attempts = numbers(&new.iterations)
             .into_iter()
-            .enumerate()
-            .map(|(index, attempt)| {
-                let number = attempt.number_at(index);
+            .zip(std::mem::take(&mut new.iterations))
+            .map(|(number, attempt)| {
                 let timestamp = attempt.timestamp.unwrap_or(created_at);
                 Append { number: Some(number), timestamp, ..Append::new(attempt, None) }
             })

@@ -30,11 +30,6 @@ enum Kind {
 }
 
 impl Event {
-    /// Whether it is an append that says its number.
-    fn is_numbered(&self) -> bool {
-        matches!(&self.action, Action::Append(append) if append.number.is_some())
-    }
-
     fn kind(&self) -> Kind {
         match &self.action {
             Action::Start(_) => Kind::Start,
@@ -45,23 +40,54 @@ impl Event {
     }
 }
 
-/// Sorts events into as few steps as keep the order within each log: several numbered appends to a log go into one step;
-/// any other event, and an append whose number depends on those before it, goes behind the log's event before it.
+/// Sorts events into as few steps as keep the order within each log: several appends to a log go into one step where
+/// they can; any other event goes behind the step of the log's event before it.
 #[must_use]
 pub fn plan(events: &[&Event]) -> Vec<Step> {
     let mut last: HashMap<Uuid, (usize, Kind)> = HashMap::new();
+    let mut appends: HashMap<Uuid, Appends> = HashMap::new();
     let mut steps: BTreeMap<(usize, Kind), Vec<usize>> = BTreeMap::new();
     for (index, event) in events.iter().enumerate() {
         let kind = event.kind();
-        let place = match last.get(&event.generation_id) {
+        let log = event.generation_id;
+        let joins = event.as_append().is_none_or(|(_, append)| appends.entry(log).or_default().take(append));
+        let place = match last.get(&log) {
             None => (0, kind),
-            Some(&(wave, before)) if kind > before || (before == kind && event.is_numbered()) => (wave, kind),
+            Some(&(wave, before)) if kind > before || (kind == Kind::Append && before == kind && joins) => {
+                (wave, kind)
+            }
             Some(&(wave, _)) => (wave + 1, kind),
         };
-        last.insert(event.generation_id, place);
+        last.insert(log, place);
         steps.entry(place).or_default().push(index);
     }
     steps.into_iter().map(|((_, kind), members)| Step { kind, members }).collect()
+}
+
+/// The appends to one log that go into one step.
+#[derive(Default)]
+struct Appends {
+    numbered: bool,
+    ids: HashSet<Uuid>,
+}
+
+impl Appends {
+    /// Takes one more, if a single statement can write it with those before it: it can neither see a number that one of
+    /// them was given by the client, when it looks for the next, nor that one of them has the same id. Otherwise begins
+    /// anew with this one.
+    fn take(&mut self, append: &Append) -> bool {
+        let nameless_after_number = append.number.is_none() && self.numbered;
+        let again = append.id_given && self.ids.contains(&append.id);
+        let joins = !nameless_after_number && !again;
+        if !joins {
+            *self = Self::default();
+        }
+        self.numbered |= append.number.is_some();
+        if append.id_given {
+            self.ids.insert(append.id);
+        }
+        joins
+    }
 }
 
 /// Writes events of one project, all in one transaction. Verdicts are in the order of the events.
@@ -96,12 +122,26 @@ pub async fn write(
 impl Step {
     /// Whether writing it takes a single statement.
     fn is_one_statement(&self, events: &[&Event]) -> bool {
+        if self.kind == Kind::Append {
+            return !self.must_see_all(events);
+        }
         self.members.iter().all(|&index| match &events[index].action {
             Action::Start(start) => start.attempts.is_empty(),
             Action::Append(_) => true,
             Action::Finalize { outcome, .. } => !outcome.success,
             Action::Review { .. } => false,
         })
+    }
+
+    /// Whether appends depend on what another writer may be adding to the same log: a statement that waits for the log's
+    /// lock would not see it. So it is for an attempt known by its id alone, and for several that are numbered here.
+    fn must_see_all(&self, events: &[&Event]) -> bool {
+        let nameless = || {
+            let appends = self.members.iter().filter_map(|&index| events[index].as_append());
+            appends.filter(|(_, append)| append.number.is_none())
+        };
+        let mut logs = HashSet::new();
+        nameless().any(|(log, append)| append.id_given || !logs.insert(log))
     }
 
     /// Writes what is plainly new.
@@ -126,6 +166,10 @@ impl Step {
             Kind::Append => {
                 let appends: Vec<_> =
                     self.members.iter().filter_map(|&index| events[index].as_append()).collect();
+                if self.must_see_all(events) {
+                    let logs: Vec<_> = appends.iter().map(|(id, _)| *id).collect();
+                    sqlx::query(LOCK).bind(project).bind(logs).execute(&mut *connection).await?;
+                }
                 let numbers = insert_attempts(connection, APPEND, project, &appends).await?;
                 for &index in &self.members {
                     let Some((log, append)) = events[index].as_append() else {
@@ -302,6 +346,10 @@ const APPEND: &str = insert_attempts_to!(
 );
 /// Adds to logs that the same transaction has made.
 const APPEND_TO_NEW: &str = insert_attempts_to!("select distinct unnest($2) as id");
+
+/// Locks logs before a statement that must see all that others have added to them.
+const LOCK: &str =
+    "select from generations where project = $1 and id = any($2) order by id for no key update";
 
 /// Runs one of these statements; the numbers, by log and id, of the attempts that were added.
 async fn insert_attempts(

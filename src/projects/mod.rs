@@ -12,7 +12,7 @@ pub use sessions::routes as session_routes;
 pub use store::{any_key, exists, insert_key, keys_by_prefix, list_keys, project_of_key, put, revoke_key};
 
 use crate::auth::Scope;
-use crate::extract::{Check, Checks};
+use crate::extract::{Check, Checks, null_as_default};
 use crate::value::Timestamp;
 
 /// A project's settings. What is not in force yet is refused, so that no privacy setting is silently without effect.
@@ -20,8 +20,10 @@ use crate::value::Timestamp;
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
     /// What is kept of the events posted.
+    #[serde(deserialize_with = "null_as_default")]
     pub capture: Capture,
     /// Rules that remove secrets before anything is written. None is in force yet.
+    #[serde(deserialize_with = "null_as_default")]
     pub redact: Vec<String>,
     /// Days after which records are erased, by domain. None is in force yet.
     pub retention_days: Option<serde_json::Map<String, serde_json::Value>>,

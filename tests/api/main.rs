@@ -1,7 +1,11 @@
 //! The service through its real router on a real Postgres, a database for each test.
 
+mod auth;
+mod bad_input;
+mod exports;
 mod generations;
 mod openapi;
 mod private_postgres;
 mod process;
+mod seed_001;
 mod support;

@@ -20,6 +20,10 @@ async fn the_document_and_its_page_are_served_without_anything_from_elsewhere() 
     let json = service.get("/openapi.json").await.expect(200);
     assert_eq!(json["openapi"], "3.1.0");
     assert!(json["paths"]["/v1/generations"]["post"].is_object());
+    for (body, field) in [("NewGeneration", "id"), ("NewAttempt", "id"), ("NewAttempt", "attempt")] {
+        let schema = &json["components"]["schemas"][body];
+        assert!(schema["properties"][field].is_object(), "{body} has no {field}");
+    }
     let page = service.get("/docs/").await;
     assert_eq!(page.status, 200);
     let text = page.text();

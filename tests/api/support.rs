@@ -7,11 +7,11 @@ use std::sync::OnceLock;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
-use gleaner::app::{App, Running, router};
+use gleaner::app::{Running, router};
 use gleaner::db;
 use gleaner::db::embedded::{self, Cluster, Settings};
 use http_body_util::BodyExt as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection};
 use tokio::sync::OnceCell;
@@ -21,7 +21,6 @@ use uuid::Uuid;
 /// The service on a database of its own, which goes when this is dropped.
 pub(crate) struct Service {
     pub(crate) router: Router,
-    pub(crate) app: App,
     pub(crate) options: PgConnectOptions,
     _running: Running,
     _database: Database,
@@ -32,10 +31,8 @@ impl Service {
     pub(crate) async fn open() -> Self {
         let database = Database::create().await;
         let running = Running::start(&database.options, 4);
-        let app = running.app.clone();
         Self {
-            router: router(app.clone()),
-            app,
+            router: router(running.app.clone()),
             options: database.options.clone(),
             _running: running,
             _database: database,
@@ -80,6 +77,144 @@ impl Service {
     pub(crate) async fn connection(&self) -> PgConnection {
         self.options.connect().await.expect("the database answers")
     }
+
+    /// Sends a request with these headers, and with a JSON body if one is given.
+    pub(crate) async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> Answer {
+        let mut request = request(method, path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = match body {
+            Some(body) => {
+                request = request.header(header::CONTENT_TYPE, "application/json");
+                Body::from(body.to_string())
+            }
+            None => Body::empty(),
+        };
+        self.send(request.body(body).expect("a request")).await
+    }
+
+    /// A service with keys, and its first key, which may do everything.
+    pub(crate) async fn closed() -> (Self, String) {
+        let service = Self::open().await;
+        let first = json!({"name": "first", "scopes": ["operator"]});
+        let key = service.post("/v1/keys", &first).await.expect(201);
+        let secret = key["key"].as_str().expect("a secret").to_owned();
+        (service, secret)
+    }
+
+    /// Makes a project.
+    pub(crate) async fn project(&self, name: &str) {
+        self.put(&format!("/v1/projects/{name}"), &json!({})).await.expect(201);
+    }
+
+    /// Posts something that must be new; its id.
+    #[track_caller]
+    pub(crate) fn create(&self, path: &str, body: Value) -> impl Future<Output = String> {
+        let place = std::panic::Location::caller();
+        async move {
+            let answer = self.post(path, &body).await;
+            assert_eq!(answer.status, 201, "{place}: {}", answer.text());
+            answer.json()["id"].as_str().expect("an id").to_owned()
+        }
+    }
+
+    /// Posts events of which none may be refused or known already.
+    pub(crate) async fn accept(&self, events: &[Value]) {
+        let summary = self.events(events).await.expect(200);
+        let expected = json!({"accepted": events.len(), "duplicates": 0, "rejected": []});
+        assert_eq!(summary, expected);
+    }
+
+    /// The records of all pages of a list, from page to page by the `Link` header.
+    pub(crate) async fn all(&self, path: &str) -> Vec<Value> {
+        let mut records = Vec::new();
+        let mut next = Some(path.to_owned());
+        while let Some(path) = next {
+            let answer = self.get(&path).await;
+            next = answer.next();
+            let page = answer.expect(200);
+            assert_eq!(page["next_cursor"].is_null(), next.is_none());
+            records.extend(page["data"].as_array().expect("data").iter().cloned());
+        }
+        records
+    }
+
+    /// Everything that the database holds, as text.
+    pub(crate) async fn dump(&self) -> String {
+        let mut connection = self.connection().await;
+        let tables: Vec<String> =
+            sqlx::query_scalar("select tablename::text from pg_tables where schemaname = 'public'")
+                .fetch_all(&mut connection)
+                .await
+                .expect("tables");
+        let mut text = String::new();
+        for table in tables {
+            let sql = format!("select coalesce(string_agg(t::text, E'\\n'), '') from {table} t");
+            let rows: String =
+                sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut connection).await.expect("rows");
+            text.push_str(&rows);
+        }
+        text
+    }
+}
+
+/// An attempt whose program the linter refused.
+pub(crate) fn failed(number: i32, program: &str, error: &str) -> Value {
+    json!({"attempt": number, "extracted_dsl": program, "parse_result": {"success": true},
+        "lint_result": {"valid": false, "errors": [error]}})
+}
+
+/// An attempt whose program passed every stage.
+pub(crate) fn passed(number: i32, program: &str) -> Value {
+    json!({"attempt": number, "extracted_dsl": program, "parse_result": {"success": true},
+        "lint_result": {"valid": true}, "compile_result": {"success": true, "step_count": 1}})
+}
+
+/// The object with the members of another added or replaced.
+pub(crate) fn with(mut object: Value, more: &Value) -> Value {
+    for (name, value) in more.as_object().expect("an object") {
+        object[name] = value.clone();
+    }
+    object
+}
+
+/// A text as it stands in a path or a query string.
+pub(crate) fn encoded(text: &str) -> String {
+    let encoded: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
+    encoded.replace('+', "%20")
+}
+
+/// One member of each of these objects.
+pub(crate) fn column(rows: &[Value], name: &str) -> Vec<Value> {
+    rows.iter().map(|row| row[name].clone()).collect()
+}
+
+/// Asserts that two JSON values are the same but for the last digits of numbers.
+#[track_caller]
+pub(crate) fn assert_close(value: &Value, expected: &Value) {
+    fn close(value: &Value, expected: &Value) -> bool {
+        match (value, expected) {
+            (Value::Number(a), Value::Number(b)) => {
+                let (a, b) = (a.as_f64().expect("a number"), b.as_f64().expect("a number"));
+                (a - b).abs() < 1e-6
+            }
+            (Value::Array(a), Value::Array(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| close(a, b))
+            }
+            (Value::Object(a), Value::Object(b)) => {
+                a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| close(a, b)))
+            }
+            (a, b) => a == b,
+        }
+    }
+    assert!(close(value, expected), "{value:#}\nis not\n{expected:#}");
 }
 
 /// A request of this machine to this machine.
@@ -133,6 +268,13 @@ impl Answer {
     pub(crate) fn rows(&self) -> Vec<Value> {
         assert_eq!(self.status, 200, "{}", self.text());
         self.text().lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+    }
+
+    /// The address of the next page.
+    pub(crate) fn next(&self) -> Option<String> {
+        let link = self.header("link")?;
+        let address = link.strip_prefix('<').and_then(|link| link.strip_suffix(">; rel=\"next\""));
+        Some(address.expect("a link to the next page").to_owned())
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
