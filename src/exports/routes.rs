@@ -143,12 +143,12 @@ async fn answer<R: Records + DeserializeOwned + Check>(
         if ended {
             return Poll::Ready(None);
         }
-        chunks.poll_recv(context).map(|chunk| match chunk {
-            Some(chunk) if !chunk.is_empty() => Some(Ok(chunk)),
-            Some(_) => None,
-            None => {
-                ended = true;
-                Some(Err(anyhow::anyhow!("the export broke off")))
+        chunks.poll_recv(context).map(|chunk| {
+            ended = chunk.as_ref().is_none_or(Bytes::is_empty);
+            match chunk {
+                Some(chunk) if !ended => Some(Ok(chunk)),
+                Some(_) => None,
+                None => Some(Err(anyhow::anyhow!("the export broke off"))),
             }
         })
     }));
