@@ -66,14 +66,14 @@ pub struct Running {
 
 impl Running {
     /// The application on a database whose schema is up to date; `connections` for reading, and a quarter more of them
-    /// for exports.
+    /// (two at least) for exports.
     #[must_use]
     pub fn start(options: &PgConnectOptions, connections: u32) -> Self {
         let db = db::pool(options, "gleaner", connections);
         let writer_db = db::pool(options, db::WRITER_NAME, writer::WRITERS);
         let (writer, writing) = Writer::start(&writer_db);
         let keyring = Arc::new(Keyring::new(db.clone()));
-        let exports = Exports::new(options, connections.div_ceil(4));
+        let exports = Exports::new(options, connections.div_ceil(4).max(2));
         let app = App { db, writer, exports, keyring, stopping: Arc::default(), metrics: recorder() };
         Self { app, writing, writer_db }
     }

@@ -70,7 +70,7 @@ async fn write<R: Records>(
     let export = stream::Export::prepare(db, project, own, common).await?;
     let (as_of, next_cursor) = (export.as_of(), export.next_cursor.clone());
     let (sender, mut chunks) = mpsc::channel(4);
-    let producer = tokio::spawn(export.run(db.clone(), sender));
+    let producer = tokio::spawn(export.run(db.clone(), sender, ()));
     let progress = progress();
     let mut out = Output::open(place)?;
     let mut rows = 0;

@@ -121,10 +121,7 @@ async fn answer<R: Records + DeserializeOwned + Check>(
     let next_cursor = export.next_cursor.clone();
     let (sender, mut chunks) = mpsc::channel(4);
     let db = app.exports.db.clone();
-    tokio::spawn(async move {
-        export.run(db, sender).await;
-        drop(place);
-    });
+    tokio::spawn(export.run(db, sender, place));
     let wants_jsonl = parts
         .headers
         .get(header::ACCEPT)

@@ -113,12 +113,14 @@ impl<R: Records> Export<R> {
     }
 
     /// Sends the rows to `out` as chunks of lines, and an empty chunk when that was all. Where `out` closes without one,
-    /// the export broke off: it must not look whole. Ends early when nobody listens any more.
-    pub async fn run(mut self, db: PgPool, out: mpsc::Sender<Bytes>) {
+    /// the export broke off: it must not look whole. Ends early when nobody listens any more. Its `place` is free before
+    /// the reader learns of the end.
+    pub async fn run<P>(mut self, db: PgPool, out: mpsc::Sender<Bytes>, place: P) {
         loop {
             match self.page(&db, &out).await {
                 Ok(Some(true)) => {}
                 Ok(Some(false)) => {
+                    drop(place);
                     let _ = out.send(Bytes::new()).await;
                     return;
                 }

@@ -83,7 +83,7 @@ struct Example {
 
 #[derive(Serialize, ToSchema)]
 struct Examples {
-    /// The best first; at most one for each intent and program.
+    /// The best first; at most one for each intent and program, and a program a second time only after all others.
     data: Vec<Example>,
 }
 
@@ -120,6 +120,7 @@ async fn similar(
 async fn find(db: &PgPool, project: &str, wanted: &Wanted) -> Result<Vec<Example>> {
     const SQL: &str = "
         select * from (
+            select *, row_number() over (partition by valid_dsl order by similarity desc, generation_id) as nth from (
             select distinct on (g.pair_hash) g.id as generation_id, g.user_intent,
                 coalesce(g.corrected_dsl, g.final_valid_dsl) as valid_dsl, g.domain_name, g.rating,
                 similarity(g.user_intent, $2)::float8 as similarity
@@ -128,9 +129,10 @@ async fn find(db: &PgPool, project: &str, wanted: &Wanted) -> Result<Vec<Example
                 and ($3::text is null or g.domain_name = $3) and ($4::text is null or g.model_used = $4)
                 and ($5::uuid is null or g.id <> $5)
             order by g.pair_hash, g.completed_at, g.id
+            ) example
         ) example
         where similarity >= $6
-        order by similarity desc, generation_id
+        order by nth, similarity desc, generation_id
         limit $7";
     Ok(sqlx::query_as(SQL)
         .bind(project)

@@ -306,7 +306,7 @@ fn run(command: &mut Command, status: i32) -> Output {
 
 fn lines(folder: &TempDir, name: &str, lines: &[Value]) -> PathBuf {
     let place = folder.path().join(name);
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let text = lines.iter().map(Value::to_string).collect::<Vec<_>>().join("\n");
     std::fs::write(&place, text).expect("writes");
     place
 }
