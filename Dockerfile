@@ -9,10 +9,11 @@ FROM rust:1.95-bookworm AS build
 WORKDIR /src
 
 # The dependencies, in a layer that lasts until Cargo.toml or Cargo.lock changes. The stubs are cleaned away with all
-# that was built of them: cargo goes by file times, and the checkout may be older than this layer. A target that
-# Cargo.toml names outside of src/ (a `[[bench]]`) needs a stub here too.
+# that was built of them: cargo goes by file times, and the checkout may be older than this layer. Tests and benchmarks
+# that Cargo.toml names are not here, and cargo would miss them.
 COPY Cargo.toml Cargo.lock ./
-RUN mkdir src && touch src/lib.rs && echo 'fn main() {}' >src/main.rs \
+RUN sed -i -E '/^\[\[(test|bench)\]\]/,/^$/d' Cargo.toml \
+ && mkdir src && touch src/lib.rs && echo 'fn main() {}' >src/main.rs \
  && cargo build --release --locked \
  && cargo clean --release --package gleaner
 
