@@ -54,7 +54,8 @@ pub struct Serve {
     )]
     pub bind: SocketAddr,
 
-    /// First key, with every scope: for compose and CI. At least 32 characters.
+    /// First key, with every scope: for compose and CI. At least 32 characters. Another one given at a later start
+    /// takes its place.
     #[arg(long, env = "GLEANER_ADMIN_KEY", hide_env_values = true, global = true, value_name = "KEY")]
     pub admin_key: Option<String>,
 

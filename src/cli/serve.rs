@@ -14,11 +14,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{block_on, embedded_settings, parse_url};
 use crate::app::{self, Running};
-use crate::auth::{Scope, Secret};
+use crate::auth::Secret;
 use crate::config::{Database, Serve};
 use crate::db;
 use crate::db::embedded::Cluster;
-use crate::projects::{self, NewKey};
+use crate::projects;
 
 /// Serves until SIGINT or SIGTERM. The private Postgres, if there is one, outlives the requests.
 pub(super) fn run(serve: &Serve, database: &Database) -> anyhow::Result<ExitCode> {
@@ -60,10 +60,10 @@ async fn serve_on(
         db::wait(&running.app.db).await?;
         db::migrate(&running.app.db).await?;
         if let Some(key) = key {
-            let scopes = vec![Scope::Write, Scope::Read, Scope::Admin, Scope::Operator];
-            let new =
-                NewKey { project: None, name: "GLEANER_ADMIN_KEY".to_owned(), scopes, expires_at: None };
-            projects::insert_key(&running.app.db, "default", &new, &key).await?;
+            let row = projects::replace_first_key(&running.app.db, &key).await?;
+            if row.revoked_at.is_some() {
+                tracing::warn!(id = %row.id, "the key in GLEANER_ADMIN_KEY has been revoked, so it is refused");
+            }
         }
         let open = running.app.keyring.is_open().await?;
         ensure!(

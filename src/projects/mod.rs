@@ -9,7 +9,10 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 pub use sessions::routes as session_routes;
-pub use store::{any_key, exists, insert_key, keys_by_prefix, list_keys, project_of_key, put, revoke_key};
+pub use store::{
+    any_key, exists, insert_key, keys_by_prefix, list_keys, project_of_key, put, replace_first_key,
+    revoke_key,
+};
 
 use crate::auth::Scope;
 use crate::extract::{Check, Checks, null_as_default};

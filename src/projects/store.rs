@@ -4,7 +4,7 @@ use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
 use super::{KeyRow, NewKey, Project, Settings};
-use crate::auth::Secret;
+use crate::auth::{Scope, Secret};
 use crate::error::Result;
 use crate::value::Timestamp;
 
@@ -73,6 +73,23 @@ pub async fn insert_key(db: &PgPool, project: &str, key: &NewKey, secret: &Secre
         .execute(db)
         .await?;
     Ok(sqlx::query_as("select * from keys where hash = $1").bind(&secret.hash).fetch_one(db).await?)
+}
+
+/// Keeps the first key, which the operator chose, and revokes the one chosen before it: whoever changes
+/// `GLEANER_ADMIN_KEY` wants the old one to end. One that was revoked stays so, and replaces nothing.
+pub async fn replace_first_key(db: &PgPool, secret: &Secret) -> Result<KeyRow> {
+    let key = NewKey {
+        project: None,
+        name: "GLEANER_ADMIN_KEY".to_owned(),
+        scopes: vec![Scope::Write, Scope::Read, Scope::Admin, Scope::Operator],
+        expires_at: None,
+    };
+    let row = insert_key(db, "default", &key, secret).await?;
+    if row.revoked_at.is_none() {
+        let sql = "update keys set revoked_at = $3 where name = $1 and id <> $2 and revoked_at is null";
+        sqlx::query(sql).bind(&key.name).bind(row.id).bind(Timestamp::now()).execute(db).await?;
+    }
+    Ok(row)
 }
 
 /// The project that a key belongs to, if there is such a key.

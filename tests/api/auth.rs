@@ -7,6 +7,8 @@ use axum::extract::ConnectInfo;
 use axum::http::{Method, Request, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use gleaner::auth::Secret;
+use gleaner::projects;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -344,6 +346,25 @@ async fn the_first_key_closes_the_server_at_once() {
     assert_eq!(call(&service, key, Method::DELETE, &path, None).await.status, 204);
     service.get(LOGS).await.refused(401, &[]);
     call(&service, key, Method::GET, LOGS, None).await.refused(401, &[]);
+}
+
+#[tokio::test]
+async fn another_first_key_takes_the_place_of_the_one_before() {
+    let service = Service::open().await;
+    let db = gleaner::db::pool(&service.options, "first key", 1);
+    let (old, new) = ("the-first-key-that-was-given-once", "the-first-key-that-is-given-today");
+    let start_with = async |key: &str| {
+        let secret = Secret::chosen(key).expect("a key");
+        projects::replace_first_key(&db, &secret).await.expect("is kept")
+    };
+    for key in [old, old, new, new] {
+        assert_eq!(start_with(key).await.revoked_at, None);
+    }
+    call(&service, new, Method::GET, LOGS, None).await.expect(200);
+    call(&service, old, Method::GET, LOGS, None).await.refused(401, &[]);
+    // One that was revoked stays so, and does not take the one in force with it: nobody is locked out.
+    assert!(start_with(old).await.revoked_at.is_some());
+    assert_eq!(start_with(new).await.revoked_at, None);
 }
 
 #[tokio::test]
