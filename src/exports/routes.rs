@@ -115,7 +115,7 @@ async fn answer<R: Records + DeserializeOwned + Check>(
 ) -> Result<Response> {
     let (parts, _) = request.into_parts();
     let (common, records) = parameters::<R>(&parts)?;
-    let place = app.exports.place()?;
+    let place = app.exports.place().await?;
     let export = Export::prepare(&app.exports.db, &caller.project, records, common).await?;
     let as_of = export.as_of().to_string();
     let next_cursor = export.next_cursor.clone();

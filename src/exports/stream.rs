@@ -24,6 +24,8 @@ use crate::value::Timestamp;
 const PAGE: i64 = 5_000;
 /// How long a reader may take nothing before the export is given up, and its connection to the database with it.
 const STALL: Duration = Duration::from_mins(1);
+/// How long an export waits for others to end.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How many bytes are sent at a time.
 const CHUNK: usize = 64 << 10;
 
@@ -191,10 +193,11 @@ impl Exports {
         }
     }
 
-    /// A place for one export, if there is one left.
-    pub fn place(&self) -> Result<OwnedSemaphorePermit> {
-        let place = Arc::clone(&self.places).try_acquire_owned();
-        place.map_err(|_| Error::Unavailable("as many exports as allowed are under way; try again"))
+    /// A place for one export. Waits a little where there is none: one whose reader has gone is about to be free.
+    pub async fn place(&self) -> Result<OwnedSemaphorePermit> {
+        let place = tokio::time::timeout(PATIENCE, Arc::clone(&self.places).acquire_owned()).await;
+        let taken = || Error::Unavailable("as many exports as allowed are under way; try again");
+        place.ok().and_then(Result::ok).ok_or_else(taken)
     }
 }
 

@@ -445,7 +445,6 @@ async fn characters_that_cannot_be_kept_are_replaced_and_counted_in_paths_and_qu
         ("/v1/generations?prompt_template=%00", 200),
         ("/v1/generations?session_id=a%00b%00", 200),
         ("/v1/generations?q=%00", 200),
-        ("/v1/generations?%00=1", 422),
         ("/v1/generations?cursor=%00", 422),
         ("/v1/generations?since=%00", 422),
         ("/v1/generations/%00", 422),
@@ -503,7 +502,8 @@ async fn numbers_in_free_form_objects_are_kept_as_they_are_or_refused() {
     ] {
         let answer = service.post_text(LOGS, "application/json", metadata(number)).await;
         assert_eq!(answer.status, 201, "{number}: {}", answer.text());
-        let text = answer.text();
+        let path = answer.header("location").expect("a location");
+        let text = service.get(path).await.text();
         assert!(text.contains(&format!(r#""metadata":{{"n": {kept}}}"#)), "{number}: {text}");
     }
     let many_digits = format!("0.{}1", "0".repeat(17_000));

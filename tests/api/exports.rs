@@ -872,6 +872,16 @@ async fn data_sets_are_listed_with_their_formats_and_counts() {
 }
 
 #[tokio::test]
+async fn exports_asked_for_at_once_wait_for_each_other() {
+    let service = Service::open().await;
+    service.accept(&[solved(1, "one", &[passed(1, "y")])]).await;
+    let answers = futures_util::future::join_all((0..20).map(|_| service.get(TRAINING))).await;
+    for answer in answers {
+        assert_eq!(answer.rows().len(), 1);
+    }
+}
+
+#[tokio::test]
 async fn an_export_comes_as_the_file_type_and_encoding_that_is_asked_for() {
     let service = Service::open().await;
     let logs: Vec<_> = (1..=40)
