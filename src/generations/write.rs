@@ -547,7 +547,7 @@ async fn judge_append(
         .await?;
     if let Some((stored_id, number, hash)) = stored {
         let same_name =
-            append.number.is_none_or(|own| own == number) && (!append.id_given || append.id == stored_id);
+            append.number.is_none_or(|own| own == number) && append.new.id.is_none_or(|id| id == stored_id);
         return Ok(if same_name && hash == append.hash {
             Ok(Receipt::replayed(Some(number)))
         } else {

@@ -987,3 +987,16 @@ async fn two_templates_or_versions_are_compared_by_a_two_proportion_z_test() {
     compare("t@7", "t").await.refused(404, &[]);
     service.get("/v1/analytics/prompts/compare?a=t").await.refused(422, &["/b"]);
 }
+
+#[tokio::test]
+async fn the_same_number_with_the_same_body_is_a_replay_whatever_the_idempotency_key() {
+    let service = Service::open().await;
+    let path = format!("{}/attempts", start(&service, intent("i")).await);
+    let body = passed(1, "y");
+    let first =
+        service.call(Method::POST, &path, &[("idempotency-key", "one")], Some(&body)).await.expect(201);
+    let again = service.call(Method::POST, &path, &[("idempotency-key", "two")], Some(&body)).await;
+    assert_eq!(again.expect(200), first);
+    let named = with(body, &json!({"id": Uuid::now_v7()}));
+    service.post(&path, &named).await.refused(409, &[]);
+}

@@ -1,0 +1,187 @@
+//! What happens to a log, as the writer takes it: validated, with its id, times, verdicts and hashes made.
+
+use uuid::Uuid;
+
+use super::{Attempt, Generation, NewAttempt, NewGeneration, NewReview, Outcome, Verdict, numbers};
+use crate::value::{Timestamp, request_hash};
+
+/// Something that happens to a log, as the writer takes it: validated, with its id and times made.
+#[derive(Debug)]
+pub struct Event {
+    /// The log.
+    pub generation_id: Uuid,
+    /// What happens to it.
+    pub action: Action,
+}
+
+/// What happens to a log.
+#[derive(Debug)]
+pub enum Action {
+    /// It begins.
+    Start(Box<Start>),
+    /// An attempt is made.
+    Append(Box<Append>),
+    /// It ends.
+    Finalize {
+        /// How.
+        outcome: Outcome,
+        /// Of the request.
+        hash: Vec<u8>,
+    },
+    /// Somebody judges it.
+    Review {
+        /// The judgement.
+        review: NewReview,
+        /// When.
+        at: Timestamp,
+    },
+}
+
+/// A log that begins.
+#[derive(Debug)]
+pub struct Start {
+    /// The request.
+    pub new: NewGeneration,
+    /// When it began.
+    pub created_at: Timestamp,
+    /// Of the request.
+    pub hash: Vec<u8>,
+    /// Of the request to finalize it that the request stands for.
+    pub outcome_hash: Option<Vec<u8>>,
+    /// Its iterations, numbered.
+    pub attempts: Vec<Append>,
+}
+
+/// An attempt that is made.
+#[derive(Debug)]
+pub struct Append {
+    /// Names it in its log.
+    pub id: Uuid,
+    /// Whether the client chose the id, so that it may be there already.
+    pub id_given: bool,
+    /// Its number; the next one if none.
+    pub number: Option<i32>,
+    /// When the model was asked.
+    pub timestamp: Timestamp,
+    /// The request.
+    pub new: NewAttempt,
+    /// What the request says of itself.
+    pub verdict: Verdict,
+    /// Of the request.
+    pub hash: Vec<u8>,
+}
+
+impl Event {
+    /// A log begins. `id` is the request's own or one derived for it; without either the server makes one.
+    #[must_use]
+    pub fn start(mut new: NewGeneration, id: Option<Uuid>) -> Self {
+        let hash = request_hash(&new);
+        let outcome_hash = new.outcome().map(|outcome| request_hash(&outcome));
+        let created_at = new.created_at.unwrap_or_else(Timestamp::now);
+        new.final_valid_dsl = if new.success == Some(true) { new.program().map(str::to_owned) } else { None };
+        let attempts = numbers(&new.iterations)
+            .into_iter()
+            .zip(std::mem::take(&mut new.iterations))
+            .map(|(number, attempt)| {
+                let timestamp = attempt.timestamp.unwrap_or(created_at);
+                Append { number: Some(number), timestamp, ..Append::new(attempt, None) }
+            })
+            .collect();
+        Self {
+            generation_id: new.id.or(id).unwrap_or_else(Uuid::now_v7),
+            action: Action::Start(Box::new(Start { new, created_at, hash, outcome_hash, attempts })),
+        }
+    }
+
+    /// An attempt is made. `id` as for [`Event::start`].
+    #[must_use]
+    pub fn append(generation_id: Uuid, new: NewAttempt, id: Option<Uuid>) -> Self {
+        Self { generation_id, action: Action::Append(Box::new(Append::new(new, id))) }
+    }
+
+    /// A log ends.
+    #[must_use]
+    pub fn finalize(generation_id: Uuid, outcome: Outcome) -> Self {
+        let hash = request_hash(&outcome);
+        Self { generation_id, action: Action::Finalize { outcome, hash } }
+    }
+
+    /// Somebody judges a log.
+    #[must_use]
+    pub fn review(generation_id: Uuid, review: NewReview) -> Self {
+        Self { generation_id, action: Action::Review { review, at: Timestamp::now() } }
+    }
+}
+
+impl Start {
+    /// The open log `id` as it is once stored.
+    #[must_use]
+    pub fn stored(&self, id: Uuid) -> Generation {
+        let new = &self.new;
+        let sum = |part: fn(&NewAttempt) -> Option<i32>| {
+            self.attempts.iter().filter_map(|attempt| part(&attempt.new)).map(i64::from).sum()
+        };
+        let mut iterations: Vec<_> =
+            self.attempts.iter().map(|attempt| attempt.stored(attempt.number.unwrap_or_default())).collect();
+        iterations.sort_unstable_by_key(|attempt| attempt.attempt);
+        Generation {
+            id,
+            user_intent: new.user_intent.clone(),
+            domain_name: new.domain_name.clone(),
+            session_id: new.session_id.clone(),
+            cbu_id: new.cbu_id.clone(),
+            instance_id: new.instance_id.clone(),
+            model_used: new.model_used.clone(),
+            metadata: new.metadata.clone().unwrap_or_default(),
+            created_at: self.created_at,
+            success: None,
+            final_valid_dsl: None,
+            error: None,
+            completed_at: None,
+            total_attempts: i64::try_from(self.attempts.len()).unwrap_or(i64::MAX),
+            total_latency_ms: sum(|attempt| attempt.latency_ms),
+            total_input_tokens: sum(|attempt| attempt.input_tokens),
+            total_output_tokens: sum(|attempt| attempt.output_tokens),
+            review: None,
+            iterations: Some(iterations),
+        }
+    }
+}
+
+impl Append {
+    /// The attempt as it is once stored under `number`.
+    #[must_use]
+    pub fn stored(&self, number: i32) -> Attempt {
+        let new = &self.new;
+        Attempt {
+            id: self.id,
+            attempt: number,
+            timestamp: self.timestamp,
+            prompt_template: new.prompt_template.clone(),
+            prompt_template_version: new.prompt_template_version,
+            prompt_text: new.prompt_text.clone(),
+            raw_response: new.raw_response.clone(),
+            extracted_dsl: new.extracted_dsl.clone(),
+            parse_result: new.parse_result.clone(),
+            lint_result: new.lint_result.clone(),
+            compile_result: new.compile_result.clone(),
+            latency_ms: new.latency_ms,
+            input_tokens: new.input_tokens,
+            output_tokens: new.output_tokens,
+            metadata: new.metadata.clone().unwrap_or_default(),
+        }
+    }
+
+    fn new(new: NewAttempt, id: Option<Uuid>) -> Self {
+        let given = new.id.or(id);
+        Self {
+            id: given.unwrap_or_else(Uuid::now_v7),
+            id_given: given.is_some(),
+            number: new.attempt,
+            timestamp: new.timestamp.unwrap_or_else(Timestamp::now),
+            verdict: new.verdict(),
+            hash: request_hash(&new),
+            new,
+        }
+    }
+}
