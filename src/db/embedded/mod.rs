@@ -19,6 +19,7 @@ mod socket;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -35,6 +36,9 @@ pub use self::child::{COMMAND, child_main};
 
 /// Only names the socket: no port is opened.
 const PORT: u16 = 5432;
+/// How long a command waits for a service that is just starting or stopping.
+const PATIENCE: Duration = Duration::from_secs(15);
+
 /// How to run a private Postgres.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -131,12 +135,24 @@ impl Cluster {
 /// When the folder cannot be used, or a service holds it but its Postgres does not answer.
 pub fn attach(settings: &Settings) -> Result<Option<PgConnectOptions>> {
     let folder = Folder::locate(settings.data_dir.as_deref())?;
-    if !folder.is_locked()? {
-        return Ok(None);
-    }
-    let postmaster = Postmaster::read(&folder.pgdata())?;
-    let Some(socket) = postmaster.filter(|p| p.ready).and_then(|p| p.socket) else {
-        bail!("the gleaner that uses {} is just starting or stopping: try again", folder.path().display());
+    let begun = Instant::now();
+    let socket = loop {
+        if !folder.is_locked()? {
+            return Ok(None);
+        }
+        let postmaster = Postmaster::read(&folder.pgdata())?;
+        if let Some(socket) = postmaster.filter(|p| p.ready).and_then(|p| p.socket) {
+            break socket;
+        }
+        // It is just starting or stopping, which takes seconds; a lock also outlives its holder for as long as a process
+        // that was being forked from it.
+        if begun.elapsed() > PATIENCE {
+            bail!(
+                "the gleaner that uses {} is starting or stopping: try again later",
+                folder.path().display()
+            );
+        }
+        thread::sleep(Duration::from_millis(20));
     };
     let options = connect_options(&socket);
     wait_for(async { Ok(options.connect().await?.close().await?) })
