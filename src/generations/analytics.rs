@@ -29,11 +29,11 @@ struct Scope {
     domain_name: Option<String>,
     /// Only logs created then or later: RFC 3339, or Unix seconds.
     #[serde(deserialize_with = "time_in_query")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<String>, format = DateTime)]
     since: Option<Timestamp>,
     /// Only logs created before then.
     #[serde(deserialize_with = "time_in_query")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<String>, format = DateTime)]
     until: Option<Timestamp>,
     /// Figures for each version of a template.
     #[param(inline)]
@@ -224,8 +224,10 @@ async fn prompts(
 #[into_params(parameter_in = Query)]
 struct Pair {
     /// A template, or one version of it as `name@2`.
+    #[param(min_length = 1)]
     a: String,
     /// Another.
+    #[param(min_length = 1)]
     b: String,
 }
 

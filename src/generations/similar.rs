@@ -1,7 +1,6 @@
 //! Similar solved examples: what an agent shows a model before it asks.
 
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
@@ -26,6 +25,7 @@ pub fn routes() -> OpenApiRouter<App> {
 #[into_params(parameter_in = Query)]
 struct Wanted {
     /// The intent at hand.
+    #[param(min_length = 1)]
     intent: String,
     /// Area of the language.
     domain_name: Option<String>,
@@ -87,12 +87,21 @@ struct Examples {
     data: Vec<Example>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Messages {
+    /// The examples in turn, each as what the user asked and what the assistant answers.
     messages: Vec<Message>,
 }
 
-#[derive(Serialize)]
+/// The examples in the shape that was asked for.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+enum Found {
+    Examples(Examples),
+    Messages(Messages),
+}
+
+#[derive(Serialize, ToSchema)]
 struct Message {
     role: &'static str,
     content: String,
@@ -100,21 +109,21 @@ struct Message {
 
 /// Solved examples similar to an intent: of logs that succeeded and that no reviewer found poor.
 #[utoipa::path(get, path = "/v1/generations/similar", tag = "generations", params(Wanted),
-    responses((status = 200, description = "The examples; with `format=messages`, an object with `messages`", body = Examples), Refusals))]
+    responses((status = 200, description = "The examples; with `format=messages`, as chat messages", body = Found), Refusals))]
 async fn similar(
     State(app): State<App>,
     caller: Caller<Read>,
     Query(wanted): Query<Wanted>,
-) -> Result<Response> {
+) -> Result<axum::Json<Found>> {
     let data = find(&app.db, &caller.project, &wanted).await?;
     if wanted.format != Some(Shape::Messages) {
-        return Ok(axum::Json(Examples { data }).into_response());
+        return Ok(axum::Json(Found::Examples(Examples { data })));
     }
     let turns = data.into_iter().flat_map(|example| {
         [("user", example.user_intent), ("assistant", example.valid_dsl)]
             .map(|(role, content)| Message { role, content })
     });
-    Ok(axum::Json(Messages { messages: turns.collect() }).into_response())
+    Ok(axum::Json(Found::Messages(Messages { messages: turns.collect() })))
 }
 
 async fn find(db: &PgPool, project: &str, wanted: &Wanted) -> Result<Vec<Example>> {

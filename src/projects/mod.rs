@@ -57,16 +57,27 @@ impl Check for Settings {
 }
 
 /// A project and its settings.
-#[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Project {
     /// Its name.
     pub project: String,
     /// What is kept of the events posted.
-    #[sqlx(json)]
-    #[serde(flatten)]
-    pub settings: Settings,
+    pub capture: Capture,
+    /// Rules that remove secrets before anything is written.
+    pub redact: Vec<String>,
+    /// Days after which records are erased, by domain.
+    pub retention_days: Option<serde_json::Map<String, serde_json::Value>>,
     /// When it was made.
     pub created_at: Timestamp,
+}
+
+impl Project {
+    /// The project of that name.
+    #[must_use]
+    pub fn new(project: String, settings: Settings, created_at: Timestamp) -> Self {
+        let Settings { capture, redact, retention_days } = settings;
+        Self { project, capture, redact, retention_days, created_at }
+    }
 }
 
 /// An API key, without its secret.

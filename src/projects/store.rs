@@ -1,5 +1,6 @@
 //! How projects and keys are kept.
 
+use sqlx::types::Json;
 use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
@@ -16,29 +17,21 @@ pub async fn exists(db: impl PgExecutor<'_>, project: &str) -> Result<bool> {
 
 /// The project, if it exists.
 pub(super) async fn get(db: impl PgExecutor<'_>, project: &str) -> Result<Option<Project>> {
-    let sql = "select name as project, settings, created_at from projects where name = $1";
-    Ok(sqlx::query_as(sql).bind(project).fetch_optional(db).await?)
+    let sql = "select name, settings, created_at from projects where name = $1";
+    let found: Option<(String, Json<Settings>, Timestamp)> =
+        sqlx::query_as(sql).bind(project).fetch_optional(db).await?;
+    Ok(found.map(|(name, Json(settings), created_at)| Project::new(name, settings, created_at)))
 }
 
 /// Makes the project, or gives it new settings; whether it was made.
 pub async fn put(db: impl PgExecutor<'_>, project: &str, settings: &Settings) -> Result<(Project, bool)> {
-    #[derive(sqlx::FromRow)]
-    struct Put {
-        #[sqlx(flatten)]
-        project: Project,
-        made: bool,
-    }
     // xmax is zero in a row version that no update has made.
     let sql = "insert into projects (name, settings, created_at) values ($1, $2, $3)
                on conflict (name) do update set settings = excluded.settings
-               returning name as project, settings, created_at, xmax = 0 as made";
-    let Put { project, made } = sqlx::query_as(sql)
-        .bind(project)
-        .bind(sqlx::types::Json(settings))
-        .bind(Timestamp::now())
-        .fetch_one(db)
-        .await?;
-    Ok((project, made))
+               returning name, settings, created_at, xmax = 0";
+    let (name, Json(settings), created_at, made): (String, Json<Settings>, Timestamp, bool) =
+        sqlx::query_as(sql).bind(project).bind(Json(settings)).bind(Timestamp::now()).fetch_one(db).await?;
+    Ok((Project::new(name, settings, created_at), made))
 }
 
 /// Whether there is any key, revoked ones too.
