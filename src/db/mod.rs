@@ -1,4 +1,4 @@
-//! The database: how it is reached and kept up to date ([`connect`], [`migrate`]), the private one ([`embedded`]), and the
+//! The database: how it is reached and kept up to date ([`pool`], [`wait`], [`migrate()`]), the private one ([`embedded`]), and the
 //! group commit ([`writer`]).
 
 pub mod embedded;

@@ -1,7 +1,7 @@
 //! Generation logs (seed 001): an intent is started, attempts to turn it into a program are appended, and the log is
 //! finalized as a success or a failure. What was finalized is evidence: training pairs, correction pairs, similar examples.
 //!
-//! Here is what a log is, in `attempt` what an attempt is, in `event` what can happen to a log; [`store`] and [`write`]
+//! Here is what a log is, in `attempt` what an attempt is, in `event` what can happen to a log; [`store`] and [`write`](mod@write)
 //! are how it is kept, [`routes`] how it is reached, [`analytics`], [`similar`] and [`templates`] what it serves besides.
 
 pub mod analytics;

@@ -1,4 +1,4 @@
-//! Projects keep tenants apart; keys say who may act for one. [`store`] keeps them, [`routes`] is how they are reached.
+//! Projects keep tenants apart; keys say who may act for one. `store` keeps them, [`routes`] is how they are reached.
 
 pub mod routes;
 mod sessions;
