@@ -28,11 +28,11 @@ pub struct PageParams {
     cursor: Option<String>,
     /// Only what was created then or later: RFC 3339, or Unix seconds.
     #[serde(default, deserialize_with = "time_in_query")]
-    #[param(value_type = Option<String>, format = DateTime)]
+    #[param(value_type = Option<Timestamp>)]
     since: Option<Timestamp>,
     /// Only what was created before then.
     #[serde(default, deserialize_with = "time_in_query")]
-    #[param(value_type = Option<String>, format = DateTime)]
+    #[param(value_type = Option<Timestamp>)]
     until: Option<Timestamp>,
 }
 

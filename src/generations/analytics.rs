@@ -29,11 +29,11 @@ struct Scope {
     domain_name: Option<String>,
     /// Only logs created then or later: RFC 3339, or Unix seconds.
     #[serde(deserialize_with = "time_in_query")]
-    #[param(value_type = Option<String>, format = DateTime)]
+    #[param(value_type = Option<Timestamp>)]
     since: Option<Timestamp>,
     /// Only logs created before then.
     #[serde(deserialize_with = "time_in_query")]
-    #[param(value_type = Option<String>, format = DateTime)]
+    #[param(value_type = Option<Timestamp>)]
     until: Option<Timestamp>,
     /// Figures for each version of a template.
     #[param(inline)]

@@ -74,7 +74,8 @@ struct Example {
     valid_dsl: String,
     /// Area of the language.
     domain_name: String,
-    /// How like the intents are, 0 to 1.
+    /// How like the intents are, 0 to 1: the square root of the share of trigrams they have in common, since a paraphrase
+    /// may share few of them.
     similarity: f64,
     /// A reviewer's verdict.
     #[schema(inline)]
@@ -129,10 +130,10 @@ async fn similar(
 async fn find(db: &PgPool, project: &str, wanted: &Wanted) -> Result<Vec<Example>> {
     const SQL: &str = "
         select * from (
-            select *, row_number() over (partition by valid_dsl order by similarity desc, generation_id) as nth from (
-            select distinct on (g.pair_hash) g.id as generation_id, g.user_intent,
+            select *, row_number() over (partition by valid_dsl order by similarity desc, completed_at, generation_id) as nth from (
+            select distinct on (g.pair_hash) g.id as generation_id, g.user_intent, g.completed_at,
                 coalesce(g.corrected_dsl, g.final_valid_dsl) as valid_dsl, g.domain_name, g.rating,
-                similarity(g.user_intent, $2)::float8 as similarity
+                sqrt(similarity(g.user_intent, $2))::float8 as similarity
             from generations g
             where g.project = $1 and g.success and g.rating is distinct from 'poor'
                 and ($3::text is null or g.domain_name = $3) and ($4::text is null or g.model_used = $4)
@@ -141,7 +142,7 @@ async fn find(db: &PgPool, project: &str, wanted: &Wanted) -> Result<Vec<Example
             ) example
         ) example
         where similarity >= $6
-        order by nth, similarity desc, generation_id
+        order by nth, similarity desc, completed_at, generation_id
         limit $7";
     Ok(sqlx::query_as(SQL)
         .bind(project)
