@@ -1,6 +1,5 @@
 # make run     install what is missing, build, and serve on 127.0.0.1:8080
 # make test    install what is missing, and check everything that CI checks
-# make bench   measure against pgbench and COPY
 # make lint    what the compiler, clippy and rustdoc have to say
 # make fmt     format the code
 
@@ -8,7 +7,7 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET = $${CARGO_TARGET_DIR:-target}
 
-.PHONY: run test bench lint fmt deny rust
+.PHONY: run test lint fmt deny rust
 .DEFAULT_GOAL := run
 
 # The last command replaces its shell, so that signals reach the service.
@@ -24,10 +23,6 @@ test: rust
 	cargo test --locked
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items --locked
 	@$(MAKE) --no-print-directory deny
-
-bench: rust
-	@scripts/install-postgres
-	cargo bench --locked
 
 lint: rust
 	cargo fmt --check
