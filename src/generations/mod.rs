@@ -9,6 +9,7 @@ mod attempt;
 mod event;
 pub mod routes;
 pub mod similar;
+mod statements;
 pub mod store;
 pub mod templates;
 pub mod write;
