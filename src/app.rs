@@ -30,6 +30,7 @@ use crate::auth::{self, Keyring};
 use crate::db::writer::{self, Writer};
 use crate::error::{self, Error};
 use crate::exports::stream::Exports;
+use crate::generations::similar::Samples;
 use crate::{batch, db, exports, extract, generations, operations, projects};
 
 /// What handlers share. Clones share everything.
@@ -43,6 +44,8 @@ pub struct App {
     pub exports: Exports,
     /// Keys and projects.
     pub keyring: Arc<Keyring>,
+    /// What is known of solved logs, for finding similar ones.
+    pub samples: Arc<Samples>,
     /// Set once the server begins to stop: it is no longer ready.
     stopping: Arc<AtomicBool>,
     /// Renders the metrics.
@@ -71,10 +74,18 @@ impl Running {
     pub fn start(options: &PgConnectOptions, connections: u32) -> Self {
         let db = db::pool(options, "gleaner", connections);
         let writer_db = db::pool(options, db::WRITER_NAME, writer::WRITERS);
-        let (writer, writing) = Writer::start(&writer_db);
+        let (writer, writing) = Writer::start(&writer_db, &db);
         let keyring = Arc::new(Keyring::new(db.clone()));
         let exports = Exports::new(options, connections.div_ceil(4).max(2));
-        let app = App { db, writer, exports, keyring, stopping: Arc::default(), metrics: recorder() };
+        let app = App {
+            db,
+            writer,
+            exports,
+            keyring,
+            samples: Arc::default(),
+            stopping: Arc::default(),
+            metrics: recorder(),
+        };
         Self { app, writing, writer_db }
     }
 
