@@ -86,6 +86,7 @@ pub(super) async fn insert_logs(
 
 /// The statement that adds attempts to the logs that a query selects.
 ///
+/// Whether an attempt is there is asked in a scalar subquery: `exists` may be planned as a hash of the whole table.
 /// An attempt that another server adds while the statement waits for a log's lock is not seen by it, but has taken the
 /// number that it would give: the conflict leaves the row to be judged.
 macro_rules! insert_attempts_to {
@@ -114,8 +115,9 @@ macro_rules! insert_attempts_to {
                 select coalesce(max(a.attempt), 0) as attempt from attempts a
                 where a.project = $1 and a.generation_id = new.generation_id and new.attempt is null
             ) last
-            where not new.id_given or not exists (
-                select from attempts a where a.project = $1 and a.generation_id = new.generation_id and a.id = new.id)
+            where not new.id_given or (
+                select true from attempts a where a.project = $1 and a.generation_id = new.generation_id and a.id = new.id
+                limit 1) is null
             order by new.place
             on conflict do nothing
             returning generation_id, id, attempt"

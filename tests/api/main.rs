@@ -3,9 +3,11 @@
 mod auth;
 mod bad_input;
 mod exports;
+mod faults;
 mod generations;
 mod openapi;
 mod private_postgres;
 mod process;
 mod seed_001;
+mod server;
 mod support;
