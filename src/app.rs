@@ -70,15 +70,14 @@ pub struct Running {
 }
 
 impl Running {
-    /// The application on a database whose schema is up to date; `connections` for reading, and a quarter more of them
-    /// (two at least) for exports.
+    /// The application on a database whose schema is up to date; `connections` for reading.
     #[must_use]
-    pub fn start(options: &PgConnectOptions, connections: u32) -> Self {
+    pub fn start(options: &PgConnectOptions, connections: u32, exports: exports::stream::Limits) -> Self {
         let db = db::pool(options, "gleaner", connections);
         let writer_db = db::pool(options, db::WRITER_NAME, writer::WRITERS);
         let (writer, writing) = Writer::start(&writer_db, &db);
         let keyring = Arc::new(Keyring::new(db.clone()));
-        let exports = Exports::new(options, connections.div_ceil(4).max(2));
+        let exports = Exports::new(options, exports);
         let app = App {
             db,
             writer,

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 
+use crate::exports::stream::Limits;
+
 /// Where the database is.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Database")]
@@ -27,7 +29,7 @@ pub struct Database {
     #[arg(long, env = "PG_BINDIR", global = true, value_name = "DIR")]
     pub pg_bindir: Option<PathBuf>,
 
-    /// The most connections for reading; writing uses two more.
+    /// The most connections for reading; writing uses two more, and each export one.
     #[arg(long, env = "GLEANER_DB_CONNECTIONS", default_value_t = 16, global = true, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub db_connections: u32,
@@ -62,6 +64,10 @@ pub struct Serve {
     /// File that holds the first key.
     #[arg(long, env = "GLEANER_ADMIN_KEY_FILE", global = true, value_name = "FILE")]
     pub admin_key_file: Option<PathBuf>,
+
+    /// What exports may take.
+    #[command(flatten)]
+    pub exports: Limits,
 }
 
 impl Serve {

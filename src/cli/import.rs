@@ -17,6 +17,7 @@ use sqlx::postgres::PgConnectOptions;
 use crate::app::Running;
 use crate::batch::{self, LineIds, Rejected};
 use crate::error::Result;
+use crate::exports::stream::Limits;
 use crate::extract::{NDJSON_LIMIT, clean_json, utf8};
 use crate::projects;
 
@@ -37,7 +38,7 @@ pub(super) struct Import {
 
 impl Import {
     pub(super) async fn run(self, options: &PgConnectOptions) -> anyhow::Result<ExitCode> {
-        let running = Running::start(options, 2);
+        let running = Running::start(options, 2, Limits::default());
         let exists = projects::exists(&running.app.db, &self.project).await?;
         ensure!(exists, "there is no project {}; PUT /v1/projects/{} makes it", self.project, self.project);
         let mut total = Totals::default();

@@ -18,6 +18,7 @@ use crate::auth::Secret;
 use crate::config::{Database, Serve};
 use crate::db;
 use crate::db::embedded::Cluster;
+use crate::exports::stream::Limits;
 use crate::projects;
 
 /// Serves until SIGINT or SIGTERM. The private Postgres, if there is one, outlives the requests.
@@ -32,7 +33,7 @@ pub(super) fn run(serve: &Serve, database: &Database) -> anyhow::Result<ExitCode
         || "the database that DATABASE_URL names".to_owned(),
         |cluster: &Cluster| cluster.data_dir().display().to_string(),
     );
-    let result = block_on(serve_on(&options, serve.bind, key, database.db_connections, &data));
+    let result = block_on(serve_on(&options, serve.bind, key, database.db_connections, serve.exports, &data));
     if let Some(cluster) = own {
         cluster.stop();
     }
@@ -44,6 +45,7 @@ async fn serve_on(
     bind: SocketAddr,
     key: Option<Secret>,
     connections: u32,
+    exports: Limits,
     data: &str,
 ) -> anyhow::Result<()> {
     // From here on a signal drains; before, it just ends the process, and the private Postgres with it.
@@ -55,7 +57,7 @@ async fn serve_on(
         }
     };
     let mut stop = Box::pin(stop);
-    let running = Running::start(options, connections);
+    let running = Running::start(options, connections, exports);
     let ready = async {
         db::wait(&running.app.db).await?;
         db::migrate(&running.app.db).await?;

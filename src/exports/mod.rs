@@ -1,6 +1,7 @@
 //! Exports: finished data sets, streamed. A data set says which records it has and how a row of it is written
 //! ([`Records`]); [`stream`] takes care of order, cursors, snapshots and memory; [`format`](mod@format) of the formats.
 
+mod compress;
 mod corrections;
 pub mod format;
 pub mod params;

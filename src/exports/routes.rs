@@ -4,17 +4,15 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::io::Write as _;
 use std::task::Poll;
 use tokio::sync::mpsc;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::compress::{Coding, compress};
 use super::params::{COMMON, Common};
 use super::stream::Export;
 use super::{CorrectionPairs, Listed, Records, TrainingPairs};
@@ -120,8 +118,7 @@ async fn answer<R: Records + DeserializeOwned + Check>(
     let as_of = export.as_of().to_string();
     let next_cursor = export.next_cursor.clone();
     let (sender, mut chunks) = mpsc::channel(4);
-    let db = app.exports.db.clone();
-    tokio::spawn(export.run(db, sender, place));
+    tokio::spawn(app.exports.clone().run(export, sender, place));
     let wants_jsonl = parts
         .headers
         .get(header::ACCEPT)
@@ -132,8 +129,9 @@ async fn answer<R: Records + DeserializeOwned + Check>(
         (false, true) => "application/jsonl",
         (false, false) => "application/x-ndjson",
     };
-    if zipped {
-        chunks = zip(chunks);
+    let coding = if zipped { None } else { Coding::accepted(&parts.headers) };
+    if let Some(coding) = coding.or(zipped.then_some(Coding::Gzip)) {
+        chunks = compress(coding, chunks);
     }
     let mut ended = false;
     let body = Body::from_stream(futures_util::stream::poll_fn(move |context| {
@@ -151,37 +149,15 @@ async fn answer<R: Records + DeserializeOwned + Check>(
     }));
     let mut response = ([(header::CONTENT_TYPE, media_type)], body).into_response();
     let headers = response.headers_mut();
+    headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    if let Some(coding) = coding {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
+    }
     headers.insert("gleaner-as-of", HeaderValue::try_from(as_of).map_err(anyhow::Error::from)?);
     if let Some(cursor) = next_cursor {
         headers.insert("gleaner-next-cursor", HeaderValue::try_from(cursor).map_err(anyhow::Error::from)?);
     }
     Ok(response)
-}
-
-/// Compresses a stream of chunks. That takes the processor for milliseconds at a time: not on a thread that answers
-/// requests.
-fn zip(mut chunks: mpsc::Receiver<Bytes>) -> mpsc::Receiver<Bytes> {
-    let (sender, zipped) = mpsc::channel(4);
-    tokio::task::spawn_blocking(move || {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-        while let Some(chunk) = chunks.blocking_recv() {
-            if chunk.is_empty() {
-                let rest = encoder.finish().unwrap_or_default();
-                let _ = sender.blocking_send(rest.into());
-                let _ = sender.blocking_send(chunk);
-                return;
-            }
-            if encoder.write_all(&chunk).is_err() {
-                return;
-            }
-            let packed = std::mem::take(encoder.get_mut());
-            // The encoder holds back what it has not made up its mind about; an empty chunk would mean the end.
-            if !packed.is_empty() && sender.blocking_send(packed.into()).is_err() {
-                return;
-            }
-        }
-    });
-    zipped
 }
 
 /// The common parameters, and the data set's own.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use clap::Args;
 use futures_util::TryStreamExt as _;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{PgConnection, PgPool, Postgres, QueryBuilder, Row as _};
@@ -181,15 +182,31 @@ impl<R: Records> Export<R> {
 pub struct Exports {
     /// As many connections as there are places.
     pub db: PgPool,
+    /// How long one may take.
+    longest: Duration,
     places: Arc<Semaphore>,
 }
 
 impl Exports {
-    /// `size` connections, and as many exports at once.
-    pub fn new(options: &PgConnectOptions, size: u32) -> Self {
+    /// What `limits` allow.
+    pub fn new(options: &PgConnectOptions, limits: Limits) -> Self {
+        let size = limits.most_exports;
         Self {
             db: db::pool(options, "gleaner-export", size),
+            longest: Duration::from_secs(limits.longest_export),
             places: Arc::new(Semaphore::new(size as usize)),
+        }
+    }
+
+    /// Runs an export, for as long as one may take; one cut off there ends as a broken one does.
+    pub async fn run<R: Records>(
+        self,
+        export: Export<R>,
+        out: mpsc::Sender<Bytes>,
+        place: OwnedSemaphorePermit,
+    ) {
+        if tokio::time::timeout(self.longest, export.run(self.db, out, place)).await.is_err() {
+            tracing::warn!(seconds = self.longest.as_secs(), "an export took too long and was broken off");
         }
     }
 
@@ -198,6 +215,27 @@ impl Exports {
         let place = tokio::time::timeout(PATIENCE, Arc::clone(&self.places).acquire_owned()).await;
         let taken = || Error::Unavailable("as many exports as allowed are under way; try again");
         place.ok().and_then(Result::ok).ok_or_else(taken)
+    }
+}
+
+/// What exports may take of the server.
+#[derive(Debug, Clone, Copy, Args)]
+#[command(next_help_heading = "Serving")]
+pub struct Limits {
+    /// The most exports at once, each with a connection of its own; one more waits a little and is then refused.
+    #[arg(long, env = "GLEANER_MOST_EXPORTS", default_value_t = 4, global = true, value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub most_exports: u32,
+
+    /// The longest that an export may take, in seconds; then it is broken off. It can be taken in pieces.
+    #[arg(long, env = "GLEANER_LONGEST_EXPORT", default_value_t = 3600, global = true, value_name = "SECONDS",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub longest_export: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { most_exports: 4, longest_export: 3600 }
     }
 }
 

@@ -1,0 +1,117 @@
+//! Compressed exports. Compressing takes the processor for milliseconds at a time: not on a thread that answers requests.
+
+use std::io::{self, Write as _};
+
+use axum::body::Bytes;
+use axum::http::{HeaderMap, header};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use tokio::sync::mpsc;
+use zstd::stream::write::Encoder as ZstdEncoder;
+
+/// How a body is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Coding {
+    Gzip,
+    Zstd,
+}
+
+impl Coding {
+    /// As `Accept-Encoding` names it, and `Content-Encoding` does.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// The one that a client prefers, if it takes any; zstd if it takes both alike.
+    pub(super) fn accepted(headers: &HeaderMap) -> Option<Self> {
+        let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+        let named = values.flat_map(|value| value.split(',')).filter_map(|item| {
+            let (name, parameters) = item.split_once(';').unwrap_or((item, ""));
+            let coding = [Self::Gzip, Self::Zstd]
+                .into_iter()
+                .find(|coding| name.trim().eq_ignore_ascii_case(coding.name()));
+            let quality = parameters.trim().strip_prefix("q=").map_or(Ok(1.0), str::parse::<f32>);
+            Some((quality.ok().filter(|quality| *quality > 0.0)?, coding?))
+        });
+        named
+            .max_by(|a, b| a.0.total_cmp(&b.0).then((a.1 == Self::Zstd).cmp(&(b.1 == Self::Zstd))))
+            .map(|(_, coding)| coding)
+    }
+}
+
+enum Encoder {
+    Gzip(GzEncoder<Vec<u8>>),
+    Zstd(ZstdEncoder<'static, Vec<u8>>),
+}
+
+impl Encoder {
+    fn new(coding: Coding) -> io::Result<Self> {
+        Ok(match coding {
+            Coding::Gzip => Self::Gzip(GzEncoder::new(Vec::new(), Compression::default())),
+            Coding::Zstd => Self::Zstd(ZstdEncoder::new(Vec::new(), zstd::DEFAULT_COMPRESSION_LEVEL)?),
+        })
+    }
+
+    /// Takes more; what is ready to be sent, which may be nothing yet.
+    fn take(&mut self, bytes: &[u8]) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Gzip(encoder) => encoder.write_all(bytes).map(|()| std::mem::take(encoder.get_mut())),
+            Self::Zstd(encoder) => encoder.write_all(bytes).map(|()| std::mem::take(encoder.get_mut())),
+        }
+    }
+
+    fn finish(self) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Gzip(encoder) => encoder.finish(),
+            Self::Zstd(encoder) => encoder.finish(),
+        }
+    }
+}
+
+/// Compresses a stream of chunks. As in what comes in, an empty chunk is the end; a stream that closes without one broke off.
+pub(super) fn compress(coding: Coding, mut chunks: mpsc::Receiver<Bytes>) -> mpsc::Receiver<Bytes> {
+    let (sender, packed) = mpsc::channel(4);
+    tokio::task::spawn_blocking(move || {
+        let Ok(mut encoder) = Encoder::new(coding) else { return };
+        while let Some(chunk) = chunks.blocking_recv() {
+            if chunk.is_empty() {
+                if let Ok(rest) = encoder.finish() {
+                    let _ = sender.blocking_send(rest.into());
+                    let _ = sender.blocking_send(chunk);
+                }
+                return;
+            }
+            let Ok(ready) = encoder.take(&chunk) else { return };
+            if !ready.is_empty() && sender.blocking_send(ready.into()).is_err() {
+                return;
+            }
+        }
+    });
+    packed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_gets_the_coding_that_it_prefers() {
+        let accepted = |value: &str| {
+            let headers = HeaderMap::from_iter([(header::ACCEPT_ENCODING, value.parse().expect("a header"))]);
+            Coding::accepted(&headers)
+        };
+        for (value, coding) in [
+            ("gzip, deflate, br, zstd", Some(Coding::Zstd)),
+            ("gzip", Some(Coding::Gzip)),
+            ("zstd;q=0.5, GZIP; q=0.8", Some(Coding::Gzip)),
+            ("gzip;q=0, br", None),
+            ("identity", None),
+            ("gzip;q=x", None),
+        ] {
+            assert_eq!(accepted(value), coding, "{value}");
+        }
+    }
+}
