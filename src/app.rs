@@ -33,7 +33,7 @@ use crate::error::{self, Error, Refused};
 use crate::exports::stream::Exports;
 use crate::extract::Replaced;
 use crate::generations::similar::Samples;
-use crate::{batch, db, exports, extract, generations, operations, projects};
+use crate::{batch, db, exports, extract, generations, operations, projects, suggestions};
 
 /// What handlers share. Clones share everything.
 #[derive(Clone)]
@@ -127,6 +127,7 @@ fn recorder() -> PrometheusHandle {
     modifiers(&KeyScheme),
     tags(
         (name = "generations", description = "An intent, the attempts to turn it into a program, how it ended"),
+        (name = "suggestions", description = "A slate of suggestions, what was looked at, what was submitted"),
         (name = "batch", description = "Many events at once"),
         (name = "exports", description = "Data sets to train on"),
         (name = "analytics", description = "Figures"),
@@ -155,6 +156,7 @@ fn api() -> OpenApiRouter<App> {
         .merge(generations::routes::routes())
         .merge(generations::templates::routes())
         .merge(generations::analytics::routes())
+        .merge(suggestions::routes::routes())
         .merge(batch::routes())
         .merge(exports::routes())
         .merge(projects::routes::routes())

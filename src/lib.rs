@@ -21,6 +21,7 @@
 //! 4. A writer takes all events that wait; [`generations::write::write`] writes them in one transaction.
 //! 5. After the commit the handler reads the attempt back and answers 201: a 2xx means committed.
 
+pub mod answer;
 pub mod app;
 pub mod auth;
 pub mod batch;
@@ -35,4 +36,5 @@ pub mod operations;
 pub mod page;
 pub mod projects;
 pub mod statistics;
+pub mod suggestions;
 pub mod value;

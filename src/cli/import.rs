@@ -59,7 +59,7 @@ impl Import {
                     let id = ids.next(&project, &line);
                     let event: Result<_> = (|| {
                         replaced += clean_json(&mut line)?;
-                        batch::read_line(utf8(&line)?, Some(id))
+                        batch::read_line(&project, utf8(&line)?, Some(id))
                     })();
                     (number, event)
                 });

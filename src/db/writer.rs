@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use sqlx::{PgConnection, PgPool};
+use sqlx::{Connection as _, PgConnection, PgPool};
 use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::error::{Error, Result, is_connection_lost};
-use crate::generations;
+use crate::{generations, suggestions};
 
 /// How many events may wait; beyond that a caller is told to come back.
 const QUEUE: usize = 16_384;
@@ -27,6 +27,8 @@ const TRIES: usize = 5;
 pub enum Event {
     /// To a generation log.
     Generation(generations::Event),
+    /// To a suggestion record.
+    Suggestion(suggestions::Event),
 }
 
 /// That an event is committed.
@@ -261,13 +263,75 @@ async fn try_write(db: &PgPool, project: &str, events: &[&Event]) -> sqlx::Resul
     }
 }
 
+/// Writes events in one transaction, those of each domain together. Records of different domains know nothing of each
+/// other, so their events have no order to keep.
 async fn apply(
     connection: &mut PgConnection,
     project: &str,
     events: &[&Event],
 ) -> sqlx::Result<Vec<Written>> {
-    let generations: Vec<_> = events.iter().map(|Event::Generation(event)| event).collect();
-    generations::write::write(connection, project, &generations).await
+    let sorted = Sorted::of(events);
+    let mut verdicts = if sorted.domains() > 1 {
+        let mut transaction = connection.begin().await?;
+        let verdicts = sorted.write(&mut transaction, project).await?;
+        transaction.commit().await?;
+        verdicts
+    } else {
+        sorted.write(connection, project).await?
+    };
+    Ok(events.iter().filter_map(|event| verdicts.of(event).next()).collect())
+}
+
+/// Events by their domain.
+#[derive(Default)]
+struct Sorted<'a> {
+    generations: Vec<&'a generations::Event>,
+    suggestions: Vec<&'a suggestions::Event>,
+}
+
+/// What became of them, in their order.
+struct Verdicts {
+    generations: std::vec::IntoIter<Written>,
+    suggestions: std::vec::IntoIter<Written>,
+}
+
+impl<'a> Sorted<'a> {
+    fn of(events: &[&'a Event]) -> Self {
+        let mut sorted = Self::default();
+        for event in events {
+            match event {
+                Event::Generation(event) => sorted.generations.push(event),
+                Event::Suggestion(event) => sorted.suggestions.push(event),
+            }
+        }
+        sorted
+    }
+
+    /// How many domains have events.
+    fn domains(&self) -> usize {
+        [self.generations.is_empty(), self.suggestions.is_empty()].iter().filter(|empty| !**empty).count()
+    }
+
+    async fn write(&self, connection: &mut PgConnection, project: &str) -> sqlx::Result<Verdicts> {
+        let (mut generations, mut suggestions) = (Vec::new(), Vec::new());
+        if !self.generations.is_empty() {
+            generations = generations::write::write(connection, project, &self.generations).await?;
+        }
+        if !self.suggestions.is_empty() {
+            suggestions = suggestions::write::write(connection, project, &self.suggestions).await?;
+        }
+        Ok(Verdicts { generations: generations.into_iter(), suggestions: suggestions.into_iter() })
+    }
+}
+
+impl Verdicts {
+    /// Those of the event's domain.
+    fn of(&mut self, event: &Event) -> &mut std::vec::IntoIter<Written> {
+        match event {
+            Event::Generation(_) => &mut self.generations,
+            Event::Suggestion(_) => &mut self.suggestions,
+        }
+    }
 }
 
 /// A deadlock or serialization failure: the same again may well succeed.

@@ -24,7 +24,7 @@ pub use attempt::{Attempt, CompileResult, LintResult, NewAttempt, ParseResult, V
 pub use event::{Action, Append, Event, Start};
 
 use crate::extract::{Check, Checks, null_as_default};
-use crate::value::{FreeForm, Timestamp};
+use crate::value::{FreeForm, Timestamp, names_it};
 
 /// A generation log: an intent, and how the effort to satisfy it went.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
@@ -100,11 +100,6 @@ pub enum Rating {
     Acceptable,
     /// Not to be learned from.
     Poor,
-}
-
-/// For fields that name a record: the hash of a request leaves them out, while the OpenAPI document does not.
-fn names_it<T>(_: &T) -> bool {
-    true
 }
 
 /// Starts a log; with `success`, one that is finished already.

@@ -1,14 +1,15 @@
 //! How generation logs are reached.
 
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::store::{self, Filter};
 use super::{Attempt, Event, Generation, NewAttempt, NewGeneration, NewReview, Outcome};
+use crate::answer::created;
 use crate::app::App;
 use crate::auth::{Admin, Caller, Read, Write};
 use crate::db::writer;
@@ -50,8 +51,8 @@ async fn start(
         event.as_start().filter(|(_, start)| start.new.success.is_none()).map(|(id, start)| start.stored(id));
     let receipt = app.writer.write(&caller.project, writer::Event::Generation(event)).await?;
     Ok(match open {
-        Some(log) if !receipt.replayed => created(false, id, log),
-        _ => created(receipt.replayed, id, stored(&app, &caller.project, id).await?),
+        Some(log) if !receipt.replayed => answer(false, id, log),
+        _ => answer(receipt.replayed, id, stored(&app, &caller.project, id).await?),
     })
 }
 
@@ -74,15 +75,15 @@ async fn append(
 ) -> Result<Response> {
     let attempt_id = idempotency_id(&headers, &caller.project, "attempts", Some(id))?;
     let event = Event::append(id, new, attempt_id);
-    let mut answer = event.as_append().map(|(_, append)| append.stored(0));
+    let mut attempt = event.as_append().map(|(_, append)| append.stored(0));
     let receipt = app.writer.write(&caller.project, writer::Event::Generation(event)).await?;
     let number = receipt.number.unwrap_or_default();
     if receipt.replayed {
-        answer = store::attempt(&app.db, &caller.project, id, number).await?;
+        attempt = store::attempt(&app.db, &caller.project, id, number).await?;
     }
     let attempt =
-        answer.map(|attempt| Attempt { attempt: number, ..attempt }).ok_or(Error::NotFound("attempt"))?;
-    Ok(created(receipt.replayed, id, attempt))
+        attempt.map(|attempt| Attempt { attempt: number, ..attempt }).ok_or(Error::NotFound("attempt"))?;
+    Ok(answer(receipt.replayed, id, attempt))
 }
 
 /// Finalizes a log.
@@ -151,11 +152,6 @@ async fn stored(app: &App, project: &str, id: Uuid) -> Result<Generation> {
     store::get(&app.db, project, id).await?.ok_or(Error::NotFound("generation"))
 }
 
-/// The answer to a request that made something of the log `id`: 201 and where it is, or 200 when it was there.
-fn created(replayed: bool, id: Uuid, body: impl serde::Serialize) -> Response {
-    if replayed {
-        return axum::Json(body).into_response();
-    }
-    let location = [(header::LOCATION, format!("/v1/generations/{id}"))];
-    (StatusCode::CREATED, location, axum::Json(body)).into_response()
+fn answer(replayed: bool, id: Uuid, body: impl serde::Serialize) -> Response {
+    created(replayed, &format!("/v1/generations/{id}"), body)
 }

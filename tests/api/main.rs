@@ -10,4 +10,5 @@ mod private_postgres;
 mod process;
 mod seed_001;
 mod server;
+mod suggestions;
 mod support;

@@ -1,0 +1,376 @@
+//! The statements that write suggestion records, each for many rows: columns come in as arrays through `unnest`.
+
+use std::collections::{HashMap, HashSet};
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::conclusion::Label;
+use super::event::count;
+use super::viewing::{Direction, Look};
+use super::{Amendment, Conclusion, MatchType, Move, Outcome, Start, State};
+use crate::value::{FreeForm, Timestamp};
+
+/// One column of the rows that a statement takes.
+fn column<'a, R, T>(rows: &'a [R], value: impl Fn(&'a R) -> T) -> Vec<T> {
+    rows.iter().map(value).collect()
+}
+
+/// Numbers as Postgres writes an array: `unnest` cannot take arrays of arrays apart.
+fn array<T: ToString>(numbers: &[T]) -> String {
+    let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
+    format!("{{{}}}", numbers.join(","))
+}
+
+fn state(state: State) -> &'static str {
+    match state {
+        State::Pending => "pending",
+        State::Finalized => "finalized",
+        State::Discarded => "discarded",
+    }
+}
+
+/// Inserts records; the ids of those that were not there yet. Of one that is discarded only the name is kept. In id order
+/// and with times as for generation logs, and for the same reasons.
+pub(super) async fn insert(
+    connection: &mut PgConnection,
+    project: &str,
+    starts: &[(Uuid, &Start)],
+) -> sqlx::Result<HashSet<Uuid>> {
+    const SQL: &str = "
+        insert into suggestions (project, id, state, context, llm_request, llm_response, suggestions, suggestion_count,
+            suggestion_node_version, session_name, server_name, trigger_block_number, result_block_number, policy_id,
+            propensities, context_block_count, model, temperature, total_tokens, fetch_start_ts, fetch_end_ts, submit_ts,
+            created_at, completed_at, viewed_indices, cycle_count, cycled_back, displayed_index, actual_input, match_type,
+            accepted_index, time_to_action_ms, reported, request_hash, outcome_hash, prompt_hash, example_hash, slate_hash)
+        select $1, new.id, new.state, new.context::json, new.llm_request::json, new.llm_response::json,
+            new.suggestions::json, new.suggestion_count, new.suggestion_node_version, new.session_name, new.server_name,
+            new.trigger_block_number, new.result_block_number, new.policy_id, new.propensities::float8[],
+            new.context_block_count, new.model, new.temperature, new.total_tokens, new.fetch_start_ts, new.fetch_end_ts,
+            new.submit_ts, new.created_at,
+            case when new.state <> 'pending' then (select clock_timestamp()) + new.place * interval '1 microsecond' end,
+            new.viewed_indices::int[], new.cycle_count, new.cycled_back, new.displayed_index, new.actual_input,
+            new.match_type, new.accepted_index, new.time_to_action_ms, new.reported::json, new.request_hash,
+            new.outcome_hash, new.prompt_hash, new.example_hash, new.slate_hash
+        from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::int[], $9::text[],
+            $10::text[], $11::text[], $12::int[], $13::int[], $14::text[], $15::text[], $16::int[], $17::text[],
+            $18::float8[], $19::bigint[], $20::float8[], $21::float8[], $22::float8[], $23::timestamptz[], $24::text[],
+            $25::int[], $26::bool[], $27::int[], $28::text[], $29::text[], $30::int[], $31::float8[], $32::text[],
+            $33::bytea[], $34::bytea[], $35::uuid[], $36::uuid[], $37::uuid[]) with ordinality
+            as new (id, state, context, llm_request, llm_response, suggestions, suggestion_count, suggestion_node_version,
+                session_name, server_name, trigger_block_number, result_block_number, policy_id, propensities,
+                context_block_count, model, temperature, total_tokens, fetch_start_ts, fetch_end_ts, submit_ts, created_at,
+                viewed_indices, cycle_count, cycled_back, displayed_index, actual_input, match_type, accepted_index,
+                time_to_action_ms, reported, request_hash, outcome_hash, prompt_hash, example_hash, slate_hash, place)
+        order by new.id
+        on conflict do nothing
+        returning id";
+    let concluded =
+        |start: &Start| start.conclusion.as_ref().map_or(State::Pending, |conclusion| conclusion.state);
+    // What a command discards is not kept.
+    let kept = |start: &Start| concluded(start) != State::Discarded;
+    let created: HashSet<Uuid> = sqlx::query_scalar(SQL)
+        .bind(project)
+        .bind(column(starts, |(id, _)| *id))
+        .bind(column(starts, |(_, start)| state(concluded(start))))
+        .bind(column(starts, |(_, start)| kept(start).then(|| start.new.context.as_str())))
+        .bind(column(starts, |(_, start)| object(start.new.llm_request.as_ref(), kept(start))))
+        .bind(column(starts, |(_, start)| object(start.new.llm_response.as_ref(), kept(start))))
+        .bind(column(starts, |(_, start)| kept(start).then(|| json(&start.new.suggestions))))
+        .bind(column(starts, |(_, start)| count(&start.new.suggestions)))
+        .bind(column(starts, |(_, start)| start.new.suggestion_node_version.as_deref()))
+        .bind(column(starts, |(_, start)| start.new.session_name.as_deref()))
+        .bind(column(starts, |(_, start)| start.new.server_name.as_deref()))
+        .bind(column(starts, |(_, start)| start.new.trigger_block_number))
+        .bind(column(starts, |(_, start)| start.new.result_block_number))
+        .bind(column(starts, |(_, start)| start.new.policy_id.as_deref()))
+        .bind(column(starts, |(_, start)| start.new.propensities.as_deref().map(array)))
+        .bind(column(starts, |(_, start)| start.facts.context_block_count))
+        .bind(column(starts, |(_, start)| start.facts.model.as_deref()))
+        .bind(column(starts, |(_, start)| start.facts.temperature))
+        .bind(column(starts, |(_, start)| start.facts.total_tokens))
+        .bind(column(starts, |(_, start)| start.new.fetch_start_ts))
+        .bind(column(starts, |(_, start)| start.new.fetch_end_ts))
+        .bind(column(starts, |(_, start)| start.new.submit_ts))
+        .bind(column(starts, |(_, start)| start.created_at))
+        .bind(column(starts, |(_, start)| viewed(start.conclusion.as_ref())))
+        .bind(column(starts, |(_, start)| start.conclusion.as_ref().map(|end| end.cycle_count)))
+        .bind(column(starts, |(_, start)| start.conclusion.as_ref().map(Conclusion::cycled_back)))
+        .bind(column(starts, |(_, start)| start.conclusion.as_ref().map(|end| end.displayed_index)))
+        .bind(column(starts, |(_, start)| start.new.actual_input.as_deref().filter(|_| kept(start))))
+        .bind(column(starts, |(_, start)| match_type(start.conclusion.as_ref())))
+        .bind(column(starts, |(_, start)| start.conclusion.as_ref()?.accepted_index))
+        .bind(column(starts, |(_, start)| start.conclusion.as_ref()?.time_to_action_ms))
+        .bind(column(starts, |(_, start)| start.reported.as_ref().filter(|_| kept(start)).map(json)))
+        .bind(column(starts, |(_, start)| start.hash.as_slice()))
+        .bind(column(starts, |(_, start)| start.outcome_hash.as_deref()))
+        .bind(column(starts, |(_, start)| kept(start).then_some(start.facts.prompt_hash)))
+        .bind(column(starts, |(_, start)| start.conclusion.as_ref()?.example_hash))
+        .bind(column(starts, |(_, start)| start.conclusion.as_ref()?.slate_hash))
+        .fetch_all(&mut *connection)
+        .await?
+        .into_iter()
+        .collect();
+    let ended = starts.iter().filter(|(id, _)| created.contains(id));
+    let ended: Vec<_> = ended.filter_map(|(id, start)| Some((*id, start.conclusion.as_ref()?))).collect();
+    insert_labels(connection, project, &ended).await?;
+    Ok(created)
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).expect("texts and numbers are JSON")
+}
+
+fn object(object: Option<&FreeForm>, kept: bool) -> Option<&str> {
+    object.filter(|_| kept).map(FreeForm::as_str)
+}
+
+fn viewed(conclusion: Option<&Conclusion>) -> Option<String> {
+    conclusion.map(|conclusion| array(&conclusion.viewed_indices))
+}
+
+fn match_type(conclusion: Option<&Conclusion>) -> Option<&'static str> {
+    conclusion?.match_type.map(MatchType::as_str)
+}
+
+/// Notes what was chosen and rejected in records that this transaction has ended.
+async fn insert_labels(
+    connection: &mut PgConnection,
+    project: &str,
+    ended: &[(Uuid, &Conclusion)],
+) -> sqlx::Result<()> {
+    const SQL: &str = "
+        insert into preference_labels (project, completed_at, suggestion_id, rejected_index, label_hash, pair_hash)
+        select $1, s.completed_at, s.id, new.rejected_index, new.label_hash, new.pair_hash
+        from unnest($2::uuid[], $3::int[], $4::uuid[], $5::uuid[])
+            as new (suggestion_id, rejected_index, label_hash, pair_hash)
+        join suggestions s on s.project = $1 and s.id = new.suggestion_id";
+    let labels =
+        ended.iter().flat_map(|(id, conclusion)| conclusion.labels.iter().map(move |label| (*id, label)));
+    let labels: Vec<(Uuid, &Label)> = labels.collect();
+    if !labels.is_empty() {
+        sqlx::query(SQL)
+            .bind(project)
+            .bind(column(&labels, |(id, _)| *id))
+            .bind(column(&labels, |(_, label)| label.rejected_index))
+            .bind(column(&labels, |(_, label)| label.label_hash))
+            .bind(column(&labels, |(_, label)| label.pair_hash))
+            .execute(connection)
+            .await?;
+    }
+    Ok(())
+}
+
+/// The moves of one event: its record, what was done, and when we heard of it.
+pub(super) type Append<'a> = (Uuid, &'a [Move], Timestamp);
+
+/// Adds moves to pending records, which are locked in id order; the names of those that were added. An event of which a
+/// move is known already, or looks at a suggestion that is not there, is left as a whole.
+pub(super) async fn append(
+    connection: &mut PgConnection,
+    project: &str,
+    appends: &[Append<'_>],
+) -> sqlx::Result<HashSet<(Uuid, Uuid)>> {
+    const SQL: &str = "
+        with slate as materialized (
+            select s.id, s.suggestion_count from suggestions s
+            where s.project = $1 and s.id = any($2) and s.state = 'pending'
+            order by s.id for no key update
+        ),
+        new as (
+            select * from unnest($2::uuid[], $3::int[], $4::uuid[], $5::text[], $6::int[], $7::int[], $8::smallint[],
+                $9::text[], $10::timestamptz[], $11::timestamptz[]) with ordinality
+                as new (suggestion_id, event, id, kind, index, highest, direction, text, at, received_at, place)
+        ),
+        known as (
+            select new.event from new
+            join suggestion_moves m on m.project = $1 and m.suggestion_id = new.suggestion_id and m.id = new.id
+        )
+        insert into suggestion_moves (project, suggestion_id, id, kind, index, direction, text, at, received_at)
+        select $1, new.suggestion_id, new.id, new.kind, new.index, new.direction, new.text, new.at, new.received_at
+        from new join slate on slate.id = new.suggestion_id
+        where coalesce(new.highest < slate.suggestion_count, true) and new.event not in (select event from known)
+        order by new.place
+        on conflict do nothing
+        returning suggestion_id, id";
+    let rows: Vec<Row<'_>> =
+        (0_i32..).zip(appends).flat_map(|(event, append)| rows_of(event, append)).collect();
+    let added: Vec<(Uuid, Uuid)> = sqlx::query_as(SQL)
+        .bind(project)
+        .bind(column(&rows, |row| row.suggestion_id))
+        .bind(column(&rows, |row| row.event))
+        .bind(column(&rows, |row| row.id))
+        .bind(column(&rows, |row| if row.text.is_some() { "input" } else { "view" }))
+        .bind(column(&rows, |row| row.index))
+        .bind(column(&rows, |row| row.highest))
+        .bind(column(&rows, |row| row.direction))
+        .bind(column(&rows, |row| row.text))
+        .bind(column(&rows, |row| row.at))
+        .bind(column(&rows, |row| row.received_at))
+        .fetch_all(connection)
+        .await?;
+    Ok(added.into_iter().collect())
+}
+
+struct Row<'a> {
+    suggestion_id: Uuid,
+    event: i32,
+    id: Uuid,
+    index: Option<i32>,
+    /// The highest place that its event looks at.
+    highest: Option<i32>,
+    direction: Option<i16>,
+    text: Option<&'a str>,
+    at: Option<Timestamp>,
+    received_at: Timestamp,
+}
+
+fn rows_of<'a>(
+    event: i32,
+    &(suggestion_id, moves, received_at): &Append<'a>,
+) -> impl Iterator<Item = Row<'a>> {
+    let highest = highest(moves);
+    moves.iter().map(move |made| {
+        let (index, direction, text) = made.what.columns();
+        Row { suggestion_id, event, id: made.id, index, highest, direction, text, at: made.at, received_at }
+    })
+}
+
+/// The highest place that these moves look at.
+pub(super) fn highest(moves: &[Move]) -> Option<i32> {
+    moves.iter().filter_map(|made| made.what.columns().0).max()
+}
+
+/// A pending record, locked, as far as its end depends on it.
+#[derive(Debug, sqlx::FromRow)]
+pub(super) struct Pending {
+    pub(super) id: Uuid,
+    #[sqlx(json)]
+    pub(super) suggestions: Vec<String>,
+    pub(super) fetch_end_ts: Option<f64>,
+    pub(super) prompt_hash: Uuid,
+    #[sqlx(skip)]
+    pub(super) looks: Vec<(Look, Option<Timestamp>)>,
+}
+
+/// Locks those of the records that are pending, in id order, and reads what was looked at. A second statement, as the
+/// first one does not see what was added while it waited for the locks.
+pub(super) async fn lock_pending(
+    connection: &mut PgConnection,
+    project: &str,
+    ids: &[Uuid],
+) -> sqlx::Result<HashMap<Uuid, Pending>> {
+    let sql = "select id, suggestions, fetch_end_ts, prompt_hash from suggestions
+               where project = $1 and id = any($2) and state = 'pending' order by id for no key update";
+    let pending: Vec<Pending> =
+        sqlx::query_as(sql).bind(project).bind(ids).fetch_all(&mut *connection).await?;
+    let mut pending: HashMap<_, _> = pending.into_iter().map(|pending| (pending.id, pending)).collect();
+    for (id, look, at) in looks(connection, project, ids).await? {
+        if let Some(pending) = pending.get_mut(&id) {
+            pending.looks.push((look, at));
+        }
+    }
+    Ok(pending)
+}
+
+/// What was looked at in these records, each record's in the order of the times that clients gave, then of arrival.
+pub(super) async fn looks(
+    connection: &mut PgConnection,
+    project: &str,
+    ids: &[Uuid],
+) -> sqlx::Result<Vec<(Uuid, Look, Option<Timestamp>)>> {
+    let sql = "select suggestion_id, index, direction, at from suggestion_moves
+               where project = $1 and suggestion_id = any($2) and kind = 'view'
+               order by suggestion_id, coalesce(at, received_at), arrival";
+    let rows: Vec<(Uuid, Option<i32>, Option<i16>, Option<Timestamp>)> =
+        sqlx::query_as(sql).bind(project).bind(ids).fetch_all(connection).await?;
+    let looks = rows.into_iter().map(|(id, index, direction, at)| {
+        let index = index.and_then(|index| usize::try_from(index).ok());
+        let way = if direction == Some(-1) { Direction::Prev } else { Direction::Next };
+        (id, index.map_or(Look::Go(way), Look::At), at)
+    });
+    Ok(looks.collect())
+}
+
+/// How a record ends: the request, its hash, and what follows.
+pub(super) type End<'a> = (Uuid, &'a Outcome, &'a [u8], Conclusion);
+
+/// Ends records that are locked and pending. Of one that is discarded, only the name is kept.
+pub(super) async fn finalize(
+    connection: &mut PgConnection,
+    project: &str,
+    ends: &[End<'_>],
+) -> sqlx::Result<()> {
+    const SQL: &str = "
+        update suggestions s
+        set state = new.state, submit_ts = new.submit_ts,
+            result_block_number = coalesce(new.result_block_number, s.result_block_number),
+            actual_input = new.actual_input, outcome_hash = new.outcome_hash, viewed_indices = new.viewed_indices::int[],
+            cycle_count = new.cycle_count, cycled_back = new.cycled_back, displayed_index = new.displayed_index,
+            match_type = new.match_type, accepted_index = new.accepted_index, time_to_action_ms = new.time_to_action_ms,
+            example_hash = new.example_hash, slate_hash = new.slate_hash,
+            completed_at = (select clock_timestamp()) + new.place * interval '1 microsecond',
+            context = case when new.state = 'finalized' then s.context end,
+            llm_request = case when new.state = 'finalized' then s.llm_request end,
+            llm_response = case when new.state = 'finalized' then s.llm_response end,
+            suggestions = case when new.state = 'finalized' then s.suggestions end,
+            prompt_hash = case when new.state = 'finalized' then s.prompt_hash end
+        from unnest($2::uuid[], $3::text[], $4::float8[], $5::int[], $6::text[], $7::bytea[], $8::text[], $9::int[],
+            $10::bool[], $11::int[], $12::text[], $13::int[], $14::float8[], $15::uuid[], $16::uuid[]) with ordinality
+            as new (id, state, submit_ts, result_block_number, actual_input, outcome_hash, viewed_indices, cycle_count,
+                cycled_back, displayed_index, match_type, accepted_index, time_to_action_ms, example_hash, slate_hash, place)
+        where s.project = $1 and s.id = new.id";
+    sqlx::query(SQL)
+        .bind(project)
+        .bind(column(ends, |(id, ..)| *id))
+        .bind(column(ends, |(.., end)| state(end.state)))
+        .bind(column(ends, |(_, outcome, ..)| outcome.submit_ts))
+        .bind(column(ends, |(_, outcome, ..)| outcome.result_block_number))
+        .bind(column(ends, |(_, outcome, ..)| (!outcome.discards()).then_some(outcome.actual_input.as_str())))
+        .bind(column(ends, |(_, _, hash, _)| *hash))
+        .bind(column(ends, |(.., end)| viewed(Some(end))))
+        .bind(column(ends, |(.., end)| end.cycle_count))
+        .bind(column(ends, |(.., end)| end.cycled_back()))
+        .bind(column(ends, |(.., end)| end.displayed_index))
+        .bind(column(ends, |(.., end)| match_type(Some(end))))
+        .bind(column(ends, |(.., end)| end.accepted_index))
+        .bind(column(ends, |(.., end)| end.time_to_action_ms))
+        .bind(column(ends, |(.., end)| end.example_hash))
+        .bind(column(ends, |(.., end)| end.slate_hash))
+        .execute(&mut *connection)
+        .await?;
+    let discarded = ends.iter().filter(|(.., end)| end.state == State::Discarded);
+    let discarded: Vec<_> = discarded.map(|(id, ..)| *id).collect();
+    if !discarded.is_empty() {
+        let sql = "update suggestion_moves set text = null
+                   where project = $1 and suggestion_id = any($2) and kind = 'input'";
+        sqlx::query(sql).bind(project).bind(discarded).execute(&mut *connection).await?;
+    }
+    let ended: Vec<_> = ends.iter().map(|(id, .., end)| (*id, end)).collect();
+    insert_labels(connection, project, &ended).await
+}
+
+/// Adds to records that are not discarded; the ids of those.
+pub(super) async fn amend(
+    connection: &mut PgConnection,
+    project: &str,
+    amendments: &[(Uuid, &Amendment)],
+) -> sqlx::Result<HashSet<Uuid>> {
+    const SQL: &str = "
+        with slate as materialized (
+            select s.id from suggestions s where s.project = $1 and s.id = any($2) and s.state <> 'discarded'
+            order by s.id for no key update
+        )
+        update suggestions s set result_block_number = new.result_block_number
+        from unnest($2::uuid[], $3::int[]) as new (id, result_block_number)
+        join slate on slate.id = new.id
+        where s.project = $1 and s.id = new.id
+        returning s.id";
+    let amended: Vec<Uuid> = sqlx::query_scalar(SQL)
+        .bind(project)
+        .bind(column(amendments, |(id, _)| *id))
+        .bind(column(amendments, |(_, amendment)| amendment.result_block_number))
+        .fetch_all(connection)
+        .await?;
+    Ok(amended.into_iter().collect())
+}
