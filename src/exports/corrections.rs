@@ -8,7 +8,7 @@ use sqlx::{Postgres, QueryBuilder, Row as _};
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use super::format::{self, Example, Format, Rejected};
+use super::format::{self, Example, Format, Message, Rejected};
 use super::params::{Common, Pairing};
 use super::training::push_log_conditions;
 use super::{Key, Records};
@@ -181,9 +181,9 @@ impl Records for CorrectionPairs {
         let (bad_dsl, fixed_dsl) = (row.try_get("bad")?, row.try_get("fixed")?);
         let error_message: Option<&str> = row.try_get("error_message")?;
         let silent = format!("That failed ({}).", error_stage.unwrap_or("no stage said why"));
-        let rejected = Rejected { text: bad_dsl, feedback: error_message.unwrap_or(&silent) };
-        let example =
-            Example { system: None, user: user_intent, rejected: Some(rejected), chosen: fixed_dsl };
+        let rejected = Rejected { text: bad_dsl, feedback: Some(error_message.unwrap_or(&silent)) };
+        let prompt = vec![Message::new("user", user_intent)];
+        let example = Example { prompt, rejected: Some(rejected), chosen: fixed_dsl };
         let (bad_attempt, generation_id) = (key.part, key.id);
         let raw = Raw {
             user_intent,

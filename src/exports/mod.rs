@@ -1,10 +1,15 @@
 //! Exports: finished data sets, streamed. A data set says which records it has and how a row of it is written
 //! ([`Records`]); [`stream`] takes care of order, cursors, snapshots and memory; [`format`](mod@format) of the formats.
 
+mod accepted;
 mod corrections;
 pub mod format;
+mod history;
 pub mod params;
+mod preferences;
+mod rankings;
 mod routes;
+mod slates;
 pub mod stream;
 mod training;
 
@@ -14,7 +19,11 @@ use sqlx::{Postgres, QueryBuilder};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+pub use accepted::AcceptedSuggestions;
 pub use corrections::CorrectionPairs;
+pub use history::SuggestionHistory;
+pub use preferences::PreferencePairs;
+pub use rankings::Rankings;
 pub use routes::routes;
 pub use training::TrainingPairs;
 
@@ -32,6 +41,8 @@ pub struct Key {
     pub id: Uuid,
     /// Which row of the record.
     pub part: i32,
+    /// How many-th record of the export it is, from 1; pieces of one export count on.
+    pub record: i64,
 }
 
 /// A data set, by its own parameters.
@@ -52,6 +63,12 @@ pub trait Records: Clone + std::fmt::Debug + Send + Sync + 'static {
 
     /// The SQL of the columns that [`Records::write`] reads.
     fn columns(&self, common: &Common, format: Format) -> String;
+
+    /// What stands before the first row.
+    fn header(&self, format: Format) -> Option<String> {
+        let _ = format;
+        None
+    }
 
     /// Writes one row as a line.
     fn write(

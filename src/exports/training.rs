@@ -8,7 +8,7 @@ use sqlx::{Postgres, QueryBuilder, Row as _};
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use super::format::{Example, Format};
+use super::format::{Example, Format, Message};
 use super::{Key, Records};
 use crate::exports::params::Common;
 use crate::extract::{Check, Checks};
@@ -111,7 +111,7 @@ impl Records for TrainingPairs {
         format: Format,
         out: &mut Vec<u8>,
     ) -> anyhow::Result<()> {
-        let (user, chosen) = (row.try_get("user_intent")?, row.try_get("program")?);
+        let (user, chosen): (&str, _) = (row.try_get("user_intent")?, row.try_get("program")?);
         let metadata = common.with_metadata().then(|| -> sqlx::Result<_> {
             Ok(Metadata {
                 generation_id: key.id,
@@ -128,7 +128,9 @@ impl Records for TrainingPairs {
                 metadata: row.try_get::<FreeForm, _>("metadata")?.as_str().to_owned(),
             })
         });
-        let example = Example { system: self.system.as_deref(), user, rejected: None, chosen };
+        let system = self.system.as_deref().map(|text| Message::new("system", text));
+        let prompt = system.into_iter().chain([Message::new("user", user)]).collect();
+        let example = Example { prompt, rejected: None, chosen };
         Ok(example.write(out, format, metadata.transpose()?, Raw { user_intent: user, valid_dsl: chosen })?)
     }
 }

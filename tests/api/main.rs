@@ -10,5 +10,6 @@ mod private_postgres;
 mod process;
 mod seed_001;
 mod server;
+mod suggestion_exports;
 mod suggestions;
 mod support;
