@@ -5,6 +5,7 @@
 //! [`viewing`] are the rules, `conclusion` what follows from them; [`store`] and [`write`](mod@write) are how records
 //! are kept, [`routes`] how they are reached, [`analytics`] and [`signals`] what they serve besides exports.
 
+pub mod analytics;
 mod conclusion;
 mod event;
 mod history;
@@ -12,6 +13,7 @@ pub mod matching;
 mod moves;
 pub mod prompt;
 pub mod routes;
+pub mod signals;
 mod statements;
 pub mod store;
 pub mod viewing;

@@ -10,6 +10,7 @@ mod private_postgres;
 mod process;
 mod seed_001;
 mod server;
+mod suggestion_analytics;
 mod suggestion_exports;
 mod suggestions;
 mod support;
