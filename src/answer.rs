@@ -11,3 +11,8 @@ pub fn created(replayed: bool, address: &str, body: impl Serialize) -> Response 
     }
     (StatusCode::CREATED, [(header::LOCATION, address.to_owned())], axum::Json(body)).into_response()
 }
+
+/// The answer where a project keeps nothing of what was posted.
+pub fn not_kept() -> Response {
+    StatusCode::NO_CONTENT.into_response()
+}

@@ -33,6 +33,7 @@ use crate::error::{self, Error, Refused};
 use crate::exports::stream::Exports;
 use crate::extract::Replaced;
 use crate::generations::similar::Samples;
+use crate::projects::Capture;
 use crate::{batch, db, exports, extract, generations, operations, projects, suggestions};
 
 /// What handlers share. Clones share everything.
@@ -71,13 +72,13 @@ pub struct Running {
 
 impl Running {
     /// The application on a database whose schema is up to date; `connections` for reading, and a quarter more of them
-    /// (two at least) for exports.
+    /// (two at least) for exports. `capture` holds where projects do not say.
     #[must_use]
-    pub fn start(options: &PgConnectOptions, connections: u32) -> Self {
+    pub fn start(options: &PgConnectOptions, connections: u32, capture: Capture) -> Self {
         let db = db::pool(options, "gleaner", connections);
         let writer_db = db::pool(options, db::WRITER_NAME, writer::WRITERS);
-        let (writer, writing) = Writer::start(&writer_db, &db);
-        let keyring = Arc::new(Keyring::new(db.clone()));
+        let keyring = Arc::new(Keyring::new(db.clone(), capture));
+        let (writer, writing) = Writer::start(&writer_db, &db, Arc::clone(&keyring));
         let exports = Exports::new(options, connections.div_ceil(4).max(2));
         let app = App {
             db,

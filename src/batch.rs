@@ -16,6 +16,7 @@ use crate::db::writer::{Event, Writer};
 use crate::error::{Error, FieldError, Refusals, Result};
 use crate::extract::{self, Check, Checks, NDJSON_LIMIT, clean_json, expect_media_type, utf8};
 use crate::generations::{self, NewAttempt, NewGeneration, NewReview};
+use crate::projects::Capture;
 use crate::suggestions::{
     self, Amendment, HistoryLine, Names, NewPartialInputs, NewSuggestion, NewViews, is_history_line,
 };
@@ -39,8 +40,16 @@ pub struct Summary {
     pub accepted: usize,
     /// Events that had been sent before.
     pub duplicates: usize,
+    /// Events of which the project keeps nothing.
+    #[serde(skip_serializing_if = "is_none")]
+    pub skipped: usize,
     /// Lines that were refused, and why.
     pub rejected: Vec<Rejected>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 /// A line that was refused.
@@ -145,6 +154,7 @@ pub async fn write(
     }
     for (number, written) in numbers.into_iter().zip(written) {
         match written {
+            Ok(receipt) if receipt.kept == Capture::Off => summary.skipped += 1,
             Ok(receipt) if receipt.replayed => summary.duplicates += 1,
             Ok(_) => summary.accepted += 1,
             Err(error) => {

@@ -18,7 +18,7 @@ use crate::app::Running;
 use crate::batch::{self, LineIds, Rejected};
 use crate::error::Result;
 use crate::extract::{NDJSON_LIMIT, clean_json, utf8};
-use crate::projects;
+use crate::projects::{self, Capture};
 
 /// How many lines are handed to the writer at a time.
 const LINES: usize = 2_000;
@@ -36,8 +36,8 @@ pub(super) struct Import {
 }
 
 impl Import {
-    pub(super) async fn run(self, options: &PgConnectOptions) -> anyhow::Result<ExitCode> {
-        let running = Running::start(options, 2);
+    pub(super) async fn run(self, options: &PgConnectOptions, capture: Capture) -> anyhow::Result<ExitCode> {
+        let running = Running::start(options, 2, capture);
         let exists = projects::exists(&running.app.db, &self.project).await?;
         ensure!(exists, "there is no project {}; PUT /v1/projects/{} makes it", self.project, self.project);
         let mut total = Totals::default();
@@ -184,6 +184,7 @@ impl Progress {
 struct Totals {
     accepted: usize,
     duplicates: usize,
+    skipped: usize,
     rejected: usize,
     /// How often a reason was given, and where first.
     reasons: BTreeMap<String, (usize, String)>,
@@ -193,6 +194,7 @@ impl Totals {
     fn add(&mut self, file: &str, summary: batch::Summary) {
         self.accepted += summary.accepted;
         self.duplicates += summary.duplicates;
+        self.skipped += summary.skipped;
         self.rejected += summary.rejected.len();
         for Rejected { line, detail, .. } in summary.rejected {
             self.reasons.entry(detail).or_insert_with(|| (0, format!("{file}, line {line}"))).0 += 1;
@@ -201,6 +203,9 @@ impl Totals {
 
     fn print(&self) {
         println!("accepted {}, duplicates {}, rejected {}", self.accepted, self.duplicates, self.rejected);
+        if self.skipped > 0 {
+            println!("skipped {}: the project keeps nothing of these", self.skipped);
+        }
         let mut reasons: Vec<_> = self.reasons.iter().collect();
         reasons.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
         for (reason, (count, first)) in reasons.iter().take(50) {

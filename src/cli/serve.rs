@@ -15,13 +15,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::{block_on, embedded_settings, parse_url};
 use crate::app::{self, Running};
 use crate::auth::Secret;
-use crate::config::{Database, Serve};
+use crate::config::{Database, Privacy, Serve};
 use crate::db;
 use crate::db::embedded::Cluster;
-use crate::projects;
+use crate::projects::{self, Capture};
 
 /// Serves until SIGINT or SIGTERM. The private Postgres, if there is one, outlives the requests.
-pub(super) fn run(serve: &Serve, database: &Database) -> anyhow::Result<ExitCode> {
+pub(super) fn run(serve: &Serve, database: &Database, privacy: &Privacy) -> anyhow::Result<ExitCode> {
     let key = serve.key()?.map(|key| Secret::chosen(&key)).transpose()?;
     let mut own = None;
     let options = match database.url()? {
@@ -32,7 +32,7 @@ pub(super) fn run(serve: &Serve, database: &Database) -> anyhow::Result<ExitCode
         || "the database that DATABASE_URL names".to_owned(),
         |cluster: &Cluster| cluster.data_dir().display().to_string(),
     );
-    let result = block_on(serve_on(&options, serve.bind, key, database.db_connections, &data));
+    let result = block_on(serve_on(&options, serve.bind, key, (database.db_connections, privacy.capture), &data));
     if let Some(cluster) = own {
         cluster.stop();
     }
@@ -43,7 +43,7 @@ async fn serve_on(
     options: &PgConnectOptions,
     bind: SocketAddr,
     key: Option<Secret>,
-    connections: u32,
+    (connections, capture): (u32, Capture),
     data: &str,
 ) -> anyhow::Result<()> {
     // From here on a signal drains; before, it just ends the process, and the private Postgres with it.
@@ -55,7 +55,7 @@ async fn serve_on(
         }
     };
     let mut stop = Box::pin(stop);
-    let running = Running::start(options, connections);
+    let running = Running::start(options, connections, capture);
     let ready = async {
         db::wait(&running.app.db).await?;
         db::migrate(&running.app.db).await?;

@@ -10,7 +10,9 @@ use sqlx::{Connection as _, PgConnection, PgPool};
 use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
+use crate::auth::Keyring;
 use crate::error::{Error, Result, is_connection_lost};
+use crate::projects::{Capture, Captures, Tenant};
 use crate::{generations, suggestions};
 
 /// How many events may wait; beyond that a caller is told to come back.
@@ -31,6 +33,29 @@ pub enum Event {
     Suggestion(suggestions::Event),
 }
 
+impl Event {
+    /// How much of it is kept.
+    fn capture(&self, captures: Captures) -> Capture {
+        match self {
+            Self::Generation(_) => captures.generations,
+            Self::Suggestion(_) => captures.suggestions,
+        }
+    }
+
+    /// What of it is kept, if anything is.
+    fn reduced(mut self, tenant: &Tenant) -> Option<Self> {
+        match self.capture(tenant.captures) {
+            Capture::Full => {}
+            Capture::Metadata => match &mut self {
+                Self::Generation(event) => event.reduce(&tenant.key),
+                Self::Suggestion(event) => event.reduce(&tenant.key),
+            },
+            Capture::Off => return None,
+        }
+        Some(self)
+    }
+}
+
 /// That an event is committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
@@ -38,19 +63,21 @@ pub struct Receipt {
     pub replayed: bool,
     /// The number it has within its record, where its kind has one.
     pub number: Option<i32>,
+    /// How much of it is kept.
+    pub kept: Capture,
 }
 
 impl Receipt {
     /// It is new.
     #[must_use]
     pub fn created(number: Option<i32>) -> Self {
-        Self { replayed: false, number }
+        Self { replayed: false, number, kept: Capture::Full }
     }
 
     /// It was there.
     #[must_use]
     pub fn replayed(number: Option<i32>) -> Self {
-        Self { replayed: true, number }
+        Self { replayed: true, number, kept: Capture::Full }
     }
 }
 
@@ -69,6 +96,7 @@ struct Job {
 pub struct Writer {
     queue: mpsc::UnboundedSender<Job>,
     room: Arc<Semaphore>,
+    keyring: Arc<Keyring>,
 }
 
 /// The tasks that write what is handed in.
@@ -93,9 +121,10 @@ impl Tasks {
 }
 
 impl Writer {
-    /// Starts the writers on `db`, a pool of their own; what they leave behind is tidied on `tidy_db`.
+    /// Starts the writers on `db`, a pool of their own; what they leave behind is tidied on `tidy_db`. The keyring knows
+    /// what each project keeps.
     #[must_use]
-    pub fn start(db: &PgPool, tidy_db: &PgPool) -> (Self, Tasks) {
+    pub fn start(db: &PgPool, tidy_db: &PgPool, keyring: Arc<Keyring>) -> (Self, Tasks) {
         let (queue, jobs) = mpsc::unbounded_channel();
         let (stop, stopped) = watch::channel(false);
         let jobs = Arc::new(Mutex::new(jobs));
@@ -103,7 +132,7 @@ impl Writer {
         let writer = || run(db.clone(), Arc::clone(&jobs), stopped.clone(), Arc::clone(&written));
         let handles = (0..WRITERS).map(|_| tokio::spawn(writer())).collect();
         let tidying = tokio::spawn(super::tidy::run(tidy_db.clone(), written));
-        (Self { queue, room: Arc::new(Semaphore::new(QUEUE)) }, Tasks { stop, handles, tidying })
+        (Self { queue, room: Arc::new(Semaphore::new(QUEUE)), keyring }, Tasks { stop, handles, tidying })
     }
 
     /// Writes one event; returns once it is committed.
@@ -112,8 +141,29 @@ impl Writer {
         written.pop().unwrap_or_else(|| Err(anyhow::anyhow!("an event without a verdict").into()))
     }
 
-    /// Writes events in their order, in pieces that leave room for others; returns once each is committed or refused.
-    pub async fn write_all(&self, project: &Arc<str>, mut events: Vec<Event>) -> Vec<Written> {
+    /// Writes what the project keeps of events, in their order, in pieces that leave room for others; returns once each is
+    /// committed or refused. Every event there is passes here, so none is kept against a project's choice.
+    pub async fn write_all(&self, project: &Arc<str>, events: Vec<Event>) -> Vec<Written> {
+        let Ok(tenant) = self.keyring.tenant(project).await else {
+            const UNKNOWN: &str = "the project's settings cannot be read; try again";
+            return events.iter().map(|_| Err(Error::Unavailable(UNKNOWN))).collect();
+        };
+        if tenant.captures == Captures::default() {
+            return self.write_kept(project, events).await;
+        }
+        let kept: Vec<_> = events.iter().map(|event| event.capture(tenant.captures)).collect();
+        let events = events.into_iter().filter_map(|event| event.reduced(&tenant)).collect();
+        let mut written = self.write_kept(project, events).await.into_iter();
+        let verdict = |kept| match kept {
+            Capture::Off => Some(Ok(Receipt { kept, ..Receipt::created(None) })),
+            Capture::Full | Capture::Metadata => {
+                written.next().map(|written| written.map(|receipt| Receipt { kept, ..receipt }))
+            }
+        };
+        kept.into_iter().filter_map(verdict).collect()
+    }
+
+    async fn write_kept(&self, project: &Arc<str>, mut events: Vec<Event>) -> Vec<Written> {
         let mut written = Vec::with_capacity(events.len());
         while !events.is_empty() {
             let rest = events.split_off(events.len().min(BATCH));

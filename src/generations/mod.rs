@@ -31,8 +31,8 @@ use crate::value::{FreeForm, Timestamp, names_it};
 pub struct Generation {
     /// Names the log in its project.
     pub id: Uuid,
-    /// What the user wanted, in natural language.
-    pub user_intent: String,
+    /// What the user wanted, in natural language; null where no text is kept.
+    pub user_intent: Option<String>,
     /// Area of the language, such as `cbu`, `entity`, `document`.
     pub domain_name: String,
     /// The agent session it belongs to.
@@ -49,7 +49,7 @@ pub struct Generation {
     pub created_at: Timestamp,
     /// Null while the log is open.
     pub success: Option<bool>,
-    /// The program that passed; null unless it succeeded.
+    /// The program that passed; null unless it succeeded, and where no text is kept.
     pub final_valid_dsl: Option<String>,
     /// Why it was given up, where the client said so.
     pub error: Option<String>,

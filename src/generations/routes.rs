@@ -2,20 +2,21 @@
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::store::{self, Filter};
 use super::{Attempt, Event, Generation, NewAttempt, NewGeneration, NewReview, Outcome};
-use crate::answer::created;
+use crate::answer::{created, not_kept};
 use crate::app::App;
 use crate::auth::{Admin, Caller, Read, Write};
 use crate::db::writer;
 use crate::error::{Error, Refusals, Result};
 use crate::extract::{ById, Json, Path, idempotency_id};
 use crate::page::{List, Page, PageParams};
+use crate::projects::Capture;
 
 /// The paths of generation logs.
 pub fn routes() -> OpenApiRouter<App> {
@@ -51,7 +52,8 @@ async fn start(
         event.as_start().filter(|(_, start)| start.new.success.is_none()).map(|(id, start)| start.stored(id));
     let receipt = app.writer.write(&caller.project, writer::Event::Generation(event)).await?;
     Ok(match open {
-        Some(log) if !receipt.replayed => answer(false, id, log),
+        _ if receipt.kept == Capture::Off => not_kept(),
+        Some(log) if !receipt.replayed && receipt.kept == Capture::Full => answer(false, id, log),
         _ => answer(receipt.replayed, id, stored(&app, &caller.project, id).await?),
     })
 }
@@ -77,8 +79,11 @@ async fn append(
     let event = Event::append(id, new, attempt_id);
     let mut attempt = event.as_append().map(|(_, append)| append.stored(0));
     let receipt = app.writer.write(&caller.project, writer::Event::Generation(event)).await?;
+    if receipt.kept == Capture::Off {
+        return Ok(not_kept());
+    }
     let number = receipt.number.unwrap_or_default();
-    if receipt.replayed {
+    if receipt.replayed || receipt.kept != Capture::Full {
         attempt = store::attempt(&app.db, &caller.project, id, number).await?;
     }
     let attempt =
@@ -96,10 +101,8 @@ async fn finalize(
     caller: Caller<Write>,
     Path(ById { id }): Path<ById>,
     Json(outcome): Json<Outcome>,
-) -> Result<axum::Json<Generation>> {
-    let event = writer::Event::Generation(Event::finalize(id, outcome));
-    app.writer.write(&caller.project, event).await?;
-    stored(&app, &caller.project, id).await.map(axum::Json)
+) -> Result<Response> {
+    change(&app, &caller, Event::finalize(id, outcome)).await
 }
 
 /// Reviews a log; a later review replaces an earlier one.
@@ -110,10 +113,18 @@ async fn review(
     caller: Caller<Write>,
     Path(ById { id }): Path<ById>,
     Json(review): Json<NewReview>,
-) -> Result<axum::Json<Generation>> {
-    let event = writer::Event::Generation(Event::review(id, review));
-    app.writer.write(&caller.project, event).await?;
-    stored(&app, &caller.project, id).await.map(axum::Json)
+) -> Result<Response> {
+    change(&app, &caller, Event::review(id, review)).await
+}
+
+/// Writes what changes a log; the answer is the log with it.
+async fn change(app: &App, caller: &Caller<Write>, event: Event) -> Result<Response> {
+    let id = event.generation_id;
+    let receipt = app.writer.write(&caller.project, writer::Event::Generation(event)).await?;
+    Ok(match receipt.kept {
+        Capture::Off => not_kept(),
+        Capture::Full | Capture::Metadata => axum::Json(stored(app, &caller.project, id).await?).into_response(),
+    })
 }
 
 /// The whole log, with its attempts as `iterations`.

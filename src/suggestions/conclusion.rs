@@ -100,6 +100,30 @@ impl Conclusion {
         }
     }
 
+    /// Of a slate whose texts are not kept: an exact match is told by `place`, the suggestion whose hash is that of the
+    /// input; without one, the match is not known.
+    #[must_use]
+    pub fn of_hashes(
+        fetch_end_ts: Option<f64>,
+        viewed: Vec<i32>,
+        place: Option<i32>,
+        outcome: &Outcome,
+    ) -> Self {
+        let nothing = Slate { suggestions: &[], fetch_end_ts, prompt_hash: Uuid::nil() };
+        let mut conclusion = Self::of(&nothing, viewed, None, outcome).without_text();
+        if conclusion.state == State::Finalized {
+            conclusion.match_type = place.map(|_| MatchType::Exact);
+            conclusion.accepted_index = place;
+        }
+        conclusion
+    }
+
+    /// Without what stands for texts that are not kept.
+    #[must_use]
+    pub fn without_text(self) -> Self {
+        Self { example_hash: None, slate_hash: None, labels: Vec::new(), ..self }
+    }
+
     /// Whether a suggestion was looked at more than once.
     #[must_use]
     pub fn cycled_back(&self) -> bool {
@@ -153,6 +177,7 @@ mod tests {
             submit_ts: Some(6.5),
             time_to_action_ms: None,
             result_block_number: None,
+            suggestions: None,
         };
         Conclusion::of(&slate, viewed.to_vec(), None, &outcome)
     }

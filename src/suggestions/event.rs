@@ -8,6 +8,7 @@ use super::{
     Amendment, Conclusion, HistoryLine, Move, Names, NewPartialInputs, NewSuggestion, NewViews, Outcome,
     Reported, Slate, State, Suggestion, Whole,
 };
+use crate::projects::{HASH, HashKey};
 use crate::value::{Timestamp, request_hash};
 
 /// Something that happens to a record, as the writer takes it: validated, with its id and times made.
@@ -37,6 +38,8 @@ pub enum Action {
         outcome: Outcome,
         /// Of the request.
         hash: Vec<u8>,
+        /// Of what was submitted, where that is not kept.
+        input_hash: Option<[u8; HASH]>,
     },
     /// Something is added to it.
     Amend(Amendment),
@@ -59,6 +62,22 @@ pub struct Start {
     pub conclusion: Option<Conclusion>,
     /// Of the request to finalize it that the request stands for.
     pub outcome_hash: Option<Vec<u8>>,
+    /// Where the texts are not kept.
+    pub hashes: Option<Hashes>,
+}
+
+/// What stands in for texts that are not kept: keyed hashes.
+#[derive(Debug)]
+pub struct Hashes {
+    /// Of each suggestion, one after the other.
+    pub suggestions: Vec<u8>,
+    /// Of what was submitted.
+    pub input: Option<[u8; HASH]>,
+}
+
+/// The keyed hashes of texts, one after the other.
+pub(super) fn hash_all(key: &HashKey, texts: &[String]) -> Vec<u8> {
+    texts.iter().flat_map(|text| key.hash(text.as_bytes())).collect()
 }
 
 impl Event {
@@ -104,7 +123,7 @@ impl Event {
     #[must_use]
     pub fn finalize(suggestion_id: Uuid, outcome: Outcome) -> Self {
         let hash = request_hash(&outcome);
-        Self { suggestion_id, action: Action::Finalize { outcome, hash } }
+        Self { suggestion_id, action: Action::Finalize { outcome, hash, input_hash: None } }
     }
 
     /// Something is added to a record.
@@ -130,10 +149,34 @@ impl Event {
     }
 
     /// How the record ends.
-    pub(super) fn as_outcome(&self) -> Option<(Uuid, &Outcome, &[u8])> {
+    pub(super) fn as_ending(&self) -> Option<Ending<'_>> {
         match &self.action {
-            Action::Finalize { outcome, hash } => Some((self.suggestion_id, outcome, hash)),
+            Action::Finalize { outcome, hash, input_hash } => {
+                Some(Ending { id: self.suggestion_id, outcome, hash, input_hash: *input_hash })
+            }
             _ => None,
+        }
+    }
+
+    /// Leaves figures, verdicts, names and times, and keyed hashes in place of texts. What was worked out of the texts
+    /// stays; what is still to be worked out of what was submitted needs it, so that goes when the record is written.
+    pub fn reduce(&mut self, key: &HashKey) {
+        match &mut self.action {
+            Action::Start(start) => {
+                start.hashes = Some(Hashes {
+                    suggestions: hash_all(key, &start.new.suggestions),
+                    input: start.new.actual_input.as_ref().map(|input| key.hash(input.as_bytes())),
+                });
+                start.conclusion = start.conclusion.take().map(Conclusion::without_text);
+                start.hash = key.hash(&start.hash).to_vec();
+                start.outcome_hash = start.outcome_hash.as_ref().map(|hash| key.hash(hash).to_vec());
+            }
+            Action::Append { moves, .. } => moves.iter_mut().for_each(|made| made.reduce(key)),
+            Action::Finalize { outcome, hash, input_hash } => {
+                *input_hash = Some(key.hash(outcome.actual_input.as_bytes()));
+                *hash = key.hash(hash).to_vec();
+            }
+            Action::Amend(_) => {}
         }
     }
 
@@ -143,6 +186,25 @@ impl Event {
             Action::Amend(amendment) => Some((self.suggestion_id, amendment)),
             _ => None,
         }
+    }
+}
+
+/// How a record ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ending<'a> {
+    pub(super) id: Uuid,
+    pub(super) outcome: &'a Outcome,
+    /// Of the request.
+    pub(super) hash: &'a [u8],
+    /// Of what was submitted, where that is not kept.
+    pub(super) input_hash: Option<[u8; HASH]>,
+}
+
+impl<'a> Ending<'a> {
+    /// What was submitted, where it is kept.
+    pub(super) fn kept_input(&self) -> Option<&'a str> {
+        let kept = self.input_hash.is_none() && !self.outcome.discards();
+        kept.then_some(self.outcome.actual_input.as_str())
     }
 }
 
@@ -167,7 +229,28 @@ impl Start {
             facts,
             reported,
             conclusion,
+            hashes: None,
         }
+    }
+
+    /// How far the record is with it.
+    pub(super) fn state(&self) -> State {
+        self.conclusion.as_ref().map_or(State::Pending, |conclusion| conclusion.state)
+    }
+
+    /// Whether more than the name is kept: not of what a command discards.
+    pub(super) fn is_kept(&self) -> bool {
+        self.state() != State::Discarded
+    }
+
+    /// Whether the texts are.
+    pub(super) fn keeps_text(&self) -> bool {
+        self.is_kept() && self.hashes.is_none()
+    }
+
+    /// What is kept in place of the texts.
+    pub(super) fn hashes(&self) -> Option<&Hashes> {
+        self.hashes.as_ref().filter(|_| self.is_kept())
     }
 
     /// The pending record `id` as it is once stored.

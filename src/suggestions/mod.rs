@@ -40,7 +40,7 @@ pub struct Suggestion {
     pub id: Uuid,
     /// How far it is.
     pub state: State,
-    /// The texts offered, in order.
+    /// The texts offered, in order; null where no text is kept.
     #[sqlx(json(nullable))]
     pub suggestions: Option<Vec<String>>,
     /// How many there are.
@@ -84,7 +84,7 @@ pub struct Suggestion {
     /// Which one was showing at the submit; -1: none.
     #[sqlx(rename = "displayed_index")]
     pub displayed_index_at_submit: Option<i32>,
-    /// What the user submitted.
+    /// What the user submitted; null where no text is kept.
     pub actual_input: Option<String>,
     /// How that relates to the slate; null while the record is pending, and where no text was kept to tell from.
     pub match_type: Option<MatchType>,
@@ -237,6 +237,7 @@ impl NewSuggestion {
             submit_ts: self.submit_ts,
             time_to_action_ms: self.time_to_action_ms,
             result_block_number: self.result_block_number,
+            suggestions: None,
         })
     }
 }
@@ -307,6 +308,9 @@ pub struct Outcome {
     /// The block that the input became.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_block_number: Option<i32>,
+    /// The slate once more, for a project that keeps no text: without it, only an exact match can be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suggestions: Option<Vec<String>>,
 }
 
 impl Outcome {

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::viewing::{Direction, Look};
 use crate::extract::{Check, Checks};
+use crate::projects::HashKey;
 use crate::value::{Timestamp, derived_id};
 
 /// A move, with its name in its record.
@@ -15,10 +16,24 @@ use crate::value::{Timestamp, derived_id};
 pub struct Move {
     /// Names it: the client's own id, else one made of what was done and when, else a new one.
     pub id: Uuid,
+    /// Whether that is the client's own.
+    pub id_given: bool,
     /// What was done.
     pub what: What,
     /// When, where the client said so.
     pub at: Option<Timestamp>,
+}
+
+impl Move {
+    /// Leaves out what was typed, and what its name was derived from.
+    pub fn reduce(&mut self, key: &HashKey) {
+        if let What::Typed(text) = &mut self.what {
+            *text = None;
+            if !self.id_given {
+                self.id = key.id(self.id);
+            }
+        }
+    }
 }
 
 /// What was done.
@@ -26,11 +41,20 @@ pub struct Move {
 pub enum What {
     /// A suggestion was looked at.
     Looked(Look),
-    /// This stood in the input.
-    Typed(String),
+    /// This stood in the input; none where no text is kept.
+    Typed(Option<String>),
 }
 
 impl What {
+    /// As the column `kind`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Looked(_) => "view",
+            Self::Typed(_) => "input",
+        }
+    }
+
     /// As the columns `index`, `direction` and `text`.
     #[must_use]
     pub fn columns(&self) -> (Option<i32>, Option<i16>, Option<&str>) {
@@ -38,7 +62,7 @@ impl What {
             Self::Looked(Look::At(index)) => (i32::try_from(*index).ok(), None, None),
             Self::Looked(Look::Go(Direction::Next)) => (None, Some(1), None),
             Self::Looked(Look::Go(Direction::Prev)) => (None, Some(-1), None),
-            Self::Typed(text) => (None, None, Some(text)),
+            Self::Typed(text) => (None, None, text.as_deref()),
         }
     }
 }
@@ -84,8 +108,9 @@ impl Names {
                     &at?.micros().to_be_bytes(),
                 ]))
             };
+            let id_given = id.is_some();
             let id = id.or_else(|| of(self.key)).or_else(of_time).or_else(|| of(self.line));
-            Move { id: id.unwrap_or_else(Uuid::now_v7), what, at }
+            Move { id: id.unwrap_or_else(Uuid::now_v7), id_given, what, at }
         });
         named.filter(|named| seen.insert(named.id)).collect()
     }
@@ -111,7 +136,7 @@ impl NewPartialInputs {
     #[must_use]
     pub fn into_moves(self, suggestion: Uuid, names: Names) -> Vec<Move> {
         let moves =
-            self.inputs.into_iter().map(|NewPartialInput { id, text, at }| (id, What::Typed(text), at));
+            self.inputs.into_iter().map(|NewPartialInput { id, text, at }| (id, What::Typed(Some(text)), at));
         names.give(suggestion, moves)
     }
 }

@@ -14,7 +14,7 @@ use super::{
     Amendment, Event, HistoryLine, MatchType, Names, NewPartialInputs, NewSuggestion, NewViews, Outcome,
     Suggestion, is_history_line,
 };
-use crate::answer::created;
+use crate::answer::{created, not_kept};
 use crate::app::App;
 use crate::auth::{Admin, Caller, Read, Write};
 use crate::batch::line_id;
@@ -22,6 +22,7 @@ use crate::db::writer;
 use crate::error::{Error, Refusals, Result};
 use crate::extract::{self, ById, JSON_LIMIT, Json, Path, expect_media_type, idempotency_id};
 use crate::page::{List, Page, PageParams};
+use crate::projects::Capture;
 
 /// The paths of suggestion records.
 pub fn routes() -> OpenApiRouter<App> {
@@ -102,7 +103,10 @@ async fn start(
     let pending =
         event.as_start().filter(|(_, start)| start.conclusion.is_none()).map(|(id, start)| start.stored(id));
     let receipt = app.writer.write(&caller.project, writer::Event::Suggestion(event)).await?;
-    if let Some(pending) = pending.filter(|_| !receipt.replayed) {
+    if receipt.kept == Capture::Off {
+        return Ok(not_kept());
+    }
+    if let Some(pending) = pending.filter(|_| !receipt.replayed && receipt.kept == Capture::Full) {
         return Ok(answer(false, id, pending));
     }
     Ok(match stored(&app, &caller.project, id, Extent::Whole).await?.into() {
@@ -161,6 +165,9 @@ async fn partial_inputs(
 async fn append(app: &App, caller: &Caller<Write>, event: Event) -> Result<Response> {
     let id = event.suggestion_id;
     let receipt = app.writer.write(&caller.project, writer::Event::Suggestion(event)).await?;
+    if receipt.kept == Capture::Off {
+        return Ok(not_kept());
+    }
     Ok(answer(receipt.replayed, id, stored(app, &caller.project, id, Extent::Listed).await?))
 }
 
@@ -175,10 +182,19 @@ async fn finalize(
     caller: Caller<Write>,
     Path(ById { id }): Path<ById>,
     Json(outcome): Json<Outcome>,
-) -> Result<axum::Json<Answer>> {
-    let event = writer::Event::Suggestion(Event::finalize(id, outcome));
-    app.writer.write(&caller.project, event).await?;
-    Ok(axum::Json(stored(&app, &caller.project, id, Extent::Whole).await?.into()))
+) -> Result<Response> {
+    change(&app, &caller, Event::finalize(id, outcome)).await
+}
+
+/// Writes what changes a record; the answer is the record with it.
+async fn change(app: &App, caller: &Caller<Write>, event: Event) -> Result<Response> {
+    let id = event.suggestion_id;
+    let receipt = app.writer.write(&caller.project, writer::Event::Suggestion(event)).await?;
+    if receipt.kept == Capture::Off {
+        return Ok(not_kept());
+    }
+    let record = stored(app, &caller.project, id, Extent::Whole).await?;
+    Ok(axum::Json(Answer::from(record)).into_response())
 }
 
 /// Adds the block that the input became, which is made after the submit.
@@ -189,10 +205,8 @@ async fn amend(
     caller: Caller<Write>,
     Path(ById { id }): Path<ById>,
     Json(amendment): Json<Amendment>,
-) -> Result<axum::Json<Suggestion>> {
-    let event = writer::Event::Suggestion(Event::amend(id, amendment));
-    app.writer.write(&caller.project, event).await?;
-    stored(&app, &caller.project, id, Extent::Whole).await.map(axum::Json)
+) -> Result<Response> {
+    change(&app, &caller, Event::amend(id, amendment)).await
 }
 
 /// The whole record, with its views and partial inputs.

@@ -6,9 +6,10 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::conclusion::Label;
-use super::event::count;
+use super::event::{Ending, count};
 use super::viewing::{Direction, Look};
-use super::{Amendment, Conclusion, MatchType, Move, Outcome, Start, State};
+use super::{Amendment, Conclusion, MatchType, Move, Start, State};
+use crate::projects::HashKey;
 use crate::value::{FreeForm, Timestamp};
 
 /// One column of the rows that a statement takes.
@@ -39,12 +40,13 @@ pub(super) async fn insert(
 ) -> sqlx::Result<HashSet<Uuid>> {
     const SQL: &str = "
         insert into suggestions (project, id, state, context, llm_request, llm_response, suggestions, suggestion_count,
-            suggestion_node_version, session_name, server_name, trigger_block_number, result_block_number, policy_id,
-            propensities, context_block_count, model, temperature, total_tokens, fetch_start_ts, fetch_end_ts, submit_ts,
+            suggestion_hashes, actual_input_hash, suggestion_node_version, session_name, server_name, trigger_block_number,
+            result_block_number, policy_id, propensities, context_block_count, model, temperature, total_tokens, fetch_start_ts, fetch_end_ts, submit_ts,
             created_at, completed_at, viewed_indices, cycle_count, cycled_back, displayed_index, actual_input, match_type,
             accepted_index, time_to_action_ms, reported, request_hash, outcome_hash, prompt_hash, example_hash, slate_hash)
         select $1, new.id, new.state, new.context::json, new.llm_request::json, new.llm_response::json,
-            new.suggestions::json, new.suggestion_count, new.suggestion_node_version, new.session_name, new.server_name,
+            new.suggestions::json, new.suggestion_count, new.suggestion_hashes, new.actual_input_hash,
+            new.suggestion_node_version, new.session_name, new.server_name,
             new.trigger_block_number, new.result_block_number, new.policy_id, new.propensities::float8[],
             new.context_block_count, new.model, new.temperature, new.total_tokens, new.fetch_start_ts, new.fetch_end_ts,
             new.submit_ts, new.created_at,
@@ -56,27 +58,24 @@ pub(super) async fn insert(
             $10::text[], $11::text[], $12::int[], $13::int[], $14::text[], $15::text[], $16::int[], $17::text[],
             $18::float8[], $19::bigint[], $20::float8[], $21::float8[], $22::float8[], $23::timestamptz[], $24::text[],
             $25::int[], $26::bool[], $27::int[], $28::text[], $29::text[], $30::int[], $31::float8[], $32::text[],
-            $33::bytea[], $34::bytea[], $35::uuid[], $36::uuid[], $37::uuid[]) with ordinality
+            $33::bytea[], $34::bytea[], $35::uuid[], $36::uuid[], $37::uuid[], $38::bytea[], $39::bytea[]) with ordinality
             as new (id, state, context, llm_request, llm_response, suggestions, suggestion_count, suggestion_node_version,
                 session_name, server_name, trigger_block_number, result_block_number, policy_id, propensities,
                 context_block_count, model, temperature, total_tokens, fetch_start_ts, fetch_end_ts, submit_ts, created_at,
                 viewed_indices, cycle_count, cycled_back, displayed_index, actual_input, match_type, accepted_index,
-                time_to_action_ms, reported, request_hash, outcome_hash, prompt_hash, example_hash, slate_hash, place)
+                time_to_action_ms, reported, request_hash, outcome_hash, prompt_hash, example_hash, slate_hash,
+                suggestion_hashes, actual_input_hash, place)
         order by new.id
         on conflict do nothing
         returning id";
-    let concluded =
-        |start: &Start| start.conclusion.as_ref().map_or(State::Pending, |conclusion| conclusion.state);
-    // What a command discards is not kept.
-    let kept = |start: &Start| concluded(start) != State::Discarded;
     let created: HashSet<Uuid> = sqlx::query_scalar(SQL)
         .bind(project)
         .bind(column(starts, |(id, _)| *id))
-        .bind(column(starts, |(_, start)| state(concluded(start))))
-        .bind(column(starts, |(_, start)| kept(start).then(|| start.new.context.as_str())))
-        .bind(column(starts, |(_, start)| object(start.new.llm_request.as_ref(), kept(start))))
-        .bind(column(starts, |(_, start)| object(start.new.llm_response.as_ref(), kept(start))))
-        .bind(column(starts, |(_, start)| kept(start).then(|| json(&start.new.suggestions))))
+        .bind(column(starts, |(_, start)| state(start.state())))
+        .bind(column(starts, |(_, start)| start.keeps_text().then(|| start.new.context.as_str())))
+        .bind(column(starts, |(_, start)| object(start.new.llm_request.as_ref(), start.keeps_text())))
+        .bind(column(starts, |(_, start)| object(start.new.llm_response.as_ref(), start.keeps_text())))
+        .bind(column(starts, |(_, start)| start.keeps_text().then(|| json(&start.new.suggestions))))
         .bind(column(starts, |(_, start)| count(&start.new.suggestions)))
         .bind(column(starts, |(_, start)| start.new.suggestion_node_version.as_deref()))
         .bind(column(starts, |(_, start)| start.new.session_name.as_deref()))
@@ -97,16 +96,18 @@ pub(super) async fn insert(
         .bind(column(starts, |(_, start)| start.conclusion.as_ref().map(|end| end.cycle_count)))
         .bind(column(starts, |(_, start)| start.conclusion.as_ref().map(Conclusion::cycled_back)))
         .bind(column(starts, |(_, start)| start.conclusion.as_ref().map(|end| end.displayed_index)))
-        .bind(column(starts, |(_, start)| start.new.actual_input.as_deref().filter(|_| kept(start))))
+        .bind(column(starts, |(_, start)| start.new.actual_input.as_deref().filter(|_| start.keeps_text())))
         .bind(column(starts, |(_, start)| match_type(start.conclusion.as_ref())))
         .bind(column(starts, |(_, start)| start.conclusion.as_ref()?.accepted_index))
         .bind(column(starts, |(_, start)| start.conclusion.as_ref()?.time_to_action_ms))
-        .bind(column(starts, |(_, start)| start.reported.as_ref().filter(|_| kept(start)).map(json)))
+        .bind(column(starts, |(_, start)| start.reported.as_ref().filter(|_| start.is_kept()).map(json)))
         .bind(column(starts, |(_, start)| start.hash.as_slice()))
         .bind(column(starts, |(_, start)| start.outcome_hash.as_deref()))
-        .bind(column(starts, |(_, start)| kept(start).then_some(start.facts.prompt_hash)))
+        .bind(column(starts, |(_, start)| start.keeps_text().then_some(start.facts.prompt_hash)))
         .bind(column(starts, |(_, start)| start.conclusion.as_ref()?.example_hash))
         .bind(column(starts, |(_, start)| start.conclusion.as_ref()?.slate_hash))
+        .bind(column(starts, |(_, start)| start.hashes().map(|hashes| hashes.suggestions.as_slice())))
+        .bind(column(starts, |(_, start)| start.hashes()?.input.map(|hash| hash.to_vec())))
         .fetch_all(&mut *connection)
         .await?
         .into_iter()
@@ -200,7 +201,7 @@ pub(super) async fn append(
         .bind(column(&rows, |row| row.suggestion_id))
         .bind(column(&rows, |row| row.event))
         .bind(column(&rows, |row| row.id))
-        .bind(column(&rows, |row| if row.text.is_some() { "input" } else { "view" }))
+        .bind(column(&rows, |row| row.kind))
         .bind(column(&rows, |row| row.index))
         .bind(column(&rows, |row| row.highest))
         .bind(column(&rows, |row| row.direction))
@@ -217,6 +218,7 @@ struct Row<'a> {
     event: i32,
     id: Uuid,
     index: Option<i32>,
+    kind: &'static str,
     /// The highest place that its event looks at.
     highest: Option<i32>,
     direction: Option<i16>,
@@ -232,7 +234,7 @@ fn rows_of<'a>(
     let highest = highest(moves);
     moves.iter().map(move |made| {
         let (index, direction, text) = made.what.columns();
-        Row { suggestion_id, event, id: made.id, index, highest, direction, text, at: made.at, received_at }
+        Row { suggestion_id, event, id: made.id, kind: made.what.kind(), index, highest, direction, text, at: made.at, received_at }
     })
 }
 
@@ -245,10 +247,12 @@ pub(super) fn highest(moves: &[Move]) -> Option<i32> {
 #[derive(Debug, sqlx::FromRow)]
 pub(super) struct Pending {
     pub(super) id: Uuid,
-    #[sqlx(json)]
-    pub(super) suggestions: Vec<String>,
+    pub(super) suggestion_count: i32,
+    #[sqlx(json(nullable))]
+    pub(super) suggestions: Option<Vec<String>>,
+    pub(super) suggestion_hashes: Option<Vec<u8>>,
     pub(super) fetch_end_ts: Option<f64>,
-    pub(super) prompt_hash: Uuid,
+    pub(super) prompt_hash: Option<Uuid>,
     #[sqlx(skip)]
     pub(super) looks: Vec<(Look, Option<Timestamp>)>,
 }
@@ -260,7 +264,8 @@ pub(super) async fn lock_pending(
     project: &str,
     ids: &[Uuid],
 ) -> sqlx::Result<HashMap<Uuid, Pending>> {
-    let sql = "select id, suggestions, fetch_end_ts, prompt_hash from suggestions
+    let sql = "select id, suggestion_count, suggestions, suggestion_hashes, fetch_end_ts, prompt_hash
+               from suggestions
                where project = $1 and id = any($2) and state = 'pending' order by id for no key update";
     let pending: Vec<Pending> =
         sqlx::query_as(sql).bind(project).bind(ids).fetch_all(&mut *connection).await?;
@@ -271,6 +276,12 @@ pub(super) async fn lock_pending(
         }
     }
     Ok(pending)
+}
+
+/// The key of the hashes that stand in for texts.
+pub(super) async fn hash_key(connection: &mut PgConnection, project: &str) -> sqlx::Result<HashKey> {
+    let sql = "select hash_key from projects where name = $1";
+    Ok(HashKey::new(sqlx::query_scalar(sql).bind(project).fetch_one(connection).await?))
 }
 
 /// What was looked at in these records, each record's in the order of the times that clients gave, then of arrival.
@@ -292,8 +303,8 @@ pub(super) async fn looks(
     Ok(looks.collect())
 }
 
-/// How a record ends: the request, its hash, and what follows.
-pub(super) type End<'a> = (Uuid, &'a Outcome, &'a [u8], Conclusion);
+/// How a record ends, and what follows.
+pub(super) type End<'a> = (Ending<'a>, Conclusion);
 
 /// Ends records that are locked and pending. Of one that is discarded, only the name is kept.
 pub(super) async fn finalize(
@@ -305,7 +316,7 @@ pub(super) async fn finalize(
         update suggestions s
         set state = new.state, submit_ts = new.submit_ts,
             result_block_number = coalesce(new.result_block_number, s.result_block_number),
-            actual_input = new.actual_input, outcome_hash = new.outcome_hash, viewed_indices = new.viewed_indices::int[],
+            actual_input = new.actual_input, actual_input_hash = new.actual_input_hash, outcome_hash = new.outcome_hash, viewed_indices = new.viewed_indices::int[],
             cycle_count = new.cycle_count, cycled_back = new.cycled_back, displayed_index = new.displayed_index,
             match_type = new.match_type, accepted_index = new.accepted_index, time_to_action_ms = new.time_to_action_ms,
             example_hash = new.example_hash, slate_hash = new.slate_hash,
@@ -314,39 +325,44 @@ pub(super) async fn finalize(
             llm_request = case when new.state = 'finalized' then s.llm_request end,
             llm_response = case when new.state = 'finalized' then s.llm_response end,
             suggestions = case when new.state = 'finalized' then s.suggestions end,
+            suggestion_hashes = case when new.state = 'finalized' then s.suggestion_hashes end,
             prompt_hash = case when new.state = 'finalized' then s.prompt_hash end
         from unnest($2::uuid[], $3::text[], $4::float8[], $5::int[], $6::text[], $7::bytea[], $8::text[], $9::int[],
-            $10::bool[], $11::int[], $12::text[], $13::int[], $14::float8[], $15::uuid[], $16::uuid[]) with ordinality
+            $10::bool[], $11::int[], $12::text[], $13::int[], $14::float8[], $15::uuid[], $16::uuid[], $17::bytea[]) with ordinality
             as new (id, state, submit_ts, result_block_number, actual_input, outcome_hash, viewed_indices, cycle_count,
-                cycled_back, displayed_index, match_type, accepted_index, time_to_action_ms, example_hash, slate_hash, place)
+                cycled_back, displayed_index, match_type, accepted_index, time_to_action_ms, example_hash, slate_hash,
+                actual_input_hash, place)
         where s.project = $1 and s.id = new.id";
     sqlx::query(SQL)
         .bind(project)
-        .bind(column(ends, |(id, ..)| *id))
-        .bind(column(ends, |(.., end)| state(end.state)))
-        .bind(column(ends, |(_, outcome, ..)| outcome.submit_ts))
-        .bind(column(ends, |(_, outcome, ..)| outcome.result_block_number))
-        .bind(column(ends, |(_, outcome, ..)| (!outcome.discards()).then_some(outcome.actual_input.as_str())))
-        .bind(column(ends, |(_, _, hash, _)| *hash))
-        .bind(column(ends, |(.., end)| viewed(Some(end))))
-        .bind(column(ends, |(.., end)| end.cycle_count))
-        .bind(column(ends, |(.., end)| end.cycled_back()))
-        .bind(column(ends, |(.., end)| end.displayed_index))
-        .bind(column(ends, |(.., end)| match_type(Some(end))))
-        .bind(column(ends, |(.., end)| end.accepted_index))
-        .bind(column(ends, |(.., end)| end.time_to_action_ms))
-        .bind(column(ends, |(.., end)| end.example_hash))
-        .bind(column(ends, |(.., end)| end.slate_hash))
+        .bind(column(ends, |(ending, _)| ending.id))
+        .bind(column(ends, |(_, end)| state(end.state)))
+        .bind(column(ends, |(ending, _)| ending.outcome.submit_ts))
+        .bind(column(ends, |(ending, _)| ending.outcome.result_block_number))
+        .bind(column(ends, |(ending, _)| ending.kept_input()))
+        .bind(column(ends, |(ending, _)| ending.hash))
+        .bind(column(ends, |(_, end)| viewed(Some(end))))
+        .bind(column(ends, |(_, end)| end.cycle_count))
+        .bind(column(ends, |(_, end)| end.cycled_back()))
+        .bind(column(ends, |(_, end)| end.displayed_index))
+        .bind(column(ends, |(_, end)| match_type(Some(end))))
+        .bind(column(ends, |(_, end)| end.accepted_index))
+        .bind(column(ends, |(_, end)| end.time_to_action_ms))
+        .bind(column(ends, |(_, end)| end.example_hash))
+        .bind(column(ends, |(_, end)| end.slate_hash))
+        .bind(column(ends, |(ending, end)| {
+            ending.input_hash.filter(|_| end.state == State::Finalized).map(|hash| hash.to_vec())
+        }))
         .execute(&mut *connection)
         .await?;
-    let discarded = ends.iter().filter(|(.., end)| end.state == State::Discarded);
-    let discarded: Vec<_> = discarded.map(|(id, ..)| *id).collect();
+    let discarded = ends.iter().filter(|(_, end)| end.state == State::Discarded);
+    let discarded: Vec<_> = discarded.map(|(ending, _)| ending.id).collect();
     if !discarded.is_empty() {
         let sql = "update suggestion_moves set text = null
                    where project = $1 and suggestion_id = any($2) and kind = 'input'";
         sqlx::query(sql).bind(project).bind(discarded).execute(&mut *connection).await?;
     }
-    let ended: Vec<_> = ends.iter().map(|(id, .., end)| (*id, end)).collect();
+    let ended: Vec<_> = ends.iter().map(|(ending, end)| (ending.id, end)).collect();
     insert_labels(connection, project, &ended).await
 }
 

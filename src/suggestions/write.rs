@@ -8,12 +8,14 @@ use std::collections::{HashMap, HashSet};
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
-use super::statements::{self, Append, End, highest};
+use super::event::{Ending, hash_all};
+use super::statements::{self, Append, End, Pending, highest};
 use super::viewing::resolve;
-use super::{Action, Conclusion, Event, Move, Outcome, Slate, Start};
+use super::{Action, Conclusion, Event, Move, Slate, Start};
 use crate::db::plan::{self, plan};
 use crate::db::writer::{Receipt, Written};
 use crate::error::Error;
+use crate::projects::{HASH, HashKey};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
@@ -121,19 +123,8 @@ async fn write_new(
             });
         }
         Kind::Finalize => {
-            let outcomes: Vec<_> = members().filter_map(Event::as_outcome).collect();
-            let ids: Vec<_> = outcomes.iter().map(|(id, ..)| *id).collect();
-            let mut pending = statements::lock_pending(connection, project, &ids).await?;
-            let mut ends: Vec<End<'_>> = Vec::with_capacity(outcomes.len());
-            for (id, outcome, hash) in outcomes {
-                if let Some(pending) = pending.remove(&id)
-                    && outcome.is_within(pending.suggestions.len())
-                {
-                    ends.push((id, outcome, hash, conclude(pending, outcome)));
-                }
-            }
-            statements::finalize(connection, project, &ends).await?;
-            let ended: HashSet<_> = ends.iter().map(|(id, ..)| *id).collect();
+            let endings: Vec<_> = members().filter_map(Event::as_ending).collect();
+            let ended = finalize(connection, project, endings).await?;
             accept(step, events, verdicts, |event| ended.contains(&event.suggestion_id));
         }
         Kind::Amend => {
@@ -159,14 +150,67 @@ fn accept(
     }
 }
 
-fn conclude(pending: statements::Pending, outcome: &Outcome) -> Conclusion {
-    let slate = Slate {
-        suggestions: &pending.suggestions,
-        fetch_end_ts: pending.fetch_end_ts,
-        prompt_hash: pending.prompt_hash,
+/// Ends those records that are pending and that can end so; the ids of these.
+async fn finalize(
+    connection: &mut PgConnection,
+    project: &str,
+    endings: Vec<Ending<'_>>,
+) -> sqlx::Result<HashSet<Uuid>> {
+    let ids: Vec<_> = endings.iter().map(|ending| ending.id).collect();
+    let mut pending = statements::lock_pending(connection, project, &ids).await?;
+    // Where texts are not kept, the match is told by hashes, and these need the project's key.
+    let key = if pending.values().any(|slate| slate.suggestions.is_none()) {
+        Some(statements::hash_key(connection, project).await?)
+    } else {
+        None
     };
-    let views = resolve(pending.suggestions.len(), pending.looks);
-    Conclusion::of(&slate, views.iter().map(|view| view.index).collect(), None, outcome)
+    let ends = endings.into_iter().filter_map(|ending| {
+        let conclusion = conclude(pending.remove(&ending.id)?, &ending, key.as_ref())?;
+        Some((ending, conclusion))
+    });
+    let ends: Vec<End<'_>> = ends.collect();
+    statements::finalize(connection, project, &ends).await?;
+    Ok(ends.iter().map(|(ending, _)| ending.id).collect())
+}
+
+/// What follows; none where the outcome cannot be that of this slate.
+fn conclude(pending: Pending, ending: &Ending<'_>, key: Option<&HashKey>) -> Option<Conclusion> {
+    let outcome = ending.outcome;
+    let count = usize::try_from(pending.suggestion_count).unwrap_or(0);
+    let views = resolve(count, pending.looks);
+    let viewed: Vec<_> = views.iter().map(|view| view.index).collect();
+    if !outcome.is_within(count) {
+        return None;
+    }
+    let known = match (&pending.suggestions, &outcome.suggestions, key) {
+        (Some(stored), Some(sent), _) if stored != sent => return None,
+        (Some(stored), ..) => Some(stored),
+        (None, Some(sent), Some(key)) => {
+            let same = pending.suggestion_hashes.as_deref() == Some(&hash_all(key, sent));
+            if !same {
+                return None;
+            }
+            Some(sent)
+        }
+        (None, ..) => None,
+    };
+    let fetch_end_ts = pending.fetch_end_ts;
+    let Some(suggestions) = known else {
+        let input = key.map(|key| key.hash(outcome.actual_input.as_bytes()));
+        let hashes = pending.suggestion_hashes.as_deref().unwrap_or_default();
+        let shown = outcome.displayed_index_at_submit.or(viewed.last().copied());
+        let is_same = |place: &i32| {
+            let own = usize::try_from(*place).ok().and_then(|place| hashes.chunks(HASH).nth(place));
+            !outcome.actual_input.is_empty() && own.is_some() && own == input.as_ref().map(<[u8; HASH]>::as_slice)
+        };
+        let place = shown.filter(is_same).or_else(|| (0..pending.suggestion_count).find(is_same));
+        return Some(Conclusion::of_hashes(fetch_end_ts, viewed, place, outcome));
+    };
+    let slate =
+        Slate { suggestions, fetch_end_ts, prompt_hash: pending.prompt_hash.unwrap_or_default() };
+    let conclusion = Conclusion::of(&slate, viewed, None, outcome);
+    let kept = ending.input_hash.is_none() && pending.suggestions.is_some();
+    Some(if kept { conclusion } else { conclusion.without_text() })
 }
 
 /// Gives every event of a step its verdict that writing has left without one.
@@ -216,21 +260,22 @@ async fn judge(connection: &mut PgConnection, project: &str, event: &Event) -> s
             let append = (id, moves.as_slice(), *received_at);
             judge_append(connection, project, &append, stored.suggestion_count, state).await
         }
-        Action::Finalize { outcome, hash } => Ok(match state {
+        Action::Finalize { outcome, hash, .. } => Ok(match state {
             Some(_) if stored.outcome_hash.as_deref() == Some(hash) => Ok(Receipt::replayed(None)),
             Some(state) => {
                 Err(Error::Conflict(format!("the suggestion {id} is {state} already, with another body")))
             }
-            // It came up only after the first look, so it is written by itself.
-            None if outcome.is_within(usize::try_from(stored.suggestion_count).unwrap_or(0)) => {
-                let pending = statements::lock_pending(connection, project, &[id]).await?;
-                let pending = pending
-                    .into_values()
-                    .map(|pending| (id, outcome, hash.as_slice(), conclude(pending, outcome)));
-                statements::finalize(connection, project, &pending.collect::<Vec<_>>()).await?;
-                Ok(Receipt::created(None))
+            // It may have come up only after the first look.
+            None => {
+                let endings = event.as_ending().into_iter().collect();
+                if finalize(connection, project, endings).await?.contains(&id) {
+                    Ok(Receipt::created(None))
+                } else if outcome.is_within(usize::try_from(stored.suggestion_count).unwrap_or(0)) {
+                    Err(Error::invalid("/suggestions", "is not the slate that the record began with"))
+                } else {
+                    Err(Error::invalid("/displayed_index_at_submit", NO_SUCH_PLACE))
+                }
             }
-            None => Err(Error::invalid("/displayed_index_at_submit", NO_SUCH_PLACE)),
         }),
         Action::Amend(_) => Ok(Err(Error::Conflict(format!("the suggestion {id} is discarded")))),
         Action::Start(_) => Ok(Err(anyhow::anyhow!("a start is judged before").into())),
@@ -302,9 +347,8 @@ async fn judge_append(
 /// Whether a move is the stored one. Of a text that was not kept only the name tells.
 fn is_same(made: &Move, (_, index, direction, text, kind): &StoredMove) -> bool {
     let (own_index, own_direction, own_text) = made.what.columns();
-    let is_input = kind == "input";
     own_index == *index
         && own_direction == *direction
-        && own_text.is_some() == is_input
-        && (text.is_none() || own_text == text.as_deref())
+        && made.what.kind() == kind
+        && (text.is_none() || own_text.is_none() || own_text == text.as_deref())
 }

@@ -9,6 +9,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use gleaner::app::{Running, router};
 use gleaner::db;
+use gleaner::projects::Capture;
 use gleaner::db::embedded::{self, Cluster, Settings};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
@@ -30,7 +31,7 @@ impl Service {
     /// An open service: nobody needs a key.
     pub(crate) async fn open() -> Self {
         let database = Database::create().await;
-        let running = Running::start(&database.options, 4);
+        let running = Running::start(&database.options, 4, Capture::Full);
         Self {
             router: router(running.app.clone()),
             options: database.options.clone(),
