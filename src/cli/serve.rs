@@ -32,7 +32,8 @@ pub(super) fn run(serve: &Serve, database: &Database, privacy: &Privacy) -> anyh
         || "the database that DATABASE_URL names".to_owned(),
         |cluster: &Cluster| cluster.data_dir().display().to_string(),
     );
-    let result = block_on(serve_on(&options, serve.bind, key, (database.db_connections, privacy.capture), &data));
+    let result =
+        block_on(serve_on(&options, serve.bind, key, (database.db_connections, privacy.capture), &data));
     if let Some(cluster) = own {
         cluster.stop();
     }

@@ -53,6 +53,11 @@ impl Records for AcceptedSuggestions {
     const FORMATS: &'static [Format] =
         &[Format::Openai, Format::TrlPromptCompletion, Format::Alpaca, Format::Raw];
 
+    const SKIPPED: Option<&'static str> = Some(
+        "select count(*) from suggestions
+        where project = $1 and state = 'finalized' and slate_hash is null and (match_type = 'exact' or match_type is null)",
+    );
+
     fn check(&self, _: Format, _: &mut Checks) {}
 
     fn from(&self, query: &mut QueryBuilder<Postgres>, project: &str, common: &Common, _: Format) {

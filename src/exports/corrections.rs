@@ -85,6 +85,14 @@ impl Records for CorrectionPairs {
         Format::Raw,
     ];
 
+    const SKIPPED: Option<&'static str> = Some(
+        "select count(*) from generations g
+        where g.project = $1 and g.success
+            and exists (select from attempts a where a.project = $1 and a.generation_id = g.id and not a.passed)
+            and (g.user_intent is null or exists (select from attempts a where a.project = $1 and a.generation_id = g.id
+                and a.passed is not null and a.extracted_dsl is null))",
+    );
+
     fn check(&self, format: Format, checks: &mut Checks) {
         let fits = format != Format::TrlStepwise || self.pairing.is_none();
         checks.require(fits, "pairing", "the format trl-stepwise has none");

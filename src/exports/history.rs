@@ -59,6 +59,10 @@ impl Records for SuggestionHistory {
     const NAME: &'static str = "suggestion-history";
     const FORMATS: &'static [Format] = &[Format::Raw];
 
+    const SKIPPED: Option<&'static str> = Some(
+        "select count(*) from suggestions where project = $1 and state = 'finalized' and slate_hash is null",
+    );
+
     fn check(&self, _: Format, _: &mut Checks) {}
 
     fn from(&self, query: &mut QueryBuilder<Postgres>, project: &str, common: &Common, _: Format) {

@@ -52,6 +52,9 @@ pub trait Records: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// The formats it offers, the default first.
     const FORMATS: &'static [Format];
 
+    /// SQL that counts the records of project `$1` that have no row because their text was not kept.
+    const SKIPPED: Option<&'static str> = None;
+
     /// Checks what depends on the format.
     fn check(&self, format: Format, checks: &mut Checks);
 

@@ -56,6 +56,11 @@ impl Records for PreferencePairs {
     const FORMATS: &'static [Format] =
         &[Format::TrlPreference, Format::OpenaiPreference, Format::TrlKto, Format::Raw];
 
+    const SKIPPED: Option<&'static str> = Some(
+        "select count(*) from suggestions
+        where project = $1 and state = 'finalized' and slate_hash is null and (match_type = 'exact' or match_type is null)",
+    );
+
     fn check(&self, _: Format, _: &mut Checks) {}
 
     fn from(&self, query: &mut QueryBuilder<Postgres>, project: &str, common: &Common, format: Format) {

@@ -167,6 +167,11 @@ impl Records for Rankings {
     const NAME: &'static str = "rankings";
     const FORMATS: &'static [Format] = &[Format::Letor, Format::LightgbmTsv, Format::VwDsjson, Format::Raw];
 
+    const SKIPPED: Option<&'static str> = Some(
+        "select count(*) from suggestions
+        where project = $1 and state = 'finalized' and slate_hash is null and suggestion_count > 0",
+    );
+
     fn check(&self, format: Format, checks: &mut Checks) {
         let fits = format == Format::VwDsjson || !self.assume_uniform;
         checks.require(fits, "assume_uniform", "only the format vw-dsjson has propensities");

@@ -62,7 +62,11 @@ async fn list(State(app): State<App>, caller: Caller<Read>) -> Result<axum::Json
 
 async fn listed<R: Records + Default>(app: &App, project: &str) -> Result<Listed> {
     let all = Export::prepare(&app.db, project, R::default(), Common::default()).await?;
-    Ok(Listed { dataset: R::NAME, formats: R::FORMATS, rows: all.count(&app.db).await?, skipped: 0 })
+    let skipped = match R::SKIPPED {
+        Some(sql) => sqlx::query_scalar(sql).bind(project).fetch_one(&app.db).await?,
+        None => 0,
+    };
+    Ok(Listed { dataset: R::NAME, formats: R::FORMATS, rows: all.count(&app.db).await?, skipped })
 }
 
 /// Intent and program of every log that succeeded.

@@ -70,6 +70,12 @@ impl Records for TrainingPairs {
     const FORMATS: &'static [Format] =
         &[Format::Openai, Format::TrlPromptCompletion, Format::Alpaca, Format::Rft, Format::Raw];
 
+    const SKIPPED: Option<&'static str> = Some(
+        "select count(*) from generations
+        where project = $1 and success and (user_intent is null or coalesce(corrected_dsl, final_valid_dsl) is null)
+            and rating is distinct from 'poor'",
+    );
+
     fn check(&self, _: Format, checks: &mut Checks) {
         checks.require(self.system.as_deref() != Some(""), "system", "must not be empty");
     }
@@ -137,6 +143,7 @@ impl Records for TrainingPairs {
 
 impl TrainingPairs {
     fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common) {
+        query.push(format_args!(" and g.user_intent is not null and {PROGRAM} is not null"));
         query.push(" and g.success and (g.rating is distinct from 'poor' or g.corrected_dsl is not null)");
         push_log_conditions(query, self.domain_name.as_deref(), self.model_used.as_deref());
         match self.min_rating {

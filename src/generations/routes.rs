@@ -123,7 +123,9 @@ async fn change(app: &App, caller: &Caller<Write>, event: Event) -> Result<Respo
     let receipt = app.writer.write(&caller.project, writer::Event::Generation(event)).await?;
     Ok(match receipt.kept {
         Capture::Off => not_kept(),
-        Capture::Full | Capture::Metadata => axum::Json(stored(app, &caller.project, id).await?).into_response(),
+        Capture::Full | Capture::Metadata => {
+            axum::Json(stored(app, &caller.project, id).await?).into_response()
+        }
     })
 }
 

@@ -11,9 +11,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 /// How much is kept of the events posted.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Capture {
     /// Everything.

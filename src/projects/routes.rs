@@ -39,7 +39,10 @@ async fn get(
     Path(ByName { project }): Path<ByName>,
 ) -> Result<axum::Json<Project>> {
     expect_own(&caller, &project)?;
-    store::get(&app.db, &project, app.keyring.capture()).await?.map(axum::Json).ok_or(Error::NotFound("project"))
+    store::get(&app.db, &project, app.keyring.capture())
+        .await?
+        .map(axum::Json)
+        .ok_or(Error::NotFound("project"))
 }
 
 /// Makes a project, or changes its settings.

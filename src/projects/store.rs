@@ -28,11 +28,7 @@ pub async fn tenant(db: impl PgExecutor<'_>, project: &str, default: Capture) ->
 }
 
 /// The project on a server with that default, if it exists.
-pub(super) async fn get(
-    db: impl PgExecutor<'_>,
-    project: &str,
-    default: Capture,
-) -> Result<Option<Project>> {
+pub(super) async fn get(db: impl PgExecutor<'_>, project: &str, default: Capture) -> Result<Option<Project>> {
     let sql = "select name, settings, created_at from projects where name = $1";
     let found: Option<(String, Json<Settings>, Timestamp)> =
         sqlx::query_as(sql).bind(project).fetch_optional(db).await?;

@@ -234,7 +234,18 @@ fn rows_of<'a>(
     let highest = highest(moves);
     moves.iter().map(move |made| {
         let (index, direction, text) = made.what.columns();
-        Row { suggestion_id, event, id: made.id, kind: made.what.kind(), index, highest, direction, text, at: made.at, received_at }
+        Row {
+            suggestion_id,
+            event,
+            id: made.id,
+            kind: made.what.kind(),
+            index,
+            highest,
+            direction,
+            text,
+            at: made.at,
+            received_at,
+        }
     })
 }
 

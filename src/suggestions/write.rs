@@ -201,13 +201,14 @@ fn conclude(pending: Pending, ending: &Ending<'_>, key: Option<&HashKey>) -> Opt
         let shown = outcome.displayed_index_at_submit.or(viewed.last().copied());
         let is_same = |place: &i32| {
             let own = usize::try_from(*place).ok().and_then(|place| hashes.chunks(HASH).nth(place));
-            !outcome.actual_input.is_empty() && own.is_some() && own == input.as_ref().map(<[u8; HASH]>::as_slice)
+            !outcome.actual_input.is_empty()
+                && own.is_some()
+                && own == input.as_ref().map(<[u8; HASH]>::as_slice)
         };
         let place = shown.filter(is_same).or_else(|| (0..pending.suggestion_count).find(is_same));
         return Some(Conclusion::of_hashes(fetch_end_ts, viewed, place, outcome));
     };
-    let slate =
-        Slate { suggestions, fetch_end_ts, prompt_hash: pending.prompt_hash.unwrap_or_default() };
+    let slate = Slate { suggestions, fetch_end_ts, prompt_hash: pending.prompt_hash.unwrap_or_default() };
     let conclusion = Conclusion::of(&slate, viewed, None, outcome);
     let kept = ending.input_hash.is_none() && pending.suggestions.is_some();
     Some(if kept { conclusion } else { conclusion.without_text() })

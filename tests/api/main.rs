@@ -2,6 +2,7 @@
 
 mod auth;
 mod bad_input;
+mod capture;
 mod exports;
 mod faults;
 mod generations;

@@ -9,8 +9,8 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use gleaner::app::{Running, router};
 use gleaner::db;
-use gleaner::projects::Capture;
 use gleaner::db::embedded::{self, Cluster, Settings};
+use gleaner::projects::Capture;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
@@ -30,8 +30,13 @@ pub(crate) struct Service {
 impl Service {
     /// An open service: nobody needs a key.
     pub(crate) async fn open() -> Self {
+        Self::keeping(Capture::Full).await
+    }
+
+    /// An open service that keeps so much where projects do not say.
+    pub(crate) async fn keeping(capture: Capture) -> Self {
         let database = Database::create().await;
-        let running = Running::start(&database.options, 4, Capture::Full);
+        let running = Running::start(&database.options, 4, capture);
         Self {
             router: router(running.app.clone()),
             options: database.options.clone(),
