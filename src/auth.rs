@@ -163,6 +163,8 @@ impl Secret {
 
 /// Keys by their hash, and when each was seen.
 type KnownKeys = HashMap<[u8; 32], (Instant, Arc<KeyRow>)>;
+/// Projects by their name, and when each was seen.
+type KnownProjects = HashMap<Arc<str>, (Instant, Arc<Tenant>)>;
 
 /// Keys and projects as last seen in the database.
 #[derive(Debug)]
@@ -173,7 +175,7 @@ pub struct Keyring {
     /// How many changes this server has made: what was read before one is not kept after it.
     changes: AtomicU64,
     keys: Mutex<KnownKeys>,
-    projects: Mutex<HashMap<Arc<str>, (Instant, Arc<Tenant>)>>,
+    projects: Mutex<KnownProjects>,
     /// What is kept where projects do not say.
     capture: Capture,
 }

@@ -1,5 +1,7 @@
 //! Suggestion history: finalized records as lines of the seed's own file, each with all that is needed to learn from it.
 
+use std::borrow::Cow;
+
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -41,9 +43,9 @@ struct Line<'a> {
     server: Option<&'a str>,
     trigger_block: Option<i32>,
     result_block: Option<i32>,
-    context: Option<&'a RawValue>,
-    llm_request: Option<&'a RawValue>,
-    llm_response: Option<&'a RawValue>,
+    context: Option<Cow<'a, RawValue>>,
+    llm_request: Option<Cow<'a, RawValue>>,
+    llm_response: Option<Cow<'a, RawValue>>,
     suggestions: &'a [String],
     suggestion_node_version: Option<&'a str>,
     viewed_indices: Vec<i32>,
@@ -110,9 +112,9 @@ impl Records for SuggestionHistory {
             server: row.try_get("server_name")?,
             trigger_block: row.try_get("trigger_block_number")?,
             result_block: row.try_get("result_block_number")?,
-            context: object(row, "context")?,
-            llm_request: object(row, "llm_request")?,
-            llm_response: object(row, "llm_response")?,
+            context: on_one_line(object(row, "context")?)?,
+            llm_request: on_one_line(object(row, "llm_request")?)?,
+            llm_response: on_one_line(object(row, "llm_response")?)?,
             suggestions: &texts.suggestions,
             suggestion_node_version: row.try_get("suggestion_node_version")?,
             viewed_indices: reported.viewed_indices.map_or_else(|| row.try_get("viewed_indices"), Ok)?,
@@ -127,6 +129,14 @@ impl Records for SuggestionHistory {
         };
         Ok(format::write(out, line, Metadata::of(row, key, common)?)?)
     }
+}
+
+/// An object without line breaks: in JSON they only stand between values, where a space does as well.
+fn on_one_line(object: Option<&RawValue>) -> serde_json::Result<Option<Cow<'_, RawValue>>> {
+    let Some(object) = object.filter(|object| object.get().contains(['\n', '\r'])) else {
+        return Ok(object.map(Cow::Borrowed));
+    };
+    RawValue::from_string(object.get().replace(['\n', '\r'], " ")).map(|object| Some(Cow::Owned(object)))
 }
 
 impl SuggestionHistory {

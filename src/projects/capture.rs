@@ -44,6 +44,7 @@ impl Captures {
 /// A project's choice: one for all domains, or one for some, where the server's default holds in the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(untagged)]
+#[schema(as = CaptureChoice)]
 pub enum Choice {
     /// In all domains.
     All(Capture),
@@ -54,6 +55,7 @@ pub enum Choice {
 /// A choice for some domains.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = CaptureByDomain)]
 pub struct ByDomain {
     /// Of generation logs.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,12 +2,12 @@
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use sqlx::{PgPool, Postgres, QueryBuilder};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::figures::{Answer, Figures, Group, Position, PositionRow, Row};
 use super::signals::{Limits, Signal, check_limits};
 use crate::app::App;
 use crate::auth::{Caller, Read};
@@ -81,219 +81,6 @@ impl GroupBy {
             Self::Temperature => "s.temperature",
             Self::ContextBlockCount => "s.context_block_count",
             Self::Session => "s.session_name",
-        }
-    }
-}
-
-/// A part of a whole. The share is null where there is nothing to divide by.
-#[derive(Debug, Serialize, ToSchema)]
-struct Share {
-    /// How many.
-    count: i64,
-    /// Their share.
-    share: Option<f64>,
-    /// Its 95 % Wilson interval.
-    interval: Option<[f64; 2]>,
-}
-
-impl Share {
-    fn of(count: i64, all: i64) -> Self {
-        Self { count, share: rate(count, all), interval: wilson(count, all) }
-    }
-}
-
-/// How inputs relate to slates.
-#[derive(Debug, Serialize, ToSchema)]
-struct ByMatchType {
-    exact: Share,
-    partial: Share,
-    prefix: Share,
-    none: Share,
-    /// Records without the text to tell from; they are in no share.
-    unknown: i64,
-}
-
-/// What becomes of suggestions in one place of the slate.
-#[derive(Debug, Serialize, ToSchema)]
-struct Position {
-    /// The place, from 0.
-    position: i32,
-    /// Slates of which it was viewed or taken.
-    shown: i64,
-    /// Of these, those of which it was taken.
-    accepted: i64,
-    /// Their share.
-    rate: Option<f64>,
-    /// Its 95 % Wilson interval.
-    interval: Option<[f64; 2]>,
-}
-
-/// How long users think, in milliseconds, of the records that tell.
-#[derive(Debug, Serialize, ToSchema)]
-struct ThinkTime {
-    /// How many tell.
-    count: i64,
-    mean_ms: Option<f64>,
-    p50_ms: Option<f64>,
-    p90_ms: Option<f64>,
-    p95_ms: Option<f64>,
-    p99_ms: Option<f64>,
-}
-
-/// How users go through slates.
-#[derive(Debug, Serialize, ToSchema)]
-struct Cycles {
-    /// Mean number of moves.
-    mean: Option<f64>,
-    /// The most moves.
-    most: Option<i32>,
-    /// Records with any.
-    browsed: Share,
-}
-
-/// What slates cost.
-#[derive(Debug, Serialize, ToSchema)]
-struct Tokens {
-    /// Sum over the records that tell.
-    total: i64,
-    /// How many tell.
-    records: i64,
-    /// That sum for each of them of which something was taken.
-    per_accepted: Option<f64>,
-}
-
-/// Signs that a slate was no good, and how many records show each.
-#[derive(Debug, Serialize, ToSchema)]
-struct Signals {
-    viewed_rejected: i64,
-    slow_rejection: i64,
-    many_cycles: i64,
-    partial: i64,
-    cycled_back: i64,
-}
-
-/// Figures of finalized records. Those discarded or pending are in none.
-#[derive(Debug, Serialize, ToSchema)]
-struct Figures {
-    /// How many there are.
-    records: i64,
-    /// Of these, those whose slate had no suggestion; they are in no share.
-    empty: i64,
-    /// Of slates with suggestions, those of which one was taken: exactly, changed, or in part.
-    accepted: i64,
-    /// Their share.
-    acceptance_rate: Option<f64>,
-    /// Its 95 % Wilson interval.
-    acceptance_rate_interval: Option<[f64; 2]>,
-    /// Of which nothing was taken.
-    ignored: Share,
-    by_match_type: ByMatchType,
-    by_position: Vec<Position>,
-    think_time: ThinkTime,
-    cycles: Cycles,
-    tokens: Tokens,
-    negative_signals: Signals,
-}
-
-/// Figures of the records with one value.
-#[derive(Debug, Serialize, ToSchema)]
-struct Group {
-    /// The value of what is grouped by; null where records have none.
-    group: Value,
-    #[serde(flatten)]
-    figures: Figures,
-}
-
-/// Figures of all records, and of each group.
-#[derive(Debug, Serialize, ToSchema)]
-struct Answer {
-    #[serde(flatten)]
-    figures: Figures,
-    /// With `group_by`: the largest group first.
-    groups: Option<Vec<Group>>,
-}
-
-#[derive(sqlx::FromRow)]
-struct Row {
-    value: Option<Value>,
-    is_group: bool,
-    records: i64,
-    offered: i64,
-    judged: i64,
-    exact: i64,
-    partial: i64,
-    prefix: i64,
-    none: i64,
-    timed: i64,
-    mean_ms: Option<f64>,
-    percentiles: Option<Vec<f64>>,
-    mean_cycles: Option<f64>,
-    most_cycles: Option<i32>,
-    browsed: i64,
-    tokens: i64,
-    counted: i64,
-    counted_accepted: i64,
-    signals: Vec<i64>,
-}
-
-#[derive(sqlx::FromRow)]
-struct PositionRow {
-    value: Option<Value>,
-    is_group: bool,
-    position: i32,
-    shown: i64,
-    accepted: i64,
-}
-
-impl Figures {
-    fn of(row: &Row, by_position: Vec<Position>) -> Self {
-        let accepted = row.exact + row.partial + row.prefix;
-        let percentile = |place: usize| row.percentiles.as_ref()?.get(place).copied();
-        let share = |count| Share::of(count, row.judged);
-        let signal = |signal: Signal| {
-            let place = Signal::ALL.iter().position(|other| *other == signal);
-            place.and_then(|place| row.signals.get(place)).copied().unwrap_or(0)
-        };
-        Self {
-            records: row.records,
-            empty: row.records - row.offered,
-            accepted,
-            acceptance_rate: rate(accepted, row.judged),
-            acceptance_rate_interval: wilson(accepted, row.judged),
-            ignored: share(row.none),
-            by_match_type: ByMatchType {
-                exact: share(row.exact),
-                partial: share(row.partial),
-                prefix: share(row.prefix),
-                none: share(row.none),
-                unknown: row.offered - row.judged,
-            },
-            by_position,
-            think_time: ThinkTime {
-                count: row.timed,
-                mean_ms: row.mean_ms,
-                p50_ms: percentile(0),
-                p90_ms: percentile(1),
-                p95_ms: percentile(2),
-                p99_ms: percentile(3),
-            },
-            cycles: Cycles {
-                mean: row.mean_cycles,
-                most: row.most_cycles,
-                browsed: Share::of(row.browsed, row.offered),
-            },
-            tokens: Tokens {
-                total: row.tokens,
-                records: row.counted,
-                per_accepted: rate(row.tokens, row.counted_accepted),
-            },
-            negative_signals: Signals {
-                viewed_rejected: signal(Signal::ViewedRejected),
-                slow_rejection: signal(Signal::SlowRejection),
-                many_cycles: signal(Signal::ManyCycles),
-                partial: signal(Signal::Partial),
-                cycled_back: signal(Signal::CycledBack),
-            },
         }
     }
 }
@@ -444,6 +231,7 @@ impl Check for Pair {
 
 /// Two versions side by side. The differences are those of `a` less `b`.
 #[derive(Serialize, ToSchema)]
+#[schema(as = SuggestionComparison)]
 struct Comparison {
     a: Figures,
     b: Figures,

@@ -73,6 +73,7 @@ impl Check for HistoryLine {
 /// What a client reported of an outcome that we judge by our own rule: kept, and given back.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
+#[schema(as = ReportedOutcome)]
 pub struct Reported {
     /// When the line was written, in seconds.
     pub ts: Option<f64>,

@@ -37,6 +37,7 @@ pub fn routes() -> OpenApiRouter<App> {
 
 /// A record that a command has discarded: nothing of it is kept but its name.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = DiscardedSuggestion)]
 struct Discarded {
     /// Always `discarded`.
     state: super::State,
@@ -45,6 +46,7 @@ struct Discarded {
 /// What a request to start or finalize a record is answered with.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
+#[schema(as = SuggestionOrDiscarded)]
 enum Answer {
     Record(Box<Suggestion>),
     Discarded(Discarded),
@@ -66,6 +68,7 @@ impl From<Suggestion> for Answer {
     dead_code,
     reason = "shown in the OpenAPI document; which one it is, is told by names before parsing"
 )]
+#[schema(as = SuggestionOrHistoryLine)]
 enum Started {
     Slate(NewSuggestion),
     Line(HistoryLine),

@@ -23,6 +23,7 @@ pub fn routes() -> OpenApiRouter<App> {
 /// A sign that a slate was no good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = NegativeSignal)]
 pub enum Signal {
     /// A suggestion was looked at, and another one or none was taken.
     ViewedRejected,

@@ -8,7 +8,7 @@ use utoipa::IntoParams;
 use uuid::Uuid;
 
 use super::matching::MatchType;
-use super::statements::looks;
+use super::statements::moves::looks;
 use super::viewing::{Look, View, measure, resolve};
 use super::{State, Suggestion, Whole};
 use crate::error::Result;

@@ -8,6 +8,7 @@ use crate::value::{Timestamp, is_unix};
 /// Which way a user went through a slate; at its end it begins anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = ViewDirection)]
 pub enum Direction {
     /// To the next suggestion, from the last one to the first.
     Next,
@@ -26,6 +27,7 @@ pub enum Look {
 
 /// A suggestion that was looked at.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[schema(as = SuggestionView)]
 pub struct View {
     /// Which one.
     #[schema(minimum = 0)]

@@ -6,10 +6,10 @@ use uuid::Uuid;
 use crate::support::{Service, assert_close, column, with};
 
 /// A finished record of three suggestions, its id made of a number.
-fn finished(number: u128, viewed: &[i32], input: &str, more: Value) -> Value {
+fn finished(number: u128, viewed: &[i32], input: &str, more: &Value) -> Value {
     let record = json!({"event": "suggestion", "id": Uuid::from_u128(number), "context": {"blocks": []},
         "suggestions": ["a1", "b2", "c3"], "viewed_indices": viewed, "actual_input": input});
-    with(record, &more)
+    with(record, more)
 }
 
 fn version(name: &str, tokens: i64, time_ms: f64) -> Value {
@@ -21,13 +21,13 @@ async fn service() -> Service {
     let service = Service::open().await;
     service
         .accept(&[
-            finished(1, &[0], "a1", version("v1", 100, 1000.0)),
-            finished(2, &[0, 1], "b2", version("v1", 100, 2000.0)),
-            finished(3, &[0, 1, 2, 1], "c3 and more", version("v2", 300, 3000.0)),
-            finished(4, &[0, 1, 0], "other", version("v2", 200, 20_000.0)),
-            finished(5, &[0], "a", json!({})),
-            with(finished(6, &[], "typed", json!({})), &json!({"suggestions": []})),
-            finished(7, &[0], ":quit", version("v1", 900, 1.0)),
+            finished(1, &[0], "a1", &version("v1", 100, 1000.0)),
+            finished(2, &[0, 1], "b2", &version("v1", 100, 2000.0)),
+            finished(3, &[0, 1, 2, 1], "c3 and more", &version("v2", 300, 3000.0)),
+            finished(4, &[0, 1, 0], "other", &version("v2", 200, 20_000.0)),
+            finished(5, &[0], "a", &json!({})),
+            with(finished(6, &[], "typed", &json!({})), &json!({"suggestions": []})),
+            finished(7, &[0], ":quit", &version("v1", 900, 1.0)),
             json!({"event": "suggestion", "context": {}, "suggestions": ["pending"]}),
         ])
         .await;

@@ -256,6 +256,15 @@ async fn a_line_of_history_comes_back_with_the_same_values_however_it_came() {
 }
 
 #[tokio::test]
+async fn an_object_sent_on_several_lines_comes_back_on_one() {
+    let service = Service::open().await;
+    let line = with(lines()[0].clone(), &json!({"ts": 1_704_067_200.5}));
+    let pretty = serde_json::to_string_pretty(&line).expect("JSON").replace('\n', "\r\n");
+    assert_eq!(service.post_text("/v1/suggestions", "application/json", pretty).await.status, 201);
+    assert_eq!(service.get(HISTORY).await.rows(), [line]);
+}
+
+#[tokio::test]
 async fn a_record_that_was_never_a_line_is_exported_as_one() {
     let service = Service::open().await;
     let slate = json!({"id": Uuid::from_u128(1), "context": {"a": 1}, "suggestions": ["x", "y"], "session_name": "s"});

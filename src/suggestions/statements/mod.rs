@@ -1,4 +1,7 @@
 //! The statements that write suggestion records, each for many rows: columns come in as arrays through `unnest`.
+//! [`moves`] are those about what users do before the submit.
+
+pub(super) mod moves;
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,8 +10,8 @@ use uuid::Uuid;
 
 use super::conclusion::Label;
 use super::event::{Ending, count};
-use super::viewing::{Direction, Look};
-use super::{Amendment, Conclusion, MatchType, Move, Start, State};
+use super::viewing::Look;
+use super::{Amendment, Conclusion, MatchType, Start, State};
 use crate::projects::HashKey;
 use crate::value::{FreeForm, Timestamp};
 
@@ -162,98 +165,6 @@ async fn insert_labels(
     Ok(())
 }
 
-/// The moves of one event: its record, what was done, and when we heard of it.
-pub(super) type Append<'a> = (Uuid, &'a [Move], Timestamp);
-
-/// Adds moves to pending records, which are locked in id order; the names of those that were added. An event of which a
-/// move is known already, or looks at a suggestion that is not there, is left as a whole.
-pub(super) async fn append(
-    connection: &mut PgConnection,
-    project: &str,
-    appends: &[Append<'_>],
-) -> sqlx::Result<HashSet<(Uuid, Uuid)>> {
-    const SQL: &str = "
-        with slate as materialized (
-            select s.id, s.suggestion_count from suggestions s
-            where s.project = $1 and s.id = any($2) and s.state = 'pending'
-            order by s.id for no key update
-        ),
-        new as (
-            select * from unnest($2::uuid[], $3::int[], $4::uuid[], $5::text[], $6::int[], $7::int[], $8::smallint[],
-                $9::text[], $10::timestamptz[], $11::timestamptz[]) with ordinality
-                as new (suggestion_id, event, id, kind, index, highest, direction, text, at, received_at, place)
-        ),
-        known as (
-            select new.event from new
-            join suggestion_moves m on m.project = $1 and m.suggestion_id = new.suggestion_id and m.id = new.id
-        )
-        insert into suggestion_moves (project, suggestion_id, id, kind, index, direction, text, at, received_at)
-        select $1, new.suggestion_id, new.id, new.kind, new.index, new.direction, new.text, new.at, new.received_at
-        from new join slate on slate.id = new.suggestion_id
-        where coalesce(new.highest < slate.suggestion_count, true) and new.event not in (select event from known)
-        order by new.place
-        on conflict do nothing
-        returning suggestion_id, id";
-    let rows: Vec<Row<'_>> =
-        (0_i32..).zip(appends).flat_map(|(event, append)| rows_of(event, append)).collect();
-    let added: Vec<(Uuid, Uuid)> = sqlx::query_as(SQL)
-        .bind(project)
-        .bind(column(&rows, |row| row.suggestion_id))
-        .bind(column(&rows, |row| row.event))
-        .bind(column(&rows, |row| row.id))
-        .bind(column(&rows, |row| row.kind))
-        .bind(column(&rows, |row| row.index))
-        .bind(column(&rows, |row| row.highest))
-        .bind(column(&rows, |row| row.direction))
-        .bind(column(&rows, |row| row.text))
-        .bind(column(&rows, |row| row.at))
-        .bind(column(&rows, |row| row.received_at))
-        .fetch_all(connection)
-        .await?;
-    Ok(added.into_iter().collect())
-}
-
-struct Row<'a> {
-    suggestion_id: Uuid,
-    event: i32,
-    id: Uuid,
-    index: Option<i32>,
-    kind: &'static str,
-    /// The highest place that its event looks at.
-    highest: Option<i32>,
-    direction: Option<i16>,
-    text: Option<&'a str>,
-    at: Option<Timestamp>,
-    received_at: Timestamp,
-}
-
-fn rows_of<'a>(
-    event: i32,
-    &(suggestion_id, moves, received_at): &Append<'a>,
-) -> impl Iterator<Item = Row<'a>> {
-    let highest = highest(moves);
-    moves.iter().map(move |made| {
-        let (index, direction, text) = made.what.columns();
-        Row {
-            suggestion_id,
-            event,
-            id: made.id,
-            kind: made.what.kind(),
-            index,
-            highest,
-            direction,
-            text,
-            at: made.at,
-            received_at,
-        }
-    })
-}
-
-/// The highest place that these moves look at.
-pub(super) fn highest(moves: &[Move]) -> Option<i32> {
-    moves.iter().filter_map(|made| made.what.columns().0).max()
-}
-
 /// A pending record, locked, as far as its end depends on it.
 #[derive(Debug, sqlx::FromRow)]
 pub(super) struct Pending {
@@ -281,7 +192,7 @@ pub(super) async fn lock_pending(
     let pending: Vec<Pending> =
         sqlx::query_as(sql).bind(project).bind(ids).fetch_all(&mut *connection).await?;
     let mut pending: HashMap<_, _> = pending.into_iter().map(|pending| (pending.id, pending)).collect();
-    for (id, look, at) in looks(connection, project, ids).await? {
+    for (id, look, at) in moves::looks(connection, project, ids).await? {
         if let Some(pending) = pending.get_mut(&id) {
             pending.looks.push((look, at));
         }
@@ -293,25 +204,6 @@ pub(super) async fn lock_pending(
 pub(super) async fn hash_key(connection: &mut PgConnection, project: &str) -> sqlx::Result<HashKey> {
     let sql = "select hash_key from projects where name = $1";
     Ok(HashKey::new(sqlx::query_scalar(sql).bind(project).fetch_one(connection).await?))
-}
-
-/// What was looked at in these records, each record's in the order of the times that clients gave, then of arrival.
-pub(super) async fn looks(
-    connection: &mut PgConnection,
-    project: &str,
-    ids: &[Uuid],
-) -> sqlx::Result<Vec<(Uuid, Look, Option<Timestamp>)>> {
-    let sql = "select suggestion_id, index, direction, at from suggestion_moves
-               where project = $1 and suggestion_id = any($2) and kind = 'view'
-               order by suggestion_id, coalesce(at, received_at), arrival";
-    let rows: Vec<(Uuid, Option<i32>, Option<i16>, Option<Timestamp>)> =
-        sqlx::query_as(sql).bind(project).bind(ids).fetch_all(connection).await?;
-    let looks = rows.into_iter().map(|(id, index, direction, at)| {
-        let index = index.and_then(|index| usize::try_from(index).ok());
-        let way = if direction == Some(-1) { Direction::Prev } else { Direction::Next };
-        (id, index.map_or(Look::Go(way), Look::At), at)
-    });
-    Ok(looks.collect())
 }
 
 /// How a record ends, and what follows.
