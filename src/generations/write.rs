@@ -1,6 +1,6 @@
 //! How generation logs are written: many events in few statements.
 //!
-//! The writer hands over whatever events of one project were waiting. [`plan`] sorts them into steps, each one statement
+//! The writer hands over whatever events of one project were waiting. `plan` sorts them into steps, each one statement
 //! for all its events, such that the events of one log take effect in their order. A statement writes what is plainly
 //! new; what it leaves (sent before, in conflict, to a log that never was) is judged one by one.
 
