@@ -41,14 +41,14 @@ pub struct Summary {
     /// Events that had been sent before.
     pub duplicates: usize,
     /// Events of which the project keeps nothing.
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub skipped: usize,
     /// Lines that were refused, and why.
     pub rejected: Vec<Rejected>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-fn is_none(count: &usize) -> bool {
+fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 

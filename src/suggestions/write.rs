@@ -170,7 +170,9 @@ pub(super) async fn finalize(
         Some((ending, conclusion))
     });
     let ends: Vec<End<'_>> = ends.collect();
-    statements::finalize(connection, project, &ends).await?;
+    if !ends.is_empty() {
+        statements::finalize(connection, project, &ends).await?;
+    }
     Ok(ends.iter().map(|(ending, _)| ending.id).collect())
 }
 

@@ -115,6 +115,13 @@ fn history_files_are_imported_from_standard_input_and_come_back() {
     let exported = String::from_utf8(exported.stdout).expect("text");
     let back: Vec<Value> = exported.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(back, given);
+
+    let more = lines(&folder, "more.jsonl", &[line(1_704_067_202.0, "z")]);
+    let output = run(gleaner(&folder).env("GLEANER_CAPTURE", "off").arg("import").arg(more), 0);
+    assert_eq!(
+        String::from_utf8(output.stdout).expect("text"),
+        "accepted 0, duplicates 0, rejected 0\nskipped 1: the project keeps nothing of these\n"
+    );
 }
 
 #[test]
