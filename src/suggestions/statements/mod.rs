@@ -70,8 +70,8 @@ pub(super) async fn insert(
                 suggestion_hashes, actual_input_hash, place)
         order by new.id
         on conflict do nothing
-        returning id";
-    let created: HashSet<Uuid> = sqlx::query_scalar(SQL)
+        returning id, completed_at";
+    let created: Vec<(Uuid, Option<Timestamp>)> = sqlx::query_as(SQL)
         .bind(project)
         .bind(column(starts, |(id, _)| *id))
         .bind(column(starts, |(_, start)| state(start.state())))
@@ -112,13 +112,10 @@ pub(super) async fn insert(
         .bind(column(starts, |(_, start)| start.hashes().map(|hashes| hashes.suggestions.as_slice())))
         .bind(column(starts, |(_, start)| start.hashes()?.input.map(|hash| hash.to_vec())))
         .fetch_all(&mut *connection)
-        .await?
-        .into_iter()
-        .collect();
-    let ended = starts.iter().filter(|(id, _)| created.contains(id));
-    let ended: Vec<_> = ended.filter_map(|(id, start)| Some((*id, start.conclusion.as_ref()?))).collect();
-    insert_labels(connection, project, &ended).await?;
-    Ok(created)
+        .await?;
+    let ended = starts.iter().filter_map(|(id, start)| Some((*id, start.conclusion.as_ref()?)));
+    insert_labels(connection, project, ended, &created).await?;
+    Ok(created.into_iter().map(|(id, _)| id).collect())
 }
 
 fn json(value: &impl serde::Serialize) -> String {
@@ -137,28 +134,30 @@ fn match_type(conclusion: Option<&Conclusion>) -> Option<&'static str> {
     conclusion?.match_type.map(MatchType::as_str)
 }
 
-/// Notes what was chosen and rejected in records that this transaction has ended.
-async fn insert_labels(
+/// Notes what was chosen and rejected in those records that the statement before has ended, at these times.
+async fn insert_labels<'a>(
     connection: &mut PgConnection,
     project: &str,
-    ended: &[(Uuid, &Conclusion)],
+    conclusions: impl Iterator<Item = (Uuid, &'a Conclusion)>,
+    ended: &[(Uuid, Option<Timestamp>)],
 ) -> sqlx::Result<()> {
     const SQL: &str = "
         insert into preference_labels (project, completed_at, suggestion_id, rejected_index, label_hash, pair_hash)
-        select $1, s.completed_at, s.id, new.rejected_index, new.label_hash, new.pair_hash
-        from unnest($2::uuid[], $3::int[], $4::uuid[], $5::uuid[])
-            as new (suggestion_id, rejected_index, label_hash, pair_hash)
-        join suggestions s on s.project = $1 and s.id = new.suggestion_id";
-    let labels =
-        ended.iter().flat_map(|(id, conclusion)| conclusion.labels.iter().map(move |label| (*id, label)));
-    let labels: Vec<(Uuid, &Label)> = labels.collect();
+        select $1, new.* from unnest($2::timestamptz[], $3::uuid[], $4::int[], $5::uuid[], $6::uuid[]) as new";
+    let ended: HashMap<_, _> = ended.iter().copied().collect();
+    let of = |(id, conclusion): (Uuid, &'a Conclusion)| {
+        let at = ended.get(&id).copied().flatten();
+        at.into_iter().flat_map(move |at| conclusion.labels.iter().map(move |label| (at, id, label)))
+    };
+    let labels: Vec<(Timestamp, Uuid, &Label)> = conclusions.flat_map(of).collect();
     if !labels.is_empty() {
         sqlx::query(SQL)
             .bind(project)
-            .bind(column(&labels, |(id, _)| *id))
-            .bind(column(&labels, |(_, label)| label.rejected_index))
-            .bind(column(&labels, |(_, label)| label.label_hash))
-            .bind(column(&labels, |(_, label)| label.pair_hash))
+            .bind(column(&labels, |(at, ..)| *at))
+            .bind(column(&labels, |(_, id, _)| *id))
+            .bind(column(&labels, |(.., label)| label.rejected_index))
+            .bind(column(&labels, |(.., label)| label.label_hash))
+            .bind(column(&labels, |(.., label)| label.pair_hash))
             .execute(connection)
             .await?;
     }
@@ -235,8 +234,9 @@ pub(super) async fn finalize(
             as new (id, state, submit_ts, result_block_number, actual_input, outcome_hash, viewed_indices, cycle_count,
                 cycled_back, displayed_index, match_type, accepted_index, time_to_action_ms, example_hash, slate_hash,
                 actual_input_hash, place)
-        where s.project = $1 and s.id = new.id";
-    sqlx::query(SQL)
+        where s.project = $1 and s.id = new.id
+        returning s.id, s.completed_at";
+    let ended: Vec<(Uuid, Option<Timestamp>)> = sqlx::query_as(SQL)
         .bind(project)
         .bind(column(ends, |(ending, _)| ending.id))
         .bind(column(ends, |(_, end)| state(end.state)))
@@ -256,7 +256,7 @@ pub(super) async fn finalize(
         .bind(column(ends, |(ending, end)| {
             ending.input_hash.filter(|_| end.state == State::Finalized).map(|hash| hash.to_vec())
         }))
-        .execute(&mut *connection)
+        .fetch_all(&mut *connection)
         .await?;
     let discarded = ends.iter().filter(|(_, end)| end.state == State::Discarded);
     let discarded: Vec<_> = discarded.map(|(ending, _)| ending.id).collect();
@@ -265,8 +265,7 @@ pub(super) async fn finalize(
                    where project = $1 and suggestion_id = any($2) and kind = 'input'";
         sqlx::query(sql).bind(project).bind(discarded).execute(&mut *connection).await?;
     }
-    let ended: Vec<_> = ends.iter().map(|(ending, end)| (ending.id, end)).collect();
-    insert_labels(connection, project, &ended).await
+    insert_labels(connection, project, ends.iter().map(|(ending, end)| (ending.id, end)), &ended).await
 }
 
 /// Adds to records that are not discarded; the ids of those.
@@ -282,8 +281,7 @@ pub(super) async fn amend(
         )
         update suggestions s set result_block_number = new.result_block_number
         from unnest($2::uuid[], $3::int[]) as new (id, result_block_number)
-        join slate on slate.id = new.id
-        where s.project = $1 and s.id = new.id
+        where s.project = $1 and s.id = new.id and (new.id in (select id from slate)) is true
         returning s.id";
     let amended: Vec<Uuid> = sqlx::query_scalar(SQL)
         .bind(project)

@@ -14,7 +14,8 @@ use crate::value::Timestamp;
 pub(in crate::suggestions) type Append<'a> = (Uuid, &'a [Move], Timestamp);
 
 /// Adds moves to pending records, which are locked in id order; the names of those that were added. An event of which a
-/// move is known already, or looks at a suggestion that is not there, is left as a whole.
+/// move is known already, or looks at a suggestion that is not there, is left as a whole. Subqueries stand where joins would
+/// do, for the reasons given with attempts: a plan must not read or compare more than the rows at hand.
 pub(in crate::suggestions) async fn append(
     connection: &mut PgConnection,
     project: &str,
@@ -22,7 +23,7 @@ pub(in crate::suggestions) async fn append(
 ) -> sqlx::Result<HashSet<(Uuid, Uuid)>> {
     const SQL: &str = "
         with slate as materialized (
-            select s.id, s.suggestion_count from suggestions s
+            select s.id from suggestions s
             where s.project = $1 and s.id = any($2) and s.state = 'pending'
             order by s.id for no key update
         ),
@@ -32,13 +33,17 @@ pub(in crate::suggestions) async fn append(
                 as new (suggestion_id, event, id, kind, index, highest, direction, text, at, received_at, place)
         ),
         known as (
-            select new.event from new
-            join suggestion_moves m on m.project = $1 and m.suggestion_id = new.suggestion_id and m.id = new.id
+            select new.event from new where (
+                select true from suggestion_moves m
+                where m.project = $1 and m.suggestion_id = new.suggestion_id and m.id = new.id limit 1)
         )
         insert into suggestion_moves (project, suggestion_id, id, kind, index, direction, text, at, received_at)
         select $1, new.suggestion_id, new.id, new.kind, new.index, new.direction, new.text, new.at, new.received_at
-        from new join slate on slate.id = new.suggestion_id
-        where coalesce(new.highest < slate.suggestion_count, true) and new.event not in (select event from known)
+        from new
+        where (new.suggestion_id in (select id from slate)) is true
+            and (new.event in (select event from known)) is not true
+            and (new.highest is null or new.highest < (
+                select s.suggestion_count from suggestions s where s.project = $1 and s.id = new.suggestion_id))
         order by new.place
         on conflict do nothing
         returning suggestion_id, id";
