@@ -3,11 +3,13 @@
 create table projects (
     name       text primary key,
     settings   jsonb not null default '{}',
+    hash_key   bytea not null default uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()),
     created_at timestamptz not null default now()
 );
 
 comment on table projects is 'A tenant. Every other table begins its keys with the project''s name.';
 comment on column projects.settings is 'Settings that differ from the defaults; see projects::Settings in the code.';
+comment on column projects.hash_key is 'Key of the hashes that stand in for texts that are not kept.';
 
 insert into projects (name) values ('default');
 

@@ -8,7 +8,7 @@ create extension if not exists pg_trgm;
 create table generations (
     project         text not null,
     id              uuid not null,
-    user_intent     text not null,
+    user_intent     text,
     domain_name     text not null,
     session_id      text,
     cbu_id          text,
@@ -46,8 +46,8 @@ create index generations_intent on generations using gin (user_intent gin_trgm_o
 create index generations_metadata on generations using gin (metadata jsonb_path_ops) with (gin_pending_list_limit = 16384);
 
 comment on table generations is 'One intent and how the effort to satisfy it ended. Its attempts are rows of attempts.';
-comment on column generations.user_intent is 'What the user wanted, in natural language: the input side of a training pair.';
-comment on column generations.final_valid_dsl is 'The program that passed: the output side of a training pair. Null unless success.';
+comment on column generations.user_intent is 'What the user wanted, in natural language: the input side of a training pair. Null: not kept.';
+comment on column generations.final_valid_dsl is 'The program that passed: the output side of a training pair. Null unless success, and where not kept.';
 comment on column generations.domain_name is 'Area of the language, such as cbu, entity, document.';
 comment on column generations.session_id is 'The agent session it belongs to; erasing the session erases it.';
 comment on column generations.cbu_id is 'The business unit the program is about, if any; opaque here.';

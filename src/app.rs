@@ -33,7 +33,8 @@ use crate::error::{self, Error, Refused};
 use crate::exports::stream::Exports;
 use crate::extract::Replaced;
 use crate::generations::similar::Samples;
-use crate::{batch, db, exports, extract, generations, operations, projects};
+use crate::projects::Capture;
+use crate::{batch, db, exports, extract, generations, operations, projects, suggestions};
 
 /// What handlers share. Clones share everything.
 #[derive(Clone)]
@@ -61,6 +62,17 @@ impl App {
     }
 }
 
+/// How the application is to run.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// The most connections for reading.
+    pub connections: u32,
+    /// What exports may take.
+    pub exports: exports::stream::Limits,
+    /// How much is kept where projects do not say.
+    pub capture: Capture,
+}
+
 /// The application and what it leaves running.
 pub struct Running {
     /// The application.
@@ -70,14 +82,14 @@ pub struct Running {
 }
 
 impl Running {
-    /// The application on a database whose schema is up to date; `connections` for reading.
+    /// The application on a database whose schema is up to date.
     #[must_use]
-    pub fn start(options: &PgConnectOptions, connections: u32, exports: exports::stream::Limits) -> Self {
-        let db = db::pool(options, "gleaner", connections);
+    pub fn start(options: &PgConnectOptions, settings: Settings) -> Self {
+        let db = db::pool(options, "gleaner", settings.connections);
         let writer_db = db::pool(options, db::WRITER_NAME, writer::WRITERS);
-        let (writer, writing) = Writer::start(&writer_db, &db);
-        let keyring = Arc::new(Keyring::new(db.clone()));
-        let exports = Exports::new(options, exports);
+        let keyring = Arc::new(Keyring::new(db.clone(), settings.capture));
+        let (writer, writing) = Writer::start(&writer_db, &db, Arc::clone(&keyring));
+        let exports = Exports::new(options, settings.exports);
         let app = App {
             db,
             writer,
@@ -126,6 +138,7 @@ fn recorder() -> PrometheusHandle {
     modifiers(&KeyScheme),
     tags(
         (name = "generations", description = "An intent, the attempts to turn it into a program, how it ended"),
+        (name = "suggestions", description = "A slate of suggestions, what was looked at, what was submitted"),
         (name = "batch", description = "Many events at once"),
         (name = "exports", description = "Data sets to train on"),
         (name = "analytics", description = "Figures"),
@@ -154,6 +167,9 @@ fn api() -> OpenApiRouter<App> {
         .merge(generations::routes::routes())
         .merge(generations::templates::routes())
         .merge(generations::analytics::routes())
+        .merge(suggestions::signals::routes())
+        .merge(suggestions::routes::routes())
+        .merge(suggestions::analytics::routes())
         .merge(batch::routes())
         .merge(exports::routes())
         .merge(projects::routes::routes())

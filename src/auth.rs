@@ -20,7 +20,7 @@ use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::error::{Error, Result};
-use crate::projects::{self, KeyRow};
+use crate::projects::{self, Capture, KeyRow, Tenant};
 use crate::value::Timestamp;
 
 /// How long another server's change to keys and projects may go unnoticed.
@@ -163,6 +163,8 @@ impl Secret {
 
 /// Keys by their hash, and when each was seen.
 type KnownKeys = HashMap<[u8; 32], (Instant, Arc<KeyRow>)>;
+/// Projects by their name, and when each was seen.
+type KnownProjects = HashMap<Arc<str>, (Instant, Arc<Tenant>)>;
 
 /// Keys and projects as last seen in the database.
 #[derive(Debug)]
@@ -173,13 +175,15 @@ pub struct Keyring {
     /// How many changes this server has made: what was read before one is not kept after it.
     changes: AtomicU64,
     keys: Mutex<KnownKeys>,
-    projects: Mutex<HashMap<Arc<str>, Instant>>,
+    projects: Mutex<KnownProjects>,
+    /// What is kept where projects do not say.
+    capture: Capture,
 }
 
 impl Keyring {
-    /// A keyring that knows nothing yet.
+    /// A keyring that knows nothing yet, on a server that keeps so much where projects do not say.
     #[must_use]
-    pub fn new(db: PgPool) -> Self {
+    pub fn new(db: PgPool, capture: Capture) -> Self {
         Self {
             db,
             closed: AtomicBool::new(false),
@@ -187,7 +191,14 @@ impl Keyring {
             changes: AtomicU64::new(0),
             keys: Mutex::default(),
             projects: Mutex::default(),
+            capture,
         }
+    }
+
+    /// What is kept where projects do not say.
+    #[must_use]
+    pub fn capture(&self) -> Capture {
+        self.capture
     }
 
     /// Whether there has never been a key: then everyone on this machine may do everything. A revoked key still counts.
@@ -279,17 +290,25 @@ impl Keyring {
             None if may_choose => "default",
             None => own,
         };
-        if let Some((known, seen)) = self.projects.lock().expect("never poisoned").get_key_value(name)
+        Ok(Arc::clone(&self.tenant(name).await?.name))
+    }
+
+    /// A project as its events are taken, if it exists.
+    pub async fn tenant(&self, name: &str) -> Result<Arc<Tenant>> {
+        if let Some((seen, tenant)) = self.projects.lock().expect("never poisoned").get(name)
             && seen.elapsed() < FRESH
         {
-            return Ok(Arc::clone(known));
+            return Ok(Arc::clone(tenant));
         }
-        if !projects::exists(&self.db, name).await? {
-            return Err(Error::NotFound("project"));
+        let changes = self.changes.load(Ordering::SeqCst);
+        let tenant = projects::tenant(&self.db, name, self.capture).await?;
+        let tenant = Arc::new(tenant.ok_or(Error::NotFound("project"))?);
+        let mut projects = self.projects.lock().expect("never poisoned");
+        if changes == self.changes.load(Ordering::SeqCst) {
+            projects.insert(Arc::clone(&tenant.name), (Instant::now(), Arc::clone(&tenant)));
         }
-        let name = Arc::<str>::from(name);
-        self.projects.lock().expect("never poisoned").insert(Arc::clone(&name), Instant::now());
-        Ok(name)
+        drop(projects);
+        Ok(tenant)
     }
 }
 

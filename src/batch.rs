@@ -15,9 +15,14 @@ use crate::auth::{Caller, Write};
 use crate::db::writer::{Event, Writer};
 use crate::error::{Error, FieldError, Refusals, Result};
 use crate::extract::{self, Check, Checks, NDJSON_LIMIT, clean_json, expect_media_type, utf8};
-use crate::generations::{self, NewAttempt, NewGeneration, NewReview, Outcome};
+use crate::generations::{self, NewAttempt, NewGeneration, NewReview};
+use crate::projects::Capture;
+use crate::suggestions::{
+    self, Amendment, HistoryLine, Names, NewPartialInputs, NewSuggestion, NewViews, is_history_line,
+};
 use crate::value::derived_id;
 use std::collections::HashMap;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// The most events a batch may hold.
@@ -35,8 +40,16 @@ pub struct Summary {
     pub accepted: usize,
     /// Events that had been sent before.
     pub duplicates: usize,
+    /// Events of which the project keeps nothing.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub skipped: usize,
     /// Lines that were refused, and why.
     pub rejected: Vec<Rejected>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// A line that was refused.
@@ -62,10 +75,11 @@ impl Rejected {
 
 /// Takes many events at once.
 ///
-/// Each line (or member of a JSON array) is an object with `event` naming its kind (`generation`, `attempt`,
-/// `generation_outcome`, `review`), the fields of that kind's own endpoint, and the id that its path would hold
-/// (`generation_id`). Later lines may refer to earlier ones; events of one record take effect in line order. At most
-/// 20 000 lines and 64 MiB.
+/// Each line (or member of a JSON array) is an object with `event` naming its kind, the fields of that kind's own endpoint,
+/// and the id that its path would hold: `generation`, `attempt`, `generation_outcome` and `review` (`generation_id`);
+/// `suggestion`, `view`, `partial_inputs`, `suggestion_outcome` and `suggestion_amendment` (`suggestion_id`). A line of
+/// the seed's `suggestion_history.jsonl` needs no `event`. Later lines may refer to earlier ones; events of one record
+/// take effect in line order. At most 20 000 lines and 64 MiB.
 #[utoipa::path(post, path = "/v1/events", tag = "batch",
     request_body(content(("application/x-ndjson"), ("application/jsonl"), (Vec<serde_json::Value> = "application/json"))),
     responses((status = 200, description = "What became of the lines", body = Summary), Refusals))]
@@ -88,7 +102,10 @@ async fn post(
         body.replaced.add(clean_json(&mut body.bytes)?);
         let members: Vec<&RawValue> = extract::decode(utf8(&body.bytes)?)?;
         lines.extend(
-            members.iter().enumerate().map(|(index, member)| (index + 1, read_line(member.get(), None))),
+            members
+                .iter()
+                .enumerate()
+                .map(|(index, member)| (index + 1, read_line(&caller.project, member.get(), None))),
         );
     } else {
         for (index, line) in body.bytes.split_mut(|&byte| byte == b'\n').enumerate() {
@@ -97,7 +114,7 @@ async fn post(
             }
             let event = clean_json(line).and_then(|count| {
                 body.replaced.add(count);
-                read_line(utf8(line)?, None)
+                read_line(&caller.project, utf8(line)?, None)
             });
             lines.push((index + 1, event));
         }
@@ -137,6 +154,7 @@ pub async fn write(
     }
     for (number, written) in numbers.into_iter().zip(written) {
         match written {
+            Ok(receipt) if receipt.kept == Capture::Off => summary.skipped += 1,
             Ok(receipt) if receipt.replayed => summary.duplicates += 1,
             Ok(_) => summary.accepted += 1,
             Err(error) => {
@@ -156,6 +174,12 @@ pub async fn write(
     Ok(summary)
 }
 
+/// The id of a line that has none of its own, and is the `nth` that reads so.
+#[must_use]
+pub fn line_id(project: &str, line: &[u8], nth: u32) -> Uuid {
+    derived_id(&[b"line", project.as_bytes(), line, &nth.to_be_bytes()])
+}
+
 /// Makes ids for the lines of an import that have none: the same line, at the same place among its equals, gets the same
 /// id every time.
 #[derive(Debug, Default)]
@@ -166,88 +190,133 @@ impl LineIds {
     pub fn next(&mut self, project: &str, line: &[u8]) -> Uuid {
         let seen = self.0.entry(derived_id(&[line]).into_bytes()).or_default();
         *seen += 1;
-        derived_id(&[b"line", project.as_bytes(), line, &seen.to_be_bytes()])
+        line_id(project, line, *seen)
     }
 }
 
 /// Reads one clean line as an event. `id` is for one that has none of its own.
-pub fn read_line(line: &str, id: Option<Uuid>) -> Result<Event> {
+pub fn read_line(project: &str, line: &str, id: Option<Uuid>) -> Result<Event> {
     #[derive(Deserialize)]
     struct Named {
         event: Option<String>,
     }
     let Named { event } = extract::decode(line)?;
     let generation = |event| Ok(Event::Generation(event));
+    let suggestion = |event| Ok(Event::Suggestion(event));
     match event.as_deref() {
-        Some("generation") => {
-            let Line { body, parent } = extract::decode::<Line<NewGeneration>>(line)?;
-            refuse_parent(parent)?;
-            generation(generations::Event::start(Checks::of(body)?, id))
-        }
+        Some("generation") => generation(generations::Event::start(start::<NewGeneration, Log>(line)?, id)),
         Some("attempt") => {
-            let (log, body) = child::<NewAttempt>(line)?;
+            let (log, body) = child::<NewAttempt, Log>(line)?;
             generation(generations::Event::append(log, body, id))
         }
         Some("generation_outcome") => {
-            let (log, body) = child::<Outcome>(line)?;
+            let (log, body) = child::<generations::Outcome, Log>(line)?;
             generation(generations::Event::finalize(log, body))
         }
         Some("review") => {
-            let (log, body) = child::<NewReview>(line)?;
+            let (log, body) = child::<NewReview, Log>(line)?;
             generation(generations::Event::review(log, body))
+        }
+        None | Some("suggestion") if is_history_line(line) => {
+            let id = id.unwrap_or_else(|| line_id(project, line.trim_ascii().as_bytes(), 1));
+            suggestion(suggestions::Event::line(start::<HistoryLine, Slate>(line)?, id))
+        }
+        Some("suggestion") => suggestion(suggestions::Event::start(start::<NewSuggestion, Slate>(line)?, id)),
+        Some("view") => {
+            let (slate, body) = child::<NewViews, Slate>(line)?;
+            suggestion(suggestions::Event::view(slate, body, Names::of_line(id)))
+        }
+        Some("partial_inputs") => {
+            let (slate, body) = child::<NewPartialInputs, Slate>(line)?;
+            suggestion(suggestions::Event::partial_inputs(slate, body, Names::of_line(id)))
+        }
+        Some("suggestion_outcome") => {
+            let (slate, body) = child::<suggestions::Outcome, Slate>(line)?;
+            suggestion(suggestions::Event::finalize(slate, body))
+        }
+        Some("suggestion_amendment") => {
+            let (slate, body) = child::<Amendment, Slate>(line)?;
+            suggestion(suggestions::Event::amend(slate, body))
         }
         Some(other) => Err(Error::invalid("/event", format!("{other:?} is not the name of an event"))),
         None => Err(Error::invalid("/event", "must name what happened")),
     }
 }
 
-/// A line about a record that the line names.
-fn child<T: DeserializeOwned + Check>(line: &str) -> Result<(Uuid, T)> {
-    let Line { parent, body } = extract::decode::<Line<T>>(line)?;
-    let parent = parent.ok_or_else(|| Error::invalid(format!("/{PARENT}"), "must name the generation"))?;
-    Ok((parent, Checks::of(body)?))
+/// The records that lines are about: each kind of record is named by a member of its own.
+trait Record {
+    /// The member.
+    const MEMBER: &'static str;
+    /// What it names.
+    const NAME: &'static str;
 }
 
-fn refuse_parent(parent: Option<Uuid>) -> Result<()> {
-    match parent {
-        None => Ok(()),
-        Some(_) => Err(Error::invalid(format!("/{PARENT}"), "a generation is named by id")),
+/// A generation log.
+struct Log;
+
+impl Record for Log {
+    const MEMBER: &'static str = "generation_id";
+    const NAME: &'static str = "generation";
+}
+
+/// A suggestion record.
+struct Slate;
+
+impl Record for Slate {
+    const MEMBER: &'static str = "suggestion_id";
+    const NAME: &'static str = "suggestion";
+}
+
+/// A line about a record that the line names.
+fn child<T: DeserializeOwned + Check, R: Record>(line: &str) -> Result<(Uuid, T)> {
+    let Line { record, body, .. } = extract::decode::<Line<T, R>>(line)?;
+    let missing = || Error::invalid(format!("/{}", R::MEMBER), format!("must name the {}", R::NAME));
+    Ok((record.ok_or_else(missing)?, Checks::of(body)?))
+}
+
+/// A line with which a record begins.
+fn start<T: DeserializeOwned + Check, R: Record>(line: &str) -> Result<T> {
+    let Line { record, body, .. } = extract::decode::<Line<T, R>>(line)?;
+    match record {
+        None => Checks::of(body),
+        Some(_) => Err(Error::invalid(format!("/{}", R::MEMBER), format!("a {} is named by id", R::NAME))),
     }
 }
 
-/// The member that names a line's record.
-const PARENT: &str = "generation_id";
-
 /// A line: what names its kind and its record, and otherwise the body of the kind's own endpoint.
-struct Line<T> {
-    parent: Option<Uuid>,
+struct Line<T, R> {
+    record: Option<Uuid>,
     body: T,
+    kind: PhantomData<R>,
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Line<T> {
+impl<'de, T: Deserialize<'de>, R: Record> Deserialize<'de> for Line<T, R> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members<T>(std::marker::PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
-            type Value = Line<T>;
+        struct Members<T, R>(PhantomData<(T, R)>);
+        impl<'de, T: Deserialize<'de>, R: Record> Visitor<'de> for Members<T, R> {
+            type Value = Line<T, R>;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Line<T>, A::Error> {
-                let mut parent = None;
-                let body = T::deserialize(MapAccessDeserializer::new(Body { map, parent: &mut parent }))?;
-                Ok(Line { parent, body })
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Line<T, R>, A::Error> {
+                let mut record = None;
+                let members = Body { map, member: R::MEMBER, record: &mut record };
+                let body = T::deserialize(MapAccessDeserializer::new(members))?;
+                Ok(Line { record, body, kind: PhantomData })
             }
         }
-        deserializer.deserialize_map(Members(std::marker::PhantomData))
+        deserializer.deserialize_map(Members(PhantomData))
     }
 }
 
 /// The members of a line without those that are about the line itself.
 struct Body<'a, A> {
     map: A,
-    parent: &'a mut Option<Uuid>,
+    /// The member that names the record.
+    member: &'static str,
+    record: &'a mut Option<Uuid>,
 }
 
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for Body<'_, A> {
@@ -261,15 +330,13 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Body<'_, A> {
             let Some(key) = self.map.next_key::<std::borrow::Cow<'de, str>>()? else {
                 return Ok(None);
             };
-            match &*key {
-                "event" => {
-                    self.map.next_value::<serde::de::IgnoredAny>()?;
-                }
-                PARENT => *self.parent = self.map.next_value()?,
-                _ => {
-                    let key = serde::de::value::CowStrDeserializer::new(key);
-                    return seed.deserialize(key).map(Some);
-                }
+            if key == "event" {
+                self.map.next_value::<serde::de::IgnoredAny>()?;
+            } else if key == self.member {
+                *self.record = self.map.next_value()?;
+            } else {
+                let key = serde::de::value::CowStrDeserializer::new(key);
+                return seed.deserialize(key).map(Some);
             }
         }
     }

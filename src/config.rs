@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 
 use crate::exports::stream::Limits;
+use crate::projects::Capture;
 
 /// Where the database is.
 #[derive(Debug, Clone, Args)]
@@ -40,6 +41,15 @@ impl Database {
     pub fn url(&self) -> anyhow::Result<Option<String>> {
         secret(self.database_url.as_deref(), self.database_url_file.as_deref())
     }
+}
+
+/// What is kept.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Privacy")]
+pub struct Privacy {
+    /// How much is kept of what is posted, where a project's settings do not say.
+    #[arg(long, env = "GLEANER_CAPTURE", default_value = "full", global = true, value_name = "HOW")]
+    pub capture: Capture,
 }
 
 /// How the service is reached.

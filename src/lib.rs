@@ -4,7 +4,7 @@
 //!
 //! - [`cli`] is the command line, [`config`] its settings, [`app`] the service: state, router, start and stop.
 //! - A domain is a folder: `mod.rs` says what a thing is, `store.rs` and `write.rs` how it is kept, `routes.rs` how it is
-//!   reached. So far there is [`generations`]; [`projects`] keeps tenants apart.
+//!   reached. So far there are [`generations`] and [`suggestions`]; [`projects`] keeps tenants apart.
 //! - What all domains stand on: [`error`], [`extract`], [`page`], [`auth`], [`value`], [`batch`], [`statistics`], and in
 //!   [`db`] the connection, the private Postgres and the group commit.
 //! - [`exports`] streams what was learned; [`operations`] answers those who run the service.
@@ -21,6 +21,7 @@
 //! 4. A writer takes all events that wait; [`generations::write::write`] writes them in one transaction.
 //! 5. After the commit the handler reads the attempt back and answers 201: a 2xx means committed.
 
+pub mod answer;
 pub mod app;
 pub mod auth;
 pub mod batch;
@@ -35,4 +36,5 @@ pub mod operations;
 pub mod page;
 pub mod projects;
 pub mod statistics;
+pub mod suggestions;
 pub mod value;

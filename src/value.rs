@@ -80,6 +80,12 @@ impl std::str::FromStr for Timestamp {
 }
 
 impl Timestamp {
+    /// From the reading of a clock in seconds, if [`is_unix`] takes it for Unix time.
+    #[must_use]
+    pub fn from_unix(seconds: f64) -> Option<Self> {
+        Self::from_seconds(seconds).filter(|_| is_unix(seconds))
+    }
+
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a float beyond i64 saturates, and is out of range either way"
@@ -192,6 +198,10 @@ impl Type<Postgres> for FreeForm {
     fn type_info() -> PgTypeInfo {
         Json::<Box<RawValue>>::type_info()
     }
+
+    fn compatible(other: &PgTypeInfo) -> bool {
+        Json::<Box<RawValue>>::compatible(other)
+    }
 }
 
 impl PgHasArrayType for FreeForm {
@@ -210,6 +220,18 @@ impl<'r> Decode<'r, Postgres> for FreeForm {
     fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
         Ok(Self(Json::<Box<RawValue>>::decode(value)?.0))
     }
+}
+
+/// Whether a clock's reading in seconds is Unix time: from 1e9, the ninth of September 2001. One that counts from the
+/// machine's start shows less.
+#[must_use]
+pub fn is_unix(seconds: f64) -> bool {
+    seconds >= 1e9
+}
+
+/// For fields that name a record: the hash of a request leaves them out, while the OpenAPI document does not.
+pub fn names_it<T>(_: &T) -> bool {
+    true
 }
 
 /// Hash of a request as parsed, that is without nulls and whatever the order of an object's members: the same request

@@ -14,7 +14,10 @@ use sqlx::postgres::PgConnectOptions;
 use tokio::sync::mpsc;
 
 use crate::exports::params::Common;
-use crate::exports::{CorrectionPairs, Records, TrainingPairs, stream};
+use crate::exports::{
+    AcceptedSuggestions, CorrectionPairs, PreferencePairs, Rankings, Records, SuggestionHistory,
+    TrainingPairs, stream,
+};
 use crate::{db, projects};
 
 #[derive(Debug, Args)]
@@ -45,6 +48,34 @@ enum Dataset {
         #[command(flatten)]
         own: CorrectionPairs,
     },
+    /// What users chose over suggestions that they had seen and passed over.
+    PreferencePairs {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        own: PreferencePairs,
+    },
+    /// What the model was told, and the suggestion that was accepted.
+    AcceptedSuggestions {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        own: AcceptedSuggestions,
+    },
+    /// Slates with graded labels.
+    Rankings {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        own: Rankings,
+    },
+    /// Finalized records as lines of the seed's history file.
+    SuggestionHistory {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        own: SuggestionHistory,
+    },
 }
 
 impl Export {
@@ -55,6 +86,10 @@ impl Export {
         match self.dataset {
             Dataset::TrainingPairs { common, own } => write(&db, own, common, to).await?,
             Dataset::CorrectionPairs { common, own } => write(&db, own, common, to).await?,
+            Dataset::PreferencePairs { common, own } => write(&db, own, common, to).await?,
+            Dataset::AcceptedSuggestions { common, own } => write(&db, own, common, to).await?,
+            Dataset::Rankings { common, own } => write(&db, own, common, to).await?,
+            Dataset::SuggestionHistory { common, own } => write(&db, own, common, to).await?,
         }
         db.close().await;
         Ok(ExitCode::SUCCESS)

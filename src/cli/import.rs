@@ -14,12 +14,12 @@ use flate2::read::MultiGzDecoder;
 use indicatif::{ProgressBar, ProgressStyle};
 use sqlx::postgres::PgConnectOptions;
 
-use crate::app::Running;
+use crate::app::{Running, Settings};
 use crate::batch::{self, LineIds, Rejected};
 use crate::error::Result;
 use crate::exports::stream::Limits;
 use crate::extract::{NDJSON_LIMIT, clean_json, utf8};
-use crate::projects;
+use crate::projects::{self, Capture};
 
 /// How many lines are handed to the writer at a time.
 const LINES: usize = 2_000;
@@ -37,8 +37,9 @@ pub(super) struct Import {
 }
 
 impl Import {
-    pub(super) async fn run(self, options: &PgConnectOptions) -> anyhow::Result<ExitCode> {
-        let running = Running::start(options, 2, Limits::default());
+    pub(super) async fn run(self, options: &PgConnectOptions, capture: Capture) -> anyhow::Result<ExitCode> {
+        let settings = Settings { connections: 2, exports: Limits::default(), capture };
+        let running = Running::start(options, settings);
         let exists = projects::exists(&running.app.db, &self.project).await?;
         ensure!(exists, "there is no project {}; PUT /v1/projects/{} makes it", self.project, self.project);
         let mut total = Totals::default();
@@ -60,7 +61,7 @@ impl Import {
                     let id = ids.next(&project, &line);
                     let event: Result<_> = (|| {
                         replaced += clean_json(&mut line)?;
-                        batch::read_line(utf8(&line)?, Some(id))
+                        batch::read_line(&project, utf8(&line)?, Some(id))
                     })();
                     (number, event)
                 });
@@ -185,6 +186,7 @@ impl Progress {
 struct Totals {
     accepted: usize,
     duplicates: usize,
+    skipped: usize,
     rejected: usize,
     /// How often a reason was given, and where first.
     reasons: BTreeMap<String, (usize, String)>,
@@ -194,6 +196,7 @@ impl Totals {
     fn add(&mut self, file: &str, summary: batch::Summary) {
         self.accepted += summary.accepted;
         self.duplicates += summary.duplicates;
+        self.skipped += summary.skipped;
         self.rejected += summary.rejected.len();
         for Rejected { line, detail, .. } in summary.rejected {
             self.reasons.entry(detail).or_insert_with(|| (0, format!("{file}, line {line}"))).0 += 1;
@@ -202,6 +205,9 @@ impl Totals {
 
     fn print(&self) {
         println!("accepted {}, duplicates {}, rejected {}", self.accepted, self.duplicates, self.rejected);
+        if self.skipped > 0 {
+            println!("skipped {}: the project keeps nothing of these", self.skipped);
+        }
         let mut reasons: Vec<_> = self.reasons.iter().collect();
         reasons.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
         for (reason, (count, first)) in reasons.iter().take(50) {

@@ -15,7 +15,7 @@ use clap::{Parser, Subcommand};
 use sqlx::postgres::PgConnectOptions;
 use tracing_subscriber::EnvFilter;
 
-use crate::config::{Database, LogFormat, Logging, Serve};
+use crate::config::{Database, LogFormat, Logging, Privacy, Serve};
 use crate::db::embedded::{self, Cluster};
 use crate::{app, db};
 
@@ -31,6 +31,8 @@ pub struct Cli {
     serve: Serve,
     #[command(flatten)]
     database: Database,
+    #[command(flatten)]
+    privacy: Privacy,
     #[command(flatten)]
     logging: Logging,
 }
@@ -63,7 +65,7 @@ enum Command {
 /// Runs the command; errors are printed as one sentence with their causes.
 #[must_use]
 pub fn run() -> ExitCode {
-    let Cli { command, serve, database, logging } = Cli::parse();
+    let Cli { command, serve, database, privacy, logging } = Cli::parse();
     start_logging(&logging);
     let result = match command.unwrap_or(Command::Serve) {
         Command::Openapi => app::openapi().to_yaml().map_err(anyhow::Error::from).map(|yaml| {
@@ -72,10 +74,12 @@ pub fn run() -> ExitCode {
         }),
         Command::PostgresChild { args } => Err(embedded::child_main(args)),
         Command::Healthcheck => block_on(serve::healthcheck(serve.bind)),
-        Command::Serve => serve::run(&serve, &database),
+        Command::Serve => serve::run(&serve, &database, &privacy),
         Command::Migrate => with_database(&database, async |_| Ok(ExitCode::SUCCESS)),
         Command::Keys(keys) => with_database(&database, async |options| keys.run(&options).await),
-        Command::Import(import) => with_database(&database, async |options| import.run(&options).await),
+        Command::Import(import) => {
+            with_database(&database, async |options| import.run(&options, privacy.capture).await)
+        }
         Command::Export(export) => with_database(&database, async |options| export.run(&options).await),
     };
     result.unwrap_or_else(|error| {

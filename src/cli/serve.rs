@@ -13,16 +13,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{block_on, embedded_settings, parse_url};
-use crate::app::{self, Running};
+use crate::app::{self, Running, Settings};
 use crate::auth::Secret;
-use crate::config::{Database, Serve};
+use crate::config::{Database, Privacy, Serve};
 use crate::db;
 use crate::db::embedded::Cluster;
-use crate::exports::stream::Limits;
 use crate::projects;
 
 /// Serves until SIGINT or SIGTERM. The private Postgres, if there is one, outlives the requests.
-pub(super) fn run(serve: &Serve, database: &Database) -> anyhow::Result<ExitCode> {
+pub(super) fn run(serve: &Serve, database: &Database, privacy: &Privacy) -> anyhow::Result<ExitCode> {
     let key = serve.key()?.map(|key| Secret::chosen(&key)).transpose()?;
     let mut own = None;
     let options = match database.url()? {
@@ -33,7 +32,9 @@ pub(super) fn run(serve: &Serve, database: &Database) -> anyhow::Result<ExitCode
         || "the database that DATABASE_URL names".to_owned(),
         |cluster: &Cluster| cluster.data_dir().display().to_string(),
     );
-    let result = block_on(serve_on(&options, serve.bind, key, database.db_connections, serve.exports, &data));
+    let settings =
+        Settings { connections: database.db_connections, exports: serve.exports, capture: privacy.capture };
+    let result = block_on(serve_on(&options, serve.bind, key, settings, &data));
     if let Some(cluster) = own {
         cluster.stop();
     }
@@ -44,8 +45,7 @@ async fn serve_on(
     options: &PgConnectOptions,
     bind: SocketAddr,
     key: Option<Secret>,
-    connections: u32,
-    exports: Limits,
+    settings: Settings,
     data: &str,
 ) -> anyhow::Result<()> {
     // From here on a signal drains; before, it just ends the process, and the private Postgres with it.
@@ -57,7 +57,7 @@ async fn serve_on(
         }
     };
     let mut stop = Box::pin(stop);
-    let running = Running::start(options, connections, exports);
+    let running = Running::start(options, settings);
     let ready = async {
         db::wait(&running.app.db).await?;
         db::migrate(&running.app.db).await?;

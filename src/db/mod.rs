@@ -2,6 +2,7 @@
 //! group commit ([`writer`]).
 
 pub mod embedded;
+pub mod plan;
 mod tidy;
 pub mod writer;
 

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use sqlx::{PgConnection, PgPool};
+use sqlx::{Connection as _, PgConnection, PgPool};
 use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
+use crate::auth::Keyring;
 use crate::error::{Error, Result, is_connection_lost};
-use crate::generations;
+use crate::projects::{Capture, Captures, Tenant};
+use crate::{generations, suggestions};
 
 /// How many events may wait; beyond that a caller is told to come back.
 const QUEUE: usize = 16_384;
@@ -27,6 +29,31 @@ const TRIES: usize = 5;
 pub enum Event {
     /// To a generation log.
     Generation(generations::Event),
+    /// To a suggestion record.
+    Suggestion(suggestions::Event),
+}
+
+impl Event {
+    /// How much of it is kept.
+    fn capture(&self, captures: Captures) -> Capture {
+        match self {
+            Self::Generation(_) => captures.generations,
+            Self::Suggestion(_) => captures.suggestions,
+        }
+    }
+
+    /// What of it is kept, if anything is.
+    fn reduced(mut self, tenant: &Tenant) -> Option<Self> {
+        match self.capture(tenant.captures) {
+            Capture::Full => {}
+            Capture::Metadata => match &mut self {
+                Self::Generation(event) => event.reduce(&tenant.key),
+                Self::Suggestion(event) => event.reduce(&tenant.key),
+            },
+            Capture::Off => return None,
+        }
+        Some(self)
+    }
 }
 
 /// That an event is committed.
@@ -36,19 +63,21 @@ pub struct Receipt {
     pub replayed: bool,
     /// The number it has within its record, where its kind has one.
     pub number: Option<i32>,
+    /// How much of it is kept.
+    pub kept: Capture,
 }
 
 impl Receipt {
     /// It is new.
     #[must_use]
     pub fn created(number: Option<i32>) -> Self {
-        Self { replayed: false, number }
+        Self { replayed: false, number, kept: Capture::Full }
     }
 
     /// It was there.
     #[must_use]
     pub fn replayed(number: Option<i32>) -> Self {
-        Self { replayed: true, number }
+        Self { replayed: true, number, kept: Capture::Full }
     }
 }
 
@@ -67,6 +96,7 @@ struct Job {
 pub struct Writer {
     queue: mpsc::UnboundedSender<Job>,
     room: Arc<Semaphore>,
+    keyring: Arc<Keyring>,
 }
 
 /// The tasks that write what is handed in.
@@ -91,9 +121,10 @@ impl Tasks {
 }
 
 impl Writer {
-    /// Starts the writers on `db`, a pool of their own; what they leave behind is tidied on `tidy_db`.
+    /// Starts the writers on `db`, a pool of their own; what they leave behind is tidied on `tidy_db`. The keyring knows
+    /// what each project keeps.
     #[must_use]
-    pub fn start(db: &PgPool, tidy_db: &PgPool) -> (Self, Tasks) {
+    pub fn start(db: &PgPool, tidy_db: &PgPool, keyring: Arc<Keyring>) -> (Self, Tasks) {
         let (queue, jobs) = mpsc::unbounded_channel();
         let (stop, stopped) = watch::channel(false);
         let jobs = Arc::new(Mutex::new(jobs));
@@ -101,7 +132,7 @@ impl Writer {
         let writer = || run(db.clone(), Arc::clone(&jobs), stopped.clone(), Arc::clone(&written));
         let handles = (0..WRITERS).map(|_| tokio::spawn(writer())).collect();
         let tidying = tokio::spawn(super::tidy::run(tidy_db.clone(), written));
-        (Self { queue, room: Arc::new(Semaphore::new(QUEUE)) }, Tasks { stop, handles, tidying })
+        (Self { queue, room: Arc::new(Semaphore::new(QUEUE)), keyring }, Tasks { stop, handles, tidying })
     }
 
     /// Writes one event; returns once it is committed.
@@ -110,8 +141,29 @@ impl Writer {
         written.pop().unwrap_or_else(|| Err(anyhow::anyhow!("an event without a verdict").into()))
     }
 
-    /// Writes events in their order, in pieces that leave room for others; returns once each is committed or refused.
-    pub async fn write_all(&self, project: &Arc<str>, mut events: Vec<Event>) -> Vec<Written> {
+    /// Writes what the project keeps of events, in their order, in pieces that leave room for others; returns once each is
+    /// committed or refused. Every event there is passes here, so none is kept against a project's choice.
+    pub async fn write_all(&self, project: &Arc<str>, events: Vec<Event>) -> Vec<Written> {
+        let Ok(tenant) = self.keyring.tenant(project).await else {
+            const UNKNOWN: &str = "the project's settings cannot be read; try again";
+            return events.iter().map(|_| Err(Error::Unavailable(UNKNOWN))).collect();
+        };
+        if tenant.captures == Captures::default() {
+            return self.write_kept(project, events).await;
+        }
+        let kept: Vec<_> = events.iter().map(|event| event.capture(tenant.captures)).collect();
+        let events = events.into_iter().filter_map(|event| event.reduced(&tenant)).collect();
+        let mut written = self.write_kept(project, events).await.into_iter();
+        let verdict = |kept| match kept {
+            Capture::Off => Some(Ok(Receipt { kept, ..Receipt::created(None) })),
+            Capture::Full | Capture::Metadata => {
+                written.next().map(|written| written.map(|receipt| Receipt { kept, ..receipt }))
+            }
+        };
+        kept.into_iter().filter_map(verdict).collect()
+    }
+
+    async fn write_kept(&self, project: &Arc<str>, mut events: Vec<Event>) -> Vec<Written> {
         let mut written = Vec::with_capacity(events.len());
         while !events.is_empty() {
             let rest = events.split_off(events.len().min(BATCH));
@@ -261,13 +313,75 @@ async fn try_write(db: &PgPool, project: &str, events: &[&Event]) -> sqlx::Resul
     }
 }
 
+/// Writes events in one transaction, those of each domain together. Records of different domains know nothing of each
+/// other, so their events have no order to keep.
 async fn apply(
     connection: &mut PgConnection,
     project: &str,
     events: &[&Event],
 ) -> sqlx::Result<Vec<Written>> {
-    let generations: Vec<_> = events.iter().map(|Event::Generation(event)| event).collect();
-    generations::write::write(connection, project, &generations).await
+    let sorted = Sorted::of(events);
+    let mut verdicts = if sorted.domains() > 1 {
+        let mut transaction = connection.begin().await?;
+        let verdicts = sorted.write(&mut transaction, project).await?;
+        transaction.commit().await?;
+        verdicts
+    } else {
+        sorted.write(connection, project).await?
+    };
+    Ok(events.iter().filter_map(|event| verdicts.of(event).next()).collect())
+}
+
+/// Events by their domain.
+#[derive(Default)]
+struct Sorted<'a> {
+    generations: Vec<&'a generations::Event>,
+    suggestions: Vec<&'a suggestions::Event>,
+}
+
+/// What became of them, in their order.
+struct Verdicts {
+    generations: std::vec::IntoIter<Written>,
+    suggestions: std::vec::IntoIter<Written>,
+}
+
+impl<'a> Sorted<'a> {
+    fn of(events: &[&'a Event]) -> Self {
+        let mut sorted = Self::default();
+        for event in events {
+            match event {
+                Event::Generation(event) => sorted.generations.push(event),
+                Event::Suggestion(event) => sorted.suggestions.push(event),
+            }
+        }
+        sorted
+    }
+
+    /// How many domains have events.
+    fn domains(&self) -> usize {
+        [self.generations.is_empty(), self.suggestions.is_empty()].iter().filter(|empty| !**empty).count()
+    }
+
+    async fn write(&self, connection: &mut PgConnection, project: &str) -> sqlx::Result<Verdicts> {
+        let (mut generations, mut suggestions) = (Vec::new(), Vec::new());
+        if !self.generations.is_empty() {
+            generations = generations::write::write(connection, project, &self.generations).await?;
+        }
+        if !self.suggestions.is_empty() {
+            suggestions = suggestions::write::write(connection, project, &self.suggestions).await?;
+        }
+        Ok(Verdicts { generations: generations.into_iter(), suggestions: suggestions.into_iter() })
+    }
+}
+
+impl Verdicts {
+    /// Those of the event's domain.
+    fn of(&mut self, event: &Event) -> &mut std::vec::IntoIter<Written> {
+        match event {
+            Event::Generation(_) => &mut self.generations,
+            Event::Suggestion(_) => &mut self.suggestions,
+        }
+    }
 }
 
 /// A deadlock or serialization failure: the same again may well succeed.

@@ -8,7 +8,7 @@ use sqlx::{Postgres, QueryBuilder, Row as _};
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use super::format::{self, Example, Format, Rejected};
+use super::format::{self, Example, Format, Message, Rejected};
 use super::params::{Common, Pairing};
 use super::training::push_log_conditions;
 use super::{Key, Records};
@@ -84,6 +84,14 @@ impl Records for CorrectionPairs {
         Format::TrlStepwise,
         Format::Raw,
     ];
+
+    const SKIPPED: Option<&'static str> = Some(
+        "select count(*) from generations g
+        where g.project = $1 and g.success
+            and exists (select from attempts a where a.project = $1 and a.generation_id = g.id and not a.passed)
+            and (g.user_intent is null or exists (select from attempts a where a.project = $1 and a.generation_id = g.id
+                and a.passed is not null and a.extracted_dsl is null))",
+    );
 
     fn check(&self, format: Format, checks: &mut Checks) {
         let fits = format != Format::TrlStepwise || self.pairing.is_none();
@@ -181,9 +189,9 @@ impl Records for CorrectionPairs {
         let (bad_dsl, fixed_dsl) = (row.try_get("bad")?, row.try_get("fixed")?);
         let error_message: Option<&str> = row.try_get("error_message")?;
         let silent = format!("That failed ({}).", error_stage.unwrap_or("no stage said why"));
-        let rejected = Rejected { text: bad_dsl, feedback: error_message.unwrap_or(&silent) };
-        let example =
-            Example { system: None, user: user_intent, rejected: Some(rejected), chosen: fixed_dsl };
+        let rejected = Rejected { text: bad_dsl, feedback: Some(error_message.unwrap_or(&silent)) };
+        let prompt = vec![Message::new("user", user_intent)];
+        let example = Example { prompt, rejected: Some(rejected), chosen: fixed_dsl };
         let (bad_attempt, generation_id) = (key.part, key.id);
         let raw = Raw {
             user_intent,

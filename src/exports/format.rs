@@ -1,5 +1,7 @@
 //! The formats of exported rows: what trainers read unchanged. One enum, and all that depends on it.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -16,23 +18,47 @@ pub enum Format {
     TrlPreference,
     /// `input`, `preferred_output` and `non_preferred_output`, as for DPO at `OpenAI`.
     OpenaiPreference,
+    /// `prompt`, `completion` and whether it was chosen, unpaired, for TRL's KTO.
+    TrlKto,
     /// A prompt, the steps taken, and whether each was right, for TRL's process rewards.
     TrlStepwise,
     /// `instruction`, `input` and `output`.
     Alpaca,
     /// Chat messages that end with the user, and a `reference_answer` for the grader.
     Rft,
+    /// Lines of SVMrank: grade, `qid`, numbered features, a comment; read by scikit-learn and RankLib.
+    Letor,
+    /// A table with a header, for LightGBM with `group_column=name:qid`.
+    LightgbmTsv,
+    /// Decisions of a contextual bandit with their probabilities, for Vowpal Wabbit.
+    VwDsjson,
     /// The data set's own columns.
     Raw,
+}
+
+impl Format {
+    /// Whether a row is a JSON object, which can carry metadata.
+    #[must_use]
+    pub fn is_json(self) -> bool {
+        !matches!(self, Self::Letor | Self::LightgbmTsv)
+    }
+
+    /// The media type of the rows, where they are not NDJSON.
+    #[must_use]
+    pub fn media_type(self) -> Option<&'static str> {
+        match self {
+            Self::Letor => Some("text/plain; charset=utf-8"),
+            Self::LightgbmTsv => Some("text/tab-separated-values; charset=utf-8"),
+            _ => None,
+        }
+    }
 }
 
 /// Something to learn: a prompt, what to answer, and perhaps what not to.
 #[derive(Debug)]
 pub struct Example<'a> {
-    /// Said before everything else, if anything.
-    pub system: Option<&'a str>,
-    /// What the user asked.
-    pub user: &'a str,
+    /// What was said before; the last message is the question.
+    pub prompt: Vec<Message<'a>>,
     /// What was answered first, and what was wrong with it.
     pub rejected: Option<Rejected<'a>>,
     /// What should have been answered.
@@ -44,34 +70,47 @@ pub struct Example<'a> {
 pub struct Rejected<'a> {
     /// The answer.
     pub text: &'a str,
-    /// What the user, or a tool in his place, said to it.
-    pub feedback: &'a str,
+    /// What the user, or a tool in his place, said to it; none where it was passed over without a word.
+    pub feedback: Option<&'a str>,
 }
 
-#[derive(Serialize)]
-struct Message<'a> {
-    role: &'static str,
-    content: &'a str,
+/// A message of a chat.
+#[derive(Debug, Clone, Serialize)]
+pub struct Message<'a> {
+    role: Cow<'a, str>,
+    content: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     weight: Option<u8>,
 }
 
-fn message<'a>(role: &'static str, content: &'a str) -> Message<'a> {
-    Message { role, content, weight: None }
+impl<'a> Message<'a> {
+    /// What somebody said.
+    pub fn new(role: impl Into<Cow<'a, str>>, content: impl Into<Cow<'a, str>>) -> Self {
+        Self { role: role.into(), content: content.into(), weight: None }
+    }
+}
+
+fn answer(text: &str) -> [Message<'_>; 1] {
+    [Message::new("assistant", text)]
+}
+
+/// Writes an answer that was chosen or not, by itself, for KTO.
+pub fn write_label(
+    out: &mut Vec<u8>,
+    prompt: Vec<Message<'_>>,
+    text: &str,
+    label: bool,
+    metadata: Option<impl Serialize>,
+) -> serde_json::Result<()> {
+    write(out, Label { prompt, completion: answer(text), label }, metadata)
 }
 
 impl<'a> Example<'a> {
-    /// The question alone.
-    fn question(&self) -> Vec<Message<'a>> {
-        let system = self.system.map(|text| message("system", text));
-        system.into_iter().chain([message("user", self.user)]).collect()
-    }
-
-    /// The conversation before the right answer: with a wrong one in it, if there is one.
-    fn prompt(&self) -> Vec<Message<'a>> {
-        let mut messages = self.question();
-        if let Some(Rejected { text, feedback }) = self.rejected {
-            messages.extend([message("assistant", text), message("user", feedback)]);
+    /// The conversation before the right answer: with a wrong one in it that was objected to, if there is one.
+    fn told(&self) -> Vec<Message<'a>> {
+        let mut messages = self.prompt.clone();
+        if let Some(Rejected { text, feedback: Some(feedback) }) = self.rejected {
+            messages.extend([Message::new("assistant", text), Message::new("user", feedback)]);
         }
         messages
     }
@@ -84,50 +123,63 @@ impl<'a> Example<'a> {
         metadata: Option<impl Serialize>,
         raw: impl Serialize,
     ) -> serde_json::Result<()> {
-        let answer = |text| [message("assistant", text)];
         let rejected = self.rejected.as_ref().map_or("", |rejected| rejected.text);
         match format {
             Format::Openai => {
-                let mut messages = self.prompt();
-                messages.push(message("assistant", self.chosen));
-                if self.rejected.is_some() {
-                    let answers = messages.iter_mut().filter(|message| message.role == "assistant");
-                    answers.zip([0, 1]).for_each(|(answer, weight)| answer.weight = Some(weight));
+                let mut messages = self.told();
+                if let Some(wrong) = messages.get_mut(self.prompt.len()) {
+                    wrong.weight = Some(0);
                 }
+                let weight = (messages.len() > self.prompt.len()).then_some(1);
+                messages.push(Message { weight, ..Message::new("assistant", self.chosen) });
                 write(out, Messages { messages }, metadata)
             }
             Format::TrlPromptCompletion => write(
                 out,
-                PromptCompletion { prompt: self.prompt(), completion: answer(self.chosen) },
+                PromptCompletion { prompt: self.told(), completion: answer(self.chosen) },
                 metadata,
             ),
             Format::TrlPreference => write(
                 out,
-                Preference {
-                    prompt: self.question(),
-                    chosen: answer(self.chosen),
-                    rejected: answer(rejected),
-                },
+                Preference { prompt: &self.prompt, chosen: answer(self.chosen), rejected: answer(rejected) },
                 metadata,
             ),
             Format::OpenaiPreference => write(
                 out,
                 OpenaiPreference {
-                    input: Messages { messages: self.question() },
+                    input: Messages { messages: self.prompt.clone() },
                     preferred_output: answer(self.chosen),
                     non_preferred_output: answer(rejected),
                 },
                 metadata,
             ),
-            Format::Alpaca => {
-                let row =
-                    Alpaca { instruction: self.user, input: "", output: self.chosen, system: self.system };
+            Format::Alpaca => write(out, self.alpaca(), metadata),
+            Format::Rft => {
+                let row = Rft { messages: &self.prompt, reference_answer: self.chosen };
                 write(out, row, metadata)
             }
-            Format::Rft => {
-                write(out, Rft { messages: self.question(), reference_answer: self.chosen }, metadata)
-            }
-            Format::Raw | Format::TrlStepwise => write(out, raw, metadata),
+            Format::TrlStepwise
+            | Format::TrlKto
+            | Format::Letor
+            | Format::LightgbmTsv
+            | Format::VwDsjson
+            | Format::Raw => write(out, raw, metadata),
+        }
+    }
+
+    /// What the system said by itself, and all else as the instruction.
+    pub fn alpaca(&self) -> Alpaca<'_> {
+        let of = |is_system: bool| {
+            let said = self.prompt.iter().filter(move |message| (message.role == "system") == is_system);
+            let mut texts = said.map(|message| &*message.content);
+            let first = texts.next().map(Cow::Borrowed);
+            first.map(|first| texts.fold(first, |all, text| Cow::Owned(format!("{all}\n\n{text}"))))
+        };
+        Alpaca {
+            instruction: of(false).unwrap_or_default(),
+            input: "",
+            output: self.chosen,
+            system: of(true),
         }
     }
 }
@@ -145,7 +197,7 @@ struct PromptCompletion<'a> {
 
 #[derive(Serialize)]
 struct Preference<'a> {
-    prompt: Vec<Message<'a>>,
+    prompt: &'a [Message<'a>],
     chosen: [Message<'a>; 1],
     rejected: [Message<'a>; 1],
 }
@@ -158,17 +210,29 @@ struct OpenaiPreference<'a> {
 }
 
 #[derive(Serialize)]
-struct Alpaca<'a> {
-    instruction: &'a str,
-    input: &'a str,
-    output: &'a str,
+struct Label<'a> {
+    prompt: Vec<Message<'a>>,
+    completion: [Message<'a>; 1],
+    label: bool,
+}
+
+/// A row of Stanford Alpaca, with the system column that LLaMA-Factory added.
+#[derive(Debug, Serialize)]
+pub struct Alpaca<'a> {
+    /// The task.
+    pub instruction: Cow<'a, str>,
+    /// What it is about, where that stands apart.
+    pub input: &'a str,
+    /// The answer.
+    pub output: &'a str,
+    /// What the system said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    system: Option<&'a str>,
+    pub system: Option<Cow<'a, str>>,
 }
 
 #[derive(Serialize)]
 struct Rft<'a> {
-    messages: Vec<Message<'a>>,
+    messages: &'a [Message<'a>],
     reference_answer: &'a str,
 }
 

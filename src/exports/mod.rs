@@ -1,11 +1,16 @@
 //! Exports: finished data sets, streamed. A data set says which records it has and how a row of it is written
 //! ([`Records`]); [`stream`] takes care of order, cursors, snapshots and memory; [`format`](mod@format) of the formats.
 
+mod accepted;
 mod compress;
 mod corrections;
 pub mod format;
+mod history;
 pub mod params;
+mod preferences;
+mod rankings;
 mod routes;
+mod slates;
 pub mod stream;
 mod training;
 
@@ -15,7 +20,11 @@ use sqlx::{Postgres, QueryBuilder};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+pub use accepted::AcceptedSuggestions;
 pub use corrections::CorrectionPairs;
+pub use history::SuggestionHistory;
+pub use preferences::PreferencePairs;
+pub use rankings::Rankings;
 pub use routes::routes;
 pub use training::TrainingPairs;
 
@@ -33,6 +42,8 @@ pub struct Key {
     pub id: Uuid,
     /// Which row of the record.
     pub part: i32,
+    /// How many-th record of the export it is, from 1; pieces of one export count on.
+    pub record: i64,
 }
 
 /// A data set, by its own parameters.
@@ -41,6 +52,9 @@ pub trait Records: Clone + std::fmt::Debug + Send + Sync + 'static {
     const NAME: &'static str;
     /// The formats it offers, the default first.
     const FORMATS: &'static [Format];
+
+    /// SQL that counts the records of project `$1` that have no row because their text was not kept.
+    const SKIPPED: Option<&'static str> = None;
 
     /// Checks what depends on the format.
     fn check(&self, format: Format, checks: &mut Checks);
@@ -53,6 +67,12 @@ pub trait Records: Clone + std::fmt::Debug + Send + Sync + 'static {
 
     /// The SQL of the columns that [`Records::write`] reads.
     fn columns(&self, common: &Common, format: Format) -> String;
+
+    /// What stands before the first row.
+    fn header(&self, format: Format) -> Option<String> {
+        let _ = format;
+        None
+    }
 
     /// Writes one row as a line.
     fn write(

@@ -30,7 +30,7 @@ pub struct Common {
     #[arg(long, value_name = "TIME")]
     #[param(value_type = Option<Timestamp>)]
     pub until: Option<Timestamp>,
-    /// The most records (logs), never cutting one in two; the header Gleaner-Next-Cursor says where to go on.
+    /// The most records (logs or slates), never cutting one in two; the header Gleaner-Next-Cursor says where to go on.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     #[param(minimum = 1)]
     pub limit: Option<i64>,
@@ -42,7 +42,7 @@ pub struct Common {
     #[arg(long, value_name = "TIME")]
     #[param(value_type = Option<Timestamp>)]
     pub as_of: Option<Timestamp>,
-    /// Only one part of the records; no final program stands in both.
+    /// Only one part of the records; no final program stands in both, and no session of records that have none.
     #[arg(long)]
     #[param(inline)]
     pub split: Option<Split>,
@@ -57,7 +57,7 @@ pub struct Common {
     #[arg(long)]
     #[param(inline)]
     pub dedupe: Option<Dedupe>,
-    /// Adds one key, metadata, to every row: ids, times, model, raw responses, and the client's object as JSON text.
+    /// Adds one key, metadata, to every row: ids, times, model, and what else is known of the record.
     #[arg(long)]
     #[param(inline)]
     pub include: Option<Include>,

@@ -15,7 +15,10 @@ use utoipa_axum::routes;
 use super::compress::{Coding, compress};
 use super::params::{COMMON, Common};
 use super::stream::Export;
-use super::{CorrectionPairs, Listed, Records, TrainingPairs};
+use super::{
+    AcceptedSuggestions, CorrectionPairs, Listed, PreferencePairs, Rankings, Records, SuggestionHistory,
+    TrainingPairs,
+};
 use crate::app::App;
 use crate::auth::{Caller, Read};
 use crate::error::{Error, Refusals, Result};
@@ -28,6 +31,10 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(list))
         .routes(routes!(training_pairs))
         .routes(routes!(correction_pairs))
+        .routes(routes!(preference_pairs))
+        .routes(routes!(accepted_suggestions))
+        .routes(routes!(rankings))
+        .routes(routes!(suggestion_history))
         .route("/v1/exports/{file}", axum::routing::get(by_file_name))
 }
 
@@ -43,13 +50,21 @@ async fn list(State(app): State<App>, caller: Caller<Read>) -> Result<axum::Json
     let data = vec![
         listed::<TrainingPairs>(&app, &caller.project).await?,
         listed::<CorrectionPairs>(&app, &caller.project).await?,
+        listed::<PreferencePairs>(&app, &caller.project).await?,
+        listed::<AcceptedSuggestions>(&app, &caller.project).await?,
+        listed::<Rankings>(&app, &caller.project).await?,
+        listed::<SuggestionHistory>(&app, &caller.project).await?,
     ];
     Ok(axum::Json(Datasets { data }))
 }
 
 async fn listed<R: Records + Default>(app: &App, project: &str) -> Result<Listed> {
     let all = Export::prepare(&app.db, project, R::default(), Common::default()).await?;
-    Ok(Listed { dataset: R::NAME, formats: R::FORMATS, rows: all.count(&app.db).await?, skipped: 0 })
+    let skipped = match R::SKIPPED {
+        Some(sql) => sqlx::query_scalar(sql).bind(project).fetch_one(&app.db).await?,
+        None => 0,
+    };
+    Ok(Listed { dataset: R::NAME, formats: R::FORMATS, rows: all.count(&app.db).await?, skipped })
 }
 
 /// Intent and program of every log that succeeded.
@@ -80,6 +95,70 @@ async fn correction_pairs(
     answer::<CorrectionPairs>(&app, &caller, request, false).await
 }
 
+/// What users chose over suggestions that they had seen and passed over: one row a pair, never one that was not viewed.
+///
+/// Formats: `trl-preference` (default), `openai-preference`, `trl-kto` (one row a text, chosen or rejected), `raw`. The
+/// prompt is what the model was told: `llm_request.messages`, else the context as one user message. Only exact matches,
+/// if `match_type` is not given; with others, chosen is what was typed. Also under `/v1/exports/preference-pairs.jsonl`
+/// and `.jsonl.gz`.
+#[utoipa::path(get, path = "/v1/exports/preference-pairs", tag = "exports", params(Common, PreferencePairs),
+    responses((status = 200, description = "One row a line", content_type = "application/x-ndjson", body = String,
+        headers(("Gleaner-As-Of" = String, description = "The state of the data that is exported"),
+            ("Gleaner-Next-Cursor" = String, description = "Where the next piece begins, if limit left any"))), Refusals))]
+async fn preference_pairs(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    request: Request,
+) -> Result<Response> {
+    answer::<PreferencePairs>(&app, &caller, request, false).await
+}
+
+/// What the model was told, and the suggestion that was accepted.
+///
+/// Formats: `openai` (default), `trl-prompt-completion`, `alpaca`, `raw`. Only exact matches, if `match_type` is not
+/// given; with others, the answer is what was typed. Also under `/v1/exports/accepted-suggestions.jsonl` and `.jsonl.gz`.
+#[utoipa::path(get, path = "/v1/exports/accepted-suggestions", tag = "exports", params(Common, AcceptedSuggestions),
+    responses((status = 200, description = "One row a line", content_type = "application/x-ndjson", body = String,
+        headers(("Gleaner-As-Of" = String, description = "The state of the data that is exported"),
+            ("Gleaner-Next-Cursor" = String, description = "Where the next piece begins, if limit left any"))), Refusals))]
+async fn accepted_suggestions(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    request: Request,
+) -> Result<Response> {
+    answer::<AcceptedSuggestions>(&app, &caller, request, false).await
+}
+
+/// Slates with grades: 2 for an exact match, 1 for a partial one or a prefix, 0 for what was viewed and passed over. What
+/// was not viewed has no grade and is left out.
+///
+/// Formats: `letor` (default), `lightgbm-tsv`, `vw-dsjson`, `raw`. `vw-dsjson` has only slates with logged propensities,
+/// unless `assume_uniform=true`. Also under `/v1/exports/rankings.jsonl` and `.jsonl.gz`.
+#[utoipa::path(get, path = "/v1/exports/rankings", tag = "exports", params(Common, Rankings),
+    responses((status = 200, description = "One row a line", content_type = "application/x-ndjson", body = String,
+        headers(("Gleaner-As-Of" = String, description = "The state of the data that is exported"),
+            ("Gleaner-Next-Cursor" = String, description = "Where the next piece begins, if limit left any"))), Refusals))]
+async fn rankings(State(app): State<App>, caller: Caller<Read>, request: Request) -> Result<Response> {
+    answer::<Rankings>(&app, &caller, request, false).await
+}
+
+/// Finalized records as self-contained lines of the seed's `suggestion_history.jsonl`: `gleaner import` and
+/// `POST /v1/events` take them back.
+///
+/// Format: `raw`. What a client reported itself stands there as reported. Also under
+/// `/v1/exports/suggestion-history.jsonl` and `.jsonl.gz`.
+#[utoipa::path(get, path = "/v1/exports/suggestion-history", tag = "exports", params(Common, SuggestionHistory),
+    responses((status = 200, description = "One row a line", content_type = "application/x-ndjson", body = String,
+        headers(("Gleaner-As-Of" = String, description = "The state of the data that is exported"),
+            ("Gleaner-Next-Cursor" = String, description = "Where the next piece begins, if limit left any"))), Refusals))]
+async fn suggestion_history(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    request: Request,
+) -> Result<Response> {
+    answer::<SuggestionHistory>(&app, &caller, request, false).await
+}
+
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct ByFile {
@@ -101,6 +180,10 @@ async fn by_file_name(
     match dataset {
         TrainingPairs::NAME => answer::<TrainingPairs>(&app, &caller, request, zipped).await,
         CorrectionPairs::NAME => answer::<CorrectionPairs>(&app, &caller, request, zipped).await,
+        PreferencePairs::NAME => answer::<PreferencePairs>(&app, &caller, request, zipped).await,
+        AcceptedSuggestions::NAME => answer::<AcceptedSuggestions>(&app, &caller, request, zipped).await,
+        Rankings::NAME => answer::<Rankings>(&app, &caller, request, zipped).await,
+        SuggestionHistory::NAME => answer::<SuggestionHistory>(&app, &caller, request, zipped).await,
         _ => Err(Error::NotFound("data set")),
     }
 }
@@ -117,6 +200,7 @@ async fn answer<R: Records + DeserializeOwned + Check>(
     let export = Export::prepare(&app.exports.db, &caller.project, records, common).await?;
     let as_of = export.as_of().to_string();
     let next_cursor = export.next_cursor.clone();
+    let format = export.media_type();
     let (sender, mut chunks) = mpsc::channel(4);
     tokio::spawn(app.exports.clone().run(export, sender, place));
     let wants_jsonl = parts
@@ -124,10 +208,11 @@ async fn answer<R: Records + DeserializeOwned + Check>(
         .get(header::ACCEPT)
         .and_then(|accept| accept.to_str().ok())
         .is_some_and(|accept| accept.contains("application/jsonl"));
-    let media_type = match (zipped, wants_jsonl) {
-        (true, _) => "application/gzip",
-        (false, true) => "application/jsonl",
-        (false, false) => "application/x-ndjson",
+    let media_type = match (zipped, format, wants_jsonl) {
+        (true, ..) => "application/gzip",
+        (false, Some(own), _) => own,
+        (false, None, true) => "application/jsonl",
+        (false, None, false) => "application/x-ndjson",
     };
     let coding = if zipped { None } else { Coding::accepted(&parts.headers) };
     if let Some(coding) = coding.or(zipped.then_some(Coding::Gzip)) {

@@ -39,6 +39,8 @@ pub struct Export<R> {
     as_of: Timestamp,
     after: Option<Key>,
     last: Option<Key>,
+    /// What still has to be said before the first row.
+    header: Option<String>,
     /// Where the next piece begins, if there is one.
     pub next_cursor: Option<String>,
 }
@@ -53,6 +55,8 @@ impl<R: Records> Export<R> {
         common.check(&mut checks);
         records.check(format, &mut checks);
         checks.require(R::FORMATS.contains(&format), "format", "this data set does not offer that format");
+        let fits = format.is_json() || !common.with_metadata();
+        checks.require(fits, "include", "the rows of this format have no place for metadata");
         checks.finish()?;
         let cursor = common.cursor.take().map(|cursor| open_export_cursor(&cursor, scope)).transpose()?;
         let (from_cursor, after) = cursor.unzip();
@@ -68,8 +72,10 @@ impl<R: Records> Export<R> {
             }
             None => before_writes_in_flight(db).await?,
         };
+        let header = if after.is_none() { records.header(format) } else { None };
         let mut export = Self {
             records,
+            header,
             common,
             project: project.to_owned(),
             format,
@@ -87,6 +93,11 @@ impl<R: Records> Export<R> {
         Ok(export)
     }
 
+    /// The media type of the rows, where they are not NDJSON.
+    pub fn media_type(&self) -> Option<&'static str> {
+        self.format.media_type()
+    }
+
     /// The state of the data that is exported.
     pub fn as_of(&self) -> Timestamp {
         self.as_of
@@ -99,8 +110,14 @@ impl<R: Records> Export<R> {
         self.push_extent(&mut query);
         query.push(" order by at, id offset ").push_bind(limit - 1).push(" limit 2");
         let found: Vec<(Timestamp, Uuid)> = query.build_query_as().fetch_all(connection).await?;
-        let last = found.first().map(|&(at, id)| Key { at, id, part: i32::MAX });
+        let record = self.taken() + limit;
+        let last = found.first().map(|&(at, id)| Key { at, id, part: i32::MAX, record });
         Ok((last, found.len() > 1))
+    }
+
+    /// How many records were taken so far, in earlier pieces too.
+    fn taken(&self) -> i64 {
+        self.after.map_or(0, |after| after.record)
     }
 
     fn push_extent(&self, query: &mut QueryBuilder<Postgres>) {
@@ -108,7 +125,7 @@ impl<R: Records> Export<R> {
         self.records.from(query, &self.project, &self.common, self.format);
         query.push(format_args!(" and {at} < ")).push_bind(self.as_of);
         for (key, comparison) in [(self.after, ">"), (self.last, "<=")] {
-            if let Some(Key { at: key_at, id: key_id, part: key_part }) = key {
+            if let Some(Key { at: key_at, id: key_id, part: key_part, .. }) = key {
                 query.push(format_args!(" and ({at}, {id}, {part}) {comparison} (")).push_bind(key_at);
                 query.push(", ").push_bind(key_id).push(", ").push_bind(key_part).push(")");
             }
@@ -149,13 +166,13 @@ impl<R: Records> Export<R> {
         let query = query.build();
         let mut rows = query.fetch(&mut *connection);
         let mut chunk = Vec::with_capacity(CHUNK * 2);
+        chunk.extend(self.header.take().unwrap_or_default().into_bytes());
         let mut count = 0;
         while let Some(row) = rows.try_next().await? {
-            let key = Key {
-                at: row.try_get("key_at")?,
-                id: row.try_get("key_id")?,
-                part: row.try_get("key_part")?,
-            };
+            let id = row.try_get("key_id")?;
+            let is_next = self.after.is_none_or(|after| after.id != id);
+            let record = self.after.map_or(0, |after| after.record) + i64::from(is_next);
+            let key = Key { at: row.try_get("key_at")?, id, part: row.try_get("key_part")?, record };
             self.records.write(&row, key, &self.common, self.format, &mut chunk)?;
             self.after = Some(key);
             count += 1;
@@ -272,15 +289,16 @@ async fn settle(db: &PgPool, as_of: Timestamp) -> Result<()> {
 }
 
 fn seal_export_cursor(scope: [u8; 8], as_of: Timestamp, last: Key) -> String {
-    seal_cursor(scope, last.at, &format!("{} {}", last.id, as_of.micros()))
+    seal_cursor(scope, last.at, &format!("{} {} {}", last.id, as_of.micros(), last.record))
 }
 
 /// The state that the export is of, and the last record taken.
 fn open_export_cursor(cursor: &str, scope: [u8; 8]) -> Result<(Timestamp, Key)> {
     let (at, rest) = open_cursor(cursor, scope)?;
     let parsed = || {
-        let (id, as_of) = rest.split_once(' ')?;
-        let key = Key { at, id: id.parse().ok()?, part: i32::MAX };
+        let (id, rest) = rest.split_once(' ')?;
+        let (as_of, record) = rest.split_once(' ')?;
+        let key = Key { at, id: id.parse().ok()?, part: i32::MAX, record: record.parse().ok()? };
         Some((Timestamp::from_micros(as_of.parse().ok()?)?, key))
     };
     parsed().ok_or_else(|| Error::invalid("/cursor", "is not a cursor of this list with these filters"))

@@ -8,7 +8,7 @@ use sqlx::{Postgres, QueryBuilder, Row as _};
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use super::format::{Example, Format};
+use super::format::{Example, Format, Message};
 use super::{Key, Records};
 use crate::exports::params::Common;
 use crate::extract::{Check, Checks};
@@ -70,6 +70,12 @@ impl Records for TrainingPairs {
     const FORMATS: &'static [Format] =
         &[Format::Openai, Format::TrlPromptCompletion, Format::Alpaca, Format::Rft, Format::Raw];
 
+    const SKIPPED: Option<&'static str> = Some(
+        "select count(*) from generations
+        where project = $1 and success and (user_intent is null or coalesce(corrected_dsl, final_valid_dsl) is null)
+            and rating is distinct from 'poor'",
+    );
+
     fn check(&self, _: Format, checks: &mut Checks) {
         checks.require(self.system.as_deref() != Some(""), "system", "must not be empty");
     }
@@ -111,7 +117,7 @@ impl Records for TrainingPairs {
         format: Format,
         out: &mut Vec<u8>,
     ) -> anyhow::Result<()> {
-        let (user, chosen) = (row.try_get("user_intent")?, row.try_get("program")?);
+        let (user, chosen): (&str, _) = (row.try_get("user_intent")?, row.try_get("program")?);
         let metadata = common.with_metadata().then(|| -> sqlx::Result<_> {
             Ok(Metadata {
                 generation_id: key.id,
@@ -128,13 +134,16 @@ impl Records for TrainingPairs {
                 metadata: row.try_get::<FreeForm, _>("metadata")?.as_str().to_owned(),
             })
         });
-        let example = Example { system: self.system.as_deref(), user, rejected: None, chosen };
+        let system = self.system.as_deref().map(|text| Message::new("system", text));
+        let prompt = system.into_iter().chain([Message::new("user", user)]).collect();
+        let example = Example { prompt, rejected: None, chosen };
         Ok(example.write(out, format, metadata.transpose()?, Raw { user_intent: user, valid_dsl: chosen })?)
     }
 }
 
 impl TrainingPairs {
     fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common) {
+        query.push(format_args!(" and g.user_intent is not null and {PROGRAM} is not null"));
         query.push(" and g.success and (g.rating is distinct from 'poor' or g.corrected_dsl is not null)");
         push_log_conditions(query, self.domain_name.as_deref(), self.model_used.as_deref());
         match self.min_rating {

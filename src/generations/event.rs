@@ -3,6 +3,7 @@
 use uuid::Uuid;
 
 use super::{Attempt, Generation, NewAttempt, NewGeneration, NewReview, Outcome, Verdict, numbers};
+use crate::projects::HashKey;
 use crate::value::{Timestamp, request_hash};
 
 /// Something that happens to a log, as the writer takes it: validated, with its id and times made.
@@ -113,6 +114,57 @@ impl Event {
     }
 }
 
+impl Event {
+    /// Leaves figures, verdicts, names and times, and keyed hashes for what tells requests apart; no text. What was worked
+    /// out of the text stays.
+    pub fn reduce(&mut self, key: &HashKey) {
+        match &mut self.action {
+            Action::Start(start) => {
+                start.new.user_intent.clear();
+                start.new.final_valid_dsl = None;
+                start.new.metadata = None;
+                start.hash = key.hash(&start.hash).to_vec();
+                start.outcome_hash = start.outcome_hash.as_ref().map(|hash| key.hash(hash).to_vec());
+                start.attempts.iter_mut().for_each(|attempt| attempt.reduce(key));
+            }
+            Action::Append(append) => append.reduce(key),
+            Action::Finalize { outcome, hash } => {
+                // An empty program says that one was given.
+                outcome.final_valid_dsl.iter_mut().for_each(String::clear);
+                outcome.error = None;
+                *hash = key.hash(hash).to_vec();
+            }
+            Action::Review { review, .. } => {
+                review.reviewer = None;
+                review.note = None;
+                review.corrected_dsl = None;
+            }
+        }
+    }
+}
+
+impl Append {
+    fn reduce(&mut self, key: &HashKey) {
+        let new = &mut self.new;
+        new.prompt_text = None;
+        new.raw_response = None;
+        new.extracted_dsl = None;
+        new.metadata = None;
+        if let Some(parse) = &mut new.parse_result {
+            parse.error = None;
+        }
+        if let Some(lint) = &mut new.lint_result {
+            lint.errors.clear();
+            lint.warnings.clear();
+        }
+        if let Some(compile) = &mut new.compile_result {
+            compile.error = None;
+        }
+        self.verdict.error_message = None;
+        self.hash = key.hash(&self.hash).to_vec();
+    }
+}
+
 impl Start {
     /// The open log `id` as it is once stored.
     #[must_use]
@@ -126,7 +178,7 @@ impl Start {
         iterations.sort_unstable_by_key(|attempt| attempt.attempt);
         Generation {
             id,
-            user_intent: new.user_intent.clone(),
+            user_intent: Some(new.user_intent.clone()),
             domain_name: new.domain_name.clone(),
             session_id: new.session_id.clone(),
             cbu_id: new.cbu_id.clone(),

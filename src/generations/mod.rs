@@ -24,15 +24,15 @@ pub use attempt::{Attempt, CompileResult, LintResult, NewAttempt, ParseResult, V
 pub use event::{Action, Append, Event, Start};
 
 use crate::extract::{Check, Checks, null_as_default};
-use crate::value::{FreeForm, Timestamp};
+use crate::value::{FreeForm, Timestamp, names_it};
 
 /// A generation log: an intent, and how the effort to satisfy it went.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 pub struct Generation {
     /// Names the log in its project.
     pub id: Uuid,
-    /// What the user wanted, in natural language.
-    pub user_intent: String,
+    /// What the user wanted, in natural language; null where no text is kept.
+    pub user_intent: Option<String>,
     /// Area of the language, such as `cbu`, `entity`, `document`.
     pub domain_name: String,
     /// The agent session it belongs to.
@@ -49,7 +49,7 @@ pub struct Generation {
     pub created_at: Timestamp,
     /// Null while the log is open.
     pub success: Option<bool>,
-    /// The program that passed; null unless it succeeded.
+    /// The program that passed; null unless it succeeded, and where no text is kept.
     pub final_valid_dsl: Option<String>,
     /// Why it was given up, where the client said so.
     pub error: Option<String>,
@@ -100,11 +100,6 @@ pub enum Rating {
     Acceptable,
     /// Not to be learned from.
     Poor,
-}
-
-/// For fields that name a record: the hash of a request leaves them out, while the OpenAPI document does not.
-fn names_it<T>(_: &T) -> bool {
-    true
 }
 
 /// Starts a log; with `success`, one that is finished already.

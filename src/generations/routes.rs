@@ -1,20 +1,22 @@
 //! How generation logs are reached.
 
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::store::{self, Filter};
 use super::{Attempt, Event, Generation, NewAttempt, NewGeneration, NewReview, Outcome};
+use crate::answer::{created, not_kept};
 use crate::app::App;
 use crate::auth::{Admin, Caller, Read, Write};
 use crate::db::writer;
 use crate::error::{Error, Refusals, Result};
 use crate::extract::{ById, Json, Path, idempotency_id};
 use crate::page::{List, Page, PageParams};
+use crate::projects::Capture;
 
 /// The paths of generation logs.
 pub fn routes() -> OpenApiRouter<App> {
@@ -50,8 +52,9 @@ async fn start(
         event.as_start().filter(|(_, start)| start.new.success.is_none()).map(|(id, start)| start.stored(id));
     let receipt = app.writer.write(&caller.project, writer::Event::Generation(event)).await?;
     Ok(match open {
-        Some(log) if !receipt.replayed => created(false, id, log),
-        _ => created(receipt.replayed, id, stored(&app, &caller.project, id).await?),
+        _ if receipt.kept == Capture::Off => not_kept(),
+        Some(log) if !receipt.replayed && receipt.kept == Capture::Full => answer(false, id, log),
+        _ => answer(receipt.replayed, id, stored(&app, &caller.project, id).await?),
     })
 }
 
@@ -74,15 +77,18 @@ async fn append(
 ) -> Result<Response> {
     let attempt_id = idempotency_id(&headers, &caller.project, "attempts", Some(id))?;
     let event = Event::append(id, new, attempt_id);
-    let mut answer = event.as_append().map(|(_, append)| append.stored(0));
+    let mut attempt = event.as_append().map(|(_, append)| append.stored(0));
     let receipt = app.writer.write(&caller.project, writer::Event::Generation(event)).await?;
+    if receipt.kept == Capture::Off {
+        return Ok(not_kept());
+    }
     let number = receipt.number.unwrap_or_default();
-    if receipt.replayed {
-        answer = store::attempt(&app.db, &caller.project, id, number).await?;
+    if receipt.replayed || receipt.kept != Capture::Full {
+        attempt = store::attempt(&app.db, &caller.project, id, number).await?;
     }
     let attempt =
-        answer.map(|attempt| Attempt { attempt: number, ..attempt }).ok_or(Error::NotFound("attempt"))?;
-    Ok(created(receipt.replayed, id, attempt))
+        attempt.map(|attempt| Attempt { attempt: number, ..attempt }).ok_or(Error::NotFound("attempt"))?;
+    Ok(answer(receipt.replayed, id, attempt))
 }
 
 /// Finalizes a log.
@@ -95,10 +101,8 @@ async fn finalize(
     caller: Caller<Write>,
     Path(ById { id }): Path<ById>,
     Json(outcome): Json<Outcome>,
-) -> Result<axum::Json<Generation>> {
-    let event = writer::Event::Generation(Event::finalize(id, outcome));
-    app.writer.write(&caller.project, event).await?;
-    stored(&app, &caller.project, id).await.map(axum::Json)
+) -> Result<Response> {
+    change(&app, &caller, Event::finalize(id, outcome)).await
 }
 
 /// Reviews a log; a later review replaces an earlier one.
@@ -109,10 +113,20 @@ async fn review(
     caller: Caller<Write>,
     Path(ById { id }): Path<ById>,
     Json(review): Json<NewReview>,
-) -> Result<axum::Json<Generation>> {
-    let event = writer::Event::Generation(Event::review(id, review));
-    app.writer.write(&caller.project, event).await?;
-    stored(&app, &caller.project, id).await.map(axum::Json)
+) -> Result<Response> {
+    change(&app, &caller, Event::review(id, review)).await
+}
+
+/// Writes what changes a log; the answer is the log with it.
+async fn change(app: &App, caller: &Caller<Write>, event: Event) -> Result<Response> {
+    let id = event.generation_id;
+    let receipt = app.writer.write(&caller.project, writer::Event::Generation(event)).await?;
+    Ok(match receipt.kept {
+        Capture::Off => not_kept(),
+        Capture::Full | Capture::Metadata => {
+            axum::Json(stored(app, &caller.project, id).await?).into_response()
+        }
+    })
 }
 
 /// The whole log, with its attempts as `iterations`.
@@ -151,11 +165,6 @@ async fn stored(app: &App, project: &str, id: Uuid) -> Result<Generation> {
     store::get(&app.db, project, id).await?.ok_or(Error::NotFound("generation"))
 }
 
-/// The answer to a request that made something of the log `id`: 201 and where it is, or 200 when it was there.
-fn created(replayed: bool, id: Uuid, body: impl serde::Serialize) -> Response {
-    if replayed {
-        return axum::Json(body).into_response();
-    }
-    let location = [(header::LOCATION, format!("/v1/generations/{id}"))];
-    (StatusCode::CREATED, location, axum::Json(body)).into_response()
+fn answer(replayed: bool, id: Uuid, body: impl serde::Serialize) -> Response {
+    created(replayed, &format!("/v1/generations/{id}"), body)
 }

@@ -9,6 +9,11 @@ use uuid::Uuid;
 use super::similar::keys;
 use super::{Append, Outcome, Start};
 
+/// Whether the intent is kept: one that is not is empty, as no other is.
+fn is_kept(start: &Start) -> bool {
+    !start.new.user_intent.is_empty()
+}
+
 /// One column of the rows that a statement takes.
 fn column<'a, S, T>(rows: &[(Uuid, &'a S)], value: impl Fn(&'a S) -> T) -> Vec<T> {
     rows.iter().map(|(_, row)| value(row)).collect()
@@ -43,13 +48,15 @@ pub(super) async fn insert_logs(
     let (mut key_starts, mut key_ends) = (Vec::new(), Vec::new());
     for (_, start) in starts {
         key_starts.push(i32::try_from(keys.len()).unwrap_or(i32::MAX));
-        keys.extend(keys::of_log(project, &start.new.user_intent, &start.new.domain_name));
+        if is_kept(start) {
+            keys.extend(keys::of_log(project, &start.new.user_intent, &start.new.domain_name));
+        }
         key_ends.push(i32::try_from(keys.len()).unwrap_or(i32::MAX));
     }
     let created: HashSet<Uuid> = sqlx::query_scalar(SQL)
         .bind(project)
         .bind(starts.iter().map(|(id, _)| *id).collect::<Vec<_>>())
-        .bind(column(starts, |start| start.new.user_intent.as_str()))
+        .bind(column(starts, |start| is_kept(start).then_some(start.new.user_intent.as_str())))
         .bind(column(starts, |start| start.new.domain_name.as_str()))
         .bind(column(starts, |start| start.new.session_id.as_deref()))
         .bind(column(starts, |start| start.new.cbu_id.as_deref()))
@@ -190,18 +197,18 @@ pub(super) async fn finalize(
                 as new (id, success, final_valid_dsl, instance_id, error, outcome_hash, place)
         )
         update generations g
-        set success = new.success, final_valid_dsl = coalesce(new.final_valid_dsl, last.program), error = new.error,
+        set success = new.success, final_valid_dsl = nullif(coalesce(new.final_valid_dsl, last.program), ''), error = new.error,
             instance_id = coalesce(new.instance_id, g.instance_id), outcome_hash = new.outcome_hash,
             completed_at = (select clock_timestamp()) + new.place * interval '1 microsecond'
         from new
         left join lateral (
-            select a.extracted_dsl as program from attempts a
+            select a.extracted_dsl as program, a.passed from attempts a
             where a.project = $1 and a.generation_id = new.id and a.passed
                 and new.success and new.final_valid_dsl is null
             order by a.attempt desc limit 1
         ) last on true
         where g.project = $1 and g.id = new.id and (new.id in (select id from log)) is true
-            and (not new.success or new.final_valid_dsl is not null or last.program is not null)
+            and (not new.success or new.final_valid_dsl is not null or last.passed)
         returning g.id, g.success";
     let done: Vec<(Uuid, bool)> = sqlx::query_as(SQL)
         .bind(project)
@@ -229,7 +236,7 @@ async fn insert_pairs(connection: &mut PgConnection, project: &str, logs: &[Uuid
                 min(a.attempt) filter (where a.passed) over (partition by g.id) as first_passed
             from generations g
             join attempts a on a.project = $1 and a.generation_id = g.id and a.extracted_dsl <> ''
-            where g.project = $1 and g.id = any($2) and g.success
+            where g.project = $1 and g.id = any($2) and g.success and g.user_intent is not null
             window by_number as (partition by g.id order by a.attempt)
         ),
         pair as (

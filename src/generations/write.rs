@@ -1,25 +1,19 @@
 //! How generation logs are written: many events in few statements.
 //!
-//! The writer hands over whatever events of one project were waiting. [`plan`] sorts them into steps, each one statement
+//! The writer hands over whatever events of one project were waiting. `plan` sorts them into steps, each one statement
 //! for all its events, such that the events of one log take effect in their order. A statement writes what is plainly
 //! new; what it leaves (sent before, in conflict, to a log that never was) is judged one by one.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use super::statements::{APPEND, LOCK, finalize, insert_attempts, insert_logs};
 use super::{Action, Append, Event, NO_PROGRAM, Outcome, Start};
+use crate::db;
 use crate::db::writer::{Receipt, Written};
 use crate::error::Error;
-
-/// Events that one statement writes, by their place in what the writer handed over.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Step {
-    kind: Kind,
-    members: Vec<usize>,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
@@ -40,28 +34,17 @@ impl Event {
     }
 }
 
+type Step = db::plan::Step<Kind>;
+
 /// Sorts events into as few steps as keep the order within each log: several appends to a log go into one step where
-/// they can; any other event goes behind the step of the log's event before it.
-#[must_use]
-pub fn plan(events: &[&Event]) -> Vec<Step> {
-    let mut last: HashMap<Uuid, (usize, Kind)> = HashMap::new();
+/// they can.
+fn plan(events: &[&Event]) -> Vec<Step> {
     let mut appends: HashMap<Uuid, Appends> = HashMap::new();
-    let mut steps: BTreeMap<(usize, Kind), Vec<usize>> = BTreeMap::new();
-    for (index, event) in events.iter().enumerate() {
-        let kind = event.kind();
-        let log = event.generation_id;
-        let joins = event.as_append().is_none_or(|(_, append)| appends.entry(log).or_default().take(append));
-        let place = match last.get(&log) {
-            None => (0, kind),
-            Some(&(wave, before)) if kind > before || (kind == Kind::Append && before == kind && joins) => {
-                (wave, kind)
-            }
-            Some(&(wave, _)) => (wave + 1, kind),
-        };
-        last.insert(log, place);
-        steps.entry(place).or_default().push(index);
-    }
-    steps.into_iter().map(|((_, kind), members)| Step { kind, members }).collect()
+    let mut joins = |(log, append)| appends.entry(log).or_default().take(append);
+    let events = events.iter();
+    db::plan::plan(
+        events.map(|event| (event.generation_id, event.kind(), event.as_append().is_some_and(&mut joins))),
+    )
 }
 
 /// The appends to one log that go into one step.

@@ -1,5 +1,6 @@
 //! Projects keep tenants apart; keys say who may act for one. `store` keeps them, [`routes`] is how they are reached.
 
+mod capture;
 pub mod routes;
 mod sessions;
 mod store;
@@ -8,10 +9,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+pub use capture::{Capture, Captures, Choice, HASH, HashKey, Tenant};
 pub use sessions::routes as session_routes;
 pub use store::{
     any_key, exists, insert_key, keys_by_prefix, list_keys, project_of_key, put, replace_first_key,
-    revoke_key,
+    revoke_key, tenant,
 };
 
 use crate::auth::Scope;
@@ -22,9 +24,9 @@ use crate::value::Timestamp;
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// What is kept of the events posted.
-    #[serde(deserialize_with = "null_as_default")]
-    pub capture: Capture,
+    /// What is kept of the events posted: in all domains, or by domain. The server's default, if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<Choice>,
     /// Rules that remove secrets before anything is written. None is in force yet.
     #[serde(deserialize_with = "null_as_default")]
     pub redact: Vec<String>,
@@ -32,23 +34,9 @@ pub struct Settings {
     pub retention_days: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
-/// How much is kept of the events posted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Capture {
-    /// Everything.
-    #[default]
-    Full,
-    /// Figures, verdicts, keyed hashes and times, but no text. Not in force yet.
-    Metadata,
-    /// Nothing. Not in force yet.
-    Off,
-}
-
 impl Check for Settings {
     fn check(&self, checks: &mut Checks) {
         const NOT_YET: &str = "is not in force yet";
-        checks.require(self.capture == Capture::Full, "capture", "only full is in force yet");
         checks.require(self.redact.is_empty(), "redact", NOT_YET);
         let keeps_all =
             |days: &serde_json::Map<_, serde_json::Value>| days.values().all(serde_json::Value::is_null);
@@ -61,8 +49,8 @@ impl Check for Settings {
 pub struct Project {
     /// Its name.
     pub project: String,
-    /// What is kept of the events posted.
-    pub capture: Capture,
+    /// What is kept of the events posted: in all domains, or in each.
+    pub capture: Choice,
     /// Rules that remove secrets before anything is written.
     pub redact: Vec<String>,
     /// Days after which records are erased, by domain.
@@ -72,10 +60,11 @@ pub struct Project {
 }
 
 impl Project {
-    /// The project of that name.
+    /// The project of that name on a server with that default.
     #[must_use]
-    pub fn new(project: String, settings: Settings, created_at: Timestamp) -> Self {
+    pub fn new(project: String, settings: Settings, created_at: Timestamp, default: Capture) -> Self {
         let Settings { capture, redact, retention_days } = settings;
+        let capture = capture.unwrap_or(Choice::All(default));
         Self { project, capture, redact, retention_days, created_at }
     }
 }

@@ -39,7 +39,10 @@ async fn get(
     Path(ByName { project }): Path<ByName>,
 ) -> Result<axum::Json<Project>> {
     expect_own(&caller, &project)?;
-    store::get(&app.db, &project).await?.map(axum::Json).ok_or(Error::NotFound("project"))
+    store::get(&app.db, &project, app.keyring.capture())
+        .await?
+        .map(axum::Json)
+        .ok_or(Error::NotFound("project"))
 }
 
 /// Makes a project, or changes its settings.
@@ -57,7 +60,7 @@ async fn put(
 ) -> Result<impl IntoResponse> {
     expect_own(&caller, &project)?;
     check_name(&project)?;
-    let (project, made) = store::put(&app.db, &project, &settings).await?;
+    let (project, made) = store::put(&app.db, &project, &settings, app.keyring.capture()).await?;
     app.keyring.refresh();
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, [(header::LOCATION, format!("/v1/projects/{}", project.project))], axum::Json(project)))

@@ -11,9 +11,9 @@ use crate::app::App;
 use crate::auth::{Admin, Caller, Read};
 use crate::error::{Refusals, Result};
 use crate::extract::{Check, Checks, Path};
-use crate::generations;
 use crate::page::{List, Listed, Page, PageParams};
 use crate::value::Timestamp;
+use crate::{generations, suggestions};
 
 /// The paths of sessions.
 pub fn routes() -> OpenApiRouter<App> {
@@ -27,6 +27,8 @@ struct Session {
     session: String,
     /// How many generation logs.
     generations: i64,
+    /// How many suggestion records.
+    suggestions: i64,
     /// When the first record was created.
     first_at: Timestamp,
     /// When the last record was created.
@@ -38,6 +40,9 @@ impl Listed for Session {
         (self.last_at, self.session.clone())
     }
 }
+
+/// The tables of records, and in each the column of the session's name.
+const NAMES: [(&str, &str); 2] = [("generations", "session_id"), ("suggestions", "session_name")];
 
 /// Sessions have no conditions of their own.
 #[derive(Debug, Deserialize)]
@@ -55,10 +60,20 @@ async fn list(State(app): State<App>, caller: Caller<Read>, list: List<NoFilter>
     let NoFilter {} = list.filter;
     let mut query = QueryBuilder::new(
         "select * from (
-             select session_id as session, count(*) as generations, min(created_at) as first_at, max(created_at) as last_at
-             from generations where session_id is not null and project = ",
+             select session, count(*) filter (where domain = 'generations') as generations,
+                 count(*) filter (where domain = 'suggestions') as suggestions,
+                 min(created_at) as first_at, max(created_at) as last_at
+             from (",
     );
-    query.push_bind(caller.project.to_string()).push(" group by session_id) sessions where true");
+    for (place, (domain, name)) in NAMES.into_iter().enumerate() {
+        let union = if place == 0 { "" } else { " union all " };
+        query.push(format_args!(
+            "{union}select '{domain}' as domain, {name} as session, created_at from {domain}
+             where {name} is not null and project = "
+        ));
+        query.push_bind(caller.project.to_string());
+    }
+    query.push(") records group by session) sessions where true");
     list.page.push(&mut query, "last_at", "session", "text")?;
     Ok(list.page.page(query.build_query_as().fetch_all(&app.db).await?))
 }
@@ -77,6 +92,8 @@ struct Erased {
     generations: u64,
     /// Their attempts.
     attempts: u64,
+    /// Suggestion records.
+    suggestions: u64,
 }
 
 /// Erases everything recorded under a session name, in all domains.
@@ -88,7 +105,12 @@ async fn erase(
     Path(ByName { session }): Path<ByName>,
 ) -> Result<axum::Json<Erased>> {
     let mut transaction = app.db.begin().await?;
-    let erased = generations::store::delete_session(&mut transaction, &caller.project, &session).await?;
+    let logs = generations::store::delete_session(&mut transaction, &caller.project, &session).await?;
+    let slates = suggestions::store::delete_session(&mut transaction, &caller.project, &session).await?;
     transaction.commit().await?;
-    Ok(axum::Json(Erased { generations: erased.generations, attempts: erased.attempts }))
+    Ok(axum::Json(Erased {
+        generations: logs.generations,
+        attempts: logs.attempts,
+        suggestions: slates.suggestions,
+    }))
 }

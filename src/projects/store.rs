@@ -4,7 +4,7 @@ use sqlx::types::Json;
 use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
-use super::{KeyRow, NewKey, Project, Settings};
+use super::{Capture, Choice, HashKey, KeyRow, NewKey, Project, Settings, Tenant};
 use crate::auth::{Scope, Secret};
 use crate::error::Result;
 use crate::value::Timestamp;
@@ -15,23 +15,40 @@ pub async fn exists(db: impl PgExecutor<'_>, project: &str) -> Result<bool> {
     Ok(sqlx::query_scalar(sql).bind(project).fetch_one(db).await?)
 }
 
-/// The project, if it exists.
-pub(super) async fn get(db: impl PgExecutor<'_>, project: &str) -> Result<Option<Project>> {
+/// The project as its events are taken on a server with that default, if it exists.
+pub async fn tenant(db: impl PgExecutor<'_>, project: &str, default: Capture) -> Result<Option<Tenant>> {
+    let sql = "select settings, hash_key from projects where name = $1";
+    let found: Option<(Json<Settings>, Vec<u8>)> =
+        sqlx::query_as(sql).bind(project).fetch_optional(db).await?;
+    Ok(found.map(|(Json(settings), key)| Tenant {
+        name: project.into(),
+        captures: settings.capture.unwrap_or(Choice::All(default)).or(default),
+        key: HashKey::new(key),
+    }))
+}
+
+/// The project on a server with that default, if it exists.
+pub(super) async fn get(db: impl PgExecutor<'_>, project: &str, default: Capture) -> Result<Option<Project>> {
     let sql = "select name, settings, created_at from projects where name = $1";
     let found: Option<(String, Json<Settings>, Timestamp)> =
         sqlx::query_as(sql).bind(project).fetch_optional(db).await?;
-    Ok(found.map(|(name, Json(settings), created_at)| Project::new(name, settings, created_at)))
+    Ok(found.map(|(name, Json(settings), created_at)| Project::new(name, settings, created_at, default)))
 }
 
 /// Makes the project, or gives it new settings; whether it was made.
-pub async fn put(db: impl PgExecutor<'_>, project: &str, settings: &Settings) -> Result<(Project, bool)> {
+pub async fn put(
+    db: impl PgExecutor<'_>,
+    project: &str,
+    settings: &Settings,
+    default: Capture,
+) -> Result<(Project, bool)> {
     // xmax is zero in a row version that no update has made.
     let sql = "insert into projects (name, settings, created_at) values ($1, $2, $3)
                on conflict (name) do update set settings = excluded.settings
                returning name, settings, created_at, xmax = 0";
     let (name, Json(settings), created_at, made): (String, Json<Settings>, Timestamp, bool) =
         sqlx::query_as(sql).bind(project).bind(Json(settings)).bind(Timestamp::now()).fetch_one(db).await?;
-    Ok((Project::new(name, settings, created_at), made))
+    Ok((Project::new(name, settings, created_at, default), made))
 }
 
 /// Whether there is any key, revoked ones too.

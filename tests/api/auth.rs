@@ -388,14 +388,15 @@ async fn a_setting_that_is_not_in_force_is_refused_and_not_stored() {
     assert_eq!(made.header("location"), Some(path));
     assert_eq!(scrub(&made.expect(201)), defaults);
     for (settings, pointers) in [
-        (json!({"capture": "metadata"}), vec!["/capture"]),
-        (json!({"capture": "off"}), vec!["/capture"]),
         (json!({"capture": "some"}), vec!["/capture"]),
+        (json!({"capture": 1}), vec!["/capture"]),
+        (json!({"capture": {"generations": "some"}}), vec!["/capture/generations"]),
+        (json!({"capture": {"weather": "off"}}), vec!["/capture/weather"]),
         (json!({"redact": ["email"]}), vec!["/redact"]),
         (json!({"redact": "email"}), vec!["/redact"]),
         (json!({"retention_days": {"generations": 30}}), vec!["/retention_days"]),
         (json!({"retention_days": 30}), vec!["/retention_days"]),
-        (json!({"capture": "off", "redact": ["email"]}), vec!["/capture", "/redact"]),
+        (json!({"capture": "off", "redact": ["email"]}), vec!["/redact"]),
         (json!({"colour": "red"}), vec!["/colour"]),
     ] {
         service.put(path, &settings).await.refused(422, &pointers);
@@ -423,7 +424,7 @@ async fn sessions_are_listed_with_counts_and_times() {
     }
     service.create(LOGS, log()).await;
     let session = |name: &str, count: i32, first: &str, last: &str| {
-        json!({"session": name, "generations": count, "first_at": format!("{first}T00:00:00.000000Z"),
+        json!({"session": name, "generations": count, "suggestions": 0, "first_at": format!("{first}T00:00:00.000000Z"),
             "last_at": format!("{last}T00:00:00.000000Z")})
     };
     let expected = [
@@ -463,18 +464,26 @@ async fn erasing_a_session_erases_everything_recorded_under_its_name() {
     service.create(LOGS, full("another", "kept")).await;
     let elsewhere = [("gleaner-project", "other")];
     service.call(Method::POST, LOGS, &elsewhere, Some(&full(session, "theirs"))).await.expect(201);
+    let slate = json!({"event": "suggestion", "id": Uuid::from_u128(5), "context": {"k": "needle"},
+        "suggestions": ["needle", "x"], "session_name": session});
+    let typed = json!({"event": "partial_inputs", "suggestion_id": Uuid::from_u128(5), "inputs": [{"text": "needle"}]});
+    let outcome =
+        json!({"event": "suggestion_outcome", "suggestion_id": Uuid::from_u128(5), "actual_input": "x"});
+    service.accept(&[slate, typed, outcome]).await;
+    assert_eq!(service.get("/v1/exports/preference-pairs").await.rows().len(), 1);
     assert!(service.dump().await.contains("needle"));
 
     let path = "/v1/sessions/team%2Fann's%20session";
     let erased = service.delete(path).await.expect(200);
-    assert_eq!(erased, json!({"generations": 2, "attempts": 3}));
+    assert_eq!(erased, json!({"generations": 2, "attempts": 3, "suggestions": 1}));
     let dump = service.dump().await;
     for gone in ["needle", &reviewed] {
         assert!(!dump.contains(gone), "{gone}");
     }
     assert!(dump.contains("kept") && dump.contains("theirs"));
     let again = service.delete(path).await.expect(200);
-    assert_eq!(again, json!({"generations": 0, "attempts": 0}));
+    assert_eq!(again, json!({"generations": 0, "attempts": 0, "suggestions": 0}));
+    assert_eq!(service.get("/v1/exports/preference-pairs").await.rows().len(), 0);
     let kept = service.get("/v1/exports/correction-pairs").await.rows();
     assert_eq!(kept.len(), 1);
     let sessions = service.all("/v1/sessions").await;

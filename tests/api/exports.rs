@@ -867,6 +867,12 @@ async fn data_sets_are_listed_with_their_formats_and_counts() {
             "rows": 2, "skipped": 0},
         {"dataset": "correction-pairs", "formats": ["openai", "trl-prompt-completion", "trl-preference",
             "openai-preference", "trl-stepwise", "raw"], "rows": 1, "skipped": 0},
+        {"dataset": "preference-pairs", "formats": ["trl-preference", "openai-preference", "trl-kto", "raw"],
+            "rows": 0, "skipped": 0},
+        {"dataset": "accepted-suggestions", "formats": ["openai", "trl-prompt-completion", "alpaca", "raw"],
+            "rows": 0, "skipped": 0},
+        {"dataset": "rankings", "formats": ["letor", "lightgbm-tsv", "vw-dsjson", "raw"], "rows": 0, "skipped": 0},
+        {"dataset": "suggestion-history", "formats": ["raw"], "rows": 0, "skipped": 0},
     ]});
     assert_eq!(service.get("/v1/exports").await.expect(200), expected);
 }

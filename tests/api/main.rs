@@ -2,6 +2,7 @@
 
 mod auth;
 mod bad_input;
+mod capture;
 mod exports;
 mod faults;
 mod generations;
@@ -10,4 +11,7 @@ mod private_postgres;
 mod process;
 mod seed_001;
 mod server;
+mod suggestion_analytics;
+mod suggestion_exports;
+mod suggestions;
 mod support;

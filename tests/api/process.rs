@@ -88,6 +88,43 @@ fn what_is_imported_is_exported_and_importing_it_again_changes_nothing() {
 }
 
 #[test]
+fn history_files_are_imported_from_standard_input_and_come_back() {
+    let folder = folder();
+    let line = |ts: f64, input: &str| {
+        json!({"ts": ts, "session": "s", "server": "local", "trigger_block": 1, "result_block": 2, "context": {"a": 1},
+            "llm_request": null, "llm_response": null, "suggestions": ["x"], "suggestion_node_version": null,
+            "viewed_indices": [0], "cycle_count": 0, "displayed_index_at_submit": 0, "accepted_index": null,
+            "actual_input": input, "match_type": "none", "time_to_action_ms": 1.5})
+    };
+    // Equal lines of two files are two records.
+    let given = [line(1_704_067_200.25, "x"), line(1_704_067_201.0, "y"), line(1_704_067_200.25, "x")];
+    let text = std::fs::read(lines(&folder, "suggestion_history.jsonl", &given)).expect("reads");
+    for expected in ["accepted 3, duplicates 0, rejected 0\n", "accepted 0, duplicates 3, rejected 0\n"] {
+        let mut command = gleaner(&folder);
+        let mut import = command
+            .args(["import", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        import.stdin.take().expect("piped").write_all(&text).expect("takes input");
+        let output = import.wait_with_output().expect("ends");
+        assert_eq!(String::from_utf8(output.stdout).expect("text"), expected);
+    }
+    let exported = run(gleaner(&folder).args(["export", "suggestion-history"]), 0);
+    let exported = String::from_utf8(exported.stdout).expect("text");
+    let back: Vec<Value> = exported.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(back, given);
+
+    let more = lines(&folder, "more.jsonl", &[line(1_704_067_202.0, "z")]);
+    let output = run(gleaner(&folder).env("GLEANER_CAPTURE", "off").arg("import").arg(more), 0);
+    assert_eq!(
+        String::from_utf8(output.stdout).expect("text"),
+        "accepted 0, duplicates 0, rejected 0\nskipped 1: the project keeps nothing of these\n"
+    );
+}
+
+#[test]
 fn an_import_tells_which_lines_it_refused_and_why_and_keeps_the_others() {
     let folder = folder();
     let good = json!({"event": "generation", "user_intent": "i", "domain_name": "d"});

@@ -7,10 +7,11 @@ use std::sync::OnceLock;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
-use gleaner::app::{Running, router};
+use gleaner::app::{Running, Settings, router};
 use gleaner::db;
-use gleaner::db::embedded::{self, Cluster, Settings};
+use gleaner::db::embedded::{self, Cluster};
 use gleaner::exports::stream::Limits;
+use gleaner::projects::Capture;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
@@ -30,8 +31,14 @@ pub(crate) struct Service {
 impl Service {
     /// An open service: nobody needs a key.
     pub(crate) async fn open() -> Self {
+        Self::keeping(Capture::Full).await
+    }
+
+    /// An open service that keeps so much where projects do not say.
+    pub(crate) async fn keeping(capture: Capture) -> Self {
         let database = Database::create().await;
-        let running = Running::start(&database.options, 4, Limits { most_exports: 2, ..Limits::default() });
+        let exports = Limits { most_exports: 2, ..Limits::default() };
+        let running = Running::start(&database.options, Settings { connections: 4, exports, capture });
         Self {
             router: router(running.app.clone()),
             options: database.options.clone(),
@@ -356,11 +363,11 @@ pub(crate) fn server() -> PgConnectOptions {
         if let Ok(url) = std::env::var("TEST_DATABASE_URL") {
             return (url.parse().expect("TEST_DATABASE_URL is a Postgres URL"), None);
         }
-        let settings = |folder: &Path| Settings {
+        let settings = |folder: &Path| embedded::Settings {
             data_dir: Some(folder.join("data")),
             durable: false,
             launcher: env!("CARGO_BIN_EXE_gleaner").into(),
-            ..Settings::default()
+            ..embedded::Settings::default()
         };
         sweep(settings);
         // Where the user that Postgres runs as under root can reach it.
@@ -377,7 +384,7 @@ pub(crate) fn server() -> PgConnectOptions {
 const FOLDER: &str = "gleaner-test-";
 
 /// Removes the folders of runs that have ended: nothing runs at the end of a test process that could do so.
-fn sweep(settings: impl Fn(&Path) -> Settings) {
+fn sweep(settings: impl Fn(&Path) -> embedded::Settings) {
     let entries = std::fs::read_dir("/tmp").expect("a temporary folder").flatten();
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(FOLDER)) {
         if entry.path().join("data").exists()

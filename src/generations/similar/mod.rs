@@ -244,7 +244,8 @@ fn push_candidates(query: &mut QueryBuilder<Postgres>, scope: &Scope, wanted: &W
     query.push(format_args!(
         "select id, left(user_intent, {LONGEST_INTENT}) as intent,
             left(coalesce(corrected_dsl, final_valid_dsl), {LONGEST_PROGRAM}) as program, rating
-        from log where success and rating is distinct from 'poor' and "
+        from log where success and rating is distinct from 'poor' and user_intent is not null
+            and coalesce(corrected_dsl, final_valid_dsl) is not null and "
     ));
     scope.push(query);
     if let Some(model_used) = &wanted.model_used {

@@ -113,7 +113,10 @@ impl Sample {
         );
         scope.push(&mut query);
         query.push(format_args!(" order by created_at desc, id desc limit {LOOKED_AT}"));
-        query.push(format_args!(") recent where success and search_keys is not null limit {ROWS}"));
+        query.push(format_args!(
+            ") recent
+            where success and user_intent is not null and search_keys is not null limit {ROWS}"
+        ));
         let rows: Vec<(String, Vec<Key>)> = query.build_query_as().fetch_all(db).await?;
 
         let mut query = QueryBuilder::new("select count(*) from (select from generations where ");

@@ -1,0 +1,152 @@
+//! Suggestion history: finalized records as lines of the seed's own file, each with all that is needed to learn from it.
+
+use std::borrow::Cow;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+use sqlx::{Postgres, QueryBuilder, Row as _};
+use utoipa::IntoParams;
+
+use super::format::{self, Format};
+use super::params::Common;
+use super::slates::{METADATA, Metadata, TEXTS, Texts, object, push_conditions};
+use super::{Key, Records};
+use crate::extract::{Check, Checks};
+use crate::suggestions::{MatchType, Reported};
+
+/// Which records.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+#[group(skip)]
+pub struct SuggestionHistory {
+    /// The agent session.
+    #[arg(long, value_name = "NAME")]
+    session: Option<String>,
+    /// The server it runs on.
+    #[arg(long, value_name = "NAME")]
+    server: Option<String>,
+}
+
+impl Check for SuggestionHistory {
+    fn check(&self, _: &mut Checks) {}
+}
+
+/// A line, with the seed's names in the seed's order.
+#[derive(Serialize)]
+struct Line<'a> {
+    ts: f64,
+    session: Option<&'a str>,
+    server: Option<&'a str>,
+    trigger_block: Option<i32>,
+    result_block: Option<i32>,
+    context: Option<Cow<'a, RawValue>>,
+    llm_request: Option<Cow<'a, RawValue>>,
+    llm_response: Option<Cow<'a, RawValue>>,
+    suggestions: &'a [String],
+    suggestion_node_version: Option<&'a str>,
+    viewed_indices: Vec<i32>,
+    cycle_count: i32,
+    displayed_index_at_submit: i32,
+    accepted_index: Option<i32>,
+    actual_input: &'a str,
+    match_type: Option<MatchType>,
+    time_to_action_ms: Option<f64>,
+}
+
+impl Records for SuggestionHistory {
+    const NAME: &'static str = "suggestion-history";
+    const FORMATS: &'static [Format] = &[Format::Raw];
+
+    const SKIPPED: Option<&'static str> = Some(
+        "select count(*) from suggestions where project = $1 and state = 'finalized' and slate_hash is null",
+    );
+
+    fn check(&self, _: Format, _: &mut Checks) {}
+
+    fn from(&self, query: &mut QueryBuilder<Postgres>, project: &str, common: &Common, _: Format) {
+        query.push(" from suggestions s where s.project = ").push_bind(project.to_owned());
+        self.push_conditions(query, common);
+        if common.is_exact() {
+            // A line that was posted has a time of its own, so only lines that were taken as they are can be equal.
+            query.push(" and not (s.reported is not null and exists (select from (select s.* from suggestions s where s.project = ");
+            query.push_bind(project.to_owned());
+            self.push_conditions(query, common);
+            query.push(") older where older.reported is not null and older.request_hash = s.request_hash");
+            query.push(" and (older.completed_at, older.id) < (s.completed_at, s.id)))");
+        }
+    }
+
+    fn key(&self) -> [&'static str; 3] {
+        ["s.completed_at", "s.id", "0"]
+    }
+
+    fn columns(&self, _: &Common, _: Format) -> String {
+        format!("{TEXTS}, s.llm_response, s.reported{METADATA}")
+    }
+
+    fn write(
+        &self,
+        row: &PgRow,
+        key: Key,
+        common: &Common,
+        _: Format,
+        out: &mut Vec<u8>,
+    ) -> anyhow::Result<()> {
+        let texts = Texts::of(row)?;
+        let reported: Option<Json<Reported>> = row.try_get("reported")?;
+        let reported = reported.map(|Json(reported)| reported).unwrap_or_default();
+        let judged = reported.match_type.is_some() || reported.accepted_index.is_some();
+        let (match_type, accepted_index) = if judged {
+            (reported.match_type, reported.accepted_index)
+        } else {
+            (row.try_get("match_type")?, row.try_get("accepted_index")?)
+        };
+        let ours: Option<f64> = row.try_get("time_to_action_ms")?;
+        let line = Line {
+            ts: reported.ts.unwrap_or(key.at.micros() as f64 / 1e6),
+            session: row.try_get("session_name")?,
+            server: row.try_get("server_name")?,
+            trigger_block: row.try_get("trigger_block_number")?,
+            result_block: row.try_get("result_block_number")?,
+            context: on_one_line(object(row, "context")?)?,
+            llm_request: on_one_line(object(row, "llm_request")?)?,
+            llm_response: on_one_line(object(row, "llm_response")?)?,
+            suggestions: &texts.suggestions,
+            suggestion_node_version: row.try_get("suggestion_node_version")?,
+            viewed_indices: reported.viewed_indices.map_or_else(|| row.try_get("viewed_indices"), Ok)?,
+            cycle_count: reported.cycle_count.map_or_else(|| row.try_get("cycle_count"), Ok)?,
+            displayed_index_at_submit: reported
+                .displayed_index_at_submit
+                .map_or_else(|| row.try_get("displayed_index"), Ok)?,
+            accepted_index,
+            actual_input: texts.input,
+            match_type,
+            time_to_action_ms: reported.time_to_action_ms.or(ours),
+        };
+        Ok(format::write(out, line, Metadata::of(row, key, common)?)?)
+    }
+}
+
+/// An object without line breaks: in JSON they only stand between values, where a space does as well.
+fn on_one_line(object: Option<&RawValue>) -> serde_json::Result<Option<Cow<'_, RawValue>>> {
+    let Some(object) = object.filter(|object| object.get().contains(['\n', '\r'])) else {
+        return Ok(object.map(Cow::Borrowed));
+    };
+    RawValue::from_string(object.get().replace(['\n', '\r'], " ")).map(|object| Some(Cow::Owned(object)))
+}
+
+impl SuggestionHistory {
+    fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common) {
+        query.push(" and s.slate_hash is not null");
+        for (column, value) in [("session_name", &self.session), ("server_name", &self.server)] {
+            if let Some(value) = value {
+                query.push(format_args!(" and s.{column} = ")).push_bind(value.clone());
+            }
+        }
+        push_conditions(query, None, None, common);
+    }
+}

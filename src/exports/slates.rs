@@ -1,0 +1,183 @@
+//! What the data sets of suggestion records share: how their rows are told from others, read, and described.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+use sqlx::{Postgres, QueryBuilder, Row as _};
+use uuid::Uuid;
+
+use super::Key;
+use super::format::Message;
+use super::params::Common;
+use crate::extract::Checks;
+use crate::suggestions::{MatchType, prompt};
+use crate::value::Timestamp;
+
+/// Kinds of matches, separated by commas.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct MatchTypes(Vec<MatchType>);
+
+impl fmt::Debug for MatchTypes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for MatchTypes {
+    type Err = String;
+
+    /// Their order does not matter.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut kinds = text.split(',').map(str::parse).collect::<Result<Vec<_>, _>>()?;
+        kinds.sort_unstable();
+        kinds.dedup();
+        Ok(Self(kinds))
+    }
+}
+
+impl<'de> Deserialize<'de> for MatchTypes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl MatchTypes {
+    /// Refuses slates of which nothing was accepted, unless what was typed instead is asked for.
+    pub(super) fn check_typed(kinds: Option<&Self>, include_typed: bool, checks: &mut Checks) {
+        let typed = kinds.is_some_and(|kinds| kinds.0.contains(&MatchType::None));
+        checks.require(include_typed || !typed, "include_typed", "match_type none needs it");
+    }
+}
+
+/// Adds the conditions on the record `s`: finalized, of these kinds, with that version.
+pub(super) fn push_conditions(
+    query: &mut QueryBuilder<Postgres>,
+    kinds: Option<&[MatchType]>,
+    version: Option<&str>,
+    common: &Common,
+) {
+    query.push(" and s.state = 'finalized'");
+    if let Some(kinds) = kinds {
+        let names: Vec<_> = kinds.iter().map(|kind| kind.as_str()).collect();
+        query.push(" and s.match_type = any(").push_bind(names).push(")");
+    }
+    if let Some(version) = version {
+        query.push(" and s.suggestion_node_version = ").push_bind(version.to_owned());
+    }
+    common.push(query, "s.created_at", SPLIT);
+}
+
+/// What decides in which part of a split a record stands: one session is never in both.
+const SPLIT: &str = "coalesce(s.session_name, s.id::text)";
+
+/// The kinds that are meant: exact matches, unless others are asked for; with what was typed, these too.
+pub(super) fn kinds(asked: Option<&MatchTypes>, include_typed: bool) -> Vec<MatchType> {
+    match asked {
+        Some(MatchTypes(kinds)) => kinds.clone(),
+        None if include_typed => vec![MatchType::Exact, MatchType::Partial, MatchType::None],
+        None => vec![MatchType::Exact],
+    }
+}
+
+impl MatchTypes {
+    pub(super) fn as_slice(&self) -> &[MatchType] {
+        &self.0
+    }
+}
+
+/// The columns of [`Texts`].
+pub(super) const TEXTS: &str = "s.context, s.llm_request, s.suggestions, s.actual_input";
+
+/// The texts of a record.
+pub(super) struct Texts<'r> {
+    pub(super) context: &'r str,
+    pub(super) llm_request: Option<&'r str>,
+    pub(super) suggestions: Vec<String>,
+    pub(super) input: &'r str,
+}
+
+impl<'r> Texts<'r> {
+    pub(super) fn of(row: &'r PgRow) -> sqlx::Result<Self> {
+        let Json(suggestions) = row.try_get("suggestions")?;
+        Ok(Self {
+            context: object(row, "context")?.map_or("{}", RawValue::get),
+            llm_request: object(row, "llm_request")?.map(RawValue::get),
+            suggestions,
+            input: row.try_get("actual_input")?,
+        })
+    }
+
+    /// What the model was told.
+    pub(super) fn prompt(&self) -> Vec<Message<'r>> {
+        let messages = prompt::messages(self.llm_request, self.context).into_iter();
+        messages.map(|message| Message::new(message.role, message.content)).collect()
+    }
+
+    /// One of the texts offered.
+    pub(super) fn suggestion(&self, index: i32) -> Option<&str> {
+        self.suggestions.get(usize::try_from(index).ok()?).map(String::as_str)
+    }
+}
+
+/// A client's own object, as it was sent.
+pub(super) fn object<'r>(row: &'r PgRow, column: &str) -> sqlx::Result<Option<&'r RawValue>> {
+    Ok(row.try_get::<Option<Json<&RawValue>>, _>(column)?.map(|Json(object)| object))
+}
+
+/// The columns of [`Metadata`].
+pub(super) const METADATA: &str = ", s.session_name, s.server_name, s.suggestion_node_version, s.policy_id, s.model,
+    s.temperature, s.total_tokens, s.context_block_count, s.trigger_block_number, s.result_block_number, s.created_at,
+    s.match_type, s.accepted_index, s.viewed_indices, s.cycle_count, s.displayed_index, s.time_to_action_ms";
+
+/// What is known of a record besides its texts.
+#[derive(Serialize, sqlx::FromRow)]
+pub(super) struct Metadata {
+    #[sqlx(rename = "key_id")]
+    suggestion_id: Uuid,
+    session_name: Option<String>,
+    server_name: Option<String>,
+    suggestion_node_version: Option<String>,
+    policy_id: Option<String>,
+    model: Option<String>,
+    temperature: Option<f64>,
+    total_tokens: Option<i64>,
+    context_block_count: Option<i32>,
+    trigger_block_number: Option<i32>,
+    result_block_number: Option<i32>,
+    created_at: Timestamp,
+    #[sqlx(skip)]
+    completed_at: Option<Timestamp>,
+    match_type: Option<MatchType>,
+    accepted_index: Option<i32>,
+    viewed_indices: Vec<i32>,
+    cycle_count: i32,
+    #[sqlx(rename = "displayed_index")]
+    displayed_index_at_submit: i32,
+    time_to_action_ms: Option<f64>,
+}
+
+impl Metadata {
+    /// That of a row, if it is asked for.
+    pub(super) fn of(row: &PgRow, key: Key, common: &Common) -> sqlx::Result<Option<Self>> {
+        if !common.with_metadata() {
+            return Ok(None);
+        }
+        Ok(Some(Self { completed_at: Some(key.at), ..sqlx::FromRow::from_row(row)? }))
+    }
+}
+
+/// The beginning of a text up to its first white space.
+pub(super) fn first_word(text: &str) -> &str {
+    text.split_whitespace().next().unwrap_or_default()
+}
+
+/// A text as a value of Vowpal Wabbit, where some characters have a meaning of their own.
+pub(super) fn plain(text: &str) -> Cow<'_, str> {
+    let special = |c: char| c.is_whitespace() || c == '|' || c == ':';
+    if text.contains(special) { text.replace(special, "_").into() } else { text.into() }
+}

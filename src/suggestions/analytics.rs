@@ -1,0 +1,274 @@
+//! How well slates of suggestions do.
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use sqlx::{PgPool, Postgres, QueryBuilder};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::figures::{Answer, Figures, Group, Position, PositionRow, Row};
+use super::signals::{Limits, Signal, check_limits};
+use crate::app::App;
+use crate::auth::{Caller, Read};
+use crate::error::{Error, Refusals, Result};
+use crate::extract::{Check, Checks, Query};
+use crate::page::{check_range, time_in_query};
+use crate::statistics::{self, rate, wilson};
+use crate::value::Timestamp;
+
+/// The paths of figures about suggestions.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(figures)).routes(routes!(compare))
+}
+
+/// Which records figures are about.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct Scope {
+    /// Only records created then or later: RFC 3339, or Unix seconds.
+    #[serde(deserialize_with = "time_in_query")]
+    #[param(value_type = Option<Timestamp>)]
+    since: Option<Timestamp>,
+    /// Only records created before then.
+    #[serde(deserialize_with = "time_in_query")]
+    #[param(value_type = Option<Timestamp>)]
+    until: Option<Timestamp>,
+    /// The agent session.
+    session_name: Option<String>,
+    /// Version of the prompt or node.
+    suggestion_node_version: Option<String>,
+    /// Figures for each value of this as well.
+    #[param(inline)]
+    group_by: Option<GroupBy>,
+    /// From how many milliseconds on thinking is long; 10 000 if not given.
+    #[param(minimum = 0)]
+    slow_ms: Option<f64>,
+    /// From how many moves on they are many; 3 if not given.
+    #[param(minimum = 1)]
+    many_cycles: Option<i32>,
+}
+
+impl Check for Scope {
+    fn check(&self, checks: &mut Checks) {
+        check_range(checks, self.since, self.until);
+        check_limits(checks, self.slow_ms, self.many_cycles);
+    }
+}
+
+/// What figures can be grouped by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum GroupBy {
+    /// Version of the prompt or node.
+    Version,
+    /// The model that answered.
+    Model,
+    /// Its temperature.
+    Temperature,
+    /// How many blocks the context has.
+    ContextBlockCount,
+    /// The agent session.
+    Session,
+}
+
+impl GroupBy {
+    fn column(self) -> &'static str {
+        match self {
+            Self::Version => "s.suggestion_node_version",
+            Self::Model => "s.model",
+            Self::Temperature => "s.temperature",
+            Self::ContextBlockCount => "s.context_block_count",
+            Self::Session => "s.session_name",
+        }
+    }
+}
+
+impl Scope {
+    /// Adds the conditions on the record `s`, and the grouping.
+    fn push(&self, query: &mut QueryBuilder<Postgres>, project: &str) {
+        query.push(" where s.state = 'finalized' and s.project = ").push_bind(project.to_owned());
+        if let Some(since) = self.since {
+            query.push(" and s.created_at >= ").push_bind(since);
+        }
+        if let Some(until) = self.until {
+            query.push(" and s.created_at < ").push_bind(until);
+        }
+        let named = [
+            ("session_name", &self.session_name),
+            ("suggestion_node_version", &self.suggestion_node_version),
+        ];
+        for (column, value) in named {
+            if let Some(value) = value {
+                query.push(format_args!(" and s.{column} = ")).push_bind(value.clone());
+            }
+        }
+    }
+
+    /// The columns of a row's group: all records together are one, and each value another.
+    fn value(&self) -> String {
+        match self.group_by {
+            None => "null::jsonb as value, false as is_group".to_owned(),
+            Some(by) => {
+                let column = by.column();
+                format!("to_jsonb({column}) as value, grouping({column}) = 0 as is_group")
+            }
+        }
+    }
+
+    /// The grouping sets of a query that groups by `also` besides.
+    fn grouping(&self, also: Option<&str>) -> String {
+        let set = |column: Option<&str>| {
+            let columns: Vec<_> = column.into_iter().chain(also).collect();
+            format!("({})", columns.join(", "))
+        };
+        let group = self.group_by.map(|by| set(Some(by.column())));
+        let sets: Vec<_> = [set(None)].into_iter().chain(group).collect();
+        format!(" group by grouping sets ({})", sets.join(", "))
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::of(self.slow_ms, self.many_cycles)
+    }
+}
+
+/// Figures of all records in scope and of each group: one scan for them, and one for the places in the slate.
+async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<Answer> {
+    let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
+    let mut query = QueryBuilder::new(format!("select {},", scope.value()));
+    query.push(
+        " count(*) as records,
+        count(*) filter (where s.suggestion_count > 0) as offered,
+        count(s.match_type) filter (where s.suggestion_count > 0) as judged,
+        count(*) filter (where s.match_type = 'exact') as exact,
+        count(*) filter (where s.match_type = 'partial') as partial,
+        count(*) filter (where s.match_type = 'prefix') as prefix,
+        count(*) filter (where s.match_type = 'none' and s.suggestion_count > 0) as none,
+        count(s.time_to_action_ms) as timed,
+        avg(s.time_to_action_ms) as mean_ms,
+        percentile_cont(array[0.5, 0.9, 0.95, 0.99]) within group (order by s.time_to_action_ms) as percentiles,
+        (avg(s.cycle_count) filter (where s.suggestion_count > 0))::float8 as mean_cycles,
+        max(s.cycle_count) filter (where s.suggestion_count > 0) as most_cycles,
+        count(*) filter (where s.cycle_count > 0 and s.suggestion_count > 0) as browsed,
+        coalesce(sum(s.total_tokens), 0)::bigint as tokens,
+        count(s.total_tokens) as counted,
+        count(*) filter (where s.total_tokens is not null and s.accepted_index is not null) as counted_accepted,
+        array[",
+    );
+    for (place, signal) in Signal::ALL.into_iter().enumerate() {
+        query.push(if place == 0 { "count(*) filter (where " } else { ", count(*) filter (where " });
+        signal.push(&mut query, scope.limits());
+        query.push(")");
+    }
+    query.push("] as signals from suggestions s");
+    scope.push(&mut query, project);
+    query.push(scope.grouping(None)).push(" order by is_group, records desc, value");
+    let rows: Vec<Row> = query.build_query_as().fetch_all(&mut *snapshot).await?;
+
+    let mut query = QueryBuilder::new(format!("select {},", scope.value()));
+    query.push(
+        " place.position, count(*) as shown, count(*) filter (where place.position = s.accepted_index) as accepted
+        from suggestions s cross join lateral (
+            select distinct unnest(s.viewed_indices || s.accepted_index) as position
+        ) place",
+    );
+    scope.push(&mut query, project);
+    query.push(" and s.match_type is not null and place.position is not null");
+    query.push(scope.grouping(Some("place.position"))).push(" order by is_group, position");
+    let positions: Vec<PositionRow> = query.build_query_as().fetch_all(&mut *snapshot).await?;
+
+    let figures = |row: &Row| {
+        let own = positions.iter().filter(|place| place.is_group == row.is_group && place.value == row.value);
+        let places = own.map(|&PositionRow { position, shown, accepted, .. }| Position {
+            position,
+            shown,
+            accepted,
+            rate: rate(accepted, shown),
+            interval: wilson(accepted, shown),
+        });
+        Figures::of(row, places.collect())
+    };
+    let all = rows.iter().find(|row| !row.is_group).map(&figures);
+    let groups = rows
+        .iter()
+        .filter(|row| row.is_group)
+        .map(|row| Group { group: row.value.clone().unwrap_or_default(), figures: figures(row) });
+    Ok(Answer {
+        groups: scope.group_by.map(|_| groups.collect()),
+        figures: all.ok_or_else(|| anyhow::anyhow!("a grand total has no row"))?,
+    })
+}
+
+/// How well slates do: how often one is taken, how, in which place, after how long, at what cost, and the signs that they
+/// were no good.
+#[utoipa::path(get, path = "/v1/analytics/suggestions", tag = "analytics", params(Scope),
+    responses((status = 200, description = "The figures", body = Answer), Refusals))]
+async fn figures(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    Query(scope): Query<Scope>,
+) -> Result<axum::Json<Answer>> {
+    read(&app.db, &caller.project, &scope).await.map(axum::Json)
+}
+
+/// Which versions are compared.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Pair {
+    /// A version of the prompt or node.
+    #[param(min_length = 1)]
+    a: String,
+    /// Another.
+    #[param(min_length = 1)]
+    b: String,
+}
+
+impl Check for Pair {
+    fn check(&self, _: &mut Checks) {}
+}
+
+/// Two versions side by side. The differences are those of `a` less `b`.
+#[derive(Serialize, ToSchema)]
+#[schema(as = SuggestionComparison)]
+struct Comparison {
+    a: Figures,
+    b: Figures,
+    /// Of the acceptance rates; null where one version has no slate to judge.
+    difference: Option<f64>,
+    /// Its 95 % interval.
+    interval: Option<[f64; 2]>,
+    /// Probability of a difference at least as large if there were none (two-proportion z test, two-sided).
+    p_value: Option<f64>,
+}
+
+/// Compares two versions of the prompt or node that makes slates.
+#[utoipa::path(get, path = "/v1/analytics/suggestions/compare", tag = "analytics", params(Pair),
+    responses((status = 200, description = "Both, and how they differ", body = Comparison), Refusals))]
+async fn compare(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    Query(Pair { a, b }): Query<Pair>,
+) -> Result<axum::Json<Comparison>> {
+    let a = of(&app.db, &caller.project, a).await?;
+    let b = of(&app.db, &caller.project, b).await?;
+    let counts = |figures: &Figures| (figures.accepted, figures.accepted + figures.ignored.count);
+    let difference = statistics::compare(counts(&a), counts(&b));
+    Ok(axum::Json(Comparison {
+        difference: difference.as_ref().map(|found| found.difference),
+        interval: difference.as_ref().map(|found| found.interval),
+        p_value: difference.map(|found| found.p_value),
+        a,
+        b,
+    }))
+}
+
+async fn of(db: &PgPool, project: &str, version: String) -> Result<Figures> {
+    let scope = Scope { suggestion_node_version: Some(version), ..Scope::default() };
+    let figures = read(db, project, &scope).await?.figures;
+    if figures.records == 0 {
+        return Err(Error::NotFound("version among the finalized suggestions"));
+    }
+    Ok(figures)
+}

@@ -1,0 +1,303 @@
+//! What happens to a record, as the writer takes it: validated, with its id, times, verdict and hashes made.
+
+use uuid::Uuid;
+
+use super::prompt::Facts;
+use super::viewing::resolve;
+use super::{
+    Amendment, Conclusion, HistoryLine, Move, Names, NewPartialInputs, NewSuggestion, NewViews, Outcome,
+    Reported, Slate, State, Suggestion, Whole,
+};
+use crate::projects::{HASH, HashKey};
+use crate::value::{Timestamp, request_hash};
+
+/// Something that happens to a record, as the writer takes it: validated, with its id and times made.
+#[derive(Debug)]
+pub struct Event {
+    /// The record.
+    pub suggestion_id: Uuid,
+    /// What happens to it.
+    pub action: Action,
+}
+
+/// What happens to a record.
+#[derive(Debug)]
+pub enum Action {
+    /// It begins.
+    Start(Box<Start>),
+    /// The user looks at suggestions, or types.
+    Append {
+        /// What he does.
+        moves: Vec<Move>,
+        /// When we heard of it.
+        received_at: Timestamp,
+    },
+    /// It ends.
+    Finalize {
+        /// How.
+        outcome: Outcome,
+        /// Of the request.
+        hash: Vec<u8>,
+        /// Of what was submitted, where that is not kept.
+        input_hash: Option<[u8; HASH]>,
+    },
+    /// Something is added to it.
+    Amend(Amendment),
+}
+
+/// A record that begins.
+#[derive(Debug)]
+pub struct Start {
+    /// The request.
+    pub new: NewSuggestion,
+    /// When the slate was made.
+    pub created_at: Timestamp,
+    /// Of the request.
+    pub hash: Vec<u8>,
+    /// What figures group it by.
+    pub facts: Facts,
+    /// What the client reported of the outcome.
+    pub reported: Option<Reported>,
+    /// What follows from its end, for one that is finished already.
+    pub conclusion: Option<Conclusion>,
+    /// Of the request to finalize it that the request stands for.
+    pub outcome_hash: Option<Vec<u8>>,
+    /// Where the texts are not kept.
+    pub hashes: Option<Hashes>,
+}
+
+/// What stands in for texts that are not kept: keyed hashes.
+#[derive(Debug)]
+pub struct Hashes {
+    /// Of each suggestion, one after the other.
+    pub suggestions: Vec<u8>,
+    /// Of what was submitted.
+    pub input: Option<[u8; HASH]>,
+}
+
+/// The keyed hashes of texts, one after the other.
+pub(super) fn hash_all(key: &HashKey, texts: &[String]) -> Vec<u8> {
+    texts.iter().flat_map(|text| key.hash(text.as_bytes())).collect()
+}
+
+impl Event {
+    /// A record begins. `id` is one derived for a request that has none of its own; without either the server makes one.
+    #[must_use]
+    pub fn start(new: NewSuggestion, id: Option<Uuid>) -> Self {
+        let hash = request_hash(&new);
+        let reports = new.match_type.is_some() || new.accepted_index.is_some();
+        let reported = reports.then(|| Reported {
+            match_type: new.match_type,
+            accepted_index: new.accepted_index,
+            ..Reported::default()
+        });
+        let id = new.id.or(id).unwrap_or_else(Uuid::now_v7);
+        Self { suggestion_id: id, action: Action::Start(Box::new(Start::new(new, hash, reported))) }
+    }
+
+    /// A record is told of by the seed's own line.
+    #[must_use]
+    pub fn line(line: HistoryLine, id: Uuid) -> Self {
+        let hash = request_hash(&line);
+        let (new, reported) = line.split(id);
+        Self { suggestion_id: id, action: Action::Start(Box::new(Start::new(new, hash, Some(reported)))) }
+    }
+
+    /// The user looks at suggestions.
+    #[must_use]
+    pub fn view(suggestion_id: Uuid, views: NewViews, names: Names) -> Self {
+        Self::append(suggestion_id, views.into_moves(suggestion_id, names))
+    }
+
+    /// The user types.
+    #[must_use]
+    pub fn partial_inputs(suggestion_id: Uuid, inputs: NewPartialInputs, names: Names) -> Self {
+        Self::append(suggestion_id, inputs.into_moves(suggestion_id, names))
+    }
+
+    fn append(suggestion_id: Uuid, moves: Vec<Move>) -> Self {
+        Self { suggestion_id, action: Action::Append { moves, received_at: Timestamp::now() } }
+    }
+
+    /// A record ends.
+    #[must_use]
+    pub fn finalize(suggestion_id: Uuid, outcome: Outcome) -> Self {
+        let hash = request_hash(&outcome);
+        Self { suggestion_id, action: Action::Finalize { outcome, hash, input_hash: None } }
+    }
+
+    /// Something is added to a record.
+    #[must_use]
+    pub fn amend(suggestion_id: Uuid, amendment: Amendment) -> Self {
+        Self { suggestion_id, action: Action::Amend(amendment) }
+    }
+
+    /// The record that begins.
+    pub(super) fn as_start(&self) -> Option<(Uuid, &Start)> {
+        match &self.action {
+            Action::Start(start) => Some((self.suggestion_id, start)),
+            _ => None,
+        }
+    }
+
+    /// The moves that are made, and when we heard of them.
+    pub(super) fn as_append(&self) -> Option<(Uuid, &[Move], Timestamp)> {
+        match &self.action {
+            Action::Append { moves, received_at } => Some((self.suggestion_id, moves, *received_at)),
+            _ => None,
+        }
+    }
+
+    /// How the record ends.
+    pub(super) fn as_ending(&self) -> Option<Ending<'_>> {
+        match &self.action {
+            Action::Finalize { outcome, hash, input_hash } => {
+                Some(Ending { id: self.suggestion_id, outcome, hash, input_hash: *input_hash })
+            }
+            _ => None,
+        }
+    }
+
+    /// Leaves figures, verdicts, names and times, and keyed hashes in place of texts. What was worked out of the texts
+    /// stays; what is still to be worked out of what was submitted needs it, so that goes when the record is written.
+    pub fn reduce(&mut self, key: &HashKey) {
+        match &mut self.action {
+            Action::Start(start) => {
+                start.hashes = Some(Hashes {
+                    suggestions: hash_all(key, &start.new.suggestions),
+                    input: start.new.actual_input.as_ref().map(|input| key.hash(input.as_bytes())),
+                });
+                start.conclusion = start.conclusion.take().map(Conclusion::without_text);
+                start.hash = key.hash(&start.hash).to_vec();
+                start.outcome_hash = start.outcome_hash.as_ref().map(|hash| key.hash(hash).to_vec());
+            }
+            Action::Append { moves, .. } => moves.iter_mut().for_each(|made| made.reduce(key)),
+            Action::Finalize { outcome, hash, input_hash } => {
+                *input_hash = Some(key.hash(outcome.actual_input.as_bytes()));
+                *hash = key.hash(hash).to_vec();
+            }
+            Action::Amend(_) => {}
+        }
+    }
+
+    /// What is added.
+    pub(super) fn as_amendment(&self) -> Option<(Uuid, &Amendment)> {
+        match &self.action {
+            Action::Amend(amendment) => Some((self.suggestion_id, amendment)),
+            _ => None,
+        }
+    }
+}
+
+/// How a record ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ending<'a> {
+    pub(super) id: Uuid,
+    pub(super) outcome: &'a Outcome,
+    /// Of the request.
+    pub(super) hash: &'a [u8],
+    /// Of what was submitted, where that is not kept.
+    pub(super) input_hash: Option<[u8; HASH]>,
+}
+
+impl<'a> Ending<'a> {
+    /// What was submitted, where it is kept.
+    pub(super) fn kept_input(&self) -> Option<&'a str> {
+        let kept = self.input_hash.is_none() && !self.outcome.discards();
+        kept.then_some(self.outcome.actual_input.as_str())
+    }
+}
+
+impl Start {
+    fn new(new: NewSuggestion, hash: Vec<u8>, reported: Option<Reported>) -> Self {
+        let facts = Facts::of(&new);
+        let outcome = new.outcome();
+        let conclusion = outcome.as_ref().map(|outcome| {
+            let slate = Slate {
+                suggestions: &new.suggestions,
+                fetch_end_ts: new.fetch_end_ts,
+                prompt_hash: facts.prompt_hash,
+            };
+            let shown = || resolve(new.suggestions.len(), []).iter().map(|view| view.index).collect();
+            Conclusion::of(&slate, new.viewed_indices.clone().unwrap_or_else(shown), new.cycle_count, outcome)
+        });
+        Self {
+            created_at: new.created_at.unwrap_or_else(Timestamp::now),
+            outcome_hash: outcome.as_ref().map(request_hash),
+            new,
+            hash,
+            facts,
+            reported,
+            conclusion,
+            hashes: None,
+        }
+    }
+
+    /// How far the record is with it.
+    pub(super) fn state(&self) -> State {
+        self.conclusion.as_ref().map_or(State::Pending, |conclusion| conclusion.state)
+    }
+
+    /// Whether more than the name is kept: not of what a command discards.
+    pub(super) fn is_kept(&self) -> bool {
+        self.state() != State::Discarded
+    }
+
+    /// Whether the texts are.
+    pub(super) fn keeps_text(&self) -> bool {
+        self.is_kept() && self.hashes.is_none()
+    }
+
+    /// What is kept in place of the texts.
+    pub(super) fn hashes(&self) -> Option<&Hashes> {
+        self.hashes.as_ref().filter(|_| self.is_kept())
+    }
+
+    /// The pending record `id` as it is once stored.
+    #[must_use]
+    pub fn stored(&self, id: Uuid) -> Suggestion {
+        let new = &self.new;
+        let views = resolve(new.suggestions.len(), []);
+        Suggestion {
+            id,
+            state: State::Pending,
+            suggestions: Some(new.suggestions.clone()),
+            suggestion_count: count(&new.suggestions),
+            suggestion_node_version: new.suggestion_node_version.clone(),
+            session_name: new.session_name.clone(),
+            server_name: new.server_name.clone(),
+            trigger_block_number: new.trigger_block_number,
+            result_block_number: None,
+            policy_id: new.policy_id.clone(),
+            propensities: new.propensities.clone(),
+            context_block_count: self.facts.context_block_count,
+            model: self.facts.model.clone(),
+            temperature: self.facts.temperature,
+            total_tokens: self.facts.total_tokens,
+            fetch_start_ts: new.fetch_start_ts,
+            fetch_end_ts: new.fetch_end_ts,
+            submit_ts: None,
+            created_at: self.created_at,
+            completed_at: None,
+            viewed_indices: views.iter().map(|view| view.index).collect(),
+            cycle_count: 0,
+            displayed_index_at_submit: None,
+            actual_input: None,
+            match_type: None,
+            accepted_index: None,
+            time_to_action_ms: None,
+            whole: Some(Whole {
+                context: Some(new.context.clone()),
+                llm_request: new.llm_request.clone(),
+                llm_response: new.llm_response.clone(),
+                views,
+                ..Whole::default()
+            }),
+        }
+    }
+}
+
+/// How many texts there are, as a column.
+pub(super) fn count(texts: &[String]) -> i32 {
+    i32::try_from(texts.len()).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,208 @@
+//! How suggestion records are read and erased. [`write`](super::write) is how they are written.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use sqlx::{FromRow as _, PgConnection, PgPool, Postgres, QueryBuilder};
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+use super::matching::MatchType;
+use super::statements::moves::looks;
+use super::viewing::{Look, View, measure, resolve};
+use super::{State, Suggestion, Whole};
+use crate::error::Result;
+use crate::extract::{Check, Checks};
+use crate::page::{Listed, Page, PageRequest};
+use crate::value::Timestamp;
+
+/// The columns of a [`Suggestion`] of `suggestions s`.
+pub(super) const COLUMNS: &str = "
+    s.id, s.state, s.suggestions, s.suggestion_count, s.suggestion_node_version, s.session_name, s.server_name,
+    s.trigger_block_number, s.result_block_number, s.policy_id, s.propensities, s.context_block_count, s.model,
+    s.temperature, s.total_tokens, s.fetch_start_ts, s.fetch_end_ts, s.submit_ts, s.created_at, s.completed_at,
+    coalesce(s.viewed_indices, '{}') as viewed_indices, coalesce(s.cycle_count, 0) as cycle_count, s.displayed_index,
+    s.actual_input, s.match_type, s.accepted_index, s.time_to_action_ms";
+
+/// Which records a list holds.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct Filter {
+    /// How far they are.
+    #[param(inline)]
+    state: Option<State>,
+    /// How the input relates to the slate.
+    #[param(inline)]
+    match_type: Option<MatchType>,
+    /// The agent session.
+    session_name: Option<String>,
+    /// The server.
+    server_name: Option<String>,
+    /// Version of the prompt or node.
+    suggestion_node_version: Option<String>,
+}
+
+impl Check for Filter {
+    fn check(&self, _: &mut Checks) {}
+}
+
+impl Listed for Suggestion {
+    fn place(&self) -> (Timestamp, String) {
+        (self.created_at, self.id.to_string())
+    }
+}
+
+/// One page of a project's records.
+pub async fn list(
+    db: &PgPool,
+    project: &str,
+    filter: &Filter,
+    page: &PageRequest,
+) -> Result<Page<Suggestion>> {
+    let mut query = QueryBuilder::new(format!("select {COLUMNS} from suggestions s where s.project = "));
+    query.push_bind(project.to_owned());
+    if let Some(state) = filter.state {
+        query.push(" and s.state = ").push_bind(state);
+    }
+    if let Some(match_type) = filter.match_type {
+        query.push(" and s.match_type = ").push_bind(match_type);
+    }
+    for (column, value) in [
+        ("session_name", &filter.session_name),
+        ("server_name", &filter.server_name),
+        ("suggestion_node_version", &filter.suggestion_node_version),
+    ] {
+        if let Some(value) = value {
+            query.push(format_args!(" and s.{column} = ")).push_bind(value.clone());
+        }
+    }
+    read_page(db, project, query, page).await
+}
+
+/// The page of a query of [`COLUMNS`] that ends within its `where`. What was viewed of pending records is resolved here.
+pub(super) async fn read_page(
+    db: &PgPool,
+    project: &str,
+    mut query: QueryBuilder<Postgres>,
+    page: &PageRequest,
+) -> Result<Page<Suggestion>> {
+    page.push(&mut query, "s.created_at", "s.id", "uuid")?;
+    let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
+    let mut page = page.page(query.build_query_as().fetch_all(&mut *snapshot).await?);
+    let pending = |suggestion: &&mut Suggestion| suggestion.state == State::Pending;
+    let ids: Vec<_> = page.data.iter_mut().filter(pending).map(|suggestion| suggestion.id).collect();
+    let mut looked: HashMap<Uuid, Vec<(Look, Option<Timestamp>)>> = HashMap::new();
+    if !ids.is_empty() {
+        for (id, look, at) in looks(&mut snapshot, project, &ids).await? {
+            looked.entry(id).or_default().push((look, at));
+        }
+    }
+    for suggestion in page.data.iter_mut().filter(pending) {
+        suggestion.see(looked.remove(&suggestion.id).unwrap_or_default());
+    }
+    Ok(page)
+}
+
+impl Suggestion {
+    /// Resolves what was looked at in a pending record.
+    fn see(&mut self, looks: Vec<(Look, Option<Timestamp>)>) -> Vec<View> {
+        self.cycle_count = i32::try_from(looks.len()).unwrap_or(i32::MAX);
+        let views = resolve(usize::try_from(self.suggestion_count).unwrap_or(0), looks);
+        if views.is_empty() {
+            self.cycle_count = 0;
+        }
+        self.viewed_indices = views.iter().map(|view| view.index).collect();
+        views
+    }
+
+    /// The views of a record in whatever state, with times.
+    fn views(&mut self, looks: Vec<(Look, Option<Timestamp>)>) -> Vec<View> {
+        let mut views = if self.state == State::Pending {
+            self.see(looks)
+        } else if looks.is_empty() {
+            self.viewed_indices.iter().map(|&index| View::new(index, None)).collect()
+        } else {
+            resolve(usize::try_from(self.suggestion_count).unwrap_or(0), looks)
+        };
+        measure(&mut views, self.fetch_end_ts, self.submit_ts);
+        views
+    }
+}
+
+/// How much of a record is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// All of it.
+    Whole,
+    /// What lists show.
+    Listed,
+}
+
+/// The record, if there is one: all that is read is of the same moment.
+pub async fn get(db: &PgPool, project: &str, id: Uuid, extent: Extent) -> Result<Option<Suggestion>> {
+    let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
+    let more =
+        if extent == Extent::Whole { ", s.context, s.llm_request, s.llm_response, s.reported" } else { "" };
+    let mut query =
+        QueryBuilder::new(format!("select {COLUMNS}{more} from suggestions s where s.project = "));
+    query.push_bind(project.to_owned()).push(" and s.id = ").push_bind(id);
+    let Some(row) = query.build().fetch_optional(&mut *snapshot).await? else {
+        return Ok(None);
+    };
+    let mut suggestion = Suggestion::from_row(&row)?;
+    let looks = looks(&mut snapshot, project, &[id]).await?.into_iter().map(|(_, look, at)| (look, at));
+    let views = suggestion.views(looks.collect());
+    if extent == Extent::Whole {
+        let sql = "select id, text, at from suggestion_moves
+                   where project = $1 and suggestion_id = $2 and kind = 'input'
+                   order by coalesce(at, received_at), arrival";
+        let partial_inputs = sqlx::query_as(sql).bind(project).bind(id).fetch_all(&mut *snapshot).await?;
+        suggestion.whole = Some(Whole { views, partial_inputs, ..Whole::from_row(&row)? });
+    }
+    Ok(Some(suggestion))
+}
+
+/// How many records were erased.
+#[derive(Debug, Default)]
+pub struct Erased {
+    /// Slates.
+    pub suggestions: u64,
+    /// What users did before the submit.
+    pub moves: u64,
+}
+
+/// Erases a record and all that hangs on it.
+pub async fn delete(db: &PgPool, project: &str, id: Uuid) -> Result<Erased> {
+    let mut transaction = db.begin().await?;
+    let sql = "delete from suggestions where project = $1 and id = $2 returning id, completed_at";
+    let slates = sqlx::query_as(sql).bind(project).bind(id).fetch_all(&mut *transaction).await?;
+    let erased = delete_children(&mut transaction, project, slates).await?;
+    transaction.commit().await?;
+    Ok(erased)
+}
+
+/// Erases all records of an agent session.
+pub async fn delete_session(connection: &mut PgConnection, project: &str, session: &str) -> Result<Erased> {
+    // Locked in id order, as the writer locks them.
+    let sql = "delete from suggestions where project = $1 and id in (
+                   select id from suggestions where project = $1 and session_name = $2 order by id for update)
+               returning id, completed_at";
+    let slates = sqlx::query_as(sql).bind(project).bind(session).fetch_all(&mut *connection).await?;
+    delete_children(connection, project, slates).await
+}
+
+/// The slates go first, for the same reason as generation logs do.
+async fn delete_children(
+    connection: &mut PgConnection,
+    project: &str,
+    slates: Vec<(Uuid, Option<Timestamp>)>,
+) -> Result<Erased> {
+    let (ids, completed): (Vec<_>, Vec<_>) = slates.into_iter().unzip();
+    let sql = "delete from suggestion_moves where project = $1 and suggestion_id = any($2)";
+    let moves = sqlx::query(sql).bind(project).bind(&ids).execute(&mut *connection).await?.rows_affected();
+    let sql = "delete from preference_labels l using unnest($2::uuid[], $3::timestamptz[]) as slate (id, completed_at)
+               where l.project = $1 and l.completed_at = slate.completed_at and l.suggestion_id = slate.id";
+    sqlx::query(sql).bind(project).bind(&ids).bind(&completed).execute(&mut *connection).await?;
+    Ok(Erased { suggestions: ids.len() as u64, moves })
+}

@@ -1,0 +1,253 @@
+//! What is kept of what is posted: everything, figures without text, or nothing.
+
+use axum::http::Method;
+use gleaner::projects::Capture;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::support::{Answer, Service, column, failed, passed, with};
+
+const NEEDLE: &str = "needle";
+
+async fn capture(service: &Service, capture: Value) {
+    service.put("/v1/projects/default", &json!({"capture": capture})).await.expect(200);
+}
+
+fn attempt(number: i32, passes: bool) -> Value {
+    let judged = if passes { passed(number, NEEDLE) } else { failed(number, NEEDLE, NEEDLE) };
+    with(
+        judged,
+        &json!({"prompt_text": NEEDLE, "raw_response": NEEDLE, "metadata": {NEEDLE: NEEDLE}, "latency_ms": 5,
+            "parse_result": {"success": true, "error": NEEDLE}, "prompt_template": "t", "prompt_template_version": 2}),
+    )
+}
+
+fn log() -> Value {
+    json!({"user_intent": NEEDLE, "domain_name": "cbu", "session_id": "s", "metadata": {"k": NEEDLE}})
+}
+
+fn slate(suggestions: &[&str]) -> Value {
+    json!({"context": {"blocks": [{"input": NEEDLE}]}, "suggestions": suggestions, "session_name": "s",
+        "llm_request": {"messages": [{"role": "user", "content": NEEDLE}], "model": "m", "temperature": 0.5},
+        "llm_response": {"raw_content": NEEDLE, "usage": {"total_tokens": 30}}})
+}
+
+/// Every request that stores text, in an order that works; each with the status it has when everything is kept.
+async fn post_all(service: &Service) -> Vec<(&'static str, Answer)> {
+    let (log_id, done_id, slate_id) = (Uuid::from_u128(1), Uuid::from_u128(2), Uuid::from_u128(3));
+    let with_id = |body: Value, id: Uuid| with(body, &json!({"id": id}));
+    let logs = format!("/v1/generations/{log_id}");
+    let slates = format!("/v1/suggestions/{slate_id}");
+    let finished = with(
+        log(),
+        &json!({"success": true, "final_valid_dsl": NEEDLE, "iterations": [attempt(1, false), attempt(2, true)]}),
+    );
+    let reviewed = json!({"rating": "good", "reviewer": NEEDLE, "note": NEEDLE, "corrected_dsl": NEEDLE});
+    let line = json!({"ts": 1_704_067_200.5, "session": "s", "server": "x", "context": {"k": NEEDLE},
+        "suggestions": [NEEDLE], "actual_input": NEEDLE, "match_type": "exact", "accepted_index": 0});
+    let typed = json!({"inputs": [{"text": NEEDLE, "at": 1}, {"text": NEEDLE}]});
+    let mut answers = Vec::new();
+    for (what, method, path, body) in [
+        ("201", Method::POST, "/v1/generations".to_owned(), with_id(log(), log_id)),
+        ("201", Method::POST, format!("{logs}/attempts"), attempt(1, false)),
+        ("201", Method::POST, format!("{logs}/attempts"), attempt(2, true)),
+        ("200", Method::POST, format!("{logs}/finalize"), json!({"success": true, "instance_id": "i"})),
+        ("200", Method::PUT, format!("{logs}/review"), reviewed),
+        ("201", Method::POST, "/v1/generations".to_owned(), with_id(finished, done_id)),
+        ("201", Method::POST, "/v1/suggestions".to_owned(), with_id(slate(&["x", NEEDLE]), slate_id)),
+        ("201", Method::POST, format!("{slates}/views"), json!({"direction": "next", "at": 1})),
+        ("201", Method::POST, format!("{slates}/partial-inputs"), typed),
+        ("200", Method::POST, format!("{slates}/finalize"), json!({"actual_input": NEEDLE})),
+        ("200", Method::PATCH, slates.clone(), json!({"result_block_number": 4})),
+        ("201", Method::POST, "/v1/suggestions".to_owned(), line),
+    ] {
+        answers.push((what, service.call(method, &path, &[], Some(&body)).await));
+    }
+    answers
+}
+
+/// The same events as lines of a batch.
+fn lines() -> Vec<Value> {
+    let (log_id, slate_id) = (Uuid::from_u128(11), Uuid::from_u128(13));
+    let of_log = |event: &str, body: Value| with(body, &json!({"event": event, "generation_id": log_id}));
+    let of_slate = |event: &str, body: Value| with(body, &json!({"event": event, "suggestion_id": slate_id}));
+    vec![
+        with(log(), &json!({"event": "generation", "id": log_id})),
+        of_log("attempt", attempt(1, false)),
+        of_log("generation_outcome", json!({"success": false, "error": NEEDLE})),
+        of_log("review", json!({"rating": "poor", "note": NEEDLE})),
+        with(slate(&[NEEDLE]), &json!({"event": "suggestion", "id": slate_id})),
+        of_slate("view", json!({"index": 0})),
+        of_slate("partial_inputs", json!({"inputs": [{"text": NEEDLE}]})),
+        of_slate("suggestion_outcome", json!({"actual_input": NEEDLE})),
+    ]
+}
+
+#[tokio::test]
+async fn without_text_figures_and_verdicts_are_kept_and_the_text_is_nowhere_in_the_database() {
+    let service = Service::open().await;
+    capture(&service, json!("metadata")).await;
+    for (expected, answer) in post_all(&service).await {
+        assert_eq!(answer.status.to_string()[..3], *expected, "{}", answer.text());
+        assert!(!answer.text().contains(NEEDLE), "{}", answer.text());
+    }
+    service.accept(&lines()).await;
+    assert!(!service.dump().await.contains(NEEDLE));
+
+    let log = service.get(&format!("/v1/generations/{}", Uuid::from_u128(1))).await.expect(200);
+    let expected = json!({"user_intent": null, "domain_name": "cbu", "session_id": "s", "metadata": {}, "success": true,
+        "final_valid_dsl": null, "instance_id": "i", "total_attempts": 2, "total_latency_ms": 10});
+    for (name, value) in expected.as_object().expect("an object") {
+        assert_eq!(&log[name], value, "{name}");
+    }
+    assert_eq!(log["review"]["rating"], "good");
+    assert_eq!(log["iterations"][0]["lint_result"], json!({"valid": false, "errors": [], "warnings": []}));
+    let figures = service.get("/v1/analytics/prompts").await.expect(200);
+    assert_eq!((&figures["data"][0]["passed"], &figures["data"][0]["total_uses"]), (&json!(2), &json!(3)));
+
+    let record = service.get(&format!("/v1/suggestions/{}", Uuid::from_u128(3))).await.expect(200);
+    let expected = json!({"suggestions": null, "suggestion_count": 2, "context": null, "llm_request": null,
+        "llm_response": null, "model": "m", "temperature": 0.5, "total_tokens": 30, "context_block_count": 1,
+        "viewed_indices": [0, 1], "actual_input": null, "match_type": "exact", "accepted_index": 1,
+        "result_block_number": 4});
+    for (name, value) in expected.as_object().expect("an object") {
+        assert_eq!(&record[name], value, "{name}");
+    }
+    assert_eq!(record["partial_inputs"][0]["text"], json!(null));
+    let figures = service.get("/v1/analytics/suggestions").await.expect(200);
+    assert_eq!((&figures["records"], &figures["accepted"]), (&json!(3), &json!(3)));
+    service.get("/v1/generations/similar?intent=needle").await.expect(200);
+}
+
+#[tokio::test]
+async fn exports_leave_out_records_without_text_and_say_how_many() {
+    let service = Service::open().await;
+    capture(&service, json!("metadata")).await;
+    post_all(&service).await;
+    capture(&service, json!("full")).await;
+    let full = with(log(), &json!({"success": true, "iterations": [failed(1, "a", "e"), passed(2, "b")]}));
+    service.post("/v1/generations", &full).await.expect(201);
+    service
+        .post(
+            "/v1/suggestions",
+            &with(slate(&["x", "y"]), &json!({"actual_input": "x", "viewed_indices": [0, 1]})),
+        )
+        .await
+        .expect(201);
+    let sets = service.get("/v1/exports").await.expect(200);
+    let sets = sets["data"].as_array().expect("data");
+    assert_eq!(json!(column(sets, "rows")), json!([1, 1, 1, 1, 1, 1]));
+    assert_eq!(json!(column(sets, "skipped")), json!([2, 2, 2, 2, 2, 2]));
+    for set in column(sets, "dataset") {
+        let path = format!("/v1/exports/{}?format=raw", set.as_str().expect("a name"));
+        assert_eq!(service.get(&path).await.rows().len(), 1, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn requests_sent_again_are_told_without_their_text() {
+    let service = Service::open().await;
+    capture(&service, json!("metadata")).await;
+    post_all(&service).await;
+    for (place, (_, answer)) in post_all(&service).await.iter().enumerate() {
+        // The second partial input has neither name nor time: it is another one, and comes too late.
+        assert_eq!(answer.status, if place == 8 { 409 } else { 200 }, "{place}: {}", answer.text());
+    }
+    let other =
+        json!({"id": Uuid::from_u128(1), "user_intent": "other", "domain_name": "cbu", "session_id": "s"});
+    service.post("/v1/generations", &other).await.refused(409, &[]);
+    let path = format!("/v1/suggestions/{}/finalize", Uuid::from_u128(3));
+    service.post(&path, &json!({"actual_input": "other"})).await.refused(409, &[]);
+}
+
+#[tokio::test]
+async fn where_nothing_is_kept_every_answer_is_204_and_lines_are_skipped() {
+    let service = Service::open().await;
+    capture(&service, json!(null)).await;
+    service.accept(&lines()[..1]).await;
+    let before = service.dump().await;
+    capture(&service, json!("off")).await;
+    for (_, answer) in post_all(&service).await {
+        assert_eq!((answer.status.as_u16(), answer.body.len()), (204, 0));
+    }
+    let mut lines = lines();
+    lines.push(json!({"event": "view"}));
+    let summary = service.events(&lines).await.expect(200);
+    assert_eq!(
+        (&summary["accepted"], &summary["duplicates"], &summary["skipped"]),
+        (&json!(0), &json!(0), &json!(8))
+    );
+    assert_eq!(summary["rejected"][0]["line"], 9);
+    service.post("/v1/suggestions", &json!({})).await.refused(422, &["/context"]);
+    capture(&service, json!(null)).await;
+    assert_eq!(service.dump().await, before);
+}
+
+#[tokio::test]
+async fn domains_are_kept_as_chosen_for_each_and_the_rest_by_the_servers_default() {
+    let service = Service::keeping(Capture::Metadata).await;
+    let project = service.get("/v1/projects/default").await.expect(200);
+    assert_eq!(project["capture"], "metadata");
+    capture(&service, json!({"suggestions": "off"})).await;
+    let project = service.get("/v1/projects/default").await.expect(200);
+    assert_eq!(project["capture"], json!({"suggestions": "off"}));
+    let made = service.post("/v1/generations", &log()).await.expect(201);
+    assert_eq!(made["user_intent"], json!(null));
+    assert_eq!(service.post("/v1/suggestions", &slate(&["x"])).await.status, 204);
+    capture(&service, json!({"generations": "off", "suggestions": "full"})).await;
+    assert_eq!(service.post("/v1/generations", &log()).await.status, 204);
+    let made = service.post("/v1/suggestions", &slate(&["x"])).await.expect(201);
+    assert_eq!(made["suggestions"], json!(["x"]));
+    let summary = service.events(&lines()).await.expect(200);
+    assert_eq!(summary, json!({"accepted": 4, "duplicates": 0, "skipped": 4, "rejected": []}));
+}
+
+#[tokio::test]
+async fn without_the_slates_text_a_match_is_exact_or_unknown_unless_the_client_sends_it() {
+    let service = Service::open().await;
+    capture(&service, json!("metadata")).await;
+    let texts = ["git", "git status", "git"];
+    for (input, sent, expected) in [
+        ("git status", None, json!(["exact", 1])),
+        ("git", None, json!(["exact", 0])),
+        ("git push", None, json!([null, null])),
+        ("git push", Some(json!(texts)), json!(["partial", 0])),
+        ("gi", Some(json!(texts)), json!(["prefix", 0])),
+        ("ls", Some(json!(texts)), json!(["none", null])),
+        ("", None, json!([null, null])),
+    ] {
+        let id = service.create("/v1/suggestions", slate(&texts)).await;
+        let outcome = json!({"actual_input": input, "suggestions": sent});
+        let record = service.post(&format!("/v1/suggestions/{id}/finalize"), &outcome).await.expect(200);
+        assert_eq!(json!([record["match_type"], record["accepted_index"]]), expected, "{input}");
+    }
+    let id = service.create("/v1/suggestions", slate(&texts)).await;
+    let path = format!("/v1/suggestions/{id}/finalize");
+    service
+        .post(&path, &json!({"actual_input": "x", "suggestions": ["y"]}))
+        .await
+        .refused(422, &["/suggestions"]);
+    capture(&service, json!("full")).await;
+    service.post(&path, &json!({"actual_input": "git status"})).await.expect(200);
+    assert_eq!(service.get(&format!("/v1/suggestions/{id}")).await.expect(200)["match_type"], "exact");
+    let figures = service.get("/v1/analytics/suggestions").await.expect(200);
+    assert_eq!(figures["by_match_type"]["unknown"], 2);
+}
+
+#[tokio::test]
+async fn hashes_of_the_same_text_differ_between_projects() {
+    let service = Service::open().await;
+    for project in ["a", "b"] {
+        service.put(&format!("/v1/projects/{project}"), &json!({"capture": "metadata"})).await.expect(201);
+        let body = with(slate(&["x"]), &json!({"actual_input": "x"}));
+        service
+            .call(Method::POST, "/v1/suggestions", &[("gleaner-project", project)], Some(&body))
+            .await
+            .expect(201);
+    }
+    let sql = "select count(distinct suggestion_hashes), count(distinct actual_input_hash), count(distinct request_hash),
+                   count(*) from suggestions";
+    let counts: (i64, i64, i64, i64) =
+        sqlx::query_as(sql).fetch_one(&mut service.connection().await).await.expect("counts");
+    assert_eq!(counts, (2, 2, 2, 2));
+}
