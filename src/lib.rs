@@ -34,5 +34,6 @@ pub mod generations;
 pub mod operations;
 pub mod page;
 pub mod projects;
+pub mod searches;
 pub mod statistics;
 pub mod value;
