@@ -97,7 +97,6 @@ impl Walk {
                         path,
                     );
                 }
-                Use::Search { .. } => {}
                 Use::List => self.names_piped = true,
                 Use::Read(files) => {
                     let paths = files.iter().filter_map(|file| self.resolve(file));
@@ -121,7 +120,7 @@ impl Walk {
                     let words = ["xargs".to_owned()].into_iter().chain(words).collect();
                     self.run(&Command { words, output: command.output, ..Command::default() }, depth - 1);
                 }
-                Use::Shell(_) | Use::Each(_) => {}
+                Use::Search { .. } | Use::Shell(_) | Use::Each(_) => {}
             }
         }
         // What sorts or filters names passes names on.

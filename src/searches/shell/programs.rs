@@ -281,7 +281,7 @@ fn sed(arguments: &Arguments<'_>) -> Vec<Use> {
 }
 
 fn awk(arguments: &Arguments<'_>) -> Vec<Use> {
-    let script = if arguments.has(&["f", "file"]) { 0 } else { 1 };
+    let script = usize::from(!arguments.has(&["f", "file"]));
     // The others may be assignments.
     let files = arguments.rest.iter().copied().skip(script).filter(|word| !word.contains('='));
     vec![read(&files.collect::<Vec<_>>())]

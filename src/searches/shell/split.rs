@@ -72,7 +72,7 @@ struct Splitter<'a> {
     substitutions: Vec<Step>,
 }
 
-impl<'a> Splitter<'a> {
+impl Splitter<'_> {
     fn run(&mut self) {
         loop {
             self.skip_blanks();
