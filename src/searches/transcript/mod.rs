@@ -10,6 +10,8 @@ mod found;
 mod json;
 mod tool;
 
+use serde::{Deserialize, Serialize};
+
 use crate::value::Timestamp;
 
 /// What one line of a transcript, or one hook, says.
@@ -59,7 +61,7 @@ pub enum Event {
 }
 
 /// What a use of a tool does.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
     /// Looks for something.
     Search {
@@ -83,7 +85,7 @@ pub enum Action {
 }
 
 /// What is searched with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SearchTool {
     /// One of the search tools of the settings: it ranks what it finds.
     Index,
@@ -94,7 +96,7 @@ pub enum SearchTool {
 }
 
 /// What a search found.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Found {
     /// The best score, where results have one.
     pub best_score: Option<f64>,
@@ -113,7 +115,7 @@ impl Found {
 }
 
 /// A file that a search offers.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Hit {
     /// As the search wrote it.
     pub path: String,
