@@ -59,7 +59,7 @@ pub struct Association {
     pub path: String,
     /// How like its query the one at hand is, 0 to 1.
     pub score: f64,
-    /// What speaks for it, each piece of evidence decayed until now; negative where more speaks against it.
+    /// What speaks for it, each piece of evidence decayed until this hour; negative where more speaks against it.
     pub weight: f64,
     /// How many searches found it.
     pub evidence: i32,
@@ -177,12 +177,19 @@ pub(super) async fn find(
         .bind(QUERIES_A_TERM)
         .bind(&root)
         .bind(NEAREST)
-        .bind(Timestamp::now())
+        .bind(now())
         .bind(rules.half_life)
         .bind(LEAST_SIMILARITY)
         .bind(limit)
         .fetch_all(db)
         .await?)
+}
+
+/// The time as of which weights are told: the beginning of this hour, so that the same question has the same answer.
+pub(super) fn now() -> Timestamp {
+    const HOUR: i64 = 3_600_000_000;
+    let now = Timestamp::now();
+    Timestamp::from_micros(now.micros() / HOUR * HOUR).unwrap_or(now)
 }
 
 /// What a root is found by among the terms.
@@ -324,13 +331,7 @@ async fn get(
             decayed(a.weight, extract(epoch from $3 - a.weighed_at)::float8, $4) as weight, a.evidence, a.last_seen_at
         from associations a join association_queries q on q.project = a.project and q.id = a.query_id
         where a.project = $1 and a.id = $2";
-    sqlx::query_as(SQL)
-        .bind(project)
-        .bind(id)
-        .bind(Timestamp::now())
-        .bind(rules.half_life)
-        .fetch_optional(db)
-        .await
+    sqlx::query_as(SQL).bind(project).bind(id).bind(now()).bind(rules.half_life).fetch_optional(db).await
 }
 
 /// What one search, or one person, says of an association.

@@ -14,6 +14,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
+use super::associations;
 use super::settings::Rules;
 use crate::app::App;
 use crate::auth::{Caller, Read};
@@ -157,7 +158,7 @@ async fn read(
         .bind(project)
         .bind(after)
         .bind(limit)
-        .bind(Timestamp::now())
+        .bind(associations::now())
         .bind(rules.half_life)
         .fetch_all(db)
         .await?)

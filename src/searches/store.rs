@@ -116,7 +116,7 @@ async fn hints(
         join associations a on a.project = h.project and a.id = h.association_id
         join association_queries q on q.project = a.project and q.id = a.query_id
         where h.project = $1 and h.search_id = $2 order by h.place";
-    let query = sqlx::query_as(SQL).bind(project).bind(id).bind(Timestamp::now()).bind(rules.half_life);
+    let query = sqlx::query_as(SQL).bind(project).bind(id).bind(associations::now()).bind(rules.half_life);
     query.fetch_all(connection).await
 }
 
@@ -134,7 +134,7 @@ async fn learned(
         join associations a on a.project = e.project and a.id = e.association_id
         join association_queries q on q.project = a.project and q.id = a.query_id
         where e.project = $1 and e.source = $2 and e.kind = 'found' order by e.place";
-    let query = sqlx::query_as(SQL).bind(project).bind(id).bind(Timestamp::now()).bind(rules.half_life);
+    let query = sqlx::query_as(SQL).bind(project).bind(id).bind(associations::now()).bind(rules.half_life);
     query.fetch_all(connection).await
 }
 

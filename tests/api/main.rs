@@ -10,3 +10,4 @@ mod process;
 mod searches;
 mod seed_001;
 mod support;
+mod transcripts;
