@@ -3,11 +3,13 @@
 mod auth;
 mod bad_input;
 mod exports;
+mod faults;
 mod generations;
 mod openapi;
 mod private_postgres;
 mod process;
 mod searches;
 mod seed_001;
+mod server;
 mod support;
 mod transcripts;

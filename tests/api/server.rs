@@ -1,0 +1,108 @@
+//! The program as a process, for the tests that start it, load it and kill it.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, Command, Stdio};
+
+use axum::http::{Method, StatusCode};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http1::SendRequest;
+use hyper_util::rt::TokioIo;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+
+/// A folder for data that also the user whom Postgres runs as under root can reach.
+pub(crate) fn folder() -> TempDir {
+    let folder = tempfile::tempdir_in("/tmp").expect("a temporary folder");
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))
+        .expect("a folder to be entered");
+    folder
+}
+
+pub(crate) fn gleaner(folder: &TempDir) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gleaner"));
+    for name in ["DATABASE_URL", "DATABASE_URL_FILE", "GLEANER_BIND", "GLEANER_ADMIN_KEY", "GLEANER_DATA_DIR"]
+    {
+        command.env_remove(name);
+    }
+    command.arg("--data-dir").arg(folder.path().join("data"));
+    command
+}
+
+/// A running server, killed when dropped.
+pub(crate) struct Server {
+    process: Child,
+    pub(crate) address: String,
+}
+
+impl Server {
+    pub(crate) fn start(folder: &TempDir) -> Self {
+        let mut process = gleaner(folder)
+            .args(["--bind", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("gleaner starts");
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+        let address =
+            line.split_once("http://").and_then(|(_, rest)| rest.split(' ').next()).expect(&line).to_owned();
+        Self { process, address }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.process.id().try_into().expect("a process id"));
+        kill(pid, signal).expect("the server is there");
+    }
+
+    /// Its exit status, once it has ended.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        self.process.wait().expect("ends").code()
+    }
+
+    pub(crate) async fn connect(&self) -> Client {
+        Client::connect(&self.address).await.expect("connects")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// One connection.
+pub(crate) struct Client(SendRequest<Full<Bytes>>);
+
+impl Client {
+    pub(crate) async fn connect(address: &str) -> anyhow::Result<Self> {
+        let (sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(TcpStream::connect(address).await?)).await?;
+        tokio::spawn(connection);
+        Ok(Self(sender))
+    }
+
+    pub(crate) async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<(StatusCode, Value)> {
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let request = hyper::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "localhost")
+            .header("content-type", "application/json")
+            .body(Full::from(body))?;
+        self.0.ready().await?;
+        let response = self.0.send_request(request).await?;
+        let status = response.status();
+        let body = response.into_body().collect().await?.to_bytes();
+        Ok((status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
+    }
+}
