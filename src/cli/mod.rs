@@ -1,6 +1,9 @@
 //! The command line.
 
+mod client;
 mod export;
+mod files;
+mod hook;
 mod import;
 mod keys;
 mod serve;
@@ -52,6 +55,9 @@ enum Command {
     Import(import::Import),
     /// Write a data set to a file or to standard output, as GET /v1/exports/{dataset} does.
     Export(export::Export),
+    /// Have agents report what they do.
+    #[command(subcommand)]
+    Hook(hook::Hook),
     /// Become the private Postgres; started by `serve`, not by hand.
     #[command(hide = true, name = embedded::COMMAND)]
     PostgresChild {
@@ -70,6 +76,7 @@ pub fn run() -> ExitCode {
             print!("{yaml}");
             ExitCode::SUCCESS
         }),
+        Command::Hook(hook) => hook.run(),
         Command::PostgresChild { args } => Err(embedded::child_main(args)),
         Command::Healthcheck => block_on(serve::healthcheck(serve.bind)),
         Command::Serve => serve::run(&serve, &database),
