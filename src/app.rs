@@ -30,6 +30,7 @@ use crate::auth::{self, Keyring};
 use crate::db::writer::{self, Writer};
 use crate::error::{self, Error};
 use crate::exports::stream::Exports;
+use crate::searches::{self, Searches, expiry};
 use crate::{batch, db, exports, extract, generations, operations, projects};
 
 /// What handlers share. Clones share everything.
@@ -41,6 +42,8 @@ pub struct App {
     pub writer: Writer,
     /// For exports.
     pub exports: Exports,
+    /// For what agents tell of their work.
+    pub searches: Searches,
     /// Keys and projects.
     pub keyring: Arc<Keyring>,
     /// Set once the server begins to stop: it is no longer ready.
@@ -61,6 +64,7 @@ pub struct Running {
     /// The application.
     pub app: App,
     writing: writer::Tasks,
+    expiry: expiry::Task,
     writer_db: PgPool,
 }
 
@@ -74,16 +78,26 @@ impl Running {
         let (writer, writing) = Writer::start(&writer_db);
         let keyring = Arc::new(Keyring::new(db.clone()));
         let exports = Exports::new(options, connections.div_ceil(4).max(2));
-        let app = App { db, writer, exports, keyring, stopping: Arc::default(), metrics: recorder() };
-        Self { app, writing, writer_db }
+        let searches = Searches::new(options, connections.div_ceil(4).max(2));
+        let expiry = expiry::Task::start(&searches.db);
+        let app =
+            App { db, writer, exports, searches, keyring, stopping: Arc::default(), metrics: recorder() };
+        Self { app, writing, expiry, writer_db }
     }
 
     /// Waits until all that was handed to the writer is committed, then closes the connections.
     pub async fn finish(self) {
+        self.expiry.finish().await;
         self.writing.finish().await;
         // An export whose reader stalls keeps its connection until the process ends.
-        let close =
-            async { tokio::join!(self.writer_db.close(), self.app.db.close(), self.app.exports.db.close()) };
+        let close = async {
+            tokio::join!(
+                self.writer_db.close(),
+                self.app.db.close(),
+                self.app.exports.db.close(),
+                self.app.searches.db.close()
+            )
+        };
         let _ = tokio::time::timeout(Duration::from_secs(1), close).await;
     }
 }
@@ -114,6 +128,7 @@ fn recorder() -> PrometheusHandle {
     modifiers(&KeyScheme),
     tags(
         (name = "generations", description = "An intent, the attempts to turn it into a program, how it ended"),
+        (name = "searches", description = "Searches that came back weak, what agents then read, and what that teaches"),
         (name = "batch", description = "Many events at once"),
         (name = "exports", description = "Data sets to train on"),
         (name = "analytics", description = "Figures"),
@@ -142,6 +157,12 @@ fn api() -> OpenApiRouter<App> {
         .merge(generations::routes::routes())
         .merge(generations::templates::routes())
         .merge(generations::analytics::routes())
+        .merge(searches::expansions::routes())
+        .merge(searches::routes::routes())
+        .merge(searches::associations::routes())
+        .merge(searches::hooks::routes())
+        .merge(searches::transcripts::routes())
+        .merge(searches::analytics::routes())
         .merge(batch::routes())
         .merge(exports::routes())
         .merge(projects::routes::routes())

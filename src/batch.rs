@@ -16,6 +16,7 @@ use crate::db::writer::{Event, Writer};
 use crate::error::{Error, FieldError, Refusals, Result};
 use crate::extract::{self, Check, Checks, NDJSON_LIMIT, clean_json, expect_media_type, utf8};
 use crate::generations::{self, NewAttempt, NewGeneration, NewReview, Outcome};
+use crate::searches::{self, NewFallback, NewSearch, Resolve};
 use crate::value::derived_id;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -63,8 +64,8 @@ impl Rejected {
 /// Takes many events at once.
 ///
 /// Each line (or member of a JSON array) is an object with `event` naming its kind (`generation`, `attempt`,
-/// `generation_outcome`, `review`), the fields of that kind's own endpoint, and the id that its path would hold
-/// (`generation_id`). Later lines may refer to earlier ones; events of one record take effect in line order. At most
+/// `generation_outcome`, `review`; `search`, `fallback`, `search_outcome`), the fields of that kind's own endpoint, and
+/// the id that its path would hold (`generation_id`, `search_id`). Later lines may refer to earlier ones; events of one record take effect in line order. At most
 /// 20 000 lines and 64 MiB.
 #[utoipa::path(post, path = "/v1/events", tag = "batch",
     request_body(content(("application/x-ndjson"), ("application/jsonl"), (Vec<serde_json::Value> = "application/json"))),
@@ -178,49 +179,68 @@ pub fn read_line(line: &str, id: Option<Uuid>) -> Result<Event> {
     }
     let Named { event } = extract::decode(line)?;
     let generation = |event| Ok(Event::Generation(event));
+    let search = |event| Ok(Event::Search(event));
     match event.as_deref() {
         Some("generation") => {
-            let Line { body, parent } = extract::decode::<Line<NewGeneration>>(line)?;
-            refuse_parent(parent)?;
-            generation(generations::Event::start(Checks::of(body)?, id))
+            generation(generations::Event::start(record::<NewGeneration>(line, "generation")?, id))
         }
         Some("attempt") => {
-            let (log, body) = child::<NewAttempt>(line)?;
+            let (log, body) = child::<NewAttempt>(line, "generation")?;
             generation(generations::Event::append(log, body, id))
         }
         Some("generation_outcome") => {
-            let (log, body) = child::<Outcome>(line)?;
+            let (log, body) = child::<Outcome>(line, "generation")?;
             generation(generations::Event::finalize(log, body))
         }
         Some("review") => {
-            let (log, body) = child::<NewReview>(line)?;
+            let (log, body) = child::<NewReview>(line, "generation")?;
             generation(generations::Event::review(log, body))
+        }
+        Some("search") => {
+            search(searches::Event::start(record::<NewSearch>(line, "search")?, id, Vec::new()))
+        }
+        Some("fallback") => {
+            let (of, body) = child::<NewFallback>(line, "search")?;
+            search(searches::Event::append(of, body, id))
+        }
+        Some("search_outcome") => {
+            let (of, body) = child::<Resolve>(line, "search")?;
+            search(searches::Event::finalize(of, &body))
         }
         Some(other) => Err(Error::invalid("/event", format!("{other:?} is not the name of an event"))),
         None => Err(Error::invalid("/event", "must name what happened")),
     }
 }
 
-/// A line about a record that the line names.
-fn child<T: DeserializeOwned + Check>(line: &str) -> Result<(Uuid, T)> {
+/// A line that makes a record of this kind.
+fn record<T: DeserializeOwned + Check>(line: &str, kind: &str) -> Result<T> {
     let Line { parent, body } = extract::decode::<Line<T>>(line)?;
-    let parent = parent.ok_or_else(|| Error::invalid(format!("/{PARENT}"), "must name the generation"))?;
-    Ok((parent, Checks::of(body)?))
-}
-
-fn refuse_parent(parent: Option<Uuid>) -> Result<()> {
     match parent {
-        None => Ok(()),
-        Some(_) => Err(Error::invalid(format!("/{PARENT}"), "a generation is named by id")),
+        None => Checks::of(body),
+        Some((member, _)) => Err(Error::invalid(format!("/{member}"), format!("a {kind} is named by id"))),
     }
 }
 
-/// The member that names a line's record.
-const PARENT: &str = "generation_id";
+/// A line about a record of this kind, which the line names.
+fn child<T: DeserializeOwned + Check>(line: &str, kind: &str) -> Result<(Uuid, T)> {
+    let Line { parent, body } = extract::decode::<Line<T>>(line)?;
+    let named = format!("{kind}_id");
+    match parent {
+        Some((member, Some(parent))) if member == named => Ok((parent, Checks::of(body)?)),
+        Some((member, _)) if member != named => {
+            Err(Error::invalid(format!("/{member}"), format!("this is about a {kind}")))
+        }
+        _ => Err(Error::invalid(format!("/{named}"), format!("must name the {kind}"))),
+    }
+}
+
+/// The members that name a line's record.
+const PARENTS: [&str; 2] = ["generation_id", "search_id"];
 
 /// A line: what names its kind and its record, and otherwise the body of the kind's own endpoint.
 struct Line<T> {
-    parent: Option<Uuid>,
+    /// The member that names its record, and the record.
+    parent: Option<(&'static str, Option<Uuid>)>,
     body: T,
 }
 
@@ -247,7 +267,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Line<T> {
 /// The members of a line without those that are about the line itself.
 struct Body<'a, A> {
     map: A,
-    parent: &'a mut Option<Uuid>,
+    parent: &'a mut Option<(&'static str, Option<Uuid>)>,
 }
 
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for Body<'_, A> {
@@ -265,8 +285,11 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Body<'_, A> {
                 "event" => {
                     self.map.next_value::<serde::de::IgnoredAny>()?;
                 }
-                PARENT => *self.parent = self.map.next_value()?,
-                _ => {
+                name => {
+                    if let Some(member) = PARENTS.iter().find(|member| **member == name) {
+                        *self.parent = Some((member, self.map.next_value()?));
+                        continue;
+                    }
                     let key = serde::de::value::CowStrDeserializer::new(key);
                     return seed.deserialize(key).map(Some);
                 }

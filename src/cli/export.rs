@@ -14,7 +14,7 @@ use sqlx::postgres::PgConnectOptions;
 use tokio::sync::mpsc;
 
 use crate::exports::params::Common;
-use crate::exports::{CorrectionPairs, Records, TrainingPairs, stream};
+use crate::exports::{CorrectionPairs, Records, SearchPairs, TrainingPairs, stream};
 use crate::{db, projects};
 
 #[derive(Debug, Args)]
@@ -45,6 +45,13 @@ enum Dataset {
         #[command(flatten)]
         own: CorrectionPairs,
     },
+    /// Queries that came back weak, the files that answered them, and the files that did not help.
+    SearchPairs {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        own: SearchPairs,
+    },
 }
 
 impl Export {
@@ -55,6 +62,7 @@ impl Export {
         match self.dataset {
             Dataset::TrainingPairs { common, own } => write(&db, own, common, to).await?,
             Dataset::CorrectionPairs { common, own } => write(&db, own, common, to).await?,
+            Dataset::SearchPairs { common, own } => write(&db, own, common, to).await?,
         }
         db.close().await;
         Ok(ExitCode::SUCCESS)

@@ -21,6 +21,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::{Database, LogFormat, Logging, Serve};
 use crate::db::embedded::{self, Cluster};
+use crate::searches::{self, SearchSettings};
 use crate::{app, db};
 
 /// Keeps what coding agents do and gives back what can be learned from it.
@@ -35,6 +36,8 @@ pub struct Cli {
     serve: Serve,
     #[command(flatten)]
     database: Database,
+    #[command(flatten)]
+    searches: SearchSettings,
     #[command(flatten)]
     logging: Logging,
 }
@@ -72,8 +75,12 @@ enum Command {
 /// Runs the command; errors are printed as one sentence with their causes.
 #[must_use]
 pub fn run() -> ExitCode {
-    let Cli { command, serve, database, logging } = Cli::parse();
+    let Cli { command, serve, database, searches, logging } = Cli::parse();
     start_logging(&logging);
+    if let Err(error) = searches::settings::set_defaults(searches) {
+        eprintln!("gleaner: {error}");
+        return ExitCode::FAILURE;
+    }
     let result = match command.unwrap_or(Command::Serve) {
         Command::Openapi => app::openapi().to_yaml().map_err(anyhow::Error::from).map(|yaml| {
             print!("{yaml}");

@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::error::{Error, Result, is_connection_lost};
-use crate::generations;
+use crate::{generations, searches};
 
 /// How many events may wait; beyond that a caller is told to come back.
 const QUEUE: usize = 16_384;
@@ -26,6 +26,24 @@ const TRIES: usize = 5;
 pub enum Event {
     /// To a generation log.
     Generation(generations::Event),
+    /// To a search.
+    Search(searches::Event),
+}
+
+/// What kind of record an event happens to: those of one kind are written together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Domain {
+    Generations,
+    Searches,
+}
+
+impl Event {
+    fn domain(&self) -> Domain {
+        match self {
+            Self::Generation(_) => Domain::Generations,
+            Self::Search(_) => Domain::Searches,
+        }
+    }
 }
 
 /// That an event is committed.
@@ -177,17 +195,18 @@ async fn run(db: PgPool, jobs: Arc<Mutex<mpsc::UnboundedReceiver<Job>>>, mut sto
     }
 }
 
-/// Writes the jobs' events, a transaction a project, and answers each job.
+/// Writes the jobs' events, a transaction for each project and domain, and answers each job.
 async fn commit(db: &PgPool, jobs: Vec<Job>) {
     let started = Instant::now();
     let mut verdicts: Vec<Vec<Option<Written>>> =
         jobs.iter().map(|job| job.events.iter().map(|_| None).collect()).collect();
-    let mut projects: BTreeMap<&str, Vec<(usize, usize)>> = BTreeMap::new();
+    let mut groups: BTreeMap<(&str, Domain), Vec<(usize, usize)>> = BTreeMap::new();
     for (number, job) in jobs.iter().enumerate() {
-        let places = (0..job.events.len()).map(|place| (number, place));
-        projects.entry(&*job.project).or_default().extend(places);
+        for (place, event) in job.events.iter().enumerate() {
+            groups.entry((&*job.project, event.domain())).or_default().push((number, place));
+        }
     }
-    for (project, places) in projects {
+    for ((project, _), places) in groups {
         let events: Vec<_> = places.iter().map(|&(job, place)| &jobs[job].events[place]).collect();
         for (&(job, place), written) in places.iter().zip(write_project(db, project, &events).await) {
             verdicts[job][place] = Some(written);
@@ -244,12 +263,23 @@ async fn apply(
     project: &str,
     events: &[&Event],
 ) -> sqlx::Result<Vec<Written>> {
-    let generations: Vec<_> = events.iter().map(|Event::Generation(event)| event).collect();
-    generations::write::write(connection, project, &generations).await
+    let mut generations = Vec::new();
+    let mut searches = Vec::new();
+    for event in events {
+        match event {
+            Event::Generation(event) => generations.push(event),
+            Event::Search(event) => searches.push(event),
+        }
+    }
+    // They are of one domain.
+    if searches.is_empty() {
+        return generations::write::write(connection, project, &generations).await;
+    }
+    searches::write::write(connection, project, &searches).await
 }
 
 /// A deadlock or serialization failure: the same again may well succeed.
-fn lost_a_race(error: &sqlx::Error) -> bool {
+pub(crate) fn lost_a_race(error: &sqlx::Error) -> bool {
     error
         .as_database_error()
         .and_then(sqlx::error::DatabaseError::code)

@@ -22,6 +22,8 @@ pub enum Format {
     Alpaca,
     /// Chat messages that end with the user, and a `reference_answer` for the grader.
     Rft,
+    /// `anchor`, `positive` and `negative`, as sentence-transformers trains embeddings.
+    Triplets,
     /// The data set's own columns.
     Raw,
 }
@@ -127,7 +129,7 @@ impl<'a> Example<'a> {
             Format::Rft => {
                 write(out, Rft { messages: self.question(), reference_answer: self.chosen }, metadata)
             }
-            Format::Raw | Format::TrlStepwise => write(out, raw, metadata),
+            Format::Raw | Format::TrlStepwise | Format::Triplets => write(out, raw, metadata),
         }
     }
 }

@@ -5,6 +5,7 @@ mod corrections;
 pub mod format;
 pub mod params;
 mod routes;
+mod searches;
 pub mod stream;
 mod training;
 
@@ -16,6 +17,7 @@ use uuid::Uuid;
 
 pub use corrections::CorrectionPairs;
 pub use routes::routes;
+pub use searches::SearchPairs;
 pub use training::TrainingPairs;
 
 use crate::extract::Checks;

@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 
 use super::params::{COMMON, Common};
 use super::stream::Export;
-use super::{CorrectionPairs, Listed, Records, TrainingPairs};
+use super::{CorrectionPairs, Listed, Records, SearchPairs, TrainingPairs};
 use crate::app::App;
 use crate::auth::{Caller, Read};
 use crate::error::{Error, Refusals, Result};
@@ -30,6 +30,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(list))
         .routes(routes!(training_pairs))
         .routes(routes!(correction_pairs))
+        .routes(routes!(search_pairs))
         .route("/v1/exports/{file}", axum::routing::get(by_file_name))
 }
 
@@ -45,6 +46,7 @@ async fn list(State(app): State<App>, caller: Caller<Read>) -> Result<axum::Json
     let data = vec![
         listed::<TrainingPairs>(&app, &caller.project).await?,
         listed::<CorrectionPairs>(&app, &caller.project).await?,
+        listed::<SearchPairs>(&app, &caller.project).await?,
     ];
     Ok(axum::Json(Datasets { data }))
 }
@@ -82,6 +84,19 @@ async fn correction_pairs(
     answer::<CorrectionPairs>(&app, &caller, request, false).await
 }
 
+/// Queries that came back weak, the files that answered them, and the files that did not help.
+///
+/// Formats: `raw` (default: `query`, `path`, `unhelpful`, `root`), `triplets` (a row for each file that did not help). Only of
+/// searches that were resolved; `split` goes by the agent's session. Also under `/v1/exports/search-pairs.jsonl` and
+/// `.jsonl.gz`.
+#[utoipa::path(get, path = "/v1/exports/search-pairs", tag = "exports", params(Common, SearchPairs),
+    responses((status = 200, description = "One JSON object a line", content_type = "application/x-ndjson", body = String,
+        headers(("Gleaner-As-Of" = String, description = "The state of the data that is exported"),
+            ("Gleaner-Next-Cursor" = String, description = "Where the next piece begins, if limit left any"))), Refusals))]
+async fn search_pairs(State(app): State<App>, caller: Caller<Read>, request: Request) -> Result<Response> {
+    answer::<SearchPairs>(&app, &caller, request, false).await
+}
+
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct ByFile {
@@ -103,6 +118,7 @@ async fn by_file_name(
     match dataset {
         TrainingPairs::NAME => answer::<TrainingPairs>(&app, &caller, request, zipped).await,
         CorrectionPairs::NAME => answer::<CorrectionPairs>(&app, &caller, request, zipped).await,
+        SearchPairs::NAME => answer::<SearchPairs>(&app, &caller, request, zipped).await,
         _ => Err(Error::NotFound("data set")),
     }
 }

@@ -16,6 +16,7 @@ pub use store::{
 
 use crate::auth::Scope;
 use crate::extract::{Check, Checks, null_as_default};
+use crate::searches::SearchSettings;
 use crate::value::Timestamp;
 
 /// A project's settings. What is not in force yet is refused, so that no privacy setting is silently without effect.
@@ -30,6 +31,9 @@ pub struct Settings {
     pub redact: Vec<String>,
     /// Days after which records are erased, by domain. None is in force yet.
     pub retention_days: Option<serde_json::Map<String, serde_json::Value>>,
+    /// How searches are judged and learned from.
+    #[serde(deserialize_with = "null_as_default")]
+    pub searches: SearchSettings,
 }
 
 /// How much is kept of the events posted.
@@ -53,6 +57,7 @@ impl Check for Settings {
         let keeps_all =
             |days: &serde_json::Map<_, serde_json::Value>| days.values().all(serde_json::Value::is_null);
         checks.require(self.retention_days.as_ref().is_none_or(keeps_all), "retention_days", NOT_YET);
+        checks.nested("searches", &self.searches);
     }
 }
 
@@ -67,6 +72,8 @@ pub struct Project {
     pub redact: Vec<String>,
     /// Days after which records are erased, by domain.
     pub retention_days: Option<serde_json::Map<String, serde_json::Value>>,
+    /// How searches are judged and learned from; null is the server's default.
+    pub searches: SearchSettings,
     /// When it was made.
     pub created_at: Timestamp,
 }
@@ -75,8 +82,8 @@ impl Project {
     /// The project of that name.
     #[must_use]
     pub fn new(project: String, settings: Settings, created_at: Timestamp) -> Self {
-        let Settings { capture, redact, retention_days } = settings;
-        Self { project, capture, redact, retention_days, created_at }
+        let Settings { capture, redact, retention_days, searches } = settings;
+        Self { project, capture, redact, retention_days, searches, created_at }
     }
 }
 

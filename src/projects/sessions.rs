@@ -11,9 +11,9 @@ use crate::app::App;
 use crate::auth::{Admin, Caller, Read};
 use crate::error::{Refusals, Result};
 use crate::extract::{Check, Checks, Path};
-use crate::generations;
 use crate::page::{List, Listed, Page, PageParams};
 use crate::value::Timestamp;
+use crate::{generations, searches};
 
 /// The paths of sessions.
 pub fn routes() -> OpenApiRouter<App> {
@@ -27,6 +27,8 @@ struct Session {
     session: String,
     /// How many generation logs.
     generations: i64,
+    /// How many searches.
+    searches: i64,
     /// When the first record was created.
     first_at: Timestamp,
     /// When the last record was created.
@@ -55,10 +57,18 @@ async fn list(State(app): State<App>, caller: Caller<Read>, list: List<NoFilter>
     let NoFilter {} = list.filter;
     let mut query = QueryBuilder::new(
         "select * from (
-             select session_id as session, count(*) as generations, min(created_at) as first_at, max(created_at) as last_at
-             from generations where session_id is not null and project = ",
+             select session, count(*) filter (where domain = 'generations') as generations,
+                 count(*) filter (where domain = 'searches') as searches, min(at) as first_at, max(at) as last_at
+             from (
+                 select session_id as session, 'generations' as domain, created_at as at
+                 from generations where session_id is not null and project = ",
     );
-    query.push_bind(caller.project.to_string()).push(" group by session_id) sessions where true");
+    query.push_bind(caller.project.to_string());
+    query.push(
+        " union all select agent_session_id, 'searches', timestamp
+          from searches where agent_session_id is not null and project = ",
+    );
+    query.push_bind(caller.project.to_string()).push(") records group by session) sessions where true");
     list.page.push(&mut query, "last_at", "session", "text")?;
     Ok(list.page.page(query.build_query_as().fetch_all(&app.db).await?))
 }
@@ -77,6 +87,8 @@ struct Erased {
     generations: u64,
     /// Their attempts.
     attempts: u64,
+    /// Searches; what was learned from them goes too.
+    searches: u64,
 }
 
 /// Erases everything recorded under a session name, in all domains.
@@ -89,6 +101,9 @@ async fn erase(
 ) -> Result<axum::Json<Erased>> {
     let mut transaction = app.db.begin().await?;
     let erased = generations::store::delete_session(&mut transaction, &caller.project, &session).await?;
+    let searches =
+        searches::store::delete_session(&mut transaction, &caller.project, &session).await?.searches;
     transaction.commit().await?;
-    Ok(axum::Json(Erased { generations: erased.generations, attempts: erased.attempts }))
+    let generations::store::Erased { generations, attempts } = erased;
+    Ok(axum::Json(Erased { generations, attempts, searches }))
 }

@@ -7,5 +7,7 @@ mod generations;
 mod openapi;
 mod private_postgres;
 mod process;
+mod searches;
 mod seed_001;
 mod support;
+mod transcripts;
