@@ -62,6 +62,11 @@ pub(super) struct Answer {
 }
 
 impl Client {
+    /// The server's address.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// Posts `body` to `path`.
     pub(super) fn post(
         &self,

@@ -9,13 +9,14 @@ use std::time::Duration;
 use std::{env, fs, io};
 
 use anyhow::Context as _;
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use jsonc_parser::cst::CstInputValue;
 use jsonc_parser::json;
 
 use self::settings::{Change, Group};
 use super::client::{LOCAL, Remote};
 use super::files;
+use crate::searches::transcript::Agent;
 
 /// How long an agent is kept waiting.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -50,13 +51,6 @@ pub(super) enum Hook {
     },
 }
 
-/// An agent that can report what it does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Agent {
-    ClaudeCode,
-    Codex,
-}
-
 impl Hook {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self {
@@ -78,15 +72,8 @@ impl Hook {
     }
 }
 
+/// How each agent is told to report.
 impl Agent {
-    /// Its name in paths.
-    fn name(self) -> &'static str {
-        match self {
-            Self::ClaudeCode => "claude-code",
-            Self::Codex => "codex",
-        }
-    }
-
     /// The file of its settings that holds hooks.
     fn file(self, project: bool) -> anyhow::Result<PathBuf> {
         let (variable, folder, file) = match self {
@@ -174,7 +161,7 @@ impl Agent {
         let mut body = Vec::new();
         io::stdin().read_to_end(&mut body).context("reading standard input")?;
         let url = remote.url().unwrap_or(LOCAL);
-        let path = format!("/v1/hooks/{}", self.name());
+        let path = format!("/v1/hooks/{}", self.as_str());
         let answer = remote.client(url, PATIENCE)?.post(&path, "application/json", None, &body)?;
         anyhow::ensure!(answer.status < 400, "{url} answered {}: {}", answer.status, answer.body.trim());
         Ok(())

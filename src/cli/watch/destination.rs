@@ -1,65 +1,22 @@
 //! Where lines are sent: a server, or the database itself.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::{anyhow, ensure};
 use bytes::Bytes;
-use serde::Deserialize;
 use sqlx::postgres::PgConnectOptions;
 
+use crate::app::Running;
 use crate::cli::client::Client;
+use crate::error::Error;
+use crate::projects;
+use crate::searches::transcripts::{self, Counts, Origin};
 
 /// How long an answer is waited for.
 pub(super) const PATIENCE: Duration = Duration::from_mins(5);
-
-/// An agent that writes transcripts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Agent {
-    ClaudeCode,
-    Codex,
-}
-
-impl Agent {
-    fn name(self) -> &'static str {
-        match self {
-            Self::ClaudeCode => "claude-code",
-            Self::Codex => "codex",
-        }
-    }
-}
-
-/// A transcript as the destination knows it.
-#[derive(Debug, Clone)]
-pub(super) struct Transcript {
-    pub(super) agent: Agent,
-    pub(super) source: String,
-}
-
-/// What became of lines.
-#[derive(Debug, Default, Clone, Deserialize)]
-#[serde(default)]
-pub(super) struct Counts {
-    pub(super) lines: u64,
-    pub(super) duplicates: u64,
-    pub(super) bad_lines: u64,
-    pub(super) tool_uses: u64,
-    pub(super) human_turns: u64,
-    pub(super) searches_started: u64,
-    pub(super) searches_resolved: u64,
-    pub(super) associations_created: u64,
-}
-
-impl Counts {
-    pub(super) fn add(&mut self, more: &Self) {
-        self.lines += more.lines;
-        self.duplicates += more.duplicates;
-        self.bad_lines += more.bad_lines;
-        self.tool_uses += more.tool_uses;
-        self.human_turns += more.human_turns;
-        self.searches_started += more.searches_started;
-        self.searches_resolved += more.searches_resolved;
-        self.associations_created += more.associations_created;
-    }
-}
+/// The most connections for reading from the database.
+const CONNECTIONS: u32 = 2;
 
 /// Why lines were not taken.
 pub(super) enum Refusal {
@@ -71,66 +28,80 @@ pub(super) enum Refusal {
 
 /// Where lines are sent.
 pub(super) enum Destination {
-    Server { client: Client, url: String, project: Option<String> },
+    /// A server, and the project if it is not the key's own.
+    Server { client: Client, project: Option<String> },
+    /// A database, its name and the project.
+    Database { running: Box<Running>, name: String, project: Arc<str> },
 }
 
 impl Destination {
-    #[expect(clippy::unused_async, reason = "not yet")]
-    pub(super) async fn database(_: &PgConnectOptions, _: Option<&str>) -> anyhow::Result<Self> {
-        anyhow::bail!("give --url")
+    /// The database that `options` name.
+    pub(super) async fn database(options: &PgConnectOptions, project: Option<&str>) -> anyhow::Result<Self> {
+        let project = Arc::<str>::from(project.unwrap_or("default"));
+        let running = Box::new(Running::start(options, CONNECTIONS));
+        let exists = projects::exists(&running.app.db, &project).await?;
+        ensure!(exists, "there is no project {project}; PUT /v1/projects/{project} makes it");
+        let host =
+            options.get_socket().map_or_else(|| options.get_host().into(), |socket| socket.to_string_lossy());
+        let name = format!("{}:{}/{}", host, options.get_port(), options.get_database().unwrap_or(""));
+        Ok(Self::Database { running, name, project })
     }
 
     /// What tells this destination from others.
     pub(super) fn name(&self) -> String {
         match self {
-            Self::Server { url, project: None, .. } => url.clone(),
-            Self::Server { url, project: Some(project), .. } => format!("{project} at {url}"),
+            Self::Server { client, project: None } => client.url().to_owned(),
+            Self::Server { client, project: Some(project) } => format!("{project} at {}", client.url()),
+            Self::Database { name, project, .. } => format!("{project} at {name}"),
         }
     }
 
-    /// Sends lines; what became of them, once they are kept.
-    pub(super) async fn send(
-        &self,
-        transcript: &Transcript,
-        learn: bool,
-        lines: Bytes,
-    ) -> Result<Counts, Refusal> {
+    /// Sends lines of `origin`; what became of them, once they are kept.
+    pub(super) async fn send(&self, origin: &Origin, lines: Bytes) -> Result<Counts, Refusal> {
         match self {
-            Self::Server { client, url, project } => {
-                let path = form_urlencoded::Serializer::new("/v1/transcripts?".to_owned())
-                    .append_pair("agent", transcript.agent.name())
-                    .append_pair("source", &transcript.source)
-                    .extend_pairs((!learn).then_some(("learn", "false")))
-                    .finish();
-                let (client, url, project) = (client.clone(), url.clone(), project.clone());
-                let post = move || server(&client, &url, &path, project.as_deref(), &lines);
-                let sent = tokio::task::spawn_blocking(post).await;
-                sent.map_err(|error| Refusal::Final(error.into()))?
+            Self::Server { client, project } => {
+                let (client, project, origin) = (client.clone(), project.clone(), origin.clone());
+                let post = move || to_server(&client, project.as_deref(), &origin, &lines);
+                tokio::task::spawn_blocking(post).await.map_err(|error| Refusal::Final(error.into()))?
+            }
+            Self::Database { running, project, .. } => {
+                let taken = transcripts::take(&running.app, project, origin, lines.into()).await;
+                taken.map_err(|error| match error {
+                    Error::Unavailable(_) => Refusal::Away {
+                        reason: format!("the database does not answer: {error}"),
+                        after: None,
+                    },
+                    error => Refusal::Final(error.into()),
+                })
             }
         }
     }
 
     /// Lets go of the database.
-    #[expect(clippy::unused_async, reason = "not yet")]
-    pub(super) async fn close(self) {}
+    pub(super) async fn close(self) {
+        if let Self::Database { running, .. } = self {
+            running.finish().await;
+        }
+    }
 }
 
-fn server(
+fn to_server(
     client: &Client,
-    url: &str,
-    path: &str,
     project: Option<&str>,
+    origin: &Origin,
     lines: &[u8],
 ) -> Result<Counts, Refusal> {
-    let away =
-        |reason: String, after: Option<u64>| Refusal::Away { reason, after: after.map(Duration::from_secs) };
+    let query = serde_urlencoded::to_string(origin).map_err(|error| Refusal::Final(error.into()))?;
+    let path = format!("/v1/transcripts?{query}");
+    let url = client.url();
+    let away = |reason, after: Option<u64>| Refusal::Away { reason, after: after.map(Duration::from_secs) };
     let answer = client
-        .post(path, "application/x-ndjson", project, lines)
+        .post(&path, "application/x-ndjson", project, lines)
         .map_err(|error| away(format!("{url} does not answer: {error}"), None))?;
     match answer.status {
         200..300 => serde_json::from_str(&answer.body)
-            .map_err(|error| Refusal::Final(anyhow::anyhow!("{url} answered something else: {error}"))),
+            .map_err(|error| Refusal::Final(anyhow!("{url} answered something else: {error}"))),
         429 | 500.. => Err(away(format!("{url} answered {}", answer.status), answer.retry_after)),
-        status => Err(Refusal::Final(anyhow::anyhow!("{url} answered {status}: {}", answer.body.trim()))),
+        status => Err(Refusal::Final(anyhow!("{url} answered {status}: {}", answer.body.trim()))),
     }
 }

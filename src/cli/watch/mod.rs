@@ -26,12 +26,13 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use self::destination::{Destination, Refusal, Transcript};
+use self::destination::{Destination, Refusal};
 use self::positions::Positions;
 use self::progress::Progress;
 use super::client::Remote;
 use super::{block_on, hook, with_database};
 use crate::config::Database;
+use crate::searches::transcripts::Origin;
 
 /// The first and the longest pause before a server that is away is tried again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
@@ -74,8 +75,7 @@ impl Watch {
     pub(super) fn run(self, database: &Database) -> Result<ExitCode> {
         if let Some(url) = self.remote.url() {
             let client = self.remote.client(url, destination::PATIENCE)?;
-            let destination =
-                Destination::Server { client, url: url.to_owned(), project: self.project.clone() };
+            let destination = Destination::Server { client, project: self.project.clone() };
             return block_on(self.follow(destination));
         }
         with_database(database, async |options| {
@@ -207,9 +207,9 @@ impl Follower {
         let file = File::open(path)?;
         let metadata = file.metadata()?;
         let (source, mut lines) = self.positions.unsent(path, file, &metadata)?;
-        let transcript = Transcript { agent: scan::agent(path), source };
+        let origin = Origin { agent: scan::agent(path), source, learn: (!self.learn).then_some(false) };
         while let Some(piece) = lines.next()? {
-            if !piece.trim_ascii().is_empty() && !self.send(&transcript, piece).await? {
+            if !piece.trim_ascii().is_empty() && !self.send(&origin, piece).await? {
                 return Ok(());
             }
             self.positions.advance(path, &lines);
@@ -220,21 +220,21 @@ impl Follower {
     }
 
     /// Sends lines until they are taken; whether they were, or it is time to stop.
-    async fn send(&mut self, transcript: &Transcript, lines: Vec<u8>) -> Result<bool> {
+    async fn send(&mut self, origin: &Origin, lines: Vec<u8>) -> Result<bool> {
         let lines = bytes::Bytes::from(lines);
         let mut pause = PAUSES.0;
         loop {
-            let sent = self.destination.send(transcript, self.learn, lines.clone());
+            let sent = self.destination.send(origin, lines.clone());
             let sent = tokio::select! {
                 sent = sent => sent,
                 () = stopped_since(self.stopped.clone(), GRACE) => return Ok(false),
             };
             match sent {
                 Ok(counts) => {
-                    self.progress.taken(&counts, lines.len());
+                    self.progress.taken(counts, lines.len());
                     return Ok(true);
                 }
-                Err(Refusal::Final(error)) => bail!(error.context(format!("sending {}", transcript.source))),
+                Err(Refusal::Final(error)) => bail!(error.context(format!("sending {}", origin.source))),
                 Err(Refusal::Away { reason, after }) => {
                     self.progress.waiting(&reason);
                     if self.pause(after.unwrap_or(pause).min(PAUSES.1)).await {

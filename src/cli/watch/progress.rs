@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::destination::Counts;
+use crate::searches::transcripts::Counts;
 
 /// How often a line is written where there is no terminal.
 const EVERY: Duration = Duration::from_secs(10);
@@ -45,7 +45,7 @@ impl Progress {
     }
 
     /// Lines were taken.
-    pub(super) fn taken(&mut self, counts: &Counts, bytes: usize) {
+    pub(super) fn taken(&mut self, counts: Counts, bytes: usize) {
         self.counts.add(counts);
         self.bytes += bytes as u64;
         self.waiting = None;

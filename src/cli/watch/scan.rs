@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::DirEntryExt as _;
 use std::path::{Path, PathBuf};
 
-use super::destination::Agent;
+use crate::searches::transcript::Agent;
 
 /// How deep folders are looked through.
 const DEPTH: usize = 8;
