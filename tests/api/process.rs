@@ -1,117 +1,21 @@
 //! The program as a process: started, loaded, stopped, killed; and its commands.
 
 use std::collections::HashMap;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::http::{Method, StatusCode};
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::client::conn::http1::SendRequest;
-use hyper_util::rt::TokioIo;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::net::TcpStream;
 use uuid::Uuid;
 
-/// A folder for data that also the user whom Postgres runs as under root can reach.
-fn folder() -> TempDir {
-    let folder = tempfile::tempdir_in("/tmp").expect("a temporary folder");
-    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))
-        .expect("a folder to be entered");
-    folder
-}
-
-fn gleaner(folder: &TempDir) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gleaner"));
-    for name in ["DATABASE_URL", "DATABASE_URL_FILE", "GLEANER_BIND", "GLEANER_ADMIN_KEY", "GLEANER_DATA_DIR"]
-    {
-        command.env_remove(name);
-    }
-    command.arg("--data-dir").arg(folder.path().join("data"));
-    command
-}
-
-/// A running server, killed when dropped.
-struct Server {
-    process: Child,
-    address: String,
-}
-
-impl Server {
-    fn start(folder: &TempDir) -> Self {
-        let mut process = gleaner(folder)
-            .args(["--bind", "127.0.0.1:0"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("gleaner starts");
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
-        let address =
-            line.split_once("http://").and_then(|(_, rest)| rest.split(' ').next()).expect(&line).to_owned();
-        Self { process, address }
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.process.id().try_into().expect("a process id"));
-        kill(pid, signal).expect("the server is there");
-    }
-
-    /// Its exit status, once it has ended.
-    fn ended(&mut self) -> Option<i32> {
-        self.process.wait().expect("ends").code()
-    }
-
-    async fn connect(&self) -> Client {
-        Client::connect(&self.address).await.expect("connects")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// One connection.
-struct Client(SendRequest<Full<Bytes>>);
-
-impl Client {
-    async fn connect(address: &str) -> anyhow::Result<Self> {
-        let (sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(TcpStream::connect(address).await?)).await?;
-        tokio::spawn(connection);
-        Ok(Self(sender))
-    }
-
-    async fn send(
-        &mut self,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> anyhow::Result<(StatusCode, Value)> {
-        let body = body.map(Value::to_string).unwrap_or_default();
-        let request = hyper::Request::builder()
-            .method(method)
-            .uri(path)
-            .header("host", "localhost")
-            .header("content-type", "application/json")
-            .body(Full::from(body))?;
-        self.0.ready().await?;
-        let response = self.0.send_request(request).await?;
-        let status = response.status();
-        let body = response.into_body().collect().await?.to_bytes();
-        Ok((status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
-    }
-}
+use crate::program::{Client, Server, folder, gleaner, run};
 
 /// Clients that start logs and append to them, with ids of their own, until told to stop. Whatever is not answered with
 /// a 2xx is sent again, as a client should.
@@ -294,14 +198,6 @@ async fn an_open_server_closes_when_the_command_line_makes_a_key_beside_it() {
     run(gleaner(&folder).args(["keys", "revoke", id]), 0);
     let listed = run(gleaner(&folder).args(["keys", "list"]), 0);
     assert!(String::from_utf8_lossy(&listed.stdout).contains("revoked"));
-}
-
-/// Runs a command to its end.
-#[track_caller]
-fn run(command: &mut Command, status: i32) -> Output {
-    let output = command.output().expect("runs");
-    assert_eq!(output.status.code(), Some(status), "{}", String::from_utf8_lossy(&output.stderr));
-    output
 }
 
 fn lines(folder: &TempDir, name: &str, lines: &[Value]) -> PathBuf {

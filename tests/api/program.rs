@@ -1,0 +1,119 @@
+//! The program as a process, and one connection to it.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, Command, Output, Stdio};
+
+use axum::http::{Method, StatusCode};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http1::SendRequest;
+use hyper_util::rt::TokioIo;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+
+/// A folder for data that also the user whom Postgres runs as under root can reach.
+pub(crate) fn folder() -> TempDir {
+    let folder = tempfile::tempdir_in("/tmp").expect("a temporary folder");
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))
+        .expect("a folder to be entered");
+    folder
+}
+
+pub(crate) fn gleaner(folder: &TempDir) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gleaner"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("GLEANER_")) {
+        command.env_remove(name);
+    }
+    for name in ["DATABASE_URL", "DATABASE_URL_FILE", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_STATE_HOME"] {
+        command.env_remove(name);
+    }
+    command.env("HOME", folder.path()).arg("--data-dir").arg(folder.path().join("data"));
+    command
+}
+
+/// A running server, killed when dropped.
+pub(crate) struct Server {
+    process: Child,
+    pub(crate) address: String,
+}
+
+impl Server {
+    pub(crate) fn start(folder: &TempDir) -> Self {
+        Self::start_at(folder, "127.0.0.1:0")
+    }
+
+    pub(crate) fn start_at(folder: &TempDir, address: &str) -> Self {
+        let mut process =
+            gleaner(folder).args(["--bind", address]).stdout(Stdio::piped()).spawn().expect("gleaner starts");
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+        let address =
+            line.split_once("http://").and_then(|(_, rest)| rest.split(' ').next()).expect(&line).to_owned();
+        Self { process, address }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.process.id().try_into().expect("a process id"));
+        kill(pid, signal).expect("the server is there");
+    }
+
+    /// Its exit status, once it has ended.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        self.process.wait().expect("ends").code()
+    }
+
+    pub(crate) async fn connect(&self) -> Client {
+        Client::connect(&self.address).await.expect("connects")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// One connection.
+pub(crate) struct Client(SendRequest<Full<Bytes>>);
+
+impl Client {
+    pub(crate) async fn connect(address: &str) -> anyhow::Result<Self> {
+        let (sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(TcpStream::connect(address).await?)).await?;
+        tokio::spawn(connection);
+        Ok(Self(sender))
+    }
+
+    pub(crate) async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<(StatusCode, Value)> {
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let request = hyper::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "localhost")
+            .header("content-type", "application/json")
+            .body(Full::from(body))?;
+        self.0.ready().await?;
+        let response = self.0.send_request(request).await?;
+        let status = response.status();
+        let body = response.into_body().collect().await?.to_bytes();
+        Ok((status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
+    }
+}
+
+/// Runs a command to its end.
+#[track_caller]
+pub(crate) fn run(command: &mut Command, status: i32) -> Output {
+    let output = command.output().expect("runs");
+    assert_eq!(output.status.code(), Some(status), "{}", String::from_utf8_lossy(&output.stderr));
+    output
+}
