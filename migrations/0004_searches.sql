@@ -11,6 +11,7 @@ create table trails (
     agent       text,
     root        text,
     turn        text,
+    waiting     text[] not null default '{}',
     last_at     timestamptz,
     received_at timestamptz not null,
     has_open    boolean not null default false,
@@ -24,6 +25,7 @@ comment on table trails is 'What one agent does: an agent session, or a subagent
 comment on column trails.id is 'Derived from session and agent; of a search that names no session, the search''s own id.';
 comment on column trails.root is 'The folder in which it began: paths are kept relative to it.';
 comment on column trails.turn is 'The turn under way, where the agent names its turns.';
+comment on column trails.waiting is 'Calls of tools that have not been answered yet: who waits is not silent.';
 comment on column trails.last_at is 'When its latest event happened, by the agent''s clock: silence is measured from here.';
 comment on column trails.received_at is 'When an event of it last came in, by our clock.';
 comment on column trails.has_open is 'Whether a search of it is still tracked.';

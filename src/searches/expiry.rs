@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
+use super::learner::longest_silence;
 use super::settings::Rules;
 use super::statements;
 use super::write::Desk;
@@ -65,14 +66,17 @@ impl Task {
 /// Ends the searches of all agents of which nothing has come in for the window before `now`; how long until the next may
 /// be due, if any is open.
 pub async fn expire(db: &PgPool, now: Timestamp) -> Result<Option<Duration>> {
-    const OPEN: &str = "select min(received_at) from trails where project = $1 and has_open";
+    const OPEN: &str = "
+        select min(received_at), bool_and(waiting <> '{}') from trails where project = $1 and has_open";
     let projects: Vec<String> = sqlx::query_scalar("select name from projects").fetch_all(db).await?;
     let mut next: Option<TimeDelta> = None;
     for project in projects {
         let rules = Rules::of(db, &project).await?;
         while expire_some(db, &project, &rules, now).await? {}
-        let oldest: Option<Timestamp> = sqlx::query_scalar(OPEN).bind(&project).fetch_one(db).await?;
-        let due = oldest.map(|oldest| rules.window - (now.0 - oldest.0));
+        let (oldest, all_wait): (Option<Timestamp>, Option<bool>) =
+            sqlx::query_as(OPEN).bind(&project).fetch_one(db).await?;
+        let silence = longest_silence(&rules, all_wait == Some(true));
+        let due = oldest.map(|oldest| silence - (now.0 - oldest.0));
         next = due.into_iter().chain(next).min();
     }
     Ok(next.map(|next| next.to_std().unwrap_or_default()))
@@ -81,20 +85,26 @@ pub async fn expire(db: &PgPool, now: Timestamp) -> Result<Option<Duration>> {
 /// Ends those of some trails that are due; whether there were any.
 async fn expire_some(db: &PgPool, project: &str, rules: &Rules, now: Timestamp) -> Result<bool> {
     const DUE: &str = "
-        select id from trails where project = $1 and has_open and received_at < $2 order by received_at limit $3";
+        select id from trails
+        where project = $1 and has_open and received_at < case when waiting = '{}' then $2 else $3 end
+        order by received_at limit $4";
     const STILL_DUE: &str = "
-        select id from trails where project = $1 and id = any($2) and has_open and received_at < $3
+        select id from trails
+        where project = $1 and has_open and received_at < case when waiting = '{}' then $2 else $3 end and id = any($4)
         order by id for no key update";
-    let Some(before) = now.plus(-rules.window) else {
-        return Ok(false);
-    };
+    let before = |waits| now.plus(-longest_silence(rules, waits));
     let mut transaction = db.begin().await?;
-    let due: Vec<Uuid> =
-        sqlx::query_scalar(DUE).bind(project).bind(before).bind(PIECE).fetch_all(&mut *transaction).await?;
+    let due: Vec<Uuid> = sqlx::query_scalar(DUE)
+        .bind(project)
+        .bind(before(false))
+        .bind(before(true))
+        .bind(PIECE)
+        .fetch_all(&mut *transaction)
+        .await?;
     if due.is_empty() {
         return Ok(false);
     }
-    let query = sqlx::query_scalar(STILL_DUE).bind(project).bind(&due).bind(before);
+    let query = sqlx::query_scalar(STILL_DUE).bind(project).bind(before(false)).bind(before(true)).bind(due);
     let due: Vec<Uuid> = query.fetch_all(&mut *transaction).await?;
     let mut trails = statements::lock_trails(&mut transaction, project, &due).await?;
     statements::read_open(&mut transaction, project, &mut trails).await?;

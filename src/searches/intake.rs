@@ -210,7 +210,12 @@ pub(super) fn play(
         for event in &entry.events {
             match event {
                 Event::Prompt => counts.human_turns += 1,
-                Event::ToolUse { .. } | Event::ToolResult { .. } => {
+                Event::ToolUse { id, .. } | Event::ToolResult { id, .. } => {
+                    if let (Some(desk), Some(id)) = (desk.as_deref_mut(), id) {
+                        let called = matches!(event, Event::ToolUse { .. });
+                        let answered = calls.get(id).is_some_and(|call| call.answered);
+                        desk.wait(trail, id, called && !answered);
+                    }
                     let complete = pair(calls, entry, event, &mut counts);
                     if let (Some(desk), Some((call, made, answer))) = (desk.as_deref_mut(), complete) {
                         desk.perform(trail, entry, source, (call, &made), &answer);
@@ -286,6 +291,15 @@ impl Desk<'_> {
         let trail = self.trails.entry(trail).or_default();
         if trail.root.is_none() {
             trail.root = folder.map(paths::folder);
+        }
+    }
+
+    /// The agent waits for a call to be answered, or no longer does.
+    fn wait(&mut self, trail: Uuid, call: &str, waits: bool) {
+        let trail = self.trails.entry(trail).or_default();
+        trail.answered(call);
+        if waits {
+            trail.wait(call);
         }
     }
 

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -17,6 +18,10 @@ use crate::value::Timestamp;
 const MOST_OPEN: usize = 64;
 /// How many steps after a search are looked at.
 const MOST_STEPS: usize = 1_000;
+/// How many windows an agent may wait for a tool, which runs or which somebody has to allow, before that is silence, too.
+const PATIENCE: i32 = 10;
+/// How many calls of one agent are waited for at once.
+const MOST_WAITING: usize = 64;
 /// What every open search gets of a step, however little it resembles it.
 const LEAST_RESEMBLANCE: f64 = 0.25;
 /// How much more a file weighs that is edited, too.
@@ -132,6 +137,8 @@ pub struct Trail {
     pub root: Option<String>,
     /// The turn under way.
     pub turn: Option<String>,
+    /// Calls of tools that have not been answered yet, the oldest first.
+    pub waiting: Vec<String>,
     /// When its latest event happened.
     pub last_at: Option<Timestamp>,
     /// Its searches that are followed, the oldest first.
@@ -144,7 +151,7 @@ impl Trail {
     pub fn advance(&mut self, at: Timestamp, turn: Option<&str>, rules: &Rules) -> Vec<Ended> {
         let mut ended = Vec::new();
         if let Some(last) = self.last_at
-            && at.0 - last.0 > rules.window
+            && at.0 - last.0 > longest_silence(rules, !self.waiting.is_empty())
         {
             ended = self.end(State::TimedOut, last, rules, |_| true);
         }
@@ -159,6 +166,19 @@ impl Trail {
             self.turn = Some(turn.to_owned());
         }
         ended
+    }
+
+    /// A tool is called: until it answers, the agent waits.
+    pub fn wait(&mut self, call: &str) {
+        if self.waiting.len() == MOST_WAITING {
+            self.waiting.remove(0);
+        }
+        self.waiting.push(call.to_owned());
+    }
+
+    /// A tool has answered.
+    pub fn answered(&mut self, call: &str) {
+        self.waiting.retain(|waiting| waiting != call);
     }
 
     /// Follows a weak search.
@@ -201,6 +221,7 @@ impl Trail {
 
     /// The turn ends, and with it every search made before that.
     pub fn end_turn(&mut self, at: Timestamp, rules: &Rules) -> Vec<Ended> {
+        self.waiting.clear();
         self.end(State::Unresolved, at, rules, |search| search.at <= at)
     }
 
@@ -238,6 +259,12 @@ impl Trail {
         };
         over.into_iter().map(end).collect()
     }
+}
+
+/// The longest silence that a session outlives.
+#[must_use]
+pub fn longest_silence(rules: &Rules, waits: bool) -> TimeDelta {
+    if waits { rules.window * PATIENCE } else { rules.window }
 }
 
 /// What was read and had not been offered. The later a file was read the more it weighs, the last one double; and more

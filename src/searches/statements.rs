@@ -59,11 +59,12 @@ pub(super) async fn lock_trails(
     ids: &[Uuid],
 ) -> sqlx::Result<BTreeMap<Uuid, Trail>> {
     const SQL: &str = "
-        select id, root, turn, last_at from trails
+        select id, root, turn, waiting, last_at from trails
         where project = $1 and id = any($2) order by id for no key update";
-    let rows: Vec<(Uuid, Option<String>, Option<String>, Option<Timestamp>)> =
-        sqlx::query_as(SQL).bind(project).bind(ids).fetch_all(connection).await?;
-    let trail = |(id, root, turn, last_at)| (id, Trail { root, turn, last_at, open: Vec::new() });
+    type Row = (Uuid, Option<String>, Option<String>, Vec<String>, Option<Timestamp>);
+    let rows: Vec<Row> = sqlx::query_as(SQL).bind(project).bind(ids).fetch_all(connection).await?;
+    let trail =
+        |(id, root, turn, waiting, last_at)| (id, Trail { root, turn, waiting, last_at, open: Vec::new() });
     Ok(rows.into_iter().map(trail).collect())
 }
 
@@ -321,9 +322,10 @@ pub(super) async fn update_trails(
 ) -> sqlx::Result<()> {
     const SQL: &str = "
         update trails t
-        set root = new.root, turn = new.turn, last_at = new.last_at, has_open = new.has_open, received_at = $7
-        from unnest($2::uuid[], $3::text[], $4::text[], $5::timestamptz[], $6::bool[])
-            as new (id, root, turn, last_at, has_open)
+        set root = new.root, turn = new.turn, last_at = new.last_at, has_open = new.has_open, received_at = $7,
+            waiting = array(select jsonb_array_elements_text(new.waiting))
+        from unnest($2::uuid[], $3::text[], $4::text[], $5::timestamptz[], $6::bool[], $8::jsonb[])
+            as new (id, root, turn, last_at, has_open, waiting)
         where t.project = $1 and t.id = new.id";
     if trails.is_empty() {
         return Ok(());
@@ -336,6 +338,8 @@ pub(super) async fn update_trails(
         .bind(trails.values().map(|trail| trail.last_at).collect::<Vec<_>>())
         .bind(trails.values().map(|trail| !trail.open.is_empty()).collect::<Vec<_>>())
         .bind(received)
+        // Arrays of unequal length make no column.
+        .bind(trails.values().map(|trail| Json(&trail.waiting)).collect::<Vec<_>>())
         .execute(connection)
         .await?;
     Ok(())
