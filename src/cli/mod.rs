@@ -1,9 +1,13 @@
 //! The command line.
 
+mod client;
 mod export;
+mod files;
+mod hook;
 mod import;
 mod keys;
 mod serve;
+mod watch;
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
@@ -55,6 +59,11 @@ enum Command {
     Import(import::Import),
     /// Write a data set to a file or to standard output, as GET /v1/exports/{dataset} does.
     Export(export::Export),
+    /// Follow the transcripts that agents write, and learn from them.
+    Watch(watch::Watch),
+    /// Have agents report what they do.
+    #[command(subcommand)]
+    Hook(hook::Hook),
     /// Become the private Postgres; started by `serve`, not by hand.
     #[command(hide = true, name = embedded::COMMAND)]
     PostgresChild {
@@ -77,6 +86,8 @@ pub fn run() -> ExitCode {
             print!("{yaml}");
             ExitCode::SUCCESS
         }),
+        Command::Watch(watch) => watch.run(&database),
+        Command::Hook(hook) => hook.run(),
         Command::PostgresChild { args } => Err(embedded::child_main(args)),
         Command::Healthcheck => block_on(serve::healthcheck(serve.bind)),
         Command::Serve => serve::run(&serve, &database),

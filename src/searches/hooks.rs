@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 
 use super::intake;
 use super::settings::Rules;
-use super::transcript::{Entry, Format, parse_hook};
+use super::transcript::{Agent, Entry, parse_hook};
 use super::write::{Desk, Losses};
 use crate::app::App;
 use crate::auth::{Caller, Write};
@@ -33,35 +33,35 @@ struct Nothing {}
 #[utoipa::path(post, path = "/v1/hooks/claude-code", tag = "searches", request_body = serde_json::Value,
     responses((status = 200, description = "An empty object", body = Nothing), Refusals))]
 async fn claude_code(State(app): State<App>, caller: Caller<Write>, request: Request) -> axum::Json<Nothing> {
-    answer(&app, &caller, request, Format::ClaudeCode, "hooks/claude-code").await
+    answer(&app, &caller, request, Agent::ClaudeCode, "hooks/claude-code").await
 }
 
 /// Takes what a command hook of Codex CLI is given. The answer is always the same, also to what is not understood.
 #[utoipa::path(post, path = "/v1/hooks/codex", tag = "searches", request_body = serde_json::Value,
     responses((status = 200, description = "An empty object", body = Nothing), Refusals))]
 async fn codex(State(app): State<App>, caller: Caller<Write>, request: Request) -> axum::Json<Nothing> {
-    answer(&app, &caller, request, Format::Codex, "hooks/codex").await
+    answer(&app, &caller, request, Agent::Codex, "hooks/codex").await
 }
 
 async fn answer(
     app: &App,
     caller: &Caller<Write>,
     request: Request,
-    format: Format,
+    agent: Agent,
     source: &str,
 ) -> axum::Json<Nothing> {
-    if let Err(error) = take(app, &caller.project, request, format, source).await {
+    if let Err(error) = take(app, &caller.project, request, agent, source).await {
         tracing::warn!(%error, source, "a hook could not be taken");
         metrics::counter!("gleaner_hooks_failed_total").increment(1);
     }
     axum::Json(Nothing {})
 }
 
-async fn take(app: &App, project: &str, request: Request, format: Format, source: &str) -> Result<()> {
+async fn take(app: &App, project: &str, request: Request, agent: Agent, source: &str) -> Result<()> {
     let mut body = extract::body(request, NDJSON_LIMIT).await?;
     let rules = Rules::of(&app.db, project).await?;
     let cleaned = clean_json(&mut body.bytes);
-    let entry = cleaned.and_then(|_| Ok(parse_hook(format, utf8(&body.bytes)?, &rules.tools))).ok().flatten();
+    let entry = cleaned.and_then(|_| Ok(parse_hook(agent, utf8(&body.bytes)?, &rules.tools))).ok().flatten();
     match entry {
         Some(mut entry) => {
             entry.at = entry.at.or_else(|| Some(Timestamp::now()));

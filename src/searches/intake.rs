@@ -17,9 +17,9 @@ use crate::value::{Timestamp, derived_id};
 const MOST_NAME: usize = 200;
 
 /// What became of the lines of one call.
-#[derive(Debug, Default, Clone, Copy, Serialize, ToSchema)]
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[schema(as = TranscriptCounts)]
-pub(super) struct Counts {
+pub struct Counts {
     /// Lines that are not blank.
     pub lines: usize,
     /// Lines that are byte for byte the same as one taken before under this source. The other counts are of new lines only.
@@ -44,7 +44,7 @@ pub(super) struct Counts {
 
 impl Counts {
     /// Adds those of another piece.
-    pub(super) fn add(&mut self, other: Self) {
+    pub fn add(&mut self, other: Self) {
         self.lines += other.lines;
         self.duplicates += other.duplicates;
         self.bad_lines += other.bad_lines;

@@ -8,18 +8,19 @@ use std::collections::HashSet;
 use axum::body::Bytes;
 use axum::extract::{Request, State};
 use futures_util::StreamExt as _;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sqlx::types::Json;
 use sqlx::{Connection as _, PgConnection};
 use std::time::Duration;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::intake::{self, Call, Calls, Carried, Counts, Pending};
+pub use super::intake::Counts;
+use super::intake::{self, Call, Calls, Carried, Pending};
 use super::settings::Rules;
-use super::transcript::{self, BadLine, Entry, Format};
+use super::transcript::{self, Agent, BadLine, Entry};
 use super::write::{Desk, Losses};
 use crate::app::App;
 use crate::auth::{Caller, Write};
@@ -38,37 +39,18 @@ pub fn routes() -> OpenApiRouter<App> {
 }
 
 /// Whose transcript it is.
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(Debug, Clone, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct Origin {
+pub struct Origin {
     /// The agent that writes it.
     #[param(inline)]
-    agent: Agent,
+    pub agent: Agent,
     /// What the transcript is called: a line counts once under it.
     #[param(min_length = 1, max_length = 1000)]
-    source: String,
+    pub source: String,
     /// Whether searches are followed and learned from; true if not given. Otherwise lines are only counted.
-    learn: Option<bool>,
-}
-
-/// An agent whose transcripts and hooks are understood.
-#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Agent {
-    /// Claude Code.
-    ClaudeCode,
-    /// Codex CLI.
-    Codex,
-}
-
-impl From<Agent> for Format {
-    fn from(agent: Agent) -> Self {
-        match agent {
-            Agent::ClaudeCode => Self::ClaudeCode,
-            Agent::Codex => Self::Codex,
-        }
-    }
+    pub learn: Option<bool>,
 }
 
 impl Check for Origin {
@@ -118,6 +100,15 @@ async fn post(
     }
 }
 
+/// Takes lines as the endpoint does, from within the program: at most a few megabytes, or one line.
+pub async fn take(app: &App, project: &str, origin: &Origin, lines: Vec<u8>) -> Result<Counts> {
+    let _turn = app.searches.turn(project, &origin.source).await;
+    let rules = Rules::of(&app.db, project).await?;
+    let mut connection = app.searches.db.acquire().await?;
+    let (counts, _) = Reader { project, origin, rules: &rules }.take(&mut connection, lines).await?;
+    Ok(counts)
+}
+
 /// Bytes that have come in, until there is a piece of whole lines.
 #[derive(Default)]
 struct Lines(Vec<u8>);
@@ -159,13 +150,13 @@ impl Reader<'_> {
             (piece, lines)
         })
         .await?;
-        let (format, tools) = (Format::from(self.origin.agent), self.rules.tools.clone());
+        let (agent, tools) = (self.origin.agent, self.rules.tools.clone());
         let known = self.known(connection, &lines).await?;
         let count = lines.len();
         let mut seen = known;
         let new: Vec<_> = lines.into_iter().filter(|(_, hash)| seen.insert(*hash)).collect();
         let duplicates = count - new.len();
-        let (parsed, characters) = blocking(move || parse(piece, new, format, &tools)).await?;
+        let (parsed, characters) = blocking(move || parse(piece, new, agent, &tools)).await?;
         let mut losses = Losses::default();
         loop {
             match self.store(connection, &parsed).await {
@@ -342,13 +333,13 @@ fn split(piece: &[u8]) -> Vec<Line> {
 fn parse(
     mut piece: Vec<u8>,
     lines: Vec<Line>,
-    format: Format,
+    agent: Agent,
     tools: &transcript::ToolPatterns,
 ) -> (Vec<Parsed>, usize) {
     let mut characters = 0;
     let mut read = |line: &mut [u8]| {
         characters += clean_json(line).map_err(|_| BadLine)?;
-        transcript::parse(format, utf8(line).map_err(|_| BadLine)?.trim(), tools)
+        transcript::parse(agent, utf8(line).map_err(|_| BadLine)?.trim(), tools)
     };
     let parsed = lines.into_iter().map(|(range, hash)| (hash, read(&mut piece[range]))).collect();
     (parsed, characters)

@@ -11,6 +11,7 @@ mod json;
 mod tool;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::value::Timestamp;
 
@@ -123,16 +124,28 @@ pub struct Hit {
     pub score: Option<f64>,
 }
 
-/// Whose transcript it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// Claude Code: `~/.claude/projects/**.jsonl`, and its hooks.
+/// An agent whose transcripts and hooks are understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Agent {
+    /// Claude Code.
     ClaudeCode,
-    /// Codex CLI: rollouts in `~/.codex/sessions`, and its hooks.
+    /// Codex CLI.
     Codex,
 }
 
-/// A line that is not what the format says: not JSON, cut off, or of another shape.
+impl Agent {
+    /// As stored and sent.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ClaudeCode => "claude-code",
+            Self::Codex => "codex",
+        }
+    }
+}
+
+/// A line that is no line of a transcript: not JSON, cut off, or not an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a line of a transcript")]
 pub struct BadLine;
@@ -177,19 +190,19 @@ fn fits(pattern: &str, name: &str) -> bool {
 }
 
 /// Reads one line of a transcript. `tools` says which tools search.
-pub fn parse(format: Format, line: &str, tools: &ToolPatterns) -> Result<Entry, BadLine> {
-    match format {
-        Format::ClaudeCode => claude_code::parse(line, tools),
-        Format::Codex => codex::parse(line, tools),
+pub fn parse(agent: Agent, line: &str, tools: &ToolPatterns) -> Result<Entry, BadLine> {
+    match agent {
+        Agent::ClaudeCode => claude_code::parse(line, tools),
+        Agent::Codex => codex::parse(line, tools),
     }
 }
 
 /// Reads a hook's payload. None: it is not one.
 #[must_use]
-pub fn parse_hook(format: Format, body: &str, tools: &ToolPatterns) -> Option<Entry> {
-    match format {
-        Format::ClaudeCode => claude_code::parse_hook(body, tools),
-        Format::Codex => codex::parse_hook(body, tools),
+pub fn parse_hook(agent: Agent, body: &str, tools: &ToolPatterns) -> Option<Entry> {
+    match agent {
+        Agent::ClaudeCode => claude_code::parse_hook(body, tools),
+        Agent::Codex => codex::parse_hook(body, tools),
     }
 }
 

@@ -3,16 +3,16 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn read(format: Format, line: &Value) -> Entry {
-    parse(format, &line.to_string(), &ToolPatterns::default()).expect("a line of a transcript")
+fn read(agent: Agent, line: &Value) -> Entry {
+    parse(agent, &line.to_string(), &ToolPatterns::default()).expect("a line of a transcript")
 }
 
 fn claude(line: &Value) -> Entry {
-    read(Format::ClaudeCode, line)
+    read(Agent::ClaudeCode, line)
 }
 
 fn codex(line: &Value) -> Vec<Event> {
-    read(Format::Codex, line).events
+    read(Agent::Codex, line).events
 }
 
 fn user(content: &Value) -> Value {
@@ -152,16 +152,16 @@ fn a_member_of_another_shape_is_as_good_as_none() {
     let surrogate =
         r#"{"type": "assistant", "message": {"content": [{"type": "tool_use", "id": "\ud800"}]}}"#;
     for line in [twice, surrogate] {
-        assert!(parse(Format::ClaudeCode, line, &ToolPatterns::default()).is_ok(), "{line}");
+        assert!(parse(Agent::ClaudeCode, line, &ToolPatterns::default()).is_ok(), "{line}");
     }
 }
 
 #[test]
 fn a_line_that_is_no_object_is_bad() {
-    for format in [Format::ClaudeCode, Format::Codex] {
+    for agent in [Agent::ClaudeCode, Agent::Codex] {
         for line in ["", "42", "[1]", "\"text\"", "null", "{", r#"{"type": "user""#, "{} {}", "{\"a\": nope}"]
         {
-            assert_eq!(parse(format, line, &ToolPatterns::default()), Err(BadLine), "{line}");
+            assert_eq!(parse(agent, line, &ToolPatterns::default()), Err(BadLine), "{line}");
         }
     }
 }
@@ -263,7 +263,7 @@ fn files_found_are_named_by_the_structured_result() {
 #[test]
 fn a_hook_says_what_a_transcript_would() {
     let hook = |body: Value| {
-        parse_hook(Format::ClaudeCode, &body.to_string(), &ToolPatterns::default()).expect("a hook's payload")
+        parse_hook(Agent::ClaudeCode, &body.to_string(), &ToolPatterns::default()).expect("a hook's payload")
     };
     let common =
         |name: &str| json!({"hook_event_name": name, "session_id": "s", "prompt_id": "p", "cwd": "/w"});
@@ -317,8 +317,8 @@ fn a_hook_says_what_a_transcript_would() {
         hook(searched).events.pop(),
         Some(Event::ToolResult { id: None, ok: true, found: Some(found) })
     );
-    assert_eq!(parse_hook(Format::ClaudeCode, "{}", &ToolPatterns::default()), None);
-    assert_eq!(parse_hook(Format::ClaudeCode, "[]", &ToolPatterns::default()), None);
+    assert_eq!(parse_hook(Agent::ClaudeCode, "{}", &ToolPatterns::default()), None);
+    assert_eq!(parse_hook(Agent::ClaudeCode, "[]", &ToolPatterns::default()), None);
 }
 
 #[test]
@@ -333,14 +333,14 @@ fn a_rollout_names_its_session_and_turns_in_lines_of_their_own() {
         root: Some("/w".to_owned()),
         ..Entry::default()
     };
-    assert_eq!(read(Format::Codex, &head), expected);
+    assert_eq!(read(Agent::Codex, &head), expected);
     // A session that was forked repeats the head of the one it was forked from.
     let mut copied = head;
     copied["payload"]["timestamp"] = json!("2026-03-01T08:00:00Z");
-    assert_eq!(read(Format::Codex, &copied), Entry { at: expected.at, ..Entry::default() });
+    assert_eq!(read(Agent::Codex, &copied), Entry { at: expected.at, ..Entry::default() });
     let turn = json!({"type": "turn_context", "payload": {"turn_id": "t", "cwd": "/w/sub", "model": "m"}});
     let expected = Entry { turn: Some("t".to_owned()), root: Some("/w/sub".to_owned()), ..Entry::default() };
-    assert_eq!(read(Format::Codex, &turn), expected);
+    assert_eq!(read(Agent::Codex, &turn), expected);
 }
 
 #[test]
@@ -413,7 +413,7 @@ fn hooks_of_codex_answer_with_a_text() {
         "tool_input": {"command": "rg login"}, "tool_use_id": "c", "tool_response": "",
     });
     let entry =
-        parse_hook(Format::Codex, &body.to_string(), &ToolPatterns::default()).expect("a hook's payload");
+        parse_hook(Agent::Codex, &body.to_string(), &ToolPatterns::default()).expect("a hook's payload");
     assert_eq!(entry.turn.as_deref(), Some("t"));
     let search =
         Action::Search { tool: SearchTool::Grep, query: "login".to_owned(), path: Some("/w".to_owned()) };
@@ -500,18 +500,18 @@ proptest! {
     fn every_object_is_a_line_and_nothing_else_is(value in line(), cut in 0_usize..200) {
         let text = value.to_string();
         let tools = ToolPatterns::default();
-        for format in [Format::ClaudeCode, Format::Codex] {
-            prop_assert_eq!(parse(format, &text, &tools).is_ok(), value.is_object());
-            let _ = parse_hook(format, &text, &tools);
-            let _ = parse(format, &text[..text.floor_char_boundary(cut)], &tools);
+        for agent in [Agent::ClaudeCode, Agent::Codex] {
+            prop_assert_eq!(parse(agent, &text, &tools).is_ok(), value.is_object());
+            let _ = parse_hook(agent, &text, &tools);
+            let _ = parse(agent, &text[..text.floor_char_boundary(cut)], &tools);
         }
     }
 
     #[test]
     fn no_text_is_too_odd_for_a_line(text in any::<String>()) {
-        for format in [Format::ClaudeCode, Format::Codex] {
-            let _ = parse(format, &text, &ToolPatterns::default());
-            let _ = parse_hook(format, &text, &ToolPatterns::default());
+        for agent in [Agent::ClaudeCode, Agent::Codex] {
+            let _ = parse(agent, &text, &ToolPatterns::default());
+            let _ = parse_hook(agent, &text, &ToolPatterns::default());
         }
     }
 }
