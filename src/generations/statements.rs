@@ -86,7 +86,8 @@ pub(super) async fn insert_logs(
 
 /// The statement that adds attempts to the logs that a query selects.
 ///
-/// Whether an attempt is there is asked in a scalar subquery: `exists` may be planned as a hash of the whole table.
+/// Whether an attempt is there is asked in a scalar subquery: `exists` may be planned as a hash of the whole table. Whether
+/// its log is locked is asked by a bare `in`, which is hashed: a join may be planned to compare each with each.
 /// An attempt that another server adds while the statement waits for a log's lock is not seen by it, but has taken the
 /// number that it would give: the conflict leaves the row to be judged.
 macro_rules! insert_attempts_to {
@@ -110,14 +111,13 @@ macro_rules! insert_attempts_to {
                 new.extracted_dsl, new.parse_result, new.lint_result, new.compile_result, new.passed, new.error_stage,
                 new.error_message, new.latency_ms, new.input_tokens, new.output_tokens, new.metadata, new.request_hash
             from new
-            join log on log.id = new.generation_id
             cross join lateral (
                 select coalesce(max(a.attempt), 0) as attempt from attempts a
                 where a.project = $1 and a.generation_id = new.generation_id and new.attempt is null
             ) last
-            where not new.id_given or (
+            where (new.generation_id in (select id from log)) is true and (not new.id_given or (
                 select true from attempts a where a.project = $1 and a.generation_id = new.generation_id and a.id = new.id
-                limit 1) is null
+                limit 1) is null)
             order by new.place
             on conflict do nothing
             returning generation_id, id, attempt"
@@ -194,14 +194,13 @@ pub(super) async fn finalize(
             instance_id = coalesce(new.instance_id, g.instance_id), outcome_hash = new.outcome_hash,
             completed_at = (select clock_timestamp()) + new.place * interval '1 microsecond'
         from new
-        join log on log.id = new.id
         left join lateral (
             select a.extracted_dsl as program from attempts a
             where a.project = $1 and a.generation_id = new.id and a.passed
                 and new.success and new.final_valid_dsl is null
             order by a.attempt desc limit 1
         ) last on true
-        where g.project = $1 and g.id = new.id
+        where g.project = $1 and g.id = new.id and (new.id in (select id from log)) is true
             and (not new.success or new.final_valid_dsl is not null or last.program is not null)
         returning g.id, g.success";
     let done: Vec<(Uuid, bool)> = sqlx::query_as(SQL)
