@@ -2,12 +2,14 @@
 # make test    install what is missing, and check everything that CI checks
 # make lint    what the compiler, clippy and rustdoc have to say
 # make fmt     format the code
+# make bench   measure against pgbench, COPY and others: the table of benches/README.md (BENCH=ingest,export,similar,start SCALE=100000)
+# make torture kill and restart the server and Postgres under load for minutes (TORTURE_SECONDS=300)
 
 # Where rustup puts cargo, should the shell not know of it.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET = $${CARGO_TARGET_DIR:-target}
 
-.PHONY: run test lint fmt deny rust
+.PHONY: run test lint fmt bench torture deny rust
 .DEFAULT_GOAL := run
 
 # The last command replaces its shell, so that signals reach the service.
@@ -31,6 +33,14 @@ lint: rust
 
 fmt: rust
 	cargo fmt
+
+bench: rust
+	@scripts/install-postgres
+	cargo bench --locked --bench goals
+
+torture: rust
+	@scripts/install-postgres
+	cargo test --release --locked --test api torture -- --ignored --nocapture
 
 # Licences and sources of the dependencies, and known vulnerabilities when a copy of the list is here.
 deny:

@@ -25,6 +25,7 @@ create table generations (
     review_note     text,
     corrected_dsl   text,
     reviewed_at     timestamptz,
+    search_keys     integer[],
     request_hash    bytea not null,
     outcome_hash    bytea,
     pair_hash       uuid generated always as (
@@ -40,8 +41,9 @@ create index generations_domain on generations (project, domain_name, created_at
 create index generations_session on generations (project, session_id, created_at) where session_id is not null;
 create index generations_completed on generations (project, completed_at, id) where success;
 create index generations_pair on generations (project, pair_hash, completed_at, id) where success;
-create index generations_intent on generations using gin (user_intent gin_trgm_ops);
-create index generations_metadata on generations using gin (metadata jsonb_path_ops);
+create index generations_search_keys on generations using gin (search_keys) with (gin_pending_list_limit = 16384) where success;
+create index generations_intent on generations using gin (user_intent gin_trgm_ops) with (gin_pending_list_limit = 16384);
+create index generations_metadata on generations using gin (metadata jsonb_path_ops) with (gin_pending_list_limit = 16384);
 
 comment on table generations is 'One intent and how the effort to satisfy it ended. Its attempts are rows of attempts.';
 comment on column generations.user_intent is 'What the user wanted, in natural language: the input side of a training pair.';
@@ -55,6 +57,7 @@ comment on column generations.error is 'Why the effort was given up, where the c
 comment on column generations.completed_at is 'Database clock at the write that finalized the log: exports are ordered by it.';
 comment on column generations.rating is 'A reviewer''s verdict: good, acceptable or poor.';
 comment on column generations.corrected_dsl is 'What a reviewer says the program should have been; replaces it in training pairs.';
+comment on column generations.search_keys is 'Hashes of its words, by which similar intents are found; see similar/keys.rs.';
 comment on column generations.request_hash is 'Of the request that started the log: tells a replay from a conflict.';
 comment on column generations.outcome_hash is 'Of the request that finalized the log, likewise.';
 comment on column generations.pair_hash is 'Of intent and program as exported: finds equal training pairs.';

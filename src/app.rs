@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::extract::{MatchedPath, Request};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderName, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -15,6 +15,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 use tokio::net::TcpListener;
+use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate as _};
@@ -28,8 +29,10 @@ use uuid::Uuid;
 
 use crate::auth::{self, Keyring};
 use crate::db::writer::{self, Writer};
-use crate::error::{self, Error};
+use crate::error::{self, Error, Refused};
 use crate::exports::stream::Exports;
+use crate::extract::Replaced;
+use crate::generations::similar::Samples;
 use crate::searches::{self, Searches, expiry};
 use crate::{batch, db, exports, extract, generations, operations, projects};
 
@@ -46,6 +49,8 @@ pub struct App {
     pub searches: Searches,
     /// Keys and projects.
     pub keyring: Arc<Keyring>,
+    /// What is known of solved logs, for finding similar ones.
+    pub samples: Arc<Samples>,
     /// Set once the server begins to stop: it is no longer ready.
     stopping: Arc<AtomicBool>,
     /// Renders the metrics.
@@ -75,13 +80,21 @@ impl Running {
     pub fn start(options: &PgConnectOptions, connections: u32) -> Self {
         let db = db::pool(options, "gleaner", connections);
         let writer_db = db::pool(options, db::WRITER_NAME, writer::WRITERS);
-        let (writer, writing) = Writer::start(&writer_db);
+        let (writer, writing) = Writer::start(&writer_db, &db);
         let keyring = Arc::new(Keyring::new(db.clone()));
         let exports = Exports::new(options, connections.div_ceil(4).max(2));
         let searches = Searches::new(options, connections.div_ceil(4).max(2));
         let expiry = expiry::Task::start(&searches.db);
-        let app =
-            App { db, writer, exports, searches, keyring, stopping: Arc::default(), metrics: recorder() };
+        let app = App {
+            db,
+            writer,
+            exports,
+            searches,
+            keyring,
+            samples: Arc::default(),
+            stopping: Arc::default(),
+            metrics: recorder(),
+        };
         Self { app, writing, expiry, writer_db }
     }
 
@@ -184,23 +197,23 @@ pub fn router(app: App) -> Router {
     let compression = CompressionLayer::new()
         .compress_when(DefaultPredicate::new().and(NotForContentType::new("application/gzip")));
     let parameters = Arc::new(extract::KnownParameters::of(&document));
+    let request_id = HeaderName::from_static("x-request-id");
+    // As one layer: the router puts every layer into a box of its own, which each request would have to pass.
+    let layers = ServiceBuilder::new()
+        .layer(SetRequestIdLayer::new(request_id.clone(), NewRequestId))
+        .layer(PropagateRequestIdLayer::new(request_id))
+        .layer(TraceLayer::new_for_http().make_span_with(span))
+        .layer(compression)
+        .layer(middleware::from_fn_with_state((app.clone(), parameters), surround))
+        .layer(CatchPanicLayer::custom(|_| {
+            Error::Internal(anyhow::anyhow!("a handler panicked")).into_response()
+        }))
+        .layer(RequestDecompressionLayer::new());
     api.merge(SwaggerUi::new("/docs").config(utoipa_swagger_ui::Config::from("/openapi.json")))
         .route("/openapi.yaml", get(|| async move { ([(header::CONTENT_TYPE, "application/yaml")], yaml) }))
         .route("/openapi.json", get(|| async move { ([(header::CONTENT_TYPE, "application/json")], json) }))
         .method_not_allowed_fallback(|| async { StatusCode::METHOD_NOT_ALLOWED })
-        .layer(middleware::from_fn_with_state(parameters, extract::refuse_unknown_parameters))
-        .layer(middleware::from_fn(extract::report_replaced))
-        .layer(RequestDecompressionLayer::new())
-        .layer(middleware::from_fn_with_state(app.clone(), auth::guard_open))
-        .layer(CatchPanicLayer::custom(|_| {
-            Error::Internal(anyhow::anyhow!("a handler panicked")).into_response()
-        }))
-        .layer(middleware::from_fn(measure))
-        .layer(middleware::from_fn(error::render))
-        .layer(compression)
-        .layer(TraceLayer::new_for_http().make_span_with(span))
-        .layer(PropagateRequestIdLayer::new(HeaderName::from_static("x-request-id")))
-        .layer(SetRequestIdLayer::new(HeaderName::from_static("x-request-id"), NewRequestId))
+        .layer(layers)
         .with_state(app)
 }
 
@@ -226,12 +239,25 @@ fn span(request: &Request) -> tracing::Span {
     )
 }
 
-/// Counts and times requests by route and status.
-async fn measure(request: Request, next: Next) -> Response {
+/// What happens around every request: it is admitted or refused, refusals get their shape, and it is counted and timed by
+/// route and status.
+async fn surround(
+    State((app, parameters)): State<(App, Arc<extract::KnownParameters>)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let started = Instant::now();
     let method = request.method().to_string();
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
-    let response = next.run(request).await;
+    let refused = Refused::of(&request);
+    let replaced = Replaced::begin(&mut request);
+    let known = parameters.expect(&request);
+    let mut response = match auth::guard_open(&app, request.headers()).await.and(known) {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    };
+    refused.render(&mut response);
+    replaced.report(&mut response);
     let labels = [("method", method), ("route", route), ("status", response.status().as_u16().to_string())];
     metrics::histogram!("gleaner_http_request_duration_seconds", &labels)
         .record(started.elapsed().as_secs_f64());

@@ -7,11 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
+use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
-use axum::middleware::Next;
-use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
@@ -321,8 +319,7 @@ fn credential(headers: &HeaderMap) -> Result<Option<String>> {
 
 /// Guards an open server against web pages: only this machine's own names are answered, and no request that a browser
 /// sends on behalf of another site.
-pub async fn guard_open(State(app): State<App>, request: Request, next: Next) -> Result<Response> {
-    let headers = request.headers();
+pub async fn guard_open(app: &App, headers: &HeaderMap) -> Result<()> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("");
     let cross_site = headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site")
         || headers
@@ -336,7 +333,7 @@ pub async fn guard_open(State(app): State<App>, request: Request, next: Next) ->
                 .to_owned(),
         ));
     }
-    Ok(next.run(request).await)
+    Ok(())
 }
 
 fn is_local_origin(origin: &str) -> bool {

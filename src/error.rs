@@ -1,17 +1,17 @@
 //! The one error type of the service and its shape on the wire: RFC 9457 `application/problem+json`.
 //!
-//! Handlers return [`Error`]; [`render`] (a layer of the router) turns it into a body, so that every refusal, also one
-//! made by a layer or by the router itself, has the same shape and carries the request's id.
+//! Handlers return [`Error`]; what surrounds every request turns it into a body ([`Refused::render`]), so that every refusal,
+//! also one made by a layer or by the router itself, has the same shape and carries the request's id.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::middleware::Next;
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use tower_http::request_id::RequestId;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
 
@@ -210,35 +210,45 @@ impl IntoResponse for Error {
     }
 }
 
-/// Writes the body of every refusal: an [`Error`]'s own problem, or one made of the status for what layers and the
-/// router refuse by themselves (404 of an unknown path, 405, a panic).
-pub async fn render(request: Request, next: Next) -> Response {
-    let path = request.uri().path().to_owned();
-    let method = request.method().clone();
-    let id = request
-        .extensions()
-        .get::<tower_http::request_id::RequestId>()
-        .and_then(|id| id.header_value().to_str().ok().map(str::to_owned));
-    let mut response = next.run(request).await;
-    let status = response.status();
-    if !(status.is_client_error() || status.is_server_error()) {
-        return response;
+/// What a refusal says of the request that it refuses.
+#[derive(Debug, Clone)]
+pub struct Refused {
+    method: Method,
+    uri: Uri,
+    id: Option<HeaderValue>,
+}
+
+impl Refused {
+    /// Of a request that may yet be refused.
+    pub fn of(request: &Request) -> Self {
+        let id = request.extensions().get::<RequestId>().map(|id| id.header_value().clone());
+        Self { method: request.method().clone(), uri: request.uri().clone(), id }
     }
-    let mut problem = response.extensions_mut().remove::<Problem>().unwrap_or_else(|| {
-        let detail = match status {
-            StatusCode::NOT_FOUND => format!("there is nothing at {path}"),
-            StatusCode::METHOD_NOT_ALLOWED => format!("{path} does not answer {method}"),
-            _ => status.canonical_reason().unwrap_or("error").to_lowercase(),
-        };
-        Problem::of(status, detail)
-    });
-    problem.instance = id.unwrap_or_default();
-    let body = serde_json::to_vec(&problem).unwrap_or_default();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-    headers.remove(header::CONTENT_LENGTH);
-    *response.body_mut() = Body::from(body);
-    response
+
+    /// Writes the body of a refusal: an [`Error`]'s own problem, or one made of the status for what layers and the router
+    /// refuse by themselves (404 of an unknown path, 405, a panic). Any other answer stays as it is.
+    pub fn render(&self, response: &mut Response) {
+        let status = response.status();
+        if !(status.is_client_error() || status.is_server_error()) {
+            return;
+        }
+        let mut problem = response.extensions_mut().remove::<Problem>().unwrap_or_else(|| {
+            let (method, path) = (&self.method, self.uri.path());
+            let detail = match status {
+                StatusCode::NOT_FOUND => format!("there is nothing at {path}"),
+                StatusCode::METHOD_NOT_ALLOWED => format!("{path} does not answer {method}"),
+                _ => status.canonical_reason().unwrap_or("error").to_lowercase(),
+            };
+            Problem::of(status, detail)
+        });
+        let id = self.id.as_ref().and_then(|id| id.to_str().ok());
+        id.unwrap_or_default().clone_into(&mut problem.instance);
+        let body = serde_json::to_vec(&problem).unwrap_or_default();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.remove(header::CONTENT_LENGTH);
+        *response.body_mut() = Body::from(body);
+    }
 }
 
 /// The refusals that every endpoint may answer, for the OpenAPI document.

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::body::Bytes;
-use axum::extract::{FromRequest, FromRequestParts, MatchedPath, RawPathParams, Request, State};
+use axum::extract::{FromRequest, FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, header};
-use axum::middleware::Next;
 use axum::response::Response;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::value::MapAccessDeserializer;
@@ -451,18 +450,19 @@ impl KnownParameters {
         });
         Self(known.collect())
     }
-}
 
-/// Refuses query parameters that the document does not name for an endpoint: what is misspelt must not be passed over.
-pub async fn refuse_unknown_parameters(
-    State(known): State<Arc<KnownParameters>>,
-    request: Request,
-    next: Next,
-) -> Result<Response> {
-    if let Some(query) = request.uri().query()
-        && let Some(path) = request.extensions().get::<MatchedPath>()
-        && let Some(names) = known.0.get(&(request.method().clone(), path.as_str().to_owned()))
-    {
+    /// Refuses query parameters that the document does not name for an endpoint: what is misspelt must not be passed over.
+    pub fn expect(&self, request: &Request) -> Result<()> {
+        let Some(query) = request.uri().query() else {
+            return Ok(());
+        };
+        let endpoint = request
+            .extensions()
+            .get::<MatchedPath>()
+            .map(|path| (request.method().clone(), path.as_str().to_owned()));
+        let Some(names) = endpoint.and_then(|endpoint| self.0.get(&endpoint)) else {
+            return Ok(());
+        };
         let given = form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name);
         let unknown = given.filter(|name| !names.contains(name.as_ref()));
         let errors: Vec<_> = unknown
@@ -471,11 +471,8 @@ pub async fn refuse_unknown_parameters(
                 detail: "there is no such parameter here".to_owned(),
             })
             .collect();
-        if !errors.is_empty() {
-            return Err(Error::Invalid(errors));
-        }
+        if errors.is_empty() { Ok(()) } else { Err(Error::Invalid(errors)) }
     }
-    Ok(next.run(request).await)
 }
 
 /// How many characters cleaning has replaced in one request.
@@ -483,23 +480,26 @@ pub async fn refuse_unknown_parameters(
 pub struct Replaced(Arc<AtomicUsize>);
 
 impl Replaced {
+    /// Begins to count for a request.
+    pub fn begin(request: &mut Request) -> Self {
+        let replaced = Self::default();
+        request.extensions_mut().insert(replaced.clone());
+        replaced
+    }
+
     /// Counts `n` more.
     pub fn add(&self, n: usize) {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
-}
 
-/// Tells the client, in the header `Gleaner-Replaced`, how many characters of its request were replaced.
-pub async fn report_replaced(mut request: Request, next: Next) -> Response {
-    let replaced = Replaced::default();
-    request.extensions_mut().insert(replaced.clone());
-    let mut response = next.run(request).await;
-    let count = replaced.0.load(Ordering::Relaxed);
-    if count > 0 {
-        metrics::counter!("gleaner_replaced_characters_total").increment(count as u64);
-        response.headers_mut().insert("gleaner-replaced", HeaderValue::from(count));
+    /// Tells the client, in the header `Gleaner-Replaced`, how many characters of its request were replaced.
+    pub fn report(&self, response: &mut Response) {
+        let count = self.0.load(Ordering::Relaxed);
+        if count > 0 {
+            metrics::counter!("gleaner_replaced_characters_total").increment(count as u64);
+            response.headers_mut().insert("gleaner-replaced", HeaderValue::from(count));
+        }
     }
-    response
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@
 //! 1. [`app::router`] gives it an id and a span; [`auth::guard_open`] keeps strangers from an open server.
 //! 2. `generations::routes::append` says what it needs in its arguments: a [`auth::Caller`] who may write, a path with an
 //!    id, and [`extract::Json`], which cleans, parses and checks the body. Whatever does not fit is an [`error::Error`]
-//!    by now, and [`error::render`] makes a problem document of it.
+//!    by now, and [`error::Refused`] makes a problem document of it.
 //! 3. [`generations::Event::append`] makes id, time, verdict and hash, and hands over to [`db::writer::Writer::write`].
 //! 4. A writer takes all events that wait; [`generations::write::write`] writes them in one transaction.
 //! 5. After the commit the handler reads the attempt back and answers 201: a 2xx means committed.

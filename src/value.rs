@@ -1,10 +1,11 @@
 //! Values that every domain shares: times, free-form objects, and the hash that tells a replay from a conflict.
 
-use std::fmt;
+use std::{fmt, io};
 
 use chrono::{DateTime, Datelike, SecondsFormat, TimeDelta, Utc};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::ser::Formatter;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use sqlx::encode::IsNull;
@@ -214,8 +215,24 @@ impl<'r> Decode<'r, Postgres> for FreeForm {
 /// Hash of a request as parsed, that is without nulls and whatever the order of an object's members: the same request
 /// sent again has the same hash. Ids are no part of it; where one matters it has found the record already.
 pub fn request_hash(request: &impl Serialize) -> Vec<u8> {
-    let canonical = serde_json::to_value(request).expect("requests come from JSON and go back to it");
-    Sha256::digest(canonical.to_string())[..16].to_vec()
+    let mut canonical = Vec::with_capacity(1 << 10);
+    let mut serializer = serde_json::Serializer::with_formatter(&mut canonical, Canonical);
+    request.serialize(&mut serializer).expect("requests come from JSON and go back to it");
+    Sha256::digest(canonical)[..16].to_vec()
+}
+
+/// Writes what was passed through unparsed with its members sorted; all else has an order of its own.
+struct Canonical;
+
+impl Formatter for Canonical {
+    fn write_raw_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        serde_json::to_writer(writer, &serde_json::from_str::<serde_json::Value>(fragment)?)?;
+        Ok(())
+    }
 }
 
 /// The id of a record whose client could only name it by an `Idempotency-Key`, or whose line in an import has none: the

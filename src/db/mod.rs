@@ -2,6 +2,7 @@
 //! group commit ([`writer`]).
 
 pub mod embedded;
+mod tidy;
 pub mod writer;
 
 use std::time::Duration;
@@ -20,10 +21,13 @@ pub const WRITER_NAME: &str = "gleaner-writer";
 /// A pool of at most `size` connections that call themselves `name`. Connects when first used.
 #[must_use]
 pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
+    // The writer's statements are always alike. What is read, and by which filters, is not: a plan made for any project and
+    // any filter would be a bad one for most.
+    let plans = if name == WRITER_NAME { "auto" } else { "force_custom_plan" };
     let options = options
         .clone()
         .application_name(name)
-        .options([("timezone", "UTC"), ("jit", "off")])
+        .options([("timezone", "UTC"), ("jit", "off"), ("plan_cache_mode", plans)])
         .log_slow_statements(log::LevelFilter::Warn, Duration::from_secs(1));
     PgPoolOptions::new()
         .max_connections(size)

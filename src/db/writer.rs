@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sqlx::{PgConnection, PgPool};
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::error::{Error, Result, is_connection_lost};
@@ -91,12 +91,14 @@ pub struct Writer {
 pub struct Tasks {
     stop: watch::Sender<bool>,
     handles: Vec<JoinHandle<()>>,
+    tidying: JoinHandle<()>,
 }
 
 impl Tasks {
     /// Takes no more events, and waits until all that were taken are committed or refused.
     pub async fn finish(self) {
         let _ = self.stop.send(true);
+        self.tidying.abort();
         for handle in self.handles {
             if let Err(error) = handle.await {
                 tracing::error!(%error, "a writer ended badly");
@@ -106,15 +108,17 @@ impl Tasks {
 }
 
 impl Writer {
-    /// Starts the writers on `db`, a pool of their own.
+    /// Starts the writers on `db`, a pool of their own; what they leave behind is tidied on `tidy_db`.
     #[must_use]
-    pub fn start(db: &PgPool) -> (Self, Tasks) {
+    pub fn start(db: &PgPool, tidy_db: &PgPool) -> (Self, Tasks) {
         let (queue, jobs) = mpsc::unbounded_channel();
         let (stop, stopped) = watch::channel(false);
         let jobs = Arc::new(Mutex::new(jobs));
-        let handles =
-            (0..WRITERS).map(|_| tokio::spawn(run(db.clone(), Arc::clone(&jobs), stopped.clone()))).collect();
-        (Self { queue, room: Arc::new(Semaphore::new(QUEUE)) }, Tasks { stop, handles })
+        let written = Arc::new(Notify::new());
+        let writer = || run(db.clone(), Arc::clone(&jobs), stopped.clone(), Arc::clone(&written));
+        let handles = (0..WRITERS).map(|_| tokio::spawn(writer())).collect();
+        let tidying = tokio::spawn(super::tidy::run(tidy_db.clone(), written));
+        (Self { queue, room: Arc::new(Semaphore::new(QUEUE)) }, Tasks { stop, handles, tidying })
     }
 
     /// Writes one event; returns once it is committed.
@@ -167,7 +171,12 @@ impl Writer {
     }
 }
 
-async fn run(db: PgPool, jobs: Arc<Mutex<mpsc::UnboundedReceiver<Job>>>, mut stopped: watch::Receiver<bool>) {
+async fn run(
+    db: PgPool,
+    jobs: Arc<Mutex<mpsc::UnboundedReceiver<Job>>>,
+    mut stopped: watch::Receiver<bool>,
+    written: Arc<Notify>,
+) {
     loop {
         let mut batch = Vec::new();
         {
@@ -192,6 +201,7 @@ async fn run(db: PgPool, jobs: Arc<Mutex<mpsc::UnboundedReceiver<Job>>>, mut sto
             }
         }
         commit(&db, batch).await;
+        written.notify_one();
     }
 }
 

@@ -6,6 +6,7 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use super::similar::keys;
 use super::{Append, Outcome, Start};
 
 /// One column of the rows that a statement takes.
@@ -24,17 +25,27 @@ pub(super) async fn insert_logs(
 ) -> sqlx::Result<HashSet<Uuid>> {
     const SQL: &str = "
         insert into generations (project, id, user_intent, domain_name, session_id, cbu_id, instance_id, model_used,
-            metadata, created_at, success, final_valid_dsl, request_hash, outcome_hash, completed_at)
+            metadata, created_at, success, final_valid_dsl, request_hash, outcome_hash, search_keys, completed_at)
         select $1, new.id, new.user_intent, new.domain_name, new.session_id, new.cbu_id, new.instance_id, new.model_used,
             new.metadata, new.created_at, new.success, new.final_valid_dsl, new.request_hash, new.outcome_hash,
+            ($15::int[])[new.keys_start + 1 : new.keys_end],
             case when new.success is not null then (select clock_timestamp()) + new.place * interval '1 microsecond' end
         from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::jsonb[],
-            $10::timestamptz[], $11::bool[], $12::text[], $13::bytea[], $14::bytea[]) with ordinality
+            $10::timestamptz[], $11::bool[], $12::text[], $13::bytea[], $14::bytea[], $16::int[], $17::int[])
+            with ordinality
             as new (id, user_intent, domain_name, session_id, cbu_id, instance_id, model_used, metadata, created_at,
-                success, final_valid_dsl, request_hash, outcome_hash, place)
+                success, final_valid_dsl, request_hash, outcome_hash, keys_start, keys_end, place)
         order by new.id
         on conflict do nothing
         returning id";
+    // An array of arrays would have to be rectangular: the keys of all logs come as one, with where each log's end.
+    let mut keys = Vec::new();
+    let (mut key_starts, mut key_ends) = (Vec::new(), Vec::new());
+    for (_, start) in starts {
+        key_starts.push(i32::try_from(keys.len()).unwrap_or(i32::MAX));
+        keys.extend(keys::of_log(project, &start.new.user_intent, &start.new.domain_name));
+        key_ends.push(i32::try_from(keys.len()).unwrap_or(i32::MAX));
+    }
     let created: HashSet<Uuid> = sqlx::query_scalar(SQL)
         .bind(project)
         .bind(starts.iter().map(|(id, _)| *id).collect::<Vec<_>>())
@@ -50,6 +61,9 @@ pub(super) async fn insert_logs(
         .bind(column(starts, |start| start.new.final_valid_dsl.as_deref()))
         .bind(column(starts, |start| start.hash.as_slice()))
         .bind(column(starts, |start| start.outcome_hash.as_deref()))
+        .bind(keys)
+        .bind(key_starts)
+        .bind(key_ends)
         .fetch_all(&mut *connection)
         .await?
         .into_iter()
@@ -72,6 +86,7 @@ pub(super) async fn insert_logs(
 
 /// The statement that adds attempts to the logs that a query selects.
 ///
+/// Whether an attempt is there is asked in a scalar subquery: `exists` may be planned as a hash of the whole table.
 /// An attempt that another server adds while the statement waits for a log's lock is not seen by it, but has taken the
 /// number that it would give: the conflict leaves the row to be judged.
 macro_rules! insert_attempts_to {
@@ -100,8 +115,9 @@ macro_rules! insert_attempts_to {
                 select coalesce(max(a.attempt), 0) as attempt from attempts a
                 where a.project = $1 and a.generation_id = new.generation_id and new.attempt is null
             ) last
-            where not new.id_given or not exists (
-                select from attempts a where a.project = $1 and a.generation_id = new.generation_id and a.id = new.id)
+            where not new.id_given or (
+                select true from attempts a where a.project = $1 and a.generation_id = new.generation_id and a.id = new.id
+                limit 1) is null
             order by new.place
             on conflict do nothing
             returning generation_id, id, attempt"

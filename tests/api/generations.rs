@@ -772,6 +772,40 @@ async fn similar_examples_are_solved_not_poor_distinct_and_the_best_first() {
 }
 
 #[tokio::test]
+async fn similar_examples_are_found_by_slips_of_the_pen_single_words_code_and_any_script() {
+    let service = Service::open().await;
+    let logs = [
+        ("Create a hedge fund with John as director", "(hedge)"),
+        ("Amend the custody agreement of a pension scheme", "(custody)"),
+        ("find . -name '*.rs' | xargs wc -l", "(count)"),
+        ("株主を追加してください", "(株主)"),
+        ("Übertrage die Anteile an die Größte Tochter", "(anteile)"),
+        ("สร้างกองทุนใหม่", "(กองทุน)"),
+    ];
+    let events: Vec<_> = logs
+        .iter()
+        .map(|(text, program)| {
+            json!({"event": "generation", "user_intent": text, "domain_name": "cbu", "success": true, "final_valid_dsl": program})
+        })
+        .collect();
+    service.events(&events).await.expect(200);
+    for (intent, program) in [
+        ("heqge fnud", "(hedge)"),
+        ("custodi", "(custody)"),
+        ("scheme", "(custody)"),
+        ("xargs wc", "(count)"),
+        ("*.rs", "(count)"),
+        ("株主", "(株主)"),
+        ("größte", "(anteile)"),
+        ("กองทุน", "(กองทุน)"),
+    ] {
+        let path = format!("/v1/generations/similar?intent={}&min_similarity=0.05", encoded(intent));
+        let found = service.get(&path).await.expect(200);
+        assert_eq!(found["data"][0]["valid_dsl"], program, "{intent}: {found}");
+    }
+}
+
+#[tokio::test]
 async fn every_version_of_a_prompt_template_is_kept() {
     let service = Service::open().await;
     let name = "a/b c?d%é#1";

@@ -3,14 +3,15 @@
 mod auth;
 mod bad_input;
 mod exports;
+mod faults;
 mod generations;
 mod hook;
 mod openapi;
 mod private_postgres;
 mod process;
-mod program;
 mod searches;
 mod seed_001;
+mod server;
 mod support;
 mod transcripts;
 mod watch;

@@ -1,4 +1,4 @@
-//! The program as a process, and one connection to it.
+//! The program as a process, for the tests that start it, load it and kill it.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,0 +1,142 @@
+//! A lean HTTP client: what it uses of the machine, the server lacks.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::machine::KEY;
+
+/// A request as it goes over the wire: a POST if it has a body, of this media type, else a GET.
+pub(crate) fn request(project: &str, path: &str, body: Option<(&str, &str)>) -> Vec<u8> {
+    let method = if body.is_some() { "POST" } else { "GET" };
+    let (media_type, body) = body.unwrap_or_default();
+    format!(
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {KEY}\r\ngleaner-project: {project}\r\n\
+         content-type: {media_type}\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+/// A kept-alive connection.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Connection {
+    pub(crate) async fn open(address: &str) -> Self {
+        let stream = TcpStream::connect(address).await.expect("the server listens");
+        stream.set_nodelay(true).expect("a TCP socket");
+        Self { stream, buffer: Vec::with_capacity(16 << 10) }
+    }
+
+    /// Sends a request and reads the whole answer, which must be a success; its body.
+    pub(crate) async fn send(&mut self, request: &[u8]) -> &str {
+        self.stream.write_all(request).await.expect("the server reads");
+        self.buffer.clear();
+        loop {
+            assert!(
+                self.stream.read_buf(&mut self.buffer).await.expect("an answer") > 0,
+                "the server hung up"
+            );
+            let Some(end) = self.buffer.windows(4).position(|bytes| bytes == b"\r\n\r\n") else { continue };
+            let head = str::from_utf8(&self.buffer[..end]).expect("a head of text").to_ascii_lowercase();
+            let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next());
+            let length: usize = length.and_then(|length| length.parse().ok()).expect("a length");
+            if self.buffer.len() < end + 4 + length {
+                continue;
+            }
+            let body = str::from_utf8(&self.buffer[end + 4..]).expect("text");
+            assert!(head.starts_with("http/1.1 2"), "{head}\n{body}");
+            return body;
+        }
+    }
+
+    /// Sends a request and reads the answer to its end without keeping it; how many bytes it had. `watch` is called
+    /// now and then.
+    pub(crate) async fn drain(mut self, path: &str, mut watch: impl FnMut()) -> usize {
+        let request = request("default", path, None);
+        let (first, rest) =
+            request.split_at(request.iter().position(|&byte| byte == b'\n').expect("a line") + 1);
+        self.stream
+            .write_all(&[first, b"connection: close\r\n", rest].concat())
+            .await
+            .expect("the server reads");
+        let (mut total, mut seen) = (0, 0);
+        loop {
+            self.buffer.clear();
+            match self.stream.read_buf(&mut self.buffer).await.expect("an answer") {
+                0 => return total,
+                read => total += read,
+            }
+            assert!(total > self.buffer.len() || self.buffer.starts_with(b"HTTP/1.1 200"), "a success");
+            if total - seen > 1 << 20 {
+                seen = total;
+                watch();
+            }
+        }
+    }
+}
+
+/// How long requests took.
+#[derive(Debug, Default)]
+pub(crate) struct Latencies {
+    /// Ascending once [`Latencies::new`] has them, in milliseconds.
+    sorted: Vec<f64>,
+    seconds: f64,
+}
+
+impl Latencies {
+    pub(crate) fn new(mut milliseconds: Vec<f64>, seconds: f64) -> Self {
+        milliseconds.sort_by(f64::total_cmp);
+        Self { sorted: milliseconds, seconds }
+    }
+
+    pub(crate) fn count(&self) -> f64 {
+        self.sorted.len() as f64
+    }
+
+    /// Requests a second.
+    pub(crate) fn rate(&self) -> f64 {
+        self.count() / self.seconds
+    }
+
+    /// In milliseconds.
+    pub(crate) fn percentile(&self, percent: usize) -> f64 {
+        let place = (self.sorted.len() * percent / 100).min(self.sorted.len().saturating_sub(1));
+        self.sorted.get(place).copied().unwrap_or(f64::NAN)
+    }
+
+    pub(crate) fn summary(&self) -> String {
+        let [p50, p95, p99] = [50, 95, 99].map(|percent| self.percentile(percent));
+        format!("p50 {p50:.2} p95 {p95:.2} p99 {p99:.2} ms")
+    }
+}
+
+/// Sends requests over so many connections for a while, each as soon as the one before is answered. `request` makes them,
+/// by number.
+pub(crate) async fn drive(
+    address: &str,
+    connections: usize,
+    duration: Duration,
+    request: impl Fn(u64) -> Vec<u8>,
+) -> Latencies {
+    let next = std::cell::Cell::new(0);
+    let begun = Instant::now();
+    let clients = (0..connections).map(async |_| {
+        let mut connection = Connection::open(address).await;
+        let mut took = Vec::new();
+        while begun.elapsed() < duration {
+            let request = request(next.replace(next.get() + 1));
+            let sent = Instant::now();
+            connection.send(&request).await;
+            took.push(sent.elapsed().as_secs_f64() * 1e3);
+        }
+        took
+    });
+    let took = join_all(clients).await.concat();
+    Latencies::new(took, begun.elapsed().as_secs_f64())
+}

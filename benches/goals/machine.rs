@@ -1,0 +1,162 @@
+//! The server under test with its Postgres: started, watched, stopped.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use gleaner::db::embedded::{self, Settings};
+use sqlx::ConnectOptions as _;
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+
+/// Authentication is on: the key that every request brings.
+pub(crate) const KEY: &str = "gk-bench-0123456789-0123456789-0123456789";
+
+/// A running server on a private, durable Postgres.
+pub(crate) struct Machine {
+    server: Child,
+    /// Where it listens.
+    pub(crate) address: String,
+    /// How to reach its database.
+    pub(crate) options: PgConnectOptions,
+    /// The programs of its Postgres.
+    pub(crate) programs: PathBuf,
+    postmaster: u32,
+    _folder: tempfile::TempDir,
+}
+
+/// Processor time used, in seconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Usage {
+    pub(crate) server: f64,
+    pub(crate) postgres: f64,
+}
+
+/// A folder that also the user whom Postgres runs as under root can reach.
+pub(crate) fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir_in("/tmp").expect("a temporary folder");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("a folder of ours");
+    folder
+}
+
+/// Starts the service on a data folder; the process and its address.
+pub(crate) fn serve(data: &Path) -> (Child, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gleaner"));
+    command
+        .args(["serve", "--bind", "127.0.0.1:0", "--admin-key", KEY, "--log", "error", "--data-dir"])
+        .arg(data);
+    let mut server =
+        command.env_remove("DATABASE_URL").stdout(Stdio::piped()).spawn().expect("the service starts");
+    let address = first_line(&mut server).split_once("http://").expect("an address").1.to_owned();
+    (server, address.split(' ').next().expect("an address").to_owned())
+}
+
+/// The first line that a process prints.
+pub(crate) fn first_line(process: &mut Child) -> String {
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+    line
+}
+
+/// Ends a process as a signal from outside would, and waits for it.
+pub(crate) fn stop(process: &mut Child) {
+    let pid = nix::unistd::Pid::from_raw(process.id().cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("it runs");
+    process.wait().expect("it ends");
+}
+
+impl Machine {
+    pub(crate) fn start() -> Self {
+        let folder = folder();
+        let data = folder.path().join("data");
+        let (server, address) = serve(&data);
+        let settings = Settings { data_dir: Some(data.clone()), ..Settings::default() };
+        let options = embedded::attach(&settings).expect("its folder").expect("its Postgres");
+        let pid = fs::read_to_string(data.join("pgdata/postmaster.pid")).expect("a running Postgres");
+        let postmaster = pid.lines().next().and_then(|pid| pid.parse().ok()).expect("a process id");
+        let program = fs::read_link(format!("/proc/{postmaster}/exe")).expect("its program");
+        let programs = program.parent().expect("a folder").to_owned();
+        Self { server, address, options, programs, postmaster, _folder: folder }
+    }
+
+    pub(crate) async fn connect(&self) -> PgConnection {
+        self.options.connect().await.expect("the database answers")
+    }
+
+    /// A program of Postgres that connects to the database.
+    pub(crate) fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(self.programs.join(name));
+        let socket = self.options.get_socket().expect("a socket");
+        command
+            .env("PGHOST", socket)
+            .env("PGUSER", "postgres")
+            .env("PGDATABASE", "gleaner")
+            .env("PGPORT", "5432");
+        command
+    }
+
+    /// What has been used so far.
+    pub(crate) fn usage(&self) -> Usage {
+        let children = fs::read_dir("/proc").expect("proc").flatten().filter_map(|entry| {
+            let stat = stat(entry.file_name().to_str()?.parse().ok()?)?;
+            (stat.parent == self.postmaster).then_some(stat.own)
+        });
+        let postgres =
+            stat(self.postmaster).map_or(0, |stat| stat.own + stat.children) + children.sum::<u64>();
+        let server = stat(self.server.id()).map_or(0, |stat| stat.own);
+        // The kernel counts in hundredths of a second.
+        Usage { server: server as f64 / 100.0, postgres: postgres as f64 / 100.0 }
+    }
+
+    /// The memory that the server has in use, in bytes.
+    pub(crate) fn memory(&self) -> f64 {
+        memory(self.server.id(), "VmRSS")
+    }
+
+    /// The most it has had.
+    pub(crate) fn memory_peak(&self) -> f64 {
+        memory(self.server.id(), "VmHWM")
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        stop(&mut self.server);
+    }
+}
+
+/// Memory of a process, in bytes, as the kernel names it.
+pub(crate) fn memory(pid: u32, name: &str) -> f64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|kilobytes| kilobytes.parse().ok()).unwrap_or(f64::NAN) * 1024.0
+}
+
+struct Stat {
+    parent: u32,
+    own: u64,
+    children: u64,
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may hold anything.
+    let fields: Vec<_> = text.rsplit_once(") ")?.1.split(' ').collect();
+    let ticks =
+        |first: usize| Some(fields[first].parse::<u64>().ok()? + fields[first + 1].parse::<u64>().ok()?);
+    Some(Stat { parent: fields[1].parse().ok()?, own: ticks(11)?, children: ticks(13)? })
+}
+
+/// The machine, in a line.
+pub(crate) fn description() -> String {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+        .map_or("", |m| m.1);
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let memory = meminfo.split_whitespace().nth(1).and_then(|kilobytes| kilobytes.parse::<f64>().ok());
+    format!("{cores} cores of {model}, {:.0} GB", memory.unwrap_or_default() / 1e6)
+}

@@ -1,0 +1,256 @@
+//! Similar solved examples: what an agent shows a model before it asks.
+//!
+//! Bounded work, however many logs there are: [`keys`] are what a log is found by, a [`sample`] tells how common they are, a [`plan`]
+//! picks those that about a thousand logs have, Postgres finds these by one index, and they are [ranked](rank) here.
+
+pub(super) mod keys;
+mod plan;
+mod rank;
+mod sample;
+mod text;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use sqlx::{Postgres, QueryBuilder};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use super::Rating;
+use crate::app::App;
+use crate::auth::{Caller, Read};
+use crate::error::{Refusals, Result};
+use crate::extract::{Check, Checks, Query};
+use plan::{MOST, Plan};
+use rank::{Solved, rank};
+pub use sample::Samples;
+use sample::Scope;
+
+/// The path of similar examples.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(similar))
+}
+
+/// What to be similar to.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Wanted {
+    /// The intent at hand.
+    #[param(min_length = 1)]
+    intent: String,
+    /// Area of the language.
+    domain_name: Option<String>,
+    /// The model that solved it.
+    model_used: Option<String>,
+    /// The most examples, 1 to 100; 5 if not given.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<i64>,
+    /// The least similarity, 0 to 1; 0.2 if not given.
+    #[param(minimum = 0, maximum = 1)]
+    min_similarity: Option<f64>,
+    /// A log to leave out.
+    exclude_id: Option<Uuid>,
+    /// `messages`: as chat messages ready to be put into a prompt.
+    #[param(inline)]
+    format: Option<Shape>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Shape {
+    Messages,
+}
+
+impl Check for Wanted {
+    fn check(&self, checks: &mut Checks) {
+        checks.require(!self.intent.is_empty(), "intent", "must not be empty");
+        checks.require(
+            self.limit.is_none_or(|limit| (1..=100).contains(&limit)),
+            "limit",
+            "must be 1 to 100",
+        );
+        let fits = self.min_similarity.is_none_or(|least| (0.0..=1.0).contains(&least));
+        checks.require(fits, "min_similarity", "must be 0 to 1");
+    }
+}
+
+/// A log that succeeded with an intent like the one at hand.
+#[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
+struct Example {
+    /// The log.
+    generation_id: Uuid,
+    /// Its intent.
+    user_intent: String,
+    /// Its program, as a reviewer corrected it if one did.
+    valid_dsl: String,
+    /// Area of the language.
+    domain_name: String,
+    /// How similar, 0 to 1: 1 where the intents are the same; otherwise the more, the more rare parts the intents have in
+    /// common, and the more the program is like those of other logs with such intents.
+    #[sqlx(skip)]
+    similarity: f64,
+    /// A reviewer's verdict.
+    #[schema(inline)]
+    rating: Option<Rating>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct Examples {
+    /// The most similar first; at most one for each intent and program, and rather different programs than one again and
+    /// again.
+    data: Vec<Example>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct Messages {
+    /// The examples in turn, each as what the user asked and what the assistant answers.
+    messages: Vec<Message>,
+}
+
+/// The examples in the shape that was asked for.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+enum Found {
+    Examples(Examples),
+    Messages(Messages),
+}
+
+#[derive(Serialize, ToSchema)]
+struct Message {
+    role: &'static str,
+    content: String,
+}
+
+/// Solved examples similar to an intent: of logs that succeeded and that no reviewer found poor.
+#[utoipa::path(get, path = "/v1/generations/similar", tag = "generations", params(Wanted),
+    responses((status = 200, description = "The examples; with `format=messages`, as chat messages", body = Found), Refusals))]
+async fn similar(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    Query(wanted): Query<Wanted>,
+) -> Result<axum::Json<Found>> {
+    let data = find(&app, &caller.project, &wanted).await?;
+    if wanted.format != Some(Shape::Messages) {
+        return Ok(axum::Json(Found::Examples(Examples { data })));
+    }
+    let turns = data.into_iter().flat_map(|example| {
+        [("user", example.user_intent), ("assistant", example.valid_dsl)]
+            .map(|(role, content)| Message { role, content })
+    });
+    Ok(axum::Json(Found::Messages(Messages { messages: turns.collect() })))
+}
+
+/// Finds, ranks and fetches the examples.
+async fn find(app: &App, project: &Arc<str>, wanted: &Wanted) -> Result<Vec<Example>> {
+    const SQL: &str = "
+        select id as generation_id, user_intent, coalesce(corrected_dsl, final_valid_dsl) as valid_dsl, domain_name, rating
+        from generations where project = $1 and id = any($2)";
+    let limit = wanted.limit.unwrap_or(5).try_into().unwrap_or(usize::MAX);
+    let least = wanted.min_similarity.unwrap_or(0.2);
+    let intent: String = wanted.intent.chars().take(LONGEST_INTENT).collect();
+    let candidates = candidates(app, project, wanted, &intent).await?;
+    // That takes the processor for milliseconds: not on a thread that answers requests.
+    let ranked = tokio::task::spawn_blocking(move || {
+        let solved: Vec<_> = candidates.iter().map(Candidate::solved).collect();
+        let ranked = rank(&intent, &solved, limit, least);
+        ranked.into_iter().map(|(place, similarity)| (candidates[place].id, similarity)).collect::<Vec<_>>()
+    });
+    let ranked = ranked.await.map_err(anyhow::Error::from)?;
+    let ids: Vec<_> = ranked.iter().map(|(id, _)| *id).collect();
+    let examples: Vec<Example> = sqlx::query_as(SQL).bind(&**project).bind(ids).fetch_all(&app.db).await?;
+    let mut examples: HashMap<_, _> =
+        examples.into_iter().map(|example| (example.generation_id, example)).collect();
+    let with_similarity =
+        |(id, similarity)| examples.remove(&id).map(|example| Example { similarity, ..example });
+    Ok(ranked.into_iter().filter_map(with_similarity).collect())
+}
+
+/// How many characters of an intent, and of a program, are compared.
+const LONGEST_INTENT: usize = 1_000;
+const LONGEST_PROGRAM: usize = 2_000;
+/// Among how many of the newest logs solved ones are looked for, to fill up.
+const NEWEST: usize = 5 * MOST;
+
+/// A log that may be an example.
+#[derive(sqlx::FromRow)]
+struct Candidate {
+    id: Uuid,
+    intent: String,
+    program: String,
+    rating: Option<Rating>,
+}
+
+impl Candidate {
+    fn solved(&self) -> Solved<'_> {
+        Solved { intent: &self.intent, program: &self.program, praised: self.rating == Some(Rating::Good) }
+    }
+}
+
+/// The logs that are looked at closely, the oldest first: those that the plan finds, filled up with the newest.
+async fn candidates(
+    app: &App,
+    project: &Arc<str>,
+    wanted: &Wanted,
+    intent: &str,
+) -> sqlx::Result<Vec<Candidate>> {
+    let whole = Scope { project: Arc::clone(project), domain_name: None };
+    let scope = Scope { domain_name: wanted.domain_name.clone(), ..whole.clone() };
+    let of_project = app.samples.of(&app.db, &whole).await?;
+    let sample = app.samples.of(&app.db, &scope).await?;
+    let plan = Plan::new(intent, &scope, &sample, &of_project);
+
+    let mut found = Vec::new();
+    if plan != Plan::Newest {
+        // Only keys are looked for in the index: given another condition, Postgres may want to combine it with an index of
+        // the other columns, which means reading all of a project or domain.
+        let mut query =
+            QueryBuilder::new("with log as materialized (select * from generations where success");
+        match plan {
+            Plan::Any(keys, domain) => {
+                query.push(" and search_keys && ").push_bind(keys);
+                if let Some(domain) = domain {
+                    query.push(" and search_keys @> ").push_bind(vec![domain]);
+                }
+            }
+            Plan::All(keys) => drop(query.push(" and search_keys @> ").push_bind(keys)),
+            Plan::Newest => {}
+        }
+        query.push(") ");
+        push_candidates(&mut query, &scope, wanted);
+        query.push(format_args!(" limit {MOST}"));
+        found = query.build_query_as::<Candidate>().fetch_all(&app.db).await?;
+    }
+    if found.len() < MOST {
+        let mut query = QueryBuilder::new("with log as (select * from generations where ");
+        scope.push(&mut query);
+        query.push(format_args!(" order by created_at desc, id desc limit {NEWEST}) "));
+        push_candidates(&mut query, &scope, wanted);
+        query.push(" limit ").push_bind(i64::try_from(MOST - found.len()).unwrap_or_default());
+        let known: HashSet<_> = found.iter().map(|log| log.id).collect();
+        let newest: Vec<Candidate> = query.build_query_as().fetch_all(&app.db).await?;
+        found.extend(newest.into_iter().filter(|log| !known.contains(&log.id)));
+    }
+    found.sort_unstable_by_key(|log| log.id);
+    Ok(found)
+}
+
+/// Adds the selection of what may be an example.
+fn push_candidates(query: &mut QueryBuilder<Postgres>, scope: &Scope, wanted: &Wanted) {
+    query.push(format_args!(
+        "select id, left(user_intent, {LONGEST_INTENT}) as intent,
+            left(coalesce(corrected_dsl, final_valid_dsl), {LONGEST_PROGRAM}) as program, rating
+        from log where success and rating is distinct from 'poor' and "
+    ));
+    scope.push(query);
+    if let Some(model_used) = &wanted.model_used {
+        query.push(" and model_used = ").push_bind(model_used.clone());
+    }
+    if let Some(id) = wanted.exclude_id {
+        query.push(" and id <> ").push_bind(id);
+    }
+}

@@ -1,0 +1,80 @@
+//! How a text is taken apart, for its keys and for ranking alike: no stemmer and no stop words, which would lose code and
+//! languages other than English.
+
+/// A piece of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Token<'a> {
+    /// Letters and digits without anything between; of scripts that put no space between words, a single character.
+    Word(&'a str),
+    /// Any other character but white space.
+    Mark(&'a str),
+}
+
+impl<'a> Token<'a> {
+    /// Its characters.
+    pub(super) fn as_str(self) -> &'a str {
+        match self {
+            Token::Word(text) | Token::Mark(text) => text,
+        }
+    }
+}
+
+/// The tokens of a text in lower case.
+pub(super) fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        rest = rest.trim_start();
+        let first = rest.chars().next()?;
+        let end = if !first.is_alphanumeric() || stands_alone(first) {
+            first.len_utf8()
+        } else {
+            rest.find(|c: char| !c.is_alphanumeric() || stands_alone(c)).unwrap_or(rest.len())
+        };
+        let (token, after) = rest.split_at(end);
+        rest = after;
+        Some(if first.is_alphanumeric() { Token::Word(token) } else { Token::Mark(token) })
+    })
+}
+
+/// The words of a text in lower case.
+pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
+    tokens(text).filter_map(|token| match token {
+        Token::Word(word) => Some(word),
+        Token::Mark(_) => None,
+    })
+}
+
+/// The trigrams of a word as `pg_trgm` makes them: of the word with two spaces before and one behind.
+pub(super) fn trigrams(word: &str) -> impl Iterator<Item = [char; 3]> {
+    let mut window = [' '; 3];
+    word.chars().chain([' ']).map(move |next| {
+        window = [window[1], window[2], next];
+        window
+    })
+}
+
+/// Whether a character is of a script that is written without spaces (Thai to Khmer, Chinese and Japanese).
+fn stands_alone(c: char) -> bool {
+    matches!(u32::from(c), 0x0E00..=0x109F | 0x1780..=0x17FF | 0x2E80..=0xA4CF | 0xF900..=0xFAFF | 0x2_0000..=0x3_FFFF)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_and_languages_without_spaces_are_taken_apart() {
+        let pieces = |text| tokens(text).map(Token::as_str).collect::<Vec<_>>();
+        assert_eq!(pieces(" find *.rs | wc -l"), ["find", "*", ".", "rs", "|", "wc", "-", "l"]);
+        assert_eq!(pieces("x86_64 größe"), ["x86", "_", "64", "größe"]);
+        assert_eq!(pieces("基金を作る a"), ["基", "金", "を", "作", "る", "a"]);
+        assert_eq!(pieces("  "), Vec::<&str>::new());
+        assert_eq!(words("a-b").collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    #[test]
+    fn the_trigrams_of_a_word_are_those_of_pg_trgm() {
+        let trigrams: Vec<String> = trigrams("cat").map(String::from_iter).collect();
+        assert_eq!(trigrams, ["  c", " ca", "cat", "at "]);
+    }
+}
