@@ -30,6 +30,7 @@ pub(super) struct Export {
 }
 
 #[derive(Debug, Subcommand)]
+#[expect(clippy::enum_variant_names, reason = "the data sets of today happen to be pairs")]
 enum Dataset {
     /// Intent and program of every log that succeeded.
     TrainingPairs {

@@ -30,6 +30,8 @@ const HINT_UNREAD: f64 = -0.25;
 const USEFUL: f64 = 1.0;
 /// How many queries are looked at for each term: bounds the work, however common the words.
 const QUERIES_A_TERM: i64 = 400;
+/// How many of these, the ones that share most and rarest terms, are compared with the query at hand.
+const CANDIDATES: i64 = 200;
 /// How many similar queries are looked at for their associations.
 const NEAREST: i64 = 50;
 /// The least similarity of a query that is worth telling.
@@ -128,8 +130,8 @@ pub(super) async fn hints(
     Ok(found)
 }
 
-/// Finds associations by what their queries share with this one. The work is bounded: from each term, so many queries
-/// are taken; of these, so many of the most similar; and only of those the associations.
+/// Finds associations by what their queries share with this one. The work is bounded: from each term, so many queries are
+/// taken; of these, those that share most are compared; and of the most similar ones the associations are read.
 pub(super) async fn find(
     db: impl PgExecutor<'_>,
     project: &str,
@@ -140,14 +142,17 @@ pub(super) async fn find(
 ) -> Result<Vec<Association>> {
     const SQL: &str = "
         with shared as (
-            select taken.query_id, sum(wanted.worth) as worth
+            select taken.query_id, sum(wanted.worth / ln(1 + taken.frequency)) as worth
             from unnest($3::text[], $4::float8[]) as wanted (term, worth)
             cross join lateral (
-                select t.query_id from association_terms t
-                where t.project = $1 and t.term = wanted.term and ($5::bigint is null or t.root_key = $5)
-                limit $6
+                select t.query_id, count(*) over () as frequency from (
+                    select t.query_id from association_terms t
+                    where t.project = $1 and t.term = wanted.term and ($5::bigint is null or t.root_key = $5)
+                    limit $6
+                ) t
             ) taken
             group by taken.query_id
+            order by worth desc, taken.query_id limit $13
         ),
         near as (
             select q.id, q.query, q.root, similarity(q.query, $2)::float8 as score
@@ -181,6 +186,7 @@ pub(super) async fn find(
         .bind(rules.half_life)
         .bind(LEAST_SIMILARITY)
         .bind(limit)
+        .bind(CANDIDATES)
         .fetch_all(db)
         .await?)
 }

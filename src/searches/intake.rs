@@ -272,8 +272,8 @@ fn pair<'e>(
     if call.used && call.answered {
         counts.matched += 1;
         return match (other, before) {
-            ((Some(made), _), Some(Pending::Answer(answer))) => Some((id, made, answer)),
-            ((_, Some(answer)), Some(Pending::Use(made))) => Some((id, made, answer)),
+            ((Some(made), _), Some(Pending::Answer(answer)))
+            | ((_, Some(answer)), Some(Pending::Use(made))) => Some((id, made, answer)),
             _ => None,
         };
     }

@@ -210,13 +210,13 @@ impl Trail {
             LEAST_RESEMBLANCE + resemblance(&search.query, &step.target).max(to_pattern)
         };
         let total: f64 = self.open.iter().filter(|search| takes(search)).map(likeness).sum();
-        let mut taken = Vec::new();
+        let mut followers = Vec::new();
         for search in self.open.iter_mut().filter(|search| takes(search)) {
             let followed = Followed { step: step.clone(), share: likeness(search) / total, counts: true };
             search.steps.push(followed.clone());
-            taken.push((search.id, followed));
+            followers.push((search.id, followed));
         }
-        taken
+        followers
     }
 
     /// The turn ends, and with it every search made before that.

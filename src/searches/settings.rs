@@ -20,17 +20,21 @@ use crate::extract::{Check, Checks};
 pub struct SearchSettings {
     /// Whether associations are learned; sessions are followed either way. True if not given.
     #[arg(long = "learn-from-search", env = "GLEANER_LEARN_FROM_SEARCH", global = true, value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub learn: Option<bool>,
     /// A search with a best score under this is weak; 0.65 if not given.
     #[arg(long = "learn-threshold", env = "GLEANER_LEARN_THRESHOLD", global = true, value_name = "SCORE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub score_threshold: Option<f64>,
     /// The longest silence of an agent, in seconds, that a search's session outlives; 60 if not given.
     #[arg(long = "learn-timeout", env = "GLEANER_LEARN_TIMEOUT", global = true, value_name = "SECONDS")]
     #[schema(minimum = 1, maximum = 86_400)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub session_timeout: Option<f64>,
     /// How many files must have been read for a search to be resolved; 1 if not given.
     #[arg(long = "learn-min-reads", env = "GLEANER_LEARN_MIN_READS", global = true, value_name = "N")]
     #[schema(minimum = 1, maximum = 1_000)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub min_fallback_reads: Option<u32>,
     /// Names of the tools that search an index, `*` standing for any characters; mcp__ultrasync__jit_search and
     /// mcp__*search* if not given.
@@ -41,14 +45,17 @@ pub struct SearchSettings {
         value_name = "NAMES",
         value_delimiter = ','
     )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
     /// Whether a built-in search (Grep, Glob, `rg`, `grep`, `find` in a shell) that finds nothing counts as a weak search;
     /// true if not given.
     #[arg(long = "learn-builtin", env = "GLEANER_LEARN_BUILTIN", global = true, value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub track_builtin: Option<bool>,
     /// Days after which evidence counts half; 30 if not given.
     #[arg(long = "learn-half-life", env = "GLEANER_LEARN_HALF_LIFE", global = true, value_name = "DAYS")]
     #[schema(minimum = 0.05, maximum = 36_500)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub half_life_days: Option<f64>,
 }
 

@@ -151,9 +151,9 @@ impl Reader<'_> {
         })
         .await?;
         let (agent, tools) = (self.origin.agent, self.rules.tools.clone());
-        let known = self.known(connection, &lines).await?;
+        let mut seen = self.known(connection, &lines).await?;
         let count = lines.len();
-        let mut seen = known;
+
         let new: Vec<_> = lines.into_iter().filter(|(_, hash)| seen.insert(*hash)).collect();
         let duplicates = count - new.len();
         let (parsed, characters) = blocking(move || parse(piece, new, agent, &tools)).await?;
@@ -181,17 +181,14 @@ impl Reader<'_> {
         let mut bad_lines = 0;
         let (mut entries, mut hashes) = (Vec::with_capacity(parsed.len()), Vec::with_capacity(parsed.len()));
         for (hash, entry) in parsed {
-            match entry {
-                Ok(entry) => {
-                    let mut entry = entry.clone();
-                    carried.complete(&mut entry);
-                    hashes.push((*hash, entry.session.clone()));
-                    entries.push(entry);
-                }
-                Err(BadLine) => {
-                    bad_lines += 1;
-                    hashes.push((*hash, carried.session.clone()));
-                }
+            if let Ok(entry) = entry {
+                let mut entry = entry.clone();
+                carried.complete(&mut entry);
+                hashes.push((*hash, entry.session.clone()));
+                entries.push(entry);
+            } else {
+                bad_lines += 1;
+                hashes.push((*hash, carried.session.clone()));
             }
         }
         self.insert_lines(&mut transaction, &hashes).await?;

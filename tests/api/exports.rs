@@ -867,6 +867,7 @@ async fn data_sets_are_listed_with_their_formats_and_counts() {
             "rows": 2, "skipped": 0},
         {"dataset": "correction-pairs", "formats": ["openai", "trl-prompt-completion", "trl-preference",
             "openai-preference", "trl-stepwise", "raw"], "rows": 1, "skipped": 0},
+        {"dataset": "search-pairs", "formats": ["raw", "triplets"], "rows": 0, "skipped": 0},
     ]});
     assert_eq!(service.get("/v1/exports").await.expect(200), expected);
 }

@@ -64,7 +64,7 @@ fn session() -> Vec<Value> {
 }
 
 fn text(lines: &[Value]) -> String {
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    lines.iter().map(Value::to_string).collect::<Vec<_>>().join("\n") + "\n"
 }
 
 async fn send(service: &Service, source: &str, body: impl Into<Body>) -> Value {
@@ -246,6 +246,39 @@ async fn a_tool_that_searches_in_vain_is_followed_only_if_the_settings_say_so() 
         send(&service, &settings.to_string(), text(&lines)).await;
         assert_eq!(column(&service.all("/v1/searches").await, "query"), queries, "{settings}");
         service.delete("/v1/sessions/s").await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_waits_for_a_tool_is_not_silent() {
+    let service = Service::open().await;
+    for (session, [build, wait], state, files) in [
+        ("quick", [60, 60], "resolved", vec!["after.rs"]),
+        ("silent", [60, 61], "timed_out", vec![]),
+        ("building", [600, 60], "resolved", vec!["after.rs"]),
+        ("stuck", [601, 60], "timed_out", vec![]),
+    ] {
+        let mut lines = vec![prompt(0, "where?")];
+        lines.extend(call(
+            1,
+            &format!("{session}1"),
+            "Grep",
+            &json!({"pattern": session}),
+            &json!("No matches found"),
+        ));
+        let id = format!("{session}2");
+        lines.push(uses(3, &id, "Bash", &json!({"command": "make"})));
+        lines.push(answers(3 + build, &id, &json!("done")));
+        lines.extend(reads(3 + build + wait, &format!("{session}3"), "/src/app/after.rs"));
+        lines.push(prompt(10 + build + wait, "thanks"));
+        let lines: Vec<_> =
+            lines.into_iter().map(|line| with(line, &json!({"sessionId": session}))).collect();
+        send(&service, session, text(&lines)).await;
+        let found = service.all(&format!("/v1/searches?agent_session_id={session}")).await;
+        assert_eq!(column(&found, "state"), [state], "{session}");
+        let path = format!("/v1/searches/{}", found[0]["id"].as_str().expect("an id"));
+        let search = service.get(&path).await.expect(200);
+        assert_eq!(column(search["associations"].as_array().expect("some"), "path"), files, "{session}");
     }
 }
 
