@@ -122,7 +122,8 @@ impl Watch {
         if self.folders.is_empty() {
             let claude = hook::home("CLAUDE_CONFIG_DIR", ".claude")?.join("projects");
             let codex = hook::home("CODEX_HOME", ".codex")?.join("sessions");
-            return Ok(vec![claude, codex]);
+            // Either may come into being later.
+            return Ok([claude, codex].map(|folder| folder.canonicalize().unwrap_or(folder)).into());
         }
         let absolute = |folder: &PathBuf| {
             folder.canonicalize().with_context(|| format!("opening the folder {}", folder.display()))

@@ -46,6 +46,14 @@ impl Place {
     }
 }
 
+/// What a transcript is called: its path, or the end of one that is longer than servers take.
+fn source(path: &Path) -> String {
+    const MOST: usize = 1_000;
+    let path = path.to_string_lossy();
+    let cut = path.chars().count().saturating_sub(MOST);
+    path.chars().skip(cut).collect()
+}
+
 /// Where all transcripts stand, for one destination.
 pub(super) struct Positions {
     path: PathBuf,
@@ -97,7 +105,7 @@ impl Positions {
         {
             return Ok((place.source.clone(), Lines::new(file, place.offset, mark)));
         }
-        let source = known.map_or_else(|| path.to_string_lossy().into_owned(), |place| place.source.clone());
+        let source = known.map_or_else(|| source(path), |place| place.source.clone());
         let (device, inode) = (metadata.dev(), metadata.ino());
         let place = Place { source: source.clone(), device, inode, offset: 0, mark: Mark::default().hash() };
         self.places.insert(path.to_owned(), place);

@@ -1,8 +1,8 @@
 //! What a shell command searches, reads and writes.
 //!
 //! Agents that have no tools of their own for it look around with `rg`, `find`, `cat` and `sed -n`. A command line is cut
-//! into its commands by [`split`]; [`programs`] knows what each does; here its paths are followed through `cd`, and it is
-//! told what searches from what merely filters another command's output.
+//! into its commands by `split`; `programs` knows what each does; here its paths are followed through `cd`, and it is told
+//! what searches from what merely filters another command's output.
 
 mod options;
 mod programs;

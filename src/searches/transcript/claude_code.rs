@@ -1,4 +1,4 @@
-//! Claude Code: the lines of `~/.claude/projects/<folder>/<session>.jsonl`, and the payloads of its hooks.
+//! Claude Code: the lines of `~/.claude/projects/<folder>/<session>.jsonl`.
 //!
 //! The lines are a log of messages of the API in an envelope, beside lines of other types, which come and go with the
 //! version. Nine of ten lines of type `user` are no person's: they carry results of tools, what commands print, summaries
@@ -7,7 +7,7 @@
 use serde::Deserialize;
 
 use super::json::{self, Raw};
-use super::{BadLine, Entry, Event, Found, ToolPatterns, found, tool};
+use super::{BadLine, Entry, Event, ToolPatterns, found, tool};
 
 /// What says that a person has stopped the agent.
 const INTERRUPTED: &str = "[Request interrupted by user";
@@ -169,7 +169,7 @@ fn said_to_agent(line: &Line<'_>, message: &Message<'_>, sidechain: bool) -> Vec
 }
 
 /// Whether a person has written this text.
-fn is_said(text: &str) -> bool {
+pub(super) fn is_said(text: &str) -> bool {
     !text.is_empty() && !NOT_SAID.iter().any(|head| text.starts_with(head))
 }
 
@@ -180,79 +180,5 @@ fn tool_result(block: &Block<'_>, line: &Line<'_>) -> Event {
             |raw: &Raw<'_>| raw.is_some_and(|raw| STRUCTURES.iter().any(|member| raw.get().contains(member)));
         [line.mcp_meta, line.tool_use_result].into_iter().filter(says).find_map(found::found)
     });
-    answered(json::name(block.tool_use_id), !json::is_true(block.is_error), found)
-}
-
-/// A result; a shell's search that found nothing is told as an error, but is none.
-fn answered(id: Option<String>, ok: bool, found: Option<Found>) -> Event {
-    let nothing = found.as_ref().is_some_and(Found::is_empty);
-    Event::ToolResult { id, ok: ok || nothing, found }
-}
-
-/// The payload of a hook.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Hook<'a> {
-    #[serde(borrow)]
-    hook_event_name: Raw<'a>,
-    #[serde(borrow)]
-    session_id: Raw<'a>,
-    #[serde(borrow)]
-    agent_id: Raw<'a>,
-    #[serde(borrow)]
-    prompt_id: Raw<'a>,
-    #[serde(borrow)]
-    turn_id: Raw<'a>,
-    #[serde(borrow)]
-    cwd: Raw<'a>,
-    #[serde(borrow)]
-    prompt: Raw<'a>,
-    #[serde(borrow)]
-    tool_name: Raw<'a>,
-    #[serde(borrow)]
-    tool_input: Raw<'a>,
-    #[serde(borrow)]
-    tool_use_id: Raw<'a>,
-    #[serde(borrow)]
-    tool_response: Raw<'a>,
-    #[serde(borrow)]
-    error: Raw<'a>,
-}
-
-/// Reads a hook's payload.
-pub(super) fn parse_hook(body: &str, tools: &ToolPatterns) -> Option<Entry> {
-    let hook: Hook<'_> = json::object(body).ok()?;
-    hook.entry(tools, |answer| (true, found::found(answer)))
-}
-
-impl Hook<'_> {
-    /// What the payload says; `judge` reads a tool's answer: whether the tool worked, and what it found.
-    pub(super) fn entry(
-        &self,
-        tools: &ToolPatterns,
-        judge: impl Fn(Raw<'_>) -> (bool, Option<Found>),
-    ) -> Option<Entry> {
-        let root = json::name(self.cwd);
-        let used = |worked: bool, answer: Raw<'_>| {
-            let name = json::text(self.tool_name).unwrap_or_default();
-            let input = self.tool_input.map_or("", |input| input.get());
-            let id = json::name(self.tool_use_id);
-            let actions = tool::actions(&name, input, root.as_deref(), tools);
-            let (ok, found) = judge(answer);
-            vec![Event::ToolUse { id: id.clone(), actions }, answered(id, worked && ok, found)]
-        };
-        let events = match &*json::text(self.hook_event_name)? {
-            "UserPromptSubmit" if json::text(self.prompt).is_none_or(|prompt| is_said(prompt.trim())) => {
-                vec![Event::Prompt]
-            }
-            "PostToolUse" => used(true, self.tool_response),
-            "PostToolUseFailure" => used(false, self.error),
-            "Stop" | "StopFailure" | "SubagentStop" => vec![Event::TurnEnd],
-            "SessionEnd" => vec![Event::SessionEnd],
-            _ => Vec::new(),
-        };
-        let turn = json::name(self.prompt_id.or(self.turn_id));
-        let (session, agent) = (json::name(self.session_id), json::name(self.agent_id));
-        Some(Entry { at: None, session, agent, turn, root, events })
-    }
+    Event::answer(json::name(block.tool_use_id), !json::is_true(block.is_error), found)
 }

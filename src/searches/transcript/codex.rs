@@ -1,4 +1,4 @@
-//! Codex CLI: the lines of rollouts in `~/.codex/sessions`, and the payloads of its hooks.
+//! Codex CLI: the lines of rollouts in `~/.codex/sessions`.
 //!
 //! A line is an envelope of time, type and payload. The session and its folder stand in the first line only, the turn and
 //! its folder in a line at its beginning; what happens is told twice, as items of the model's API and as events for those
@@ -7,7 +7,6 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::claude_code::Hook;
 use super::json::{self, Raw};
 use super::{BadLine, Entry, Event, Found, ToolPatterns, found, tool};
 use crate::value::Timestamp;
@@ -113,14 +112,14 @@ fn item(payload: &Payload<'_>, tools: &ToolPatterns) -> Option<Event> {
         }
         "function_call_output" | "custom_tool_call_output" | "local_shell_call_output" => {
             let (ok, found) = answer(payload.output);
-            Some(Event::ToolResult { id, ok, found })
+            Some(Event::answer(id, ok, found))
         }
         _ => None,
     }
 }
 
 /// What a tool has answered: a text with a head of its own, JSON of output and status, or content as MCP has it.
-fn answer(output: Raw<'_>) -> (bool, Option<Found>) {
+pub(super) fn answer(output: Raw<'_>) -> (bool, Option<Found>) {
     #[derive(Debug, Default, Deserialize)]
     #[serde(default)]
     struct Answer<'a> {
@@ -145,12 +144,9 @@ fn answer(output: Raw<'_>) -> (bool, Option<Found>) {
         && let Some(body) = answer.output.or(answer.content)
     {
         let status = json::member::<Metadata<'_>>(answer.metadata).and_then(|metadata| metadata.exit_code);
-        let failed = status.is_some_and(|status| status.get() != "0");
-        let found = found::found(Some(body));
-        return (
-            judged(failed || answer.success.is_some_and(|ok| ok.get() == "false"), found.as_ref()),
-            found,
-        );
+        let failed = status.is_some_and(|status| status.get() != "0")
+            || answer.success.is_some_and(|ok| ok.get() == "false");
+        return (!failed, found::found(Some(body)));
     }
     let Some((head, body)) = written.split_once("\nOutput:\n").filter(|(head, _)| head.len() < 10_000) else {
         let failed =
@@ -162,16 +158,5 @@ fn answer(output: Raw<'_>) -> (bool, Option<Found>) {
     let status =
         |words| head.split_once(words).map(|(_, rest): (_, &str)| rest.lines().next().unwrap_or("").trim());
     let failed = status("exited with code ").or(status("Exit code: ")).is_some_and(|status| status != "0");
-    (judged(failed, found.as_ref()), found)
-}
-
-/// Whether an answer is a success; that a shell's search finds nothing is told as an error, but is none.
-fn judged(failed: bool, found: Option<&Found>) -> bool {
-    !failed || found.is_some_and(Found::is_empty)
-}
-
-/// Reads a hook's payload: fields as those of Claude Code, answers as in rollouts.
-pub(super) fn parse_hook(body: &str, tools: &ToolPatterns) -> Option<Entry> {
-    let hook: Hook<'_> = json::object(body).ok()?;
-    hook.entry(tools, answer)
+    (!failed, found)
 }

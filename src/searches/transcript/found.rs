@@ -37,7 +37,8 @@ pub(super) fn found(answer: Raw<'_>) -> Option<Found> {
                     #[serde(borrow)]
                     text: Raw<'a>,
                 }
-                json::member::<Block<'_>>(Some(block)).and_then(|block| block.text)
+                let text = json::member::<Block<'_>>(Some(block))?.text?;
+                text.get().starts_with('"').then_some(text)
             });
             let texts: Vec<_> = texts.flatten().collect();
             if texts.is_empty() {

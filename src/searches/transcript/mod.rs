@@ -7,6 +7,7 @@
 mod claude_code;
 mod codex;
 mod found;
+mod hook;
 mod json;
 mod tool;
 
@@ -59,6 +60,14 @@ pub enum Event {
     TurnEnd,
     /// The agent's session is over.
     SessionEnd,
+}
+
+impl Event {
+    /// A result. That a shell's search found nothing is told as an error, but is none.
+    fn answer(id: Option<String>, ok: bool, found: Option<Found>) -> Self {
+        let nothing = found.as_ref().is_some_and(Found::is_empty);
+        Self::ToolResult { id, ok: ok || nothing, found }
+    }
 }
 
 /// What a use of a tool does.
@@ -200,10 +209,7 @@ pub fn parse(agent: Agent, line: &str, tools: &ToolPatterns) -> Result<Entry, Ba
 /// Reads a hook's payload. None: it is not one.
 #[must_use]
 pub fn parse_hook(agent: Agent, body: &str, tools: &ToolPatterns) -> Option<Entry> {
-    match agent {
-        Agent::ClaudeCode => claude_code::parse_hook(body, tools),
-        Agent::Codex => codex::parse_hook(body, tools),
-    }
+    hook::parse(agent, body, tools)
 }
 
 #[cfg(test)]

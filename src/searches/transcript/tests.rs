@@ -445,6 +445,20 @@ fn a_pattern_fits_with_any_characters_for_its_stars() {
     }
 }
 
+#[test]
+fn no_nesting_is_too_deep() {
+    for (open, close) in [("[", "]"), ("{\"text\":[", "]}"), ("{\"results\":[", "]}"), ("{\"message\":", "}")]
+    {
+        let nested = format!("{}1{}", open.repeat(20_000), close.repeat(20_000));
+        let block = format!(r#"{{"type":"tool_result","tool_use_id":"t","content":[{nested}]}}"#);
+        let line =
+            format!(r#"{{"type":"user","message":{{"content":[{block},{nested}]}},"payload":{nested}}}"#);
+        for agent in [Agent::ClaudeCode, Agent::Codex] {
+            assert!(parse(agent, &line, &ToolPatterns::default()).is_ok());
+        }
+    }
+}
+
 /// JSON with the words of transcripts in it.
 fn line() -> impl Strategy<Value = Value> {
     let word = prop::sample::select(vec![
