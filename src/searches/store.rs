@@ -6,6 +6,7 @@ use utoipa::IntoParams;
 use uuid::Uuid;
 
 use super::associations::{self, Association};
+use super::evidence;
 use super::settings::Rules;
 use super::{AppendedFallback, Search, State};
 use crate::error::Result;
@@ -165,7 +166,7 @@ pub async fn delete_session(connection: &mut PgConnection, project: &str, sessio
     ] {
         sqlx::query(sql).bind(project).bind(&searches).execute(&mut *connection).await?;
     }
-    associations::forget(connection, project, &rules, &searches).await?;
+    evidence::forget(connection, project, &rules, &searches).await?;
     for sql in [
         LINES,
         "delete from tool_calls where project = $1 and session = $2",

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::event::{Action, Append, Start};
 use super::learner::{Ended, Followed, Open, State, Step, Trail};
 use super::settings::Rules;
-use super::{Event, Offered, associations, paths, statements};
+use super::{Event, Offered, evidence, paths, statements};
 use crate::db::writer::{self, Receipt, Written};
 use crate::error::Error;
 use crate::value::{Timestamp, derived_id};
@@ -189,7 +189,7 @@ impl<'a> Desk<'a> {
         statements::insert_fallbacks(connection, project, &self.appended).await?;
         statements::end_searches(connection, project, &self.ended).await?;
         statements::update_trails(connection, project, &self.trails, received).await?;
-        let learned = associations::learn(connection, project, self.rules, &self.ended).await?;
+        let learned = evidence::learn(connection, project, self.rules, &self.ended).await?;
         Ok(Saved {
             started: self.started.iter().filter(|search| search.state == State::Tracking).count(),
             resolved: self.ended.iter().filter(|ended| ended.state == State::Resolved).count(),
