@@ -226,17 +226,34 @@ impl MakeRequestId for NewRequestId {
     }
 }
 
-/// A span a request, with what relates it to others. Never bodies, keys or query strings, which hold users' text.
+/// A span a request, with what relates it to others: its id, and the trace that the client says it is part of. Never bodies,
+/// keys or query strings, which hold users' text.
 fn span(request: &Request) -> tracing::Span {
     let header =
         |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (trace_id, parent_id) = trace_context(header("traceparent")).unwrap_or_default();
     tracing::info_span!(
         "request",
         method = %request.method(),
         path = request.uri().path(),
         id = header("x-request-id"),
-        traceparent = header("traceparent"),
+        trace_id,
+        parent_id,
     )
+}
+
+/// The trace and the span that a `traceparent` header names (W3C Trace Context, section 3.2); none if it is malformed.
+fn trace_context(traceparent: &str) -> Option<(&str, &str)> {
+    let mut fields = traceparent.split('-');
+    let [version, trace_id, parent_id, flags] = [(); 4].map(|()| fields.next().unwrap_or_default());
+    let is_hex = |text: &str, length| {
+        text.len() == length && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    let is_id = |text: &str, length| is_hex(text, length) && text.bytes().any(|byte| byte != b'0');
+    // A later version may have more fields; this one has not.
+    let ends = fields.next().is_none() || version != "00";
+    let is_good = is_hex(version, 2) && version != "ff" && is_id(trace_id, 32) && is_id(parent_id, 16);
+    (is_good && is_hex(flags, 2) && ends).then_some((trace_id, parent_id))
 }
 
 /// What happens around every request: it is admitted or refused, refusals get their shape, and it is counted and timed by
@@ -289,4 +306,29 @@ pub async fn serve(
     }
     running.finish().await;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::trace_context;
+
+    #[test]
+    fn a_traceparent_is_taken_as_the_specification_says_or_not_at_all() {
+        let (trace, parent) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+        let good = format!("00-{trace}-{parent}-01");
+        assert_eq!(trace_context(&good), Some((trace, parent)));
+        assert_eq!(trace_context(&format!("01-{trace}-{parent}-01-more")), Some((trace, parent)));
+        for bad in [
+            "",
+            "00",
+            &good.to_uppercase(),
+            &format!("{good}-more"),
+            &format!("ff-{trace}-{parent}-01"),
+            &format!("00-{}-{parent}-01", "0".repeat(32)),
+            &format!("00-{trace}-{}-01", "0".repeat(16)),
+            &format!("00-{trace}-{parent}"),
+        ] {
+            assert_eq!(trace_context(bad), None, "{bad}");
+        }
+    }
 }

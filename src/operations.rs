@@ -71,8 +71,36 @@ async fn version() -> axum::Json<Version> {
 #[utoipa::path(get, path = "/metrics", tag = "operations",
     responses((status = 200, description = "The metrics", content_type = "text/plain", body = String), Refusals))]
 async fn metrics(State(app): State<App>, _: MayMeasure) -> impl IntoResponse {
+    describe();
     metrics::gauge!("gleaner_queue_events").set(app.writer.queued() as f64);
-    metrics::gauge!("gleaner_db_connections", "state" => "open").set(f64::from(app.db.size()));
-    metrics::gauge!("gleaner_db_connections", "state" => "idle").set(app.db.num_idle() as f64);
+    for (pool, db) in [("reading", &app.db), ("exports", &app.exports.db)] {
+        metrics::gauge!("gleaner_db_connections", "pool" => pool, "state" => "open")
+            .set(f64::from(db.size()));
+        metrics::gauge!("gleaner_db_connections", "pool" => pool, "state" => "idle")
+            .set(db.num_idle() as f64);
+    }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], app.metrics.render())
+}
+
+/// Says what each metric is. Names as Prometheus has them: the unit last, `_total` on what only grows.
+fn describe() {
+    use metrics::{describe_counter, describe_gauge, describe_histogram};
+    describe_histogram!(
+        "gleaner_http_request_duration_seconds",
+        "Time to answer, by method, route and status"
+    );
+    describe_histogram!("gleaner_commit_events", "Events a transaction of the writer has");
+    describe_histogram!("gleaner_commit_duration_seconds", "Time a transaction of the writer takes");
+    describe_counter!(
+        "gleaner_commit_retries_total",
+        "Transactions begun again after a deadlock or serialization failure"
+    );
+    describe_counter!("gleaner_events_rejected_total", "Lines of batches that were refused");
+    describe_counter!(
+        "gleaner_replaced_characters_total",
+        "Characters replaced because Postgres cannot keep them"
+    );
+    describe_counter!("gleaner_export_bytes_total", "Bytes that exports have sent, before compression");
+    describe_gauge!("gleaner_queue_events", "Events that wait to be written or are being written");
+    describe_gauge!("gleaner_db_connections", "Connections to the database, by pool and state");
 }

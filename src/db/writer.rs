@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sqlx::{PgConnection, PgPool};
@@ -230,12 +231,23 @@ async fn commit(db: &PgPool, jobs: Vec<Job>) {
     }
 }
 
+/// Whether the database was away when it was last written to.
+static AWAY: AtomicBool = AtomicBool::new(false);
+
 /// Writes events of one project together; where one of them makes the statement fail, each by itself.
 async fn write_project(db: &PgPool, project: &str, events: &[&Event]) -> Vec<Written> {
     match try_write(db, project, events).await {
-        Ok(written) => written,
+        Ok(written) => {
+            if AWAY.swap(false, Ordering::Relaxed) {
+                tracing::info!("the database is back: events are written");
+            }
+            written
+        }
         Err(error) if is_connection_lost(&error) => {
-            tracing::warn!(%error, "events could not be written");
+            // Once an outage: every batch of every client meets it.
+            if !AWAY.swap(true, Ordering::Relaxed) {
+                tracing::warn!(%error, "events cannot be written: the database is away");
+            }
             events
                 .iter()
                 .map(|_| Err(Error::Unavailable("the database cannot be reached; try again")))
