@@ -34,6 +34,7 @@ use crate::exports::stream::Exports;
 use crate::extract::Replaced;
 use crate::generations::similar::Samples;
 use crate::projects::Capture;
+use crate::searches::{self, Searches, expiry};
 use crate::{batch, db, exports, extract, generations, operations, projects, suggestions};
 
 /// What handlers share. Clones share everything.
@@ -45,6 +46,8 @@ pub struct App {
     pub writer: Writer,
     /// For exports.
     pub exports: Exports,
+    /// For what agents tell of their work.
+    pub searches: Searches,
     /// Keys and projects.
     pub keyring: Arc<Keyring>,
     /// What is known of solved logs, for finding similar ones.
@@ -78,6 +81,7 @@ pub struct Running {
     /// The application.
     pub app: App,
     writing: writer::Tasks,
+    expiry: expiry::Task,
     writer_db: PgPool,
 }
 
@@ -90,24 +94,34 @@ impl Running {
         let keyring = Arc::new(Keyring::new(db.clone(), settings.capture));
         let (writer, writing) = Writer::start(&writer_db, &db, Arc::clone(&keyring));
         let exports = Exports::new(options, settings.exports);
+        let searches = Searches::new(options, settings.connections.div_ceil(4).max(2));
+        let expiry = expiry::Task::start(&searches.db);
         let app = App {
             db,
             writer,
             exports,
+            searches,
             keyring,
             samples: Arc::default(),
             stopping: Arc::default(),
             metrics: recorder(),
         };
-        Self { app, writing, writer_db }
+        Self { app, writing, expiry, writer_db }
     }
 
     /// Waits until all that was handed to the writer is committed, then closes the connections.
     pub async fn finish(self) {
+        self.expiry.finish().await;
         self.writing.finish().await;
         // An export whose reader stalls keeps its connection until the process ends.
-        let close =
-            async { tokio::join!(self.writer_db.close(), self.app.db.close(), self.app.exports.db.close()) };
+        let close = async {
+            tokio::join!(
+                self.writer_db.close(),
+                self.app.db.close(),
+                self.app.exports.db.close(),
+                self.app.searches.db.close()
+            )
+        };
         let _ = tokio::time::timeout(Duration::from_secs(1), close).await;
     }
 }
@@ -139,6 +153,7 @@ fn recorder() -> PrometheusHandle {
     tags(
         (name = "generations", description = "An intent, the attempts to turn it into a program, how it ended"),
         (name = "suggestions", description = "A slate of suggestions, what was looked at, what was submitted"),
+        (name = "searches", description = "Searches that came back weak, what agents then read, and what that teaches"),
         (name = "batch", description = "Many events at once"),
         (name = "exports", description = "Data sets to train on"),
         (name = "analytics", description = "Figures"),
@@ -170,6 +185,12 @@ fn api() -> OpenApiRouter<App> {
         .merge(suggestions::signals::routes())
         .merge(suggestions::routes::routes())
         .merge(suggestions::analytics::routes())
+        .merge(searches::expansions::routes())
+        .merge(searches::routes::routes())
+        .merge(searches::associations::routes())
+        .merge(searches::hooks::routes())
+        .merge(searches::transcripts::routes())
+        .merge(searches::analytics::routes())
         .merge(batch::routes())
         .merge(exports::routes())
         .merge(projects::routes::routes())

@@ -17,6 +17,7 @@ use crate::error::{Error, FieldError, Refusals, Result};
 use crate::extract::{self, Check, Checks, NDJSON_LIMIT, clean_json, expect_media_type, utf8};
 use crate::generations::{self, NewAttempt, NewGeneration, NewReview};
 use crate::projects::Capture;
+use crate::searches::{self, NewFallback, NewSearch, Resolve};
 use crate::suggestions::{
     self, Amendment, HistoryLine, Names, NewPartialInputs, NewSuggestion, NewViews, is_history_line,
 };
@@ -77,9 +78,9 @@ impl Rejected {
 ///
 /// Each line (or member of a JSON array) is an object with `event` naming its kind, the fields of that kind's own endpoint,
 /// and the id that its path would hold: `generation`, `attempt`, `generation_outcome` and `review` (`generation_id`);
-/// `suggestion`, `view`, `partial_inputs`, `suggestion_outcome` and `suggestion_amendment` (`suggestion_id`). A line of
-/// the seed's `suggestion_history.jsonl` needs no `event`. Later lines may refer to earlier ones; events of one record
-/// take effect in line order. At most 20 000 lines and 64 MiB.
+/// `suggestion`, `view`, `partial_inputs`, `suggestion_outcome` and `suggestion_amendment` (`suggestion_id`); `search`,
+/// `fallback` and `search_outcome` (`search_id`). A line of the seed's `suggestion_history.jsonl` needs no `event`. Later
+/// lines may refer to earlier ones; events of one record take effect in line order. At most 20 000 lines and 64 MiB.
 #[utoipa::path(post, path = "/v1/events", tag = "batch",
     request_body(content(("application/x-ndjson"), ("application/jsonl"), (Vec<serde_json::Value> = "application/json"))),
     responses((status = 200, description = "What became of the lines", body = Summary), Refusals))]
@@ -203,6 +204,7 @@ pub fn read_line(project: &str, line: &str, id: Option<Uuid>) -> Result<Event> {
     let Named { event } = extract::decode(line)?;
     let generation = |event| Ok(Event::Generation(event));
     let suggestion = |event| Ok(Event::Suggestion(event));
+    let search = |event| Ok(Event::Search(event));
     match event.as_deref() {
         Some("generation") => generation(generations::Event::start(start::<NewGeneration, Log>(line)?, id)),
         Some("attempt") => {
@@ -238,6 +240,18 @@ pub fn read_line(project: &str, line: &str, id: Option<Uuid>) -> Result<Event> {
             let (slate, body) = child::<Amendment, Slate>(line)?;
             suggestion(suggestions::Event::amend(slate, body))
         }
+        Some("search") => {
+            let new = start::<NewSearch, Search>(line)?;
+            search(searches::Event::start(new, id, Vec::new()))
+        }
+        Some("fallback") => {
+            let (of, body) = child::<NewFallback, Search>(line)?;
+            search(searches::Event::append(of, body, id))
+        }
+        Some("search_outcome") => {
+            let (of, body) = child::<Resolve, Search>(line)?;
+            search(searches::Event::finalize(of, &body))
+        }
         Some(other) => Err(Error::invalid("/event", format!("{other:?} is not the name of an event"))),
         None => Err(Error::invalid("/event", "must name what happened")),
     }
@@ -265,6 +279,14 @@ struct Slate;
 impl Record for Slate {
     const MEMBER: &'static str = "suggestion_id";
     const NAME: &'static str = "suggestion";
+}
+
+/// A search.
+struct Search;
+
+impl Record for Search {
+    const MEMBER: &'static str = "search_id";
+    const NAME: &'static str = "search";
 }
 
 /// A line about a record that the line names.

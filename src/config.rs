@@ -111,7 +111,7 @@ pub enum LogFormat {
 
 /// A secret given directly or by a file, without the newline that files end with. An empty one is none: compose passes
 /// unset variables on as empty.
-fn secret(direct: Option<&str>, file: Option<&Path>) -> anyhow::Result<Option<String>> {
+pub(crate) fn secret(direct: Option<&str>, file: Option<&Path>) -> anyhow::Result<Option<String>> {
     let text =
         match (direct.filter(|text| !text.is_empty()), file.filter(|file| !file.as_os_str().is_empty())) {
             (Some(text), _) => text.to_owned(),

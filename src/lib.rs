@@ -4,7 +4,7 @@
 //!
 //! - [`cli`] is the command line, [`config`] its settings, [`app`] the service: state, router, start and stop.
 //! - A domain is a folder: `mod.rs` says what a thing is, `store.rs` and `write.rs` how it is kept, `routes.rs` how it is
-//!   reached. So far there are [`generations`] and [`suggestions`]; [`projects`] keeps tenants apart.
+//!   reached. So far there are [`generations`], [`suggestions`] and [`searches`]; [`projects`] keeps tenants apart.
 //! - What all domains stand on: [`error`], [`extract`], [`page`], [`auth`], [`value`], [`batch`], [`statistics`], and in
 //!   [`db`] the connection, the private Postgres and the group commit.
 //! - [`exports`] streams what was learned; [`operations`] answers those who run the service.
@@ -35,6 +35,7 @@ pub mod generations;
 pub mod operations;
 pub mod page;
 pub mod projects;
+pub mod searches;
 pub mod statistics;
 pub mod suggestions;
 pub mod value;

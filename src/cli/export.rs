@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use crate::exports::params::Common;
 use crate::exports::{
-    AcceptedSuggestions, CorrectionPairs, PreferencePairs, Rankings, Records, SuggestionHistory,
+    AcceptedSuggestions, CorrectionPairs, PreferencePairs, Rankings, Records, SearchPairs, SuggestionHistory,
     TrainingPairs, stream,
 };
 use crate::{db, projects};
@@ -76,6 +76,13 @@ enum Dataset {
         #[command(flatten)]
         own: SuggestionHistory,
     },
+    /// Queries that came back weak, the files that answered them, and the files that did not help.
+    SearchPairs {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        own: SearchPairs,
+    },
 }
 
 impl Export {
@@ -90,6 +97,7 @@ impl Export {
             Dataset::AcceptedSuggestions { common, own } => write(&db, own, common, to).await?,
             Dataset::Rankings { common, own } => write(&db, own, common, to).await?,
             Dataset::SuggestionHistory { common, own } => write(&db, own, common, to).await?,
+            Dataset::SearchPairs { common, own } => write(&db, own, common, to).await?,
         }
         db.close().await;
         Ok(ExitCode::SUCCESS)

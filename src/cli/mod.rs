@@ -1,9 +1,13 @@
 //! The command line.
 
+mod client;
 mod export;
+mod files;
+mod hook;
 mod import;
 mod keys;
 mod serve;
+mod watch;
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
@@ -17,6 +21,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::{Database, LogFormat, Logging, Privacy, Serve};
 use crate::db::embedded::{self, Cluster};
+use crate::searches::{self, SearchSettings};
 use crate::{app, db};
 
 /// Keeps what coding agents do and gives back what can be learned from it.
@@ -33,6 +38,8 @@ pub struct Cli {
     database: Database,
     #[command(flatten)]
     privacy: Privacy,
+    #[command(flatten)]
+    searches: SearchSettings,
     #[command(flatten)]
     logging: Logging,
 }
@@ -54,6 +61,11 @@ enum Command {
     Import(import::Import),
     /// Write a data set to a file or to standard output, as GET /v1/exports/{dataset} does.
     Export(export::Export),
+    /// Follow the transcripts that agents write, and learn from them.
+    Watch(watch::Watch),
+    /// Have agents report what they do.
+    #[command(subcommand)]
+    Hook(hook::Hook),
     /// Become the private Postgres; started by `serve`, not by hand.
     #[command(hide = true, name = embedded::COMMAND)]
     PostgresChild {
@@ -65,13 +77,19 @@ enum Command {
 /// Runs the command; errors are printed as one sentence with their causes.
 #[must_use]
 pub fn run() -> ExitCode {
-    let Cli { command, serve, database, privacy, logging } = Cli::parse();
+    let Cli { command, serve, database, privacy, searches, logging } = Cli::parse();
     start_logging(&logging);
+    if let Err(error) = searches::settings::set_defaults(searches) {
+        eprintln!("gleaner: {error}");
+        return ExitCode::FAILURE;
+    }
     let result = match command.unwrap_or(Command::Serve) {
         Command::Openapi => app::openapi().to_yaml().map_err(anyhow::Error::from).map(|yaml| {
             print!("{yaml}");
             ExitCode::SUCCESS
         }),
+        Command::Watch(watch) => watch.run(&database, privacy.capture),
+        Command::Hook(hook) => hook.run(),
         Command::PostgresChild { args } => Err(embedded::child_main(args)),
         Command::Healthcheck => block_on(serve::healthcheck(serve.bind)),
         Command::Serve => serve::run(&serve, &database, &privacy),

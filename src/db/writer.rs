@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use sqlx::{Connection as _, PgConnection, PgPool};
+use sqlx::{PgConnection, PgPool};
 use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::auth::Keyring;
 use crate::error::{Error, Result, is_connection_lost};
 use crate::projects::{Capture, Captures, Tenant};
-use crate::{generations, suggestions};
+use crate::{generations, searches, suggestions};
 
 /// How many events may wait; beyond that a caller is told to come back.
 const QUEUE: usize = 16_384;
@@ -31,26 +31,44 @@ pub enum Event {
     Generation(generations::Event),
     /// To a suggestion record.
     Suggestion(suggestions::Event),
+    /// To a search.
+    Search(searches::Event),
+}
+
+/// What kind of record an event happens to: those of one kind are written together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Domain {
+    Generations,
+    Suggestions,
+    Searches,
 }
 
 impl Event {
+    fn domain(&self) -> Domain {
+        match self {
+            Self::Generation(_) => Domain::Generations,
+            Self::Suggestion(_) => Domain::Suggestions,
+            Self::Search(_) => Domain::Searches,
+        }
+    }
+
     /// How much of it is kept.
     fn capture(&self, captures: Captures) -> Capture {
         match self {
             Self::Generation(_) => captures.generations,
             Self::Suggestion(_) => captures.suggestions,
+            Self::Search(_) => captures.searches,
         }
     }
 
     /// What of it is kept, if anything is.
     fn reduced(mut self, tenant: &Tenant) -> Option<Self> {
-        match self.capture(tenant.captures) {
-            Capture::Full => {}
-            Capture::Metadata => match &mut self {
-                Self::Generation(event) => event.reduce(&tenant.key),
-                Self::Suggestion(event) => event.reduce(&tenant.key),
-            },
-            Capture::Off => return None,
+        match (self.capture(tenant.captures), &mut self) {
+            (Capture::Full, _) => {}
+            (Capture::Metadata, Self::Generation(event)) => event.reduce(&tenant.key),
+            (Capture::Metadata, Self::Suggestion(event)) => event.reduce(&tenant.key),
+            // A search is nothing without its text.
+            (Capture::Metadata, Self::Search(_)) | (Capture::Off, _) => return None,
         }
         Some(self)
     }
@@ -240,17 +258,18 @@ async fn run(
     }
 }
 
-/// Writes the jobs' events, a transaction a project, and answers each job.
+/// Writes the jobs' events, a transaction for each project and domain, and answers each job.
 async fn commit(db: &PgPool, jobs: Vec<Job>) {
     let started = Instant::now();
     let mut verdicts: Vec<Vec<Option<Written>>> =
         jobs.iter().map(|job| job.events.iter().map(|_| None).collect()).collect();
-    let mut projects: BTreeMap<&str, Vec<(usize, usize)>> = BTreeMap::new();
+    let mut groups: BTreeMap<(&str, Domain), Vec<(usize, usize)>> = BTreeMap::new();
     for (number, job) in jobs.iter().enumerate() {
-        let places = (0..job.events.len()).map(|place| (number, place));
-        projects.entry(&*job.project).or_default().extend(places);
+        for (place, event) in job.events.iter().enumerate() {
+            groups.entry((&*job.project, event.domain())).or_default().push((number, place));
+        }
     }
-    for (project, places) in projects {
+    for ((project, _), places) in groups {
         let events: Vec<_> = places.iter().map(|&(job, place)| &jobs[job].events[place]).collect();
         for (&(job, place), written) in places.iter().zip(write_project(db, project, &events).await) {
             verdicts[job][place] = Some(written);
@@ -320,72 +339,26 @@ async fn apply(
     project: &str,
     events: &[&Event],
 ) -> sqlx::Result<Vec<Written>> {
-    let sorted = Sorted::of(events);
-    let mut verdicts = if sorted.domains() > 1 {
-        let mut transaction = connection.begin().await?;
-        let verdicts = sorted.write(&mut transaction, project).await?;
-        transaction.commit().await?;
-        verdicts
-    } else {
-        sorted.write(connection, project).await?
-    };
-    Ok(events.iter().filter_map(|event| verdicts.of(event).next()).collect())
-}
-
-/// Events by their domain.
-#[derive(Default)]
-struct Sorted<'a> {
-    generations: Vec<&'a generations::Event>,
-    suggestions: Vec<&'a suggestions::Event>,
-}
-
-/// What became of them, in their order.
-struct Verdicts {
-    generations: std::vec::IntoIter<Written>,
-    suggestions: std::vec::IntoIter<Written>,
-}
-
-impl<'a> Sorted<'a> {
-    fn of(events: &[&'a Event]) -> Self {
-        let mut sorted = Self::default();
-        for event in events {
-            match event {
-                Event::Generation(event) => sorted.generations.push(event),
-                Event::Suggestion(event) => sorted.suggestions.push(event),
-            }
-        }
-        sorted
-    }
-
-    /// How many domains have events.
-    fn domains(&self) -> usize {
-        [self.generations.is_empty(), self.suggestions.is_empty()].iter().filter(|empty| !**empty).count()
-    }
-
-    async fn write(&self, connection: &mut PgConnection, project: &str) -> sqlx::Result<Verdicts> {
-        let (mut generations, mut suggestions) = (Vec::new(), Vec::new());
-        if !self.generations.is_empty() {
-            generations = generations::write::write(connection, project, &self.generations).await?;
-        }
-        if !self.suggestions.is_empty() {
-            suggestions = suggestions::write::write(connection, project, &self.suggestions).await?;
-        }
-        Ok(Verdicts { generations: generations.into_iter(), suggestions: suggestions.into_iter() })
-    }
-}
-
-impl Verdicts {
-    /// Those of the event's domain.
-    fn of(&mut self, event: &Event) -> &mut std::vec::IntoIter<Written> {
+    let (mut generations, mut suggestions, mut searches) = (Vec::new(), Vec::new(), Vec::new());
+    for event in events {
         match event {
-            Event::Generation(_) => &mut self.generations,
-            Event::Suggestion(_) => &mut self.suggestions,
+            Event::Generation(event) => generations.push(event),
+            Event::Suggestion(event) => suggestions.push(event),
+            Event::Search(event) => searches.push(event),
         }
+    }
+    // They are of one domain.
+    if !generations.is_empty() {
+        generations::write::write(connection, project, &generations).await
+    } else if !suggestions.is_empty() {
+        suggestions::write::write(connection, project, &suggestions).await
+    } else {
+        searches::write::write(connection, project, &searches).await
     }
 }
 
 /// A deadlock or serialization failure: the same again may well succeed.
-fn lost_a_race(error: &sqlx::Error) -> bool {
+pub(crate) fn lost_a_race(error: &sqlx::Error) -> bool {
     error
         .as_database_error()
         .and_then(sqlx::error::DatabaseError::code)

@@ -32,6 +32,8 @@ pub enum Format {
     LightgbmTsv,
     /// Decisions of a contextual bandit with their probabilities, for Vowpal Wabbit.
     VwDsjson,
+    /// `anchor`, `positive` and `negative`, as sentence-transformers trains embeddings.
+    Triplets,
     /// The data set's own columns.
     Raw,
 }
@@ -163,6 +165,7 @@ impl<'a> Example<'a> {
             | Format::Letor
             | Format::LightgbmTsv
             | Format::VwDsjson
+            | Format::Triplets
             | Format::Raw => write(out, raw, metadata),
         }
     }

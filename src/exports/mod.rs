@@ -10,6 +10,7 @@ pub mod params;
 mod preferences;
 mod rankings;
 mod routes;
+mod searches;
 mod slates;
 pub mod stream;
 mod training;
@@ -26,6 +27,7 @@ pub use history::SuggestionHistory;
 pub use preferences::PreferencePairs;
 pub use rankings::Rankings;
 pub use routes::routes;
+pub use searches::SearchPairs;
 pub use training::TrainingPairs;
 
 use crate::extract::Checks;

@@ -16,8 +16,8 @@ use super::compress::{Coding, compress};
 use super::params::{COMMON, Common};
 use super::stream::Export;
 use super::{
-    AcceptedSuggestions, CorrectionPairs, Listed, PreferencePairs, Rankings, Records, SuggestionHistory,
-    TrainingPairs,
+    AcceptedSuggestions, CorrectionPairs, Listed, PreferencePairs, Rankings, Records, SearchPairs,
+    SuggestionHistory, TrainingPairs,
 };
 use crate::app::App;
 use crate::auth::{Caller, Read};
@@ -35,6 +35,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(accepted_suggestions))
         .routes(routes!(rankings))
         .routes(routes!(suggestion_history))
+        .routes(routes!(search_pairs))
         .route("/v1/exports/{file}", axum::routing::get(by_file_name))
 }
 
@@ -54,6 +55,7 @@ async fn list(State(app): State<App>, caller: Caller<Read>) -> Result<axum::Json
         listed::<AcceptedSuggestions>(&app, &caller.project).await?,
         listed::<Rankings>(&app, &caller.project).await?,
         listed::<SuggestionHistory>(&app, &caller.project).await?,
+        listed::<SearchPairs>(&app, &caller.project).await?,
     ];
     Ok(axum::Json(Datasets { data }))
 }
@@ -159,6 +161,19 @@ async fn suggestion_history(
     answer::<SuggestionHistory>(&app, &caller, request, false).await
 }
 
+/// Queries that came back weak, the files that answered them, and the files that did not help.
+///
+/// Formats: `raw` (default: `query`, `path`, `unhelpful`, `root`), `triplets` (a row for each file that did not help). Only of
+/// searches that were resolved; `split` goes by the agent's session. Also under `/v1/exports/search-pairs.jsonl` and
+/// `.jsonl.gz`.
+#[utoipa::path(get, path = "/v1/exports/search-pairs", tag = "exports", params(Common, SearchPairs),
+    responses((status = 200, description = "One JSON object a line", content_type = "application/x-ndjson", body = String,
+        headers(("Gleaner-As-Of" = String, description = "The state of the data that is exported"),
+            ("Gleaner-Next-Cursor" = String, description = "Where the next piece begins, if limit left any"))), Refusals))]
+async fn search_pairs(State(app): State<App>, caller: Caller<Read>, request: Request) -> Result<Response> {
+    answer::<SearchPairs>(&app, &caller, request, false).await
+}
+
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct ByFile {
@@ -184,6 +199,7 @@ async fn by_file_name(
         AcceptedSuggestions::NAME => answer::<AcceptedSuggestions>(&app, &caller, request, zipped).await,
         Rankings::NAME => answer::<Rankings>(&app, &caller, request, zipped).await,
         SuggestionHistory::NAME => answer::<SuggestionHistory>(&app, &caller, request, zipped).await,
+        SearchPairs::NAME => answer::<SearchPairs>(&app, &caller, request, zipped).await,
         _ => Err(Error::NotFound("data set")),
     }
 }

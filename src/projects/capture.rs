@@ -23,6 +23,13 @@ pub enum Capture {
     Off,
 }
 
+impl Capture {
+    /// Of what is nothing without its text.
+    fn text_or_nothing(self) -> Self {
+        if self == Self::Full { Self::Full } else { Self::Off }
+    }
+}
+
 /// How much is kept in each domain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -31,13 +38,15 @@ pub struct Captures {
     pub generations: Capture,
     /// Of suggestion records.
     pub suggestions: Capture,
+    /// Of searches, transcripts and hooks. These are text or nothing: `metadata` keeps as little as `off`.
+    pub searches: Capture,
 }
 
 impl Captures {
     /// The same in all domains.
     #[must_use]
     pub fn all(capture: Capture) -> Self {
-        Self { generations: capture, suggestions: capture }
+        Self { generations: capture, suggestions: capture, searches: capture.text_or_nothing() }
     }
 }
 
@@ -63,6 +72,9 @@ pub struct ByDomain {
     /// Of suggestion records.
     #[serde(skip_serializing_if = "Option::is_none")]
     suggestions: Option<Capture>,
+    /// Of searches, transcripts and hooks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    searches: Option<Capture>,
 }
 
 impl Choice {
@@ -71,9 +83,10 @@ impl Choice {
     pub fn or(self, default: Capture) -> Captures {
         match self {
             Self::All(capture) => Captures::all(capture),
-            Self::Some(ByDomain { generations, suggestions }) => Captures {
+            Self::Some(ByDomain { generations, suggestions, searches }) => Captures {
                 generations: generations.unwrap_or(default),
                 suggestions: suggestions.unwrap_or(default),
+                searches: searches.unwrap_or(default).text_or_nothing(),
             },
         }
     }

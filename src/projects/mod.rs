@@ -18,6 +18,7 @@ pub use store::{
 
 use crate::auth::Scope;
 use crate::extract::{Check, Checks, null_as_default};
+use crate::searches::SearchSettings;
 use crate::value::Timestamp;
 
 /// A project's settings. What is not in force yet is refused, so that no privacy setting is silently without effect.
@@ -32,6 +33,9 @@ pub struct Settings {
     pub redact: Vec<String>,
     /// Days after which records are erased, by domain. None is in force yet.
     pub retention_days: Option<serde_json::Map<String, serde_json::Value>>,
+    /// How searches are judged and learned from.
+    #[serde(deserialize_with = "null_as_default")]
+    pub searches: SearchSettings,
 }
 
 impl Check for Settings {
@@ -41,6 +45,7 @@ impl Check for Settings {
         let keeps_all =
             |days: &serde_json::Map<_, serde_json::Value>| days.values().all(serde_json::Value::is_null);
         checks.require(self.retention_days.as_ref().is_none_or(keeps_all), "retention_days", NOT_YET);
+        checks.nested("searches", &self.searches);
     }
 }
 
@@ -55,6 +60,8 @@ pub struct Project {
     pub redact: Vec<String>,
     /// Days after which records are erased, by domain.
     pub retention_days: Option<serde_json::Map<String, serde_json::Value>>,
+    /// How searches are judged and learned from; null is the server's default.
+    pub searches: SearchSettings,
     /// When it was made.
     pub created_at: Timestamp,
 }
@@ -63,9 +70,9 @@ impl Project {
     /// The project of that name on a server with that default.
     #[must_use]
     pub fn new(project: String, settings: Settings, created_at: Timestamp, default: Capture) -> Self {
-        let Settings { capture, redact, retention_days } = settings;
+        let Settings { capture, redact, retention_days, searches } = settings;
         let capture = capture.unwrap_or(Choice::All(default));
-        Self { project, capture, redact, retention_days, created_at }
+        Self { project, capture, redact, retention_days, searches, created_at }
     }
 }
 

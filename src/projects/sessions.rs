@@ -13,7 +13,7 @@ use crate::error::{Refusals, Result};
 use crate::extract::{Check, Checks, Path};
 use crate::page::{List, Listed, Page, PageParams};
 use crate::value::Timestamp;
-use crate::{generations, suggestions};
+use crate::{generations, searches, suggestions};
 
 /// The paths of sessions.
 pub fn routes() -> OpenApiRouter<App> {
@@ -29,6 +29,8 @@ struct Session {
     generations: i64,
     /// How many suggestion records.
     suggestions: i64,
+    /// How many searches.
+    searches: i64,
     /// When the first record was created.
     first_at: Timestamp,
     /// When the last record was created.
@@ -42,7 +44,11 @@ impl Listed for Session {
 }
 
 /// The tables of records, and in each the column of the session's name.
-const NAMES: [(&str, &str); 2] = [("generations", "session_id"), ("suggestions", "session_name")];
+const NAMES: [(&str, &str, &str); 3] = [
+    ("generations", "session_id", "created_at"),
+    ("suggestions", "session_name", "created_at"),
+    ("searches", "agent_session_id", "timestamp"),
+];
 
 /// Sessions have no conditions of their own.
 #[derive(Debug, Deserialize)]
@@ -62,13 +68,14 @@ async fn list(State(app): State<App>, caller: Caller<Read>, list: List<NoFilter>
         "select * from (
              select session, count(*) filter (where domain = 'generations') as generations,
                  count(*) filter (where domain = 'suggestions') as suggestions,
+                count(*) filter (where domain = 'searches') as searches,
                  min(created_at) as first_at, max(created_at) as last_at
              from (",
     );
-    for (place, (domain, name)) in NAMES.into_iter().enumerate() {
+    for (place, (domain, name, time)) in NAMES.into_iter().enumerate() {
         let union = if place == 0 { "" } else { " union all " };
         query.push(format_args!(
-            "{union}select '{domain}' as domain, {name} as session, created_at from {domain}
+            "{union}select '{domain}' as domain, {name} as session, {time} as created_at from {domain}
              where {name} is not null and project = "
         ));
         query.push_bind(caller.project.to_string());
@@ -94,6 +101,8 @@ struct Erased {
     attempts: u64,
     /// Suggestion records.
     suggestions: u64,
+    /// Searches; what was learned from them goes too.
+    searches: u64,
 }
 
 /// Erases everything recorded under a session name, in all domains.
@@ -107,10 +116,12 @@ async fn erase(
     let mut transaction = app.db.begin().await?;
     let logs = generations::store::delete_session(&mut transaction, &caller.project, &session).await?;
     let slates = suggestions::store::delete_session(&mut transaction, &caller.project, &session).await?;
+    let searches = searches::store::delete_session(&mut transaction, &caller.project, &session).await?;
     transaction.commit().await?;
     Ok(axum::Json(Erased {
         generations: logs.generations,
         attempts: logs.attempts,
         suggestions: slates.suggestions,
+        searches: searches.searches,
     }))
 }

@@ -383,7 +383,8 @@ async fn requests_under_way_while_the_first_key_is_made_do_not_leave_the_server_
 async fn a_setting_that_is_not_in_force_is_refused_and_not_stored() {
     let service = Service::open().await;
     let path = "/v1/projects/p";
-    let defaults = json!({"project": "p", "capture": "full", "redact": [], "retention_days": null, "created_at": "time"});
+    let defaults = json!({"project": "p", "capture": "full", "redact": [], "retention_days": null, "searches": {},
+        "created_at": "time"});
     let made = service.put(path, &json!({})).await;
     assert_eq!(made.header("location"), Some(path));
     assert_eq!(scrub(&made.expect(201)), defaults);
@@ -424,7 +425,7 @@ async fn sessions_are_listed_with_counts_and_times() {
     }
     service.create(LOGS, log()).await;
     let session = |name: &str, count: i32, first: &str, last: &str| {
-        json!({"session": name, "generations": count, "suggestions": 0, "first_at": format!("{first}T00:00:00.000000Z"),
+        json!({"session": name, "generations": count, "suggestions": 0, "searches": 0, "first_at": format!("{first}T00:00:00.000000Z"),
             "last_at": format!("{last}T00:00:00.000000Z")})
     };
     let expected = [
@@ -475,14 +476,14 @@ async fn erasing_a_session_erases_everything_recorded_under_its_name() {
 
     let path = "/v1/sessions/team%2Fann's%20session";
     let erased = service.delete(path).await.expect(200);
-    assert_eq!(erased, json!({"generations": 2, "attempts": 3, "suggestions": 1}));
+    assert_eq!(erased, json!({"generations": 2, "attempts": 3, "suggestions": 1, "searches": 0}));
     let dump = service.dump().await;
     for gone in ["needle", &reviewed] {
         assert!(!dump.contains(gone), "{gone}");
     }
     assert!(dump.contains("kept") && dump.contains("theirs"));
     let again = service.delete(path).await.expect(200);
-    assert_eq!(again, json!({"generations": 0, "attempts": 0, "suggestions": 0}));
+    assert_eq!(again, json!({"generations": 0, "attempts": 0, "suggestions": 0, "searches": 0}));
     assert_eq!(service.get("/v1/exports/preference-pairs").await.rows().len(), 0);
     let kept = service.get("/v1/exports/correction-pairs").await.rows();
     assert_eq!(kept.len(), 1);

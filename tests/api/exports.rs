@@ -873,6 +873,7 @@ async fn data_sets_are_listed_with_their_formats_and_counts() {
             "rows": 0, "skipped": 0},
         {"dataset": "rankings", "formats": ["letor", "lightgbm-tsv", "vw-dsjson", "raw"], "rows": 0, "skipped": 0},
         {"dataset": "suggestion-history", "formats": ["raw"], "rows": 0, "skipped": 0},
+        {"dataset": "search-pairs", "formats": ["raw", "triplets"], "rows": 0, "skipped": 0},
     ]});
     assert_eq!(service.get("/v1/exports").await.expect(200), expected);
 }

@@ -2,14 +2,14 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::server::{Server, folder, gleaner};
+use crate::server::{Server, folder, gleaner, run};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_open_server_closes_when_the_command_line_makes_a_key_beside_it() {
@@ -34,14 +34,6 @@ async fn an_open_server_closes_when_the_command_line_makes_a_key_beside_it() {
     run(gleaner(&folder).args(["keys", "revoke", id]), 0);
     let listed = run(gleaner(&folder).args(["keys", "list"]), 0);
     assert!(String::from_utf8_lossy(&listed.stdout).contains("revoked"));
-}
-
-/// Runs a command to its end.
-#[track_caller]
-fn run(command: &mut Command, status: i32) -> Output {
-    let output = command.output().expect("runs");
-    assert_eq!(output.status.code(), Some(status), "{}", String::from_utf8_lossy(&output.stderr));
-    output
 }
 
 fn lines(folder: &TempDir, name: &str, lines: &[Value]) -> PathBuf {

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use axum::http::{Method, StatusCode};
 use bytes::Bytes;
@@ -25,11 +25,13 @@ pub(crate) fn folder() -> TempDir {
 
 pub(crate) fn gleaner(folder: &TempDir) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gleaner"));
-    for name in ["DATABASE_URL", "DATABASE_URL_FILE", "GLEANER_BIND", "GLEANER_ADMIN_KEY", "GLEANER_DATA_DIR"]
-    {
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("GLEANER_")) {
         command.env_remove(name);
     }
-    command.arg("--data-dir").arg(folder.path().join("data"));
+    for name in ["DATABASE_URL", "DATABASE_URL_FILE", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_STATE_HOME"] {
+        command.env_remove(name);
+    }
+    command.env("HOME", folder.path()).arg("--data-dir").arg(folder.path().join("data"));
     command
 }
 
@@ -41,11 +43,12 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(folder: &TempDir) -> Self {
-        let mut process = gleaner(folder)
-            .args(["--bind", "127.0.0.1:0"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("gleaner starts");
+        Self::start_at(folder, "127.0.0.1:0")
+    }
+
+    pub(crate) fn start_at(folder: &TempDir, address: &str) -> Self {
+        let mut process =
+            gleaner(folder).args(["--bind", address]).stdout(Stdio::piped()).spawn().expect("gleaner starts");
         let mut line = String::new();
         BufReader::new(process.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
         let address =
@@ -105,4 +108,12 @@ impl Client {
         let body = response.into_body().collect().await?.to_bytes();
         Ok((status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
     }
+}
+
+/// Runs a command to its end.
+#[track_caller]
+pub(crate) fn run(command: &mut Command, status: i32) -> Output {
+    let output = command.output().expect("runs");
+    assert_eq!(output.status.code(), Some(status), "{}", String::from_utf8_lossy(&output.stderr));
+    output
 }

@@ -15,7 +15,7 @@ use gleaner::projects::Capture;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, PgPool};
 use tokio::sync::OnceCell;
 use tower::ServiceExt as _;
 use uuid::Uuid;
@@ -24,7 +24,7 @@ use uuid::Uuid;
 pub(crate) struct Service {
     pub(crate) router: Router,
     pub(crate) options: PgConnectOptions,
-    _running: Running,
+    running: Running,
     _database: Database,
 }
 
@@ -42,7 +42,7 @@ impl Service {
         Self {
             router: router(running.app.clone()),
             options: database.options.clone(),
-            _running: running,
+            running,
             _database: database,
         }
     }
@@ -80,6 +80,11 @@ impl Service {
     pub(crate) async fn events(&self, events: &[Value]) -> Answer {
         let lines: Vec<_> = events.iter().map(Value::to_string).collect();
         self.post_text("/v1/events", "application/x-ndjson", lines.join("\n")).await
+    }
+
+    /// The service's own connections.
+    pub(crate) fn pool(&self) -> &PgPool {
+        &self.running.app.db
     }
 
     pub(crate) async fn connection(&self) -> PgConnection {

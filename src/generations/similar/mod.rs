@@ -1,7 +1,7 @@
 //! Similar solved examples: what an agent shows a model before it asks.
 //!
-//! Bounded work, however many logs there are: [`keys`] are what a log is found by, a [`sample`] tells how common they are, a [`plan`]
-//! picks those that about a thousand logs have, Postgres finds these by one index, and they are [ranked](rank) here.
+//! Bounded work, however many logs there are: `keys` are what a log is found by, a `sample` tells how common they are, a
+//! `plan` picks those that about a thousand logs have, Postgres finds these by one index, and `rank` ranks them here.
 
 pub(super) mod keys;
 mod plan;

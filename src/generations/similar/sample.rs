@@ -1,5 +1,5 @@
 //! How common keys and words are, from a sample of each scope: its newest solved logs, and how many logs it has in all.
-//! A search is planned by it ([`super::plan`]). What is known is a little old, which does no harm; a scope asked for the first time
+//! A search is planned by it. What is known is a little old, which does no harm; a scope asked for the first time
 //! is sampled then, one asked again later in the background.
 
 use std::collections::{BTreeSet, HashMap};

@@ -1,0 +1,232 @@
+-- Searches: one that came back weak, what the agent then did, and what that teaches (seed 004).
+--
+-- No foreign keys: whoever writes holds the trail locked, and erasing goes the same way.
+
+create extension if not exists pg_trgm;
+
+create table trails (
+    project     text not null,
+    id          uuid not null,
+    session     text,
+    agent       text,
+    root        text,
+    turn        text,
+    waiting     text[] not null default '{}',
+    last_at     timestamptz,
+    received_at timestamptz not null,
+    has_open    boolean not null default false,
+    primary key (project, id)
+);
+
+create index trails_session on trails (project, session) where session is not null;
+create index trails_open on trails (project, received_at) where has_open;
+
+comment on table trails is 'What one agent does: an agent session, or a subagent in it. Its row is the lock under which its searches change.';
+comment on column trails.id is 'Derived from session and agent; of a search that names no session, the search''s own id.';
+comment on column trails.root is 'The folder in which it began: paths are kept relative to it.';
+comment on column trails.turn is 'The turn under way, where the agent names its turns.';
+comment on column trails.waiting is 'Calls of tools that have not been answered yet: who waits is not silent.';
+comment on column trails.last_at is 'When its latest event happened, by the agent''s clock: silence is measured from here.';
+comment on column trails.received_at is 'When an event of it last came in, by our clock.';
+comment on column trails.has_open is 'Whether a search of it is still tracked.';
+
+create table searches (
+    project           text not null,
+    id                uuid not null,
+    trail             uuid not null,
+    query             text not null,
+    best_score        double precision,
+    result_count      integer not null,
+    results           jsonb not null default '[]',
+    agent_session_id  text,
+    agent_id          text,
+    turn_id           text,
+    root              text,
+    timestamp         timestamptz not null,
+    state             text not null check (state in ('tracking', 'strong', 'resolved', 'unresolved', 'timed_out')),
+    ended_at          timestamptz,
+    completed_at      timestamptz,
+    request_hash      bytea not null,
+    primary key (project, id)
+);
+
+create index searches_time on searches (project, timestamp desc, id desc);
+create index searches_session on searches (project, agent_session_id, timestamp) where agent_session_id is not null;
+create index searches_open on searches (project, trail) where state = 'tracking';
+create index searches_completed on searches (project, completed_at, id) where state = 'resolved';
+
+comment on table searches is 'A search by an agent. One whose best score is under the threshold is tracked until its turn ends or silence does.';
+comment on column searches.best_score is 'Of its results; 0 where there were none, null where there were some and no score is known.';
+comment on column searches.results is 'What it offered: [{"path", "score"}], paths relative to root.';
+comment on column searches.timestamp is 'When it was made, by the agent''s clock.';
+comment on column searches.state is 'strong: not tracked. resolved: enough reads followed. unresolved: the turn ended first. timed_out: silence came first.';
+comment on column searches.ended_at is 'When its session ended, by the agent''s clock.';
+comment on column searches.completed_at is 'Database clock at the write that ended it: exports are ordered by it.';
+comment on column searches.request_hash is 'Of the request that started it: tells a replay from a conflict.';
+
+create table fallbacks (
+    project      text not null,
+    search_id    uuid not null,
+    id           uuid not null,
+    kind         text not null check (kind in ('read', 'grep', 'glob', 'edit')),
+    target       text not null,
+    ok           boolean not null,
+    timestamp    timestamptz not null,
+    share        double precision not null,
+    counts       boolean not null,
+    request_hash bytea,
+    primary key (project, search_id, id)
+);
+
+comment on table fallbacks is 'What an agent did after a weak search. One that follows several open searches is a row of each.';
+comment on column fallbacks.target is 'A path relative to the search''s root, or a pattern.';
+comment on column fallbacks.share is 'Which part of it is this search''s, 0 to 1: the more it resembles the query, the more.';
+comment on column fallbacks.counts is 'False where it came after a silence that had ended the session.';
+comment on column fallbacks.request_hash is 'Of the request, where it was posted for this very search.';
+
+create table association_queries (
+    project text not null,
+    id      uuid not null,
+    root    text not null,
+    query   text not null,
+    primary key (project, id)
+);
+
+comment on table association_queries is 'A query that led somewhere. Its id is derived from root and query.';
+comment on column association_queries.root is 'Empty where no root is known.';
+
+create table association_terms (
+    project  text not null,
+    term     text not null,
+    root_key bigint not null,
+    query_id uuid not null,
+    primary key (project, term, root_key, query_id)
+);
+
+comment on table association_terms is 'Finds queries by what they share: stems of words, and pairs of neighbours, which stay rare where words do not.';
+comment on column association_terms.root_key is 'Hash of the root.';
+
+create table associations (
+    project      text not null,
+    query_id     uuid not null,
+    id           uuid not null,
+    path         text not null,
+    weight       double precision not null,
+    weighed_at   timestamptz not null,
+    evidence     integer not null,
+    last_seen_at timestamptz not null,
+    gone_at      timestamptz,
+    primary key (project, query_id, id)
+) with (fillfactor = 80);
+
+create unique index associations_id on associations (project, id);
+create index associations_path on associations (project, path);
+
+comment on table associations is 'Where the answer to a query was found.';
+comment on column associations.id is 'Derived from query and path.';
+comment on column associations.weight is 'Sum of the evidence, each decayed to weighed_at. No index has it, so that adding evidence touches none.';
+comment on column associations.evidence is 'How many searches found it.';
+comment on column associations.last_seen_at is 'When it was last found, by the agents'' clocks.';
+comment on column associations.gone_at is 'When the file was said to have left; finding it again brings it back.';
+
+create table association_evidence (
+    project        text not null,
+    association_id uuid not null,
+    source         uuid not null,
+    kind           text not null check (kind in ('found', 'hint_read', 'hint_unread', 'useful', 'wrong')),
+    weight         double precision not null,
+    at             timestamptz not null,
+    place          integer not null,
+    primary key (project, association_id, source, kind)
+);
+
+create index association_evidence_source on association_evidence (project, source);
+
+comment on table association_evidence is 'Why an association has its weight; erasing a session takes its part away again.';
+comment on column association_evidence.source is 'The search, or the feedback.';
+comment on column association_evidence.place is 'Among what the search found, by weight, from 1; 0 for other kinds.';
+
+create table search_hints (
+    project        text not null,
+    search_id      uuid not null,
+    association_id uuid not null,
+    place          integer not null,
+    score          double precision not null,
+    read           boolean,
+    primary key (project, search_id, association_id)
+);
+
+comment on table search_hints is 'Associations that a tracked search was answered with.';
+comment on column search_hints.read is 'Whether the agent then read the file; null while the search is open.';
+
+create table association_feeds (
+    project     text primary key,
+    last_change bigint not null
+);
+
+comment on table association_feeds is 'The number of the latest change. Its row is locked from there to the commit, so numbers appear in their order.';
+
+create table association_changes (
+    project        text not null,
+    association_id uuid not null,
+    change         bigint not null,
+    primary key (project, association_id)
+);
+
+create unique index association_changes_order on association_changes (project, change);
+
+comment on table association_changes is 'The latest change of each association, erased ones too: a follower who reads on from the last number he has misses none.';
+
+create table transcripts (
+    project     text not null,
+    source      text not null,
+    session     text,
+    agent       text,
+    turn        text,
+    root        text,
+    last_at     timestamptz,
+    bad_lines   bigint not null default 0,
+    received_at timestamptz not null,
+    primary key (project, source)
+);
+
+create index transcripts_session on transcripts (project, session) where session is not null;
+
+comment on table transcripts is 'A source of transcript lines, and what its latest line said of itself: the next one may leave it out.';
+comment on column transcripts.bad_lines is 'How many malformed lines were passed over.';
+
+create table transcript_lines (
+    project text not null,
+    source  text not null,
+    line    uuid not null,
+    session text,
+    primary key (project, source, line)
+);
+
+create index transcript_lines_session on transcript_lines (project, session) where session is not null;
+
+comment on table transcript_lines is 'Lines that were taken, by a hash of their bytes: each counts once within its source.';
+
+create table tool_calls (
+    project text not null,
+    source  text not null,
+    call    text not null,
+    session text,
+    used    boolean not null,
+    answered boolean not null,
+    pending jsonb,
+    primary key (project, source, call)
+);
+
+create index tool_calls_session on tool_calls (project, session) where session is not null;
+
+comment on table tool_calls is 'Uses of tools and their results, paired by the id that the agent gives them.';
+comment on column tool_calls.pending is 'What the half that is here says, until the other comes.';
+
+-- What is left of a weight after so many seconds. A float that becomes too small is an error in Postgres, so both the
+-- decay and the weight end before that: ranks among what is older than a hundred half-lives no longer change.
+create function decayed(weight double precision, seconds double precision, half_life double precision)
+    returns double precision language sql immutable parallel safe as $$
+    select case when abs(weight) < 1e-100 then 0
+        else weight * power(2, -least(greatest(seconds, 0) / half_life, 100)) end
+$$;

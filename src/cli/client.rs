@@ -1,0 +1,91 @@
+//! A running server, as the program's other commands reach it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::config::secret;
+
+/// Where a server is, if none is told: where `serve` listens.
+pub(super) const LOCAL: &str = "http://127.0.0.1:8080";
+
+/// Which server, and with what key.
+#[derive(Debug, Clone, Args)]
+pub(super) struct Remote {
+    /// The server's address.
+    #[arg(long, env = "GLEANER_URL", value_name = "URL")]
+    pub(super) url: Option<String>,
+    /// An API key for it.
+    #[arg(long, env = "GLEANER_KEY", hide_env_values = true, value_name = "KEY")]
+    key: Option<String>,
+    /// File that holds the key.
+    #[arg(long, env = "GLEANER_KEY_FILE", value_name = "FILE")]
+    key_file: Option<PathBuf>,
+}
+
+impl Remote {
+    /// The address without a slash at its end; none if it was not given, or as empty.
+    pub(super) fn url(&self) -> Option<&str> {
+        self.url.as_deref().map(|url| url.trim_end_matches('/')).filter(|url| !url.is_empty())
+    }
+
+    /// A client of the server at `url`, which waits so long for an answer.
+    pub(super) fn client(&self, url: &str, patience: Duration) -> anyhow::Result<Client> {
+        let key = secret(self.key.as_deref(), self.key_file.as_deref())?;
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(patience))
+            .timeout_connect(Some(patience.min(Duration::from_secs(10))))
+            .http_status_as_error(false)
+            .user_agent(concat!("gleaner/", env!("CARGO_PKG_VERSION")))
+            .build();
+        Ok(Client { agent: config.into(), url: url.to_owned(), key })
+    }
+}
+
+/// A client of a server. It blocks; clones share connections.
+#[derive(Debug, Clone)]
+pub(super) struct Client {
+    agent: ureq::Agent,
+    url: String,
+    key: Option<String>,
+}
+
+/// What a server has answered.
+pub(super) struct Answer {
+    /// The status.
+    pub(super) status: u16,
+    /// When to ask again, in seconds, if it says so.
+    pub(super) retry_after: Option<u64>,
+    /// The body.
+    pub(super) body: String,
+}
+
+impl Client {
+    /// The server's address.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Posts `body` to `path`.
+    pub(super) fn post(
+        &self,
+        path: &str,
+        media_type: &str,
+        project: Option<&str>,
+        body: &[u8],
+    ) -> Result<Answer, ureq::Error> {
+        let mut request = self.agent.post(format!("{}{path}", self.url)).content_type(media_type);
+        if let Some(key) = &self.key {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        if let Some(project) = project {
+            request = request.header("gleaner-project", project);
+        }
+        let mut response = request.send(body)?;
+        let retry_after =
+            response.headers().get("retry-after").and_then(|after| after.to_str().ok()?.parse().ok());
+        let status = response.status().as_u16();
+        Ok(Answer { status, retry_after, body: response.body_mut().read_to_string()? })
+    }
+}

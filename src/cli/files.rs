@@ -1,0 +1,29 @@
+//! Files that are replaced as a whole.
+
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::{fs, process};
+
+/// Writes `text` to `path`, such that after a crash there is the old file or the new one. A link is followed, and a
+/// file's permissions stay; folders are made where they are missing.
+pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.new", process::id()));
+    let new = folder.join(name);
+    let written = (|| {
+        let mut file = fs::File::create(&new)?;
+        if let Ok(old) = fs::metadata(&path) {
+            file.set_permissions(old.permissions())?;
+        }
+        file.write_all(text)?;
+        file.sync_all()?;
+        fs::rename(&new, &path)
+    })();
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written
+}

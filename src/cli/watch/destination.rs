@@ -1,0 +1,115 @@
+//! Where lines are sent: a server, or the database itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{anyhow, ensure};
+use bytes::Bytes;
+use sqlx::postgres::PgConnectOptions;
+
+use crate::app::{Running, Settings};
+use crate::cli::client::Client;
+use crate::error::Error;
+use crate::exports::stream::Limits;
+use crate::projects::{self, Capture};
+use crate::searches::transcripts::{self, Counts, Origin};
+
+/// How long an answer is waited for.
+pub(super) const PATIENCE: Duration = Duration::from_mins(5);
+/// The most connections for reading from the database.
+const CONNECTIONS: u32 = 2;
+
+/// Why lines were not taken.
+pub(super) enum Refusal {
+    /// For now: nobody answers, or not in time. To be tried again, `after` so long if that was said.
+    Away { reason: String, after: Option<Duration> },
+    /// For good.
+    Final(anyhow::Error),
+}
+
+/// Where lines are sent.
+pub(super) enum Destination {
+    /// A server, and the project if it is not the key's own.
+    Server { client: Client, project: Option<String> },
+    /// A database, its name and the project.
+    Database { running: Box<Running>, name: String, project: Arc<str> },
+}
+
+impl Destination {
+    /// The database that `options` name.
+    pub(super) async fn database(
+        options: &PgConnectOptions,
+        project: Option<&str>,
+        capture: Capture,
+    ) -> anyhow::Result<Self> {
+        let project = Arc::<str>::from(project.unwrap_or("default"));
+        let settings = Settings { connections: CONNECTIONS, exports: Limits::default(), capture };
+        let running = Box::new(Running::start(options, settings));
+        let exists = projects::exists(&running.app.db, &project).await?;
+        ensure!(exists, "there is no project {project}; PUT /v1/projects/{project} makes it");
+        let host =
+            options.get_socket().map_or_else(|| options.get_host().into(), |socket| socket.to_string_lossy());
+        let name = format!("{}:{}/{}", host, options.get_port(), options.get_database().unwrap_or(""));
+        Ok(Self::Database { running, name, project })
+    }
+
+    /// What tells this destination from others.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Server { client, project: None } => client.url().to_owned(),
+            Self::Server { client, project: Some(project) } => format!("{project} at {}", client.url()),
+            Self::Database { name, project, .. } => format!("{project} at {name}"),
+        }
+    }
+
+    /// Sends lines of `origin`; what became of them, once they are kept.
+    pub(super) async fn send(&self, origin: &Origin, lines: Bytes) -> Result<Counts, Refusal> {
+        match self {
+            Self::Server { client, project } => {
+                let (client, project, origin) = (client.clone(), project.clone(), origin.clone());
+                let post = move || to_server(&client, project.as_deref(), &origin, &lines);
+                tokio::task::spawn_blocking(post).await.map_err(|error| Refusal::Final(error.into()))?
+            }
+            Self::Database { running, project, .. } => {
+                let taken = transcripts::take(&running.app, project, origin, lines.into()).await;
+                taken.map_err(|error| match error {
+                    Error::Unavailable(_) => Refusal::Away {
+                        reason: format!("the database does not answer: {error}"),
+                        after: None,
+                    },
+                    error => Refusal::Final(error.into()),
+                })
+            }
+        }
+    }
+
+    /// Lets go of the database.
+    pub(super) async fn close(self) {
+        if let Self::Database { running, .. } = self {
+            running.finish().await;
+        }
+    }
+}
+
+fn to_server(
+    client: &Client,
+    project: Option<&str>,
+    origin: &Origin,
+    lines: &[u8],
+) -> Result<Counts, Refusal> {
+    let query = serde_urlencoded::to_string(origin).map_err(|error| Refusal::Final(error.into()))?;
+    let path = format!("/v1/transcripts?{query}");
+    let url = client.url();
+    let away = |reason, after: Option<u64>| Refusal::Away { reason, after: after.map(Duration::from_secs) };
+    let answer = client
+        .post(&path, "application/x-ndjson", project, lines)
+        .map_err(|error| away(format!("{url} does not answer: {error}"), None))?;
+    match answer.status {
+        // The project keeps nothing of this.
+        204 => Ok(Counts::default()),
+        200..300 => serde_json::from_str(&answer.body)
+            .map_err(|error| Refusal::Final(anyhow!("{url} answered something else: {error}"))),
+        429 | 500.. => Err(away(format!("{url} answered {}", answer.status), answer.retry_after)),
+        status => Err(Refusal::Final(anyhow!("{url} answered {status}: {}", answer.body.trim()))),
+    }
+}

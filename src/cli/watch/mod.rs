@@ -1,0 +1,276 @@
+//! `gleaner watch`: transcripts followed while agents write them.
+//!
+//! Once a second the folders are looked through and the size of every transcript is compared with how much of it was
+//! sent. That is a few milliseconds for thousands of files, misses nothing, and works on every file system; notifications
+//! of the system do none of these, and would still need the comparison after a restart. What is sent is whole lines, in
+//! order. Where each file stands is written down after the server has taken them, so a crash makes some lines be sent
+//! again, and none be left out; the server knows lines that it has.
+
+mod destination;
+mod lines;
+mod mark;
+mod positions;
+mod progress;
+mod scan;
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use self::destination::{Destination, Refusal};
+use self::positions::Positions;
+use self::progress::Progress;
+use super::client::Remote;
+use super::{block_on, hook, with_database};
+use crate::config::Database;
+use crate::projects::Capture;
+use crate::searches::transcripts::Origin;
+
+/// The first and the longest pause before a server that is away is tried again.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
+/// How long an answer is waited for when it is time to stop.
+const GRACE: Duration = Duration::from_secs(3);
+
+#[derive(Debug, Args)]
+pub(super) struct Watch {
+    /// Folders of transcripts; those of Claude Code and Codex, if none is given.
+    #[arg(value_name = "DIR")]
+    folders: Vec<PathBuf>,
+    #[command(flatten)]
+    remote: Remote,
+    /// The project that the transcripts belong to; with a server, the key's own if not given.
+    #[arg(long, value_name = "NAME")]
+    project: Option<String>,
+    /// Only count what is read, and learn nothing from it.
+    #[arg(long)]
+    no_learn: bool,
+    /// Send what is there now, and end.
+    #[arg(long)]
+    once: bool,
+    /// Send everything again from the beginning; lines that are known are not taken twice.
+    #[arg(long)]
+    from_start: bool,
+    /// Seconds between looking for what is new.
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = seconds)]
+    every: f64,
+    /// Folder in which is written down how far each transcript was sent; ~/.local/state/gleaner, if not given.
+    #[arg(long, env = "GLEANER_STATE_DIR", value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.01..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("must be from 0.01 to 3600".to_owned()) }
+}
+
+impl Watch {
+    pub(super) fn run(self, database: &Database, capture: Capture) -> Result<ExitCode> {
+        if let Some(url) = self.remote.url() {
+            let client = self.remote.client(url, destination::PATIENCE)?;
+            let destination = Destination::Server { client, project: self.project.clone() };
+            return block_on(self.follow(destination));
+        }
+        with_database(database, async |options| {
+            let destination = Destination::database(&options, self.project.as_deref(), capture).await?;
+            self.follow(destination).await
+        })
+    }
+
+    async fn follow(self, destination: Destination) -> Result<ExitCode> {
+        let folders = self.folders()?;
+        let positions = Positions::open(&self.state_dir()?, &destination.name(), self.from_start)?;
+        let (stop, stopped) = watch::channel(false);
+        let (mut interrupt, mut terminate) =
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            let _ = stop.send(true);
+        });
+        let mut follower = Follower {
+            destination,
+            positions,
+            progress: Progress::new(&folders),
+            learn: !self.no_learn,
+            seen: HashMap::new(),
+            stopped,
+        };
+        let every = Duration::from_secs_f64(self.every);
+        loop {
+            follower.round(&folders).await?;
+            if self.once || follower.pause(every).await {
+                break;
+            }
+        }
+        follower.positions.save()?;
+        follower.progress.finish();
+        follower.destination.close().await;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn folders(&self) -> Result<Vec<PathBuf>> {
+        if self.folders.is_empty() {
+            let claude = hook::home("CLAUDE_CONFIG_DIR", ".claude")?.join("projects");
+            let codex = hook::home("CODEX_HOME", ".codex")?.join("sessions");
+            // Either may come into being later.
+            return Ok([claude, codex].map(|folder| folder.canonicalize().unwrap_or(folder)).into());
+        }
+        let absolute = |folder: &PathBuf| {
+            folder.canonicalize().with_context(|| format!("opening the folder {}", folder.display()))
+        };
+        self.folders.iter().map(absolute).collect()
+    }
+
+    fn state_dir(&self) -> Result<PathBuf> {
+        match &self.state_dir {
+            Some(folder) if !folder.as_os_str().is_empty() => Ok(folder.clone()),
+            _ => Ok(hook::home("XDG_STATE_HOME", ".local/state")?.join("gleaner")),
+        }
+    }
+}
+
+/// A file as it was: if it is so still, there is nothing new in it.
+#[derive(PartialEq)]
+struct Seen {
+    size: u64,
+    inode: u64,
+    modified: Option<SystemTime>,
+}
+
+impl Seen {
+    fn of(metadata: &fs::Metadata) -> Self {
+        Self { size: metadata.len(), inode: metadata.ino(), modified: metadata.modified().ok() }
+    }
+}
+
+/// What follows transcripts.
+struct Follower {
+    destination: Destination,
+    positions: Positions,
+    progress: Progress,
+    learn: bool,
+    /// Files as they were when they were read to the end.
+    seen: HashMap<PathBuf, Seen>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Follower {
+    /// Waits; whether it is time to stop.
+    async fn pause(&mut self, time: Duration) -> bool {
+        tokio::time::timeout(time, self.stopped.wait_for(|stopped| *stopped)).await.is_ok()
+    }
+
+    /// Sends what is new in all transcripts.
+    async fn round(&mut self, folders: &[PathBuf]) -> Result<()> {
+        let found = scan::scan(folders);
+        self.positions.renamed(&found);
+        let mut transcripts = found.transcripts.clone();
+        transcripts.extend(self.positions.elsewhere(&found));
+        self.progress.files(transcripts.len());
+        for path in &transcripts {
+            if *self.stopped.borrow() {
+                break;
+            }
+            match self.file(path).await {
+                Ok(()) => {}
+                // A file may vanish or be closed to us at any time; the others go on.
+                Err(Trouble::File(error)) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(Trouble::File(error)) => {
+                    tracing::warn!(path = %path.display(), %error, "a transcript could not be read");
+                    // To be tried, and told of, again once it is another.
+                    self.seen.extend(fs::metadata(path).map(|metadata| (path.clone(), Seen::of(&metadata))));
+                }
+                Err(Trouble::All(error)) => return Err(error),
+            }
+        }
+        self.seen.retain(|path, _| transcripts.contains(path));
+        self.positions.forget(&found, folders);
+        self.positions.save_soon()
+    }
+
+    /// Sends what is new in a transcript.
+    async fn file(&mut self, path: &Path) -> Result<(), Trouble> {
+        let metadata = fs::metadata(path)?;
+        let now = Seen::of(&metadata);
+        if self.seen.get(path) == Some(&now) {
+            return Ok(());
+        }
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        let (source, mut lines) = self.positions.unsent(path, file, &metadata)?;
+        let origin = Origin { agent: scan::agent(path), source, learn: (!self.learn).then_some(false) };
+        while let Some(piece) = lines.next()? {
+            if !piece.trim_ascii().is_empty() && !self.send(&origin, piece).await? {
+                return Ok(());
+            }
+            self.positions.advance(path, &lines);
+            self.positions.save_soon()?;
+        }
+        self.seen.insert(path.to_owned(), now);
+        Ok(())
+    }
+
+    /// Sends lines until they are taken; whether they were, or it is time to stop.
+    async fn send(&mut self, origin: &Origin, lines: Vec<u8>) -> Result<bool> {
+        let lines = bytes::Bytes::from(lines);
+        let mut pause = PAUSES.0;
+        loop {
+            let sent = self.destination.send(origin, lines.clone());
+            let sent = tokio::select! {
+                sent = sent => sent,
+                () = stopped_since(self.stopped.clone(), GRACE) => return Ok(false),
+            };
+            match sent {
+                Ok(counts) => {
+                    self.progress.taken(counts, lines.len());
+                    return Ok(true);
+                }
+                Err(Refusal::Final(error)) => bail!(error.context(format!("sending {}", origin.source))),
+                Err(Refusal::Away { reason, after }) => {
+                    self.progress.waiting(&reason);
+                    if self.pause(after.unwrap_or(pause).min(PAUSES.1)).await {
+                        return Ok(false);
+                    }
+                    pause = (pause * 2).min(PAUSES.1);
+                }
+            }
+        }
+    }
+}
+
+/// Ends `time` after it was told to stop.
+async fn stopped_since(mut stopped: watch::Receiver<bool>, time: Duration) {
+    let _ = stopped.wait_for(|stopped| *stopped).await;
+    tokio::time::sleep(time).await;
+}
+
+/// What keeps a transcript from being sent.
+enum Trouble {
+    /// It cannot be read.
+    File(io::Error),
+    /// Nothing can be sent.
+    All(anyhow::Error),
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::File(error)
+    }
+}
+
+impl From<anyhow::Error> for Trouble {
+    fn from(error: anyhow::Error) -> Self {
+        Self::All(error)
+    }
+}

@@ -1,0 +1,99 @@
+//! What the watcher shows: a live line on a terminal, a line now and then elsewhere.
+
+use std::fmt;
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::searches::transcripts::Counts;
+
+/// How often a line is written where there is no terminal.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// What was taken so far, and how it stands.
+pub(super) struct Progress {
+    bar: ProgressBar,
+    files: usize,
+    bytes: u64,
+    counts: Counts,
+    /// Why nothing goes on, if nothing does.
+    waiting: Option<String>,
+    told: Option<Instant>,
+    changed: bool,
+}
+
+impl Progress {
+    pub(super) fn new(folders: &[PathBuf]) -> Self {
+        let names: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        eprintln!("watching {}", names.join(" and "));
+        let bar = if std::io::stderr().is_terminal() {
+            let style = ProgressStyle::with_template("{spinner} {msg}").expect("a valid template");
+            ProgressBar::new_spinner().with_style(style)
+        } else {
+            ProgressBar::hidden()
+        };
+        bar.enable_steady_tick(Duration::from_millis(250));
+        Self { bar, files: 0, bytes: 0, counts: Counts::default(), waiting: None, told: None, changed: false }
+    }
+
+    /// So many transcripts are followed.
+    pub(super) fn files(&mut self, files: usize) {
+        self.files = files;
+        self.show();
+    }
+
+    /// Lines were taken.
+    pub(super) fn taken(&mut self, counts: Counts, bytes: usize) {
+        self.counts.add(counts);
+        self.bytes += bytes as u64;
+        self.waiting = None;
+        self.changed = true;
+        self.show();
+    }
+
+    /// The server cannot take lines.
+    pub(super) fn waiting(&mut self, reason: &str) {
+        if self.waiting.as_deref() != Some(reason) {
+            self.bar.suspend(|| eprintln!("waiting: {reason}"));
+        }
+        self.waiting = Some(reason.to_owned());
+        self.show();
+    }
+
+    /// Writes the last line.
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
+        eprintln!("{self}");
+    }
+
+    fn show(&mut self) {
+        self.bar.set_message(self.to_string());
+        if self.bar.is_hidden() && self.changed && self.told.is_none_or(|told| told.elapsed() > EVERY) {
+            eprintln!("{self}");
+            self.told = Some(Instant::now());
+            self.changed = false;
+        }
+    }
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counts { lines, duplicates, bad_lines, tool_uses, human_turns, .. } = self.counts;
+        let Counts { searches_started, searches_resolved, associations_created, .. } = self.counts;
+        let megabytes = self.bytes as f64 / 1e6;
+        write!(
+            f,
+            "{} transcripts, {megabytes:.1} MB: {} new lines ({bad_lines} bad), {duplicates} known, {tool_uses} tool uses, \
+             {human_turns} human turns, {searches_started} searches, {searches_resolved} resolved, \
+             {associations_created} associations",
+            self.files,
+            lines - duplicates,
+        )?;
+        if self.waiting.is_some() {
+            f.write_str("; waiting for the server")?;
+        }
+        Ok(())
+    }
+}

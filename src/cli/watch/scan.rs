@@ -1,0 +1,54 @@
+//! Which transcripts there are.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::DirEntryExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::searches::transcript::Agent;
+
+/// How deep folders are looked through.
+const DEPTH: usize = 8;
+
+/// What is in the folders.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// The transcripts, in the order of their paths.
+    pub(super) transcripts: Vec<PathBuf>,
+    /// All files by their number, under which a file that is renamed is known again.
+    pub(super) by_inode: HashMap<u64, PathBuf>,
+}
+
+/// Looks through `folders`. What cannot be read is not there, as far as this is concerned.
+pub(super) fn scan(folders: &[PathBuf]) -> Found {
+    let mut found = Found::default();
+    for folder in folders {
+        look(folder, DEPTH, &mut found);
+    }
+    found.transcripts.sort();
+    found.transcripts.dedup();
+    found
+}
+
+fn look(folder: &Path, depth: usize, found: &mut Found) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() && depth > 0 => look(&path, depth - 1, found),
+            Ok(kind) if kind.is_file() => {
+                if path.extension().is_some_and(|extension| extension == "jsonl") {
+                    found.transcripts.push(path.clone());
+                }
+                found.by_inode.insert(entry.ino(), path);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whose transcript it is: Codex calls its own rollouts.
+pub(super) fn agent(path: &Path) -> Agent {
+    let rollout = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("rollout-"));
+    if rollout { Agent::Codex } else { Agent::ClaudeCode }
+}

@@ -1,0 +1,303 @@
+//! Evidence: why an association has its weight. What resolved searches have found makes associations; each piece decays,
+//! and each can be taken away again.
+
+use std::collections::{BTreeMap, HashSet};
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::changes::Feed;
+use super::learner::Ended;
+use super::settings::Rules;
+use super::words;
+use crate::value::{Timestamp, derived_id};
+
+/// How much it says for an association that an agent which was told of it read the file.
+const HINT_READ: f64 = 0.5;
+/// How much it says that the agent did not.
+const HINT_UNREAD: f64 = -0.25;
+
+/// What one search, or one person, says of an association.
+#[derive(Debug)]
+pub(super) struct Evidence {
+    pub(super) association: Uuid,
+    /// The search, or the feedback.
+    pub(super) source: Uuid,
+    pub(super) kind: &'static str,
+    pub(super) weight: f64,
+    pub(super) at: Timestamp,
+    /// Among what the search found, from 1; 0 for other kinds.
+    pub(super) place: i32,
+}
+
+/// Learns from searches whose sessions are over; how many associations there were not before.
+pub(super) async fn learn(
+    connection: &mut PgConnection,
+    project: &str,
+    rules: &Rules,
+    ended: &[Ended],
+) -> sqlx::Result<usize> {
+    if !rules.learn || ended.iter().all(|ended| ended.finds.is_empty() && ended.search.hints.is_empty()) {
+        return Ok(0);
+    }
+    let feed = Feed::lock(connection, project).await?;
+    let mut queries = BTreeMap::new();
+    let mut found = BTreeMap::new();
+    let mut evidence = Vec::new();
+    for ended in ended {
+        let (source, search) = (ended.search.id, &ended.search);
+        let query = query_id(&search.root, &search.query);
+        for (place, find) in (1..).zip(&ended.finds) {
+            let association = association_id(query, &find.path);
+            queries.insert(query, (search.root.as_str(), search.query.as_str()));
+            found.insert(association, (query, find.path.as_str(), find.at));
+            let (weight, at) = (find.weight, find.at);
+            evidence.push(Evidence { association, source, kind: "found", weight, at, place });
+        }
+        for (association, read) in ended.hints() {
+            let (kind, weight) = if read { ("hint_read", HINT_READ) } else { ("hint_unread", HINT_UNREAD) };
+            evidence.push(Evidence { association, source, kind, weight, at: ended.at, place: 0 });
+        }
+    }
+    insert_queries(connection, project, &queries).await?;
+    let created = insert(connection, project, &found).await?;
+    insert_evidence(connection, project, &evidence).await?;
+    weigh(connection, project, rules, &evidence).await?;
+    let changed: HashSet<_> = evidence.iter().map(|evidence| evidence.association).collect();
+    let changed: Vec<_> = changed.into_iter().collect();
+    feed.note(connection, project, &changed).await?;
+    Ok(created)
+}
+
+/// Inserts queries that are new, with their terms.
+async fn insert_queries(
+    connection: &mut PgConnection,
+    project: &str,
+    queries: &BTreeMap<Uuid, (&str, &str)>,
+) -> sqlx::Result<()> {
+    const SQL: &str = "
+        insert into association_queries (project, id, root, query)
+        select $1, new.* from unnest($2::uuid[], $3::text[], $4::text[]) as new
+        on conflict do nothing returning id";
+    const TERMS: &str = "
+        insert into association_terms (project, term, root_key, query_id)
+        select $1, new.* from unnest($2::text[], $3::bigint[], $4::uuid[]) as new";
+    let new: Vec<Uuid> = sqlx::query_scalar(SQL)
+        .bind(project)
+        .bind(queries.keys().copied().collect::<Vec<_>>())
+        .bind(queries.values().map(|(root, _)| *root).collect::<Vec<_>>())
+        .bind(queries.values().map(|(_, query)| *query).collect::<Vec<_>>())
+        .fetch_all(&mut *connection)
+        .await?;
+    let (mut terms, mut roots, mut ids) = (Vec::new(), Vec::new(), Vec::new());
+    for (id, (root, query)) in new.into_iter().filter_map(|id| Some((id, queries.get(&id)?))) {
+        for term in words::terms(query) {
+            terms.push(term);
+            roots.push(root_key(root));
+            ids.push(id);
+        }
+    }
+    sqlx::query(TERMS).bind(project).bind(terms).bind(roots).bind(ids).execute(connection).await?;
+    Ok(())
+}
+
+/// Inserts associations that are new, without weight yet; how many were. One that was gone is back.
+async fn insert(
+    connection: &mut PgConnection,
+    project: &str,
+    found: &BTreeMap<Uuid, (Uuid, &str, Timestamp)>,
+) -> sqlx::Result<usize> {
+    const SQL: &str = "
+        insert into associations (project, id, query_id, path, weight, weighed_at, evidence, last_seen_at)
+        select $1, new.id, new.query_id, new.path, 0, new.at, 0, new.at
+        from unnest($2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[]) as new (id, query_id, path, at)
+        on conflict do nothing";
+    const BACK: &str = "
+        update associations set gone_at = null where project = $1 and id = any($2) and gone_at is not null";
+    let ids: Vec<_> = found.keys().copied().collect();
+    let created = sqlx::query(SQL)
+        .bind(project)
+        .bind(&ids)
+        .bind(found.values().map(|(query, ..)| *query).collect::<Vec<_>>())
+        .bind(found.values().map(|(_, path, _)| *path).collect::<Vec<_>>())
+        .bind(found.values().map(|(.., at)| *at).collect::<Vec<_>>())
+        .execute(&mut *connection)
+        .await?
+        .rows_affected();
+    sqlx::query(BACK).bind(project).bind(&ids).execute(connection).await?;
+    Ok(usize::try_from(created).unwrap_or(usize::MAX))
+}
+
+/// Inserts evidence for associations that are there; how many pieces were new.
+pub(super) async fn insert_evidence(
+    connection: &mut PgConnection,
+    project: &str,
+    evidence: &[Evidence],
+) -> sqlx::Result<u64> {
+    const SQL: &str = "
+        insert into association_evidence (project, association_id, source, kind, weight, at, place)
+        select $1, new.* from unnest($2::uuid[], $3::uuid[], $4::text[], $5::float8[], $6::timestamptz[], $7::int[])
+            as new (association_id, source, kind, weight, at, place)
+        where exists (select from associations a where a.project = $1 and a.id = new.association_id)
+        on conflict do nothing";
+    let column = |value: fn(&Evidence) -> Uuid| evidence.iter().map(value).collect::<Vec<_>>();
+    let inserted = sqlx::query(SQL)
+        .bind(project)
+        .bind(column(|evidence| evidence.association))
+        .bind(column(|evidence| evidence.source))
+        .bind(evidence.iter().map(|evidence| evidence.kind).collect::<Vec<_>>())
+        .bind(evidence.iter().map(|evidence| evidence.weight).collect::<Vec<_>>())
+        .bind(evidence.iter().map(|evidence| evidence.at).collect::<Vec<_>>())
+        .bind(evidence.iter().map(|evidence| evidence.place).collect::<Vec<_>>())
+        .execute(connection)
+        .await?;
+    Ok(inserted.rows_affected())
+}
+
+/// Adds the weight of new evidence to its associations. Whatever order evidence comes in, the sum is the same: each
+/// weight is brought to the later of its own time and the association's.
+pub(super) async fn weigh(
+    connection: &mut PgConnection,
+    project: &str,
+    rules: &Rules,
+    evidence: &[Evidence],
+) -> sqlx::Result<()> {
+    let mut sums: BTreeMap<Uuid, Sum> = BTreeMap::new();
+    for evidence in evidence {
+        sums.entry(evidence.association).or_default().add(evidence, rules.half_life);
+    }
+    add(connection, project, rules, &sums).await
+}
+
+/// What several pieces of evidence come to.
+#[derive(Debug, Default)]
+struct Sum {
+    weight: f64,
+    at: Option<Timestamp>,
+    found: i32,
+    last_found: Option<Timestamp>,
+}
+
+impl Sum {
+    fn add(&mut self, evidence: &Evidence, half_life: f64) {
+        let later = self.at.map_or(evidence.at, |at| at.max(evidence.at));
+        let left = |weight: f64, at: Timestamp| {
+            let seconds = (later.0 - at.0).as_seconds_f64();
+            weight * 2_f64.powf(-(seconds / half_life).min(100.0))
+        };
+        self.weight = self.at.map_or(0.0, |at| left(self.weight, at)) + left(evidence.weight, evidence.at);
+        self.at = Some(later);
+        if evidence.kind == "found" {
+            self.found += 1;
+            self.last_found = self.last_found.max(Some(evidence.at));
+        }
+    }
+}
+
+async fn add(
+    connection: &mut PgConnection,
+    project: &str,
+    rules: &Rules,
+    sums: &BTreeMap<Uuid, Sum>,
+) -> sqlx::Result<()> {
+    const SQL: &str = "
+        update associations a
+        set weight = decayed(a.weight, extract(epoch from new.at - a.weighed_at)::float8, $7)
+                + decayed(new.weight, extract(epoch from a.weighed_at - new.at)::float8, $7),
+            weighed_at = greatest(a.weighed_at, new.at),
+            evidence = a.evidence + new.found,
+            last_seen_at = greatest(a.last_seen_at, new.last_found)
+        from unnest($2::uuid[], $3::float8[], $4::timestamptz[], $5::int[], $6::timestamptz[])
+            as new (id, weight, at, found, last_found)
+        where a.project = $1 and a.id = new.id";
+    sqlx::query(SQL)
+        .bind(project)
+        .bind(sums.keys().copied().collect::<Vec<_>>())
+        .bind(sums.values().map(|sum| sum.weight).collect::<Vec<_>>())
+        .bind(sums.values().map(|sum| sum.at).collect::<Vec<_>>())
+        .bind(sums.values().map(|sum| sum.found).collect::<Vec<_>>())
+        .bind(sums.values().map(|sum| sum.last_found).collect::<Vec<_>>())
+        .bind(rules.half_life)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Takes away what these sources said. An association that no search speaks for any more goes, and so does a query that
+/// leads nowhere.
+pub(super) async fn forget(
+    connection: &mut PgConnection,
+    project: &str,
+    rules: &Rules,
+    sources: &[Uuid],
+) -> sqlx::Result<()> {
+    const TAKE: &str = "
+        delete from association_evidence where project = $1 and source = any($2) returning association_id";
+    const WEIGH: &str = "
+        update associations a
+        set weight = left_over.weight, weighed_at = left_over.latest, evidence = left_over.found,
+            last_seen_at = coalesce(left_over.last_found, a.last_seen_at)
+        from (
+            select e.association_id, max(e.latest) as latest, count(*) filter (where e.kind = 'found') as found,
+                max(e.at) filter (where e.kind = 'found') as last_found,
+                sum(decayed(e.weight, extract(epoch from e.latest - e.at)::float8, $3)) as weight
+            from (
+                select e.*, max(e.at) over (partition by e.association_id) as latest
+                from association_evidence e where e.project = $1 and e.association_id = any($2)
+            ) e
+            group by e.association_id
+        ) left_over
+        where a.project = $1 and a.id = left_over.association_id";
+    const DROP: &str = "
+        delete from associations a where a.project = $1 and a.id = any($2) and not exists (
+            select from association_evidence e
+            where e.project = $1 and e.association_id = a.id and e.kind = 'found')
+        returning a.id, a.query_id";
+    const DROP_QUERIES: &str = "
+        delete from association_queries q where q.project = $1 and q.id = any($2) and not exists (
+            select from associations a where a.project = $1 and a.query_id = q.id)
+        returning q.id, q.root, q.query";
+    const DROP_TERMS: &str = "
+        delete from association_terms t using unnest($2::text[], $3::bigint[], $4::uuid[]) as old (term, root_key, id)
+        where t.project = $1 and t.term = old.term and t.root_key = old.root_key and t.query_id = old.id";
+    let feed = Feed::lock(connection, project).await?;
+    let changed: Vec<Uuid> =
+        sqlx::query_scalar(TAKE).bind(project).bind(sources).fetch_all(&mut *connection).await?;
+    let changed: Vec<_> = changed.into_iter().collect::<HashSet<_>>().into_iter().collect();
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let dropped: Vec<(Uuid, Uuid)> =
+        sqlx::query_as(DROP).bind(project).bind(&changed).fetch_all(&mut *connection).await?;
+    let (dropped, queries): (Vec<_>, Vec<_>) = dropped.into_iter().unzip();
+    let sql = "delete from association_evidence where project = $1 and association_id = any($2)";
+    sqlx::query(sql).bind(project).bind(&dropped).execute(&mut *connection).await?;
+    sqlx::query(WEIGH).bind(project).bind(&changed).bind(rules.half_life).execute(&mut *connection).await?;
+    let queries: Vec<(Uuid, String, String)> =
+        sqlx::query_as(DROP_QUERIES).bind(project).bind(queries).fetch_all(&mut *connection).await?;
+    let (mut terms, mut roots, mut ids) = (Vec::new(), Vec::new(), Vec::new());
+    for (id, root, query) in queries {
+        for term in words::terms(&query) {
+            terms.push(term);
+            roots.push(root_key(&root));
+            ids.push(id);
+        }
+    }
+    sqlx::query(DROP_TERMS).bind(project).bind(terms).bind(roots).bind(ids).execute(&mut *connection).await?;
+    feed.note(connection, project, &changed).await
+}
+
+/// What a root is found by among the terms.
+pub(super) fn root_key(root: &str) -> i64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&derived_id(&[b"root", root.as_bytes()]).as_bytes()[..8]);
+    i64::from_be_bytes(bytes)
+}
+
+fn query_id(root: &str, query: &str) -> Uuid {
+    derived_id(&[b"query", root.as_bytes(), query.as_bytes()])
+}
+
+fn association_id(query: Uuid, path: &str) -> Uuid {
+    derived_id(&[b"association", query.as_bytes(), path.as_bytes()])
+}

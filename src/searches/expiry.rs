@@ -1,0 +1,116 @@
+//! Ends the searches of agents that went silent: nobody would tell.
+//!
+//! By our own clock, as there is no event that has a time: a window after the last one came in. What ends is the same as
+//! if the next event had come after a silence.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use sqlx::PgPool;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+use super::learner::longest_silence;
+use super::settings::Rules;
+use super::statements;
+use super::write::Desk;
+use crate::error::Result;
+use crate::value::Timestamp;
+
+/// How often is looked at most, and how often at least.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
+/// How many trails one transaction ends.
+const PIECE: i64 = 100;
+
+/// The task that ends searches.
+#[derive(Debug)]
+pub struct Task {
+    stop: watch::Sender<bool>,
+    handle: JoinHandle<()>,
+}
+
+impl Task {
+    /// Starts it.
+    #[must_use]
+    pub fn start(db: &PgPool) -> Self {
+        let (stop, mut stopped) = watch::channel(false);
+        let db = db.clone();
+        let handle = tokio::spawn(async move {
+            loop {
+                let pause = match expire(&db, Timestamp::now()).await {
+                    Ok(next) => next.unwrap_or(PAUSES.1).clamp(PAUSES.0, PAUSES.1),
+                    Err(error) => {
+                        tracing::debug!(%error, "searches could not be expired");
+                        PAUSES.1
+                    }
+                };
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    _ = stopped.changed() => return,
+                }
+            }
+        });
+        Self { stop, handle }
+    }
+
+    /// Stops it, once what it is at is done.
+    pub async fn finish(self) {
+        let _ = self.stop.send(true);
+        if let Err(error) = self.handle.await {
+            tracing::error!(%error, "expiry ended badly");
+        }
+    }
+}
+
+/// Ends the searches of all agents of which nothing has come in for the window before `now`; how long until the next may
+/// be due, if any is open.
+pub async fn expire(db: &PgPool, now: Timestamp) -> Result<Option<Duration>> {
+    const OPEN: &str = "
+        select min(received_at), bool_and(waiting <> '{}') from trails where project = $1 and has_open";
+    let projects: Vec<String> = sqlx::query_scalar("select name from projects").fetch_all(db).await?;
+    let mut next: Option<TimeDelta> = None;
+    for project in projects {
+        let rules = Rules::of(db, &project).await?;
+        while expire_some(db, &project, &rules, now).await? {}
+        let (oldest, all_wait): (Option<Timestamp>, Option<bool>) =
+            sqlx::query_as(OPEN).bind(&project).fetch_one(db).await?;
+        let silence = longest_silence(&rules, all_wait == Some(true));
+        let due = oldest.map(|oldest| silence - (now.0 - oldest.0));
+        next = due.into_iter().chain(next).min();
+    }
+    Ok(next.map(|next| next.to_std().unwrap_or_default()))
+}
+
+/// Ends those of some trails that are due; whether there were any.
+async fn expire_some(db: &PgPool, project: &str, rules: &Rules, now: Timestamp) -> Result<bool> {
+    const DUE: &str = "
+        select id from trails
+        where project = $1 and has_open and received_at < case when waiting = '{}' then $2 else $3 end
+        order by received_at limit $4";
+    const STILL_DUE: &str = "
+        select id from trails
+        where project = $1 and has_open and received_at < case when waiting = '{}' then $2 else $3 end and id = any($4)
+        order by id for no key update";
+    let before = |waits| now.plus(-longest_silence(rules, waits));
+    let mut transaction = db.begin().await?;
+    let due: Vec<Uuid> = sqlx::query_scalar(DUE)
+        .bind(project)
+        .bind(before(false))
+        .bind(before(true))
+        .bind(PIECE)
+        .fetch_all(&mut *transaction)
+        .await?;
+    if due.is_empty() {
+        return Ok(false);
+    }
+    let query = sqlx::query_scalar(STILL_DUE).bind(project).bind(before(false)).bind(before(true)).bind(due);
+    let due: Vec<Uuid> = query.fetch_all(&mut *transaction).await?;
+    let mut trails = statements::lock_trails(&mut transaction, project, &due).await?;
+    statements::read_open(&mut transaction, project, &mut trails).await?;
+    let mut desk = Desk::of(project, rules, trails);
+    desk.expire();
+    desk.save(&mut transaction, now).await?;
+    transaction.commit().await?;
+    Ok(true)
+}

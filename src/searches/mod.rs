@@ -1,0 +1,320 @@
+//! Searches (seed 004): one that comes back weak is followed until its turn ends; what the agent read in the meantime
+//! is where the answer was, and the next one with a similar query is told so at once.
+//!
+//! Here is what a search is, in `event` what can happen to one; [`learner`] says what is learned from it, [`write`](mod@write)
+//! and [`store`] how all that is kept, [`routes`] how it is reached. [`transcripts`] and [`hooks`] take what agents write
+//! of themselves, which [`transcript`] and [`shell`] read. [`associations`], [`expansions`] and [`analytics`] are what
+//! it serves.
+
+pub mod analytics;
+pub mod associations;
+mod changes;
+mod event;
+mod evidence;
+pub mod expansions;
+pub mod expiry;
+mod feedback;
+pub mod hooks;
+mod intake;
+pub mod learner;
+pub mod paths;
+pub mod routes;
+pub mod settings;
+pub mod shell;
+mod statements;
+pub mod store;
+pub mod transcript;
+pub mod transcripts;
+pub mod words;
+pub mod write;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+
+use serde::{Deserialize, Serialize};
+use sqlx::PgPool;
+use sqlx::postgres::PgConnectOptions;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+pub use event::Event;
+pub use learner::{Kind, State};
+pub use settings::SearchSettings;
+
+use crate::db;
+use crate::extract::{Check, Checks, null_as_default};
+use crate::value::Timestamp;
+use associations::Association;
+
+/// The most characters of a query or pattern.
+const MOST_QUERY: usize = 2_000;
+/// The most characters of a path.
+const MOST_PATH: usize = 4_096;
+/// The most results that a search may name.
+const MOST_RESULTS: usize = 500;
+
+/// A search, and what came of it.
+#[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
+pub struct Search {
+    /// Names it in its project.
+    pub id: Uuid,
+    /// What was sought.
+    pub query: String,
+    /// The best score of its results; 0 without any, null if there are some and no score is known.
+    pub best_score: Option<f64>,
+    /// How many results it had.
+    pub result_count: i32,
+    /// The results that were named; paths are relative to `root` if they lie in it.
+    #[sqlx(json)]
+    pub results: Vec<Offered>,
+    /// The agent's session.
+    pub agent_session_id: Option<String>,
+    /// The subagent in it.
+    pub agent_id: Option<String>,
+    /// The turn in which it was made.
+    pub turn_id: Option<String>,
+    /// The folder it is about.
+    pub root: Option<String>,
+    /// When it was made.
+    pub timestamp: Timestamp,
+    /// How it stands.
+    pub state: State,
+    /// When its session ended, by the agent's clock.
+    pub ended_at: Option<Timestamp>,
+    /// What was done after it, in the order of time; lists leave it out.
+    #[sqlx(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fallbacks: Option<Vec<Fallback>>,
+    /// Where similar queries were answered, as it was told when it was made; lists leave them out.
+    #[sqlx(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hints: Option<Vec<Association>>,
+    /// What was learned from it; lists leave it out.
+    #[sqlx(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub associations: Option<Vec<Association>>,
+}
+
+/// A result of a search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Offered {
+    /// The file.
+    #[schema(min_length = 1, max_length = 4096)]
+    pub path: String,
+    /// How well it fits.
+    #[serde(default)]
+    pub score: Option<f64>,
+}
+
+/// Something that the agent did after a weak search.
+#[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
+pub struct Fallback {
+    /// Names it in its search.
+    pub id: Uuid,
+    /// What was done.
+    pub kind: Kind,
+    /// The file that was read or edited, relative to the search's root if it lies in it.
+    pub path: Option<String>,
+    /// The pattern that was looked for.
+    pub pattern: Option<String>,
+    /// Whether it worked.
+    pub ok: bool,
+    /// When.
+    pub timestamp: Timestamp,
+    /// Which part of it is this search's, 0 to 1: where several are open, more to the one whose query it resembles.
+    pub share: f64,
+    /// False where it came only after the session was over.
+    pub counts: bool,
+}
+
+/// A fallback that was appended, and how its search stands now.
+#[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
+pub struct AppendedFallback {
+    /// The search.
+    pub search_id: Uuid,
+    /// How it stands.
+    pub state: State,
+    /// What was appended.
+    #[serde(flatten)]
+    #[sqlx(flatten)]
+    pub fallback: Fallback,
+}
+
+/// For fields that name a record: the hash of a request leaves them out, while the OpenAPI document does not.
+fn names_it<T>(_: &T) -> bool {
+    true
+}
+
+/// Starts a search.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewSearch {
+    /// Makes sending it again harmless; the server makes one if not given.
+    #[serde(skip_serializing_if = "names_it")]
+    pub id: Option<Uuid>,
+    /// What was sought.
+    #[schema(min_length = 1, max_length = 2000)]
+    pub query: String,
+    /// The best score of its results; the best that they name, if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best_score: Option<f64>,
+    /// How many results it had; as many as are named, if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
+    pub result_count: Option<i32>,
+    /// Its results: reading one of these is no discovery.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 500)]
+    pub results: Vec<Offered>,
+    /// The agent's session: erasing the session erases it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 200)]
+    pub agent_session_id: Option<String>,
+    /// The subagent in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 200)]
+    pub agent_id: Option<String>,
+    /// The turn; another one than before ends the searches of the turn before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 200)]
+    pub turn_id: Option<String>,
+    /// The folder it is about: paths are kept relative to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 4096)]
+    pub root: Option<String>,
+    /// When it was made; now, if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timestamp: Option<Timestamp>,
+}
+
+impl NewSearch {
+    /// The best score that is known; 0 without results.
+    #[must_use]
+    pub fn known_score(&self) -> Option<f64> {
+        if self.result_count == Some(0) {
+            return Some(0.0);
+        }
+        let named = self.results.iter().filter_map(|result| result.score).max_by(f64::total_cmp);
+        self.best_score.or(named).or((self.count() == 0).then_some(0.0))
+    }
+
+    /// How many results it had.
+    #[must_use]
+    pub fn count(&self) -> i32 {
+        self.result_count.unwrap_or_else(|| i32::try_from(self.results.len()).unwrap_or(i32::MAX))
+    }
+}
+
+impl Check for NewSearch {
+    fn check(&self, checks: &mut Checks) {
+        checks.text("query", &self.query, MOST_QUERY);
+        checks.count("result_count", self.result_count);
+        checks.require(self.results.len() <= MOST_RESULTS, "results", "has more than 500 results");
+        for (index, result) in self.results.iter().enumerate() {
+            checks.text(&format!("results/{index}/path"), &result.path, MOST_PATH);
+        }
+        checks.name("agent_session_id", self.agent_session_id.as_deref());
+        checks.name("agent_id", self.agent_id.as_deref());
+        checks.name("turn_id", self.turn_id.as_deref());
+        if let Some(root) = &self.root {
+            checks.text("root", root, MOST_PATH);
+        }
+    }
+}
+
+/// Appends what the agent did after a search.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewFallback {
+    /// Makes sending it again harmless; without one, the same at the same `timestamp` is the same.
+    #[serde(skip_serializing_if = "names_it")]
+    pub id: Option<Uuid>,
+    /// What was done.
+    pub kind: Kind,
+    /// The file that was read or edited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 4096)]
+    pub path: Option<String>,
+    /// The pattern that was looked for, with grep or glob.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 2000)]
+    pub pattern: Option<String>,
+    /// Whether it worked: what failed teaches nothing. True if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ok: Option<bool>,
+    /// When; now, if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timestamp: Option<Timestamp>,
+}
+
+impl NewFallback {
+    /// The path or the pattern, whichever the kind has.
+    #[must_use]
+    pub fn target(&self) -> &str {
+        let target = if self.kind.has_path() { &self.path } else { &self.pattern };
+        target.as_deref().unwrap_or_default()
+    }
+}
+
+impl Kind {
+    /// Whether it is done to a file, not with a pattern.
+    #[must_use]
+    pub fn has_path(self) -> bool {
+        matches!(self, Self::Read | Self::Edit)
+    }
+}
+
+impl Check for NewFallback {
+    fn check(&self, checks: &mut Checks) {
+        let (needed, most) = if self.kind.has_path() { ("path", MOST_PATH) } else { ("pattern", MOST_QUERY) };
+        checks.text(needed, self.target(), most);
+        // A grep may say in which folder; nothing is read with a pattern.
+        let fits = !self.kind.has_path() || self.pattern.is_none();
+        checks.require(fits, "pattern", "only grep and glob have one");
+        if let Some(path) = self.path.as_deref().filter(|_| !self.kind.has_path()) {
+            checks.text("path", path, MOST_PATH);
+        }
+    }
+}
+
+/// Resolves a search: the agent's turn has ended.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Resolve {
+    /// When; now, if not given.
+    pub timestamp: Option<Timestamp>,
+}
+
+impl Check for Resolve {
+    fn check(&self, _: &mut Checks) {}
+}
+
+/// What takes in the work of agents: connections of its own, and whose turn it is.
+#[derive(Debug, Clone)]
+pub struct Searches {
+    /// For hooks, transcripts and expiry. They bear the writer's name, since exports wait for whoever does.
+    pub db: PgPool,
+    turns: Arc<Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>>,
+}
+
+impl Searches {
+    /// With this many connections.
+    #[must_use]
+    pub fn new(options: &PgConnectOptions, connections: u32) -> Self {
+        Self { db: db::pool(options, db::WRITER_NAME, connections), turns: Arc::default() }
+    }
+
+    /// Waits until nobody else sends lines for this source of a project.
+    async fn turn(&self, project: &str, source: &str) -> tokio::sync::OwnedMutexGuard<()> {
+        let turn = {
+            let mut turns = self.turns.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            turns.retain(|_, turn| turn.strong_count() > 0);
+            let name = format!("{project}/{source}");
+            let turn = turns.get(&name).and_then(Weak::upgrade).unwrap_or_default();
+            turns.insert(name, Arc::downgrade(&turn));
+            turn
+        };
+        turn.lock_owned().await
+    }
+}

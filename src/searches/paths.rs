@@ -1,0 +1,97 @@
+//! Paths as agents write them, brought to one form: relative to the folder in which the agent began.
+
+/// `path`, as seen from the folder `at`, relative to `root` if it lies in it; otherwise absolute, or as relative as it
+/// was where no folder is known.
+#[must_use]
+pub fn normalise(path: &str, at: Option<&str>, root: Option<&str>) -> String {
+    let path = slashes(path);
+    let whole = match at.filter(|at| !at.is_empty()).map(slashes) {
+        Some(at) if !is_absolute(&path) => tidy(&format!("{at}/{path}")),
+        _ => tidy(&path),
+    };
+    let within = root.map(slashes).and_then(|root| {
+        let root = tidy(&root);
+        let rest = whole.strip_prefix(root.trim_end_matches('/'))?;
+        rest.strip_prefix('/').map(str::to_owned)
+    });
+    within.filter(|path| !path.is_empty()).unwrap_or(whole)
+}
+
+/// A folder's path in the form that paths are compared with.
+#[must_use]
+pub fn folder(path: &str) -> String {
+    tidy(&slashes(path))
+}
+
+fn is_absolute(path: &str) -> bool {
+    path.starts_with('/') || path.starts_with('~') || has_drive(path)
+}
+
+/// Whether it begins like `C:`.
+fn has_drive(path: &str) -> bool {
+    matches!(path.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic())
+}
+
+/// Windows' separators as everyone else's, where the path is plainly one of Windows.
+fn slashes(path: &str) -> String {
+    if has_drive(path) || path.starts_with("\\\\") { path.replace('\\', "/") } else { path.to_owned() }
+}
+
+/// Without empty parts, `.` and, as far as they can be resolved without looking, `..`.
+fn tidy(path: &str) -> String {
+    let rooted = path.starts_with('/');
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => {
+                parts.pop();
+            }
+            ".." if rooted => {}
+            part => parts.push(part),
+        }
+    }
+    let tidy = parts.join("/");
+    match (rooted, tidy.is_empty()) {
+        (true, _) => format!("/{tidy}"),
+        (false, true) => ".".to_owned(),
+        (false, false) => tidy,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_path_is_relative_to_its_root_if_it_lies_in_it() {
+        for (path, at, root, expected) in [
+            ("/src/app/auth/Login.tsx", None, Some("/src/app"), "auth/Login.tsx"),
+            ("/src/app/auth/Login.tsx", None, Some("/src/app/"), "auth/Login.tsx"),
+            ("./auth//Login.tsx", Some("/src/app"), Some("/src/app"), "auth/Login.tsx"),
+            ("../b.rs", Some("/src/app/auth"), Some("/src/app"), "b.rs"),
+            ("/src/application/b.rs", None, Some("/src/app"), "/src/application/b.rs"),
+            ("/src/app", None, Some("/src/app"), "/src/app"),
+            ("auth/Login.tsx", None, Some("/src/app"), "auth/Login.tsx"),
+            ("auth/Login.tsx", None, None, "auth/Login.tsx"),
+            ("/etc/hosts", Some("/src"), Some("/"), "etc/hosts"),
+            ("/../etc", None, None, "/etc"),
+            ("../../a", None, None, "../../a"),
+            (r"C:\src\app\a.cs", None, Some(r"C:\src\app"), "a.cs"),
+            ("~/notes.md", Some("/src"), Some("/src"), "~/notes.md"),
+        ] {
+            assert_eq!(normalise(path, at, root), expected, "{path}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_normal_path_stays_as_it_is(path in "(\\.{0,2}/?[a-c.]{0,3}){0,6}", root in "(/[a-c]){0,3}") {
+            let once = normalise(&path, Some(&root), Some(&root));
+            prop_assert_eq!(normalise(&once, None, None), once.clone());
+            prop_assert_eq!(normalise(&once, Some(&root), Some(&root)), once);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! How searches are reached.
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use super::settings::Rules;
+use super::store::{self, Filter};
+use super::{AppendedFallback, Event, NewFallback, NewSearch, Resolve, Search, associations};
+use crate::answer::{created, not_kept};
+use crate::app::App;
+use crate::auth::{Caller, Read, Write};
+use crate::db::writer;
+use crate::error::{Error, Refusals, Result};
+use crate::extract::{ById, Json, Path, idempotency_id};
+use crate::page::{List, Page, PageParams};
+use crate::projects::Capture;
+
+/// The paths of searches.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(start, list))
+        .routes(routes!(get))
+        .routes(routes!(append))
+        .routes(routes!(finalize))
+}
+
+/// Starts a search.
+///
+/// One whose best score is under the threshold is tracked: what the agent does next is learned from. The answer has, as
+/// `hints`, where similar queries were answered before.
+#[utoipa::path(post, path = "/v1/searches", tag = "searches", request_body = NewSearch,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Stands in for an id the client cannot make")),
+    responses(
+        (status = 201, description = "The search", body = Search, headers(("Location" = String, description = "Its address"))),
+        (status = 200, description = "It had been sent before; as it is now", body = Search),
+        (status = 204, description = "The project keeps nothing of searches"),
+        Refusals,
+    ))]
+async fn start(
+    State(app): State<App>,
+    caller: Caller<Write>,
+    headers: HeaderMap,
+    Json(new): Json<NewSearch>,
+) -> Result<Response> {
+    let id = idempotency_id(&headers, &caller.project, "searches", None)?;
+    let rules = Rules::of(&app.db, &caller.project).await?;
+    let hints =
+        associations::hints(&app.db, &caller.project, &new.query, new.root.as_deref(), &rules).await?;
+    let shown = hints.iter().map(|hint| (hint.id, hint.score)).collect();
+    let event = Event::start(new, id, shown);
+    let id = event.search_id;
+    let receipt = app.writer.write(&caller.project, writer::Event::Search(event)).await?;
+    if receipt.kept == Capture::Off {
+        return Ok(not_kept());
+    }
+    let mut search = stored(&app, &caller.project, id).await?;
+    if !receipt.replayed {
+        search.hints = Some(hints);
+    }
+    Ok(created(receipt.replayed, &address(id), search))
+}
+
+/// Appends what the agent did after a search that is tracked.
+///
+/// It counts for every search of the same agent that is tracked, by its share. One that comes after a silence longer than
+/// the window shows that the session was over: it is kept, but does not count.
+#[utoipa::path(post, path = "/v1/searches/{id}/fallbacks", tag = "searches", request_body = NewFallback,
+    params(ById, ("Idempotency-Key" = Option<String>, Header, description = "Stands in for an id the client cannot make")),
+    responses(
+        (status = 201, description = "The fallback", body = AppendedFallback, headers(("Location" = String, description = "Its search's address"))),
+        (status = 200, description = "It had been sent before", body = AppendedFallback),
+        Refusals,
+    ))]
+async fn append(
+    State(app): State<App>,
+    caller: Caller<Write>,
+    headers: HeaderMap,
+    Path(ById { id }): Path<ById>,
+    Json(new): Json<NewFallback>,
+) -> Result<Response> {
+    let fallback = idempotency_id(&headers, &caller.project, "fallbacks", Some(id))?;
+    let event = Event::append(id, new, fallback);
+    let fallback = event.fallback_id().unwrap_or_default();
+    let receipt = app.writer.write(&caller.project, writer::Event::Search(event)).await?;
+    if receipt.kept == Capture::Off {
+        return Ok(not_kept());
+    }
+    let fallback = store::fallback(&app.db, &caller.project, id, fallback).await?;
+    let fallback = fallback.ok_or(Error::NotFound("fallback"))?;
+    Ok(created(receipt.replayed, &address(id), fallback))
+}
+
+/// Resolves a search: the turn in which it was made has ended.
+///
+/// With enough files read it is `resolved`, with the `associations` that it made; else `unresolved`. One that was over
+/// already stays as it is.
+#[utoipa::path(post, path = "/v1/searches/{id}/resolve", tag = "searches", params(ById), request_body = Resolve,
+    responses((status = 200, description = "The search, ended", body = Search), Refusals))]
+async fn finalize(
+    State(app): State<App>,
+    caller: Caller<Write>,
+    Path(ById { id }): Path<ById>,
+    Json(resolve): Json<Resolve>,
+) -> Result<Response> {
+    let event = Event::finalize(id, &resolve);
+    let receipt = app.writer.write(&caller.project, writer::Event::Search(event)).await?;
+    if receipt.kept == Capture::Off {
+        return Ok(not_kept());
+    }
+    Ok(axum::Json(stored(&app, &caller.project, id).await?).into_response())
+}
+
+/// The whole search: what was done after it, what it was told, what was learned.
+#[utoipa::path(get, path = "/v1/searches/{id}", tag = "searches", params(ById),
+    responses((status = 200, description = "The search", body = Search), Refusals))]
+async fn get(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    Path(ById { id }): Path<ById>,
+) -> Result<axum::Json<Search>> {
+    stored(&app, &caller.project, id).await.map(axum::Json)
+}
+
+/// The searches, newest first.
+#[utoipa::path(get, path = "/v1/searches", tag = "searches", params(Filter, PageParams),
+    responses((status = 200, description = "A page of searches", body = Page<Search>), Refusals))]
+async fn list(State(app): State<App>, caller: Caller<Read>, list: List<Filter>) -> Result<Page<Search>> {
+    store::list(&app.db, &caller.project, &list.filter, &list.page).await
+}
+
+async fn stored(app: &App, project: &str, id: Uuid) -> Result<Search> {
+    store::get(&app.db, project, id).await?.ok_or(Error::NotFound("search"))
+}
+
+fn address(id: Uuid) -> String {
+    format!("/v1/searches/{id}")
+}

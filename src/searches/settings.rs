@@ -1,0 +1,153 @@
+//! How searches are judged and learned from: a project's own settings over the server's.
+
+use std::sync::OnceLock;
+
+use chrono::TimeDelta;
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use sqlx::PgExecutor;
+use sqlx::types::Json;
+use utoipa::ToSchema;
+
+use super::transcript::ToolPatterns;
+use crate::error::Result;
+use crate::extract::{Check, Checks};
+
+/// The settings of searches. What a project leaves null is the server's, which its environment decides.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema, Args)]
+#[serde(deny_unknown_fields, default)]
+#[command(next_help_heading = "Searches")]
+pub struct SearchSettings {
+    /// Whether associations are learned; sessions are followed either way. True if not given.
+    #[arg(long = "learn-from-search", env = "GLEANER_LEARN_FROM_SEARCH", global = true, value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub learn: Option<bool>,
+    /// A search with a best score under this is weak; 0.65 if not given.
+    #[arg(long = "learn-threshold", env = "GLEANER_LEARN_THRESHOLD", global = true, value_name = "SCORE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub score_threshold: Option<f64>,
+    /// The longest silence of an agent, in seconds, that a search's session outlives; 60 if not given.
+    #[arg(long = "learn-timeout", env = "GLEANER_LEARN_TIMEOUT", global = true, value_name = "SECONDS")]
+    #[schema(minimum = 1, maximum = 86_400)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_timeout: Option<f64>,
+    /// How many files must have been read for a search to be resolved; 1 if not given.
+    #[arg(long = "learn-min-reads", env = "GLEANER_LEARN_MIN_READS", global = true, value_name = "N")]
+    #[schema(minimum = 1, maximum = 1_000)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_fallback_reads: Option<u32>,
+    /// Names of the tools that search an index, `*` standing for any characters; mcp__ultrasync__jit_search and
+    /// mcp__*search* if not given.
+    #[arg(
+        long = "learn-tools",
+        env = "GLEANER_LEARN_TOOLS",
+        global = true,
+        value_name = "NAMES",
+        value_delimiter = ','
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// Whether a built-in search (Grep, Glob, `rg`, `grep`, `find` in a shell) that finds nothing counts as a weak search;
+    /// true if not given.
+    #[arg(long = "learn-builtin", env = "GLEANER_LEARN_BUILTIN", global = true, value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub track_builtin: Option<bool>,
+    /// Days after which evidence counts half; 30 if not given.
+    #[arg(long = "learn-half-life", env = "GLEANER_LEARN_HALF_LIFE", global = true, value_name = "DAYS")]
+    #[schema(minimum = 0.05, maximum = 36_500)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub half_life_days: Option<f64>,
+}
+
+impl Check for SearchSettings {
+    fn check(&self, checks: &mut Checks) {
+        let within = |value: Option<f64>, least: f64, most: f64| {
+            value.is_none_or(|value| (least..=most).contains(&value))
+        };
+        checks.require(within(self.score_threshold, -1e9, 1e9), "score_threshold", "must be a finite number");
+        checks.require(
+            within(self.session_timeout, 1.0, 86_400.0),
+            "session_timeout",
+            "must be 1 to 86400 seconds",
+        );
+        let fits = self.min_fallback_reads.is_none_or(|least| (1..=1_000).contains(&least));
+        checks.require(fits, "min_fallback_reads", "must be 1 to 1000");
+        checks.require(
+            within(self.half_life_days, 1e-3, 36_500.0),
+            "half_life_days",
+            "must be 0.001 to 36500",
+        );
+        let tools = self.tools.as_deref().unwrap_or_default();
+        checks.require(tools.len() <= 100, "tools", "has more than 100 names");
+        for (index, name) in tools.iter().enumerate() {
+            checks.text(&format!("tools/{index}"), name, 200);
+        }
+    }
+}
+
+/// The settings in force for a project.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// Whether associations are learned.
+    pub learn: bool,
+    /// Under it, a search is weak.
+    pub threshold: f64,
+    /// The longest silence within a session.
+    pub window: TimeDelta,
+    /// How many files must have been read.
+    pub min_reads: usize,
+    /// Which tools search an index.
+    pub tools: ToolPatterns,
+    /// Whether built-in searches that find nothing count.
+    pub track_builtin: bool,
+    /// In seconds.
+    pub half_life: f64,
+}
+
+static DEFAULTS: OnceLock<SearchSettings> = OnceLock::new();
+
+/// Sets the server's own settings, once, before anything is served: they are its environment's.
+pub fn set_defaults(settings: SearchSettings) -> Result<()> {
+    let settings = Checks::of(settings)?;
+    let _ = DEFAULTS.set(settings);
+    Ok(())
+}
+
+impl Rules {
+    /// A project's `own` settings over the server's.
+    #[must_use]
+    pub fn new(own: &SearchSettings) -> Self {
+        let server = DEFAULTS.get_or_init(SearchSettings::default);
+        let window = own.session_timeout.or(server.session_timeout).unwrap_or(60.0);
+        let min_reads = own.min_fallback_reads.or(server.min_fallback_reads).unwrap_or(1);
+        let tools = own.tools.as_ref().or(server.tools.as_ref());
+        Self {
+            learn: own.learn.or(server.learn).unwrap_or(true),
+            threshold: own.score_threshold.or(server.score_threshold).unwrap_or(0.65),
+            window: micros(window),
+            min_reads: usize::try_from(min_reads).unwrap_or(usize::MAX),
+            tools: tools.map_or_else(ToolPatterns::default, |names| ToolPatterns::new(names.iter().cloned())),
+            track_builtin: own.track_builtin.or(server.track_builtin).unwrap_or(true),
+            half_life: own.half_life_days.or(server.half_life_days).unwrap_or(30.0) * 86_400.0,
+        }
+    }
+
+    /// Those in force for `project`.
+    pub async fn of(db: impl PgExecutor<'_>, project: &str) -> sqlx::Result<Self> {
+        let sql = "select settings -> 'searches' from projects where name = $1";
+        let own: Option<Option<Json<Option<SearchSettings>>>> =
+            sqlx::query_scalar(sql).bind(project).fetch_optional(db).await?;
+        Ok(Self::new(&own.flatten().and_then(|Json(own)| own).unwrap_or_default()))
+    }
+
+    /// Whether a search with this best score is weak; none that is known is not.
+    #[must_use]
+    pub fn is_weak(&self, best_score: Option<f64>) -> bool {
+        best_score.is_some_and(|score| score < self.threshold)
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a float beyond i64 saturates")]
+fn micros(seconds: f64) -> TimeDelta {
+    TimeDelta::microseconds((seconds * 1e6) as i64)
+}

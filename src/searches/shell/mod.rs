@@ -1,0 +1,193 @@
+//! What a shell command searches, reads and writes.
+//!
+//! Agents that have no tools of their own for it look around with `rg`, `find`, `cat` and `sed -n`. A command line is cut
+//! into its commands by `split`; `programs` knows what each does; here its paths are followed through `cd`, and it is told
+//! what searches from what merely filters another command's output.
+
+mod options;
+mod programs;
+mod split;
+
+use self::programs::{Use, uses};
+use self::split::{Command, Output, Step, split};
+use super::transcript::{Action, SearchTool};
+
+/// How deep a shell in a shell, or a command run by `find`, is followed.
+const DEPTH: usize = 3;
+
+/// What `command` does, in order. Relative paths are told from `directory`, where one is given; those that only the shell
+/// knows (variables, patterns) are left out.
+#[must_use]
+pub fn actions(command: &str, directory: Option<&str>) -> Vec<Action> {
+    let mut walk = Walk { folders: vec![Some(directory.unwrap_or("").to_owned())], ..Walk::default() };
+    walk.line(command, DEPTH);
+    walk.actions
+}
+
+/// The files that a patch in the form of `apply_patch` adds or changes.
+pub(super) fn patched_files(patch: &str) -> impl Iterator<Item = &str> {
+    patch.lines().filter_map(|line| {
+        let file = line.strip_prefix("*** ")?;
+        ["Update File: ", "Add File: ", "Move to: "]
+            .iter()
+            .find_map(|head| file.strip_prefix(head))
+            .map(str::trim)
+    })
+}
+
+/// `path` as seen from `folder`.
+pub(super) fn join(folder: &str, path: &str) -> String {
+    if path.starts_with(['/', '~']) || folder.is_empty() {
+        return path.to_owned();
+    }
+    match path.trim_start_matches("./") {
+        "" | "." => folder.to_owned(),
+        path => format!("{}/{path}", folder.trim_end_matches('/')),
+    }
+}
+
+/// A command line followed from its beginning.
+#[derive(Default)]
+struct Walk {
+    actions: Vec<Action>,
+    /// Where the shell is, and where it returns to at the ends of groups; none where that cannot be known.
+    folders: Vec<Option<String>>,
+    /// Whether what comes through the pipe are names of files.
+    names_piped: bool,
+}
+
+impl Walk {
+    fn line(&mut self, line: &str, depth: usize) {
+        for step in split(line) {
+            match step {
+                Step::Open => self.folders.push(self.folder().map(str::to_owned)),
+                Step::Close if self.folders.len() > 1 => drop(self.folders.pop()),
+                Step::Close => {}
+                Step::Run(command) => self.run(&command, depth),
+            }
+        }
+    }
+
+    fn folder(&self) -> Option<&str> {
+        self.folders.last().and_then(Option::as_deref)
+    }
+
+    /// `path` from where the command line began; none if only the shell knows what it stands for.
+    fn resolve(&self, path: &str) -> Option<String> {
+        let known = !path.is_empty() && path != "-" && !path.contains(['$', '`', '*', '?', '{', '\n']);
+        if !known || path.starts_with("/dev/") {
+            return None;
+        }
+        if path.starts_with(['/', '~']) {
+            return Some(path.to_owned());
+        }
+        Some(join(self.folder()?, path))
+    }
+
+    fn run(&mut self, command: &Command, depth: usize) {
+        let (program, arguments, from_pipe) = program(&command.words);
+        let listed = std::mem::take(&mut self.names_piped) && command.piped_from;
+        for used in uses(program, arguments, &command.heredoc) {
+            match used {
+                Use::Search { tool, query, path, files } if command.output != Output::Kept => {
+                    let files = files || from_pipe || (program == "rg" && !command.piped_from);
+                    self.search(
+                        if files { Some(tool) } else { listed.then_some(SearchTool::Glob) },
+                        query,
+                        path,
+                    );
+                }
+                Use::List => self.names_piped = true,
+                Use::Read(files) => {
+                    let paths = files.iter().filter_map(|file| self.resolve(file));
+                    let reads: Vec<_> = paths.map(|path| Action::Read { path }).collect();
+                    self.actions.extend(reads);
+                }
+                Use::Edit(files) => self.edit(&files),
+                Use::Go(folder) => {
+                    let there = folder.and_then(|folder| self.resolve(&folder));
+                    if let Some(here) = self.folders.last_mut() {
+                        *here = there;
+                    }
+                }
+                Use::Shell(line) if depth > 0 => {
+                    self.folders.push(self.folder().map(str::to_owned));
+                    let outer = self.folders.len();
+                    self.line(&line, depth - 1);
+                    self.folders.truncate(outer - 1);
+                }
+                Use::Each(words) if depth > 0 => {
+                    let words = ["xargs".to_owned()].into_iter().chain(words).collect();
+                    self.run(&Command { words, output: command.output, ..Command::default() }, depth - 1);
+                }
+                Use::Search { .. } | Use::Shell(_) | Use::Each(_) => {}
+            }
+        }
+        // What sorts or filters names passes names on.
+        self.names_piped |= listed;
+        self.names_piped &= command.output == Output::Piped;
+        let reads: Vec<_> = command.sources.iter().filter_map(|file| self.resolve(file)).collect();
+        self.actions.extend(reads.into_iter().map(|path| Action::Read { path }));
+        self.edit(&command.targets);
+    }
+
+    fn search(&mut self, tool: Option<SearchTool>, query: String, path: Option<String>) {
+        let known = !query.trim().is_empty() && !query.starts_with('$') && !query.contains("$()");
+        if let Some(tool) = tool.filter(|_| known) {
+            let path = path.and_then(|path| self.resolve(&path));
+            let path = path.or_else(|| self.folder().filter(|folder| !folder.is_empty()).map(str::to_owned));
+            self.actions.push(Action::Search { tool, query, path });
+        }
+    }
+
+    fn edit(&mut self, files: &[String]) {
+        let edits: Vec<_> = files.iter().filter_map(|file| self.resolve(file)).collect();
+        self.actions.extend(edits.into_iter().map(|path| Action::Edit { path }));
+    }
+}
+
+/// The program that `words` run and its arguments, without what stands before it: keywords, assignments, programs that run
+/// others. Also whether its last arguments come through the pipe.
+fn program(mut words: &[String]) -> (&str, &[String], bool) {
+    let mut from_pipe = false;
+    while let Some((first, rest)) = words.split_first() {
+        let skipped = match first.as_str() {
+            "if" | "then" | "elif" | "else" | "while" | "until" | "do" | "!" | "time" | "exec"
+            | "command" | "builtin" | "nohup" | "rtk" => 0,
+            "sudo" | "env" | "nice" | "stdbuf" => {
+                rest.iter().take_while(|word| word.starts_with('-')).count()
+            }
+            "timeout" => rest.iter().take_while(|word| word.starts_with('-')).count() + 1,
+            "xargs" => {
+                from_pipe = true;
+                xargs_options(rest)
+            }
+            word if is_assignment(word) => 0,
+            word => return (word.rsplit('/').next().unwrap_or(word), rest, from_pipe),
+        };
+        words = rest.get(skipped..).unwrap_or(&[]);
+    }
+    ("", &[], from_pipe)
+}
+
+/// How many of `words` are options of `xargs` and their values.
+fn xargs_options(words: &[String]) -> usize {
+    let mut at = 0;
+    while let Some(word) = words.get(at).filter(|word| word.starts_with('-')) {
+        at += if matches!(word.as_str(), "-n" | "-P" | "-I" | "-L" | "-d" | "-s" | "-a" | "-E") {
+            2
+        } else {
+            1
+        };
+    }
+    at
+}
+
+fn is_assignment(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(name, _)| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    })
+}
+
+#[cfg(test)]
+mod tests;

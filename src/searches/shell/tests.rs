@@ -1,0 +1,192 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// What a command line does, in short.
+fn does(line: &str) -> Vec<String> {
+    told(actions(line, None))
+}
+
+fn told(actions: Vec<Action>) -> Vec<String> {
+    let text = |action| match action {
+        Action::Search { tool, query, path } => {
+            let name = match tool {
+                SearchTool::Grep => "grep",
+                SearchTool::Glob => "glob",
+                SearchTool::Index => "index",
+            };
+            path.map_or(format!("{name} {query}"), |path| format!("{name} {query} in {path}"))
+        }
+        Action::Read { path } => format!("read {path}"),
+        Action::Edit { path } => format!("edit {path}"),
+    };
+    actions.into_iter().map(text).collect()
+}
+
+#[track_caller]
+fn check(rows: &[(&str, &[&str])]) {
+    for (line, expected) in rows {
+        assert_eq!(does(line), *expected, "{line}");
+    }
+}
+
+#[test]
+fn programs_that_look_through_contents_are_searches() {
+    check(&[
+        ("grep -rn 'login button' src", &["grep login button in src"]),
+        ("grep -rnE \"create(User|Account)\" --include '*.ts' .", &["grep create(User|Account) in ."]),
+        ("grep -A 3 -n needle hay.txt", &["grep needle in hay.txt"]),
+        ("grep -r -e one -e two lib", &["grep one|two in lib"]),
+        ("egrep -r -- --flag src", &["grep --flag in src"]),
+        ("rg 'fn main'", &["grep fn main"]),
+        ("rg -n -g '*.rs' -tjs --max-depth 3 'a b' src lib", &["grep a b in src"]),
+        ("/usr/bin/rg -uu x | head -20", &["grep x"]),
+        ("LC_ALL=C sudo -n grep -R x /etc", &["grep x in /etc"]),
+        ("timeout 10 rg x", &["grep x"]),
+        ("git grep -n needle", &["grep needle"]),
+        ("git --no-pager -C sub grep needle -- src", &["grep needle in sub/src"]),
+        ("ag needle lib", &["grep needle in lib"]),
+    ]);
+}
+
+#[test]
+fn programs_that_look_through_names_are_searches() {
+    check(&[
+        ("find . -name '*.tsx'", &["glob *.tsx in ."]),
+        ("find src -type f \\( -iname 'a*' -o -iname 'b*' \\)", &["glob a* b* in src"]),
+        ("find . -not -path '*/node_modules/*' -name 'x'", &["glob x in ."]),
+        ("find . -path ./target -prune -o -name '*.rs' -print", &["glob *.rs in ."]),
+        ("fd -t f login src", &["glob login in src"]),
+        ("fd -e tsx", &["glob *.tsx"]),
+        ("rg --files -g '*auth*' -g '!*.snap'", &["glob *auth*"]),
+        ("git ls-files '*.md'", &["glob *.md"]),
+    ]);
+}
+
+#[test]
+fn a_filter_over_names_is_a_search_for_names() {
+    check(&[
+        ("find . -type f | grep -i login", &["glob login"]),
+        ("git ls-files | sort | rg auth", &["glob auth"]),
+        ("rg --files src | rg 'test.*auth' | head", &["glob test.*auth"]),
+        ("ls -R src | grep Button", &["glob Button"]),
+    ]);
+}
+
+#[test]
+fn what_filters_tests_or_keeps_its_output_searches_nothing() {
+    check(&[
+        ("cargo test 2>&1 | grep -E 'error|warning'", &[]),
+        ("ps aux | rg node", &[]),
+        ("git log --oneline | grep fix | head", &[]),
+        ("grep -q needle hay && echo yes", &[]),
+        ("grep -v needle hay", &[]),
+        ("n=$(grep -c needle hay)", &[]),
+        ("grep -r needle . > found.txt", &["edit found.txt"]),
+        ("find . -type f", &[]),
+        ("grep \"$PATTERN\" hay", &[]),
+    ]);
+}
+
+#[test]
+fn a_command_run_for_each_file_found_is_a_search() {
+    check(&[
+        ("find . -name '*.go' | xargs grep -l needle", &["glob *.go in .", "grep needle"]),
+        ("find . -name '*.go' -exec grep -l needle {} +", &["glob *.go in .", "grep needle"]),
+        ("git ls-files | xargs -n 1 -I{} rg needle", &["grep needle"]),
+        ("fd -e py -x rg needle", &["glob *.py", "grep needle"]),
+    ]);
+}
+
+#[test]
+fn programs_that_show_files_are_reads() {
+    check(&[
+        ("cat src/main.rs src/lib.rs", &["read src/main.rs", "read src/lib.rs"]),
+        ("sed -n '1,200p' src/main.rs", &["read src/main.rs"]),
+        ("sed -n -e 1,5p -e 9p a.txt", &["read a.txt"]),
+        ("head -50 a; head -n 5 b; head -n5 c", &["read a", "read b", "read c"]),
+        ("tail -n +10 a && tail +10 b", &["read a", "read b"]),
+        ("nl -ba src/a.go | sed -n '5,9p'", &["read src/a.go"]),
+        ("bat --style plain -r 1:20 a.rs", &["read a.rs"]),
+        ("less a.txt", &["read a.txt"]),
+        ("awk -F: 'NR>=5 {print $1}' a.txt", &["read a.txt"]),
+        ("cat 'app/[id]/my page.tsx'", &["read app/[id]/my page.tsx"]),
+        ("cat app/one\\ two.txt", &["read app/one two.txt"]),
+        ("wc -l < a.txt", &["read a.txt"]),
+        ("bash -lc 'cat a.txt'", &["read a.txt"]),
+        ("cat ~/notes.md /etc/hosts", &["read ~/notes.md", "read /etc/hosts"]),
+    ]);
+}
+
+#[test]
+fn what_only_the_shell_knows_is_no_path() {
+    check(&[
+        ("cat $FILE \"$HOME/a\" *.md $(ls) - /dev/stdin", &[]),
+        ("for f in a b; do cat \"$f\"; done", &[]),
+        ("cd $DIR && cat a.txt", &[]),
+    ]);
+}
+
+#[test]
+fn programs_that_write_files_are_edits() {
+    check(&[
+        ("sed -i 's/a/b/' a.txt", &["edit a.txt"]),
+        ("sed -i '' -e s/a/b/ a.txt", &["edit a.txt"]),
+        ("sed -i.bak 's/a/b/' a.txt", &["edit a.txt"]),
+        ("echo x > a.txt; echo y >>b.txt 2>&1", &["edit a.txt", "edit b.txt"]),
+        ("make 2> errors.txt > /dev/null", &[]),
+        ("make &> log.txt", &["edit log.txt"]),
+        ("echo x | tee -a a.txt", &["edit a.txt"]),
+        ("cat > a.sh <<'EOF'\ncat b.txt\nEOF\ncat c.txt", &["edit a.sh", "read c.txt"]),
+        ("cat <<-EOF > a\n\tcat b\n\tEOF\n cat c", &["edit a", "read c"]),
+        (
+            "apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: src/a.rs\n*** Add File: b\n+cat c\nEOF\n",
+            &["edit src/a.rs", "edit b"],
+        ),
+    ]);
+}
+
+#[test]
+fn paths_follow_cd_within_its_group() {
+    check(&[
+        ("cd web && cat a.ts", &["read web/a.ts"]),
+        ("cd web; cd ./src; rg x", &["grep x in web/src"]),
+        ("(cd web && cat a.ts); cat b.ts", &["read web/a.ts", "read b.ts"]),
+        ("cd /srv/app && grep -rn x src | head", &["grep x in /srv/app/src"]),
+        ("cd - && cat a && cat /b", &["read /b"]),
+        ("bash -c 'cd a; cat b'; cat c", &["read a/b", "read c"]),
+    ]);
+    assert_eq!(told(actions("cat a.ts; cat /b", Some("/srv/app/"))), ["read /srv/app/a.ts", "read /b"]);
+    assert_eq!(told(actions("rg x", Some("/srv/app"))), ["grep x in /srv/app"]);
+}
+
+#[test]
+fn commands_are_found_wherever_the_shell_would_run_them() {
+    check(&[
+        ("if [ -f a ]; then cat a; else\n  head b\nfi", &["read a", "read b"]),
+        ("test -f a || cat b &\ncat c", &["read b", "read c"]),
+        ("cat a |\n  grep x", &["read a"]),
+        ("cat a \\\n  b # cat c", &["read a", "read b"]),
+        ("echo \"$(cat a)\" `cat b` 'cat c'", &["read a", "read b"]),
+        ("diff <(cat a) <(cat b)", &["read a", "read b"]),
+        ("echo \"a; cat b | cat c\"", &[]),
+        ("x=$((1 + 2)); cat a", &["read a"]),
+        ("git commit -m \"$(cat <<'EOF'\nit's (fixed)\nEOF\n)\" && cat a", &["read a"]),
+    ]);
+}
+
+proptest! {
+    #[test]
+    fn no_command_line_is_too_odd(line in r#"(\PC|[ \n"'`$()<>|&;{}\\#=-]|cat |grep |find |cd |EOF|<<){0,60}"#) {
+        let _ = actions(&line, Some("/srv"));
+    }
+}
+
+#[test]
+fn long_and_deep_command_lines_take_no_longer_a_byte() {
+    for part in ["$(", "(", "\"$(", "`", "<<a ", "{ ", "cat a|", "find . -exec "] {
+        let started = std::time::Instant::now();
+        let _ = actions(&part.repeat(20_000), None);
+        assert!(started.elapsed().as_secs() < 2, "{part}");
+    }
+}

@@ -1,0 +1,180 @@
+//! How searches are read and erased. [`write`](super::write) is how they are written.
+
+use serde::Deserialize;
+use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+use super::associations::{self, Association};
+use super::evidence;
+use super::settings::Rules;
+use super::{AppendedFallback, Search, State};
+use crate::error::Result;
+use crate::extract::{Check, Checks};
+use crate::page::{Listed, Page, PageRequest};
+use crate::value::Timestamp;
+
+const SELECT: &str = "
+    select s.id, s.query, s.best_score, s.result_count, s.results, s.agent_session_id, s.agent_id, s.turn_id, s.root,
+        s.timestamp, s.state, s.ended_at
+    from searches s where s.project = ";
+
+/// Which searches a list holds.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct Filter {
+    /// How they stand.
+    #[param(inline)]
+    state: Option<State>,
+    /// The agent's session.
+    agent_session_id: Option<String>,
+}
+
+impl Check for Filter {
+    fn check(&self, _: &mut Checks) {}
+}
+
+impl Listed for Search {
+    fn place(&self) -> (Timestamp, String) {
+        (self.timestamp, self.id.to_string())
+    }
+}
+
+/// One page of a project's searches, by the time they were made.
+pub async fn list(
+    db: impl PgExecutor<'_>,
+    project: &str,
+    filter: &Filter,
+    page: &PageRequest,
+) -> Result<Page<Search>> {
+    let mut query = QueryBuilder::<Postgres>::new(SELECT);
+    query.push_bind(project.to_owned());
+    if let Some(state) = filter.state {
+        query.push(" and s.state = ").push_bind(state);
+    }
+    if let Some(session) = &filter.agent_session_id {
+        query.push(" and s.agent_session_id = ").push_bind(session.clone());
+    }
+    page.push(&mut query, "s.timestamp", "s.id", "uuid")?;
+    Ok(page.page(query.build_query_as().fetch_all(db).await?))
+}
+
+/// Selects the fallbacks of a search as `f`, with the search as `s`.
+macro_rules! fallbacks {
+    () => {
+        "select f.search_id, s.state, f.id, f.kind, f.ok, f.timestamp, f.share, f.counts,
+            case when f.kind in ('read', 'edit') then f.target end as path,
+            case when f.kind in ('grep', 'glob') then f.target end as pattern
+        from fallbacks f join searches s on s.project = f.project and s.id = f.search_id
+        where f.project = $1 and f.search_id = $2"
+    };
+}
+
+/// One fallback of a search.
+pub async fn fallback(
+    db: impl PgExecutor<'_>,
+    project: &str,
+    search: Uuid,
+    id: Uuid,
+) -> Result<Option<AppendedFallback>> {
+    let sql = concat!(fallbacks!(), " and f.id = $3");
+    Ok(sqlx::query_as(sql).bind(project).bind(search).bind(id).fetch_optional(db).await?)
+}
+
+/// The whole search, if there is one: all its parts are of the same moment.
+pub async fn get(db: &PgPool, project: &str, id: Uuid) -> Result<Option<Search>> {
+    let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
+    let mut query = QueryBuilder::<Postgres>::new(SELECT);
+    query.push_bind(project.to_owned()).push(" and s.id = ").push_bind(id);
+    let found: Option<Search> = query.build_query_as().fetch_optional(&mut *snapshot).await?;
+    let Some(mut search) = found else {
+        return Ok(None);
+    };
+    let rules = Rules::of(&mut *snapshot, project).await?;
+    let fallbacks = sqlx::query_as(concat!(fallbacks!(), " order by f.timestamp, f.id"))
+        .bind(project)
+        .bind(id)
+        .fetch_all(&mut *snapshot)
+        .await?;
+    search.fallbacks = Some(fallbacks);
+    search.hints = Some(hints(&mut snapshot, project, id, &rules).await?);
+    search.associations = Some(learned(&mut snapshot, project, id, &rules).await?);
+    Ok(Some(search))
+}
+
+/// The hints that a search was answered with, weighed as of now.
+async fn hints(
+    connection: &mut PgConnection,
+    project: &str,
+    id: Uuid,
+    rules: &Rules,
+) -> sqlx::Result<Vec<Association>> {
+    const SQL: &str = "
+        select a.id, q.query, nullif(q.root, '') as root, a.path, h.score,
+            decayed(a.weight, extract(epoch from $3 - a.weighed_at)::float8, $4) as weight, a.evidence, a.last_seen_at
+        from search_hints h
+        join associations a on a.project = h.project and a.id = h.association_id
+        join association_queries q on q.project = a.project and q.id = a.query_id
+        where h.project = $1 and h.search_id = $2 order by h.place";
+    let query = sqlx::query_as(SQL).bind(project).bind(id).bind(associations::now()).bind(rules.half_life);
+    query.fetch_all(connection).await
+}
+
+/// The associations that a search has made or strengthened, what it says most for first.
+async fn learned(
+    connection: &mut PgConnection,
+    project: &str,
+    id: Uuid,
+    rules: &Rules,
+) -> sqlx::Result<Vec<Association>> {
+    const SQL: &str = "
+        select a.id, q.query, nullif(q.root, '') as root, a.path, 1::float8 as score,
+            decayed(a.weight, extract(epoch from $3 - a.weighed_at)::float8, $4) as weight, a.evidence, a.last_seen_at
+        from association_evidence e
+        join associations a on a.project = e.project and a.id = e.association_id
+        join association_queries q on q.project = a.project and q.id = a.query_id
+        where e.project = $1 and e.source = $2 and e.kind = 'found' order by e.place";
+    let query = sqlx::query_as(SQL).bind(project).bind(id).bind(associations::now()).bind(rules.half_life);
+    query.fetch_all(connection).await
+}
+
+/// How many records were erased.
+#[derive(Debug, Default)]
+pub struct Erased {
+    /// Searches.
+    pub searches: u64,
+}
+
+/// Erases all that an agent session has left: its searches and what was learned from them, and that its transcript and
+/// tool calls were ever taken.
+pub async fn delete_session(connection: &mut PgConnection, project: &str, session: &str) -> Result<Erased> {
+    const TRAILS: &str = "
+        select id from trails where project = $1 and session = $2 order by id for update";
+    const SEARCHES: &str = "delete from searches where project = $1 and agent_session_id = $2 returning id";
+    const LINES: &str = "
+        delete from transcript_lines l where l.project = $1 and (l.session = $2 or (l.session is null and l.source in (
+            select t.source from transcripts t where t.project = $1 and t.session = $2)))";
+    let rules = Rules::of(&mut *connection, project).await?;
+    let trails: Vec<Uuid> =
+        sqlx::query_scalar(TRAILS).bind(project).bind(session).fetch_all(&mut *connection).await?;
+    let searches: Vec<Uuid> =
+        sqlx::query_scalar(SEARCHES).bind(project).bind(session).fetch_all(&mut *connection).await?;
+    for sql in [
+        "delete from fallbacks where project = $1 and search_id = any($2)",
+        "delete from search_hints where project = $1 and search_id = any($2)",
+    ] {
+        sqlx::query(sql).bind(project).bind(&searches).execute(&mut *connection).await?;
+    }
+    evidence::forget(connection, project, &rules, &searches).await?;
+    for sql in [
+        LINES,
+        "delete from tool_calls where project = $1 and session = $2",
+        "delete from transcripts where project = $1 and session = $2",
+    ] {
+        sqlx::query(sql).bind(project).bind(session).execute(&mut *connection).await?;
+    }
+    let sql = "delete from trails where project = $1 and id = any($2)";
+    sqlx::query(sql).bind(project).bind(&trails).execute(&mut *connection).await?;
+    Ok(Erased { searches: searches.len() as u64 })
+}

@@ -1,0 +1,162 @@
+//! Codex CLI: the lines of rollouts in `~/.codex/sessions`.
+//!
+//! A line is an envelope of time, type and payload. The session and its folder stand in the first line only, the turn and
+//! its folder in a line at its beginning; what happens is told twice, as items of the model's API and as events for those
+//! who watch. Uses of tools are taken from the first, turns from the second.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::json::{self, Raw};
+use super::{BadLine, Entry, Event, Found, ToolPatterns, found, tool};
+use crate::value::Timestamp;
+
+/// How much older than its line the head of a session may be; older ones are copied from the session it was forked from.
+const HEAD_AGE: i64 = 60_000_000;
+
+/// A line of a rollout.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Line<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Raw<'a>,
+    #[serde(borrow)]
+    timestamp: Raw<'a>,
+    #[serde(borrow)]
+    payload: Raw<'a>,
+}
+
+/// What is in the envelope.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Payload<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Raw<'a>,
+    #[serde(borrow)]
+    id: Raw<'a>,
+    #[serde(borrow)]
+    timestamp: Raw<'a>,
+    #[serde(borrow)]
+    cwd: Raw<'a>,
+    #[serde(borrow)]
+    turn_id: Raw<'a>,
+    #[serde(borrow)]
+    call_id: Raw<'a>,
+    #[serde(borrow)]
+    namespace: Raw<'a>,
+    #[serde(borrow)]
+    name: Raw<'a>,
+    #[serde(borrow)]
+    arguments: Raw<'a>,
+    #[serde(borrow)]
+    input: Raw<'a>,
+    #[serde(borrow)]
+    action: Raw<'a>,
+    #[serde(borrow)]
+    output: Raw<'a>,
+}
+
+/// Reads a line of a rollout.
+pub(super) fn parse(line: &str, tools: &ToolPatterns) -> Result<Entry, BadLine> {
+    let line: Line<'_> = json::object(line)?;
+    let payload: Payload<'_> = json::member(line.payload).unwrap_or_default();
+    let at: Option<Timestamp> = json::text(line.timestamp).and_then(|at| at.parse().ok());
+    let mut entry = Entry { at, ..Entry::default() };
+    match json::text(line.kind).as_deref() {
+        Some("session_meta") => {
+            let begun: Option<Timestamp> = json::text(payload.timestamp).and_then(|at| at.parse().ok());
+            let age = at.zip(begun).map(|(at, begun)| at.micros() - begun.micros());
+            if age.is_none_or(|age| age < HEAD_AGE) {
+                entry.session = json::name(payload.id);
+                entry.root = json::name(payload.cwd);
+            }
+        }
+        Some("turn_context") => {
+            entry.turn = json::name(payload.turn_id);
+            entry.root = json::name(payload.cwd);
+        }
+        Some("event_msg") => {
+            entry.turn = json::name(payload.turn_id);
+            entry.events = match json::text(payload.kind).as_deref() {
+                Some("user_message") => vec![Event::Prompt],
+                Some("task_complete" | "turn_aborted") => vec![Event::TurnEnd],
+                _ => Vec::new(),
+            };
+        }
+        Some("response_item") => entry.events = item(&payload, tools).into_iter().collect(),
+        _ => {}
+    }
+    Ok(entry)
+}
+
+fn item(payload: &Payload<'_>, tools: &ToolPatterns) -> Option<Event> {
+    let id = json::name(payload.call_id);
+    let name = json::text(payload.name).unwrap_or_default();
+    match &*json::text(payload.kind)? {
+        "function_call" => {
+            let name = match json::text(payload.namespace) {
+                Some(space) if !name.starts_with("mcp__") => format!("{space}__{name}").into(),
+                _ => name,
+            };
+            // JSON within a text of JSON.
+            let arguments = json::text(payload.arguments).unwrap_or_default();
+            Some(Event::ToolUse { id, actions: tool::actions(&name, &arguments, None, tools) })
+        }
+        "custom_tool_call" => {
+            let input = json::text(payload.input).unwrap_or_default();
+            Some(Event::ToolUse { id, actions: tool::actions(&name, &input, None, tools) })
+        }
+        "local_shell_call" => {
+            let action = payload.action.map_or("", |action| action.get());
+            Some(Event::ToolUse { id, actions: tool::actions("local_shell", action, None, tools) })
+        }
+        "function_call_output" | "custom_tool_call_output" | "local_shell_call_output" => {
+            let (ok, found) = answer(payload.output);
+            Some(Event::answer(id, ok, found))
+        }
+        _ => None,
+    }
+}
+
+/// What a tool has answered: a text with a head of its own, JSON of output and status, or content as MCP has it.
+pub(super) fn answer(output: Raw<'_>) -> (bool, Option<Found>) {
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default)]
+    struct Answer<'a> {
+        #[serde(borrow)]
+        output: Raw<'a>,
+        #[serde(borrow)]
+        content: Raw<'a>,
+        #[serde(borrow)]
+        success: Raw<'a>,
+        #[serde(borrow)]
+        metadata: Raw<'a>,
+    }
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default)]
+    struct Metadata<'a> {
+        #[serde(borrow)]
+        exit_code: Raw<'a>,
+    }
+    let text = json::text(output);
+    let written = text.as_deref().or(output.map(RawValue::get)).unwrap_or("");
+    if let Ok(answer) = json::object::<Answer<'_>>(written)
+        && let Some(body) = answer.output.or(answer.content)
+    {
+        let status = json::member::<Metadata<'_>>(answer.metadata).and_then(|metadata| metadata.exit_code);
+        let failed = status.is_some_and(|status| status.get() != "0")
+            || answer.success.is_some_and(|ok| ok.get() == "false");
+        return (!failed, found::found(Some(body)));
+    }
+    let Some((head, body)) = written.split_once("\nOutput:\n").filter(|(head, _)| head.len() < 10_000) else {
+        let failed =
+            ["failed", "exec_command failed", "write_stdin failed", "apply_patch verification failed"];
+        let found = if text.is_some() { found::found_in_text(written) } else { found::found(output) };
+        return (!failed.iter().any(|words| written.starts_with(words)), found);
+    };
+    let found = found::found_in_text(body);
+    let status =
+        |words| head.split_once(words).map(|(_, rest): (_, &str)| rest.lines().next().unwrap_or("").trim());
+    let failed = status("exited with code ").or(status("Exit code: ")).is_some_and(|status| status != "0");
+    (!failed, found)
+}

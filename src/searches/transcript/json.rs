@@ -1,0 +1,55 @@
+//! JSON read for little of what it holds: members stay as they are written until they are known to matter, and one that
+//! is not what it should be is as good as none.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use super::BadLine;
+
+/// A member as it is written.
+pub(super) type Raw<'a> = Option<&'a RawValue>;
+
+/// Reads an object.
+pub(super) fn object<'a, T: Deserialize<'a> + Default>(text: &'a str) -> Result<T, BadLine> {
+    let text = text.trim_ascii();
+    if !text.starts_with('{') {
+        return Err(BadLine);
+    }
+    // An object may still not be a `T`, such as when it repeats a member. Then it is one that says nothing.
+    serde_json::from_str(text)
+        .or_else(|_| serde_json::from_str::<IgnoredAny>(text).map(|_| T::default()).map_err(|_| BadLine))
+}
+
+/// A member if it is an object.
+pub(super) fn member<'a, T: Deserialize<'a> + Default>(raw: Raw<'a>) -> Option<T> {
+    object(raw?.get()).ok()
+}
+
+/// A member's elements if it is an array.
+pub(super) fn elements(raw: Raw<'_>) -> Option<Vec<&RawValue>> {
+    let text = raw?.get();
+    text.starts_with('[').then(|| serde_json::from_str(text).ok())?
+}
+
+/// A member if it is a string.
+pub(super) fn text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
+    let written = raw?.get();
+    let inner = written.strip_prefix('"')?.strip_suffix('"')?;
+    if inner.contains('\\') {
+        return serde_json::from_str(written).ok().map(Cow::Owned);
+    }
+    Some(Cow::Borrowed(inner))
+}
+
+/// A member if it is a string with something in it.
+pub(super) fn name(raw: Raw<'_>) -> Option<String> {
+    text(raw).filter(|text| !text.is_empty()).map(Cow::into_owned)
+}
+
+/// Whether a member is `true`.
+pub(super) fn is_true(raw: Raw<'_>) -> bool {
+    raw.is_some_and(|raw| raw.get() == "true")
+}

@@ -1,0 +1,531 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn read(agent: Agent, line: &Value) -> Entry {
+    parse(agent, &line.to_string(), &ToolPatterns::default()).expect("a line of a transcript")
+}
+
+fn claude(line: &Value) -> Entry {
+    read(Agent::ClaudeCode, line)
+}
+
+fn codex(line: &Value) -> Vec<Event> {
+    read(Agent::Codex, line).events
+}
+
+fn user(content: &Value) -> Value {
+    json!({"type": "user", "message": {"role": "user", "content": content}})
+}
+
+fn assistant(blocks: &Value) -> Value {
+    json!({"type": "assistant", "message": {"role": "assistant", "content": blocks, "stop_reason": null}})
+}
+
+/// The actions of a use of the tool `name`.
+fn does(name: &str, input: &Value) -> Vec<Action> {
+    let line = assistant(&json!([{"type": "tool_use", "id": "t1", "name": name, "input": input}]));
+    match claude(&line).events.pop() {
+        Some(Event::ToolUse { actions, .. }) => actions,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What a result with this content says: whether it worked, and what it found.
+fn answers(content: &Value, error: bool) -> (bool, Option<Found>) {
+    let block = json!({"type": "tool_result", "tool_use_id": "t1", "content": content, "is_error": error});
+    match claude(&user(&json!([block]))).events.pop() {
+        Some(Event::ToolResult { ok, found, .. }) => (ok, found),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn nothing() -> Found {
+    Found { count: Some(0), ..Found::default() }
+}
+
+fn hit(path: &str, score: f64) -> Hit {
+    Hit { path: path.to_owned(), score: Some(score) }
+}
+
+#[test]
+fn a_line_says_when_where_and_who() {
+    let line = json!({
+        "type": "assistant", "timestamp": "2026-03-01T10:00:00.250Z", "sessionId": "s", "promptId": "p", "agentId": "a",
+        "cwd": "/srv/app", "isSidechain": true, "gitBranch": "main", "version": "2.1.0",
+        "message": {"id": "m", "role": "assistant", "stop_reason": "tool_use", "content": [
+            {"type": "thinking", "thinking": "hm"},
+            {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "src/a.rs", "limit": 10}},
+            {"type": "tool_use", "id": "t2", "name": "TodoWrite", "input": {"todos": []}},
+        ]},
+    });
+    let read = vec![Action::Read { path: "/srv/app/src/a.rs".to_owned() }];
+    assert_eq!(
+        claude(&line),
+        Entry {
+            at: Some("2026-03-01T10:00:00.250Z".parse().expect("a time")),
+            session: Some("s".to_owned()),
+            agent: Some("a".to_owned()),
+            turn: Some("p".to_owned()),
+            root: Some("/srv/app".to_owned()),
+            events: vec![
+                Event::ToolUse { id: Some("t1".to_owned()), actions: read },
+                Event::ToolUse { id: Some("t2".to_owned()), actions: Vec::new() },
+            ],
+        }
+    );
+}
+
+#[test]
+fn a_prompt_is_what_a_person_says() {
+    for content in [
+        json!("find the login button"),
+        json!([{"type": "text", "text": "find it"}]),
+        json!([{"type": "text", "text": "<ide_opened_file>a.rs</ide_opened_file>"}, {"type": "text", "text": "find it"}]),
+        json!([{"type": "image", "source": {}}]),
+        json!("<command-name>/review</command-name>"),
+        json!("<command-message>review</command-message>\n<command-name>/review</command-name>"),
+        json!(["find it"]),
+    ] {
+        assert_eq!(claude(&user(&content)).events, [Event::Prompt], "{content}");
+    }
+}
+
+#[test]
+fn what_stands_in_user_lines_but_no_person_says_is_no_prompt() {
+    for content in [
+        json!(""),
+        json!(" \n"),
+        json!([]),
+        json!(null),
+        json!("<local-command-stdout>ok</local-command-stdout>"),
+        json!("<bash-input>ls</bash-input>"),
+        json!("<bash-stdout>a</bash-stdout>"),
+        json!("<task-notification>done</task-notification>"),
+        json!("This session is being continued from a previous conversation that ran out of context."),
+        json!([{"type": "text", "text": "<system-reminder>x</system-reminder>"}]),
+    ] {
+        assert_eq!(claude(&user(&content)).events, [], "{content}");
+    }
+    for flag in ["isMeta", "isCompactSummary", "isSidechain"] {
+        let mut line = user(&json!("find it"));
+        line[flag] = json!(true);
+        assert_eq!(claude(&line).events, [], "{flag}");
+    }
+}
+
+#[test]
+fn a_turn_ends_when_the_agent_is_done_or_is_stopped() {
+    let mut done = assistant(&json!([{"type": "text", "text": "Found it."}]));
+    done["message"]["stop_reason"] = json!("end_turn");
+    let stopped = user(&json!([{"type": "text", "text": "[Request interrupted by user for tool use]"}]));
+    let timed = json!({"type": "system", "subtype": "turn_duration", "durationMs": 5});
+    for line in [done, stopped, timed] {
+        assert_eq!(claude(&line).events, [Event::TurnEnd], "{line}");
+    }
+}
+
+#[test]
+fn lines_of_any_other_type_only_show_that_the_agent_is_at_work() {
+    for line in [
+        json!({"type": "progress", "timestamp": "2026-03-01T10:00:00Z", "data": {"type": "hook_progress"}}),
+        json!({"type": "of-tomorrow", "timestamp": "2026-03-01T10:00:00Z"}),
+        json!({"timestamp": "2026-03-01T10:00:00Z", "message": "error"}),
+    ] {
+        let expected = Entry { at: "2026-03-01T10:00:00Z".parse().ok(), ..Entry::default() };
+        assert_eq!(claude(&line), expected, "{line}");
+    }
+}
+
+#[test]
+fn a_member_of_another_shape_is_as_good_as_none() {
+    for line in [
+        json!({"type": 1, "timestamp": [], "sessionId": {}, "cwd": "", "message": 3}),
+        json!({"type": "user", "message": "error"}),
+        json!({"type": "assistant", "message": {"content": [1, null, "x", {"type": {}}]}}),
+        json!({}),
+    ] {
+        assert_eq!(claude(&line), Entry::default(), "{line}");
+    }
+    let twice = r#"{"type": "user", "type": "user", "message": {"content": "x"}}"#;
+    let surrogate =
+        r#"{"type": "assistant", "message": {"content": [{"type": "tool_use", "id": "\ud800"}]}}"#;
+    for line in [twice, surrogate] {
+        assert!(parse(Agent::ClaudeCode, line, &ToolPatterns::default()).is_ok(), "{line}");
+    }
+}
+
+#[test]
+fn a_line_that_is_no_object_is_bad() {
+    for agent in [Agent::ClaudeCode, Agent::Codex] {
+        for line in ["", "42", "[1]", "\"text\"", "null", "{", r#"{"type": "user""#, "{} {}", "{\"a\": nope}"]
+        {
+            assert_eq!(parse(agent, line, &ToolPatterns::default()), Err(BadLine), "{line}");
+        }
+    }
+}
+
+#[test]
+fn tools_search_read_and_edit() {
+    let search = |tool, query: &str, path: Option<&str>| {
+        vec![Action::Search { tool, query: query.to_owned(), path: path.map(str::to_owned) }]
+    };
+    let path = "/a/b.rs".to_owned();
+    let query = json!({"query": "login button", "top_k": 5});
+    for (name, input, expected) in [
+        ("Read", json!({"file_path": "/a/b.rs", "offset": 3}), vec![Action::Read { path: path.clone() }]),
+        (
+            "Edit",
+            json!({"file_path": "/a/b.rs", "old_string": ""}),
+            vec![Action::Edit { path: path.clone() }],
+        ),
+        ("Write", json!({"content": "x", "file_path": "/a/b.rs"}), vec![Action::Edit { path: path.clone() }]),
+        ("NotebookEdit", json!({"notebook_path": "/a/b.rs"}), vec![Action::Edit { path: path.clone() }]),
+        (
+            "Grep",
+            json!({"pattern": "log.*in", "path": "/a"}),
+            search(SearchTool::Grep, "log.*in", Some("/a")),
+        ),
+        ("Glob", json!({"pattern": "**/*.tsx"}), search(SearchTool::Glob, "**/*.tsx", None)),
+        ("mcp__ultrasync__jit_search", query.clone(), search(SearchTool::Index, "login button", None)),
+        ("mcp__code__semantic_search", query, search(SearchTool::Index, "login button", None)),
+        ("Bash", json!({"command": "cat /a/b.rs", "timeout": 5}), vec![Action::Read { path }]),
+        ("WebFetch", json!({"url": "x"}), vec![]),
+        ("Read", json!({"file_path": 3}), vec![]),
+        ("Grep", json!({"pattern": " "}), vec![]),
+        ("Bash", json!("cat a"), vec![]),
+    ] {
+        assert_eq!(does(name, &input), expected, "{name} {input}");
+    }
+}
+
+#[test]
+fn scores_are_read_from_content_blocks_with_json() {
+    let results = json!({"results": [{"path": "Button.tsx", "score": 0.42}, {"file": "file:///b.tsx", "score": "0.3"}]});
+    let expected = Found {
+        best_score: Some(0.42),
+        count: Some(2),
+        results: vec![hit("Button.tsx", 0.42), hit("/b.tsx", 0.3)],
+    };
+    for content in [
+        json!([{"type": "text", "text": results.to_string()}]),
+        json!(results.to_string()),
+        json!([{"type": "text", "text": results["results"].to_string()}]),
+        json!([
+            {"type": "text", "text": results["results"][0].to_string()},
+            {"type": "text", "text": results["results"][1].to_string()},
+        ]),
+    ] {
+        assert_eq!(answers(&content, false), (true, Some(expected.clone())), "{content}");
+    }
+}
+
+#[test]
+fn a_search_that_finds_nothing_says_so_in_many_ways() {
+    for content in [
+        "No files found",
+        "No matches found\n\nFound 0 total occurrences across 0 files.",
+        "",
+        "(Bash completed with no output)",
+        "{\"results\": []}",
+        "[]",
+    ] {
+        assert_eq!(answers(&json!(content), false), (true, Some(nothing())), "{content}");
+    }
+    assert_eq!(
+        answers(&json!([{"type": "text", "text": "No results for this"}]), false),
+        (true, Some(nothing()))
+    );
+    // The status of a grep that finds nothing.
+    assert_eq!(answers(&json!("Exit code 1"), true), (true, Some(nothing())));
+    assert_eq!(answers(&json!("Exit code 2\ngrep: x: No such file"), true), (false, None));
+    assert_eq!(answers(&json!("src/a.rs:1:x"), false), (true, None));
+    assert_eq!(answers(&json!("{\"name\": \"package\", \"files\": 3}"), false), (true, None));
+}
+
+#[test]
+fn files_found_are_named_by_the_structured_result() {
+    let mut line =
+        user(&json!([{"type": "tool_result", "tool_use_id": "t1", "content": "Found 2 files\na\nb"}]));
+    line["toolUseResult"] = json!({"mode": "files_with_matches", "filenames": ["a", "b"], "numFiles": 2});
+    let results = ["a", "b"].map(|path| Hit { path: path.to_owned(), score: None }).to_vec();
+    let found = Some(Found { best_score: None, count: Some(2), results });
+    assert_eq!(claude(&line).events, [Event::ToolResult { id: Some("t1".to_owned()), ok: true, found }]);
+    // Where lines are shown, files are not.
+    line["toolUseResult"] = json!({"mode": "content", "filenames": [], "numFiles": 0, "content": "a:1: x"});
+    assert_eq!(
+        claude(&line).events,
+        [Event::ToolResult { id: Some("t1".to_owned()), ok: true, found: None }]
+    );
+}
+
+#[test]
+fn a_hook_says_what_a_transcript_would() {
+    let hook = |body: Value| {
+        parse_hook(Agent::ClaudeCode, &body.to_string(), &ToolPatterns::default()).expect("a hook's payload")
+    };
+    let common =
+        |name: &str| json!({"hook_event_name": name, "session_id": "s", "prompt_id": "p", "cwd": "/w"});
+    for (name, expected) in [
+        ("UserPromptSubmit", vec![Event::Prompt]),
+        ("Stop", vec![Event::TurnEnd]),
+        ("SessionEnd", vec![Event::SessionEnd]),
+        ("PreToolUse", vec![]),
+        ("OfTomorrow", vec![]),
+    ] {
+        let [session, turn, root] = ["s", "p", "/w"].map(|text| Some(text.to_owned()));
+        assert_eq!(
+            hook(common(name)),
+            Entry { session, turn, root, events: expected, ..Entry::default() },
+            "{name}"
+        );
+    }
+    let mut used = common("PostToolUse");
+    used["tool_name"] = json!("Bash");
+    used["tool_input"] = json!({"command": "grep -rn login src"});
+    used["tool_response"] = json!({"stdout": "", "stderr": "", "interrupted": false});
+    used["tool_use_id"] = json!("t1");
+    let id = Some("t1".to_owned());
+    let search =
+        Action::Search { tool: SearchTool::Grep, query: "login".to_owned(), path: Some("/w/src".to_owned()) };
+    assert_eq!(
+        hook(used).events,
+        [
+            Event::ToolUse { id: id.clone(), actions: vec![search] },
+            Event::ToolResult { id: id.clone(), ok: true, found: Some(nothing()) },
+        ]
+    );
+    let mut failed = common("PostToolUseFailure");
+    failed["tool_name"] = json!("Read");
+    failed["tool_input"] = json!({"file_path": "/nope"});
+    failed["error"] = json!("File does not exist.");
+    failed["tool_use_id"] = json!("t1");
+    assert_eq!(
+        hook(failed).events,
+        [
+            Event::ToolUse { id: id.clone(), actions: vec![Action::Read { path: "/nope".to_owned() }] },
+            Event::ToolResult { id, ok: false, found: None },
+        ]
+    );
+    let mut searched = common("PostToolUse");
+    searched["tool_name"] = json!("mcp__code__search");
+    searched["tool_input"] = json!({"query": "login"});
+    searched["tool_response"] = json!([{"type": "text", "text": "[{\"path\": \"a\", \"score\": 0.9}]"}]);
+    let found = Found { best_score: Some(0.9), count: Some(1), results: vec![hit("a", 0.9)] };
+    assert_eq!(
+        hook(searched).events.pop(),
+        Some(Event::ToolResult { id: None, ok: true, found: Some(found) })
+    );
+    assert_eq!(parse_hook(Agent::ClaudeCode, "{}", &ToolPatterns::default()), None);
+    assert_eq!(parse_hook(Agent::ClaudeCode, "[]", &ToolPatterns::default()), None);
+}
+
+#[test]
+fn a_rollout_names_its_session_and_turns_in_lines_of_their_own() {
+    let head = json!({
+        "timestamp": "2026-03-01T10:00:00.100Z", "type": "session_meta",
+        "payload": {"id": "s", "timestamp": "2026-03-01T10:00:00.050Z", "cwd": "/w", "cli_version": "0.140.0"},
+    });
+    let expected = Entry {
+        at: "2026-03-01T10:00:00.100Z".parse().ok(),
+        session: Some("s".to_owned()),
+        root: Some("/w".to_owned()),
+        ..Entry::default()
+    };
+    assert_eq!(read(Agent::Codex, &head), expected);
+    // A session that was forked repeats the head of the one it was forked from.
+    let mut copied = head;
+    copied["payload"]["timestamp"] = json!("2026-03-01T08:00:00Z");
+    assert_eq!(read(Agent::Codex, &copied), Entry { at: expected.at, ..Entry::default() });
+    let turn = json!({"type": "turn_context", "payload": {"turn_id": "t", "cwd": "/w/sub", "model": "m"}});
+    let expected = Entry { turn: Some("t".to_owned()), root: Some("/w/sub".to_owned()), ..Entry::default() };
+    assert_eq!(read(Agent::Codex, &turn), expected);
+}
+
+#[test]
+fn turns_of_a_rollout_are_told_by_its_events() {
+    for (kind, expected) in [
+        ("user_message", vec![Event::Prompt]),
+        ("task_complete", vec![Event::TurnEnd]),
+        ("turn_aborted", vec![Event::TurnEnd]),
+        ("token_count", vec![]),
+        ("exec_command_end", vec![]),
+    ] {
+        assert_eq!(codex(&json!({"type": "event_msg", "payload": {"type": kind}})), expected, "{kind}");
+    }
+    let message =
+        json!({"type": "response_item", "payload": {"type": "message", "role": "user", "content": []}});
+    assert_eq!(codex(&message), []);
+}
+
+#[test]
+fn calls_of_a_rollout_are_uses_of_tools() {
+    let call = |name: &str, arguments: Value| {
+        codex(&json!({"type": "response_item", "payload": {
+            "type": "function_call", "call_id": "c", "name": name, "arguments": arguments.to_string()}}))
+    };
+    let used = |actions| vec![Event::ToolUse { id: Some("c".to_owned()), actions }];
+    let read = |path: &str| Action::Read { path: path.to_owned() };
+    assert_eq!(call("exec_command", json!({"cmd": "cat a", "workdir": "/w"})), used(vec![read("/w/a")]));
+    assert_eq!(call("shell", json!({"command": ["bash", "-lc", "cat 'a b'"]})), used(vec![read("a b")]));
+    assert_eq!(call("shell", json!({"command": ["sed", "-n", "1,5p", "a"]})), used(vec![read("a")]));
+    assert_eq!(call("update_plan", json!({"plan": []})), used(vec![]));
+    let patch = "*** Begin Patch\n*** Update File: src/a.rs\n@@\n-x\n+y\n*** End Patch";
+    let custom = json!({"type": "response_item", "payload": {
+        "type": "custom_tool_call", "call_id": "c", "name": "apply_patch", "input": patch}});
+    assert_eq!(codex(&custom), used(vec![Action::Edit { path: "src/a.rs".to_owned() }]));
+    let of_server = json!({"type": "response_item", "payload": {"type": "function_call", "call_id": "c",
+        "namespace": "mcp__code", "name": "search", "arguments": "{\"query\": \"login\"}"}});
+    let search = Action::Search { tool: SearchTool::Index, query: "login".to_owned(), path: None };
+    assert_eq!(codex(&of_server), used(vec![search]));
+}
+
+#[test]
+fn answers_of_a_rollout_have_heads_of_their_own() {
+    let shell = |status: u8, output: &str| {
+        format!("Chunk ID: 1\nWall time: 0.0 seconds\nProcess exited with code {status}\nOutput:\n{output}")
+    };
+    for (output, expected) in [
+        (json!(shell(0, "src/a.rs:1:x\n")), (true, None)),
+        (json!(shell(1, "")), (true, Some(nothing()))),
+        (json!(shell(1, "error: x\n")), (false, None)),
+        (json!("Exit code: 0\nWall time: 0 seconds\nOutput:\nSuccess."), (true, None)),
+        (json!("{\"output\": \"x\", \"metadata\": {\"exit_code\": 2}}"), (false, None)),
+        (json!("{\"output\": \"\", \"metadata\": {\"exit_code\": 1}}"), (true, Some(nothing()))),
+        (json!("exec_command failed: no such folder"), (false, None)),
+        (
+            json!([{"type": "input_text", "text": "{\"results\": [{\"path\": \"a\", \"score\": 0.5}]}"}]),
+            (true, Some(Found { best_score: Some(0.5), count: Some(1), results: vec![hit("a", 0.5)] })),
+        ),
+    ] {
+        let line = json!({"type": "response_item", "payload": {
+            "type": "function_call_output", "call_id": "c", "output": output}});
+        let (ok, found) = expected;
+        assert_eq!(codex(&line), [Event::ToolResult { id: Some("c".to_owned()), ok, found }], "{output}");
+    }
+}
+
+#[test]
+fn hooks_of_codex_answer_with_a_text() {
+    let body = json!({
+        "hook_event_name": "PostToolUse", "session_id": "s", "turn_id": "t", "cwd": "/w", "tool_name": "Bash",
+        "tool_input": {"command": "rg login"}, "tool_use_id": "c", "tool_response": "",
+    });
+    let entry =
+        parse_hook(Agent::Codex, &body.to_string(), &ToolPatterns::default()).expect("a hook's payload");
+    assert_eq!(entry.turn.as_deref(), Some("t"));
+    let search =
+        Action::Search { tool: SearchTool::Grep, query: "login".to_owned(), path: Some("/w".to_owned()) };
+    let id = Some("c".to_owned());
+    assert_eq!(
+        entry.events,
+        [
+            Event::ToolUse { id: id.clone(), actions: vec![search] },
+            Event::ToolResult { id, ok: true, found: Some(nothing()) },
+        ]
+    );
+}
+
+#[test]
+fn a_pattern_fits_with_any_characters_for_its_stars() {
+    for (pattern, name, expected) in [
+        ("Grep", "Grep", true),
+        ("Grep", "Greps", false),
+        ("mcp__*search*", "mcp__index__search_files", true),
+        ("mcp__*search*", "mcp__index__research", true),
+        ("mcp__*search*", "mcp__index__find", false),
+        ("*_search", "code_search", true),
+        ("*_search", "code_search_all", false),
+        ("a*b*b", "ab", false),
+        ("a*b*b", "abb", true),
+        ("*", "", true),
+    ] {
+        assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+    }
+}
+
+#[test]
+fn no_nesting_is_too_deep() {
+    for (open, close) in [("[", "]"), ("{\"text\":[", "]}"), ("{\"results\":[", "]}"), ("{\"message\":", "}")]
+    {
+        let nested = format!("{}1{}", open.repeat(20_000), close.repeat(20_000));
+        let block = format!(r#"{{"type":"tool_result","tool_use_id":"t","content":[{nested}]}}"#);
+        let line =
+            format!(r#"{{"type":"user","message":{{"content":[{block},{nested}]}},"payload":{nested}}}"#);
+        for agent in [Agent::ClaudeCode, Agent::Codex] {
+            assert!(parse(agent, &line, &ToolPatterns::default()).is_ok());
+        }
+    }
+}
+
+/// JSON with the words of transcripts in it.
+fn line() -> impl Strategy<Value = Value> {
+    let word = prop::sample::select(vec![
+        "type",
+        "user",
+        "assistant",
+        "message",
+        "content",
+        "tool_use",
+        "tool_result",
+        "text",
+        "name",
+        "Bash",
+        "input",
+        "command",
+        "grep x",
+        "payload",
+        "output",
+        "results",
+        "score",
+        "response_item",
+        "event_msg",
+        "function_call",
+        "arguments",
+        "hook_event_name",
+        "PostToolUse",
+        "tool_response",
+        "filenames",
+        "{\"results\": [{}]}",
+        "[",
+        "",
+    ]);
+    let leaf = prop_oneof![
+        word.clone().prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        any::<bool>().prop_map(Value::from),
+        Just(Value::Null),
+    ];
+    leaf.prop_recursive(6, 40, 6, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            prop::collection::vec((word.clone(), inner), 0..8).prop_map(|members| members
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect()),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn every_object_is_a_line_and_nothing_else_is(value in line(), cut in 0_usize..200) {
+        let text = value.to_string();
+        let tools = ToolPatterns::default();
+        for agent in [Agent::ClaudeCode, Agent::Codex] {
+            prop_assert_eq!(parse(agent, &text, &tools).is_ok(), value.is_object());
+            let _ = parse_hook(agent, &text, &tools);
+            let _ = parse(agent, &text[..text.floor_char_boundary(cut)], &tools);
+        }
+    }
+
+    #[test]
+    fn no_text_is_too_odd_for_a_line(text in any::<String>()) {
+        for agent in [Agent::ClaudeCode, Agent::Codex] {
+            let _ = parse(agent, &text, &ToolPatterns::default());
+            let _ = parse_hook(agent, &text, &ToolPatterns::default());
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! `gleaner hook`: the settings of agents, and what they report.
+
+use std::fs;
+use std::io::Write as _;
+use std::process::Stdio;
+
+use axum::http::Method;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::server::{Server, folder, gleaner, run};
+
+fn hook(folder: &TempDir, arguments: &[&str]) -> String {
+    let output = run(gleaner(folder).arg("hook").args(arguments).current_dir(folder.path()), 0);
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn settings(folder: &TempDir, file: &str) -> Value {
+    let text = fs::read_to_string(folder.path().join(file)).expect(file);
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[test]
+fn claude_code_is_told_to_post_and_can_be_told_to_stop() {
+    let folder = folder();
+    fs::create_dir(folder.path().join(".claude")).expect("a folder");
+    let own =
+        json!({"model": "large", "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "bell"}]}]}});
+    let file = folder.path().join(".claude/settings.json");
+    fs::write(&file, own.to_string()).expect("writes");
+
+    let said = hook(&folder, &["install", "claude-code"]);
+    assert!(said.starts_with(&format!("{}:\n", file.display())), "{said}");
+    let post = json!({"type": "http", "url": "http://127.0.0.1:8080/v1/hooks/claude-code", "timeout": 3});
+    let alone = json!([{"hooks": [post]}]);
+    let of_tools = json!([{"matcher": "*", "hooks": [post]}]);
+    let expected = json!({
+        "model": "large",
+        "hooks": {
+            "UserPromptSubmit": alone,
+            "PostToolUse": of_tools,
+            "PostToolUseFailure": of_tools,
+            "Stop": [own["hooks"]["Stop"][0], {"hooks": [post]}],
+            "SubagentStop": alone,
+            "SessionEnd": alone,
+        },
+    });
+    assert_eq!(settings(&folder, ".claude/settings.json"), expected);
+
+    let written = fs::read(&file).expect("reads");
+    assert!(hook(&folder, &["install", "claude-code"]).contains("nothing was to be done"));
+    assert_eq!(fs::read(&file).expect("reads"), written);
+
+    hook(&folder, &["install", "claude-code", "--url", "https://gleaner.example/"]);
+    let text = fs::read_to_string(&file).expect("reads");
+    assert_eq!(text.matches("https://gleaner.example/v1/hooks/claude-code").count(), 6);
+    assert!(!text.contains("127.0.0.1"), "{text}");
+
+    hook(&folder, &["uninstall", "claude-code"]);
+    assert_eq!(settings(&folder, ".claude/settings.json"), own);
+    assert!(hook(&folder, &["uninstall", "claude-code"]).contains("nothing was to be done"));
+    assert!(hook(&folder, &["uninstall", "codex"]).contains("nothing was to be done"));
+    assert!(!folder.path().join(".codex").exists());
+}
+
+#[test]
+fn a_key_is_left_for_the_agent_to_fill_in() {
+    let folder = folder();
+    let mut install = gleaner(&folder);
+    run(install.args(["hook", "install", "claude-code"]).env("GLEANER_KEY", "secret"), 0);
+    let text = fs::read_to_string(folder.path().join(".claude/settings.json")).expect("settings");
+    assert!(text.contains("Bearer $GLEANER_KEY") && !text.contains("secret"), "{text}");
+}
+
+#[test]
+fn settings_that_cannot_be_read_are_left_as_they_are() {
+    let folder = folder();
+    let file = folder.path().join("hooks.json");
+    fs::write(&file, "{\"hooks\": ").expect("writes");
+    let mut install = gleaner(&folder);
+    let output = run(install.args(["hook", "install", "codex"]).env("CODEX_HOME", folder.path()), 1);
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert!(said.contains("hooks.json was left as it is: it is not JSON"), "{said}");
+    assert_eq!(fs::read_to_string(&file).expect("reads"), "{\"hooks\": ");
+}
+
+/// Runs the command of a hook as Codex does, with the payload on standard input.
+fn report(command: &str, payload: &Value) {
+    let mut shell = std::process::Command::new("sh");
+    let shell =
+        shell.args(["-c", command]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = shell.spawn().expect("a shell");
+    child.stdin.take().expect("piped").write_all(payload.to_string().as_bytes()).expect("takes input");
+    let output = child.wait_with_output().expect("ends");
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"{}\n".as_slice()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_codex_reports_by_the_installed_command_is_learned_from() {
+    let folder = folder();
+    let server = Server::start(&folder);
+    hook(&folder, &["install", "codex", "--project", "--url", &format!("http://{}", server.address)]);
+    let hooks = settings(&folder, ".codex/hooks.json");
+    let command =
+        hooks["hooks"]["PostToolUse"][0]["hooks"][0]["command"].as_str().expect("a command").to_owned();
+    let event = |name: &str, more: &Value| {
+        let mut event =
+            json!({"hook_event_name": name, "session_id": "s", "turn_id": "t", "cwd": "/srv/app"});
+        event.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        report(&command, &event);
+    };
+    let used = |id: &str, command: &str, response: &str| {
+        let input = json!({"command": command});
+        event(
+            "PostToolUse",
+            &json!({"tool_name": "Bash", "tool_input": input, "tool_use_id": id, "tool_response": response}),
+        );
+    };
+    event("UserPromptSubmit", &json!({"prompt": "where is the needle?"}));
+    used("a", "rg needle", "");
+    used("b", "sed -n 1,50p src/hay.rs", "fn pin() {}");
+    event("Stop", &json!({}));
+    let (_, found) = server
+        .connect()
+        .await
+        .send(Method::GET, "/v1/associations?query=needle&root=/srv/app", None)
+        .await
+        .expect("an answer");
+    let paths: Vec<_> =
+        found["data"].as_array().expect("associations").iter().map(|row| &row["path"]).collect();
+    assert_eq!(paths, ["src/hay.rs"], "{found}");
+
+    // Nobody is there to report to: the agent does not notice.
+    drop(server);
+    event("Stop", &json!({}));
+}
