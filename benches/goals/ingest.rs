@@ -134,9 +134,22 @@ pub(crate) async fn run(machine: &Machine, plan: &Plan) -> Vec<Line> {
         None,
     ));
     drop(unbatched);
+    lines.push(floor(machine, plan).await);
     lines.push(batches(machine, plan, &logs, &body, &mut number).await);
     lines.push(fiftieth(machine, plan, &Body::new(10 << 10)).await);
     lines
+}
+
+/// What HTTP alone costs here: requests that neither have a body nor touch the database.
+async fn floor(machine: &Machine, plan: &Plan) -> Line {
+    let (mut rounds, mut usage) = (vec![], vec![]);
+    for _ in 0..plan.rounds {
+        let before = machine.usage();
+        rounds.push(drive(&machine.address, 64, round(), |_| request(PROJECT, "/healthz", None)).await);
+        usage.push(per_request(before, machine.usage(), &rounds[rounds.len() - 1]).0);
+    }
+    let ours = format!("{:.0}/s, {:.0} µs of the server each", rates(&rounds), median(usage));
+    Line::figure("for comparison: GET /healthz, 64 connections", ours, String::new(), "", None)
 }
 
 /// Makes the open logs that attempts are added to.
@@ -305,7 +318,7 @@ pub(crate) fn plain_server(socket: &str) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let options = PgConnectOptions::new().socket(socket).username("postgres").database("gleaner");
-        let db = PgPoolOptions::new().max_connections(16).connect_with(options).await.expect("the database");
+        let db = PgPoolOptions::new().max_connections(12).connect_with(options).await.expect("the database");
         let app = axum::Router::new().route("/{log}", post(insert)).with_state(db);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         println!("{}", listener.local_addr().expect("an address"));

@@ -44,7 +44,18 @@ pub(crate) fn folder() -> tempfile::TempDir {
 pub(crate) fn serve(data: &Path) -> (Child, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gleaner"));
     command
-        .args(["serve", "--bind", "127.0.0.1:0", "--admin-key", KEY, "--log", "error", "--data-dir"])
+        .args([
+            "serve",
+            "--bind",
+            "127.0.0.1:0",
+            "--db-connections",
+            "8",
+            "--admin-key",
+            KEY,
+            "--log",
+            "error",
+            "--data-dir",
+        ])
         .arg(data);
     let mut server =
         command.env_remove("DATABASE_URL").stdout(Stdio::piped()).spawn().expect("the service starts");

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use sqlx::{PgConnection, PgPool};
+use sqlx::pool::PoolConnection;
+use sqlx::{PgConnection, PgPool, Postgres};
 use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -230,6 +231,7 @@ async fn run(
     mut stopped: watch::Receiver<bool>,
     written: Arc<Notify>,
 ) {
+    let mut hand = Hand { db, connection: None };
     loop {
         let mut batch = Vec::new();
         {
@@ -253,13 +255,13 @@ async fn run(
                 batch.push(next);
             }
         }
-        commit(&db, batch).await;
+        commit(&mut hand, batch).await;
         written.notify_one();
     }
 }
 
 /// Writes the jobs' events, a transaction for each project and domain, and answers each job.
-async fn commit(db: &PgPool, jobs: Vec<Job>) {
+async fn commit(hand: &mut Hand, jobs: Vec<Job>) {
     let started = Instant::now();
     let mut verdicts: Vec<Vec<Option<Written>>> =
         jobs.iter().map(|job| job.events.iter().map(|_| None).collect()).collect();
@@ -271,7 +273,7 @@ async fn commit(db: &PgPool, jobs: Vec<Job>) {
     }
     for ((project, _), places) in groups {
         let events: Vec<_> = places.iter().map(|&(job, place)| &jobs[job].events[place]).collect();
-        for (&(job, place), written) in places.iter().zip(write_project(db, project, &events).await) {
+        for (&(job, place), written) in places.iter().zip(write_project(hand, project, &events).await) {
             verdicts[job][place] = Some(written);
         }
         metrics::histogram!("gleaner_commit_events").record(events.len() as f64);
@@ -287,8 +289,8 @@ async fn commit(db: &PgPool, jobs: Vec<Job>) {
 static AWAY: AtomicBool = AtomicBool::new(false);
 
 /// Writes events of one project together; where one of them makes the statement fail, each by itself.
-async fn write_project(db: &PgPool, project: &str, events: &[&Event]) -> Vec<Written> {
-    match try_write(db, project, events).await {
+async fn write_project(hand: &mut Hand, project: &str, events: &[&Event]) -> Vec<Written> {
+    match try_write(hand, project, events).await {
         Ok(written) => {
             if AWAY.swap(false, Ordering::Relaxed) {
                 tracing::info!("the database is back: events are written");
@@ -310,25 +312,54 @@ async fn write_project(db: &PgPool, project: &str, events: &[&Event]) -> Vec<Wri
             tracing::warn!(%error, events = events.len(), "a batch failed; writing its events one by one");
             let mut written = Vec::with_capacity(events.len());
             for &event in events {
-                written.extend(Box::pin(write_project(db, project, &[event])).await);
+                written.extend(Box::pin(write_project(hand, project, &[event])).await);
             }
             written
         }
     }
 }
 
-async fn try_write(db: &PgPool, project: &str, events: &[&Event]) -> sqlx::Result<Vec<Written>> {
+async fn try_write(hand: &mut Hand, project: &str, events: &[&Event]) -> sqlx::Result<Vec<Written>> {
     let mut tries = 0;
     loop {
-        let mut connection = db.acquire().await?;
-        match apply(&mut connection, project, events).await {
+        match apply(hand.connection().await?, project, events).await {
             Err(error) if tries < TRIES && lost_a_race(&error) => {
                 tries += 1;
                 metrics::counter!("gleaner_commit_retries_total").increment(1);
                 tokio::time::sleep(Duration::from_millis(1 << tries)).await;
             }
-            result => return result,
+            Err(error) => {
+                // Whatever state it is in, the next batch takes another.
+                hand.connection = None;
+                return Err(error);
+            }
+            written => return written,
         }
+    }
+}
+
+/// A writer's hold of the database.
+struct Hand {
+    db: PgPool,
+    /// The connection, and when it was last used. It is kept from batch to batch: the pool tests connections that come and
+    /// go, at a round trip each.
+    connection: Option<(PoolConnection<Postgres>, Instant)>,
+}
+
+impl Hand {
+    /// After so long a connection is given back, so that the pool tests it before it is used again.
+    const REST: Duration = Duration::from_secs(1);
+
+    async fn connection(&mut self) -> sqlx::Result<&mut PgConnection> {
+        let connection = match self.connection.take() {
+            Some((connection, used)) if used.elapsed() < Self::REST => connection,
+            rested => {
+                drop(rested);
+                self.db.acquire().await?
+            }
+        };
+        let (connection, _) = self.connection.insert((connection, Instant::now()));
+        Ok(connection)
     }
 }
 

@@ -136,9 +136,10 @@ async fn exports_leave_out_records_without_text_and_say_how_many() {
         .expect(201);
     let sets = service.get("/v1/exports").await.expect(200);
     let sets = sets["data"].as_array().expect("data");
-    assert_eq!(json!(column(sets, "rows")), json!([1, 1, 1, 1, 1, 1]));
-    assert_eq!(json!(column(sets, "skipped")), json!([2, 2, 2, 2, 2, 2]));
-    for set in column(sets, "dataset") {
+    // The last is of searches, of which nothing was posted.
+    assert_eq!(json!(column(sets, "rows")), json!([1, 1, 1, 1, 1, 1, 0]));
+    assert_eq!(json!(column(sets, "skipped")), json!([2, 2, 2, 2, 2, 2, 0]));
+    for set in column(&sets[..6], "dataset") {
         let path = format!("/v1/exports/{}?format=raw", set.as_str().expect("a name"));
         assert_eq!(service.get(&path).await.rows().len(), 1, "{path}");
     }
@@ -250,4 +251,36 @@ async fn hashes_of_the_same_text_differ_between_projects() {
     let counts: (i64, i64, i64, i64) =
         sqlx::query_as(sql).fetch_one(&mut service.connection().await).await.expect("counts");
     assert_eq!(counts, (2, 2, 2, 2));
+}
+
+#[tokio::test]
+async fn of_searches_transcripts_and_hooks_all_is_kept_or_nothing() {
+    let service = Service::open().await;
+    let (search, of) = (Uuid::from_u128(1), "/v1/searches/00000000-0000-0000-0000-000000000001");
+    let new = json!({"id": search, "query": "needle", "agent_session_id": "needle", "results": [{"path": "needle.rs"}]});
+    let fallback = json!({"kind": "read", "path": "needle.rs"});
+    let line = json!({"type": "user", "sessionId": "needle", "uuid": "u", "timestamp": "2025-01-01T00:00:00Z",
+        "message": {"role": "user", "content": "needle"}});
+    let hook = json!({"session_id": "needle", "hook_event_name": "PostToolUse", "tool_name": "Read",
+        "tool_input": {"file_path": "needle.rs"}, "tool_use_id": "needle"});
+    for kept in [json!("off"), json!("metadata"), json!({"searches": "metadata"})] {
+        capture(&service, kept.clone()).await;
+        for (path, body) in [
+            ("/v1/searches", &new),
+            (&format!("{of}/fallbacks"), &fallback),
+            (&format!("{of}/resolve"), &json!({})),
+        ] {
+            assert_eq!(service.post(path, body).await.expect(204), json!(null), "{kept} {path}");
+        }
+        let transcripts = "/v1/transcripts?agent=claude-code&source=s";
+        service.post_text(transcripts, "application/x-ndjson", line.to_string()).await.expect(204);
+        assert_eq!(service.post("/v1/hooks/claude-code", &hook).await.expect(200), json!({}));
+        let event = with(new.clone(), &json!({"event": "search"}));
+        let summary = json!({"accepted": 0, "duplicates": 0, "skipped": 1, "rejected": []});
+        assert_eq!(service.events(&[event]).await.expect(200), summary);
+        assert!(!service.dump().await.contains("needle"), "{kept}");
+    }
+    capture(&service, json!("full")).await;
+    service.post("/v1/searches", &new).await.expect(201);
+    assert!(service.dump().await.contains("needle"));
 }

@@ -349,7 +349,8 @@ async fn what_is_listed_are_the_rows_with_default_parameters() {
             ["preference-pairs", 1, 0],
             ["accepted-suggestions", 1, 0],
             ["rankings", 4, 0],
-            ["suggestion-history", 4, 0]
+            ["suggestion-history", 4, 0],
+            ["search-pairs", 0, 0],
         ])
     );
 }
