@@ -288,7 +288,7 @@ async fn commit(hand: &mut Hand, jobs: Vec<Job>) {
 /// Whether the database was away when it was last written to.
 static AWAY: AtomicBool = AtomicBool::new(false);
 
-/// Writes events of one project together; where one of them makes the statement fail, each by itself.
+/// Writes events of one project and domain together; where one of them makes the statement fail, each by itself.
 async fn write_project(hand: &mut Hand, project: &str, events: &[&Event]) -> Vec<Written> {
     match try_write(hand, project, events).await {
         Ok(written) => {
@@ -363,8 +363,8 @@ impl Hand {
     }
 }
 
-/// Writes events in one transaction, those of each domain together. Records of different domains know nothing of each
-/// other, so their events have no order to keep.
+/// Writes events of one project and domain in one transaction. Records of different domains know nothing of each other, so
+/// events of one keep no order with those of another.
 async fn apply(
     connection: &mut PgConnection,
     project: &str,

@@ -6,8 +6,11 @@ use axum::body::Bytes;
 use axum::http::{HeaderMap, header};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use zstd::stream::write::Encoder as ZstdEncoder;
+
+use super::stream::deliver;
 
 /// How a body is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,18 +77,20 @@ impl Encoder {
 /// Compresses a stream of chunks. As in what comes in, an empty chunk is the end; a stream that closes without one broke off.
 pub(super) fn compress(coding: Coding, mut chunks: mpsc::Receiver<Bytes>) -> mpsc::Receiver<Bytes> {
     let (sender, packed) = mpsc::channel(4);
+    let runtime = Handle::current();
     tokio::task::spawn_blocking(move || {
+        let send = |bytes: Vec<u8>| runtime.block_on(deliver(&sender, bytes.into()));
         let Ok(mut encoder) = Encoder::new(coding) else { return };
         while let Some(chunk) = chunks.blocking_recv() {
             if chunk.is_empty() {
-                if let Ok(rest) = encoder.finish() {
-                    let _ = sender.blocking_send(rest.into());
-                    let _ = sender.blocking_send(chunk);
+                if encoder.finish().is_ok_and(send) {
+                    send(Vec::new());
                 }
                 return;
             }
             let Ok(ready) = encoder.take(&chunk) else { return };
-            if !ready.is_empty() && sender.blocking_send(ready.into()).is_err() {
+            // A reader that takes nothing must not keep the thread either.
+            if !ready.is_empty() && !send(ready) {
                 return;
             }
         }

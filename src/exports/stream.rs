@@ -260,6 +260,11 @@ impl Default for Limits {
 async fn send(out: &mpsc::Sender<Bytes>, chunk: &mut Vec<u8>) -> bool {
     let bytes = Bytes::from(std::mem::replace(chunk, Vec::with_capacity(CHUNK * 2)));
     metrics::counter!("gleaner_export_bytes_total").increment(bytes.len() as u64);
+    deliver(out, bytes).await
+}
+
+/// Hands bytes on; whether somebody still listens, and did within the time that a reader may take nothing.
+pub(super) async fn deliver(out: &mpsc::Sender<Bytes>, bytes: Bytes) -> bool {
     matches!(tokio::time::timeout(STALL, out.send(bytes)).await, Ok(Ok(())))
 }
 

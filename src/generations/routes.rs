@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::store::{self, Filter};
 use super::{Attempt, Event, Generation, NewAttempt, NewGeneration, NewReview, Outcome};
-use crate::answer::{created, not_kept};
+use crate::answer::{NotKept, created, not_kept};
 use crate::app::App;
 use crate::auth::{Admin, Caller, Read, Write};
 use crate::db::writer;
@@ -36,6 +36,7 @@ pub fn routes() -> OpenApiRouter<App> {
     responses(
         (status = 201, description = "The log", body = Generation, headers(("Location" = String, description = "Its address"))),
         (status = 200, description = "It had been sent before; as it is now", body = Generation),
+        NotKept,
         Refusals,
     ))]
 async fn start(
@@ -66,6 +67,7 @@ async fn start(
     responses(
         (status = 201, description = "The attempt", body = Attempt, headers(("Location" = String, description = "Its log's address"))),
         (status = 200, description = "It had been sent before", body = Attempt),
+        NotKept,
         Refusals,
     ))]
 async fn append(
@@ -95,7 +97,7 @@ async fn append(
 ///
 /// On success without `final_valid_dsl`, the program is that of the last attempt that passed.
 #[utoipa::path(post, path = "/v1/generations/{id}/finalize", tag = "generations", params(ById), request_body = Outcome,
-    responses((status = 200, description = "The log, finalized", body = Generation), Refusals))]
+    responses((status = 200, description = "The log, finalized", body = Generation), NotKept, Refusals))]
 async fn finalize(
     State(app): State<App>,
     caller: Caller<Write>,
@@ -107,7 +109,7 @@ async fn finalize(
 
 /// Reviews a log; a later review replaces an earlier one.
 #[utoipa::path(put, path = "/v1/generations/{id}/review", tag = "generations", params(ById), request_body = NewReview,
-    responses((status = 200, description = "The log with its review", body = Generation), Refusals))]
+    responses((status = 200, description = "The log with its review", body = Generation), NotKept, Refusals))]
 async fn review(
     State(app): State<App>,
     caller: Caller<Write>,

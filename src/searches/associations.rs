@@ -55,20 +55,27 @@ pub struct Association {
     pub last_seen_at: Timestamp,
 }
 
-/// What to find associations for.
+/// A query, as what is like it is asked for.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct Wanted {
+pub(super) struct Wanted {
     /// The query at hand.
     #[param(min_length = 1, max_length = 2000)]
-    query: String,
-    /// Only those of this folder.
+    pub(super) query: String,
+    /// Only what was learned in this folder.
     #[param(min_length = 1, max_length = 4096)]
-    root: Option<String>,
-    /// The most associations, 1 to 100; 10 if not given.
+    pub(super) root: Option<String>,
+    /// The most to be answered with, 1 to 100; 10 if not given.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<i64>,
+}
+
+impl Wanted {
+    /// The most to be answered with.
+    pub(super) fn limit(&self) -> i64 {
+        self.limit.unwrap_or(10)
+    }
 }
 
 impl Check for Wanted {
@@ -98,7 +105,7 @@ async fn list(
     Query(wanted): Query<Wanted>,
 ) -> Result<axum::Json<Associations>> {
     let rules = Rules::of(&app.db, &caller.project).await?;
-    let (root, limit) = (wanted.root.as_deref(), wanted.limit.unwrap_or(10));
+    let (root, limit) = (wanted.root.as_deref(), wanted.limit());
     let data = find(&app.db, &caller.project, &wanted.query, root, limit, &rules).await?;
     Ok(axum::Json(Associations { data }))
 }

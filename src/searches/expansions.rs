@@ -1,19 +1,18 @@
 //! Expansions: patterns that found what similar queries had missed.
 
 use axum::extract::State;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use sqlx::PgPool;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::associations::{self, Association};
+use super::associations::{self, Association, Wanted};
 use super::settings::Rules;
-use super::{MOST_PATH, MOST_QUERY};
 use crate::app::App;
 use crate::auth::{Caller, Read};
 use crate::error::{Refusals, Result};
-use crate::extract::{Check, Checks, Query};
+use crate::extract::Query;
 use crate::value::Timestamp;
 
 /// How many similar associations are looked at.
@@ -22,33 +21,6 @@ const NEAREST: i64 = 50;
 /// The path of expansions.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list))
-}
-
-/// What to expand.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-struct Wanted {
-    /// The query at hand.
-    #[param(min_length = 1, max_length = 2000)]
-    query: String,
-    /// Only what was searched in this folder.
-    #[param(min_length = 1, max_length = 4096)]
-    root: Option<String>,
-    /// The most patterns, 1 to 100; 10 if not given.
-    #[param(minimum = 1, maximum = 100)]
-    limit: Option<i64>,
-}
-
-impl Check for Wanted {
-    fn check(&self, checks: &mut Checks) {
-        checks.text("query", &self.query, MOST_QUERY);
-        if let Some(root) = &self.root {
-            checks.text("root", root, MOST_PATH);
-        }
-        let fits = self.limit.is_none_or(|limit| (1..=100).contains(&limit));
-        checks.require(fits, "limit", "must be 1 to 100");
-    }
 }
 
 /// A pattern that led to a file.
@@ -84,7 +56,7 @@ async fn list(
     let rules = Rules::of(&app.db, &caller.project).await?;
     let root = wanted.root.as_deref();
     let near = associations::find(&app.db, &caller.project, &wanted.query, root, NEAREST, &rules).await?;
-    let data = find(&app.db, &caller.project, &near, wanted.limit.unwrap_or(10)).await?;
+    let data = find(&app.db, &caller.project, &near, wanted.limit()).await?;
     Ok(axum::Json(Expansions { data }))
 }
 

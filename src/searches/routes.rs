@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::settings::Rules;
 use super::store::{self, Filter};
 use super::{AppendedFallback, Event, NewFallback, NewSearch, Resolve, Search, associations};
-use crate::answer::{created, not_kept};
+use crate::answer::{NotKept, created, not_kept};
 use crate::app::App;
 use crate::auth::{Caller, Read, Write};
 use crate::db::writer;
@@ -37,7 +37,7 @@ pub fn routes() -> OpenApiRouter<App> {
     responses(
         (status = 201, description = "The search", body = Search, headers(("Location" = String, description = "Its address"))),
         (status = 200, description = "It had been sent before; as it is now", body = Search),
-        (status = 204, description = "The project keeps nothing of searches"),
+        NotKept,
         Refusals,
     ))]
 async fn start(
@@ -73,6 +73,7 @@ async fn start(
     responses(
         (status = 201, description = "The fallback", body = AppendedFallback, headers(("Location" = String, description = "Its search's address"))),
         (status = 200, description = "It had been sent before", body = AppendedFallback),
+        NotKept,
         Refusals,
     ))]
 async fn append(
@@ -99,7 +100,7 @@ async fn append(
 /// With enough files read it is `resolved`, with the `associations` that it made; else `unresolved`. One that was over
 /// already stays as it is.
 #[utoipa::path(post, path = "/v1/searches/{id}/resolve", tag = "searches", params(ById), request_body = Resolve,
-    responses((status = 200, description = "The search, ended", body = Search), Refusals))]
+    responses((status = 200, description = "The search, ended", body = Search), NotKept, Refusals))]
 async fn finalize(
     State(app): State<App>,
     caller: Caller<Write>,

@@ -23,7 +23,7 @@ use super::intake::{self, Call, Calls, Carried, Pending};
 use super::settings::Rules;
 use super::transcript::{self, Agent, BadLine, Entry};
 use super::write::{Desk, Losses};
-use crate::answer::not_kept;
+use crate::answer::{NotKept, not_kept};
 use crate::app::App;
 use crate::auth::{Caller, Write};
 use crate::error::{Error, Refusals, Result};
@@ -70,7 +70,7 @@ impl Check for Origin {
     request_body(content((String = "application/x-ndjson"), (String = "application/jsonl"))),
     responses(
         (status = 200, description = "What became of the lines", body = Counts),
-        (status = 204, description = "The project keeps nothing of searches"),
+        NotKept,
         Refusals,
     ))]
 async fn post(

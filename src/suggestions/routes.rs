@@ -14,7 +14,7 @@ use super::{
     Amendment, Event, HistoryLine, MatchType, Names, NewPartialInputs, NewSuggestion, NewViews, Outcome,
     Suggestion, is_history_line,
 };
-use crate::answer::{created, not_kept};
+use crate::answer::{NotKept, created, not_kept};
 use crate::app::App;
 use crate::auth::{Admin, Caller, Read, Write};
 use crate::batch::line_id;
@@ -84,6 +84,7 @@ enum Started {
     responses(
         (status = 201, description = "The record", body = Suggestion, headers(("Location" = String, description = "Its address"))),
         (status = 200, description = "It had been sent before; as it is now. Or it is discarded", body = Answer),
+        NotKept,
         Refusals,
     ))]
 async fn start(
@@ -131,6 +132,7 @@ fn answer(replayed: bool, id: Uuid, body: impl Serialize) -> Response {
     responses(
         (status = 201, description = "The record with them", body = Suggestion, headers(("Location" = String, description = "Its address"))),
         (status = 200, description = "They had been sent before", body = Suggestion),
+        NotKept,
         Refusals,
     ))]
 async fn view(
@@ -152,6 +154,7 @@ async fn view(
     responses(
         (status = 201, description = "The record", body = Suggestion, headers(("Location" = String, description = "Its address"))),
         (status = 200, description = "They had been sent before", body = Suggestion),
+        NotKept,
         Refusals,
     ))]
 async fn partial_inputs(
@@ -179,7 +182,7 @@ async fn append(app: &App, caller: &Caller<Write>, event: Event) -> Result<Respo
 /// The match is worked out here: an exact one anywhere, else the longest suggestion that the input begins with, else one
 /// that begins with the input. An input that begins with `:` discards the record.
 #[utoipa::path(post, path = "/v1/suggestions/{id}/finalize", tag = "suggestions", params(ById), request_body = Outcome,
-    responses((status = 200, description = "The record, finalized; or that it is discarded", body = Answer), Refusals))]
+    responses((status = 200, description = "The record, finalized; or that it is discarded", body = Answer), NotKept, Refusals))]
 async fn finalize(
     State(app): State<App>,
     caller: Caller<Write>,
@@ -202,7 +205,7 @@ async fn change(app: &App, caller: &Caller<Write>, event: Event) -> Result<Respo
 
 /// Adds the block that the input became, which is made after the submit.
 #[utoipa::path(patch, path = "/v1/suggestions/{id}", tag = "suggestions", params(ById), request_body = Amendment,
-    responses((status = 200, description = "The record with it", body = Suggestion), Refusals))]
+    responses((status = 200, description = "The record with it", body = Suggestion), NotKept, Refusals))]
 async fn amend(
     State(app): State<App>,
     caller: Caller<Write>,

@@ -36,8 +36,12 @@ impl Service {
 
     /// An open service that keeps so much where projects do not say.
     pub(crate) async fn keeping(capture: Capture) -> Self {
+        Self::with(capture, Limits { most_exports: 2, ..Limits::default() }).await
+    }
+
+    /// An open service with these limits of exports.
+    pub(crate) async fn with(capture: Capture, exports: Limits) -> Self {
         let database = Database::create().await;
-        let exports = Limits { most_exports: 2, ..Limits::default() };
         let running = Running::start(&database.options, Settings { connections: 4, exports, capture });
         Self {
             router: router(running.app.clone()),
