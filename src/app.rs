@@ -1,6 +1,7 @@
 //! The application: its state, its router with every layer, and how it is served and stopped.
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -37,9 +38,20 @@ use crate::projects::Capture;
 use crate::searches::{self, Searches, expiry};
 use crate::{batch, db, exports, extract, generations, operations, projects, suggestions};
 
-/// What handlers share. Clones share everything.
+/// What handlers share: clones are the same application.
 #[derive(Clone)]
-pub struct App {
+pub struct App(Arc<Parts>);
+
+impl Deref for App {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+/// What an application consists of.
+pub struct Parts {
     /// For reading, and for the few writes that are not events.
     pub db: PgPool,
     /// For events.
@@ -53,12 +65,12 @@ pub struct App {
     /// What is known of solved logs, for finding similar ones.
     pub samples: Arc<Samples>,
     /// Set once the server begins to stop: it is no longer ready.
-    stopping: Arc<AtomicBool>,
+    stopping: AtomicBool,
     /// Renders the metrics.
     pub metrics: PrometheusHandle,
 }
 
-impl App {
+impl Parts {
     /// Whether the server has begun to stop.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
@@ -96,16 +108,16 @@ impl Running {
         let exports = Exports::new(options, settings.exports);
         let searches = Searches::new(options, settings.connections.div_ceil(4).max(2));
         let expiry = expiry::Task::start(&searches.db);
-        let app = App {
+        let app = App(Arc::new(Parts {
             db,
             writer,
             exports,
             searches,
             keyring,
             samples: Arc::default(),
-            stopping: Arc::default(),
+            stopping: AtomicBool::new(false),
             metrics: recorder(),
-        };
+        }));
         Self { app, writing, expiry, writer_db }
     }
 
@@ -304,11 +316,11 @@ pub async fn serve(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> anyhow::Result<()> {
     let (begun, mut draining) = tokio::sync::watch::channel(false);
-    let stopping = Arc::clone(&running.app.stopping);
+    let app = running.app.clone();
     let service = router(running.app.clone()).into_make_service_with_connect_info::<SocketAddr>();
     let server = axum::serve(listener, service).with_graceful_shutdown(async move {
         stop.await;
-        stopping.store(true, Ordering::Relaxed);
+        app.stopping.store(true, Ordering::Relaxed);
         let _ = begun.send(true);
     });
     let deadline = async move {

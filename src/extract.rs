@@ -310,25 +310,25 @@ fn can_be_kept(number: &str) -> bool {
 
 /// Cleans the string that begins at `at`; returns the place after its closing quote.
 fn clean_string(json: &mut [u8], mut at: usize, replaced: &mut usize) -> usize {
-    while let Some(&byte) = json.get(at) {
-        match byte {
-            b'"' => return at + 1,
-            b'\\' => match escaped_unit(json, at) {
-                Some(0xD800..=0xDBFF) if matches!(escaped_unit(json, at + 6), Some(0xDC00..=0xDFFF)) => {
-                    at += 12;
-                }
-                Some(0 | 0xD800..=0xDFFF) => {
-                    json[at + 2..at + 6].copy_from_slice(b"fffd");
-                    *replaced += 1;
-                    at += 6;
-                }
-                Some(_) => at += 6,
-                None => at += 2,
-            },
-            _ => at += 1,
+    while let Some(plain) = json.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+        at += plain;
+        if json[at] == b'"' {
+            return at + 1;
+        }
+        match escaped_unit(json, at) {
+            Some(0xD800..=0xDBFF) if matches!(escaped_unit(json, at + 6), Some(0xDC00..=0xDFFF)) => {
+                at += 12;
+            }
+            Some(0 | 0xD800..=0xDFFF) => {
+                json[at + 2..at + 6].copy_from_slice(b"fffd");
+                *replaced += 1;
+                at += 6;
+            }
+            Some(_) => at += 6,
+            None => at += 2,
         }
     }
-    at
+    json.len()
 }
 
 /// The UTF-16 unit of the `\uXXXX` escape at `at`, if one stands there.

@@ -237,7 +237,7 @@ pub fn names_it<T>(_: &T) -> bool {
 /// Hash of a request as parsed, that is without nulls and whatever the order of an object's members: the same request
 /// sent again has the same hash. Ids are no part of it; where one matters it has found the record already.
 pub fn request_hash(request: &impl Serialize) -> Vec<u8> {
-    let mut canonical = Vec::with_capacity(1 << 10);
+    let mut canonical = Vec::with_capacity(4 << 10);
     let mut serializer = serde_json::Serializer::with_formatter(&mut canonical, Canonical);
     request.serialize(&mut serializer).expect("requests come from JSON and go back to it");
     Sha256::digest(canonical)[..16].to_vec()

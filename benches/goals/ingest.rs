@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::State;
-use axum::routing::post;
+use axum::routing::{get, post};
 use futures_util::TryStreamExt as _;
 use futures_util::future::join_all;
 use gleaner::generations::NewAttempt;
@@ -133,23 +133,26 @@ pub(crate) async fn run(machine: &Machine, plan: &Plan) -> Vec<Line> {
         "",
         None,
     ));
+    lines.push(floor(machine, plan, &unbatched).await);
     drop(unbatched);
-    lines.push(floor(machine, plan).await);
     lines.push(batches(machine, plan, &logs, &body, &mut number).await);
     lines.push(fiftieth(machine, plan, &Body::new(10 << 10)).await);
     lines
 }
 
-/// What HTTP alone costs here: requests that neither have a body nor touch the database.
-async fn floor(machine: &Machine, plan: &Plan) -> Line {
-    let (mut rounds, mut usage) = (vec![], vec![]);
+/// What HTTP alone costs here: requests that neither have a body nor touch the database, also to a server that does nothing
+/// else.
+async fn floor(machine: &Machine, plan: &Plan, unbatched: &PlainServer) -> Line {
+    let (mut rounds, mut bare, mut usage) = (vec![], vec![], vec![]);
     for _ in 0..plan.rounds {
         let before = machine.usage();
         rounds.push(drive(&machine.address, 64, round(), |_| request(PROJECT, "/healthz", None)).await);
         usage.push(per_request(before, machine.usage(), &rounds[rounds.len() - 1]).0);
+        bare.push(drive(&unbatched.address, 64, round(), |_| request(PROJECT, "/healthz", None)).await);
     }
     let ours = format!("{:.0}/s, {:.0} µs of the server each", rates(&rounds), median(usage));
-    Line::figure("for comparison: GET /healthz, 64 connections", ours, String::new(), "", None)
+    let bare = format!("{:.0}/s (axum alone)", rates(&bare));
+    Line::figure("for comparison: GET /healthz, 64 connections", ours, bare, "", None)
 }
 
 /// Makes the open logs that attempts are added to.
@@ -319,7 +322,10 @@ pub(crate) fn plain_server(socket: &str) {
     runtime.block_on(async {
         let options = PgConnectOptions::new().socket(socket).username("postgres").database("gleaner");
         let db = PgPoolOptions::new().max_connections(12).connect_with(options).await.expect("the database");
-        let app = axum::Router::new().route("/{log}", post(insert)).with_state(db);
+        let app = axum::Router::new()
+            .route("/{log}", post(insert))
+            .route("/healthz", get(|| async { "ok" }))
+            .with_state(db);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         println!("{}", listener.local_addr().expect("an address"));
         std::io::stdout().flush().expect("read");

@@ -14,7 +14,7 @@ pub(crate) fn request(project: &str, path: &str, body: Option<(&str, &str)>) -> 
     let (media_type, body) = body.unwrap_or_default();
     format!(
         "{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {KEY}\r\ngleaner-project: {project}\r\n\
-         content-type: {media_type}\r\ncontent-length: {}\r\n\r\n{body}",
+         prefer: return=minimal\r\ncontent-type: {media_type}\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
     .into_bytes()

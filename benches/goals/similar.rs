@@ -12,7 +12,7 @@ use crate::{Line, Plan};
 
 /// How many queries of each kind are asked, and how many of the seed's.
 const QUERIES: usize = 300;
-const SEED_QUERIES: usize = 10;
+const SEED_QUERIES: usize = 3;
 
 pub(crate) async fn run(machine: &Machine, plan: &Plan) -> Vec<Line> {
     let mut lines = Vec::new();

@@ -22,9 +22,9 @@ pub const WRITER_NAME: &str = "gleaner-writer";
 /// A pool of at most `size` connections that call themselves `name`. Connects when first used.
 #[must_use]
 pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
-    // The writer's statements are always alike. What is read, and by which filters, is not: a plan made for any project and
-    // any filter would be a bad one for most.
-    let plans = if name == WRITER_NAME { "auto" } else { "force_custom_plan" };
+    // The writer's statements are always alike, and planning one takes longer than writing a row. What is read, and by which
+    // filters, is not: a plan made for any project and any filter would be a bad one for most.
+    let plans = if name == WRITER_NAME { "force_generic_plan" } else { "force_custom_plan" };
     let options = options
         .clone()
         .application_name(name)

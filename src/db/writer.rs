@@ -378,13 +378,13 @@ async fn apply(
             Event::Search(event) => searches.push(event),
         }
     }
-    // They are of one domain.
+    // They are of one domain. What each needs to remember is large, and would be moved by everyone who waits for it.
     if !generations.is_empty() {
-        generations::write::write(connection, project, &generations).await
+        Box::pin(generations::write::write(connection, project, &generations)).await
     } else if !suggestions.is_empty() {
-        suggestions::write::write(connection, project, &suggestions).await
+        Box::pin(suggestions::write::write(connection, project, &suggestions)).await
     } else {
-        searches::write::write(connection, project, &searches).await
+        Box::pin(searches::write::write(connection, project, &searches)).await
     }
 }
 

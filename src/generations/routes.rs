@@ -2,14 +2,14 @@
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::store::{self, Filter};
 use super::{Attempt, Event, Generation, NewAttempt, NewGeneration, NewReview, Outcome};
-use crate::answer::{NotKept, created, not_kept};
+use crate::answer::{NotKept, Prefer};
 use crate::app::App;
 use crate::auth::{Admin, Caller, Read, Write};
 use crate::db::writer;
@@ -32,7 +32,7 @@ pub fn routes() -> OpenApiRouter<App> {
 ///
 /// Given `success`, the log is finished already and stored finalized, with its `iterations`, in one step.
 #[utoipa::path(post, path = "/v1/generations", tag = "generations", request_body = NewGeneration,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Stands in for an id the client cannot make")),
+    params(Prefer, ("Idempotency-Key" = Option<String>, Header, description = "Stands in for an id the client cannot make")),
     responses(
         (status = 201, description = "The log", body = Generation, headers(("Location" = String, description = "Its address"))),
         (status = 200, description = "It had been sent before; as it is now", body = Generation),
@@ -43,27 +43,30 @@ async fn start(
     State(app): State<App>,
     caller: Caller<Write>,
     headers: HeaderMap,
+    prefer: Prefer,
     Json(new): Json<NewGeneration>,
 ) -> Result<Response> {
     let id = idempotency_id(&headers, &caller.project, "generations", None)?;
     let event = Event::start(new, id);
     let id = event.generation_id;
     // Of a log that is open the answer is known beforehand, which saves reading it back.
-    let open =
-        event.as_start().filter(|(_, start)| start.new.success.is_none()).map(|(id, start)| start.stored(id));
+    let open = event
+        .as_start()
+        .filter(|(_, start)| start.new.success.is_none() && !prefer.minimal())
+        .map(|(id, start)| start.stored(id));
     let receipt = app.writer.write(&caller.project, writer::Event::Generation(event)).await?;
-    Ok(match open {
-        _ if receipt.kept == Capture::Off => not_kept(),
-        Some(log) if !receipt.replayed && receipt.kept == Capture::Full => answer(false, id, log),
-        _ => answer(receipt.replayed, id, stored(&app, &caller.project, id).await?),
-    })
+    let body = async || match open {
+        Some(log) if !receipt.replayed && receipt.kept == Capture::Full => Ok(log),
+        _ => stored(&app, &caller.project, id).await,
+    };
+    prefer.created(receipt, address(id), body).await
 }
 
 /// Appends an attempt to an open log.
 ///
 /// The same number with the same body is a replay, also after the log was finalized; with another body a conflict.
 #[utoipa::path(post, path = "/v1/generations/{id}/attempts", tag = "generations", request_body = NewAttempt,
-    params(ById, ("Idempotency-Key" = Option<String>, Header, description = "Stands in for an id the client cannot make")),
+    params(ById, Prefer, ("Idempotency-Key" = Option<String>, Header, description = "Stands in for an id the client cannot make")),
     responses(
         (status = 201, description = "The attempt", body = Attempt, headers(("Location" = String, description = "Its log's address"))),
         (status = 200, description = "It had been sent before", body = Attempt),
@@ -74,61 +77,57 @@ async fn append(
     State(app): State<App>,
     caller: Caller<Write>,
     headers: HeaderMap,
+    prefer: Prefer,
     Path(ById { id }): Path<ById>,
     Json(new): Json<NewAttempt>,
 ) -> Result<Response> {
     let attempt_id = idempotency_id(&headers, &caller.project, "attempts", Some(id))?;
     let event = Event::append(id, new, attempt_id);
-    let mut attempt = event.as_append().map(|(_, append)| append.stored(0));
+    let appended = event.as_append().filter(|_| !prefer.minimal()).map(|(_, append)| append.stored(0));
     let receipt = app.writer.write(&caller.project, writer::Event::Generation(event)).await?;
-    if receipt.kept == Capture::Off {
-        return Ok(not_kept());
-    }
     let number = receipt.number.unwrap_or_default();
-    if receipt.replayed || receipt.kept != Capture::Full {
-        attempt = store::attempt(&app.db, &caller.project, id, number).await?;
-    }
-    let attempt =
-        attempt.map(|attempt| Attempt { attempt: number, ..attempt }).ok_or(Error::NotFound("attempt"))?;
-    Ok(answer(receipt.replayed, id, attempt))
+    let body = async || match appended {
+        Some(attempt) if !receipt.replayed && receipt.kept == Capture::Full => {
+            Ok(Attempt { attempt: number, ..attempt })
+        }
+        _ => store::attempt(&app.db, &caller.project, id, number).await?.ok_or(Error::NotFound("attempt")),
+    };
+    prefer.created(receipt, address(id), body).await
 }
 
 /// Finalizes a log.
 ///
 /// On success without `final_valid_dsl`, the program is that of the last attempt that passed.
-#[utoipa::path(post, path = "/v1/generations/{id}/finalize", tag = "generations", params(ById), request_body = Outcome,
+#[utoipa::path(post, path = "/v1/generations/{id}/finalize", tag = "generations", params(ById, Prefer), request_body = Outcome,
     responses((status = 200, description = "The log, finalized", body = Generation), NotKept, Refusals))]
 async fn finalize(
     State(app): State<App>,
     caller: Caller<Write>,
+    prefer: Prefer,
     Path(ById { id }): Path<ById>,
     Json(outcome): Json<Outcome>,
 ) -> Result<Response> {
-    change(&app, &caller, Event::finalize(id, outcome)).await
+    change(&app, &caller, prefer, Event::finalize(id, outcome)).await
 }
 
 /// Reviews a log; a later review replaces an earlier one.
-#[utoipa::path(put, path = "/v1/generations/{id}/review", tag = "generations", params(ById), request_body = NewReview,
+#[utoipa::path(put, path = "/v1/generations/{id}/review", tag = "generations", params(ById, Prefer), request_body = NewReview,
     responses((status = 200, description = "The log with its review", body = Generation), NotKept, Refusals))]
 async fn review(
     State(app): State<App>,
     caller: Caller<Write>,
+    prefer: Prefer,
     Path(ById { id }): Path<ById>,
     Json(review): Json<NewReview>,
 ) -> Result<Response> {
-    change(&app, &caller, Event::review(id, review)).await
+    change(&app, &caller, prefer, Event::review(id, review)).await
 }
 
 /// Writes what changes a log; the answer is the log with it.
-async fn change(app: &App, caller: &Caller<Write>, event: Event) -> Result<Response> {
+async fn change(app: &App, caller: &Caller<Write>, prefer: Prefer, event: Event) -> Result<Response> {
     let id = event.generation_id;
     let receipt = app.writer.write(&caller.project, writer::Event::Generation(event)).await?;
-    Ok(match receipt.kept {
-        Capture::Off => not_kept(),
-        Capture::Full | Capture::Metadata => {
-            axum::Json(stored(app, &caller.project, id).await?).into_response()
-        }
-    })
+    prefer.changed(receipt, async || stored(app, &caller.project, id).await).await
 }
 
 /// The whole log, with its attempts as `iterations`.
@@ -167,6 +166,6 @@ async fn stored(app: &App, project: &str, id: Uuid) -> Result<Generation> {
     store::get(&app.db, project, id).await?.ok_or(Error::NotFound("generation"))
 }
 
-fn answer(replayed: bool, id: Uuid, body: impl serde::Serialize) -> Response {
-    created(replayed, &format!("/v1/generations/{id}"), body)
+fn address(id: Uuid) -> String {
+    format!("/v1/generations/{id}")
 }

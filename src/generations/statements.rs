@@ -102,12 +102,17 @@ macro_rules! insert_attempts_to {
         concat!(
             "with log as materialized (", $logs, "),",
             "new as (
-                select * from unnest($2::uuid[], $3::uuid[], $4::bool[], $5::int[], $6::timestamptz[], $7::text[], $8::int[],
-                    $9::text[], $10::text[], $11::text[], $12::jsonb[], $13::jsonb[], $14::jsonb[], $15::bool[], $16::text[],
-                    $17::text[], $18::int[], $19::int[], $20::int[], $21::jsonb[], $22::bytea[]) with ordinality
-                    as new (generation_id, id, id_given, attempt, timestamp, prompt_template, prompt_template_version,
-                        prompt_text, raw_response, extracted_dsl, parse_result, lint_result, compile_result, passed,
-                        error_stage, error_message, latency_ms, input_tokens, output_tokens, metadata, request_hash, place)
+                select unnest($2::uuid[]) as generation_id, unnest($3::uuid[]) as id, unnest($4::bool[]) as id_given,
+                    unnest($5::int[]) as attempt, unnest($6::timestamptz[]) as timestamp,
+                    unnest($7::text[]) as prompt_template, unnest($8::int[]) as prompt_template_version,
+                    unnest($9::text[]) as prompt_text, unnest($10::text[]) as raw_response,
+                    unnest($11::text[]) as extracted_dsl, unnest($12::jsonb[]) as parse_result,
+                    unnest($13::jsonb[]) as lint_result, unnest($14::jsonb[]) as compile_result,
+                    unnest($15::bool[]) as passed, unnest($16::text[]) as error_stage,
+                    unnest($17::text[]) as error_message, unnest($18::int[]) as latency_ms,
+                    unnest($19::int[]) as input_tokens, unnest($20::int[]) as output_tokens,
+                    unnest($21::jsonb[]) as metadata, unnest($22::bytea[]) as request_hash,
+                    generate_subscripts($2, 1) as place
             )
             insert into attempts (project, generation_id, id, attempt, timestamp, prompt_template, prompt_template_version,
                 prompt_text, raw_response, extracted_dsl, parse_result, lint_result, compile_result, passed, error_stage,

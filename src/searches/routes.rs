@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
@@ -10,14 +10,13 @@ use uuid::Uuid;
 use super::settings::Rules;
 use super::store::{self, Filter};
 use super::{AppendedFallback, Event, NewFallback, NewSearch, Resolve, Search, associations};
-use crate::answer::{NotKept, created, not_kept};
+use crate::answer::{NotKept, Prefer};
 use crate::app::App;
 use crate::auth::{Caller, Read, Write};
 use crate::db::writer;
 use crate::error::{Error, Refusals, Result};
 use crate::extract::{ById, Json, Path, idempotency_id};
 use crate::page::{List, Page, PageParams};
-use crate::projects::Capture;
 
 /// The paths of searches.
 pub fn routes() -> OpenApiRouter<App> {
@@ -33,7 +32,7 @@ pub fn routes() -> OpenApiRouter<App> {
 /// One whose best score is under the threshold is tracked: what the agent does next is learned from. The answer has, as
 /// `hints`, where similar queries were answered before.
 #[utoipa::path(post, path = "/v1/searches", tag = "searches", request_body = NewSearch,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Stands in for an id the client cannot make")),
+    params(Prefer, ("Idempotency-Key" = Option<String>, Header, description = "Stands in for an id the client cannot make")),
     responses(
         (status = 201, description = "The search", body = Search, headers(("Location" = String, description = "Its address"))),
         (status = 200, description = "It had been sent before; as it is now", body = Search),
@@ -44,6 +43,7 @@ async fn start(
     State(app): State<App>,
     caller: Caller<Write>,
     headers: HeaderMap,
+    prefer: Prefer,
     Json(new): Json<NewSearch>,
 ) -> Result<Response> {
     let id = idempotency_id(&headers, &caller.project, "searches", None)?;
@@ -54,14 +54,12 @@ async fn start(
     let event = Event::start(new, id, shown);
     let id = event.search_id;
     let receipt = app.writer.write(&caller.project, writer::Event::Search(event)).await?;
-    if receipt.kept == Capture::Off {
-        return Ok(not_kept());
-    }
-    let mut search = stored(&app, &caller.project, id).await?;
-    if !receipt.replayed {
-        search.hints = Some(hints);
-    }
-    Ok(created(receipt.replayed, &address(id), search))
+    let body = async || {
+        let search = stored(&app, &caller.project, id).await?;
+        let hints = if receipt.replayed { search.hints } else { Some(hints) };
+        Ok(Search { hints, ..search })
+    };
+    prefer.created(receipt, address(id), body).await
 }
 
 /// Appends what the agent did after a search that is tracked.
@@ -69,7 +67,7 @@ async fn start(
 /// It counts for every search of the same agent that is tracked, by its share. One that comes after a silence longer than
 /// the window shows that the session was over: it is kept, but does not count.
 #[utoipa::path(post, path = "/v1/searches/{id}/fallbacks", tag = "searches", request_body = NewFallback,
-    params(ById, ("Idempotency-Key" = Option<String>, Header, description = "Stands in for an id the client cannot make")),
+    params(ById, Prefer, ("Idempotency-Key" = Option<String>, Header, description = "Stands in for an id the client cannot make")),
     responses(
         (status = 201, description = "The fallback", body = AppendedFallback, headers(("Location" = String, description = "Its search's address"))),
         (status = 200, description = "It had been sent before", body = AppendedFallback),
@@ -80,6 +78,7 @@ async fn append(
     State(app): State<App>,
     caller: Caller<Write>,
     headers: HeaderMap,
+    prefer: Prefer,
     Path(ById { id }): Path<ById>,
     Json(new): Json<NewFallback>,
 ) -> Result<Response> {
@@ -87,32 +86,29 @@ async fn append(
     let event = Event::append(id, new, fallback);
     let fallback = event.fallback_id().unwrap_or_default();
     let receipt = app.writer.write(&caller.project, writer::Event::Search(event)).await?;
-    if receipt.kept == Capture::Off {
-        return Ok(not_kept());
-    }
-    let fallback = store::fallback(&app.db, &caller.project, id, fallback).await?;
-    let fallback = fallback.ok_or(Error::NotFound("fallback"))?;
-    Ok(created(receipt.replayed, &address(id), fallback))
+    let body = async || {
+        let fallback = store::fallback(&app.db, &caller.project, id, fallback).await?;
+        fallback.ok_or(Error::NotFound("fallback"))
+    };
+    prefer.created(receipt, address(id), body).await
 }
 
 /// Resolves a search: the turn in which it was made has ended.
 ///
 /// With enough files read it is `resolved`, with the `associations` that it made; else `unresolved`. One that was over
 /// already stays as it is.
-#[utoipa::path(post, path = "/v1/searches/{id}/resolve", tag = "searches", params(ById), request_body = Resolve,
+#[utoipa::path(post, path = "/v1/searches/{id}/resolve", tag = "searches", params(ById, Prefer), request_body = Resolve,
     responses((status = 200, description = "The search, ended", body = Search), NotKept, Refusals))]
 async fn finalize(
     State(app): State<App>,
     caller: Caller<Write>,
+    prefer: Prefer,
     Path(ById { id }): Path<ById>,
     Json(resolve): Json<Resolve>,
 ) -> Result<Response> {
     let event = Event::finalize(id, &resolve);
     let receipt = app.writer.write(&caller.project, writer::Event::Search(event)).await?;
-    if receipt.kept == Capture::Off {
-        return Ok(not_kept());
-    }
-    Ok(axum::Json(stored(&app, &caller.project, id).await?).into_response())
+    prefer.changed(receipt, async || stored(&app, &caller.project, id).await).await
 }
 
 /// The whole search: what was done after it, what it was told, what was learned.

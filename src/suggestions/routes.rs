@@ -2,7 +2,7 @@
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -14,7 +14,7 @@ use super::{
     Amendment, Event, HistoryLine, MatchType, Names, NewPartialInputs, NewSuggestion, NewViews, Outcome,
     Suggestion, is_history_line,
 };
-use crate::answer::{NotKept, created, not_kept};
+use crate::answer::{NotKept, Prefer};
 use crate::app::App;
 use crate::auth::{Admin, Caller, Read, Write};
 use crate::batch::line_id;
@@ -80,7 +80,7 @@ enum Started {
 /// `suggestion_history.jsonl`, whose id is derived from its bytes. An input that begins with `:` discards the record.
 #[utoipa::path(post, path = "/v1/suggestions", tag = "suggestions",
     request_body(content = Started, content_type = "application/json"),
-    params(("Idempotency-Key" = Option<String>, Header, description = "Stands in for an id the client cannot make")),
+    params(Prefer, ("Idempotency-Key" = Option<String>, Header, description = "Stands in for an id the client cannot make")),
     responses(
         (status = 201, description = "The record", body = Suggestion, headers(("Location" = String, description = "Its address"))),
         (status = 200, description = "It had been sent before; as it is now. Or it is discarded", body = Answer),
@@ -91,6 +91,7 @@ async fn start(
     State(app): State<App>,
     caller: Caller<Write>,
     headers: HeaderMap,
+    prefer: Prefer,
     request: Request,
 ) -> Result<Response> {
     expect_media_type(&headers, &["application/json"])?;
@@ -103,24 +104,27 @@ async fn start(
         Event::start(extract::parse(&mut body.bytes, &body.replaced)?, key)
     };
     let id = event.suggestion_id;
+    let is_kept = event.as_start().is_none_or(|(_, start)| start.is_kept());
     // Of a record that is pending the answer is known beforehand, which saves reading it back.
-    let pending =
-        event.as_start().filter(|(_, start)| start.conclusion.is_none()).map(|(id, start)| start.stored(id));
+    let pending = event
+        .as_start()
+        .filter(|(_, start)| start.conclusion.is_none() && !prefer.minimal())
+        .map(|(id, start)| start.stored(id));
     let receipt = app.writer.write(&caller.project, writer::Event::Suggestion(event)).await?;
-    if receipt.kept == Capture::Off {
-        return Ok(not_kept());
+    let body = async || match pending {
+        Some(pending) if !receipt.replayed && receipt.kept == Capture::Full => Ok(pending.into()),
+        _ => stored(&app, &caller.project, id, Extent::Whole).await.map(Answer::from),
+    };
+    if is_kept {
+        prefer.created(receipt, address(id), body).await
+    } else {
+        // It has no address that a client would want.
+        prefer.changed(receipt, body).await
     }
-    if let Some(pending) = pending.filter(|_| !receipt.replayed && receipt.kept == Capture::Full) {
-        return Ok(answer(false, id, pending));
-    }
-    Ok(match stored(&app, &caller.project, id, Extent::Whole).await?.into() {
-        Answer::Record(record) => answer(receipt.replayed, id, record),
-        Answer::Discarded(discarded) => axum::Json(discarded).into_response(),
-    })
 }
 
-fn answer(replayed: bool, id: Uuid, body: impl Serialize) -> Response {
-    created(replayed, &format!("/v1/suggestions/{id}"), body)
+fn address(id: Uuid) -> String {
+    format!("/v1/suggestions/{id}")
 }
 
 /// Appends looks at suggestions to a pending record.
@@ -128,7 +132,7 @@ fn answer(replayed: bool, id: Uuid, body: impl Serialize) -> Response {
 /// They are kept as sent, and resolved in the order of `at`, then of arrival. Sent again with the same `id`, or as the
 /// same move with the same `at`, a look counts once. The answer leaves out what lists leave out.
 #[utoipa::path(post, path = "/v1/suggestions/{id}/views", tag = "suggestions", request_body = NewViews,
-    params(ById, ("Idempotency-Key" = Option<String>, Header, description = "Stands in for ids the client cannot make")),
+    params(ById, Prefer, ("Idempotency-Key" = Option<String>, Header, description = "Stands in for ids the client cannot make")),
     responses(
         (status = 201, description = "The record with them", body = Suggestion, headers(("Location" = String, description = "Its address"))),
         (status = 200, description = "They had been sent before", body = Suggestion),
@@ -139,18 +143,19 @@ async fn view(
     State(app): State<App>,
     caller: Caller<Write>,
     headers: HeaderMap,
+    prefer: Prefer,
     Path(ById { id }): Path<ById>,
     Json(views): Json<NewViews>,
 ) -> Result<Response> {
     let key = idempotency_id(&headers, &caller.project, "views", Some(id))?;
-    append(&app, &caller, Event::view(id, views, Names::of_key(key))).await
+    append(&app, &caller, prefer, Event::view(id, views, Names::of_key(key))).await
 }
 
 /// Appends what was typed on the way to a pending record.
 ///
 /// Sent again with the same `id`, or as the same text with the same `at`, it counts once.
 #[utoipa::path(post, path = "/v1/suggestions/{id}/partial-inputs", tag = "suggestions", request_body = NewPartialInputs,
-    params(ById, ("Idempotency-Key" = Option<String>, Header, description = "Stands in for ids the client cannot make")),
+    params(ById, Prefer, ("Idempotency-Key" = Option<String>, Header, description = "Stands in for ids the client cannot make")),
     responses(
         (status = 201, description = "The record", body = Suggestion, headers(("Location" = String, description = "Its address"))),
         (status = 200, description = "They had been sent before", body = Suggestion),
@@ -161,58 +166,56 @@ async fn partial_inputs(
     State(app): State<App>,
     caller: Caller<Write>,
     headers: HeaderMap,
+    prefer: Prefer,
     Path(ById { id }): Path<ById>,
     Json(inputs): Json<NewPartialInputs>,
 ) -> Result<Response> {
     let key = idempotency_id(&headers, &caller.project, "partial-inputs", Some(id))?;
-    append(&app, &caller, Event::partial_inputs(id, inputs, Names::of_key(key))).await
+    append(&app, &caller, prefer, Event::partial_inputs(id, inputs, Names::of_key(key))).await
 }
 
-async fn append(app: &App, caller: &Caller<Write>, event: Event) -> Result<Response> {
+async fn append(app: &App, caller: &Caller<Write>, prefer: Prefer, event: Event) -> Result<Response> {
     let id = event.suggestion_id;
     let receipt = app.writer.write(&caller.project, writer::Event::Suggestion(event)).await?;
-    if receipt.kept == Capture::Off {
-        return Ok(not_kept());
-    }
-    Ok(answer(receipt.replayed, id, stored(app, &caller.project, id, Extent::Listed).await?))
+    let body = async || stored(app, &caller.project, id, Extent::Listed).await;
+    prefer.created(receipt, address(id), body).await
 }
 
 /// Finalizes a record with what the user submitted.
 ///
 /// The match is worked out here: an exact one anywhere, else the longest suggestion that the input begins with, else one
 /// that begins with the input. An input that begins with `:` discards the record.
-#[utoipa::path(post, path = "/v1/suggestions/{id}/finalize", tag = "suggestions", params(ById), request_body = Outcome,
+#[utoipa::path(post, path = "/v1/suggestions/{id}/finalize", tag = "suggestions", params(ById, Prefer), request_body = Outcome,
     responses((status = 200, description = "The record, finalized; or that it is discarded", body = Answer), NotKept, Refusals))]
 async fn finalize(
     State(app): State<App>,
     caller: Caller<Write>,
+    prefer: Prefer,
     Path(ById { id }): Path<ById>,
     Json(outcome): Json<Outcome>,
 ) -> Result<Response> {
-    change(&app, &caller, Event::finalize(id, outcome)).await
+    change(&app, &caller, prefer, Event::finalize(id, outcome)).await
 }
 
 /// Writes what changes a record; the answer is the record with it.
-async fn change(app: &App, caller: &Caller<Write>, event: Event) -> Result<Response> {
+async fn change(app: &App, caller: &Caller<Write>, prefer: Prefer, event: Event) -> Result<Response> {
     let id = event.suggestion_id;
     let receipt = app.writer.write(&caller.project, writer::Event::Suggestion(event)).await?;
-    if receipt.kept == Capture::Off {
-        return Ok(not_kept());
-    }
-    let record = stored(app, &caller.project, id, Extent::Whole).await?;
-    Ok(axum::Json(Answer::from(record)).into_response())
+    let body = async || stored(app, &caller.project, id, Extent::Whole).await.map(Answer::from);
+    prefer.changed(receipt, body).await
 }
 
 /// Adds the block that the input became, which is made after the submit.
-#[utoipa::path(patch, path = "/v1/suggestions/{id}", tag = "suggestions", params(ById), request_body = Amendment,
+#[utoipa::path(patch, path = "/v1/suggestions/{id}", tag = "suggestions", params(ById, Prefer), request_body = Amendment,
     responses((status = 200, description = "The record with it", body = Suggestion), NotKept, Refusals))]
 async fn amend(
     State(app): State<App>,
     caller: Caller<Write>,
+    prefer: Prefer,
     Path(ById { id }): Path<ById>,
     Json(amendment): Json<Amendment>,
 ) -> Result<Response> {
-    change(&app, &caller, Event::amend(id, amendment)).await
+    change(&app, &caller, prefer, Event::amend(id, amendment)).await
 }
 
 /// The whole record, with its views and partial inputs.

@@ -175,6 +175,9 @@ const LONGEST_INTENT: usize = 1_000;
 const LONGEST_PROGRAM: usize = 2_000;
 /// Among how many of the newest logs solved ones are looked for, to fill up.
 const NEWEST: usize = 5 * MOST;
+/// What is read of a log.
+const READ: &str =
+    "id, project, domain_name, model_used, success, rating, user_intent, corrected_dsl, final_valid_dsl";
 
 /// A log that may be an example.
 #[derive(sqlx::FromRow)]
@@ -191,7 +194,8 @@ impl Candidate {
     }
 }
 
-/// The logs that are looked at closely, the oldest first: those that the plan finds, filled up with the newest.
+/// The logs that are looked at closely, the oldest first: those that the plan finds, filled up with the newest where there
+/// are so few that these are likely to be of use.
 async fn candidates(
     app: &App,
     project: &Arc<str>,
@@ -208,8 +212,9 @@ async fn candidates(
     if plan != Plan::Newest {
         // Only keys are looked for in the index: given another condition, Postgres may want to combine it with an index of
         // the other columns, which means reading all of a project or domain.
-        let mut query =
-            QueryBuilder::new("with log as materialized (select * from generations where success");
+        let mut query = QueryBuilder::new(format!(
+            "with log as materialized (select {READ} from generations where success"
+        ));
         match plan {
             Plan::Any(keys, domain) => {
                 query.push(" and search_keys && ").push_bind(keys);
@@ -225,8 +230,8 @@ async fn candidates(
         query.push(format_args!(" limit {MOST}"));
         found = query.build_query_as::<Candidate>().fetch_all(&app.db).await?;
     }
-    if found.len() < MOST {
-        let mut query = QueryBuilder::new("with log as (select * from generations where ");
+    if found.len() < MOST && (sample.is_of_few() || found.is_empty()) {
+        let mut query = QueryBuilder::new(format!("with log as (select {READ} from generations where "));
         scope.push(&mut query);
         query.push(format_args!(" order by created_at desc, id desc limit {NEWEST}) "));
         push_candidates(&mut query, &scope, wanted);

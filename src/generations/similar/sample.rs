@@ -22,6 +22,8 @@ const COUNTED_AT_ONCE: i64 = 50_000;
 const STALE: Duration = Duration::from_secs(10);
 /// Taking samples uses up at most one part in so many of the time.
 const SHARE: u32 = 100;
+/// How many logs are few.
+const FEW: f64 = 20_000.0;
 /// How many scopes are remembered, at about half a megabyte each.
 const SCOPES: usize = 32;
 /// How like a known word must an unknown one be to be taken for it, by their trigrams (0 to 1); and for how many it is.
@@ -157,6 +159,11 @@ impl Sample {
             good_for,
             renewed: AtomicBool::new(false),
         }
+    }
+
+    /// Whether the scope has so few logs that some thousand are a good part of them.
+    pub(super) fn is_of_few(&self) -> bool {
+        self.size <= FEW
     }
 
     fn is_stale(&self) -> bool {
