@@ -1,6 +1,5 @@
 //! The application: its state, its router with every layer, and how it is served and stopped.
 
-use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +21,7 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate as _};
 use tower_http::decompression::RequestDecompressionLayer;
 use tower_http::request_id::{MakeRequestId, PropagateRequestIdLayer, RequestId, SetRequestIdLayer};
+use tower_http::timeout::RequestBodyTimeoutLayer;
 use tower_http::trace::TraceLayer;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -36,7 +36,7 @@ use crate::extract::Replaced;
 use crate::generations::similar::Samples;
 use crate::projects::Capture;
 use crate::searches::{self, Searches, expiry};
-use crate::{batch, db, exports, extract, generations, operations, projects, suggestions};
+use crate::{batch, connections, db, exports, extract, generations, operations, projects, suggestions};
 
 /// What handlers share: clones are the same application.
 #[derive(Clone)]
@@ -64,6 +64,8 @@ pub struct Parts {
     pub keyring: Arc<Keyring>,
     /// What is known of solved logs, for finding similar ones.
     pub samples: Arc<Samples>,
+    /// How long a client may keep the server waiting for what it sends.
+    patience: Duration,
     /// Set once the server begins to stop: it is no longer ready.
     stopping: AtomicBool,
     /// Renders the metrics.
@@ -86,6 +88,19 @@ pub struct Settings {
     pub exports: exports::stream::Limits,
     /// How much is kept where projects do not say.
     pub capture: Capture,
+    /// How long a client may keep the server waiting for what it sends.
+    pub patience: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            connections: 16,
+            exports: exports::stream::Limits::default(),
+            capture: Capture::default(),
+            patience: Duration::from_secs(30),
+        }
+    }
 }
 
 /// The application and what it leaves running.
@@ -115,6 +130,7 @@ impl Running {
             searches,
             keyring,
             samples: Arc::default(),
+            patience: settings.patience,
             stopping: AtomicBool::new(false),
             metrics: recorder(),
         }));
@@ -235,6 +251,7 @@ pub fn router(app: App) -> Router {
         .layer(CatchPanicLayer::custom(|_| {
             Error::Internal(anyhow::anyhow!("a handler panicked")).into_response()
         }))
+        .layer(RequestBodyTimeoutLayer::new(app.patience))
         .layer(RequestDecompressionLayer::new());
     api.merge(SwaggerUi::new("/docs").config(utoipa_swagger_ui::Config::from("/openapi.json")))
         .route("/openapi.yaml", get(|| async move { ([(header::CONTENT_TYPE, "application/yaml")], yaml) }))
@@ -310,29 +327,14 @@ async fn surround(
 
 /// Serves until `stop` completes, then finishes the requests under way, for ten seconds at most, then commits what
 /// waits, then closes the database's connections: in this order nothing acknowledged is lost.
-pub async fn serve(
-    running: Running,
-    listener: TcpListener,
-    stop: impl Future<Output = ()> + Send + 'static,
-) -> anyhow::Result<()> {
-    let (begun, mut draining) = tokio::sync::watch::channel(false);
+pub async fn serve(running: Running, listener: TcpListener, stop: impl Future<Output = ()>) {
     let app = running.app.clone();
-    let service = router(running.app.clone()).into_make_service_with_connect_info::<SocketAddr>();
-    let server = axum::serve(listener, service).with_graceful_shutdown(async move {
+    let stop = async {
         stop.await;
         app.stopping.store(true, Ordering::Relaxed);
-        let _ = begun.send(true);
-    });
-    let deadline = async move {
-        let _ = draining.wait_for(|begun| *begun).await;
-        tokio::time::sleep(Duration::from_secs(10)).await;
     };
-    tokio::select! {
-        result = server.into_future() => result?,
-        () = deadline => tracing::warn!("some requests did not end within ten seconds"),
-    }
+    connections::serve(listener, router(app.clone()), app.patience, stop).await;
     running.finish().await;
-    Ok(())
 }
 
 #[cfg(test)]

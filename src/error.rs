@@ -36,6 +36,9 @@ pub enum Error {
     /// 409: it exists with another body, or is in a state that does not allow this.
     #[error("{0}")]
     Conflict(String),
+    /// 408: the client stopped sending.
+    #[error("{0}")]
+    TooSlow(&'static str),
     /// 413: more bytes or lines than allowed.
     #[error("{0}")]
     TooLarge(String),
@@ -96,6 +99,7 @@ impl Error {
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Conflict(_) => StatusCode::CONFLICT,
+            Self::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
@@ -273,6 +277,7 @@ impl IntoResponses for Refusals {
             ("403", "The key lacks the scope, or the caller may not reach an open server"),
             ("404", "No such thing in this project"),
             ("405", "The path does not answer this method"),
+            ("408", "The client stopped sending"),
             ("409", "Exists with another body, or is in a state that does not allow this"),
             ("413", "More bytes or lines than allowed"),
             ("415", "A body of another media type"),

@@ -16,6 +16,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use tower_http::timeout::TimeoutError;
 use utoipa::IntoParams;
 use utoipa::openapi::path::ParameterIn;
 use utoipa::openapi::{OpenApi, RefOr};
@@ -136,9 +137,18 @@ pub async fn body(request: Request, limit: usize) -> Result<Body> {
         if error.is::<LengthLimitError>() {
             return Error::TooLarge(format!("the body has more than {limit} bytes"));
         }
-        Error::Malformed(format!("the body could not be read: {error}"))
+        unreadable(&*error)
     })?;
     Ok(Body { bytes: Bytes::into(collected.to_bytes()), replaced })
+}
+
+/// The refusal of a body that could not be read to its end.
+pub fn unreadable(error: &(dyn std::error::Error + 'static)) -> Error {
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    if causes.any(|error| error.is::<TimeoutError>()) {
+        return Error::TooSlow("the rest of the body did not come");
+    }
+    Error::Malformed(format!("the body could not be read: {error}"))
 }
 
 /// Refuses a content type that is none of `allowed`; parameters such as charset are passed over.

@@ -5,7 +5,7 @@
 //! - [`cli`] is the command line, [`config`] its settings, [`app`] the service: state, router, start and stop.
 //! - A domain is a folder: `mod.rs` says what a thing is, `store.rs` and `write.rs` how it is kept, `routes.rs` how it is
 //!   reached. So far there are [`generations`], [`suggestions`] and [`searches`]; [`projects`] keeps tenants apart.
-//! - What all domains stand on: [`error`], [`extract`], [`page`], [`auth`], [`value`], [`batch`], [`statistics`], and in
+//! - What all domains stand on: [`connections`], [`error`], [`extract`], [`page`], [`auth`], [`value`], [`batch`], [`statistics`], and in
 //!   [`db`] the connection, the private Postgres and the group commit.
 //! - [`exports`] streams what was learned; [`operations`] answers those who run the service.
 //!
@@ -27,6 +27,7 @@ pub mod auth;
 pub mod batch;
 pub mod cli;
 pub mod config;
+pub mod connections;
 pub mod db;
 pub mod error;
 pub mod exports;

@@ -18,7 +18,7 @@ use sqlx::{AssertSqlSafe, PgPool};
 use uuid::Uuid;
 
 use crate::data::Maker;
-use crate::load::{Connection, Latencies, drive, request};
+use crate::load::{Connection, Latencies, drive, minimal, request};
 use crate::machine::{Machine, Usage, first_line};
 use crate::{Line, Plan, median};
 
@@ -77,11 +77,13 @@ pub(crate) async fn run(machine: &Machine, plan: &Plan) -> Vec<Line> {
     for (bytes, goal) in [(2 << 10, 2.0), (10 << 10, 1.2)] {
         let body = Body::new(bytes);
         let name = format!("{} KB", bytes >> 10);
-        let (mut ours, mut pgbench, mut one_by_one, mut usage) = (vec![], vec![], vec![], vec![]);
+        let (mut ours, mut echoed, mut pgbench, mut one_by_one) = (vec![], vec![], vec![], vec![]);
+        let mut usage = vec![];
         for _ in 0..plan.rounds {
             let before = machine.usage();
-            ours.push(attempts(machine, &logs, &body, 64, &mut number).await);
+            ours.push(attempts(machine, &logs, &body, 64, &mut number, minimal).await);
             usage.push(per_request(before, machine.usage(), &ours[ours.len() - 1]));
+            echoed.push(attempts(machine, &logs, &body, 64, &mut number, |request| request).await);
             pgbench.push(run_pgbench(machine, &body, 64));
             one_by_one.push(unbatched.drive(&logs, &body, 64, &mut number).await);
         }
@@ -101,6 +103,13 @@ pub(crate) async fn run(machine: &Machine, plan: &Plan) -> Vec<Line> {
             rate / other,
             if bytes > 4096 { 1.0 } else { 3.0 },
         ));
+        lines.push(Line::figure(
+            format!("{name} events, 64 connections, answered with the record"),
+            format!("{:.0}/s, {}", rates(&echoed), middle(&echoed)),
+            String::new(),
+            "",
+            None,
+        ));
         let server = median(usage.iter().map(|usage| usage.0).collect());
         let postgres = median(usage.iter().map(|usage| usage.1).collect());
         lines.push(Line::figure(
@@ -114,9 +123,9 @@ pub(crate) async fn run(machine: &Machine, plan: &Plan) -> Vec<Line> {
     let body = Body::new(2 << 10);
     let (mut ours, mut pgbench, mut busy) = (vec![], vec![], vec![]);
     for _ in 0..plan.rounds {
-        ours.push(attempts(machine, &logs, &body, 1, &mut number).await);
+        ours.push(attempts(machine, &logs, &body, 1, &mut number, minimal).await);
         pgbench.push(run_pgbench(machine, &body, 1));
-        busy.push(attempts(machine, &logs, &body, 32, &mut number).await);
+        busy.push(attempts(machine, &logs, &body, 32, &mut number, minimal).await);
     }
     let more = middle_of(&ours, 50) - middle_of(&pgbench, 50);
     lines.push(Line::figure(
@@ -180,13 +189,14 @@ async fn attempts(
     body: &Body,
     connections: usize,
     number: &mut i64,
+    prefer: impl Fn(Vec<u8>) -> Vec<u8>,
 ) -> Latencies {
     let first = *number;
     *number += 1_000;
     drive(&machine.address, connections, round(), |nth| {
         let (log, lap) = place(nth, logs, first);
         let path = format!("/v1/generations/{log}/attempts");
-        request(PROJECT, &path, Some(("application/json", &format!("{{{}}}", body.json(lap)))))
+        prefer(request(PROJECT, &path, Some(("application/json", &format!("{{{}}}", body.json(lap))))))
     })
     .await
 }

@@ -14,10 +14,17 @@ pub(crate) fn request(project: &str, path: &str, body: Option<(&str, &str)>) -> 
     let (media_type, body) = body.unwrap_or_default();
     format!(
         "{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {KEY}\r\ngleaner-project: {project}\r\n\
-         prefer: return=minimal\r\ncontent-type: {media_type}\r\ncontent-length: {}\r\n\r\n{body}",
+         content-type: {media_type}\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
     .into_bytes()
+}
+
+/// The same request, answered without the record: like what it is compared with, which gives none back.
+pub(crate) fn minimal(mut request: Vec<u8>) -> Vec<u8> {
+    let first_line = request.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    request.splice(first_line..first_line, *b"prefer: return=minimal\r\n");
+    request
 }
 
 /// A kept-alive connection.

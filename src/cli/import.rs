@@ -17,7 +17,6 @@ use sqlx::postgres::PgConnectOptions;
 use crate::app::{Running, Settings};
 use crate::batch::{self, LineIds, Rejected};
 use crate::error::Result;
-use crate::exports::stream::Limits;
 use crate::extract::{NDJSON_LIMIT, clean_json, utf8};
 use crate::projects::{self, Capture};
 
@@ -38,7 +37,7 @@ pub(super) struct Import {
 
 impl Import {
     pub(super) async fn run(self, options: &PgConnectOptions, capture: Capture) -> anyhow::Result<ExitCode> {
-        let settings = Settings { connections: 2, exports: Limits::default(), capture };
+        let settings = Settings { connections: 2, capture, ..Settings::default() };
         let running = Running::start(options, settings);
         let exists = projects::exists(&running.app.db, &self.project).await?;
         ensure!(exists, "there is no project {}; PUT /v1/projects/{} makes it", self.project, self.project);

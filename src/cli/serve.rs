@@ -32,8 +32,12 @@ pub(super) fn run(serve: &Serve, database: &Database, privacy: &Privacy) -> anyh
         || "the database that DATABASE_URL names".to_owned(),
         |cluster: &Cluster| cluster.data_dir().display().to_string(),
     );
-    let settings =
-        Settings { connections: database.db_connections, exports: serve.exports, capture: privacy.capture };
+    let settings = Settings {
+        connections: database.db_connections,
+        exports: serve.exports,
+        capture: privacy.capture,
+        ..Settings::default()
+    };
     let result = block_on(serve_on(&options, serve.bind, key, settings, &data));
     if let Some(cluster) = own {
         cluster.stop();
@@ -89,7 +93,8 @@ async fn serve_on(
          try: curl -s http://{address}/v1/generations {key}-H 'content-type: application/json' \
          -d '{{\"user_intent\": \"Create a hedge fund\", \"domain_name\": \"cbu\"}}'"
     );
-    app::serve(running, listener, stop).await
+    app::serve(running, listener, stop).await;
+    Ok(())
 }
 
 /// Asks the server that listens on `bind` whether it is ready. Where that is every address, it is asked on this machine.

@@ -27,7 +27,7 @@ use crate::answer::{NotKept, not_kept};
 use crate::app::App;
 use crate::auth::{Caller, Write};
 use crate::error::{Error, Refusals, Result};
-use crate::extract::{Check, Checks, NDJSON_LIMIT, Query, clean_json, expect_media_type, utf8};
+use crate::extract::{self, Check, Checks, NDJSON_LIMIT, Query, clean_json, expect_media_type, utf8};
 use crate::projects::Capture;
 use crate::value::{Timestamp, derived_id};
 
@@ -94,9 +94,7 @@ async fn post(
         let chunk = tokio::time::timeout(STALL, chunks.next())
             .await
             .map_err(|_| Error::Malformed("nothing was sent for a minute".to_owned()))?;
-        let chunk = chunk
-            .transpose()
-            .map_err(|error| Error::Malformed(format!("the body could not be read: {error}")))?;
+        let chunk = chunk.transpose().map_err(|error| extract::unreadable(&error))?;
         let last = chunk.is_none();
         if let Some(piece) = lines.push(chunk)? {
             let mut connection = app.searches.db.acquire().await?;

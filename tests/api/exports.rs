@@ -6,8 +6,8 @@ use std::io::Read as _;
 use axum::body::Body;
 use axum::http::{Method, Request, header};
 use axum::response::Response;
+use gleaner::app::Settings;
 use gleaner::exports::stream::Limits;
-use gleaner::projects::Capture;
 use http_body_util::BodyExt as _;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 use uuid::Uuid;
 
-use crate::support::{Answer, Service, column, failed, passed, scrub, with};
+use crate::support::{Answer, Service, column, failed, passed, scrub, settings, with};
 
 const TRAINING: &str = "/v1/exports/training-pairs";
 const CORRECTIONS: &str = "/v1/exports/correction-pairs";
@@ -934,8 +934,8 @@ async fn one_export_more_than_allowed_at_once_is_a_503_until_a_reader_goes_away(
 
 #[tokio::test]
 async fn an_export_that_takes_too_long_is_broken_off_and_gives_its_place_free() {
-    let limits = Limits { most_exports: 1, longest_export: 1 };
-    let service = Service::with(Capture::Full, limits).await;
+    let exports = Limits { most_exports: 1, longest_export: 1 };
+    let service = Service::with(Settings { exports, ..settings() }).await;
     many(&service).await;
     let slow = unread(&service, &[]).await;
     // Gets the only place once the slow one has lost it.

@@ -8,17 +8,20 @@ use std::time::{Duration, Instant};
 
 use axum::http::{Method, StatusCode};
 use futures_util::future::join_all;
+use gleaner::app::Settings;
+use gleaner::connections;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use sqlx::{Connection as _, Executor as _};
 use tempfile::TempDir;
-use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use crate::server::{Client, Server, folder};
-use crate::support::Service;
+use crate::support::{Service, settings};
 
 /// What was acknowledged of a log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -431,4 +434,32 @@ async fn a_deadlock_with_somebody_else_is_tried_again_and_not_reported() {
     };
     let (answer, ()) = futures_util::join!(posted, crossed);
     assert_eq!(answer.expect(200), json!({"accepted": 2, "duplicates": 0, "rejected": []}));
+}
+
+#[tokio::test]
+async fn a_client_that_stops_sending_is_not_waited_for() {
+    let patience = Duration::from_millis(300);
+    let service = Service::with(Settings { patience, ..settings() }).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let (stop, stopped) = oneshot::channel::<()>();
+    let router = service.router.clone();
+    let serving = tokio::spawn(connections::serve(listener, router, patience, async { drop(stopped.await) }));
+    let answer = async |sent: &str| {
+        let mut connection = TcpStream::connect(address).await.expect("it listens");
+        connection.write_all(sent.as_bytes()).await.expect("it reads");
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).await.expect("text, and its end");
+        answer
+    };
+    let head = "POST /v1/generations HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+    assert_eq!(answer(&format!("{head}content-len")).await, "", "half a head");
+    let slow = answer(&format!("{head}content-length: 100\r\n\r\n{{\"user_intent\"")).await;
+    assert!(slow.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{slow}");
+    assert!(slow.contains("\"detail\":\"the rest of the body did not come\""), "{slow}");
+    // Whoever keeps a connection without using it is hung up on after the answer.
+    let whole = answer("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+    assert!(whole.ends_with("{\"status\":\"ok\"}"), "{whole}");
+    drop(stop);
+    serving.await.expect("it ends when told");
 }

@@ -36,13 +36,13 @@ impl Service {
 
     /// An open service that keeps so much where projects do not say.
     pub(crate) async fn keeping(capture: Capture) -> Self {
-        Self::with(capture, Limits { most_exports: 2, ..Limits::default() }).await
+        Self::with(Settings { capture, ..settings() }).await
     }
 
-    /// An open service with these limits of exports.
-    pub(crate) async fn with(capture: Capture, exports: Limits) -> Self {
+    /// An open service that runs so.
+    pub(crate) async fn with(settings: Settings) -> Self {
         let database = Database::create().await;
-        let running = Running::start(&database.options, Settings { connections: 4, exports, capture });
+        let running = Running::start(&database.options, settings);
         Self {
             router: router(running.app.clone()),
             options: database.options.clone(),
@@ -322,6 +322,15 @@ pub(crate) fn scrub(value: &Value) -> Value {
 }
 
 /// A database made from the migrated template.
+/// How services of tests run.
+pub(crate) fn settings() -> Settings {
+    Settings {
+        connections: 4,
+        exports: Limits { most_exports: 2, ..Limits::default() },
+        ..Settings::default()
+    }
+}
+
 struct Database {
     name: String,
     options: PgConnectOptions,

@@ -10,7 +10,6 @@ use sqlx::postgres::PgConnectOptions;
 use crate::app::{Running, Settings};
 use crate::cli::client::Client;
 use crate::error::Error;
-use crate::exports::stream::Limits;
 use crate::projects::{self, Capture};
 use crate::searches::transcripts::{self, Counts, Origin};
 
@@ -43,7 +42,7 @@ impl Destination {
         capture: Capture,
     ) -> anyhow::Result<Self> {
         let project = Arc::<str>::from(project.unwrap_or("default"));
-        let settings = Settings { connections: CONNECTIONS, exports: Limits::default(), capture };
+        let settings = Settings { connections: CONNECTIONS, capture, ..Settings::default() };
         let running = Box::new(Running::start(options, settings));
         let exists = projects::exists(&running.app.db, &project).await?;
         ensure!(exists, "there is no project {project}; PUT /v1/projects/{project} makes it");

@@ -1,5 +1,5 @@
-//! The keys under which a log is found: hashes of its project with its domain, with each of its words, with each two words
-//! that stand together, and with the beginning of each longer word.
+//! The keys under which a log is found: hashes of its project with each of its words, with each of them in its domain, with
+//! each two words that stand together, and with the beginning of each longer word.
 //!
 //! One array of numbers a row, in one index, is smaller and faster to keep than a text search vector, and since the project
 //! is in every key, no query meets another tenant's rows. The column `search_keys` holds what [`of_log`] returns; another
@@ -19,36 +19,38 @@ pub(super) type Key = i32;
 /// All keys of a log, ascending and distinct.
 #[must_use]
 pub(in crate::generations) fn of_log(project: &str, user_intent: &str, domain_name: &str) -> Vec<Key> {
-    let mut keys = of_intent(project, user_intent);
-    keys.push(of_domain(project, domain_name));
+    let lower = user_intent.to_lowercase();
+    let mut keys = of_parts(project, &lower);
+    for word in words(&lower).take(MOST_WORDS) {
+        keys.extend([of_word(project, None, word), of_word(project, Some(domain_name), word)]);
+    }
     keys.sort_unstable();
     keys.dedup();
     keys
 }
 
-/// The keys of an intent, ascending and distinct.
-pub(super) fn of_intent(project: &str, user_intent: &str) -> Vec<Key> {
-    let lower = user_intent.to_lowercase();
-    let words: Vec<_> = words(&lower).take(MOST_WORDS).collect();
-    let mut keys: Vec<_> = words.iter().map(|word| of_word(project, word)).collect();
-    keys.extend(words.windows(2).map(|pair| key(project, "pair", &[pair[0], " ", pair[1]])));
-    keys.extend(words.iter().filter_map(|word| {
+/// The key of a word in lower case, in a domain if given.
+pub(super) fn of_word(project: &str, domain_name: Option<&str>, word: &str) -> Key {
+    match domain_name {
+        None => key(project, "word", &[word]),
+        Some(domain_name) => key(project, "domain", &[domain_name, "\x1f", word]),
+    }
+}
+
+/// The keys of an intent's words, in a domain if given. The intent is in lower case.
+pub(super) fn of_words(project: &str, domain_name: Option<&str>, intent: &str) -> Vec<Key> {
+    words(intent).take(MOST_WORDS).map(|word| of_word(project, domain_name, word)).collect()
+}
+
+/// The keys of an intent's pairs of words and of the beginnings of words. The intent is in lower case.
+pub(super) fn of_parts(project: &str, intent: &str) -> Vec<Key> {
+    let words: Vec<_> = words(intent).take(MOST_WORDS).collect();
+    let pairs = words.windows(2).map(|pair| key(project, "pair", &[pair[0], " ", pair[1]]));
+    let beginnings = words.iter().filter_map(|word| {
         let (end, _) = word.char_indices().nth(PREFIX)?;
         Some(key(project, "prefix", &[&word[..end]]))
-    }));
-    keys.sort_unstable();
-    keys.dedup();
-    keys
-}
-
-/// The key of a word in lower case.
-pub(super) fn of_word(project: &str, word: &str) -> Key {
-    key(project, "word", &[word])
-}
-
-/// The key of a domain.
-pub(super) fn of_domain(project: &str, domain_name: &str) -> Key {
-    key(project, "domain", &[domain_name])
+    });
+    pairs.chain(beginnings).collect()
 }
 
 /// CRC-32 serves as the hash: what it is will not change, and the rare log that is found by accident ranks low.
@@ -67,21 +69,22 @@ mod tests {
     #[test]
     fn keys_are_the_same_for_ever() {
         // Kept in databases: if this fails, a migration is needed.
-        assert_eq!(of_domain("default", "cbu"), 2_091_783_206);
         assert_eq!(
-            of_intent("default", "Create fund"),
-            [-2_094_249_293, -993_012_963, -784_702_140, 1_570_039_114]
+            of_log("default", "Create fund", "cbu"),
+            [-2_094_249_293, -993_012_963, -784_702_140, -398_851_847, 416_434_878, 1_570_039_114]
         );
     }
 
     #[test]
-    fn a_log_shares_keys_with_a_slip_of_the_pen_but_with_no_other_project() {
+    fn a_log_shares_keys_with_a_slip_of_the_pen_but_with_no_other_project_or_domain() {
         let keys = of_log("p", "Create a hedge fund", "cbu");
-        let shared =
-            |project, intent| of_intent(project, intent).into_iter().filter(|key| keys.contains(key)).count();
-        // Words, pairs of words, and the beginnings of the two longer ones.
-        assert_eq!(shared("p", "Create a hedge fund"), 4 + 3 + 2);
-        assert_eq!(shared("p", "creaet"), 1);
-        assert_eq!(shared("q", "Create a hedge fund"), 0);
+        let found = |asked: Vec<Key>| asked.into_iter().filter(|key| keys.contains(key)).count();
+        assert_eq!(found(of_words("p", None, "create a hedge fund")), 4);
+        assert_eq!(found(of_words("p", Some("cbu"), "create a hedge fund")), 4);
+        assert_eq!(found(of_words("p", Some("entity"), "create a hedge fund")), 0);
+        // Pairs of words, and the beginnings of the two longer ones.
+        assert_eq!(found(of_parts("p", "create a hedge fund")), 3 + 2);
+        assert_eq!(found(of_parts("p", "creaet")), 1);
+        assert_eq!(found(of_log("q", "Create a hedge fund", "cbu")), 0);
     }
 }

@@ -216,12 +216,7 @@ async fn candidates(
             "with log as materialized (select {READ} from generations where success"
         ));
         match plan {
-            Plan::Any(keys, domain) => {
-                query.push(" and search_keys && ").push_bind(keys);
-                if let Some(domain) = domain {
-                    query.push(" and search_keys @> ").push_bind(vec![domain]);
-                }
-            }
+            Plan::Any(keys) => drop(query.push(" and search_keys && ").push_bind(keys)),
             Plan::All(keys) => drop(query.push(" and search_keys @> ").push_bind(keys)),
             Plan::Newest => {}
         }

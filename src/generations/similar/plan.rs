@@ -7,10 +7,6 @@ use super::text::words;
 
 /// How many logs are looked at closely.
 pub(super) const MOST: usize = 1_000;
-/// A key that more logs of the project have is no use, even where few of the domain do: the index would read them all.
-const TOO_COMMON: f64 = 30_000.0;
-/// Where more logs of the project than this have one of the keys, the index sorts out those of the domain.
-const NARROWED_FROM: f64 = 1_500.0;
 /// How many keys are tried for having together.
 const TOGETHER: usize = 6;
 /// Beyond so many logs nothing is gained by reading them.
@@ -19,8 +15,8 @@ const HOPELESS: f64 = 5_000.0;
 /// What the index is asked for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Plan {
-    /// Logs that have any of the keys, and this one of their domain if given.
-    Any(Vec<Key>, Option<Key>),
+    /// Logs that have any of the keys.
+    Any(Vec<Key>),
     /// Logs that have all of the keys.
     All(Vec<Key>),
     /// Nothing: the newest logs are as good as any.
@@ -30,36 +26,42 @@ pub(super) enum Plan {
 impl Plan {
     /// Plans the search for an intent in a scope, by samples of the scope and of its whole project.
     pub(super) fn new(intent: &str, scope: &Scope, sample: &Sample, project: &Sample) -> Self {
-        let mut keys = keys::of_intent(&scope.project, intent);
-        for word in words(&intent.to_lowercase()) {
-            keys.extend(
-                sample.words_like(word).into_iter().map(|meant| keys::of_word(&scope.project, meant)),
-            );
-        }
-        keys.sort_unstable();
-        keys.dedup();
-        let domain = scope.domain_name.as_ref().map(|name| keys::of_domain(&scope.project, name));
-        Self::of_keys(keys, domain, sample, project)
+        let intent = intent.to_lowercase();
+        let domain_name = scope.domain_name.as_deref();
+        let mut of_words = keys::of_words(&scope.project, domain_name, &intent);
+        let meant = words(&intent).flat_map(|word| sample.words_like(word));
+        of_words.extend(meant.map(|word| keys::of_word(&scope.project, domain_name, word)));
+        let of_parts = keys::of_parts(&scope.project, &intent);
+        Self::of_keys(of_words, of_parts, sample, project)
     }
 
-    fn of_keys(keys: Vec<Key>, domain: Option<Key>, sample: &Sample, project: &Sample) -> Self {
-        let mut rarest: Vec<_> = keys.into_iter().map(|key| (sample.estimate(key), key)).collect();
+    /// Keys of words are those of the scope, whose sample tells how many logs have them. Keys of their parts, of which there
+    /// are many rare ones, are those of the project.
+    fn of_keys(of_words: Vec<Key>, of_parts: Vec<Key>, sample: &Sample, project: &Sample) -> Self {
+        let rarest_first = |keys: Vec<Key>, logs: &dyn Fn(Key) -> f64| {
+            let mut keys: Vec<_> = keys.into_iter().map(|key| (logs(key), key)).collect();
+            keys.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            keys.dedup();
+            keys
+        };
+        let of_words = rarest_first(of_words, &|key| sample.estimate(key));
+        // The project has at least those of the scope, which may be none of its newest.
+        let mut rarest = rarest_first(of_parts, &|key| project.estimate(key).max(sample.estimate(key)));
+        rarest.extend(&of_words);
         rarest.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let (mut any, mut found, mut read) = (Vec::new(), 0.0, 0.0);
-        for &(logs, key) in &rarest {
-            if found + logs > MOST as f64 {
+        let (mut any, mut found) = (Vec::new(), 0.0);
+        for (logs, key) in rarest {
+            found += logs;
+            if found > MOST as f64 {
                 break;
             }
-            let in_project = project.estimate(key);
-            if in_project <= TOO_COMMON {
-                any.push(key);
-                found += logs;
-                read += in_project;
-            }
+            any.push(key);
         }
-        if !any.is_empty() {
-            return Self::Any(any, domain.filter(|_| read > NARROWED_FROM));
-        }
+        if any.is_empty() { Self::together(&of_words, sample) } else { Self::Any(any) }
+    }
+
+    /// Finds keys, the rarest first, that few logs have together.
+    fn together(rarest: &[(f64, Key)], sample: &Sample) -> Self {
         let mut all: Vec<Key> = Vec::new();
         let mut rows: Option<Vec<u16>> = None;
         for &(_, key) in rarest.iter().take(TOGETHER) {
@@ -79,10 +81,7 @@ impl Plan {
             }
         }
         match rows {
-            Some(rows) if sample.scale(rows.len()) <= HOPELESS => {
-                all.extend(domain);
-                Self::All(all)
-            }
+            Some(rows) if sample.scale(rows.len()) <= HOPELESS => Self::All(all),
             _ => Self::Newest,
         }
     }
@@ -102,23 +101,23 @@ mod tests {
     #[test]
     fn the_rarest_keys_are_taken_while_they_have_few_logs() {
         let small = multiples(1_000);
-        let plan =
-            |keys: &[Key], domain, sample: &Sample| Plan::of_keys(keys.to_vec(), domain, sample, sample);
-        assert_eq!(plan(&[1, 2, 50], None, &small), Plan::Any(vec![50, 2], None));
-        assert_eq!(plan(&[50], Some(7), &small), Plan::Any(vec![50], None));
-        assert_eq!(plan(&[], None, &small), Plan::Newest);
+        let plan = |of_words: &[Key], of_parts: &[Key]| {
+            Plan::of_keys(of_words.to_vec(), of_parts.to_vec(), &small, &small)
+        };
+        assert_eq!(plan(&[1, 2, 50], &[]), Plan::Any(vec![50, 2]));
+        assert_eq!(plan(&[2], &[50, 50]), Plan::Any(vec![50, 2]));
+        assert_eq!(plan(&[], &[]), Plan::Newest);
     }
 
     #[test]
     fn common_keys_are_asked_for_together_and_hopeless_ones_not_at_all() {
         let large = multiples(20_000);
-        let plan = |keys: &[Key], domain| Plan::of_keys(keys.to_vec(), domain, &large, &large);
+        let plan = |of_words: &[Key]| Plan::of_keys(of_words.to_vec(), Vec::new(), &large, &large);
         // A fifth, a third and half of the logs have one of them; three in a hundred have all.
-        assert_eq!(plan(&[2, 3, 5], None), Plan::All(vec![5, 3, 2]));
-        assert_eq!(plan(&[2, 3, 5], Some(1)), Plan::All(vec![5, 3, 2, 1]));
-        assert_eq!(plan(&[1, 2], None), Plan::Newest);
-        // In the project they are too common for the index to read them.
+        assert_eq!(plan(&[2, 3, 5]), Plan::All(vec![5, 3, 2]));
+        assert_eq!(plan(&[1, 2]), Plan::Newest);
+        // In the project parts of words are more common than in a domain.
         let project = multiples(4_000_000);
-        assert_eq!(Plan::of_keys(vec![50], None, &multiples(1_000), &project), Plan::All(vec![50]));
+        assert_eq!(Plan::of_keys(vec![50], vec![25], &multiples(1_000), &project), Plan::Any(vec![50]));
     }
 }
