@@ -145,7 +145,7 @@ pub async fn body(request: Request, limit: usize) -> Result<Body> {
 /// The refusal of a body that could not be read to its end.
 pub fn unreadable(error: &(dyn std::error::Error + 'static)) -> Error {
     let mut causes = std::iter::successors(Some(error), |error| error.source());
-    if causes.any(|error| error.is::<TimeoutError>()) {
+    if causes.any(<dyn std::error::Error>::is::<TimeoutError>) {
         return Error::TooSlow("the rest of the body did not come");
     }
     Error::Malformed(format!("the body could not be read: {error}"))
