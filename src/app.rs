@@ -98,7 +98,7 @@ impl Default for Settings {
             connections: 16,
             exports: exports::stream::Limits::default(),
             capture: Capture::default(),
-            patience: Duration::from_secs(30),
+            patience: Duration::from_mins(1),
         }
     }
 }

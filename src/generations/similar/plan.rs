@@ -46,8 +46,9 @@ impl Plan {
         };
         let of_words = rarest_first(of_words, &|key| sample.estimate(key));
         // The project has at least those of the scope, which may be none of its newest.
-        let mut rarest = rarest_first(of_parts, &|key| project.estimate(key).max(sample.estimate(key)));
-        rarest.extend(&of_words);
+        let of_parts = rarest_first(of_parts, &|key| project.estimate(key).max(sample.estimate(key)));
+        // Of keys that the samples do not have, words come first: a pair of rare words is rarely said twice.
+        let mut rarest = [&*of_words, &*of_parts].concat();
         rarest.sort_by(|a, b| a.0.total_cmp(&b.0));
         let (mut any, mut found) = (Vec::new(), 0.0);
         for (logs, key) in rarest {
@@ -106,6 +107,7 @@ mod tests {
         };
         assert_eq!(plan(&[1, 2, 50], &[]), Plan::Any(vec![50, 2]));
         assert_eq!(plan(&[2], &[50, 50]), Plan::Any(vec![50, 2]));
+        assert_eq!(plan(&[150], &[101, 2]), Plan::Any(vec![150, 101, 2]), "neither 101 nor 150 was seen");
         assert_eq!(plan(&[], &[]), Plan::Newest);
     }
 
