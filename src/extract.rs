@@ -405,22 +405,37 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Path<T> {
     }
 }
 
-/// The id that an `Idempotency-Key` stands for, if the request has one: derived from project, route, parent and key.
-pub fn idempotency_id(
-    headers: &HeaderMap,
-    project: &str,
-    route: &str,
-    parent: Option<Uuid>,
-) -> Result<Option<Uuid>> {
-    let Some(key) = headers.get("idempotency-key") else {
-        return Ok(None);
-    };
-    if key.is_empty() || key.len() > 255 {
-        return Err(Error::invalid("/Idempotency-Key", "must have 1 to 255 characters"));
+/// The request's `Idempotency-Key`, if it has one.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Header)]
+pub struct IdempotencyKey {
+    /// Stands in for ids that the client cannot make.
+    #[param(rename = "Idempotency-Key", value_type = Option<String>, required = false)]
+    key: Option<HeaderValue>,
+}
+
+impl<S: Sync> FromRequestParts<S> for IdempotencyKey {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
+        let key = parts.headers.get("idempotency-key").cloned();
+        if key.as_ref().is_some_and(|key| key.is_empty() || key.len() > 255) {
+            return Err(Error::invalid("/Idempotency-Key", "must have 1 to 255 characters"));
+        }
+        Ok(Self { key })
     }
-    let parent = parent.unwrap_or_default();
-    let parts = [b"idempotency-key", project.as_bytes(), route.as_bytes(), parent.as_bytes(), key.as_bytes()];
-    Ok(Some(derived_id(&parts)))
+}
+
+impl IdempotencyKey {
+    /// The id that it stands for: derived from project, route, parent and key.
+    #[must_use]
+    pub fn id(&self, project: &str, route: &str, parent: Option<Uuid>) -> Option<Uuid> {
+        let key = self.key.as_ref()?;
+        let parent = parent.unwrap_or_default();
+        let parts =
+            [b"idempotency-key", project.as_bytes(), route.as_bytes(), parent.as_bytes(), key.as_bytes()];
+        Some(derived_id(&parts))
+    }
 }
 
 /// The path parameter of everything that is found by its id.

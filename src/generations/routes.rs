@@ -1,7 +1,7 @@
 //! How generation logs are reached.
 
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::Response;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::auth::{Admin, Caller, Read, Write};
 use crate::db::writer;
 use crate::error::{Error, Refusals, Result};
-use crate::extract::{ById, Json, Path, idempotency_id};
+use crate::extract::{ById, IdempotencyKey, Json, Path};
 use crate::page::{List, Page, PageParams};
 use crate::projects::Capture;
 
@@ -32,7 +32,7 @@ pub fn routes() -> OpenApiRouter<App> {
 ///
 /// Given `success`, the log is finished already and stored finalized, with its `iterations`, in one step.
 #[utoipa::path(post, path = "/v1/generations", tag = "generations", request_body = NewGeneration,
-    params(Prefer, ("Idempotency-Key" = Option<String>, Header, description = "Stands in for an id the client cannot make")),
+    params(Prefer, IdempotencyKey),
     responses(
         (status = 201, description = "The log", body = Generation, headers(("Location" = String, description = "Its address"))),
         (status = 200, description = "It had been sent before; as it is now", body = Generation),
@@ -42,11 +42,11 @@ pub fn routes() -> OpenApiRouter<App> {
 async fn start(
     State(app): State<App>,
     caller: Caller<Write>,
-    headers: HeaderMap,
+    key: IdempotencyKey,
     prefer: Prefer,
     Json(new): Json<NewGeneration>,
 ) -> Result<Response> {
-    let id = idempotency_id(&headers, &caller.project, "generations", None)?;
+    let id = key.id(&caller.project, "generations", None);
     let event = Event::start(new, id);
     let id = event.generation_id;
     // Of a log that is open the answer is known beforehand, which saves reading it back.
@@ -66,7 +66,7 @@ async fn start(
 ///
 /// The same number with the same body is a replay, also after the log was finalized; with another body a conflict.
 #[utoipa::path(post, path = "/v1/generations/{id}/attempts", tag = "generations", request_body = NewAttempt,
-    params(ById, Prefer, ("Idempotency-Key" = Option<String>, Header, description = "Stands in for an id the client cannot make")),
+    params(ById, Prefer, IdempotencyKey),
     responses(
         (status = 201, description = "The attempt", body = Attempt, headers(("Location" = String, description = "Its log's address"))),
         (status = 200, description = "It had been sent before", body = Attempt),
@@ -76,12 +76,12 @@ async fn start(
 async fn append(
     State(app): State<App>,
     caller: Caller<Write>,
-    headers: HeaderMap,
+    key: IdempotencyKey,
     prefer: Prefer,
     Path(ById { id }): Path<ById>,
     Json(new): Json<NewAttempt>,
 ) -> Result<Response> {
-    let attempt_id = idempotency_id(&headers, &caller.project, "attempts", Some(id))?;
+    let attempt_id = key.id(&caller.project, "attempts", Some(id));
     let event = Event::append(id, new, attempt_id);
     let appended = event.as_append().filter(|_| !prefer.minimal()).map(|(_, append)| append.stored(0));
     let receipt = app.writer.write(&caller.project, writer::Event::Generation(event)).await?;

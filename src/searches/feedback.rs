@@ -1,7 +1,6 @@
 //! What is said of associations: whether one helped, and that a file is gone.
 
 use axum::extract::State;
-use axum::http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -16,7 +15,7 @@ use super::{MOST_PATH, paths};
 use crate::app::App;
 use crate::auth::{Caller, Write};
 use crate::error::{Error, Refusals, Result};
-use crate::extract::{ById, Check, Checks, Json, Path, idempotency_id};
+use crate::extract::{ById, Check, Checks, IdempotencyKey, Json, Path};
 use crate::value::Timestamp;
 
 /// How much it says that somebody found it useful.
@@ -50,17 +49,17 @@ impl Check for NewFeedback {
 
 /// Says whether an association helped. With an `Idempotency-Key`, sending it again changes nothing.
 #[utoipa::path(post, path = "/v1/associations/{id}/feedback", tag = "searches", request_body = NewFeedback,
-    params(ById, ("Idempotency-Key" = Option<String>, Header, description = "Stands in for an id the client cannot make")),
+    params(ById, IdempotencyKey),
     responses((status = 200, description = "The association, weighed anew", body = Association), Refusals))]
 async fn feedback(
     State(app): State<App>,
     caller: Caller<Write>,
-    headers: HeaderMap,
+    key: IdempotencyKey,
     Path(ById { id }): Path<ById>,
     Json(NewFeedback { verdict }): Json<NewFeedback>,
 ) -> Result<axum::Json<Association>> {
     let project = &caller.project;
-    let source = idempotency_id(&headers, project, "feedback", Some(id))?.unwrap_or_else(Uuid::now_v7);
+    let source = key.id(project, "feedback", Some(id)).unwrap_or_else(Uuid::now_v7);
     let mut transaction = app.searches.db.begin().await?;
     let rules = Rules::of(&mut *transaction, project).await?;
     let feed = Feed::lock(&mut transaction, project).await?;

@@ -1,7 +1,6 @@
 //! How searches are reached.
 
 use axum::extract::State;
-use axum::http::HeaderMap;
 use axum::response::Response;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -15,7 +14,7 @@ use crate::app::App;
 use crate::auth::{Caller, Read, Write};
 use crate::db::writer;
 use crate::error::{Error, Refusals, Result};
-use crate::extract::{ById, Json, Path, idempotency_id};
+use crate::extract::{ById, IdempotencyKey, Json, Path};
 use crate::page::{List, Page, PageParams};
 
 /// The paths of searches.
@@ -32,7 +31,7 @@ pub fn routes() -> OpenApiRouter<App> {
 /// One whose best score is under the threshold is tracked: what the agent does next is learned from. The answer has, as
 /// `hints`, where similar queries were answered before.
 #[utoipa::path(post, path = "/v1/searches", tag = "searches", request_body = NewSearch,
-    params(Prefer, ("Idempotency-Key" = Option<String>, Header, description = "Stands in for an id the client cannot make")),
+    params(Prefer, IdempotencyKey),
     responses(
         (status = 201, description = "The search", body = Search, headers(("Location" = String, description = "Its address"))),
         (status = 200, description = "It had been sent before; as it is now", body = Search),
@@ -42,11 +41,11 @@ pub fn routes() -> OpenApiRouter<App> {
 async fn start(
     State(app): State<App>,
     caller: Caller<Write>,
-    headers: HeaderMap,
+    key: IdempotencyKey,
     prefer: Prefer,
     Json(new): Json<NewSearch>,
 ) -> Result<Response> {
-    let id = idempotency_id(&headers, &caller.project, "searches", None)?;
+    let id = key.id(&caller.project, "searches", None);
     let rules = Rules::of(&app.db, &caller.project).await?;
     let hints =
         associations::hints(&app.db, &caller.project, &new.query, new.root.as_deref(), &rules).await?;
@@ -67,7 +66,7 @@ async fn start(
 /// It counts for every search of the same agent that is tracked, by its share. One that comes after a silence longer than
 /// the window shows that the session was over: it is kept, but does not count.
 #[utoipa::path(post, path = "/v1/searches/{id}/fallbacks", tag = "searches", request_body = NewFallback,
-    params(ById, Prefer, ("Idempotency-Key" = Option<String>, Header, description = "Stands in for an id the client cannot make")),
+    params(ById, Prefer, IdempotencyKey),
     responses(
         (status = 201, description = "The fallback", body = AppendedFallback, headers(("Location" = String, description = "Its search's address"))),
         (status = 200, description = "It had been sent before", body = AppendedFallback),
@@ -77,12 +76,12 @@ async fn start(
 async fn append(
     State(app): State<App>,
     caller: Caller<Write>,
-    headers: HeaderMap,
+    key: IdempotencyKey,
     prefer: Prefer,
     Path(ById { id }): Path<ById>,
     Json(new): Json<NewFallback>,
 ) -> Result<Response> {
-    let fallback = idempotency_id(&headers, &caller.project, "fallbacks", Some(id))?;
+    let fallback = key.id(&caller.project, "fallbacks", Some(id));
     let event = Event::append(id, new, fallback);
     let fallback = event.fallback_id().unwrap_or_default();
     let receipt = app.writer.write(&caller.project, writer::Event::Search(event)).await?;

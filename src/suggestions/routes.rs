@@ -1,7 +1,7 @@
 //! How suggestion records are reached.
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -20,7 +20,7 @@ use crate::auth::{Admin, Caller, Read, Write};
 use crate::batch::line_id;
 use crate::db::writer;
 use crate::error::{Error, Refusals, Result};
-use crate::extract::{self, ById, JSON_LIMIT, Json, Path, expect_media_type, idempotency_id};
+use crate::extract::{self, ById, IdempotencyKey, JSON_LIMIT, Json, Path, expect_media_type};
 use crate::page::{List, Page, PageParams};
 use crate::projects::Capture;
 
@@ -80,7 +80,7 @@ enum Started {
 /// `suggestion_history.jsonl`, whose id is derived from its bytes. An input that begins with `:` discards the record.
 #[utoipa::path(post, path = "/v1/suggestions", tag = "suggestions",
     request_body(content = Started, content_type = "application/json"),
-    params(Prefer, ("Idempotency-Key" = Option<String>, Header, description = "Stands in for an id the client cannot make")),
+    params(Prefer, IdempotencyKey),
     responses(
         (status = 201, description = "The record", body = Suggestion, headers(("Location" = String, description = "Its address"))),
         (status = 200, description = "It had been sent before; as it is now. Or it is discarded", body = Answer),
@@ -90,13 +90,13 @@ enum Started {
 async fn start(
     State(app): State<App>,
     caller: Caller<Write>,
-    headers: HeaderMap,
+    key: IdempotencyKey,
     prefer: Prefer,
     request: Request,
 ) -> Result<Response> {
-    expect_media_type(&headers, &["application/json"])?;
+    expect_media_type(request.headers(), &["application/json"])?;
     let mut body = extract::body(request, JSON_LIMIT).await?;
-    let key = idempotency_id(&headers, &caller.project, "suggestions", None)?;
+    let key = key.id(&caller.project, "suggestions", None);
     let event = if str::from_utf8(&body.bytes).is_ok_and(is_history_line) {
         let id = key.unwrap_or_else(|| line_id(&caller.project, body.bytes.trim_ascii(), 1));
         Event::line(extract::parse(&mut body.bytes, &body.replaced)?, id)
@@ -132,7 +132,7 @@ fn address(id: Uuid) -> String {
 /// They are kept as sent, and resolved in the order of `at`, then of arrival. Sent again with the same `id`, or as the
 /// same move with the same `at`, a look counts once. The answer leaves out what lists leave out.
 #[utoipa::path(post, path = "/v1/suggestions/{id}/views", tag = "suggestions", request_body = NewViews,
-    params(ById, Prefer, ("Idempotency-Key" = Option<String>, Header, description = "Stands in for ids the client cannot make")),
+    params(ById, Prefer, IdempotencyKey),
     responses(
         (status = 201, description = "The record with them", body = Suggestion, headers(("Location" = String, description = "Its address"))),
         (status = 200, description = "They had been sent before", body = Suggestion),
@@ -142,12 +142,12 @@ fn address(id: Uuid) -> String {
 async fn view(
     State(app): State<App>,
     caller: Caller<Write>,
-    headers: HeaderMap,
+    key: IdempotencyKey,
     prefer: Prefer,
     Path(ById { id }): Path<ById>,
     Json(views): Json<NewViews>,
 ) -> Result<Response> {
-    let key = idempotency_id(&headers, &caller.project, "views", Some(id))?;
+    let key = key.id(&caller.project, "views", Some(id));
     append(&app, &caller, prefer, Event::view(id, views, Names::of_key(key))).await
 }
 
@@ -155,7 +155,7 @@ async fn view(
 ///
 /// Sent again with the same `id`, or as the same text with the same `at`, it counts once.
 #[utoipa::path(post, path = "/v1/suggestions/{id}/partial-inputs", tag = "suggestions", request_body = NewPartialInputs,
-    params(ById, Prefer, ("Idempotency-Key" = Option<String>, Header, description = "Stands in for ids the client cannot make")),
+    params(ById, Prefer, IdempotencyKey),
     responses(
         (status = 201, description = "The record", body = Suggestion, headers(("Location" = String, description = "Its address"))),
         (status = 200, description = "They had been sent before", body = Suggestion),
@@ -165,12 +165,12 @@ async fn view(
 async fn partial_inputs(
     State(app): State<App>,
     caller: Caller<Write>,
-    headers: HeaderMap,
+    key: IdempotencyKey,
     prefer: Prefer,
     Path(ById { id }): Path<ById>,
     Json(inputs): Json<NewPartialInputs>,
 ) -> Result<Response> {
-    let key = idempotency_id(&headers, &caller.project, "partial-inputs", Some(id))?;
+    let key = key.id(&caller.project, "partial-inputs", Some(id));
     append(&app, &caller, prefer, Event::partial_inputs(id, inputs, Names::of_key(key))).await
 }
 
