@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use axum::body::Body;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
@@ -13,7 +12,7 @@ use utoipa::openapi::{RefOr, ResponseBuilder};
 use utoipa::{IntoParams, IntoResponses};
 
 use crate::db::writer::Receipt;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::projects::Capture;
 
 /// How much of an answer the client wants (RFC 7240): the record, or no more than that it is written.
@@ -30,9 +29,14 @@ impl<S: Sync> FromRequestParts<S> for Prefer {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let values = parts.headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
-        let mut preferences = values.flat_map(|value| value.split([',', ';'])).map(str::trim);
-        let wanted = preferences.find(|preference| preference.starts_with("return="));
-        Ok(Self { minimal: wanted == Some("return=minimal") })
+        // What follows a semicolon are parameters of the preference before it.
+        let preferences =
+            values.flat_map(|value| value.split(',')).filter_map(|value| value.split(';').next());
+        let mut pairs = preferences.filter_map(|preference| preference.split_once('='));
+        let wanted = pairs.find(|(name, _)| name.trim().eq_ignore_ascii_case("return"));
+        let minimal =
+            wanted.is_some_and(|(_, value)| value.trim().trim_matches('"').eq_ignore_ascii_case("minimal"));
+        Ok(Self { minimal })
     }
 }
 
@@ -75,16 +79,8 @@ impl Prefer {
             response.headers_mut().insert(APPLIED, HeaderValue::from_static("return=minimal"));
             return Ok(response);
         }
-        json(&body().await?)
+        Ok(axum::Json(body().await?).into_response())
     }
-}
-
-/// A value as JSON. Written at once: most records fit the first piece of memory.
-fn json(body: &impl Serialize) -> Result<Response> {
-    let mut text = Vec::with_capacity(4 << 10);
-    serde_json::to_writer(&mut text, body).map_err(|error| Error::Internal(error.into()))?;
-    let media_type = HeaderValue::from_static("application/json");
-    Ok(([(header::CONTENT_TYPE, media_type)], Body::from(text)).into_response())
 }
 
 /// The answer where a project keeps nothing of what was posted.

@@ -5,8 +5,8 @@
 //! - [`cli`] is the command line, [`config`] its settings, [`app`] the service: state, router, start and stop.
 //! - A domain is a folder: `mod.rs` says what a thing is, `store.rs` and `write.rs` how it is kept, `routes.rs` how it is
 //!   reached. So far there are [`generations`], [`suggestions`] and [`searches`]; [`projects`] keeps tenants apart.
-//! - What all domains stand on: [`connections`], [`error`], [`extract`], [`page`], [`auth`], [`value`], [`batch`], [`statistics`], and in
-//!   [`db`] the connection, the private Postgres and the group commit.
+//! - What all domains stand on: [`connections`], [`error`], [`extract`], [`answer`], [`page`], [`auth`], [`value`],
+//!   [`batch`], [`statistics`], and in [`db`] the connection, the private Postgres and the group commit.
 //! - [`exports`] streams what was learned; [`operations`] answers those who run the service.
 //!
 //! # One request, walked
@@ -19,7 +19,7 @@
 //!    by now, and [`error::Refused`] makes a problem document of it.
 //! 3. [`generations::Event::append`] makes id, time, verdict and hash, and hands over to [`db::writer::Writer::write`].
 //! 4. A writer takes all events that wait; [`generations::write::write`] writes them in one transaction.
-//! 5. After the commit the handler reads the attempt back and answers 201: a 2xx means committed.
+//! 5. After the commit [`answer::Prefer`] answers 201, with the attempt if it is wanted: a 2xx means committed.
 
 pub mod answer;
 pub mod app;

@@ -240,12 +240,12 @@ impl Exports {
 #[command(next_help_heading = "Serving")]
 pub struct Limits {
     /// The most exports at once, each with a connection of its own; one more waits a little and is then refused.
-    #[arg(long, env = "GLEANER_MOST_EXPORTS", default_value_t = 4, global = true, value_name = "N",
+    #[arg(long, env = "GLEANER_MOST_EXPORTS", default_value_t = Self::default().most_exports, global = true, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub most_exports: u32,
 
     /// The longest that an export may take, in seconds; then it is broken off. It can be taken in pieces.
-    #[arg(long, env = "GLEANER_LONGEST_EXPORT", default_value_t = 3600, global = true, value_name = "SECONDS",
+    #[arg(long, env = "GLEANER_LONGEST_EXPORT", default_value_t = Self::default().longest_export, global = true, value_name = "SECONDS",
         value_parser = clap::value_parser!(u64).range(1..))]
     pub longest_export: u64,
 }

@@ -449,7 +449,8 @@ async fn a_client_that_stops_sending_is_not_waited_for() {
         let mut connection = TcpStream::connect(address).await.expect("it listens");
         connection.write_all(sent.as_bytes()).await.expect("it reads");
         let mut answer = String::new();
-        connection.read_to_string(&mut answer).await.expect("text, and its end");
+        let end = tokio::time::timeout(Duration::from_secs(20), connection.read_to_string(&mut answer)).await;
+        end.expect("it hangs up").expect("text");
         answer
     };
     let head = "POST /v1/generations HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";

@@ -1089,9 +1089,34 @@ async fn the_record_is_left_out_of_the_answer_where_the_client_prefers_so() {
 }
 
 #[tokio::test]
+async fn a_preference_is_read_in_every_spelling_and_changes_neither_verdict_nor_what_is_kept() {
+    let service = Service::open().await;
+    let post = async |path: &str, preference: &str, body: &Value| {
+        service.call(Method::POST, path, &[("prefer", preference)], Some(body)).await
+    };
+    for preference in
+        ["return=minimal", "Return = Minimal", "return=\"minimal\"; x=1", "wait=5, return=minimal"]
+    {
+        let answer = post("/v1/generations", preference, &intent("i")).await;
+        assert_eq!((answer.status.as_u16(), answer.text()), (201, String::new()), "{preference}");
+    }
+    post("/v1/generations", "return=minimal", &json!({"domain_name": "d"}))
+        .await
+        .refused(422, &["/user_intent"]);
+    let unknown = format!("/v1/generations/{}/attempts", Uuid::nil());
+    post(&unknown, "return=minimal", &passed(1, "(a)")).await.refused(404, &[]);
+    let discarded = json!({"context": {}, "suggestions": ["a"], "actual_input": ":q"});
+    let answer = post("/v1/suggestions", "return=minimal", &discarded).await;
+    assert_eq!((answer.status.as_u16(), answer.header("location")), (200, None));
+    service.put("/v1/projects/default", &json!({"capture": "off"})).await.expect(200);
+    let answer = post("/v1/generations", "return=minimal", &intent("i")).await;
+    assert_eq!((answer.status.as_u16(), answer.header("preference-applied")), (204, None));
+}
+
+#[tokio::test]
 async fn the_record_is_in_the_answer_where_the_client_prefers_it_or_something_unknown() {
     let service = Service::open().await;
-    for preference in ["return=representation", "return=minimalist", "wait=5", ""] {
+    for preference in ["return=representation", "return=minimalist", "wait=5; return=minimal", "return", ""] {
         let answer = service
             .call(Method::POST, "/v1/generations", &[("prefer", preference)], Some(&intent("i")))
             .await;

@@ -321,7 +321,6 @@ pub(crate) fn scrub(value: &Value) -> Value {
     walk(value, &mut Vec::new())
 }
 
-/// A database made from the migrated template.
 /// How services of tests run.
 pub(crate) fn settings() -> Settings {
     Settings {
@@ -331,6 +330,7 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
+/// A database made from the migrated template.
 struct Database {
     name: String,
     options: PgConnectOptions,

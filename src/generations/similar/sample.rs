@@ -225,6 +225,7 @@ mod tests {
         let sample = sample_of(&[row(&[1, 2]), row(&[2]), row(&[2, 3]), row(&[])], 400);
         let estimates = [1, 2, 3, 4].map(|key| sample.estimate(key).to_string());
         assert_eq!(estimates, ["100", "300", "100", "50"]);
+        assert!(sample.is_of_few() && !sample_of(&[row(&[1])], 20_001).is_of_few());
         assert_eq!(sample.rows_with(2).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(sample.words_like("crate"), ["create"]);
         assert_eq!(sample.words_like("create"), Vec::<&str>::new());
