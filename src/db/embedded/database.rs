@@ -42,8 +42,9 @@ pub(super) async fn make_database(options: &PgConnectOptions) -> Result<()> {
 /// The settings of a new cluster that differ from Postgres' own; kept in `postgresql.auto.conf`, where they
 /// can be changed.
 async fn adjust(connection: &mut PgConnection) -> Result<()> {
-    // Many small statements: none is worth compiling, and disks that seek slowly have become rare.
-    let mut settings = vec![("jit", "off"), ("random_page_cost", "1.1")];
+    // Many small statements: none is worth compiling, and disks that seek slowly have become rare. Of the memory only what
+    // is used is taken.
+    let mut settings = vec![("jit", "off"), ("random_page_cost", "1.1"), ("shared_buffers", "512MB")];
     let lz4 = "select enumvals @> '{lz4}' from pg_settings where name = $1";
     for name in ["wal_compression", "default_toast_compression"] {
         if sqlx::query_scalar::<_, Option<bool>>(lz4).bind(name).fetch_one(&mut *connection).await?

@@ -4,6 +4,7 @@
 //! `plan` picks those that about a thousand logs have, Postgres finds these by one index, and `rank` ranks them here.
 
 pub(super) mod keys;
+mod matrix;
 mod plan;
 mod rank;
 mod sample;
@@ -175,10 +176,6 @@ const LONGEST_INTENT: usize = 1_000;
 const LONGEST_PROGRAM: usize = 2_000;
 /// Among how many of the newest logs solved ones are looked for, to fill up.
 const NEWEST: usize = 5 * MOST;
-/// What is read of a log.
-const READ: &str =
-    "id, project, domain_name, model_used, success, rating, user_intent, corrected_dsl, final_valid_dsl";
-
 /// A log that may be an example.
 #[derive(sqlx::FromRow)]
 struct Candidate {
@@ -210,26 +207,26 @@ async fn candidates(
 
     let mut found = Vec::new();
     if plan != Plan::Newest {
-        // Only keys are looked for in the index: given another condition, Postgres may want to combine it with an index of
-        // the other columns, which means reading all of a project or domain.
-        let mut query = QueryBuilder::new(format!(
-            "with log as materialized (select {READ} from generations where success"
-        ));
+        // Only keys are looked for in the index (`offset 0` holds the other conditions back): given another, Postgres may want
+        // to combine it with an index of the other columns, which means reading all of a project or domain.
+        let mut query = select();
+        query.push(" where success");
         match plan {
             Plan::Any(keys) => drop(query.push(" and search_keys && ").push_bind(keys)),
             Plan::All(keys) => drop(query.push(" and search_keys @> ").push_bind(keys)),
             Plan::Newest => {}
         }
-        query.push(") ");
-        push_candidates(&mut query, &scope, wanted);
+        query.push(" offset 0");
+        push_conditions(&mut query, &scope, wanted);
         query.push(format_args!(" limit {MOST}"));
         found = query.build_query_as::<Candidate>().fetch_all(&app.db).await?;
     }
     if found.len() < MOST && (sample.is_of_few() || found.is_empty()) {
-        let mut query = QueryBuilder::new(format!("with log as (select {READ} from generations where "));
+        let mut query = select();
+        query.push(" where ");
         scope.push(&mut query);
-        query.push(format_args!(" order by created_at desc, id desc limit {NEWEST}) "));
-        push_candidates(&mut query, &scope, wanted);
+        query.push(format_args!(" order by created_at desc, id desc limit {NEWEST}"));
+        push_conditions(&mut query, &scope, wanted);
         query.push(" limit ").push_bind(i64::try_from(MOST - found.len()).unwrap_or_default());
         let known: HashSet<_> = found.iter().map(|log| log.id).collect();
         let newest: Vec<Candidate> = query.build_query_as().fetch_all(&app.db).await?;
@@ -239,14 +236,27 @@ async fn candidates(
     Ok(found)
 }
 
-/// Adds the selection of what may be an example.
-fn push_candidates(query: &mut QueryBuilder<Postgres>, scope: &Scope, wanted: &Wanted) {
-    query.push(format_args!(
-        "select id, left(user_intent, {LONGEST_INTENT}) as intent,
-            left(coalesce(corrected_dsl, final_valid_dsl), {LONGEST_PROGRAM}) as program, rating
-        from log where success and rating is distinct from 'poor' and user_intent is not null
-            and coalesce(corrected_dsl, final_valid_dsl) is not null and "
-    ));
+/// Begins to select what is looked at of logs.
+fn select() -> QueryBuilder<Postgres> {
+    // To count characters, as `left` does, costs more than to read the row.
+    let cut = |text: &str, most: usize| {
+        format!("case when octet_length({text}) <= {most} then {text} else left({text}, {most}) end")
+    };
+    QueryBuilder::new(format!(
+        "select id, {} as intent, {} as program, rating from (
+            select id, project, domain_name, model_used, success, rating, user_intent,
+                coalesce(corrected_dsl, final_valid_dsl) as program
+            from generations",
+        cut("user_intent", LONGEST_INTENT),
+        cut("program", LONGEST_PROGRAM)
+    ))
+}
+
+/// Ends the choice of logs, and of these leaves what may be an example.
+fn push_conditions(query: &mut QueryBuilder<Postgres>, scope: &Scope, wanted: &Wanted) {
+    query.push(
+        ") log where success and rating is distinct from 'poor' and user_intent is not null and program is not null and ",
+    );
     scope.push(query);
     if let Some(model_used) = &wanted.model_used {
         query.push(" and model_used = ").push_bind(model_used.clone());

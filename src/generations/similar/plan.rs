@@ -51,21 +51,27 @@ impl Plan {
         let mut rarest = [&*of_words, &*of_parts].concat();
         rarest.sort_by(|a, b| a.0.total_cmp(&b.0));
         let (mut any, mut found) = (Vec::new(), 0.0);
-        for (logs, key) in rarest {
+        for &(logs, key) in &rarest {
             found += logs;
             if found > MOST as f64 {
                 break;
             }
             any.push(key);
         }
-        if any.is_empty() { Self::together(&of_words, sample) } else { Self::Any(any) }
+        if !any.is_empty() {
+            return Self::Any(any);
+        }
+        // A word first, which keeps to the domain; then pairs, which Postgres reads sooner than the words they are of.
+        let word = of_words.first().map(|&(_, key)| key);
+        let others = rarest.iter().map(|&(_, key)| key).filter(|key| Some(*key) != word);
+        Self::together(word.into_iter().chain(others), sample)
     }
 
-    /// Finds keys, the rarest first, that few logs have together.
-    fn together(rarest: &[(f64, Key)], sample: &Sample) -> Self {
+    /// Takes keys in turn until few logs have them together.
+    fn together(keys: impl Iterator<Item = Key>, sample: &Sample) -> Self {
         let mut all: Vec<Key> = Vec::new();
         let mut rows: Option<Vec<u16>> = None;
-        for &(_, key) in rarest.iter().take(TOGETHER) {
+        for key in keys.take(TOGETHER) {
             let with_key = sample.rows_with(key);
             let left: Vec<_> = match &rows {
                 None => with_key.collect(),

@@ -9,9 +9,13 @@
 //! On eight public sets of intents and programs a log with the right program is among the first five in 0.87 of the cases;
 //! by trigram similarity alone in 0.70, by BM25 in 0.71.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::hash::Hash;
 
-use super::text::{Token, tokens, trigrams, words};
+use foldhash::fast::RandomState;
+
+use super::matrix::{Matrix, solve, sum};
+use super::text::{Token, tokens, trigrams};
 
 /// How many logs are compared by their programs too.
 const CLOSE: usize = 300;
@@ -38,54 +42,74 @@ pub(super) struct Solved<'a> {
 /// The best logs for an intent by their place in `logs`, with how similar they are (0 to 1), the most similar first: at
 /// most `limit`, none less similar than `least`.
 pub(super) fn rank(intent: &str, logs: &[Solved<'_>], limit: usize, least: f64) -> Vec<(usize, f64)> {
-    let wanted = Text::new(intent);
-    let texts: Vec<_> = logs.iter().map(|log| Text::new(log.intent)).collect();
-    let rarity = Rarity::among(texts.iter().map(|text| text.trigrams.as_slice()));
-    let mut close: Vec<_> =
-        texts.iter().enumerate().map(|(place, text)| (wanted.likeness(text, &rarity), place)).collect();
-    close.sort_by(|a, b| b.0.total_cmp(&a.0));
-    close.truncate(CLOSE);
+    let intents = logs.iter().map(|log| log.intent).chain([intent]);
+    let intents: Vec<_> = intents.map(str::to_lowercase).collect();
+    let mut vocabulary = Vocabulary::default();
+    let sequences: Vec<_> = intents.iter().map(|intent| vocabulary.read(intent)).collect();
+    let trigrams =
+        sequences.iter().map(|tokens| tokens.iter().flat_map(|&token| vocabulary.trigrams_of(token)));
+    let by_trigrams = Matrix::of(trigrams).weighed(|_| 1.0);
+    let close = closest(&intents, &by_trigrams);
 
-    let intents: Vec<_> = close.iter().map(|&(_, place)| Sequence::new(&texts[place].lower, true)).collect();
-    let wanted_sequence = Sequence::new(&wanted.lower, true);
-    let words = Rarity::among(intents.iter().map(|intent| intent.tokens.as_slice()));
-    let pairs = Rarity::among(intents.iter().map(|intent| intent.pairs.as_slice()));
-    let mut features = Matrix::new(3);
-    let blocks = |features: &mut Matrix, text: &Text, intent: &Sequence| {
-        let third = 1.0 / 3.0_f32.sqrt();
-        features.push(0, &text.trigrams, &rarity, third);
-        features.push(1, &intent.tokens, &words, third);
-        features.push(2, &intent.pairs, &pairs, third);
-        features.end_row();
-    };
-    for (intent, &(_, place)) in intents.iter().zip(&close) {
-        blocks(&mut features, &texts[place], intent);
-    }
-    let programs: Vec<_> = close
-        .iter()
-        .map(|&(_, place)| Sequence::new(&logs[place].program.to_lowercase(), false).all())
-        .collect();
-    let parts = Rarity::among(programs.iter().map(Vec::as_slice));
-    let mut program_parts = Matrix::new(1);
-    for program in &programs {
-        program_parts.push(0, program, &parts, 1.0);
-        program_parts.end_row();
-    }
-    blocks(&mut features, &wanted, &wanted_sequence);
-    let wanted_features = features.pop_row();
+    let rows: Vec<_> = close.iter().map(|&(_, place)| place).chain([logs.len()]).collect();
+    let sequences = || rows.iter().map(|&row| &sequences[row]);
+    let mut pairs = Numbers::default();
+    let by_tokens = Matrix::of(sequences().map(|sequence| sequence.iter().copied()));
+    let by_pairs = Matrix::of(sequences().map(|sequence| pairs.of_all(pairs_of(sequence))));
+    let programs: Vec<_> = close.iter().map(|&(_, place)| logs[place].program.to_lowercase()).collect();
+    let by_parts = by_parts(&programs, &mut vocabulary.tokens);
+    let features = [by_trigrams.rows_at(&rows), by_tokens.weighed(damped), by_pairs.weighed(damped)];
+    let fits = predict(features.map(|block| block.of_length(1.0 / 3.0_f32.sqrt())), &by_parts);
 
-    let weights = solve(&features, &features.times(&features.spread(&wanted_features)));
-    let prediction = program_parts.transposed_times(&weights);
-    let predicted = program_parts.times(&prediction).into_iter().map(|fit| fit * (1.0 + RIDGE));
-
-    let candidates = close.iter().zip(predicted).map(|(&(likeness, place), fit)| {
+    let candidates = close.into_iter().zip(fits).map(|((likeness, place), fit)| {
         let similarity = 1.0 - (1.0 - f64::from(likeness)) * (1.0 - f64::from(fit.clamp(0.0, 1.0)));
         let praise = if logs[place].praised { PRAISE } else { 0.0 };
         Candidate { place, similarity, score: likeness + PROGRAM * fit + praise }
     });
-    let mut chosen = choose(&candidates.collect::<Vec<_>>(), logs, &program_parts, limit, least);
+    let mut chosen = choose(&candidates.collect::<Vec<_>>(), logs, &by_parts, limit, least);
     chosen.sort_by(|a, b| b.1.total_cmp(&a.1));
     chosen
+}
+
+/// How like the last intent the others are, and their places; those that are most like it.
+fn closest(intents: &[String], by_trigrams: &Matrix) -> Vec<(f32, usize)> {
+    let wanted = intents.last();
+    let mut close: Vec<_> = by_trigrams
+        .likenesses_to_last()
+        .into_iter()
+        .enumerate()
+        .map(|(place, likeness)| (if intents.get(place) == wanted { 1.0 } else { likeness }, place))
+        .collect();
+    close.sort_by(|a, b| b.0.total_cmp(&a.0));
+    close.truncate(CLOSE);
+    close
+}
+
+/// Programs by their tokens and by which of these stand side by side.
+fn by_parts<'a>(programs: &'a [String], numbers: &mut Numbers<&'a str>) -> Matrix {
+    let mut parts = Numbers::default();
+    let rows = programs.iter().map(|program| {
+        let sequence = numbers.of_all(tokens(program).map(Token::as_str));
+        let alone = sequence.iter().map(|&token| (token, None));
+        let in_order = pairs_of(&sequence).map(|(token, next)| (token, Some(next)));
+        parts.of_all(alone.chain(in_order))
+    });
+    Matrix::of(rows).weighed(damped).of_length(1.0)
+}
+
+/// How good each program is by what the others teach: what program goes with the last intent is predicted from all others.
+/// The intents come in blocks of features.
+fn predict(mut intents: [Matrix; 3], programs: &Matrix) -> Vec<f32> {
+    let wanted = intents.each_mut().map(Matrix::pop);
+    let fits = sum(intents.iter().zip(&wanted).map(|(block, wanted)| block.times_row(wanted)));
+    let weights = solve(&intents, RIDGE, &fits, ITERATIONS);
+    let prediction = programs.transposed_times(&weights);
+    programs.times(&prediction).into_iter().map(|fit| fit * (1.0 + RIDGE)).collect()
+}
+
+/// What a part that occurs so often tells.
+fn damped(count: f32) -> f32 {
+    1.0 + count.ln()
 }
 
 struct Candidate {
@@ -106,231 +130,89 @@ fn choose(
     let mut chosen = Vec::new();
     let mut left: Vec<_> = (0..candidates.len()).filter(|&row| candidates[row].similarity >= least).collect();
     let mut likest = vec![0.0_f32; candidates.len()];
-    let (mut pairs, mut taken) = (HashSet::new(), HashSet::new());
+    let mut taken = vec![false; candidates.len()];
     let log = |row: usize| logs[candidates[row].place];
     for again in [false, true] {
         loop {
-            left.retain(|&row| !pairs.contains(&(log(row).intent, log(row).program)));
-            let open = left.iter().copied().filter(|&row| again || !taken.contains(log(row).program));
+            let open = left.iter().copied().filter(|&row| again || !taken[row]);
             let value = |row: usize| candidates[row].score - VARIETY * likest[row];
             let best = open.reduce(|best, row| if value(row) > value(best) { row } else { best });
             let Some(best) = best.filter(|_| chosen.len() < limit) else { break };
             let Candidate { place, similarity, .. } = candidates[best];
             chosen.push((place, similarity));
-            pairs.insert((log(best).intent, log(best).program));
-            taken.insert(log(best).program);
-            let likeness = programs.times(&programs.spread(programs.row(best)));
+            let Solved { intent, program, .. } = log(best);
+            left.retain(|&row| {
+                let same = log(row).program == program;
+                taken[row] |= same;
+                !(same && log(row).intent == intent)
+            });
+            let likeness = programs.times_row(programs.row(best));
             likest.iter_mut().zip(likeness).for_each(|(most, likeness)| *most = most.max(likeness));
         }
     }
     chosen
 }
 
-/// Solves (F Fᵀ + ridge) x = b, nearly, by conjugate gradients.
-fn solve(features: &Matrix, b: &[f32]) -> Vec<f32> {
-    let dot = |x: &[f32], y: &[f32]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f32>();
-    let mut x = vec![0.0; b.len()];
-    let (mut residual, mut direction) = (b.to_vec(), b.to_vec());
-    let mut error = dot(b, b);
-    let enough = error * 1e-6;
-    for _ in 0..ITERATIONS {
-        if error <= enough {
-            break;
-        }
-        let mut step = features.times(&features.transposed_times(&direction));
-        step.iter_mut().zip(&direction).for_each(|(step, direction)| *step += RIDGE * direction);
-        let length = error / dot(&direction, &step);
-        x.iter_mut().zip(&direction).for_each(|(x, direction)| *x += length * direction);
-        residual.iter_mut().zip(&step).for_each(|(residual, step)| *residual -= length * step);
-        let before = std::mem::replace(&mut error, dot(&residual, &residual));
-        let turn = error / before;
-        direction
-            .iter_mut()
-            .zip(&residual)
-            .for_each(|(direction, residual)| *direction = residual + turn * *direction);
+/// Things numbered in the order in which they turn up.
+#[derive(Debug)]
+struct Numbers<T>(HashMap<T, u32, RandomState>);
+
+impl<T> Default for Numbers<T> {
+    fn default() -> Self {
+        Self(HashMap::default())
     }
-    x
 }
 
-/// Something that texts can have in common, by hash: a collision among so many costs next to nothing.
-type Feature = u32;
-const FEATURES: usize = 1 << 18;
-
-fn feature(hash: u64) -> Feature {
-    // The golden ratio spreads them; the upper bits are the best spread.
-    let upper = hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - FEATURES.trailing_zeros());
-    Feature::try_from(upper).unwrap_or_default()
-}
-
-/// An intent in lower case, with its trigrams, ascending and distinct.
-struct Text {
-    lower: String,
-    trigrams: Vec<Feature>,
-}
-
-impl Text {
-    fn new(text: &str) -> Self {
-        let lower = text.to_lowercase();
-        let pack =
-            |trigram: [char; 3]| trigram.iter().fold(0, |hash, &c| hash << 21 | u64::from(u32::from(c)));
-        let mut all: Vec<_> =
-            words(&lower).flat_map(trigrams).map(|trigram| feature(pack(trigram))).collect();
-        all.sort_unstable();
-        all.dedup();
-        Self { lower, trigrams: all }
+impl<T: Eq + Hash> Numbers<T> {
+    fn of(&mut self, thing: T) -> u32 {
+        let next = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
+        *self.0.entry(thing).or_insert(next)
     }
 
-    /// The weight of the trigrams in common, as a share of both texts' weight (Dice): 0 to 1.
-    fn likeness(&self, other: &Self, rarity: &Rarity) -> f32 {
-        if self.lower == other.lower {
-            return 1.0;
-        }
-        let weigh = |trigrams: &[Feature]| trigrams.iter().map(|&trigram| rarity.of(trigram)).sum::<f32>();
-        let (mut common, mut rest) = (0.0, other.trigrams.as_slice());
-        for trigram in &self.trigrams {
-            rest = &rest[rest.partition_point(|other| other < trigram)..];
-            if rest.first() == Some(trigram) {
-                common += rarity.of(*trigram);
+    fn of_all(&mut self, things: impl Iterator<Item = T>) -> Vec<u32> {
+        things.map(|thing| self.of(thing)).collect()
+    }
+}
+
+/// The tokens of texts in lower case, and the trigrams of those that are words.
+#[derive(Default)]
+struct Vocabulary<'a> {
+    tokens: Numbers<&'a str>,
+    trigrams: Numbers<[char; 3]>,
+    trigrams_of: Vec<Vec<u32>>,
+}
+
+impl<'a> Vocabulary<'a> {
+    /// The tokens of an intent, between two that stand for its beginning and its end.
+    fn read(&mut self, intent: &'a str) -> Vec<u32> {
+        // Not tokens of any text.
+        let [beginning, end] = ["", " "].map(Token::Mark);
+        let all = [beginning].into_iter().chain(tokens(intent)).chain([end]);
+        all.map(|token| {
+            let number = self.tokens.of(token.as_str());
+            if number as usize == self.trigrams_of.len() {
+                let word = if let Token::Word(word) = token { Some(word) } else { None };
+                self.trigrams_of.push(self.trigrams.of_all(word.into_iter().flat_map(trigrams)));
             }
-        }
-        2.0 * common / (weigh(&self.trigrams) + weigh(&other.trigrams)).max(f32::MIN_POSITIVE)
+            number
+        })
+        .collect()
+    }
+
+    fn trigrams_of(&self, token: u32) -> impl Iterator<Item = u32> {
+        self.trigrams_of[token as usize].iter().copied()
     }
 }
 
-/// The tokens of a text, and those that stand side by side; each ascending, as often as they occur.
-struct Sequence {
-    tokens: Vec<Feature>,
-    pairs: Vec<Feature>,
-}
-
-impl Sequence {
-    /// Of a text in lower case; with `ends`, its beginning and its end count as tokens.
-    fn new(lower: &str, ends: bool) -> Self {
-        let end = |name: u32| ends.then_some(name);
-        let hashes = tokens(lower).map(Token::as_str).map(|token| crc32fast::hash(token.as_bytes()));
-        let hashes: Vec<_> = end(1).into_iter().chain(hashes).chain(end(2)).collect();
-        let mut tokens: Vec<_> = hashes.iter().map(|&hash| feature(hash.into())).collect();
-        let pair = |pair: &[u32]| feature(u64::from(pair[0]) << 32 | u64::from(pair[1]));
-        let mut pairs: Vec<_> = hashes.windows(2).map(pair).collect();
-        tokens.sort_unstable();
-        pairs.sort_unstable();
-        Self { tokens, pairs }
-    }
-
-    /// Both as one.
-    fn all(mut self) -> Vec<Feature> {
-        self.tokens.append(&mut self.pairs);
-        self.tokens.sort_unstable();
-        self.tokens
-    }
-}
-
-/// How much each feature tells: the rarer it is among the texts, the more (the root of the inverse document frequency).
-struct Rarity {
-    texts_with: Vec<u16>,
-    weights: Vec<f32>,
-}
-
-impl Rarity {
-    /// Among these texts, each by its features, ascending.
-    fn among<'a>(texts: impl ExactSizeIterator<Item = &'a [Feature]>) -> Self {
-        let count = texts.len();
-        let mut texts_with = vec![0_u16; FEATURES];
-        for text in texts {
-            for same in text.chunk_by(|a, b| a == b) {
-                texts_with[same[0] as usize] += 1;
-            }
-        }
-        let weight = |with: usize| {
-            let (with, all) = (with as f32, count as f32);
-            (1.0 + (all - with + 0.5) / (with + 0.5)).ln().sqrt()
-        };
-        Self { texts_with, weights: (0..=count).map(weight).collect() }
-    }
-
-    fn of(&self, feature: Feature) -> f32 {
-        self.weights[usize::from(self.texts_with[feature as usize])]
-    }
-}
-
-/// Rows of weighted features, few of each; the columns are numbered as they turn up.
-struct Matrix {
-    columns: Vec<u32>,
-    width: u32,
-    entries: Vec<(u32, f32)>,
-    ends: Vec<usize>,
-}
-
-impl Matrix {
-    /// Without rows; their features are of so many kinds.
-    fn new(kinds: usize) -> Self {
-        Self { columns: vec![0; kinds * FEATURES], width: 0, entries: Vec::new(), ends: vec![0] }
-    }
-
-    /// Adds features of one kind to the last row, as a vector of length `length`.
-    fn push(&mut self, kind: usize, features: &[Feature], rarity: &Rarity, length: f32) {
-        let start = self.entries.len();
-        for same in features.chunk_by(|a, b| a == b) {
-            let column = &mut self.columns[kind * FEATURES + same[0] as usize];
-            if *column == 0 {
-                self.width += 1;
-                *column = self.width;
-            }
-            let weight = (1.0 + (same.len() as f32).ln()) * rarity.of(same[0]);
-            self.entries.push((*column - 1, weight));
-        }
-        let vector = &mut self.entries[start..];
-        let norm = vector.iter().map(|(_, weight)| weight * weight).sum::<f32>().sqrt();
-        for (_, weight) in vector {
-            *weight *= length / norm;
-        }
-    }
-
-    fn end_row(&mut self) {
-        self.ends.push(self.entries.len());
-    }
-
-    fn pop_row(&mut self) -> Vec<(u32, f32)> {
-        self.ends.pop();
-        self.entries.split_off(self.ends.last().copied().unwrap_or_default())
-    }
-
-    fn row(&self, row: usize) -> &[(u32, f32)] {
-        &self.entries[self.ends[row]..self.ends[row + 1]]
-    }
-
-    fn rows(&self) -> impl Iterator<Item = &[(u32, f32)]> {
-        self.ends.windows(2).map(|ends| &self.entries[ends[0]..ends[1]])
-    }
-
-    /// A row with all its zeros.
-    fn spread(&self, row: &[(u32, f32)]) -> Vec<f32> {
-        let mut vector = vec![0.0; self.width as usize];
-        for &(column, weight) in row {
-            vector[column as usize] = weight;
-        }
-        vector
-    }
-
-    fn times(&self, vector: &[f32]) -> Vec<f32> {
-        let product =
-            |row: &[(u32, f32)]| row.iter().map(|&(column, weight)| weight * vector[column as usize]).sum();
-        self.rows().map(product).collect()
-    }
-
-    fn transposed_times(&self, vector: &[f32]) -> Vec<f32> {
-        let mut product = vec![0.0; self.width as usize];
-        for (row, factor) in self.rows().zip(vector) {
-            for &(column, weight) in row {
-                product[column as usize] += weight * factor;
-            }
-        }
-        product
-    }
+/// Those that stand side by side.
+fn pairs_of(tokens: &[u32]) -> impl Iterator<Item = (u32, u32)> {
+    tokens.windows(2).map(|pair| (pair[0], pair[1]))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use proptest::prelude::*;
 
     use super::*;

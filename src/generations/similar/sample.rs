@@ -20,11 +20,11 @@ const LOOKED_AT: usize = 20_000;
 const COUNTED_AT_ONCE: i64 = 50_000;
 /// The least age at which a sample is taken again.
 const STALE: Duration = Duration::from_secs(10);
-/// Taking samples uses up at most one part in so many of the time.
-const SHARE: u32 = 100;
+/// Taking samples of a scope uses up at most one part in so many of the time.
+const SHARE: u32 = 1000;
 /// How many logs are few.
 const FEW: f64 = 20_000.0;
-/// How many scopes are remembered, at about half a megabyte each.
+/// How many scopes are remembered, at one or two megabytes each.
 const SCOPES: usize = 32;
 /// How like a known word must an unknown one be to be taken for it, by their trigrams (0 to 1); and for how many it is.
 const ALIKE: f32 = 0.4;
@@ -97,8 +97,10 @@ pub(super) struct Sample {
     rows: usize,
     /// Which row has which key, ascending.
     postings: Vec<(Key, u16)>,
-    /// The words of the sample in lower case.
-    words: BTreeSet<String>,
+    /// The words of the sample in lower case, ascending.
+    words: Vec<String>,
+    /// Which word, by its place among them, has which trigram, ascending.
+    trigrams: Vec<([char; 3], u32)>,
     taken: Instant,
     /// Until when it is new enough.
     good_for: Duration,
@@ -150,11 +152,18 @@ impl Sample {
                 }
             }
         }
+        let words: Vec<_> = vocabulary.into_iter().collect();
+        let mut trigrams: Vec<_> = (0_u32..)
+            .zip(&words)
+            .flat_map(|(place, word)| trigrams(word).map(move |trigram| (trigram, place)))
+            .collect();
+        trigrams.sort_unstable();
         Self {
             size: size as f64,
             rows: rows.len(),
             postings,
-            words: vocabulary,
+            words,
+            trigrams,
             taken: Instant::now(),
             good_for,
             renewed: AtomicBool::new(false),
@@ -188,20 +197,23 @@ impl Sample {
 
     /// The words that one which no log of the sample has may have been meant to be.
     pub(super) fn words_like(&self, word: &str) -> Vec<&str> {
-        if word.chars().count() < 3 || self.words.contains(word) {
+        let length = word.chars().count();
+        if length < 3 || self.words.binary_search_by(|known| known.as_str().cmp(word)).is_ok() {
             return Vec::new();
         }
-        let own: Vec<_> = trigrams(word).collect();
-        let mut alike: Vec<_> = self
-            .words
-            .iter()
-            .filter_map(|other| {
-                let (mut common, mut all) = (0, own.len());
-                for trigram in trigrams(other) {
-                    all += 1;
-                    common += usize::from(own.contains(&trigram));
-                }
-                let likeness = 2.0 * common as f32 / all as f32;
+        let mut in_common = vec![0_u16; self.words.len()];
+        for trigram in trigrams(word) {
+            let start = self.trigrams.partition_point(|(known, _)| *known < trigram);
+            for (_, place) in self.trigrams[start..].iter().take_while(|(known, _)| *known == trigram) {
+                in_common[*place as usize] += 1;
+            }
+        }
+        let shared = in_common.iter().zip(&self.words).filter(|(in_common, _)| **in_common > 0);
+        let mut alike: Vec<_> = shared
+            .filter_map(|(in_common, other)| {
+                // A word has one trigram more than characters.
+                let all = length + other.chars().count() + 2;
+                let likeness = 2.0 * f32::from(*in_common) / all as f32;
                 (likeness >= ALIKE).then_some((likeness, other.as_str()))
             })
             .collect();

@@ -25,11 +25,9 @@ pub(super) fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
     std::iter::from_fn(move || {
         rest = rest.trim_start();
         let first = rest.chars().next()?;
-        let end = if !first.is_alphanumeric() || stands_alone(first) {
-            first.len_utf8()
-        } else {
-            rest.find(|c: char| !c.is_alphanumeric() || stands_alone(c)).unwrap_or(rest.len())
-        };
+        let inside = |c: char| c.is_alphanumeric() && !stands_alone(c);
+        let end =
+            if inside(first) { rest.find(|c| !inside(c)).unwrap_or(rest.len()) } else { first.len_utf8() };
         let (token, after) = rest.split_at(end);
         rest = after;
         Some(if first.is_alphanumeric() { Token::Word(token) } else { Token::Mark(token) })
@@ -55,7 +53,8 @@ pub(super) fn trigrams(word: &str) -> impl Iterator<Item = [char; 3]> {
 
 /// Whether a character is of a script that is written without spaces (Thai to Khmer, Chinese and Japanese).
 fn stands_alone(c: char) -> bool {
-    matches!(u32::from(c), 0x0E00..=0x109F | 0x1780..=0x17FF | 0x2E80..=0xA4CF | 0xF900..=0xFAFF | 0x2_0000..=0x3_FFFF)
+    !c.is_ascii()
+        && matches!(u32::from(c), 0x0E00..=0x109F | 0x1780..=0x17FF | 0x2E80..=0xA4CF | 0xF900..=0xFAFF | 0x2_0000..=0x3_FFFF)
 }
 
 #[cfg(test)]
