@@ -7,7 +7,7 @@ create table projects (
     created_at timestamptz not null default now()
 );
 
-comment on table projects is 'A tenant. Every other table begins its keys with the project''s name.';
+comment on table projects is 'A tenant. Every key holds the project''s name: first where rows are read by project, last where one is found by its id, which tells rows apart at the first comparison.';
 comment on column projects.settings is 'Settings that differ from the defaults; see projects::Settings in the code.';
 comment on column projects.hash_key is 'Key of the hashes that stand in for texts that are not kept.';
 

@@ -33,7 +33,7 @@ create table generations (
             md5(length(user_intent)::text || ':' || user_intent || coalesce(corrected_dsl, final_valid_dsl))::uuid
         end
     ) stored,
-    primary key (project, id)
+    primary key (id, project)
 );
 
 create index generations_created on generations (project, created_at desc, id desc);
@@ -84,7 +84,7 @@ create table attempts (
     output_tokens           integer,
     metadata                jsonb not null default '{}',
     request_hash            bytea not null,
-    primary key (project, generation_id, attempt)
+    primary key (generation_id, attempt, project)
 );
 
 create index attempts_template on attempts (project, prompt_template) where prompt_template is not null;

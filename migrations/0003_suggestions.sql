@@ -43,7 +43,7 @@ create table suggestions (
     prompt_hash             uuid,
     example_hash            uuid,
     slate_hash              uuid,
-    primary key (project, id)
+    primary key (id, project)
 );
 
 create index suggestions_created on suggestions (project, created_at desc, id desc);
@@ -94,7 +94,7 @@ create table suggestion_moves (
     at            timestamptz,
     received_at   timestamptz not null,
     arrival       bigint generated always as identity,
-    primary key (project, suggestion_id, id)
+    primary key (suggestion_id, id, project)
 );
 
 comment on table suggestion_moves is 'What a user did before the submit, as sent: looked at a suggestion, or typed. Resolved on read.';

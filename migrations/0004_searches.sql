@@ -15,7 +15,7 @@ create table trails (
     last_at     timestamptz,
     received_at timestamptz not null,
     has_open    boolean not null default false,
-    primary key (project, id)
+    primary key (id, project)
 );
 
 create index trails_session on trails (project, session) where session is not null;
@@ -47,7 +47,7 @@ create table searches (
     ended_at          timestamptz,
     completed_at      timestamptz,
     request_hash      bytea not null,
-    primary key (project, id)
+    primary key (id, project)
 );
 
 create index searches_time on searches (project, timestamp desc, id desc);
@@ -75,7 +75,7 @@ create table fallbacks (
     share        double precision not null,
     counts       boolean not null,
     request_hash bytea,
-    primary key (project, search_id, id)
+    primary key (search_id, id, project)
 );
 
 comment on table fallbacks is 'What an agent did after a weak search. One that follows several open searches is a row of each.';
@@ -89,7 +89,7 @@ create table association_queries (
     id      uuid not null,
     root    text not null,
     query   text not null,
-    primary key (project, id)
+    primary key (id, project)
 );
 
 comment on table association_queries is 'A query that led somewhere. Its id is derived from root and query.';
@@ -116,10 +116,10 @@ create table associations (
     evidence     integer not null,
     last_seen_at timestamptz not null,
     gone_at      timestamptz,
-    primary key (project, query_id, id)
+    primary key (query_id, id, project)
 ) with (fillfactor = 80);
 
-create unique index associations_id on associations (project, id);
+create unique index associations_id on associations (id, project);
 create index associations_path on associations (project, path);
 
 comment on table associations is 'Where the answer to a query was found.';
@@ -137,10 +137,10 @@ create table association_evidence (
     weight         double precision not null,
     at             timestamptz not null,
     place          integer not null,
-    primary key (project, association_id, source, kind)
+    primary key (association_id, source, kind, project)
 );
 
-create index association_evidence_source on association_evidence (project, source);
+create index association_evidence_source on association_evidence (source, project);
 
 comment on table association_evidence is 'Why an association has its weight; erasing a session takes its part away again.';
 comment on column association_evidence.source is 'The search, or the feedback.';

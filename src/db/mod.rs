@@ -19,14 +19,21 @@ pub static MIGRATOR: Migrator = sqlx::migrate!();
 /// What connections of the writer call themselves: an export waits for the writes of these that are in flight.
 pub const WRITER_NAME: &str = "gleaner-writer";
 
+/// What connections of exports call themselves.
+pub const EXPORT_NAME: &str = "gleaner-export";
+
 /// A pool of at most `size` connections that call themselves `name`. Connects when first used.
 #[must_use]
 pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
     // The writer's statements are always alike, and planning one takes longer than writing a row. What is read, and by which
     // filters, is not: a plan made for any project and any filter would be a bad one for most.
     let plans = if name == WRITER_NAME { "force_generic_plan" } else { "force_custom_plan" };
+    let mut options = options.clone();
+    if name == EXPORT_NAME {
+        // A page is read sooner than processes to share it with are started, and a reader costs one connection.
+        options = options.options([("max_parallel_workers_per_gather", "0")]);
+    }
     let options = options
-        .clone()
         .application_name(name)
         .options([("timezone", "UTC"), ("jit", "off"), ("plan_cache_mode", plans)])
         .log_slow_statements(log::LevelFilter::Warn, Duration::from_secs(1));

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::format::Format;
 use super::params::Common;
 use super::{Key, Records};
-use crate::db::{self, WRITER_NAME};
+use crate::db::{self, EXPORT_NAME, WRITER_NAME};
 use crate::error::{Error, Result};
 use crate::extract::{Check as _, Checks};
 use crate::page::{cursor_scope, open_cursor, seal_cursor};
@@ -209,7 +209,7 @@ impl Exports {
     pub fn new(options: &PgConnectOptions, limits: Limits) -> Self {
         let size = limits.most_exports;
         Self {
-            db: db::pool(options, "gleaner-export", size),
+            db: db::pool(options, EXPORT_NAME, size),
             longest: Duration::from_secs(limits.longest_export),
             places: Arc::new(Semaphore::new(size as usize)),
         }
