@@ -806,6 +806,23 @@ async fn similar_examples_are_found_by_slips_of_the_pen_single_words_code_and_an
 }
 
 #[tokio::test]
+async fn of_a_long_intent_the_first_thousand_characters_are_compared() {
+    let service = Service::open().await;
+    // 996 characters, a third more bytes.
+    let beginning = "größe ".repeat(166);
+    let solved = |end: &str, program: &str| {
+        let intent = format!("{beginning}{end}");
+        json!({"event": "generation", "user_intent": intent, "domain_name": "d", "success": true, "final_valid_dsl": program})
+    };
+    service.events(&[solved("wxyz and more", "(long)"), solved("wx", "(short)")]).await.expect(200);
+    let path = format!("/v1/generations/similar?intent={}", encoded(&format!("{beginning}wxyz and other")));
+    let found = service.get(&path).await.expect(200);
+    assert_eq!(column(found["data"].as_array().expect("examples"), "valid_dsl"), ["(long)", "(short)"]);
+    assert_eq!(found["data"][0]["similarity"], 1.0);
+    assert!(found["data"][1]["similarity"].as_f64() < Some(1.0), "{found}");
+}
+
+#[tokio::test]
 async fn every_version_of_a_prompt_template_is_kept() {
     let service = Service::open().await;
     let name = "a/b c?d%é#1";
