@@ -174,6 +174,8 @@ async fn find(app: &App, project: &Arc<str>, wanted: &Wanted) -> Result<Vec<Exam
 /// How many characters of an intent, and of a program, are compared.
 const LONGEST_INTENT: usize = 1_000;
 const LONGEST_PROGRAM: usize = 2_000;
+/// When so many are found, less telling keys are not asked for.
+const ENOUGH: usize = 100;
 /// Among how many of the newest logs solved ones are looked for, to fill up.
 const NEWEST: usize = 5 * MOST;
 /// A log that may be an example.
@@ -205,32 +207,33 @@ async fn candidates(
     let sample = app.samples.of(&app.db, &scope).await?;
     let plan = Plan::new(intent, &scope, &sample, &of_project);
 
-    let mut found = Vec::new();
-    if plan != Plan::Newest {
-        // Only keys are looked for in the index (`offset 0` holds the other conditions back): given another, Postgres may want
-        // to combine it with an index of the other columns, which means reading all of a project or domain.
-        let mut query = select();
-        query.push(" where success");
-        match plan {
-            Plan::Any(keys) => drop(query.push(" and search_keys && ").push_bind(keys)),
-            Plan::All(keys) => drop(query.push(" and search_keys @> ").push_bind(keys)),
-            Plan::Newest => {}
-        }
-        query.push(" offset 0");
+    let mut found: Vec<Candidate> = Vec::new();
+    let add = async |found: &mut Vec<Candidate>, mut query: QueryBuilder<Postgres>| {
         push_conditions(&mut query, &scope, wanted);
-        query.push(format_args!(" limit {MOST}"));
-        found = query.build_query_as::<Candidate>().fetch_all(&app.db).await?;
+        query.push(" limit ").push_bind(i64::try_from(MOST - found.len()).unwrap_or_default());
+        let logs: Vec<Candidate> = query.build_query_as().fetch_all(&app.db).await?;
+        let known: HashSet<_> = found.iter().map(|log| log.id).collect();
+        found.extend(logs.into_iter().filter(|log| !known.contains(&log.id)));
+        Ok::<_, sqlx::Error>(())
+    };
+    for (having, keys) in [("&&", plan.any), ("@>", plan.all)] {
+        if !keys.is_empty() && found.len() < ENOUGH {
+            // Only keys are looked for in the index (`offset 0` holds the other conditions back): given another, Postgres may
+            // want to combine it with an index of the other columns, which means reading all of a project or domain.
+            let mut query = select();
+            query
+                .push(format_args!(" where success and search_keys {having} "))
+                .push_bind(keys)
+                .push(" offset 0");
+            add(&mut found, query).await?;
+        }
     }
-    if found.len() < MOST && (sample.is_of_few() || found.is_empty()) {
+    if found.is_empty() || plan.newest && found.len() < ENOUGH || sample.is_of_few() && found.len() < MOST {
         let mut query = select();
         query.push(" where ");
         scope.push(&mut query);
         query.push(format_args!(" order by created_at desc, id desc limit {NEWEST}"));
-        push_conditions(&mut query, &scope, wanted);
-        query.push(" limit ").push_bind(i64::try_from(MOST - found.len()).unwrap_or_default());
-        let known: HashSet<_> = found.iter().map(|log| log.id).collect();
-        let newest: Vec<Candidate> = query.build_query_as().fetch_all(&app.db).await?;
-        found.extend(newest.into_iter().filter(|log| !known.contains(&log.id)));
+        add(&mut found, query).await?;
     }
     found.sort_unstable_by_key(|log| log.id);
     Ok(found)

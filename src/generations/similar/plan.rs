@@ -1,5 +1,8 @@
-//! Which logs are looked at closely. Not all that share a word with the intent: of a million logs that may be most. Keys are
-//! taken, the rarest first, while about [`MOST`] logs have any of them; where even the rarest has too many, those logs that have several.
+//! Which logs are looked at closely. Not all that share a word with the intent: of a million logs that may be most. Rare keys are
+//! asked for first, the rarest ones while about [`MOST`] logs have any of them; where that finds few, logs that have several of the
+//! common ones.
+
+use std::iter;
 
 use super::keys::{self, Key};
 use super::sample::{Sample, Scope};
@@ -13,14 +16,14 @@ const TOGETHER: usize = 6;
 const HOPELESS: f64 = 5_000.0;
 
 /// What the index is asked for.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Plan {
-    /// Logs that have any of the keys.
-    Any(Vec<Key>),
-    /// Logs that have all of the keys.
-    All(Vec<Key>),
-    /// Nothing: the newest logs are as good as any.
-    Newest,
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// Rare keys: logs that have any of them.
+    pub(super) any: Vec<Key>,
+    /// Common keys: logs that have all of them, where the rare ones find few.
+    pub(super) all: Vec<Key>,
+    /// Whether too many logs have even all common keys: then the newest are as good as any.
+    pub(super) newest: bool,
 }
 
 impl Plan {
@@ -50,48 +53,48 @@ impl Plan {
         // Of keys that the samples do not have, words come first: a pair of rare words is rarely said twice.
         let mut rarest = [&*of_words, &*of_parts].concat();
         rarest.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let (mut any, mut found) = (Vec::new(), 0.0);
-        for &(logs, key) in &rarest {
+        let mut found = 0.0;
+        let rare = rarest.iter().take_while(|(logs, _)| {
             found += logs;
-            if found > MOST as f64 {
-                break;
-            }
-            any.push(key);
-        }
-        if !any.is_empty() {
-            return Self::Any(any);
-        }
+            found <= MOST as f64
+        });
+        let any: Vec<_> = rare.map(|&(_, key)| key).collect();
         // A word first, which keeps to the domain; then pairs, which Postgres reads sooner than the words they are of.
-        let word = of_words.first().map(|&(_, key)| key);
-        let others = rarest.iter().map(|&(_, key)| key).filter(|key| Some(*key) != word);
-        Self::together(word.into_iter().chain(others), sample)
+        let Some(word) = of_words.iter().map(|&(_, key)| key).find(|key| !any.contains(key)) else {
+            return Self { newest: any.is_empty(), any, ..Self::default() };
+        };
+        let others = rarest[any.len()..].iter().map(|&(_, key)| key).filter(|&key| key != word);
+        let (all, logs) = together(iter::once(word).chain(others), sample);
+        if logs > HOPELESS {
+            Self { any, newest: true, ..Self::default() }
+        } else {
+            Self { any, all, newest: false }
+        }
     }
+}
 
-    /// Takes keys in turn until few logs have them together.
-    fn together(keys: impl Iterator<Item = Key>, sample: &Sample) -> Self {
-        let mut all: Vec<Key> = Vec::new();
-        let mut rows: Option<Vec<u16>> = None;
-        for key in keys.take(TOGETHER) {
-            let with_key = sample.rows_with(key);
-            let left: Vec<_> = match &rows {
-                None => with_key.collect(),
-                Some(rows) => with_key.filter(|row| rows.binary_search(row).is_ok()).collect(),
-            };
-            if left.is_empty() && !all.is_empty() {
-                continue;
-            }
-            all.push(key);
-            let enough = sample.scale(left.len()) <= MOST as f64;
-            rows = Some(left);
-            if enough {
-                break;
-            }
+/// Takes keys in turn until few logs have them together, and how many that probably are.
+fn together(keys: impl Iterator<Item = Key>, sample: &Sample) -> (Vec<Key>, f64) {
+    let mut all: Vec<Key> = Vec::new();
+    let mut rows: Option<Vec<u16>> = None;
+    let mut logs = f64::INFINITY;
+    for key in keys.take(TOGETHER) {
+        let with_key = sample.rows_with(key);
+        let left: Vec<_> = match &rows {
+            None => with_key.collect(),
+            Some(rows) => with_key.filter(|row| rows.binary_search(row).is_ok()).collect(),
+        };
+        if left.is_empty() && !all.is_empty() {
+            continue;
         }
-        match rows {
-            Some(rows) if sample.scale(rows.len()) <= HOPELESS => Self::All(all),
-            _ => Self::Newest,
+        all.push(key);
+        logs = sample.scale(left.len());
+        if logs <= MOST as f64 {
+            break;
         }
+        rows = Some(left);
     }
+    (all, logs)
 }
 
 #[cfg(test)]
@@ -111,21 +114,27 @@ mod tests {
         let plan = |of_words: &[Key], of_parts: &[Key]| {
             Plan::of_keys(of_words.to_vec(), of_parts.to_vec(), &small, &small)
         };
-        assert_eq!(plan(&[1, 2, 50], &[]), Plan::Any(vec![50, 2]));
-        assert_eq!(plan(&[2], &[50, 50]), Plan::Any(vec![50, 2]));
-        assert_eq!(plan(&[150], &[101, 2]), Plan::Any(vec![150, 101, 2]), "neither 101 nor 150 was seen");
-        assert_eq!(plan(&[], &[]), Plan::Newest);
+        let any = |any: &[Key]| Plan { any: any.to_vec(), ..Plan::default() };
+        assert_eq!(plan(&[2, 50], &[]), any(&[50, 2]));
+        assert_eq!(plan(&[2], &[50, 50]), any(&[50, 2]));
+        assert_eq!(plan(&[150], &[101, 2]), any(&[150, 101, 2]), "neither 101 nor 150 was seen");
+        assert_eq!(plan(&[1, 2, 50], &[]), Plan { all: vec![1], ..any(&[50, 2]) });
+        assert_eq!(plan(&[], &[]), Plan { newest: true, ..any(&[]) });
     }
 
     #[test]
     fn common_keys_are_asked_for_together_and_hopeless_ones_not_at_all() {
         let large = multiples(20_000);
         let plan = |of_words: &[Key]| Plan::of_keys(of_words.to_vec(), Vec::new(), &large, &large);
+        let rest = Plan::default;
         // A fifth, a third and half of the logs have one of them; three in a hundred have all.
-        assert_eq!(plan(&[2, 3, 5]), Plan::All(vec![5, 3, 2]));
-        assert_eq!(plan(&[1, 2]), Plan::Newest);
+        assert_eq!(plan(&[2, 3, 5]), Plan { all: vec![5, 3, 2], ..rest() });
+        assert_eq!(plan(&[2, 3, 5, 70]), Plan { any: vec![70], all: vec![5, 3, 2], ..rest() });
+        assert_eq!(plan(&[1, 2]), Plan { newest: true, ..rest() });
+        assert_eq!(plan(&[1, 2, 70]), Plan { any: vec![70], newest: true, ..rest() });
         // In the project parts of words are more common than in a domain.
         let project = multiples(4_000_000);
-        assert_eq!(Plan::of_keys(vec![50], vec![25], &multiples(1_000), &project), Plan::Any(vec![50]));
+        let plan = Plan::of_keys(vec![50], vec![25], &multiples(1_000), &project);
+        assert_eq!(plan, Plan { any: vec![50], ..rest() }, "a part alone would leave the domain");
     }
 }

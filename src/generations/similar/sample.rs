@@ -158,6 +158,7 @@ impl Sample {
             .flat_map(|(place, word)| trigrams(word).map(move |trigram| (trigram, place)))
             .collect();
         trigrams.sort_unstable();
+        trigrams.dedup();
         Self {
             size: size as f64,
             rows: rows.len(),
