@@ -178,6 +178,7 @@ const LONGEST_PROGRAM: usize = 2_000;
 const ENOUGH: usize = 100;
 /// Among how many of the newest logs solved ones are looked for, to fill up.
 const NEWEST: usize = 5 * MOST;
+
 /// A log that may be an example.
 #[derive(sqlx::FromRow)]
 struct Candidate {
@@ -193,8 +194,8 @@ impl Candidate {
     }
 }
 
-/// The logs that are looked at closely, the oldest first: those that the plan finds, filled up with the newest where there
-/// are so few that these are likely to be of use.
+/// The logs that are looked at closely, the oldest first: those that the plan finds, filled up with the newest where these are
+/// likely to be of use, as there are few logs or too many that fit.
 async fn candidates(
     app: &App,
     project: &Arc<str>,
