@@ -234,13 +234,19 @@ fn attempt(number: u64) -> Value {
         "parse_result": {"success": number == 3}})
 }
 
-/// Every log that the server has.
+/// Every log that the server has. Asks again while the database is away: the processes of a killed Postgres may have taken
+/// more events before they noticed.
 async fn stored(server: &Server) -> HashMap<Uuid, Progress> {
+    let begun = Instant::now();
     let mut client = server.connect().await;
     let mut stored = HashMap::new();
     let mut path = "/v1/generations?limit=500".to_owned();
     loop {
         let (status, page) = client.send(Method::GET, &path, None).await.expect("an answer");
+        if status == StatusCode::SERVICE_UNAVAILABLE && begun.elapsed() < Duration::from_mins(1) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        }
         assert_eq!(status, StatusCode::OK, "{page}");
         for log in page["data"].as_array().expect("a page") {
             let id: Uuid = log["id"].as_str().expect("an id").parse().expect("an id");
