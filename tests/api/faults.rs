@@ -305,8 +305,12 @@ async fn survives(faults: &[Fault]) {
         load.more(200).await;
     }
     load.assert_kept(&server).await;
-    let (status, _) = server.connect().await.send(Method::GET, "/readyz", None).await.expect("an answer");
-    assert_eq!(status, StatusCode::OK);
+    let begun = Instant::now();
+    let mut client = server.connect().await;
+    while client.send(Method::GET, "/readyz", None).await.expect("an answer").0 != StatusCode::OK {
+        assert!(begun.elapsed() < Duration::from_mins(1), "the server does not come back");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
