@@ -806,6 +806,32 @@ async fn similar_examples_are_found_by_slips_of_the_pen_single_words_code_and_an
 }
 
 #[tokio::test]
+async fn an_old_example_is_found_among_thousands_that_share_all_its_words() {
+    let service = Service::open().await;
+    let solved = |text: &str, program: &str| json!({"event": "generation", "user_intent": text, "domain_name": "cbu", "success": true, "final_valid_dsl": program});
+    service.events(&[solved("create fund", "(old)"), solved("zebra", "(zebra)")]).await.expect(200);
+    // More than are looked at by any one of the words, and so many others that the newest do not reach back to the first.
+    let newer: Vec<_> = (0..8_000)
+        .map(|n| match n % 4 {
+            0 => solved(&format!("create fund number {n}"), &format!("(fund {n})")),
+            _ => solved(&format!("list share {n}"), &format!("(share {n})")),
+        })
+        .collect();
+    service.events(&newer).await.expect(200);
+    for intent in ["create fund", "create fund zebra"] {
+        for domain in ["", "&domain_name=cbu"] {
+            let path = format!(
+                "/v1/generations/similar?intent={}&limit=100&min_similarity=0{domain}",
+                encoded(intent)
+            );
+            let found = service.get(&path).await.expect(200);
+            let programs = column(found["data"].as_array().expect("examples"), "valid_dsl");
+            assert!(programs.contains(&json!("(old)")), "{intent}{domain}: {programs:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn of_a_long_intent_the_first_thousand_characters_are_compared() {
     let service = Service::open().await;
     // 996 characters, a third more bytes.
