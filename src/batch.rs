@@ -1,30 +1,24 @@
 //! `POST /v1/events`: many events of any kind, one a line. A bad line never loses a good one.
 
+use std::sync::Arc;
+
 use axum::extract::{Request, State};
 use axum::http::header;
-use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use uuid::Uuid;
 
-use crate::app::App;
 use crate::auth::{Caller, Write};
-use crate::db::writer::{Event, Writer};
+use crate::domain::{self, Event};
 use crate::error::{Error, FieldError, Refusals, Result};
-use crate::extract::{self, Check, Checks, NDJSON_LIMIT, clean_json, expect_media_type, utf8};
-use crate::generations::{self, NewAttempt, NewGeneration, NewReview};
-use crate::projects::Capture;
-use crate::searches::{self, NewFallback, NewSearch, Resolve};
-use crate::suggestions::{
-    self, Amendment, HistoryLine, Names, NewPartialInputs, NewSuggestion, NewViews, is_history_line,
-};
-use crate::value::derived_id;
-use std::collections::HashMap;
-use std::marker::PhantomData;
-use std::sync::Arc;
+use crate::http::json::{self, expect_media_type};
+use crate::http::{NDJSON_LIMIT, clean_json, utf8};
+use crate::privacy::capture::Capture;
+use crate::projects::Tenant;
+use crate::state::App;
+use crate::writer::Writer;
 
 /// The most events a batch may hold.
 pub const MOST_LINES: usize = 20_000;
@@ -97,16 +91,16 @@ async fn post(
                     && !value.contains("jsonl")
             },
         );
-    let mut body = extract::body(request, NDJSON_LIMIT).await?;
+    let mut body = json::body(request, NDJSON_LIMIT).await?;
     let mut lines = Vec::new();
     if is_array {
         body.replaced.add(clean_json(&mut body.bytes)?);
-        let members: Vec<&RawValue> = extract::decode(utf8(&body.bytes)?)?;
+        let members: Vec<&RawValue> = json::decode(utf8(&body.bytes)?)?;
         lines.extend(
             members
                 .iter()
                 .enumerate()
-                .map(|(index, member)| (index + 1, read_line(&caller.project, member.get(), None))),
+                .map(|(index, member)| (index + 1, domain::read(&caller.project, member.get(), None))),
         );
     } else {
         for (index, line) in body.bytes.split_mut(|&byte| byte == b'\n').enumerate() {
@@ -115,7 +109,7 @@ async fn post(
             }
             let event = clean_json(line).and_then(|count| {
                 body.replaced.add(count);
-                read_line(&caller.project, utf8(line)?, None)
+                domain::read(&caller.project, utf8(line)?, None)
             });
             lines.push((index + 1, event));
         }
@@ -127,14 +121,14 @@ async fn post(
         )));
     }
     drop(body.bytes);
-    write(&app.writer, &caller.project, lines).await.map(axum::Json)
+    write(&app.writer, &caller.tenant, lines).await.map(axum::Json)
 }
 
 /// Writes the lines that could be read. Fails as a whole only where none was written because the database or the queue
 /// did not take them: then sending all again is right.
 pub async fn write(
     writer: &Writer,
-    project: &Arc<str>,
+    tenant: &Arc<Tenant>,
     lines: Vec<(usize, Result<Event>)>,
 ) -> Result<Summary> {
     let mut summary = Summary::default();
@@ -149,7 +143,7 @@ pub async fn write(
             Err(error) => summary.rejected.push(Rejected::new(number, &error)),
         }
     }
-    let written = writer.write_all(project, events).await;
+    let written = writer.write_all(tenant, events).await;
     if !written.is_empty() && written.iter().all(|written| written.as_ref().is_err_and(Error::is_transient)) {
         return Err(written.into_iter().find_map(Result::err).unwrap_or(Error::Unavailable("try again")));
     }
@@ -173,197 +167,4 @@ pub async fn write(
     summary.rejected.sort_by_key(|rejected| rejected.line);
     metrics::counter!("gleaner_events_rejected_total").increment(summary.rejected.len() as u64);
     Ok(summary)
-}
-
-/// The id of a line that has none of its own, and is the `nth` that reads so.
-#[must_use]
-pub fn line_id(project: &str, line: &[u8], nth: u32) -> Uuid {
-    derived_id(&[b"line", project.as_bytes(), line, &nth.to_be_bytes()])
-}
-
-/// Makes ids for the lines of an import that have none: the same line, at the same place among its equals, gets the same
-/// id every time.
-#[derive(Debug, Default)]
-pub struct LineIds(HashMap<[u8; 16], u32>);
-
-impl LineIds {
-    /// The id of the next line, which reads so.
-    pub fn next(&mut self, project: &str, line: &[u8]) -> Uuid {
-        let seen = self.0.entry(derived_id(&[line]).into_bytes()).or_default();
-        *seen += 1;
-        line_id(project, line, *seen)
-    }
-}
-
-/// Reads one clean line as an event. `id` is for one that has none of its own.
-pub fn read_line(project: &str, line: &str, id: Option<Uuid>) -> Result<Event> {
-    #[derive(Deserialize)]
-    struct Named {
-        event: Option<String>,
-    }
-    let Named { event } = extract::decode(line)?;
-    let generation = |event| Ok(Event::Generation(event));
-    let suggestion = |event| Ok(Event::Suggestion(event));
-    let search = |event| Ok(Event::Search(event));
-    match event.as_deref() {
-        Some("generation") => generation(generations::Event::start(start::<NewGeneration, Log>(line)?, id)),
-        Some("attempt") => {
-            let (log, body) = child::<NewAttempt, Log>(line)?;
-            generation(generations::Event::append(log, body, id))
-        }
-        Some("generation_outcome") => {
-            let (log, body) = child::<generations::Outcome, Log>(line)?;
-            generation(generations::Event::finalize(log, body))
-        }
-        Some("review") => {
-            let (log, body) = child::<NewReview, Log>(line)?;
-            generation(generations::Event::review(log, body))
-        }
-        None | Some("suggestion") if is_history_line(line) => {
-            let id = id.unwrap_or_else(|| line_id(project, line.trim_ascii().as_bytes(), 1));
-            suggestion(suggestions::Event::line(start::<HistoryLine, Slate>(line)?, id))
-        }
-        Some("suggestion") => suggestion(suggestions::Event::start(start::<NewSuggestion, Slate>(line)?, id)),
-        Some("view") => {
-            let (slate, body) = child::<NewViews, Slate>(line)?;
-            suggestion(suggestions::Event::view(slate, body, Names::of_line(id)))
-        }
-        Some("partial_inputs") => {
-            let (slate, body) = child::<NewPartialInputs, Slate>(line)?;
-            suggestion(suggestions::Event::partial_inputs(slate, body, Names::of_line(id)))
-        }
-        Some("suggestion_outcome") => {
-            let (slate, body) = child::<suggestions::Outcome, Slate>(line)?;
-            suggestion(suggestions::Event::finalize(slate, body))
-        }
-        Some("suggestion_amendment") => {
-            let (slate, body) = child::<Amendment, Slate>(line)?;
-            suggestion(suggestions::Event::amend(slate, body))
-        }
-        Some("search") => {
-            let new = start::<NewSearch, Search>(line)?;
-            search(searches::Event::start(new, id, Vec::new()))
-        }
-        Some("fallback") => {
-            let (of, body) = child::<NewFallback, Search>(line)?;
-            search(searches::Event::append(of, body, id))
-        }
-        Some("search_outcome") => {
-            let (of, body) = child::<Resolve, Search>(line)?;
-            search(searches::Event::finalize(of, &body))
-        }
-        Some(other) => Err(Error::invalid("/event", format!("{other:?} is not the name of an event"))),
-        None => Err(Error::invalid("/event", "must name what happened")),
-    }
-}
-
-/// The records that lines are about: each kind of record is named by a member of its own.
-trait Record {
-    /// The member.
-    const MEMBER: &'static str;
-    /// What it names.
-    const NAME: &'static str;
-}
-
-/// A generation log.
-struct Log;
-
-impl Record for Log {
-    const MEMBER: &'static str = "generation_id";
-    const NAME: &'static str = "generation";
-}
-
-/// A suggestion record.
-struct Slate;
-
-impl Record for Slate {
-    const MEMBER: &'static str = "suggestion_id";
-    const NAME: &'static str = "suggestion";
-}
-
-/// A search.
-struct Search;
-
-impl Record for Search {
-    const MEMBER: &'static str = "search_id";
-    const NAME: &'static str = "search";
-}
-
-/// A line about a record that the line names.
-fn child<T: DeserializeOwned + Check, R: Record>(line: &str) -> Result<(Uuid, T)> {
-    let Line { record, body, .. } = extract::decode::<Line<T, R>>(line)?;
-    let missing = || Error::invalid(format!("/{}", R::MEMBER), format!("must name the {}", R::NAME));
-    Ok((record.ok_or_else(missing)?, Checks::of(body)?))
-}
-
-/// A line with which a record begins.
-fn start<T: DeserializeOwned + Check, R: Record>(line: &str) -> Result<T> {
-    let Line { record, body, .. } = extract::decode::<Line<T, R>>(line)?;
-    match record {
-        None => Checks::of(body),
-        Some(_) => Err(Error::invalid(format!("/{}", R::MEMBER), format!("a {} is named by id", R::NAME))),
-    }
-}
-
-/// A line: what names its kind and its record, and otherwise the body of the kind's own endpoint.
-struct Line<T, R> {
-    record: Option<Uuid>,
-    body: T,
-    kind: PhantomData<R>,
-}
-
-impl<'de, T: Deserialize<'de>, R: Record> Deserialize<'de> for Line<T, R> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members<T, R>(PhantomData<(T, R)>);
-        impl<'de, T: Deserialize<'de>, R: Record> Visitor<'de> for Members<T, R> {
-            type Value = Line<T, R>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Line<T, R>, A::Error> {
-                let mut record = None;
-                let members = Body { map, member: R::MEMBER, record: &mut record };
-                let body = T::deserialize(MapAccessDeserializer::new(members))?;
-                Ok(Line { record, body, kind: PhantomData })
-            }
-        }
-        deserializer.deserialize_map(Members(PhantomData))
-    }
-}
-
-/// The members of a line without those that are about the line itself.
-struct Body<'a, A> {
-    map: A,
-    /// The member that names the record.
-    member: &'static str,
-    record: &'a mut Option<Uuid>,
-}
-
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Body<'_, A> {
-    type Error = A::Error;
-
-    fn next_key_seed<K: serde::de::DeserializeSeed<'de>>(
-        &mut self,
-        seed: K,
-    ) -> Result<Option<K::Value>, A::Error> {
-        loop {
-            let Some(key) = self.map.next_key::<std::borrow::Cow<'de, str>>()? else {
-                return Ok(None);
-            };
-            if key == "event" {
-                self.map.next_value::<serde::de::IgnoredAny>()?;
-            } else if key == self.member {
-                *self.record = self.map.next_value()?;
-            } else {
-                let key = serde::de::value::CowStrDeserializer::new(key);
-                return seed.deserialize(key).map(Some);
-            }
-        }
-    }
-
-    fn next_value_seed<V: serde::de::DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
-        self.map.next_value_seed(seed)
-    }
 }

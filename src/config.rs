@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 
 use crate::exports::stream::Limits;
-use crate::projects::Capture;
+use crate::privacy::capture::Capture;
 
 /// Where the database is.
 #[derive(Debug, Clone, Args)]
@@ -31,7 +31,7 @@ pub struct Database {
     pub pg_bindir: Option<PathBuf>,
 
     /// The most connections for reading; writing uses two more, and each export one.
-    #[arg(long, env = "GLEANER_DB_CONNECTIONS", default_value_t = crate::app::Settings::default().connections, global = true, value_name = "N",
+    #[arg(long, env = "GLEANER_DB_CONNECTIONS", default_value_t = crate::server::Settings::default().connections, global = true, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub db_connections: u32,
 }

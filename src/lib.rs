@@ -21,22 +21,27 @@
 //! 4. A writer takes all events that wait; [`generations::write::write`] writes them in one transaction.
 //! 5. After the commit [`answer::Prefer`] answers 201, with the attempt if it is wanted: a 2xx means committed.
 
-pub mod answer;
-pub mod app;
 pub mod auth;
 pub mod batch;
 pub mod cli;
 pub mod config;
-pub mod connections;
 pub mod db;
+pub mod domain;
 pub mod error;
 pub mod exports;
-pub mod extract;
 pub mod generations;
-pub mod operations;
-pub mod page;
+pub mod health;
+pub mod http;
+pub mod openapi;
+pub mod privacy;
 pub mod projects;
+pub mod router;
 pub mod searches;
+pub mod server;
+pub mod sessions;
+pub mod state;
 pub mod statistics;
 pub mod suggestions;
-pub mod value;
+pub mod telemetry;
+pub mod types;
+pub mod writer;

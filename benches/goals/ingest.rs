@@ -307,7 +307,7 @@ pub(crate) fn plain_server(socket: &str) {
             .bind(log)
             .bind(new.attempt)
             .bind(new.id)
-            .bind(gleaner::value::Timestamp::now())
+            .bind(gleaner::types::Timestamp::now())
             .bind(&new.prompt_template)
             .bind(new.prompt_template_version)
             .bind(&new.prompt_text)

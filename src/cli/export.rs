@@ -88,7 +88,7 @@ enum Dataset {
 impl Export {
     pub(super) async fn run(self, options: &PgConnectOptions) -> anyhow::Result<ExitCode> {
         let db = db::pool(options, db::EXPORT_NAME, 2);
-        ensure!(projects::exists(&db, &self.project).await?, "there is no project {}", self.project);
+        ensure!(projects::store::exists(&db, &self.project).await?, "there is no project {}", self.project);
         let to = (self.project.as_str(), self.output);
         match self.dataset {
             Dataset::TrainingPairs { common, own } => write(&db, own, common, to).await?,

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal as _, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
@@ -14,11 +13,13 @@ use flate2::read::MultiGzDecoder;
 use indicatif::{ProgressBar, ProgressStyle};
 use sqlx::postgres::PgConnectOptions;
 
-use crate::app::{Running, Settings};
-use crate::batch::{self, LineIds, Rejected};
+use crate::batch::{self, Rejected};
+use crate::domain;
 use crate::error::Result;
-use crate::extract::{NDJSON_LIMIT, clean_json, utf8};
-use crate::projects::{self, Capture};
+use crate::http::{NDJSON_LIMIT, clean_json, utf8};
+use crate::projects::{self, Defaults};
+use crate::server::{Running, Settings};
+use crate::types::ids::LineIds;
 
 /// How many lines are handed to the writer at a time.
 const LINES: usize = 2_000;
@@ -36,15 +37,19 @@ pub(super) struct Import {
 }
 
 impl Import {
-    pub(super) async fn run(self, options: &PgConnectOptions, capture: Capture) -> anyhow::Result<ExitCode> {
-        let settings = Settings { connections: 2, capture, ..Settings::default() };
+    pub(super) async fn run(
+        self,
+        options: &PgConnectOptions,
+        defaults: Defaults,
+    ) -> anyhow::Result<ExitCode> {
+        let settings = Settings { connections: 2, defaults, ..Settings::default() };
         let running = Running::start(options, settings);
-        let exists = projects::exists(&running.app.db, &self.project).await?;
+        let exists = projects::store::exists(&running.app.db, &self.project).await?;
         ensure!(exists, "there is no project {}; PUT /v1/projects/{} makes it", self.project, self.project);
+        let tenant = running.app.keyring.tenant(&self.project).await?;
         let mut total = Totals::default();
         let mut ids = LineIds::default();
         let mut replaced = 0;
-        let project = Arc::<str>::from(self.project);
         for file in &self.files {
             let name =
                 if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() };
@@ -57,15 +62,15 @@ impl Import {
                 }
                 progress.advance(&chunk);
                 let events = chunk.into_iter().map(|(number, mut line)| {
-                    let id = ids.next(&project, &line);
+                    let id = ids.next(&tenant.name, &line);
                     let event: Result<_> = (|| {
                         replaced += clean_json(&mut line)?;
-                        batch::read_line(&project, utf8(&line)?, Some(id))
+                        domain::read(&tenant.name, utf8(&line)?, Some(id))
                     })();
                     (number, event)
                 });
                 let events = events.collect();
-                let summary = batch::write(&running.app.writer, &project, events).await?;
+                let summary = batch::write(&running.app.writer, &tenant, events).await?;
                 let lost = summary.rejected.iter().find(|rejected| rejected.status == 503);
                 if let Some(Rejected { line, detail, .. }) = lost {
                     // Every line has an id, or says what became of a record that has one.

@@ -7,10 +7,10 @@ use clap::Subcommand;
 use sqlx::postgres::PgConnectOptions;
 use uuid::Uuid;
 
-use crate::auth::{Scope, Secret};
+use crate::auth::keys::{self, NewKey, Scope, Secret};
 use crate::db;
-use crate::projects::{self, NewKey};
-use crate::value::Timestamp;
+use crate::projects;
+use crate::types::Timestamp;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Keys {
@@ -47,11 +47,11 @@ impl Keys {
         let db = db::pool(options, "gleaner", 1);
         match self {
             Self::Create { name, project, scopes, expires_at } => {
-                ensure!(projects::exists(&db, &project).await?, "there is no project {project}");
+                ensure!(projects::store::exists(&db, &project).await?, "there is no project {project}");
                 ensure!((1..=200).contains(&name.chars().count()), "the name must have 1 to 200 characters");
                 let secret = Secret::random()?;
                 let new = NewKey { project: None, name, scopes, expires_at };
-                let row = projects::insert_key(&db, &project, &new, &secret).await?;
+                let row = keys::insert(&db, &project, &new, &secret).await?;
                 eprintln!(
                     "made the key {} for the project {project}; this is the only time it is shown:",
                     row.id
@@ -59,7 +59,7 @@ impl Keys {
                 println!("{}", secret.text);
             }
             Self::List { project } => {
-                for key in projects::list_keys(&db, project.as_deref()).await? {
+                for key in keys::list(&db, project.as_deref()).await? {
                     let state = match (key.revoked_at, key.expires_at) {
                         (Some(at), _) => format!("revoked {at}"),
                         (None, Some(at)) if at <= Timestamp::now() => format!("expired {at}"),
@@ -78,7 +78,7 @@ impl Keys {
                 }
             }
             Self::Revoke { id } => {
-                if !projects::revoke_key(&db, id).await? {
+                if !keys::revoke(&db, id).await? {
                     bail!("there is no key {id}");
                 }
                 eprintln!("revoked {id}");

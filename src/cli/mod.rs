@@ -21,8 +21,10 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::{Database, LogFormat, Logging, Privacy, Serve};
 use crate::db::embedded::{self, Cluster};
-use crate::searches::{self, SearchSettings};
-use crate::{app, db};
+use crate::http::Checks;
+use crate::projects::Defaults;
+use crate::searches::settings::SearchSettings;
+use crate::{db, router};
 
 /// Keeps what coding agents do and gives back what can be learned from it.
 ///
@@ -79,24 +81,27 @@ enum Command {
 pub fn run() -> ExitCode {
     let Cli { command, serve, database, privacy, searches, logging } = Cli::parse();
     start_logging(&logging);
-    if let Err(error) = searches::settings::set_defaults(searches) {
-        eprintln!("gleaner: {error}");
-        return ExitCode::FAILURE;
-    }
+    let defaults = match Checks::of(searches) {
+        Ok(searches) => Defaults { capture: privacy.capture, searches },
+        Err(error) => {
+            eprintln!("gleaner: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     let result = match command.unwrap_or(Command::Serve) {
-        Command::Openapi => app::openapi().to_yaml().map_err(anyhow::Error::from).map(|yaml| {
+        Command::Openapi => router::openapi().to_yaml().map_err(anyhow::Error::from).map(|yaml| {
             print!("{yaml}");
             ExitCode::SUCCESS
         }),
-        Command::Watch(watch) => watch.run(&database, privacy.capture),
+        Command::Watch(watch) => watch.run(&database, defaults),
         Command::Hook(hook) => hook.run(),
         Command::PostgresChild { args } => Err(embedded::child_main(args)),
         Command::Healthcheck => block_on(serve::healthcheck(serve.bind)),
-        Command::Serve => serve::run(&serve, &database, &privacy),
+        Command::Serve => serve::run(&serve, &database, defaults),
         Command::Migrate => with_database(&database, async |_| Ok(ExitCode::SUCCESS)),
         Command::Keys(keys) => with_database(&database, async |options| keys.run(&options).await),
         Command::Import(import) => {
-            with_database(&database, async |options| import.run(&options, privacy.capture).await)
+            with_database(&database, async |options| import.run(&options, defaults).await)
         }
         Command::Export(export) => with_database(&database, async |options| export.run(&options).await),
     };

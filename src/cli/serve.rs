@@ -13,15 +13,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{block_on, embedded_settings, parse_url};
-use crate::app::{self, Running, Settings};
-use crate::auth::Secret;
-use crate::config::{Database, Privacy, Serve};
+use crate::auth::keys::{self, Secret};
+use crate::config::{Database, Serve};
 use crate::db;
 use crate::db::embedded::Cluster;
-use crate::projects;
+use crate::projects::Defaults;
+use crate::server::{self, Running, Settings};
 
 /// Serves until SIGINT or SIGTERM. The private Postgres, if there is one, outlives the requests.
-pub(super) fn run(serve: &Serve, database: &Database, privacy: &Privacy) -> anyhow::Result<ExitCode> {
+pub(super) fn run(serve: &Serve, database: &Database, defaults: Defaults) -> anyhow::Result<ExitCode> {
     let key = serve.key()?.map(|key| Secret::chosen(&key)).transpose()?;
     let mut own = None;
     let options = match database.url()? {
@@ -35,7 +35,7 @@ pub(super) fn run(serve: &Serve, database: &Database, privacy: &Privacy) -> anyh
     let settings = Settings {
         connections: database.db_connections,
         exports: serve.exports,
-        capture: privacy.capture,
+        defaults,
         ..Settings::default()
     };
     let result = block_on(serve_on(&options, serve.bind, key, settings, &data));
@@ -66,7 +66,7 @@ async fn serve_on(
         db::wait(&running.app.db).await?;
         db::migrate(&running.app.db).await?;
         if let Some(key) = key {
-            let row = projects::replace_first_key(&running.app.db, &key).await?;
+            let row = keys::replace_first(&running.app.db, &key).await?;
             if row.revoked_at.is_some() {
                 tracing::warn!(id = %row.id, "the key in GLEANER_ADMIN_KEY has been revoked, so it is refused");
             }
@@ -93,7 +93,7 @@ async fn serve_on(
          try: curl -s http://{address}/v1/generations {key}-H 'content-type: application/json' \
          -d '{{\"user_intent\": \"Create a hedge fund\", \"domain_name\": \"cbu\"}}'"
     );
-    app::serve(running, listener, stop).await;
+    server::serve(running, listener, stop).await;
     Ok(())
 }
 

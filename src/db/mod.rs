@@ -2,9 +2,10 @@
 //! group commit ([`writer`]).
 
 pub mod embedded;
-pub mod plan;
-mod tidy;
-pub mod writer;
+pub mod gin;
+pub mod receipt;
+pub mod retry;
+pub mod steps;
 
 use std::time::Duration;
 

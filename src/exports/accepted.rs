@@ -11,7 +11,7 @@ use super::format::{self, Alpaca, Example, Format, Message};
 use super::params::Common;
 use super::slates::{METADATA, MatchTypes, Metadata, TEXTS, Texts, kinds, push_conditions};
 use super::{Key, Records};
-use crate::extract::{Check, Checks};
+use crate::http::{Check, Checks};
 use crate::suggestions::MatchType;
 
 /// Which accepted suggestions.

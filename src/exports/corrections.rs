@@ -12,8 +12,8 @@ use super::format::{self, Example, Format, Message, Rejected};
 use super::params::{Common, Pairing};
 use super::training::push_log_conditions;
 use super::{Key, Records};
-use crate::extract::{Check, Checks};
-use crate::value::{FreeForm, Timestamp};
+use crate::http::{Check, Checks};
+use crate::types::{FreeForm, Timestamp};
 
 /// Which correction pairs.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]

@@ -14,7 +14,7 @@ use super::format::{self, Format};
 use super::params::Common;
 use super::slates::{METADATA, Metadata, TEXTS, Texts, object, push_conditions};
 use super::{Key, Records};
-use crate::extract::{Check, Checks};
+use crate::http::{Check, Checks};
 use crate::suggestions::{MatchType, Reported};
 
 /// Which records.

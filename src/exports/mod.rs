@@ -30,8 +30,8 @@ pub use routes::routes;
 pub use searches::SearchPairs;
 pub use training::TrainingPairs;
 
-use crate::extract::Checks;
-use crate::value::Timestamp;
+use crate::http::Checks;
+use crate::types::Timestamp;
 use format::Format;
 use params::Common;
 

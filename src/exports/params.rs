@@ -6,9 +6,9 @@ use sqlx::{Postgres, QueryBuilder};
 use utoipa::{IntoParams, ToSchema};
 
 use super::format::Format;
-use crate::extract::{Check, Checks};
-use crate::page::{check_range, time_in_query};
-use crate::value::Timestamp;
+use crate::http::page::{check_range, time_in_query};
+use crate::http::{Check, Checks};
+use crate::types::Timestamp;
 
 /// The parameters that every data set has.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]

@@ -12,7 +12,7 @@ use super::format::{self, Example, Format, Message, Rejected};
 use super::params::Common;
 use super::slates::{METADATA, MatchTypes, Metadata, TEXTS, Texts, kinds, push_conditions};
 use super::{Key, Records};
-use crate::extract::{Check, Checks};
+use crate::http::{Check, Checks};
 use crate::suggestions::MatchType;
 
 /// Which preference pairs.

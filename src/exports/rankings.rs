@@ -13,9 +13,9 @@ use super::format::{self, Format, Message};
 use super::params::Common;
 use super::slates::{METADATA, MatchTypes, Metadata, TEXTS, Texts, first_word, plain, push_conditions};
 use super::{Key, Records};
-use crate::extract::{Check, Checks};
+use crate::http::{Check, Checks};
 use crate::suggestions::{MatchType, prompt};
-use crate::value::Timestamp;
+use crate::types::Timestamp;
 
 /// Which slates.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]

@@ -19,10 +19,11 @@ use super::{
     AcceptedSuggestions, CorrectionPairs, Listed, PreferencePairs, Rankings, Records, SearchPairs,
     SuggestionHistory, TrainingPairs,
 };
-use crate::app::App;
 use crate::auth::{Caller, Read};
 use crate::error::{Error, Refusals, Result};
-use crate::extract::{Check, Checks, Path, from_pairs, query_pairs};
+use crate::http::params::{from_pairs, query_pairs};
+use crate::http::{Check, Checks, Path};
+use crate::state::App;
 use axum::http::request::Parts;
 
 /// The paths of exports.

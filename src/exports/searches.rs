@@ -10,9 +10,9 @@ use uuid::Uuid;
 use super::format::{self, Format};
 use super::params::Common;
 use super::{Key, Records};
-use crate::extract::{Check, Checks};
+use crate::http::{Check, Checks};
 use crate::searches::paths;
-use crate::value::Timestamp;
+use crate::types::Timestamp;
 
 /// Which search pairs.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]

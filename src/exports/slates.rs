@@ -14,9 +14,9 @@ use uuid::Uuid;
 use super::Key;
 use super::format::Message;
 use super::params::Common;
-use crate::extract::Checks;
+use crate::http::Checks;
 use crate::suggestions::{MatchType, prompt};
-use crate::value::Timestamp;
+use crate::types::Timestamp;
 
 /// Kinds of matches, separated by commas.
 #[derive(Clone, PartialEq, Eq)]

@@ -17,9 +17,9 @@ use super::params::Common;
 use super::{Key, Records};
 use crate::db::{self, EXPORT_NAME, WRITER_NAME};
 use crate::error::{Error, Result};
-use crate::extract::{Check as _, Checks};
-use crate::page::{cursor_scope, open_cursor, seal_cursor};
-use crate::value::Timestamp;
+use crate::http::page::{cursor_scope, open_cursor, seal_cursor};
+use crate::http::{Check as _, Checks};
+use crate::types::Timestamp;
 
 /// How many rows one statement reads.
 const PAGE: i64 = 5_000;

@@ -11,9 +11,9 @@ use uuid::Uuid;
 use super::format::{Example, Format, Message};
 use super::{Key, Records};
 use crate::exports::params::Common;
-use crate::extract::{Check, Checks};
 use crate::generations::Rating;
-use crate::value::{FreeForm, Timestamp};
+use crate::http::{Check, Checks};
+use crate::types::{FreeForm, Timestamp};
 
 /// Which training pairs.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]

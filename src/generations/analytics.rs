@@ -7,13 +7,13 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
 use crate::auth::{Caller, Read};
 use crate::error::{Error, Refusals, Result};
-use crate::extract::{Check, Checks, Query};
-use crate::page::{check_range, time_in_query};
+use crate::http::page::{check_range, time_in_query};
+use crate::http::{Check, Checks, Query};
+use crate::state::App;
 use crate::statistics::{self, rate, wilson};
-use crate::value::Timestamp;
+use crate::types::Timestamp;
 
 /// The paths of figures about prompt templates.
 pub fn routes() -> OpenApiRouter<App> {

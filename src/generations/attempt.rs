@@ -5,8 +5,8 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::names_it;
-use crate::extract::{Check, Checks, null_as_default};
-use crate::value::{FreeForm, Timestamp};
+use crate::http::{Check, Checks, null_as_default};
+use crate::types::{FreeForm, Timestamp};
 
 /// One call of the model, and what parser, linter and compiler said of its program.
 #[derive(Debug, Clone, Serialize, ToSchema, sqlx::FromRow)]

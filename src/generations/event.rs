@@ -3,8 +3,10 @@
 use uuid::Uuid;
 
 use super::{Attempt, Generation, NewAttempt, NewGeneration, NewReview, Outcome, Verdict, numbers};
-use crate::projects::HashKey;
-use crate::value::{Timestamp, request_hash};
+use crate::error::Result;
+use crate::http::line::{Line, Record};
+use crate::privacy::hash_key::HashKey;
+use crate::types::{Timestamp, request_hash};
 
 /// Something that happens to a log, as the writer takes it: validated, with its id and times made.
 #[derive(Debug)]
@@ -236,4 +238,22 @@ impl Append {
             new,
         }
     }
+}
+
+impl Record for Generation {
+    const MEMBER: &'static str = "generation_id";
+    const NAME: &'static str = "generation";
+}
+
+/// Reads a line of a batch whose kind is one of this domain's; none of another's.
+pub fn read(kind: Option<&str>, line: &Line<'_>) -> Option<Result<Event>> {
+    Some(match kind? {
+        "generation" => line.start::<_, Generation>().map(|new| Event::start(new, line.id)),
+        "attempt" => line.child::<_, Generation>().map(|(log, new)| Event::append(log, new, line.id)),
+        "generation_outcome" => {
+            line.child::<_, Generation>().map(|(log, outcome)| Event::finalize(log, outcome))
+        }
+        "review" => line.child::<_, Generation>().map(|(log, review)| Event::review(log, review)),
+        _ => return None,
+    })
 }

@@ -6,7 +6,7 @@
 
 pub mod analytics;
 mod attempt;
-mod event;
+pub mod event;
 pub mod routes;
 pub mod similar;
 mod statements;
@@ -23,8 +23,8 @@ use uuid::Uuid;
 pub use attempt::{Attempt, CompileResult, LintResult, NewAttempt, ParseResult, Verdict};
 pub use event::{Action, Append, Event, Start};
 
-use crate::extract::{Check, Checks, null_as_default};
-use crate::value::{FreeForm, Timestamp, names_it};
+use crate::http::{Check, Checks, null_as_default};
+use crate::types::{FreeForm, Timestamp, names_it};
 
 /// A generation log: an intent, and how the effort to satisfy it went.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]

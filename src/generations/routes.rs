@@ -9,14 +9,13 @@ use uuid::Uuid;
 
 use super::store::{self, Filter};
 use super::{Attempt, Event, Generation, NewAttempt, NewGeneration, NewReview, Outcome};
-use crate::answer::{NotKept, Prefer};
-use crate::app::App;
 use crate::auth::{Admin, Caller, Read, Write};
-use crate::db::writer;
 use crate::error::{Error, Refusals, Result};
-use crate::extract::{ById, IdempotencyKey, Json, Path};
-use crate::page::{List, Page, PageParams};
-use crate::projects::Capture;
+use crate::http::page::{List, Page, PageParams};
+use crate::http::reply::{NotKept, Prefer};
+use crate::http::{ById, IdempotencyKey, Json, Path};
+use crate::privacy::capture::Capture;
+use crate::state::App;
 
 /// The paths of generation logs.
 pub fn routes() -> OpenApiRouter<App> {
@@ -54,7 +53,7 @@ async fn start(
         .as_start()
         .filter(|(_, start)| start.new.success.is_none() && !prefer.minimal())
         .map(|(id, start)| start.stored(id));
-    let receipt = app.writer.write(&caller.project, writer::Event::Generation(event)).await?;
+    let receipt = app.writer.write(&caller.tenant, event).await?;
     let body = async || match open {
         Some(log) if !receipt.replayed && receipt.kept == Capture::Full => Ok(log),
         _ => stored(&app, &caller.project, id).await,
@@ -84,7 +83,7 @@ async fn append(
     let attempt_id = key.id(&caller.project, "attempts", Some(id));
     let event = Event::append(id, new, attempt_id);
     let appended = event.as_append().filter(|_| !prefer.minimal()).map(|(_, append)| append.stored(0));
-    let receipt = app.writer.write(&caller.project, writer::Event::Generation(event)).await?;
+    let receipt = app.writer.write(&caller.tenant, event).await?;
     let number = receipt.number.unwrap_or_default();
     let body = async || match appended {
         Some(attempt) if !receipt.replayed && receipt.kept == Capture::Full => {
@@ -126,7 +125,7 @@ async fn review(
 /// Writes what changes a log; the answer is the log with it.
 async fn change(app: &App, caller: &Caller<Write>, prefer: Prefer, event: Event) -> Result<Response> {
     let id = event.generation_id;
-    let receipt = app.writer.write(&caller.project, writer::Event::Generation(event)).await?;
+    let receipt = app.writer.write(&caller.tenant, event).await?;
     prefer.changed(receipt, async || stored(app, &caller.project, id).await).await
 }
 

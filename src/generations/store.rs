@@ -5,9 +5,9 @@ use uuid::Uuid;
 
 use super::{Attempt, Generation, Rating};
 use crate::error::Result;
-use crate::extract::{Check, Checks};
-use crate::page::{Listed, Page, PageRequest};
-use crate::value::Timestamp;
+use crate::http::page::{Listed, Page, PageRequest};
+use crate::http::{Check, Checks};
+use crate::types::Timestamp;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

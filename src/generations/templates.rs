@@ -9,12 +9,12 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
 use crate::auth::{Caller, Read, Write};
 use crate::error::{Error, Refusals, Result};
-use crate::extract::{Check, Checks, Json, Path, Query};
-use crate::page::{List, Listed, Page, PageParams};
-use crate::value::Timestamp;
+use crate::http::page::{List, Listed, Page, PageParams};
+use crate::http::{Check, Checks, Json, Path, Query};
+use crate::state::App;
+use crate::types::Timestamp;
 
 /// The paths of prompt templates.
 pub fn routes() -> OpenApiRouter<App> {

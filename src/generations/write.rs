@@ -12,8 +12,9 @@ use uuid::Uuid;
 use super::statements::{APPEND, LOCK, finalize, insert_attempts, insert_logs};
 use super::{Action, Append, Event, NO_PROGRAM, Outcome, Start};
 use crate::db;
-use crate::db::writer::{Receipt, Written};
+use crate::db::receipt::{Receipt, Written};
 use crate::error::Error;
+use crate::privacy::kept::Kept;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
@@ -34,15 +35,15 @@ impl Event {
     }
 }
 
-type Step = db::plan::Step<Kind>;
+type Step = db::steps::Step<Kind>;
 
 /// Sorts events into as few steps as keep the order within each log: several appends to a log go into one step where
 /// they can.
-fn plan(events: &[&Event]) -> Vec<Step> {
+fn plan(events: &[Kept<&Event>]) -> Vec<Step> {
     let mut appends: HashMap<Uuid, Appends> = HashMap::new();
     let mut joins = |(log, append)| appends.entry(log).or_default().take(append);
     let events = events.iter();
-    db::plan::plan(
+    db::steps::plan(
         events.map(|event| (event.generation_id, event.kind(), event.as_append().is_some_and(&mut joins))),
     )
 }
@@ -77,7 +78,7 @@ impl Appends {
 pub async fn write(
     connection: &mut PgConnection,
     project: &str,
-    events: &[&Event],
+    events: &[Kept<&Event>],
 ) -> sqlx::Result<Vec<Written>> {
     let steps = plan(events);
     let mut verdicts: Vec<Option<Written>> = events.iter().map(|_| None).collect();
@@ -104,7 +105,7 @@ pub async fn write(
 
 impl Step {
     /// Whether writing it takes a single statement.
-    fn is_one_statement(&self, events: &[&Event]) -> bool {
+    fn is_one_statement(&self, events: &[Kept<&Event>]) -> bool {
         if self.kind == Kind::Append {
             return !self.must_see_all(events);
         }
@@ -118,7 +119,7 @@ impl Step {
 
     /// Whether appends depend on what another writer may be adding to the same log: a statement that waits for the log's
     /// lock would not see it. So it is for an attempt known by its id alone, and for several that are numbered here.
-    fn must_see_all(&self, events: &[&Event]) -> bool {
+    fn must_see_all(&self, events: &[Kept<&Event>]) -> bool {
         let nameless = || {
             let appends = self.members.iter().filter_map(|&index| events[index].as_append());
             appends.filter(|(_, append)| append.number.is_none())
@@ -132,7 +133,7 @@ impl Step {
         &self,
         connection: &mut PgConnection,
         project: &str,
-        events: &[&Event],
+        events: &[Kept<&Event>],
         verdicts: &mut [Option<Written>],
     ) -> sqlx::Result<()> {
         match self.kind {
@@ -183,12 +184,12 @@ impl Step {
         &self,
         connection: &mut PgConnection,
         project: &str,
-        events: &[&Event],
+        events: &[Kept<&Event>],
         verdicts: &mut [Option<Written>],
     ) -> sqlx::Result<()> {
         for &index in &self.members {
             if verdicts[index].is_none() {
-                verdicts[index] = Some(judge(connection, project, events[index]).await?);
+                verdicts[index] = Some(judge(connection, project, &events[index]).await?);
             }
         }
         Ok(())

@@ -1,25 +1,18 @@
 //! Projects keep tenants apart; keys say who may act for one. `store` keeps them, [`routes`] is how they are reached.
 
-mod capture;
 pub mod routes;
-mod sessions;
-mod store;
+pub mod store;
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use uuid::Uuid;
 
-pub use capture::{Capture, Captures, Choice, HASH, HashKey, Tenant};
-pub use sessions::routes as session_routes;
-pub use store::{
-    any_key, exists, insert_key, keys_by_prefix, list_keys, project_of_key, put, replace_first_key,
-    revoke_key, tenant,
-};
-
-use crate::auth::Scope;
-use crate::extract::{Check, Checks, null_as_default};
-use crate::searches::SearchSettings;
-use crate::value::Timestamp;
+use crate::http::{Check, Checks, null_as_default};
+use crate::privacy::capture::Capture;
+use crate::privacy::policy::{Choice, Policy};
+use crate::searches::settings::{Rules, SearchSettings};
+use crate::types::Timestamp;
 
 /// A project's settings. What is not in force yet is refused, so that no privacy setting is silently without effect.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
@@ -76,59 +69,24 @@ impl Project {
     }
 }
 
-/// An API key, without its secret.
-#[derive(Debug, Clone, Serialize, ToSchema, sqlx::FromRow)]
-pub struct KeyRow {
-    /// Names the key in `DELETE /v1/keys/{id}`.
-    pub id: Uuid,
-    /// The project it belongs to.
-    pub project: String,
-    /// What a person calls it.
-    pub name: String,
-    /// Its first characters.
-    pub prefix: String,
-    /// SHA-256 of the key.
-    #[serde(skip)]
-    pub hash: Vec<u8>,
-    /// Out of `write`, `read`, `admin`, `operator`.
-    pub scopes: Vec<String>,
-    /// When it was made.
-    pub created_at: Timestamp,
-    /// When it ceases to work; null: never.
-    pub expires_at: Option<Timestamp>,
-    /// When it was revoked; null: it was not.
-    pub revoked_at: Option<Timestamp>,
+/// A project as its events are taken.
+#[derive(Debug, Clone)]
+pub struct Tenant {
+    /// The project.
+    pub name: Arc<str>,
+    /// What is kept of its events.
+    pub policy: Policy,
+    /// How its searches are judged and learned from.
+    pub rules: Rules,
 }
 
-impl KeyRow {
-    /// Whether the key names `scope` itself.
-    #[must_use]
-    pub fn has(&self, scope: Scope) -> bool {
-        self.scopes.iter().any(|own| own == scope.as_str())
-    }
-}
-
-/// What a new key is to be.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NewKey {
-    /// The project it belongs to; the caller's, if not given. Another one only for an operator.
-    pub project: Option<String>,
-    /// What to call it, at most 200 characters.
-    #[schema(min_length = 1, max_length = 200)]
-    pub name: String,
-    /// At least one of `write`, `read`, `admin`, `operator`.
-    #[schema(min_items = 1)]
-    pub scopes: Vec<Scope>,
-    /// When it ceases to work; never, if not given.
-    pub expires_at: Option<Timestamp>,
-}
-
-impl Check for NewKey {
-    fn check(&self, checks: &mut Checks) {
-        checks.name("name", Some(&self.name));
-        checks.require(!self.scopes.is_empty(), "scopes", "must not be empty");
-    }
+/// The server's own settings, which hold where a project's do not say.
+#[derive(Debug, Clone, Default)]
+pub struct Defaults {
+    /// How much is kept.
+    pub capture: Capture,
+    /// How searches are judged and learned from.
+    pub searches: SearchSettings,
 }
 
 /// Checks the name of a project: it stands in paths and headers.

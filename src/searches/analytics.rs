@@ -8,9 +8,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::settings::Rules;
-use crate::app::App;
 use crate::auth::{Caller, Read};
 use crate::error::{Refusals, Result};
+use crate::state::App;
 
 /// The path of the figures.
 pub fn routes() -> OpenApiRouter<App> {
@@ -68,11 +68,11 @@ pub struct HintFigures {
 #[utoipa::path(get, path = "/v1/analytics/searches", tag = "analytics",
     responses((status = 200, description = "The figures", body = Figures), Refusals))]
 async fn searches(State(app): State<App>, caller: Caller<Read>) -> Result<axum::Json<Figures>> {
-    figures(&app.db, &caller.project).await.map(axum::Json)
+    figures(&app.db, &caller.project, &caller.tenant.rules).await.map(axum::Json)
 }
 
 /// The figures of a project.
-pub async fn figures(db: &PgPool, project: &str) -> Result<Figures> {
+pub async fn figures(db: &PgPool, project: &str, rules: &Rules) -> Result<Figures> {
     const SQL: &str = "
         select sessions.*, learned.*, errors.*, hinted.*,
             hinted.searches_hinted::float8 / nullif(sessions.over, 0) as hint_rate,
@@ -102,6 +102,6 @@ pub async fn figures(db: &PgPool, project: &str) -> Result<Figures> {
             from search_hints where project = $1 and read is not null
         ) hinted";
     let mut figures: Figures = sqlx::query_as(SQL).bind(project).fetch_one(db).await?;
-    figures.enabled = Rules::of(db, project).await?.learn;
+    figures.enabled = rules.learn;
     Ok(figures)
 }

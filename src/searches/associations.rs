@@ -12,11 +12,11 @@ use uuid::Uuid;
 use super::evidence::root_key;
 use super::settings::Rules;
 use super::{MOST_PATH, MOST_QUERY, changes, feedback, paths, words};
-use crate::app::App;
 use crate::auth::{Caller, Read};
 use crate::error::{Refusals, Result};
-use crate::extract::{Check, Checks, Query};
-use crate::value::Timestamp;
+use crate::http::{Check, Checks, Query};
+use crate::state::App;
+use crate::types::Timestamp;
 
 /// How many queries are looked at for each term: bounds the work, however common the words.
 const QUERIES_A_TERM: i64 = 400;
@@ -104,9 +104,9 @@ async fn list(
     caller: Caller<Read>,
     Query(wanted): Query<Wanted>,
 ) -> Result<axum::Json<Associations>> {
-    let rules = Rules::of(&app.db, &caller.project).await?;
+    let rules = &caller.tenant.rules;
     let (root, limit) = (wanted.root.as_deref(), wanted.limit());
-    let data = find(&app.db, &caller.project, &wanted.query, root, limit, &rules).await?;
+    let data = find(&app.db, &caller.project, &wanted.query, root, limit, rules).await?;
     Ok(axum::Json(Associations { data }))
 }
 

@@ -16,11 +16,11 @@ use uuid::Uuid;
 
 use super::associations;
 use super::settings::Rules;
-use crate::app::App;
 use crate::auth::{Caller, Read};
 use crate::error::{Refusals, Result};
-use crate::extract::{Check, Checks, Query};
-use crate::value::Timestamp;
+use crate::http::{Check, Checks, Query};
+use crate::state::App;
+use crate::types::Timestamp;
 
 /// The path of the feed.
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -123,9 +123,9 @@ struct Change {
     responses((status = 200, description = "One JSON object a line", content_type = "application/x-ndjson", body = String,
         headers(("Gleaner-Next-Cursor" = i64, description = "Where to go on"))), Refusals))]
 async fn list(State(app): State<App>, caller: Caller<Read>, Query(since): Query<Since>) -> Result<Response> {
-    let rules = Rules::of(&app.db, &caller.project).await?;
+    let rules = &caller.tenant.rules;
     let after = since.cursor.unwrap_or(0);
-    let changes = read(&app.db, &caller.project, after, since.limit.unwrap_or(1_000), &rules).await?;
+    let changes = read(&app.db, &caller.project, after, since.limit.unwrap_or(1_000), rules).await?;
     let mut body = Vec::new();
     for change in &changes {
         serde_json::to_writer(&mut body, change).map_err(anyhow::Error::from)?;

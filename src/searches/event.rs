@@ -2,8 +2,10 @@
 
 use uuid::Uuid;
 
-use super::{NewFallback, NewSearch, Resolve};
-use crate::value::{Timestamp, derived_id, request_hash};
+use super::{NewFallback, NewSearch, Resolve, Search};
+use crate::error::Result;
+use crate::http::line::{Line, Record};
+use crate::types::{Timestamp, derived_id, request_hash};
 
 /// Something that happens to a search, as the writer takes it.
 #[derive(Debug)]
@@ -91,4 +93,21 @@ impl Event {
             _ => None,
         }
     }
+}
+
+impl Record for Search {
+    const MEMBER: &'static str = "search_id";
+    const NAME: &'static str = "search";
+}
+
+/// Reads a line of a batch whose kind is one of this domain's; none of another's.
+pub fn read(kind: Option<&str>, line: &Line<'_>) -> Option<Result<Event>> {
+    Some(match kind? {
+        "search" => line.start::<_, Search>().map(|new| Event::start(new, line.id, Vec::new())),
+        "fallback" => line.child::<_, Search>().map(|(search, new)| Event::append(search, new, line.id)),
+        "search_outcome" => {
+            line.child::<_, Search>().map(|(search, resolve): (_, Resolve)| Event::finalize(search, &resolve))
+        }
+        _ => return None,
+    })
 }

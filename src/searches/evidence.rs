@@ -10,7 +10,7 @@ use super::changes::Feed;
 use super::learner::Ended;
 use super::settings::Rules;
 use super::words;
-use crate::value::{Timestamp, derived_id};
+use crate::types::{Timestamp, derived_id};
 
 /// How much it says for an association that an agent which was told of it read the file.
 const HINT_READ: f64 = 0.5;

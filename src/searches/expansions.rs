@@ -8,12 +8,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::associations::{self, Association, Wanted};
-use super::settings::Rules;
-use crate::app::App;
 use crate::auth::{Caller, Read};
 use crate::error::{Refusals, Result};
-use crate::extract::Query;
-use crate::value::Timestamp;
+use crate::http::Query;
+use crate::state::App;
+use crate::types::Timestamp;
 
 /// How many similar associations are looked at.
 const NEAREST: i64 = 50;
@@ -53,9 +52,9 @@ async fn list(
     caller: Caller<Read>,
     Query(wanted): Query<Wanted>,
 ) -> Result<axum::Json<Expansions>> {
-    let rules = Rules::of(&app.db, &caller.project).await?;
+    let rules = &caller.tenant.rules;
     let root = wanted.root.as_deref();
-    let near = associations::find(&app.db, &caller.project, &wanted.query, root, NEAREST, &rules).await?;
+    let near = associations::find(&app.db, &caller.project, &wanted.query, root, NEAREST, rules).await?;
     let data = find(&app.db, &caller.project, &near, wanted.limit()).await?;
     Ok(axum::Json(Expansions { data }))
 }

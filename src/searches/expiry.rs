@@ -3,6 +3,7 @@
 //! By our own clock, as there is no event that has a time: a window after the last one came in. What ends is the same as
 //! if the next event had come after a silence.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
@@ -15,8 +16,9 @@ use super::learner::longest_silence;
 use super::settings::Rules;
 use super::statements;
 use super::write::Desk;
+use crate::auth::keyring::Keyring;
 use crate::error::Result;
-use crate::value::Timestamp;
+use crate::types::Timestamp;
 
 /// How often is looked at most, and how often at least.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
@@ -33,12 +35,12 @@ pub struct Task {
 impl Task {
     /// Starts it.
     #[must_use]
-    pub fn start(db: &PgPool) -> Self {
+    pub fn start(db: &PgPool, keyring: Arc<Keyring>) -> Self {
         let (stop, mut stopped) = watch::channel(false);
         let db = db.clone();
         let handle = tokio::spawn(async move {
             loop {
-                let pause = match expire(&db, Timestamp::now()).await {
+                let pause = match expire(&db, &keyring, Timestamp::now()).await {
                     Ok(next) => next.unwrap_or(PAUSES.1).clamp(PAUSES.0, PAUSES.1),
                     Err(error) => {
                         tracing::debug!(%error, "searches could not be expired");
@@ -65,17 +67,17 @@ impl Task {
 
 /// Ends the searches of all agents of which nothing has come in for the window before `now`; how long until the next may
 /// be due, if any is open.
-pub async fn expire(db: &PgPool, now: Timestamp) -> Result<Option<Duration>> {
+pub async fn expire(db: &PgPool, keyring: &Keyring, now: Timestamp) -> Result<Option<Duration>> {
     const OPEN: &str = "
         select min(received_at), bool_and(waiting <> '{}') from trails where project = $1 and has_open";
     let projects: Vec<String> = sqlx::query_scalar("select name from projects").fetch_all(db).await?;
     let mut next: Option<TimeDelta> = None;
     for project in projects {
-        let rules = Rules::of(db, &project).await?;
-        while expire_some(db, &project, &rules, now).await? {}
+        let rules = &keyring.tenant(&project).await?.rules;
+        while expire_some(db, &project, rules, now).await? {}
         let (oldest, all_wait): (Option<Timestamp>, Option<bool>) =
             sqlx::query_as(OPEN).bind(&project).fetch_one(db).await?;
-        let silence = longest_silence(&rules, all_wait == Some(true));
+        let silence = longest_silence(rules, all_wait == Some(true));
         let due = oldest.map(|oldest| silence - (now.0 - oldest.0));
         next = due.into_iter().chain(next).min();
     }

@@ -10,13 +10,12 @@ use uuid::Uuid;
 use super::associations::{Association, get};
 use super::changes::Feed;
 use super::evidence::{Evidence, insert_evidence, weigh};
-use super::settings::Rules;
 use super::{MOST_PATH, paths};
-use crate::app::App;
 use crate::auth::{Caller, Write};
 use crate::error::{Error, Refusals, Result};
-use crate::extract::{ById, Check, Checks, IdempotencyKey, Json, Path};
-use crate::value::Timestamp;
+use crate::http::{ById, Check, Checks, IdempotencyKey, Json, Path};
+use crate::state::App;
+use crate::types::Timestamp;
 
 /// How much it says that somebody found it useful.
 const USEFUL: f64 = 1.0;
@@ -61,9 +60,9 @@ async fn feedback(
     let project = &caller.project;
     let source = key.id(project, "feedback", Some(id)).unwrap_or_else(Uuid::now_v7);
     let mut transaction = app.searches.db.begin().await?;
-    let rules = Rules::of(&mut *transaction, project).await?;
+    let rules = &caller.tenant.rules;
     let feed = Feed::lock(&mut transaction, project).await?;
-    let Some(now) = get(&mut *transaction, project, id, &rules).await? else {
+    let Some(now) = get(&mut *transaction, project, id, rules).await? else {
         return Err(Error::NotFound("association"));
     };
     let (kind, weight) = match verdict {
@@ -72,10 +71,10 @@ async fn feedback(
     };
     let evidence = [Evidence { association: id, source, kind, weight, at: Timestamp::now(), place: 0 }];
     if insert_evidence(&mut transaction, project, &evidence).await? > 0 {
-        weigh(&mut transaction, project, &rules, &evidence).await?;
+        weigh(&mut transaction, project, rules, &evidence).await?;
         feed.note(&mut transaction, project, &[id]).await?;
     }
-    let association = get(&mut *transaction, project, id, &rules).await?;
+    let association = get(&mut *transaction, project, id, rules).await?;
     transaction.commit().await?;
     association.map(axum::Json).ok_or(Error::NotFound("association"))
 }

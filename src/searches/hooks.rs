@@ -10,15 +10,20 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::intake;
 use super::settings::Rules;
 use super::transcript::{Agent, Entry, parse_hook};
-use super::write::{Desk, Losses};
-use super::{intake, transcripts};
-use crate::app::App;
+use super::write::Desk;
 use crate::auth::{Caller, Write};
+use crate::db::retry::Losses;
+use crate::domain::Domain;
 use crate::error::{Refusals, Result};
-use crate::extract::{self, NDJSON_LIMIT, clean_json, utf8};
-use crate::value::Timestamp;
+use crate::http::{NDJSON_LIMIT, clean_json, json, utf8};
+use crate::privacy::capture::Capture;
+use crate::privacy::kept::Kept;
+use crate::projects::Tenant;
+use crate::state::App;
+use crate::types::Timestamp;
 
 /// The paths of hooks.
 pub fn routes() -> OpenApiRouter<App> {
@@ -50,35 +55,37 @@ async fn answer(
     agent: Agent,
     source: &str,
 ) -> axum::Json<Nothing> {
-    if let Err(error) = take(app, &caller.project, request, agent, source).await {
+    if let Err(error) = take(app, &caller.tenant, request, agent, source).await {
         tracing::warn!(%error, source, "a hook could not be taken");
         metrics::counter!("gleaner_hooks_failed_total").increment(1);
     }
     axum::Json(Nothing {})
 }
 
-async fn take(app: &App, project: &str, request: Request, agent: Agent, source: &str) -> Result<()> {
-    let mut body = extract::body(request, NDJSON_LIMIT).await?;
-    if !transcripts::keeps(app, project).await? {
+async fn take(app: &App, tenant: &Tenant, request: Request, agent: Agent, source: &str) -> Result<()> {
+    let mut body = json::body(request, NDJSON_LIMIT).await?;
+    if tenant.policy.capture(Domain::Searches) == Capture::Off {
         return Ok(());
     }
-    let rules = Rules::of(&app.db, project).await?;
     let cleaned = clean_json(&mut body.bytes);
-    let entry = cleaned.and_then(|_| Ok(parse_hook(agent, utf8(&body.bytes)?, &rules.tools))).ok().flatten();
+    let entry =
+        cleaned.and_then(|_| Ok(parse_hook(agent, utf8(&body.bytes)?, &tenant.rules.tools))).ok().flatten();
     match entry {
         Some(mut entry) => {
             entry.at = entry.at.or_else(|| Some(Timestamp::now()));
-            learn(app, project, &rules, entry, source).await
+            learn(app, tenant, entry, source).await
         }
-        None => count_bad(app, project, source).await,
+        None => count_bad(app, &tenant.name, source).await,
     }
 }
 
-async fn learn(app: &App, project: &str, rules: &Rules, mut entry: Entry, source: &str) -> Result<()> {
+async fn learn(app: &App, tenant: &Tenant, mut entry: Entry, source: &str) -> Result<()> {
     intake::Carried::default().complete(&mut entry);
+    let Some(entry) = tenant.policy.keep(entry) else { return Ok(()) };
     let mut losses = Losses::default();
     loop {
-        match play(&app.searches.db, project, rules, std::slice::from_ref(&entry), source).await {
+        match play(&app.searches.db, &tenant.name, &tenant.rules, std::slice::from_ref(&entry), source).await
+        {
             Err(error) if losses.again(&error).await => {}
             result => return Ok(result?),
         }
@@ -89,7 +96,7 @@ async fn play(
     db: &PgPool,
     project: &str,
     rules: &Rules,
-    entries: &[Entry],
+    entries: &[Kept<Entry>],
     source: &str,
 ) -> sqlx::Result<()> {
     let mut calls = HashMap::new();

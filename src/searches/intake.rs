@@ -11,7 +11,11 @@ use super::learner::{Kind, State, Step};
 use super::transcript::{Action, Entry, Event, Found, SearchTool};
 use super::write::{Desk, Saved, Started, Who};
 use super::{MOST_PATH, MOST_QUERY, MOST_RESULTS, Offered, paths};
-use crate::value::{Timestamp, derived_id};
+use crate::domain::Domain;
+use crate::privacy::hash_key::HashKey;
+use crate::privacy::kept::Kept;
+use crate::privacy::policy::Private;
+use crate::types::{Timestamp, derived_id};
 
 /// The most characters of a name that an agent gives: longer ones are cut.
 const MOST_NAME: usize = 200;
@@ -62,6 +66,16 @@ impl Counts {
         self.searches_started += saved.started;
         self.searches_resolved += saved.resolved;
         self.associations_created += saved.associations;
+    }
+}
+
+impl Private for Entry {
+    fn domain(&self) -> Domain {
+        Domain::Searches
+    }
+
+    fn reduce(self, _: &HashKey) -> Option<Self> {
+        None
     }
 }
 
@@ -143,7 +157,7 @@ pub(super) struct Answer {
 pub(super) type Calls = HashMap<String, Call>;
 
 /// The ids of the calls that these entries are about.
-pub(super) fn call_ids(entries: &[Entry]) -> Vec<String> {
+pub(super) fn call_ids(entries: &[Kept<Entry>]) -> Vec<String> {
     let id = |event: &Event| match event {
         Event::ToolUse { id, .. } | Event::ToolResult { id, .. } => id.clone(),
         _ => None,
@@ -152,7 +166,7 @@ pub(super) fn call_ids(entries: &[Entry]) -> Vec<String> {
 }
 
 /// The trails that these entries are about.
-pub(super) fn trails(entries: &[Entry], source: &str) -> BTreeMap<Uuid, Who> {
+pub(super) fn trails(entries: &[Kept<Entry>], source: &str) -> BTreeMap<Uuid, Who> {
     entries.iter().map(|entry| (trail(entry, source), who(entry))).collect()
 }
 
@@ -171,7 +185,7 @@ fn action_id(who: &Who, source: &str, call: &str, place: usize) -> Uuid {
 }
 
 /// The searches that these entries may start.
-pub(super) fn searches(entries: &[Entry], calls: &Calls, source: &str) -> Vec<Uuid> {
+pub(super) fn searches(entries: &[Kept<Entry>], calls: &Calls, source: &str) -> Vec<Uuid> {
     let mut ids = Vec::new();
     for entry in entries {
         for event in &entry.events {
@@ -197,7 +211,7 @@ pub(super) fn searches(entries: &[Entry], calls: &Calls, source: &str) -> Vec<Uu
 pub(super) fn play(
     mut desk: Option<&mut Desk<'_>>,
     calls: &mut Calls,
-    entries: &[Entry],
+    entries: &[Kept<Entry>],
     source: &str,
 ) -> Counts {
     let mut counts = Counts::default();

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::settings::Rules;
 use super::words::resemblance;
-use crate::value::Timestamp;
+use crate::types::Timestamp;
 
 /// How many searches of one agent are followed at once; the oldest gives way.
 const MOST_OPEN: usize = 64;

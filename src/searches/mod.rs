@@ -9,7 +9,7 @@
 pub mod analytics;
 pub mod associations;
 mod changes;
-mod event;
+pub mod event;
 mod evidence;
 pub mod expansions;
 pub mod expiry;
@@ -42,8 +42,8 @@ pub use learner::{Kind, State};
 pub use settings::SearchSettings;
 
 use crate::db;
-use crate::extract::{Check, Checks, null_as_default};
-use crate::value::Timestamp;
+use crate::http::{Check, Checks, null_as_default};
+use crate::types::Timestamp;
 use associations::Association;
 
 /// The most characters of a query or pattern.

@@ -6,16 +6,15 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::settings::Rules;
 use super::store::{self, Filter};
 use super::{AppendedFallback, Event, NewFallback, NewSearch, Resolve, Search, associations};
-use crate::answer::{NotKept, Prefer};
-use crate::app::App;
 use crate::auth::{Caller, Read, Write};
-use crate::db::writer;
 use crate::error::{Error, Refusals, Result};
-use crate::extract::{ById, IdempotencyKey, Json, Path};
-use crate::page::{List, Page, PageParams};
+use crate::http::page::{List, Page, PageParams};
+use crate::http::reply::{NotKept, Prefer};
+use crate::http::{ById, IdempotencyKey, Json, Path};
+use crate::projects::Tenant;
+use crate::state::App;
 
 /// The paths of searches.
 pub fn routes() -> OpenApiRouter<App> {
@@ -46,15 +45,14 @@ async fn start(
     Json(new): Json<NewSearch>,
 ) -> Result<Response> {
     let id = key.id(&caller.project, "searches", None);
-    let rules = Rules::of(&app.db, &caller.project).await?;
-    let hints =
-        associations::hints(&app.db, &caller.project, &new.query, new.root.as_deref(), &rules).await?;
+    let rules = &caller.tenant.rules;
+    let hints = associations::hints(&app.db, &caller.project, &new.query, new.root.as_deref(), rules).await?;
     let shown = hints.iter().map(|hint| (hint.id, hint.score)).collect();
     let event = Event::start(new, id, shown);
     let id = event.search_id;
-    let receipt = app.writer.write(&caller.project, writer::Event::Search(event)).await?;
+    let receipt = app.writer.write(&caller.tenant, event).await?;
     let body = async || {
-        let search = stored(&app, &caller.project, id).await?;
+        let search = stored(&app, &caller.tenant, id).await?;
         let hints = if receipt.replayed { search.hints } else { Some(hints) };
         Ok(Search { hints, ..search })
     };
@@ -84,7 +82,7 @@ async fn append(
     let fallback = key.id(&caller.project, "fallbacks", Some(id));
     let event = Event::append(id, new, fallback);
     let fallback = event.fallback_id().unwrap_or_default();
-    let receipt = app.writer.write(&caller.project, writer::Event::Search(event)).await?;
+    let receipt = app.writer.write(&caller.tenant, event).await?;
     let body = async || {
         let fallback = store::fallback(&app.db, &caller.project, id, fallback).await?;
         fallback.ok_or(Error::NotFound("fallback"))
@@ -106,8 +104,8 @@ async fn finalize(
     Json(resolve): Json<Resolve>,
 ) -> Result<Response> {
     let event = Event::finalize(id, &resolve);
-    let receipt = app.writer.write(&caller.project, writer::Event::Search(event)).await?;
-    prefer.changed(receipt, async || stored(&app, &caller.project, id).await).await
+    let receipt = app.writer.write(&caller.tenant, event).await?;
+    prefer.changed(receipt, async || stored(&app, &caller.tenant, id).await).await
 }
 
 /// The whole search: what was done after it, what it was told, what was learned.
@@ -118,7 +116,7 @@ async fn get(
     caller: Caller<Read>,
     Path(ById { id }): Path<ById>,
 ) -> Result<axum::Json<Search>> {
-    stored(&app, &caller.project, id).await.map(axum::Json)
+    stored(&app, &caller.tenant, id).await.map(axum::Json)
 }
 
 /// The searches, newest first.
@@ -128,8 +126,8 @@ async fn list(State(app): State<App>, caller: Caller<Read>, list: List<Filter>) 
     store::list(&app.db, &caller.project, &list.filter, &list.page).await
 }
 
-async fn stored(app: &App, project: &str, id: Uuid) -> Result<Search> {
-    store::get(&app.db, project, id).await?.ok_or(Error::NotFound("search"))
+async fn stored(app: &App, tenant: &Tenant, id: Uuid) -> Result<Search> {
+    store::get(&app.db, &tenant.name, &tenant.rules, id).await?.ok_or(Error::NotFound("search"))
 }
 
 fn address(id: Uuid) -> String {

@@ -1,17 +1,12 @@
 //! How searches are judged and learned from: a project's own settings over the server's.
 
-use std::sync::OnceLock;
-
 use chrono::TimeDelta;
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use sqlx::PgExecutor;
-use sqlx::types::Json;
 use utoipa::ToSchema;
 
 use super::transcript::ToolPatterns;
-use crate::error::Result;
-use crate::extract::{Check, Checks};
+use crate::http::{Check, Checks};
 
 /// The settings of searches. What a project leaves null is the server's, which its environment decides.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema, Args)]
@@ -104,20 +99,10 @@ pub struct Rules {
     pub half_life: f64,
 }
 
-static DEFAULTS: OnceLock<SearchSettings> = OnceLock::new();
-
-/// Sets the server's own settings, once, before anything is served: they are its environment's.
-pub fn set_defaults(settings: SearchSettings) -> Result<()> {
-    let settings = Checks::of(settings)?;
-    let _ = DEFAULTS.set(settings);
-    Ok(())
-}
-
 impl Rules {
-    /// A project's `own` settings over the server's.
+    /// A project's `own` settings over the `server`'s.
     #[must_use]
-    pub fn new(own: &SearchSettings) -> Self {
-        let server = DEFAULTS.get_or_init(SearchSettings::default);
+    pub fn new(own: &SearchSettings, server: &SearchSettings) -> Self {
         let window = own.session_timeout.or(server.session_timeout).unwrap_or(60.0);
         let min_reads = own.min_fallback_reads.or(server.min_fallback_reads).unwrap_or(1);
         let tools = own.tools.as_ref().or(server.tools.as_ref());
@@ -130,14 +115,6 @@ impl Rules {
             track_builtin: own.track_builtin.or(server.track_builtin).unwrap_or(true),
             half_life: own.half_life_days.or(server.half_life_days).unwrap_or(30.0) * 86_400.0,
         }
-    }
-
-    /// Those in force for `project`.
-    pub async fn of(db: impl PgExecutor<'_>, project: &str) -> sqlx::Result<Self> {
-        let sql = "select settings -> 'searches' from projects where name = $1";
-        let own: Option<Option<Json<Option<SearchSettings>>>> =
-            sqlx::query_scalar(sql).bind(project).fetch_optional(db).await?;
-        Ok(Self::new(&own.flatten().and_then(|Json(own)| own).unwrap_or_default()))
     }
 
     /// Whether a search with this best score is weak; none that is known is not.

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::learner::{Ended, Followed, Kind, Open, State, Step, Trail};
 use super::write::{Appended, Known, Sent, Started, Who};
 use super::{MOST_RESULTS, Offered};
-use crate::value::Timestamp;
+use crate::types::Timestamp;
 
 /// One column of the rows that a statement takes.
 fn column<'a, R, T>(rows: &'a [R], value: impl Fn(&'a R) -> T) -> Vec<T> {

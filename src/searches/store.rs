@@ -10,9 +10,9 @@ use super::evidence;
 use super::settings::Rules;
 use super::{AppendedFallback, Search, State};
 use crate::error::Result;
-use crate::extract::{Check, Checks};
-use crate::page::{Listed, Page, PageRequest};
-use crate::value::Timestamp;
+use crate::http::page::{Listed, Page, PageRequest};
+use crate::http::{Check, Checks};
+use crate::types::Timestamp;
 
 const SELECT: &str = "
     select s.id, s.query, s.best_score, s.result_count, s.results, s.agent_session_id, s.agent_id, s.turn_id, s.root,
@@ -83,7 +83,7 @@ pub async fn fallback(
 }
 
 /// The whole search, if there is one: all its parts are of the same moment.
-pub async fn get(db: &PgPool, project: &str, id: Uuid) -> Result<Option<Search>> {
+pub async fn get(db: &PgPool, project: &str, rules: &Rules, id: Uuid) -> Result<Option<Search>> {
     let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
     let mut query = QueryBuilder::<Postgres>::new(SELECT);
     query.push_bind(project.to_owned()).push(" and s.id = ").push_bind(id);
@@ -91,15 +91,14 @@ pub async fn get(db: &PgPool, project: &str, id: Uuid) -> Result<Option<Search>>
     let Some(mut search) = found else {
         return Ok(None);
     };
-    let rules = Rules::of(&mut *snapshot, project).await?;
     let fallbacks = sqlx::query_as(concat!(fallbacks!(), " order by f.timestamp, f.id"))
         .bind(project)
         .bind(id)
         .fetch_all(&mut *snapshot)
         .await?;
     search.fallbacks = Some(fallbacks);
-    search.hints = Some(hints(&mut snapshot, project, id, &rules).await?);
-    search.associations = Some(learned(&mut snapshot, project, id, &rules).await?);
+    search.hints = Some(hints(&mut snapshot, project, id, rules).await?);
+    search.associations = Some(learned(&mut snapshot, project, id, rules).await?);
     Ok(Some(search))
 }
 
@@ -139,23 +138,20 @@ async fn learned(
     query.fetch_all(connection).await
 }
 
-/// How many records were erased.
-#[derive(Debug, Default)]
-pub struct Erased {
-    /// Searches.
-    pub searches: u64,
-}
-
 /// Erases all that an agent session has left: its searches and what was learned from them, and that its transcript and
-/// tool calls were ever taken.
-pub async fn delete_session(connection: &mut PgConnection, project: &str, session: &str) -> Result<Erased> {
+/// tool calls were ever taken. Returns how many searches there were.
+pub async fn delete_session(
+    connection: &mut PgConnection,
+    project: &str,
+    rules: &Rules,
+    session: &str,
+) -> Result<u64> {
     const TRAILS: &str = "
         select id from trails where project = $1 and session = $2 order by id for update";
     const SEARCHES: &str = "delete from searches where project = $1 and agent_session_id = $2 returning id";
     const LINES: &str = "
         delete from transcript_lines l where l.project = $1 and (l.session = $2 or (l.session is null and l.source in (
             select t.source from transcripts t where t.project = $1 and t.session = $2)))";
-    let rules = Rules::of(&mut *connection, project).await?;
     let trails: Vec<Uuid> =
         sqlx::query_scalar(TRAILS).bind(project).bind(session).fetch_all(&mut *connection).await?;
     let searches: Vec<Uuid> =
@@ -166,7 +162,7 @@ pub async fn delete_session(connection: &mut PgConnection, project: &str, sessio
     ] {
         sqlx::query(sql).bind(project).bind(&searches).execute(&mut *connection).await?;
     }
-    evidence::forget(connection, project, &rules, &searches).await?;
+    evidence::forget(connection, project, rules, &searches).await?;
     for sql in [
         LINES,
         "delete from tool_calls where project = $1 and session = $2",
@@ -176,5 +172,5 @@ pub async fn delete_session(connection: &mut PgConnection, project: &str, sessio
     }
     let sql = "delete from trails where project = $1 and id = any($2)";
     sqlx::query(sql).bind(project).bind(&trails).execute(&mut *connection).await?;
-    Ok(Erased { searches: searches.len() as u64 })
+    Ok(searches.len() as u64)
 }

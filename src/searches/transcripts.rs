@@ -20,16 +20,19 @@ use uuid::Uuid;
 
 pub use super::intake::Counts;
 use super::intake::{self, Call, Calls, Carried, Pending};
-use super::settings::Rules;
 use super::transcript::{self, Agent, BadLine, Entry};
-use super::write::{Desk, Losses};
-use crate::answer::{NotKept, not_kept};
-use crate::app::App;
+use super::write::Desk;
 use crate::auth::{Caller, Write};
+use crate::db::retry::Losses;
+use crate::domain::Domain;
 use crate::error::{Error, Refusals, Result};
-use crate::extract::{self, Check, Checks, NDJSON_LIMIT, Query, clean_json, expect_media_type, utf8};
-use crate::projects::Capture;
-use crate::value::{Timestamp, derived_id};
+use crate::http::json::{self, expect_media_type};
+use crate::http::reply::{NotKept, not_kept};
+use crate::http::{Check, Checks, NDJSON_LIMIT, Query, clean_json, utf8};
+use crate::privacy::capture::Capture;
+use crate::projects::Tenant;
+use crate::state::App;
+use crate::types::{Timestamp, derived_id};
 
 /// How many bytes of lines one transaction takes, or one line if that is longer.
 const PIECE: usize = 2 << 20;
@@ -80,13 +83,12 @@ async fn post(
     request: Request,
 ) -> Result<Response> {
     expect_media_type(request.headers(), &["application/x-ndjson", "application/jsonl"])?;
-    let replaced = request.extensions().get::<crate::extract::Replaced>().cloned().unwrap_or_default();
-    if !keeps(&app, &caller.project).await? {
+    let replaced = request.extensions().get::<crate::http::Replaced>().cloned().unwrap_or_default();
+    if caller.tenant.policy.capture(Domain::Searches) == Capture::Off {
         return Ok(not_kept());
     }
     let _turn = app.searches.turn(&caller.project, &origin.source).await;
-    let rules = Rules::of(&app.db, &caller.project).await?;
-    let reader = Reader { project: &caller.project, origin: &origin, rules: &rules };
+    let reader = Reader { tenant: &caller.tenant, origin: &origin };
     let mut chunks = request.into_body().into_data_stream();
     let mut counts = Counts::default();
     let mut lines = Lines::default();
@@ -94,7 +96,7 @@ async fn post(
         let chunk = tokio::time::timeout(STALL, chunks.next())
             .await
             .map_err(|_| Error::Malformed("nothing was sent for a minute".to_owned()))?;
-        let chunk = chunk.transpose().map_err(|error| extract::unreadable(&error))?;
+        let chunk = chunk.transpose().map_err(|error| json::unreadable(&error))?;
         let last = chunk.is_none();
         if let Some(piece) = lines.push(chunk)? {
             let mut connection = app.searches.db.acquire().await?;
@@ -108,20 +110,15 @@ async fn post(
     }
 }
 
-/// Whether the project keeps anything of what agents tell.
-pub(super) async fn keeps(app: &App, project: &str) -> Result<bool> {
-    Ok(app.keyring.tenant(project).await?.captures.searches == Capture::Full)
-}
-
 /// Takes lines as the endpoint does, from within the program: at most a few megabytes, or one line.
 pub async fn take(app: &App, project: &str, origin: &Origin, lines: Vec<u8>) -> Result<Counts> {
-    if !keeps(app, project).await? {
+    let tenant = app.keyring.tenant(project).await?;
+    if tenant.policy.capture(Domain::Searches) == Capture::Off {
         return Ok(Counts::default());
     }
     let _turn = app.searches.turn(project, &origin.source).await;
-    let rules = Rules::of(&app.db, project).await?;
     let mut connection = app.searches.db.acquire().await?;
-    let (counts, _) = Reader { project, origin, rules: &rules }.take(&mut connection, lines).await?;
+    let (counts, _) = Reader { tenant: &tenant, origin }.take(&mut connection, lines).await?;
     Ok(counts)
 }
 
@@ -153,9 +150,8 @@ type Line = (std::ops::Range<usize>, Uuid);
 
 /// Takes pieces of one source.
 struct Reader<'a> {
-    project: &'a str,
+    tenant: &'a Tenant,
     origin: &'a Origin,
-    rules: &'a Rules,
 }
 
 impl Reader<'_> {
@@ -166,7 +162,7 @@ impl Reader<'_> {
             (piece, lines)
         })
         .await?;
-        let (agent, tools) = (self.origin.agent, self.rules.tools.clone());
+        let (agent, tools) = (self.origin.agent, self.tenant.rules.tools.clone());
         let mut seen = self.known(connection, &lines).await?;
         let count = lines.len();
 
@@ -186,7 +182,7 @@ impl Reader<'_> {
     async fn known(&self, connection: &mut PgConnection, lines: &[Line]) -> sqlx::Result<HashSet<Uuid>> {
         let sql = "select line from transcript_lines where project = $1 and source = $2 and line = any($3)";
         let hashes: Vec<_> = lines.iter().map(|(_, hash)| *hash).collect();
-        let query = sqlx::query_scalar(sql).bind(self.project).bind(&self.origin.source).bind(hashes);
+        let query = sqlx::query_scalar(sql).bind(&*self.tenant.name).bind(&self.origin.source).bind(hashes);
         Ok(query.fetch_all(connection).await?.into_iter().collect())
     }
 
@@ -201,7 +197,7 @@ impl Reader<'_> {
                 let mut entry = entry.clone();
                 carried.complete(&mut entry);
                 hashes.push((*hash, entry.session.clone()));
-                entries.push(entry);
+                entries.extend(self.tenant.policy.keep(entry));
             } else {
                 bad_lines += 1;
                 hashes.push((*hash, carried.session.clone()));
@@ -215,7 +211,9 @@ impl Reader<'_> {
         } else {
             let trails = intake::trails(&entries, source);
             let searches = intake::searches(&entries, &calls, source);
-            let mut desk = Desk::open(&mut transaction, self.project, self.rules, &trails, &searches).await?;
+            let mut desk =
+                Desk::open(&mut transaction, &self.tenant.name, &self.tenant.rules, &trails, &searches)
+                    .await?;
             let mut counts = intake::play(Some(&mut desk), &mut calls, &entries, source);
             counts.saved(desk.save(&mut transaction, Timestamp::now()).await?);
             counts
@@ -234,7 +232,7 @@ impl Reader<'_> {
             on conflict (project, source) do update set received_at = excluded.received_at
             returning session, turn, root, last_at";
         sqlx::query_as(SQL)
-            .bind(self.project)
+            .bind(&*self.tenant.name)
             .bind(&self.origin.source)
             .bind(Timestamp::now())
             .fetch_one(connection)
@@ -252,7 +250,7 @@ impl Reader<'_> {
             set session = $3, turn = $4, root = $5, last_at = $6, bad_lines = bad_lines + $7
             where project = $1 and source = $2";
         sqlx::query(SQL)
-            .bind(self.project)
+            .bind(&*self.tenant.name)
             .bind(&self.origin.source)
             .bind(&carried.session)
             .bind(&carried.turn)
@@ -273,7 +271,7 @@ impl Reader<'_> {
             insert into transcript_lines (project, source, line, session)
             select $1, $2, new.* from unnest($3::uuid[], $4::text[]) as new on conflict do nothing";
         sqlx::query(SQL)
-            .bind(self.project)
+            .bind(&*self.tenant.name)
             .bind(&self.origin.source)
             .bind(lines.iter().map(|(hash, _)| *hash).collect::<Vec<_>>())
             .bind(lines.iter().map(|(_, session)| session.as_deref()).collect::<Vec<_>>())
@@ -287,7 +285,7 @@ impl Reader<'_> {
             select call, session, used, answered, pending from tool_calls
             where project = $1 and source = $2 and call = any($3)";
         type Row = (String, Option<String>, bool, bool, Option<Json<Pending>>);
-        let query = sqlx::query_as(SQL).bind(self.project).bind(&self.origin.source).bind(ids);
+        let query = sqlx::query_as(SQL).bind(&*self.tenant.name).bind(&self.origin.source).bind(ids);
         let rows: Vec<Row> = query.fetch_all(connection).await?;
         let call = |(id, session, used, answered, pending): Row| {
             let pending = pending.map(|Json(pending)| pending);
@@ -307,7 +305,7 @@ impl Reader<'_> {
             return Ok(());
         }
         sqlx::query(SQL)
-            .bind(self.project)
+            .bind(&*self.tenant.name)
             .bind(&self.origin.source)
             .bind(changed.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>())
             .bind(changed.iter().map(|(_, call)| call.session.as_deref()).collect::<Vec<_>>())

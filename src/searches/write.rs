@@ -2,7 +2,6 @@
 //! saved, all in one transaction. The writer's events, hooks, transcripts and expiry all go this way.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
 
 use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
@@ -11,12 +10,10 @@ use super::event::{Action, Append, Start};
 use super::learner::{Ended, Followed, Open, State, Step, Trail};
 use super::settings::Rules;
 use super::{Event, Offered, evidence, paths, statements};
-use crate::db::writer::{self, Receipt, Written};
+use crate::db::receipt::{Receipt, Written};
 use crate::error::Error;
-use crate::value::{Timestamp, derived_id};
-
-/// How often a transaction that lost against another one is tried again.
-const TRIES: u32 = 5;
+use crate::privacy::kept::Kept;
+use crate::types::{Timestamp, derived_id};
 
 /// Whose trail it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -213,10 +210,10 @@ pub struct Saved {
 pub async fn write(
     connection: &mut PgConnection,
     project: &str,
-    events: &[&Event],
+    rules: &Rules,
+    events: &[Kept<&Event>],
 ) -> sqlx::Result<Vec<Written>> {
     let mut transaction = connection.begin().await?;
-    let rules = Rules::of(&mut *transaction, project).await?;
     let ids: Vec<_> = events.iter().map(|event| event.search_id).collect();
     let mut trails = statements::trails_of(&mut transaction, project, &ids).await?;
     for event in events {
@@ -225,7 +222,7 @@ pub async fn write(
             trails.insert(who.trail(event.search_id.as_bytes()), who);
         }
     }
-    let mut desk = Desk::open(&mut transaction, project, &rules, &trails, &ids).await?;
+    let mut desk = Desk::open(&mut transaction, project, rules, &trails, &ids).await?;
     let appends: Vec<_> =
         events.iter().filter_map(|event| Some((event.search_id, event.fallback_id()?))).collect();
     let mut sent = statements::read_sent(&mut transaction, project, &appends).await?;
@@ -361,21 +358,5 @@ impl Desk<'_> {
         let ended = self.trails.entry(trail).or_default().end_search(id, at, rules);
         self.take_ended(ended);
         Ok(Receipt::created(None))
-    }
-}
-
-/// How often a transaction has lost against another one.
-#[derive(Debug, Default)]
-pub(super) struct Losses(u32);
-
-impl Losses {
-    /// Whether the same is to be tried again after this error, since it may well succeed; waits a little before.
-    pub(super) async fn again(&mut self, error: &sqlx::Error) -> bool {
-        let again = self.0 < TRIES && writer::lost_a_race(error);
-        if again {
-            self.0 += 1;
-            tokio::time::sleep(Duration::from_millis(1 << self.0)).await;
-        }
-        again
     }
 }

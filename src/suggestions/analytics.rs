@@ -9,13 +9,13 @@ use utoipa_axum::routes;
 
 use super::figures::{Answer, Figures, Group, Position, PositionRow, Row};
 use super::signals::{Limits, Signal, check_limits};
-use crate::app::App;
 use crate::auth::{Caller, Read};
 use crate::error::{Error, Refusals, Result};
-use crate::extract::{Check, Checks, Query};
-use crate::page::{check_range, time_in_query};
+use crate::http::page::{check_range, time_in_query};
+use crate::http::{Check, Checks, Query};
+use crate::state::App;
 use crate::statistics::{self, rate, wilson};
-use crate::value::Timestamp;
+use crate::types::Timestamp;
 
 /// The paths of figures about suggestions.
 pub fn routes() -> OpenApiRouter<App> {

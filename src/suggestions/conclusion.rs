@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::matching::{Match, MatchType, classify};
 use super::viewing::elapsed_ms;
 use super::{Outcome, State};
-use crate::value::derived_id;
+use crate::types::derived_id;
 
 /// What of a slate its outcome is judged by.
 #[derive(Debug)]

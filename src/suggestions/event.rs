@@ -6,10 +6,13 @@ use super::prompt::Facts;
 use super::viewing::resolve;
 use super::{
     Amendment, Conclusion, HistoryLine, Move, Names, NewPartialInputs, NewSuggestion, NewViews, Outcome,
-    Reported, Slate, State, Suggestion, Whole,
+    Reported, Slate, State, Suggestion, Whole, is_history_line,
 };
-use crate::projects::{HASH, HashKey};
-use crate::value::{Timestamp, request_hash};
+use crate::error::Result;
+use crate::http::line::{Line, Record};
+use crate::privacy::hash_key::{HASH, HashKey};
+use crate::types::ids::line_id;
+use crate::types::{Timestamp, request_hash};
 
 /// Something that happens to a record, as the writer takes it: validated, with its id and times made.
 #[derive(Debug)]
@@ -300,4 +303,34 @@ impl Start {
 /// How many texts there are, as a column.
 pub(super) fn count(texts: &[String]) -> i32 {
     i32::try_from(texts.len()).unwrap_or(i32::MAX)
+}
+
+impl Record for Suggestion {
+    const MEMBER: &'static str = "suggestion_id";
+    const NAME: &'static str = "suggestion";
+}
+
+/// Reads a line of a batch whose kind is one of this domain's, or a line of the seed's history; none of another's.
+pub fn read(kind: Option<&str>, line: &Line<'_>) -> Option<Result<Event>> {
+    let names = || Names::of_line(line.id);
+    Some(match kind {
+        None | Some("suggestion") if is_history_line(line.text) => {
+            let id = line.id.unwrap_or_else(|| line_id(line.project, line.text.trim_ascii().as_bytes(), 1));
+            line.start::<_, Suggestion>().map(|history| Event::line(history, id))
+        }
+        Some("suggestion") => line.start::<_, Suggestion>().map(|new| Event::start(new, line.id)),
+        Some("view") => {
+            line.child::<_, Suggestion>().map(|(slate, views)| Event::view(slate, views, names()))
+        }
+        Some("partial_inputs") => {
+            line.child::<_, Suggestion>().map(|(slate, inputs)| Event::partial_inputs(slate, inputs, names()))
+        }
+        Some("suggestion_outcome") => {
+            line.child::<_, Suggestion>().map(|(slate, outcome)| Event::finalize(slate, outcome))
+        }
+        Some("suggestion_amendment") => {
+            line.child::<_, Suggestion>().map(|(slate, amendment)| Event::amend(slate, amendment))
+        }
+        _ => return None,
+    })
 }

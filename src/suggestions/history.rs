@@ -6,8 +6,8 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{MatchType, NewSuggestion};
-use crate::extract::{Check, Checks};
-use crate::value::{FreeForm, Timestamp};
+use crate::http::{Check, Checks};
+use crate::types::{FreeForm, Timestamp};
 
 /// A line of `suggestion_history.jsonl`: a finished record. It is taken as it is; its id is derived from its bytes.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]

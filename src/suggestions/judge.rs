@@ -9,7 +9,7 @@ use super::statements;
 use super::statements::moves::{Append, append, highest};
 use super::write::finalize;
 use super::{Action, Event, Move, Start, State};
-use crate::db::writer::{Receipt, Written};
+use crate::db::receipt::{Receipt, Written};
 use crate::error::Error;
 
 /// A record that an event is about, locked.

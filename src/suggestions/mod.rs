@@ -8,7 +8,7 @@
 
 pub mod analytics;
 mod conclusion;
-mod event;
+pub mod event;
 mod figures;
 mod history;
 mod judge;
@@ -35,7 +35,7 @@ pub use moves::{Move, Names, NewPartialInput, NewPartialInputs, NewView, NewView
 pub use requests::{Amendment, NewSuggestion, Outcome};
 pub use viewing::{Direction, View};
 
-use crate::value::{FreeForm, Timestamp};
+use crate::types::{FreeForm, Timestamp};
 
 /// A slate of suggestions, and what became of it.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]

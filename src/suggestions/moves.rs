@@ -7,9 +7,9 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::viewing::{Direction, Look};
-use crate::extract::{Check, Checks};
-use crate::projects::HashKey;
-use crate::value::{Timestamp, derived_id};
+use crate::http::{Check, Checks};
+use crate::privacy::hash_key::HashKey;
+use crate::types::{Timestamp, derived_id};
 
 /// A move, with its name in its record.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::NewSuggestion;
-use crate::value::{FreeForm, derived_id};
+use crate::types::{FreeForm, derived_id};
 
 /// A message of a chat, reduced to text.
 #[derive(Debug, Clone, PartialEq, Eq)]

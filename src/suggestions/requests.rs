@@ -5,8 +5,8 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::MatchType;
-use crate::extract::{Check, Checks};
-use crate::value::{FreeForm, Timestamp, names_it};
+use crate::http::{Check, Checks};
+use crate::types::{FreeForm, Timestamp, names_it};
 
 /// Starts a record with a slate; with `actual_input`, one that is finished already.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]

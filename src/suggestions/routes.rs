@@ -14,15 +14,15 @@ use super::{
     Amendment, Event, HistoryLine, MatchType, Names, NewPartialInputs, NewSuggestion, NewViews, Outcome,
     Suggestion, is_history_line,
 };
-use crate::answer::{NotKept, Prefer};
-use crate::app::App;
 use crate::auth::{Admin, Caller, Read, Write};
-use crate::batch::line_id;
-use crate::db::writer;
 use crate::error::{Error, Refusals, Result};
-use crate::extract::{self, ById, IdempotencyKey, JSON_LIMIT, Json, Path, expect_media_type};
-use crate::page::{List, Page, PageParams};
-use crate::projects::Capture;
+use crate::http::json::{self, JSON_LIMIT, expect_media_type};
+use crate::http::page::{List, Page, PageParams};
+use crate::http::reply::{NotKept, Prefer};
+use crate::http::{ById, IdempotencyKey, Json, Path};
+use crate::privacy::capture::Capture;
+use crate::state::App;
+use crate::types::ids::line_id;
 
 /// The paths of suggestion records.
 pub fn routes() -> OpenApiRouter<App> {
@@ -95,13 +95,13 @@ async fn start(
     request: Request,
 ) -> Result<Response> {
     expect_media_type(request.headers(), &["application/json"])?;
-    let mut body = extract::body(request, JSON_LIMIT).await?;
+    let mut body = json::body(request, JSON_LIMIT).await?;
     let key = key.id(&caller.project, "suggestions", None);
     let event = if str::from_utf8(&body.bytes).is_ok_and(is_history_line) {
         let id = key.unwrap_or_else(|| line_id(&caller.project, body.bytes.trim_ascii(), 1));
-        Event::line(extract::parse(&mut body.bytes, &body.replaced)?, id)
+        Event::line(json::parse(&mut body.bytes, &body.replaced)?, id)
     } else {
-        Event::start(extract::parse(&mut body.bytes, &body.replaced)?, key)
+        Event::start(json::parse(&mut body.bytes, &body.replaced)?, key)
     };
     let id = event.suggestion_id;
     let is_kept = event.as_start().is_none_or(|(_, start)| start.is_kept());
@@ -110,7 +110,7 @@ async fn start(
         .as_start()
         .filter(|(_, start)| start.conclusion.is_none() && !prefer.minimal())
         .map(|(id, start)| start.stored(id));
-    let receipt = app.writer.write(&caller.project, writer::Event::Suggestion(event)).await?;
+    let receipt = app.writer.write(&caller.tenant, event).await?;
     let body = async || match pending {
         Some(pending) if !receipt.replayed && receipt.kept == Capture::Full => Ok(pending.into()),
         _ => stored(&app, &caller.project, id, Extent::Whole).await.map(Answer::from),
@@ -176,7 +176,7 @@ async fn partial_inputs(
 
 async fn append(app: &App, caller: &Caller<Write>, prefer: Prefer, event: Event) -> Result<Response> {
     let id = event.suggestion_id;
-    let receipt = app.writer.write(&caller.project, writer::Event::Suggestion(event)).await?;
+    let receipt = app.writer.write(&caller.tenant, event).await?;
     let body = async || stored(app, &caller.project, id, Extent::Listed).await;
     prefer.created(receipt, address(id), body).await
 }
@@ -200,7 +200,7 @@ async fn finalize(
 /// Writes what changes a record; the answer is the record with it.
 async fn change(app: &App, caller: &Caller<Write>, prefer: Prefer, event: Event) -> Result<Response> {
     let id = event.suggestion_id;
-    let receipt = app.writer.write(&caller.project, writer::Event::Suggestion(event)).await?;
+    let receipt = app.writer.write(&caller.tenant, event).await?;
     let body = async || stored(app, &caller.project, id, Extent::Whole).await.map(Answer::from);
     prefer.changed(receipt, body).await
 }

@@ -9,11 +9,11 @@ use utoipa_axum::routes;
 
 use super::Suggestion;
 use super::store::{COLUMNS, read_page};
-use crate::app::App;
 use crate::auth::{Caller, Read};
 use crate::error::{Refusals, Result};
-use crate::extract::{Check, Checks};
-use crate::page::{List, Page, PageParams};
+use crate::http::page::{List, Page, PageParams};
+use crate::http::{Check, Checks};
+use crate::state::App;
 
 /// The paths of signals.
 pub fn routes() -> OpenApiRouter<App> {

@@ -12,9 +12,9 @@ use super::statements::moves::looks;
 use super::viewing::{Look, View, measure, resolve};
 use super::{State, Suggestion, Whole};
 use crate::error::Result;
-use crate::extract::{Check, Checks};
-use crate::page::{Listed, Page, PageRequest};
-use crate::value::Timestamp;
+use crate::http::page::{Listed, Page, PageRequest};
+use crate::http::{Check, Checks};
+use crate::types::Timestamp;
 
 /// The columns of a [`Suggestion`] of `suggestions s`.
 pub(super) const COLUMNS: &str = "

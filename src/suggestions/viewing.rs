@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::value::{Timestamp, is_unix};
+use crate::types::{Timestamp, is_unix};
 
 /// Which way a user went through a slate; at its end it begins anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -14,9 +14,10 @@ use super::statements::moves::{Append, append};
 use super::statements::{self, End, Pending};
 use super::viewing::resolve;
 use super::{Action, Conclusion, Event, Slate};
-use crate::db::plan::{self, plan};
-use crate::db::writer::{Receipt, Written};
-use crate::projects::{HASH, HashKey};
+use crate::db::receipt::{Receipt, Written};
+use crate::db::steps::{self, plan};
+use crate::privacy::hash_key::{HASH, HashKey};
+use crate::privacy::kept::Kept;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
@@ -26,7 +27,7 @@ enum Kind {
     Amend,
 }
 
-type Step = plan::Step<Kind>;
+type Step = steps::Step<Kind>;
 
 impl Event {
     fn kind(&self) -> Kind {
@@ -63,7 +64,7 @@ impl Joined {
 pub async fn write(
     connection: &mut PgConnection,
     project: &str,
-    events: &[&Event],
+    events: &[Kept<&Event>],
 ) -> sqlx::Result<Vec<Written>> {
     let mut joined = Joined::default();
     let steps = plan(events.iter().map(|event| (event.suggestion_id, event.kind(), joined.take(event))));
@@ -90,7 +91,7 @@ pub async fn write(
 }
 
 /// Whether writing a step takes a single statement.
-fn is_one_statement(step: &Step, events: &[&Event]) -> bool {
+fn is_one_statement(step: &Step, events: &[Kept<&Event>]) -> bool {
     step.members.iter().all(|&index| match &events[index].action {
         Action::Start(start) => start.conclusion.as_ref().is_none_or(|end| end.labels.is_empty()),
         Action::Append { .. } | Action::Amend(_) => true,
@@ -103,10 +104,10 @@ async fn write_new(
     step: &Step,
     connection: &mut PgConnection,
     project: &str,
-    events: &[&Event],
+    events: &[Kept<&Event>],
     verdicts: &mut [Option<Written>],
 ) -> sqlx::Result<()> {
-    let members = || step.members.iter().map(|&index| events[index]);
+    let members = || step.members.iter().map(|&index| *events[index]);
     match step.kind {
         Kind::Start => {
             let starts: Vec<_> = members().filter_map(Event::as_start).collect();
@@ -140,12 +141,12 @@ async fn write_new(
 /// Gives those events of a step that were written their verdict.
 fn accept(
     step: &Step,
-    events: &[&Event],
+    events: &[Kept<&Event>],
     verdicts: &mut [Option<Written>],
     written: impl Fn(&Event) -> bool,
 ) {
     for &index in &step.members {
-        if written(events[index]) {
+        if written(&events[index]) {
             verdicts[index] = Some(Ok(Receipt::created(None)));
         }
     }
@@ -222,12 +223,12 @@ async fn judge_rest(
     step: &Step,
     connection: &mut PgConnection,
     project: &str,
-    events: &[&Event],
+    events: &[Kept<&Event>],
     verdicts: &mut [Option<Written>],
 ) -> sqlx::Result<()> {
     for &index in &step.members {
         if verdicts[index].is_none() {
-            verdicts[index] = Some(judge(connection, project, events[index]).await?);
+            verdicts[index] = Some(judge(connection, project, &events[index]).await?);
         }
     }
     Ok(())

@@ -7,8 +7,7 @@ use axum::extract::ConnectInfo;
 use axum::http::{Method, Request, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use gleaner::auth::Secret;
-use gleaner::projects;
+use gleaner::auth::keys::{self, Secret};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -355,7 +354,7 @@ async fn another_first_key_takes_the_place_of_the_one_before() {
     let (old, new) = ("the-first-key-that-was-given-once", "the-first-key-that-is-given-today");
     let start_with = async |key: &str| {
         let secret = Secret::chosen(key).expect("a key");
-        projects::replace_first_key(&db, &secret).await.expect("is kept")
+        keys::replace_first(&db, &secret).await.expect("is kept")
     };
     for key in [old, old, new, new] {
         assert_eq!(start_with(key).await.revoked_at, None);

@@ -1,7 +1,7 @@
 //! What is kept of what is posted: everything, figures without text, or nothing.
 
 use axum::http::Method;
-use gleaner::projects::Capture;
+use gleaner::privacy::capture::Capture;
 use serde_json::{Value, json};
 use uuid::Uuid;
 

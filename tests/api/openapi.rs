@@ -8,7 +8,7 @@ use crate::support::Service;
 fn openapi_yaml_is_what_the_code_says() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.yaml");
     let stored = std::fs::read_to_string(file).expect("openapi.yaml is there");
-    let current = gleaner::app::openapi().to_yaml().expect("plain values");
+    let current = gleaner::router::openapi().to_yaml().expect("plain values");
     assert!(stored == current, "run: cargo run -- openapi > openapi.yaml");
 }
 

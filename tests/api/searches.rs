@@ -600,11 +600,15 @@ async fn searches_of_an_agent_that_went_silent_end_by_themselves() {
     append(&service, &found, &read("a.rs", 1)).await.expect(201);
     let lost = start(&service, with(weak("logout", 0), &json!({"agent_session_id": "t"}))).await;
     let seconds =
-        |seconds| gleaner::value::Timestamp::now().plus(chrono::TimeDelta::seconds(seconds)).expect("a time");
-    let next = gleaner::searches::expiry::expire(service.pool(), seconds(0)).await.expect("looks");
+        |seconds| gleaner::types::Timestamp::now().plus(chrono::TimeDelta::seconds(seconds)).expect("a time");
+    let next = gleaner::searches::expiry::expire(service.pool(), service.keyring(), seconds(0))
+        .await
+        .expect("looks");
     assert!(next.expect("some are open") <= std::time::Duration::from_mins(1));
     assert_eq!(service.get(&found).await.expect(200)["state"], "tracking");
-    let next = gleaner::searches::expiry::expire(service.pool(), seconds(62)).await.expect("ends them");
+    let next = gleaner::searches::expiry::expire(service.pool(), service.keyring(), seconds(62))
+        .await
+        .expect("ends them");
     assert_eq!(next, None);
     let ended = service.get(&found).await.expect(200);
     assert_eq!(

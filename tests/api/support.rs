@@ -7,11 +7,13 @@ use std::sync::OnceLock;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
-use gleaner::app::{Running, Settings, router};
 use gleaner::db;
 use gleaner::db::embedded::{self, Cluster};
 use gleaner::exports::stream::Limits;
-use gleaner::projects::Capture;
+use gleaner::privacy::capture::Capture;
+use gleaner::projects::Defaults;
+use gleaner::router::router;
+use gleaner::server::{Running, Settings};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
@@ -36,7 +38,7 @@ impl Service {
 
     /// An open service that keeps so much where projects do not say.
     pub(crate) async fn keeping(capture: Capture) -> Self {
-        Self::with(Settings { capture, ..settings() }).await
+        Self::with(Settings { defaults: Defaults { capture, ..Defaults::default() }, ..settings() }).await
     }
 
     /// An open service that runs so.
@@ -89,6 +91,11 @@ impl Service {
     /// The service's own connections.
     pub(crate) fn pool(&self) -> &PgPool {
         &self.running.app.db
+    }
+
+    /// The service's own keyring.
+    pub(crate) fn keyring(&self) -> &gleaner::auth::keyring::Keyring {
+        &self.running.app.keyring
     }
 
     pub(crate) async fn connection(&self) -> PgConnection {

@@ -7,11 +7,11 @@ use anyhow::{anyhow, ensure};
 use bytes::Bytes;
 use sqlx::postgres::PgConnectOptions;
 
-use crate::app::{Running, Settings};
 use crate::cli::client::Client;
 use crate::error::Error;
-use crate::projects::{self, Capture};
+use crate::projects::{self, Defaults};
 use crate::searches::transcripts::{self, Counts, Origin};
+use crate::server::{Running, Settings};
 
 /// How long an answer is waited for.
 pub(super) const PATIENCE: Duration = Duration::from_mins(5);
@@ -39,12 +39,12 @@ impl Destination {
     pub(super) async fn database(
         options: &PgConnectOptions,
         project: Option<&str>,
-        capture: Capture,
+        defaults: Defaults,
     ) -> anyhow::Result<Self> {
         let project = Arc::<str>::from(project.unwrap_or("default"));
-        let settings = Settings { connections: CONNECTIONS, capture, ..Settings::default() };
+        let settings = Settings { connections: CONNECTIONS, defaults, ..Settings::default() };
         let running = Box::new(Running::start(options, settings));
-        let exists = projects::exists(&running.app.db, &project).await?;
+        let exists = projects::store::exists(&running.app.db, &project).await?;
         ensure!(exists, "there is no project {project}; PUT /v1/projects/{project} makes it");
         let host =
             options.get_socket().map_or_else(|| options.get_host().into(), |socket| socket.to_string_lossy());

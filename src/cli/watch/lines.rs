@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use serde::de::IgnoredAny;
 
 use super::mark::Mark;
-use crate::extract::NDJSON_LIMIT;
+use crate::http::NDJSON_LIMIT;
 
 /// How many bytes are sent at a time, or one line if that is longer.
 const PIECE: usize = 4 << 20;

@@ -32,7 +32,7 @@ use self::progress::Progress;
 use super::client::Remote;
 use super::{block_on, hook, with_database};
 use crate::config::Database;
-use crate::projects::Capture;
+use crate::projects::Defaults;
 use crate::searches::transcripts::Origin;
 
 /// The first and the longest pause before a server that is away is tried again.
@@ -73,14 +73,14 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl Watch {
-    pub(super) fn run(self, database: &Database, capture: Capture) -> Result<ExitCode> {
+    pub(super) fn run(self, database: &Database, defaults: Defaults) -> Result<ExitCode> {
         if let Some(url) = self.remote.url() {
             let client = self.remote.client(url, destination::PATIENCE)?;
             let destination = Destination::Server { client, project: self.project.clone() };
             return block_on(self.follow(destination));
         }
         with_database(database, async |options| {
-            let destination = Destination::database(&options, self.project.as_deref(), capture).await?;
+            let destination = Destination::database(&options, self.project.as_deref(), defaults).await?;
             self.follow(destination).await
         })
     }

@@ -7,7 +7,7 @@ pub(super) mod keys;
 mod matrix;
 mod plan;
 mod rank;
-mod sample;
+pub mod sample;
 mod text;
 
 use std::collections::{HashMap, HashSet};
@@ -22,10 +22,10 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::Rating;
-use crate::app::App;
 use crate::auth::{Caller, Read};
 use crate::error::{Refusals, Result};
-use crate::extract::{Check, Checks, Query};
+use crate::http::{Check, Checks, Query};
+use crate::state::App;
 use plan::{MOST, Plan};
 use rank::{Solved, rank};
 pub use sample::Samples;

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::json::{self, Raw};
 use super::{BadLine, Entry, Event, Found, ToolPatterns, found, tool};
-use crate::value::Timestamp;
+use crate::types::Timestamp;
 
 /// How much older than its line the head of a session may be; older ones are copied from the session it was forked from.
 const HEAD_AGE: i64 = 60_000_000;

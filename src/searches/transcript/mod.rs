@@ -14,7 +14,7 @@ mod tool;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::value::Timestamp;
+use crate::types::Timestamp;
 
 /// What one line of a transcript, or one hook, says.
 ///

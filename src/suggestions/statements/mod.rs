@@ -12,8 +12,8 @@ use super::conclusion::Label;
 use super::event::{Ending, count};
 use super::viewing::Look;
 use super::{Amendment, Conclusion, MatchType, Start, State};
-use crate::projects::HashKey;
-use crate::value::{FreeForm, Timestamp};
+use crate::privacy::hash_key::HashKey;
+use crate::types::{FreeForm, Timestamp};
 
 /// One column of the rows that a statement takes.
 fn column<'a, R, T>(rows: &'a [R], value: impl Fn(&'a R) -> T) -> Vec<T> {

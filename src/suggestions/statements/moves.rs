@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::column;
 use crate::suggestions::Move;
 use crate::suggestions::viewing::{Direction, Look};
-use crate::value::Timestamp;
+use crate::types::Timestamp;
 
 /// The moves of one event: its record, what was done, and when we heard of it.
 pub(in crate::suggestions) type Append<'a> = (Uuid, &'a [Move], Timestamp);

@@ -11,9 +11,9 @@ use serde::Serialize;
 use utoipa::openapi::{RefOr, ResponseBuilder};
 use utoipa::{IntoParams, IntoResponses};
 
-use crate::db::writer::Receipt;
+use crate::db::receipt::Receipt;
 use crate::error::Result;
-use crate::projects::Capture;
+use crate::privacy::capture::Capture;
 
 /// How much of an answer the client wants (RFC 7240): the record, or no more than that it is written.
 #[derive(Debug, Clone, Copy, IntoParams)]

@@ -13,8 +13,9 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::extract::{Check, Checks, from_pairs, query_pairs};
-use crate::value::{Timestamp, derived_id};
+use crate::http::params::{from_pairs, query_pairs};
+use crate::http::{Check, Checks};
+use crate::types::{Timestamp, derived_id};
 
 /// The parameters that every list has.
 #[derive(Debug, Default, Deserialize, IntoParams)]

@@ -1,22 +1,13 @@
-//! Values that every domain shares: times, free-form objects, and the hash that tells a replay from a conflict.
+//! A point in time, as every domain takes, keeps and sends it.
 
-use std::{fmt, io};
+use std::fmt;
 
 use chrono::{DateTime, Datelike, SecondsFormat, TimeDelta, Utc};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::ser::Formatter;
-use serde_json::value::RawValue;
-use sha2::{Digest, Sha256};
-use sqlx::encode::IsNull;
-use sqlx::error::BoxDynError;
-use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgTypeInfo, PgValueRef};
-use sqlx::types::Json;
-use sqlx::{Decode, Encode, Postgres, Type};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, OneOfBuilder, SchemaFormat, Type as SchemaType};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
-use uuid::Uuid;
 
 /// A point in time, to the microsecond. Out: RFC 3339 UTC. In: RFC 3339, or Unix seconds as a number.
 /// Years 1 to 9999: what RFC 3339 can write and Postgres can keep.
@@ -153,123 +144,11 @@ impl PartialSchema for Timestamp {
 
 impl ToSchema for Timestamp {}
 
-/// A JSON object whose members are the client's own: checked to be one, otherwise passed through unparsed.
-#[derive(Debug, Clone, Serialize)]
-#[serde(transparent)]
-pub struct FreeForm(Box<RawValue>);
-
-impl FreeForm {
-    /// The object as JSON text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        self.0.get()
-    }
-}
-
-impl Default for FreeForm {
-    fn default() -> Self {
-        Self(RawValue::from_string("{}".to_owned()).expect("an empty object is JSON"))
-    }
-}
-
-impl<'de> Deserialize<'de> for FreeForm {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = Box::<RawValue>::deserialize(deserializer)?;
-        if raw.get().starts_with('{') {
-            return Ok(Self(raw));
-        }
-        Err(de::Error::custom("expected an object"))
-    }
-}
-
-impl PartialSchema for FreeForm {
-    fn schema() -> RefOr<Schema> {
-        ObjectBuilder::new()
-            .schema_type(SchemaType::Object)
-            .additional_properties(Some(utoipa::openapi::schema::AdditionalProperties::FreeForm(true)))
-            .description(Some("A free-form object; its values are kept (a number perhaps written otherwise, of repeated members the last)."))
-            .into()
-    }
-}
-
-impl ToSchema for FreeForm {}
-
-impl Type<Postgres> for FreeForm {
-    fn type_info() -> PgTypeInfo {
-        Json::<Box<RawValue>>::type_info()
-    }
-
-    fn compatible(other: &PgTypeInfo) -> bool {
-        Json::<Box<RawValue>>::compatible(other)
-    }
-}
-
-impl PgHasArrayType for FreeForm {
-    fn array_type_info() -> PgTypeInfo {
-        Json::<Box<RawValue>>::array_type_info()
-    }
-}
-
-impl Encode<'_, Postgres> for FreeForm {
-    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
-        Encode::<Postgres>::encode_by_ref(&Json(&self.0), buffer)
-    }
-}
-
-impl<'r> Decode<'r, Postgres> for FreeForm {
-    fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
-        Ok(Self(Json::<Box<RawValue>>::decode(value)?.0))
-    }
-}
-
 /// Whether a clock's reading in seconds is Unix time: from 1e9, the ninth of September 2001. One that counts from the
 /// machine's start shows less.
 #[must_use]
 pub fn is_unix(seconds: f64) -> bool {
     seconds >= 1e9
-}
-
-/// For fields that name a record: the hash of a request leaves them out, while the OpenAPI document does not.
-pub fn names_it<T>(_: &T) -> bool {
-    true
-}
-
-/// Hash of a request as parsed, that is without nulls and whatever the order of an object's members: the same request
-/// sent again has the same hash. Ids are no part of it; where one matters it has found the record already.
-pub fn request_hash(request: &impl Serialize) -> Vec<u8> {
-    let mut canonical = Vec::with_capacity(4 << 10);
-    let mut serializer = serde_json::Serializer::with_formatter(&mut canonical, Canonical);
-    request.serialize(&mut serializer).expect("requests come from JSON and go back to it");
-    Sha256::digest(canonical)[..16].to_vec()
-}
-
-/// Writes what was passed through unparsed with its members sorted; all else has an order of its own.
-struct Canonical;
-
-impl Formatter for Canonical {
-    fn write_raw_fragment<W: ?Sized + io::Write>(
-        &mut self,
-        writer: &mut W,
-        fragment: &str,
-    ) -> io::Result<()> {
-        serde_json::to_writer(writer, &serde_json::from_str::<serde_json::Value>(fragment)?)?;
-        Ok(())
-    }
-}
-
-/// The id of a record whose client could only name it by an `Idempotency-Key`, or whose line in an import has none: the
-/// same parts give the same id. A UUID of version 8 (RFC 9562, section 5.8) over SHA-256.
-#[must_use]
-pub fn derived_id(parts: &[&[u8]]) -> Uuid {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    let digest = hash.finalize();
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&digest[..16]);
-    uuid::Builder::from_custom_bytes(bytes).into_uuid()
 }
 
 #[cfg(test)]
@@ -293,19 +172,5 @@ mod tests {
         {
             assert!(serde_json::from_str::<Timestamp>(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn the_request_hash_ignores_member_order_and_white_space_but_no_value() {
-        let hash = |text: &str| request_hash(&serde_json::from_str::<FreeForm>(text).expect(text));
-        assert_eq!(hash(r#"{"a": 1, "b": [2]}"#), hash(r#"{"b":[2],"a":1}"#));
-        assert_ne!(hash(r#"{"a": 1}"#), hash(r#"{"a": 2}"#));
-    }
-
-    #[test]
-    fn derived_ids_differ_where_the_parts_are_cut_differently() {
-        assert_eq!(derived_id(&[b"ab", b"c"]), derived_id(&[b"ab", b"c"]));
-        assert_ne!(derived_id(&[b"ab", b"c"]), derived_id(&[b"a", b"bc"]));
-        assert_eq!(derived_id(&[b"a"]).get_version_num(), 8);
     }
 }

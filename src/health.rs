@@ -10,10 +10,10 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
 use crate::auth::MayMeasure;
 use crate::db;
 use crate::error::{Error, Refusals, Result};
+use crate::state::App;
 
 /// The paths for those who run the service.
 pub fn routes() -> OpenApiRouter<App> {

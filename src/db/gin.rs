@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Tidies after each time that `written` is told, for ever. Of several servers on one database one does it.
-pub(super) async fn run(db: PgPool, written: Arc<Notify>) {
+pub async fn run(db: PgPool, written: Arc<Notify>) {
     const SQL: &str = "
         select gin_clean_pending_list(index.indexrelid)
         from (select pg_try_advisory_xact_lock(hashtext('gleaner gin_clean_pending_list')) as mine offset 0) lock

@@ -1,0 +1,86 @@
+//! How keys are reached.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::keys::{self, ApiKey, NewKey, Secret};
+use super::{Admin, Caller};
+use crate::error::{Error, Refusals, Result};
+use crate::http::{ById, Json, Path};
+use crate::projects;
+use crate::state::App;
+
+/// The paths of keys.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(create, list)).routes(routes!(revoke))
+}
+
+/// A key that was just made.
+#[derive(Debug, Serialize, ToSchema)]
+struct CreatedKey {
+    /// The secret. It is not stored and cannot be shown again.
+    key: String,
+    #[serde(flatten)]
+    row: ApiKey,
+}
+
+/// Makes a key and shows its secret, once.
+///
+/// A server without any key is open to everyone on its machine; making the first key closes it, so the first one
+/// should have the scope `operator`.
+#[utoipa::path(post, path = "/v1/keys", tag = "keys", request_body = NewKey,
+    responses((status = 201, description = "The key; its secret is shown this once", body = CreatedKey), Refusals))]
+async fn create(
+    State(app): State<App>,
+    caller: Caller<Admin>,
+    Json(key): Json<NewKey>,
+) -> Result<impl IntoResponse> {
+    for scope in &key.scopes {
+        caller.expect(*scope)?;
+    }
+    let project = key.project.as_deref().unwrap_or(&caller.project);
+    caller.expect_project(project)?;
+    if !projects::store::exists(&app.db, project).await? {
+        return Err(Error::invalid("/project", "there is no such project"));
+    }
+    let secret = Secret::random()?;
+    let row = keys::insert(&app.db, project, &key, &secret).await?;
+    app.keyring.refresh();
+    Ok((StatusCode::CREATED, axum::Json(CreatedKey { key: secret.text, row })))
+}
+
+/// The keys of a project.
+#[derive(Debug, Serialize, ToSchema)]
+struct Keys {
+    /// Newest first, without their secrets.
+    data: Vec<ApiKey>,
+}
+
+/// Lists the project's keys, revoked ones too.
+#[utoipa::path(get, path = "/v1/keys", tag = "keys",
+    responses((status = 200, description = "The keys, without their secrets", body = Keys), Refusals))]
+async fn list(State(app): State<App>, caller: Caller<Admin>) -> Result<axum::Json<Keys>> {
+    Ok(axum::Json(Keys { data: keys::list(&app.db, Some(&caller.project)).await? }))
+}
+
+/// Revokes a key: at once on this server, within five seconds on others of the same database.
+#[utoipa::path(delete, path = "/v1/keys/{id}", tag = "keys", params(ById),
+    responses((status = 204, description = "It no longer works"), Refusals))]
+async fn revoke(
+    State(app): State<App>,
+    caller: Caller<Admin>,
+    Path(ById { id }): Path<ById>,
+) -> Result<StatusCode> {
+    let project = keys::project_of(&app.db, id).await?;
+    if project.is_none_or(|project| *project != *caller.project && !caller.is_operator()) {
+        return Err(Error::NotFound("key"));
+    }
+    keys::revoke(&app.db, id).await?;
+    app.keyring.refresh();
+    Ok(StatusCode::NO_CONTENT)
+}

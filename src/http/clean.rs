@@ -1,0 +1,228 @@
+//! Cleaning: what Postgres cannot keep (NUL characters, lone surrogates, numbers out of range) is replaced or refused
+//! before anything is parsed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::extract::Request;
+use axum::http::HeaderValue;
+use axum::response::Response;
+
+use crate::error::{Error, Result};
+
+/// How deep arrays and objects may nest: `serde_json`'s own limit, applied to unparsed objects too.
+const DEPTH_LIMIT: u32 = 127;
+
+/// Replaces, in place, the escapes in a JSON text that Postgres cannot keep (`\u0000` and lone surrogates) by `\ufffd`,
+/// and says how many. Also refuses what would get past an unparsed object: nesting deeper than the parser allows, and
+/// numbers no double can hold. A raw NUL byte is no JSON; the parser will say so.
+pub fn clean_json(json: &mut [u8]) -> Result<usize> {
+    let mut replaced = 0;
+    let mut depth = 0_u32;
+    let mut at = 0;
+    while at < json.len() {
+        match json[at] {
+            b'"' => at = clean_string(json, at + 1, &mut replaced),
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > DEPTH_LIMIT {
+                    return Err(malformed_at(json, at, "nesting is deeper than 127 levels"));
+                }
+                at += 1;
+            }
+            b'}' | b']' => {
+                depth = depth.saturating_sub(1);
+                at += 1;
+            }
+            b'-' | b'0'..=b'9' => {
+                let end = json[at..]
+                    .iter()
+                    .position(|byte| !matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'))
+                    .map_or(json.len(), |length| at + length);
+                let number = str::from_utf8(&json[at..end]).unwrap_or_default();
+                if !can_be_kept(number) {
+                    return Err(malformed_at(json, at, "number out of range"));
+                }
+                at = end;
+            }
+            _ => at += 1,
+        }
+    }
+    Ok(replaced)
+}
+
+/// Whether a number fits both a double and Postgres's `numeric`, which has at most 16 383 digits after the point. What is
+/// no number passes; the parser will say so.
+fn can_be_kept(number: &str) -> bool {
+    const DIGITS: usize = 300;
+    const SCALE: i64 = 16_383;
+    let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, ""));
+    if exponent.is_empty() && mantissa.len() <= DIGITS {
+        return true;
+    }
+    let fraction = mantissa.split_once('.').map_or(0, |(_, digits)| digits.len());
+    let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) || digits.is_empty() != exponent.is_empty() {
+        return true;
+    }
+    let exponent = if digits.is_empty() { Ok(0) } else { exponent.parse::<i64>() };
+    let fits = |exponent: i64| {
+        exponent.abs() <= SCALE && i64::try_from(fraction).is_ok_and(|digits| digits - exponent <= SCALE)
+    };
+    // serde_json rounds otherwise than the standard library, so near the greatest double it has to be asked itself.
+    let out_of_range = |error: serde_json::Error| error.to_string().starts_with("number out of range");
+    exponent.is_ok_and(fits) && !serde_json::from_str::<f64>(number).is_err_and(out_of_range)
+}
+
+/// Cleans the string that begins at `at`; returns the place after its closing quote.
+fn clean_string(json: &mut [u8], mut at: usize, replaced: &mut usize) -> usize {
+    while let Some(plain) = json.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+        at += plain;
+        if json[at] == b'"' {
+            return at + 1;
+        }
+        match escaped_unit(json, at) {
+            Some(0xD800..=0xDBFF) if matches!(escaped_unit(json, at + 6), Some(0xDC00..=0xDFFF)) => {
+                at += 12;
+            }
+            Some(0 | 0xD800..=0xDFFF) => {
+                json[at + 2..at + 6].copy_from_slice(b"fffd");
+                *replaced += 1;
+                at += 6;
+            }
+            Some(_) => at += 6,
+            None => at += 2,
+        }
+    }
+    json.len()
+}
+
+/// The UTF-16 unit of the `\uXXXX` escape at `at`, if one stands there.
+fn escaped_unit(json: &[u8], at: usize) -> Option<u16> {
+    let escape = json.get(at..at + 6)?;
+    let digits = escape.strip_prefix(b"\\u")?;
+    if !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
+}
+
+fn malformed_at(json: &[u8], at: usize, what: &str) -> Error {
+    let before = &json[..at];
+    let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+    let column = at - before.iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1) + 1;
+    Error::Malformed(format!("the body is not JSON that can be kept: {what} at line {line} column {column}"))
+}
+
+/// Replaces NUL characters, which percent-encoding lets into paths and queries.
+pub(super) fn clean_text(text: &str, replaced: &Replaced) -> String {
+    replaced.add(text.matches('\0').count());
+    text.replace('\0', "\u{fffd}")
+}
+
+/// How many characters cleaning has replaced in one request.
+#[derive(Debug, Clone, Default)]
+pub struct Replaced(Arc<AtomicUsize>);
+
+impl Replaced {
+    /// Begins to count for a request.
+    pub fn begin(request: &mut Request) -> Self {
+        let replaced = Self::default();
+        request.extensions_mut().insert(replaced.clone());
+        replaced
+    }
+
+    /// Counts `n` more.
+    pub fn add(&self, n: usize) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Tells the client, in the header `Gleaner-Replaced`, how many characters of its request were replaced.
+    pub fn report(&self, response: &mut Response) {
+        let count = self.0.load(Ordering::Relaxed);
+        if count > 0 {
+            metrics::counter!("gleaner_replaced_characters_total").increment(count as u64);
+            response.headers_mut().insert("gleaner-replaced", HeaderValue::from(count));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn cleaned(json: &str) -> (String, usize) {
+        let mut bytes = json.as_bytes().to_vec();
+        let count = clean_json(&mut bytes).expect("cleans");
+        (String::from_utf8(bytes).expect("still UTF-8"), count)
+    }
+
+    #[test]
+    fn only_nul_and_lone_surrogates_are_replaced() {
+        for (given, expected, count) in [
+            (r#""a\\u0000b""#, r#""a\\u0000b""#, 0),
+            (r#""a\\\\u0000b""#, r#""a\\\\u0000b""#, 0),
+            (r#""\\\u0000""#, r#""\\\ufffd""#, 1),
+            (r#""\ud83d\ude00""#, r#""\ud83d\ude00""#, 0),
+            (r#""\ud83d""#, r#""\ufffd""#, 1),
+            (r#""\ude00\ud83d""#, r#""\ufffd\ufffd""#, 2),
+            (r#""\ud83d\ud83d\ude00""#, r#""\ufffd\ud83d\ude00""#, 1),
+            (r#"{"\u0000": "\u00e9\n"}"#, r#"{"\ufffd": "\u00e9\n"}"#, 1),
+        ] {
+            assert_eq!(cleaned(given), (expected.to_owned(), count), "{given}");
+        }
+    }
+
+    #[test]
+    fn nesting_and_numbers_that_cannot_be_kept_are_refused_with_their_place() {
+        let deep = format!("{{\n\"a\": {}{}}}", "[".repeat(200), "]".repeat(200));
+        let error = clean_json(&mut deep.into_bytes()).expect_err("too deep").to_string();
+        assert!(error.ends_with("nesting is deeper than 127 levels at line 2 column 132"), "{error}");
+        let error = clean_json(&mut br#"{"a": [1, -1e400]}"#.to_vec()).expect_err("too large").to_string();
+        assert!(error.ends_with("number out of range at line 1 column 11"), "{error}");
+        assert_eq!(clean_json(&mut br#"{"a": "1e400 [[["}"#.to_vec()).expect("in a string"), 0);
+    }
+
+    #[test]
+    fn a_number_is_kept_that_fits_both_a_double_and_postgres() {
+        let long = format!("0.{}1", "0".repeat(16_382));
+        for kept in ["0", "-1.5", "1e308", "1e-16383", "1.5E+3", &long, "1e", "1e+", "1.2.3", "--"] {
+            assert!(can_be_kept(kept), "{kept}");
+        }
+        let longer = format!("{long}0");
+        let great = "9".repeat(400);
+        for refused in [
+            "1e309",
+            "-1e400",
+            "1e-16384",
+            "1.5e-16383",
+            "0e16384",
+            "1e99999999999999999999",
+            &longer,
+            &great,
+        ] {
+            assert!(!can_be_kept(refused), "{refused}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn cleaning_keeps_valid_json_as_it_is(texts in proptest::collection::vec(any::<String>(), 0..5)) {
+            let texts: Vec<_> = texts.into_iter().map(|text| text.replace('\0', "")).collect();
+            let json = Value::from(texts).to_string();
+            prop_assert_eq!(cleaned(&json), (json.clone(), 0));
+        }
+
+        #[test]
+        fn cleaning_any_bytes_keeps_their_length_and_is_done_once(mut bytes in "[\\\\u0dD8fE\"{}\\[\\]0-9]{0,64}".prop_map(String::into_bytes)) {
+            let length = bytes.len();
+            if clean_json(&mut bytes).is_ok() {
+                prop_assert_eq!(bytes.len(), length);
+                prop_assert_eq!(clean_json(&mut bytes).expect("again"), 0);
+            }
+        }
+    }
+}

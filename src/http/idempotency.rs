@@ -1,0 +1,43 @@
+//! The `Idempotency-Key` header: an id for what a client cannot name.
+
+use axum::extract::FromRequestParts;
+use axum::http::HeaderValue;
+use axum::http::request::Parts;
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+use crate::types::derived_id;
+
+/// The request's `Idempotency-Key`, if it has one.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Header)]
+pub struct IdempotencyKey {
+    /// Stands in for ids that the client cannot make.
+    #[param(rename = "Idempotency-Key", value_type = Option<String>, required = false)]
+    key: Option<HeaderValue>,
+}
+
+impl<S: Sync> FromRequestParts<S> for IdempotencyKey {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
+        let key = parts.headers.get("idempotency-key").cloned();
+        if key.as_ref().is_some_and(|key| key.is_empty() || key.len() > 255) {
+            return Err(Error::invalid("/Idempotency-Key", "must have 1 to 255 characters"));
+        }
+        Ok(Self { key })
+    }
+}
+
+impl IdempotencyKey {
+    /// The id that it stands for: derived from project, route, parent and key.
+    #[must_use]
+    pub fn id(&self, project: &str, route: &str, parent: Option<Uuid>) -> Option<Uuid> {
+        let key = self.key.as_ref()?;
+        let parent = parent.unwrap_or_default();
+        let parts =
+            [b"idempotency-key", project.as_bytes(), route.as_bytes(), parent.as_bytes(), key.as_bytes()];
+        Some(derived_id(&parts))
+    }
+}

@@ -1,0 +1,172 @@
+//! JSON bodies: [`Json`] reads, cleans, parses and checks one; [`body`], [`decode`] and the rest are its parts, for endpoints
+//! that take something else than one JSON object.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+use axum::http::{HeaderMap, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use tower_http::timeout::TimeoutError;
+
+use super::check::{Check, Checks};
+use super::clean::{Replaced, clean_json};
+use crate::error::{Error, Result};
+
+/// The most bytes of a JSON body, after decompression.
+pub const JSON_LIMIT: usize = 2 << 20;
+/// The most bytes of an NDJSON body, after decompression.
+pub const NDJSON_LIMIT: usize = 64 << 20;
+
+/// A JSON body, parsed and checked.
+#[derive(Debug)]
+pub struct Json<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Check> FromRequest<S> for Json<T> {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self> {
+        expect_media_type(request.headers(), &["application/json"])?;
+        let mut body = body(request, JSON_LIMIT).await?;
+        parse(&mut body.bytes, &body.replaced).map(Self)
+    }
+}
+
+/// A whole request body in memory, not yet cleaned.
+pub struct Body {
+    /// Its bytes, decompressed.
+    pub bytes: Vec<u8>,
+    /// Counts what cleaning replaces, for the `Gleaner-Replaced` header.
+    pub replaced: Replaced,
+}
+
+/// Reads a body of at most `limit` bytes.
+pub async fn body(request: Request, limit: usize) -> Result<Body> {
+    let replaced = request.extensions().get::<Replaced>().cloned().unwrap_or_default();
+    let collected = Limited::new(request.into_body(), limit).collect().await.map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            return Error::TooLarge(format!("the body has more than {limit} bytes"));
+        }
+        unreadable(&*error)
+    })?;
+    Ok(Body { bytes: Bytes::into(collected.to_bytes()), replaced })
+}
+
+/// The refusal of a body that could not be read to its end.
+pub fn unreadable(error: &(dyn std::error::Error + 'static)) -> Error {
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    if causes.any(<dyn std::error::Error>::is::<TimeoutError>) {
+        return Error::TooSlow("the rest of the body did not come");
+    }
+    Error::Malformed(format!("the body could not be read: {error}"))
+}
+
+/// Refuses a content type that is none of `allowed`; parameters such as charset are passed over.
+pub fn expect_media_type(headers: &HeaderMap, allowed: &[&str]) -> Result<()> {
+    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let essence = given.split(';').next().unwrap_or("").trim();
+    if allowed.iter().any(|allowed| essence.eq_ignore_ascii_case(allowed)) {
+        return Ok(());
+    }
+    Err(Error::UnsupportedMediaType(format!(
+        "the content type must be {}, not {given:?}",
+        allowed.join(" or ")
+    )))
+}
+
+/// Cleans, parses and checks one JSON text.
+pub fn parse<T: DeserializeOwned + Check>(json: &mut [u8], replaced: &Replaced) -> Result<T> {
+    replaced.add(clean_json(json)?);
+    let Object(value) = decode(utf8(json)?)?;
+    Checks::of(value)
+}
+
+/// A value that must be written as an object: left to itself, a struct is also read from an array of its fields.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+        deserializer.deserialize_map(Members(PhantomData))
+    }
+}
+
+/// Reads a field that may be null, which is the same as leaving it out.
+pub fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// JSON text as a string slice; a byte that is not UTF-8 is named by its place.
+pub fn utf8(bytes: &[u8]) -> Result<&str> {
+    str::from_utf8(bytes)
+        .map_err(|error| Error::Malformed(format!("the body is not UTF-8 at byte {}", error.valid_up_to())))
+}
+
+/// Parses JSON that is clean already. Only when that fails is it parsed again, slower, to name the field.
+pub fn decode<'de, T: Deserialize<'de>>(json: &'de str) -> Result<T> {
+    serde_json::from_str(json).map_err(|error| {
+        // An enum that is no string is a syntax error to the parser, though the text is good JSON.
+        if !error.is_data() && serde_json::from_str::<IgnoredAny>(json).is_err() {
+            return Error::Malformed(format!("the body is not JSON: {error}"));
+        }
+        let mut deserializer = serde_json::Deserializer::from_str(json);
+        match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
+            Err(error) => {
+                let path = error.path().clone();
+                field_error(&path, &error.into_inner().to_string())
+            }
+            Ok(_) => Error::Malformed(format!("the body is not JSON: {error}")),
+        }
+    })
+}
+
+/// The 422 of a value that does not fit its type; a field that is missing, unknown or there twice is named itself, not the
+/// object that it is about.
+pub(super) fn field_error(path: &serde_path_to_error::Path, message: &str) -> Error {
+    use serde_path_to_error::Segment;
+    let mut pointer = String::new();
+    for segment in path {
+        match segment {
+            Segment::Map { key } | Segment::Enum { variant: key } => pointer.push_str(&pointer_part(key)),
+            Segment::Seq { index } => {
+                pointer.push('/');
+                pointer.push_str(&index.to_string());
+            }
+            Segment::Unknown => {}
+        }
+    }
+    let message = message.rsplit_once(" at line ").map_or(message, |(message, _)| message);
+    let said_of = |kind: &str| Some(message.strip_prefix(kind)?.rsplit_once('`')?.0);
+    if let Some(field) = said_of("missing field `").or_else(|| said_of("duplicate field `")) {
+        pointer.push_str(&pointer_part(field));
+    } else if let Some(said) = message.strip_prefix("unknown field `") {
+        let field = said.split_once("`, ").map_or(said, |(field, _)| field);
+        let part = pointer_part(field);
+        if !pointer.ends_with(&part) {
+            pointer.push_str(&part);
+        }
+    }
+    Error::invalid(pointer, message)
+}
+
+/// A name as a part of a JSON Pointer.
+fn pointer_part(name: &str) -> String {
+    format!("/{}", name.replace('~', "~0").replace('/', "~1"))
+}

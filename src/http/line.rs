@@ -1,0 +1,124 @@
+//! Lines of a batch: what each says of itself, and the body that its kind's own endpoint would take.
+
+use std::borrow::Cow;
+use std::marker::PhantomData;
+
+use serde::Deserialize;
+use serde::de::value::{CowStrDeserializer, MapAccessDeserializer};
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use uuid::Uuid;
+
+use super::check::{Check, Checks};
+use super::json;
+use crate::error::{Error, Result};
+
+/// A kind of record that lines are about.
+pub trait Record {
+    /// The member of a line that names the record, such as `generation_id`.
+    const MEMBER: &'static str;
+    /// What a record is called in messages.
+    const NAME: &'static str;
+}
+
+/// A line of a batch, clean and not yet parsed as what its kind holds.
+#[derive(Debug)]
+pub struct Line<'a> {
+    /// The project that it is for.
+    pub project: &'a str,
+    /// The line's JSON.
+    pub text: &'a str,
+    /// The member `event`, which names the kind.
+    pub kind: Option<String>,
+    /// An id for an event that has none of its own.
+    pub id: Option<Uuid>,
+}
+
+impl<'a> Line<'a> {
+    /// A line for `project`; fails where it is not JSON.
+    pub fn new(project: &'a str, text: &'a str, id: Option<Uuid>) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Named {
+            event: Option<String>,
+        }
+        let Named { event } = json::decode(text)?;
+        Ok(Self { project, text, kind: event, id })
+    }
+
+    /// The id of the record that the line names, and its body.
+    pub fn child<T: DeserializeOwned + Check, R: Record>(&self) -> Result<(Uuid, T)> {
+        let Parsed { record, body, .. } = json::decode::<Parsed<T, R>>(self.text)?;
+        let missing = || Error::invalid(format!("/{}", R::MEMBER), format!("must name the {}", R::NAME));
+        Ok((record.ok_or_else(missing)?, Checks::of(body)?))
+    }
+
+    /// The body of a line with which a record begins.
+    pub fn start<T: DeserializeOwned + Check, R: Record>(&self) -> Result<T> {
+        let Parsed { record, body, .. } = json::decode::<Parsed<T, R>>(self.text)?;
+        match record {
+            None => Checks::of(body),
+            Some(_) => {
+                Err(Error::invalid(format!("/{}", R::MEMBER), format!("a {} is named by id", R::NAME)))
+            }
+        }
+    }
+}
+
+/// A line taken apart: what names its record, and otherwise the body of the kind's own endpoint.
+struct Parsed<T, R> {
+    record: Option<Uuid>,
+    body: T,
+    kind: PhantomData<R>,
+}
+
+impl<'de, T: Deserialize<'de>, R: Record> Deserialize<'de> for Parsed<T, R> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members<T, R>(PhantomData<(T, R)>);
+        impl<'de, T: Deserialize<'de>, R: Record> Visitor<'de> for Members<T, R> {
+            type Value = Parsed<T, R>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Parsed<T, R>, A::Error> {
+                let mut record = None;
+                let members = Body { map, member: R::MEMBER, record: &mut record };
+                let body = T::deserialize(MapAccessDeserializer::new(members))?;
+                Ok(Parsed { record, body, kind: PhantomData })
+            }
+        }
+        deserializer.deserialize_map(Members(PhantomData))
+    }
+}
+
+/// The members of a line without those that are about the line itself.
+struct Body<'a, A> {
+    map: A,
+    /// The member that names the record.
+    member: &'static str,
+    record: &'a mut Option<Uuid>,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Body<'_, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        loop {
+            let Some(key) = self.map.next_key::<Cow<'de, str>>()? else {
+                return Ok(None);
+            };
+            if key == "event" {
+                self.map.next_value::<IgnoredAny>()?;
+            } else if key == self.member {
+                *self.record = self.map.next_value()?;
+            } else {
+                let key = CowStrDeserializer::new(key);
+                return seed.deserialize(key).map(Some);
+            }
+        }
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.map.next_value_seed(seed)
+    }
+}

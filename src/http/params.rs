@@ -1,0 +1,130 @@
+//! Parameters of paths and query strings: [`Path`] and [`Query`] read, clean and check them, and [`KnownParameters`] refuses
+//! those that an endpoint does not have.
+
+use std::collections::{HashMap, HashSet};
+
+use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
+use axum::http::Method;
+use axum::http::request::Parts;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use utoipa::IntoParams;
+use utoipa::openapi::path::ParameterIn;
+use utoipa::openapi::{OpenApi, RefOr};
+use uuid::Uuid;
+
+use super::check::{Check, Checks};
+use super::clean::{Replaced, clean_text};
+use super::json::field_error;
+use crate::error::{Error, FieldError, Result};
+
+/// The query string, parsed and checked.
+#[derive(Debug)]
+pub struct Query<T>(pub T);
+
+/// The path's parameters: one value, or a struct with a field a parameter.
+#[derive(Debug)]
+pub struct Path<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Check> FromRequestParts<S> for Query<T> {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
+        Checks::of(from_pairs(&query_pairs(parts))?).map(Self)
+    }
+}
+
+/// The query string's names and values, decoded and cleaned. An empty value counts as not given.
+pub fn query_pairs(parts: &Parts) -> Vec<(String, String)> {
+    let replaced = parts.extensions.get::<Replaced>().cloned().unwrap_or_default();
+    form_urlencoded::parse(parts.uri.query().unwrap_or("").as_bytes())
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| (clean_text(&name, &replaced), clean_text(&value, &replaced)))
+        .collect()
+}
+
+/// Parses names and values as a struct with fields of these names.
+pub fn from_pairs<T: DeserializeOwned>(pairs: &[(String, String)]) -> Result<T> {
+    let text = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+    let deserializer = serde_urlencoded::Deserializer::new(form_urlencoded::parse(text.as_bytes()));
+    serde_path_to_error::deserialize(deserializer).map_err(|error| {
+        let path = error.path().clone();
+        field_error(&path, &error.into_inner().to_string())
+    })
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Path<T> {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+        let replaced = parts.extensions.get::<Replaced>().cloned().unwrap_or_default();
+        let params = RawPathParams::from_request_parts(parts, state)
+            .await
+            .map_err(|_| Error::Malformed("the path is not UTF-8 once decoded".to_owned()))?;
+        let pairs: Vec<_> =
+            params.iter().map(|(name, value)| (name.to_owned(), clean_text(value, &replaced))).collect();
+        from_pairs(&pairs).map(Self)
+    }
+}
+
+/// The path parameter of everything that is found by its id.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+pub struct ById {
+    /// The record's id.
+    pub id: Uuid,
+}
+
+/// The query parameters that each endpoint has, as the OpenAPI document says.
+pub struct KnownParameters(HashMap<(Method, String), HashSet<String>>);
+
+impl KnownParameters {
+    /// Those of `document`.
+    #[must_use]
+    pub fn of(document: &OpenApi) -> Self {
+        let operations = document.paths.paths.iter().flat_map(|(path, item)| {
+            let methods = [
+                (Method::GET, &item.get),
+                (Method::PUT, &item.put),
+                (Method::POST, &item.post),
+                (Method::DELETE, &item.delete),
+                (Method::PATCH, &item.patch),
+            ];
+            methods.map(|(method, operation)| ((method, path.clone()), operation))
+        });
+        let known = operations.filter_map(|(endpoint, operation)| {
+            let names =
+                operation.as_ref()?.parameters.iter().flatten().filter_map(|parameter| match parameter {
+                    RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query => {
+                        Some(parameter.name.clone())
+                    }
+                    _ => None,
+                });
+            Some((endpoint, names.collect()))
+        });
+        Self(known.collect())
+    }
+
+    /// Refuses query parameters that the document does not name for an endpoint: what is misspelt must not be passed over.
+    pub fn expect(&self, request: &Request) -> Result<()> {
+        let Some(query) = request.uri().query() else {
+            return Ok(());
+        };
+        let endpoint = request
+            .extensions()
+            .get::<MatchedPath>()
+            .map(|path| (request.method().clone(), path.as_str().to_owned()));
+        let Some(names) = endpoint.and_then(|endpoint| self.0.get(&endpoint)) else {
+            return Ok(());
+        };
+        let given = form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name);
+        let unknown = given.filter(|name| !names.contains(name.as_ref()));
+        let errors: Vec<_> = unknown
+            .map(|name| FieldError {
+                pointer: format!("/{name}"),
+                detail: "there is no such parameter here".to_owned(),
+            })
+            .collect();
+        if errors.is_empty() { Ok(()) } else { Err(Error::Invalid(errors)) }
+    }
+}

@@ -1,0 +1,124 @@
+//! The router: every endpoint, and the layers around them.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderName, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tower::ServiceBuilder;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate as _};
+use tower_http::decompression::RequestDecompressionLayer;
+use tower_http::request_id::{MakeRequestId, PropagateRequestIdLayer, RequestId, SetRequestIdLayer};
+use tower_http::timeout::RequestBodyTimeoutLayer;
+use tower_http::trace::TraceLayer;
+use utoipa::OpenApi as _;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_swagger_ui::SwaggerUi;
+use uuid::Uuid;
+
+use crate::error::{Error, Refused};
+use crate::http::Replaced;
+use crate::http::params::KnownParameters;
+use crate::openapi::Document;
+use crate::state::App;
+use crate::telemetry::span;
+use crate::{auth, batch, exports, generations, health, projects, searches, sessions, suggestions};
+
+/// Every endpoint under `/v1`, with its documentation.
+fn api() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .merge(generations::similar::routes())
+        .merge(generations::routes::routes())
+        .merge(generations::templates::routes())
+        .merge(generations::analytics::routes())
+        .merge(suggestions::signals::routes())
+        .merge(suggestions::routes::routes())
+        .merge(suggestions::analytics::routes())
+        .merge(searches::expansions::routes())
+        .merge(searches::routes::routes())
+        .merge(searches::associations::routes())
+        .merge(searches::hooks::routes())
+        .merge(searches::transcripts::routes())
+        .merge(searches::analytics::routes())
+        .merge(batch::routes())
+        .merge(exports::routes())
+        .merge(projects::routes::routes())
+        .merge(auth::routes::routes())
+        .merge(sessions::routes())
+        .merge(health::routes())
+}
+
+/// The OpenAPI document.
+#[must_use]
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    api().to_openapi()
+}
+
+/// The whole service.
+pub fn router(app: App) -> Router {
+    let (api, document) = api().split_for_parts();
+    let yaml = document.to_yaml().expect("the document is made of plain values");
+    let json = document.to_json().expect("the document is made of plain values");
+    let compression = CompressionLayer::new()
+        .compress_when(DefaultPredicate::new().and(NotForContentType::new("application/gzip")));
+    let parameters = Arc::new(KnownParameters::of(&document));
+    let request_id = HeaderName::from_static("x-request-id");
+    // As one layer: the router puts every layer into a box of its own, which each request would have to pass.
+    let layers = ServiceBuilder::new()
+        .layer(SetRequestIdLayer::new(request_id.clone(), NewRequestId))
+        .layer(PropagateRequestIdLayer::new(request_id))
+        .layer(TraceLayer::new_for_http().make_span_with(span))
+        .layer(compression)
+        .layer(middleware::from_fn_with_state((app.clone(), parameters), surround))
+        .layer(CatchPanicLayer::custom(|_| {
+            Error::Internal(anyhow::anyhow!("a handler panicked")).into_response()
+        }))
+        .layer(RequestBodyTimeoutLayer::new(app.patience))
+        .layer(RequestDecompressionLayer::new());
+    api.merge(SwaggerUi::new("/docs").config(utoipa_swagger_ui::Config::from("/openapi.json")))
+        .route("/openapi.yaml", get(|| async move { ([(header::CONTENT_TYPE, "application/yaml")], yaml) }))
+        .route("/openapi.json", get(|| async move { ([(header::CONTENT_TYPE, "application/json")], json) }))
+        .method_not_allowed_fallback(|| async { StatusCode::METHOD_NOT_ALLOWED })
+        .layer(layers)
+        .with_state(app)
+}
+
+#[derive(Clone)]
+struct NewRequestId;
+
+impl MakeRequestId for NewRequestId {
+    fn make_request_id<B>(&mut self, _: &axum::http::Request<B>) -> Option<RequestId> {
+        Some(RequestId::new(Uuid::now_v7().to_string().parse().ok()?))
+    }
+}
+
+/// What happens around every request: it is admitted or refused, refusals get their shape, and it is counted and timed by
+/// route and status.
+async fn surround(
+    State((app, parameters)): State<(App, Arc<KnownParameters>)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let started = Instant::now();
+    let method = request.method().to_string();
+    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
+    let refused = Refused::of(&request);
+    let replaced = Replaced::begin(&mut request);
+    let known = parameters.expect(&request);
+    let mut response = match auth::guard_open(&app.keyring, request.headers()).await.and(known) {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    };
+    refused.render(&mut response);
+    replaced.report(&mut response);
+    let labels = [("method", method), ("route", route), ("status", response.status().as_u16().to_string())];
+    metrics::histogram!("gleaner_http_request_duration_seconds", &labels)
+        .record(started.elapsed().as_secs_f64());
+    response
+}

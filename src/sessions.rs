@@ -1,0 +1,153 @@
+//! Agent sessions: the names under which records of all domains were posted, and their erasure.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use sqlx::postgres::PgRow;
+use sqlx::{FromRow, QueryBuilder, Row as _};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::auth::{Admin, Caller, Read};
+use crate::domain::{Domain, SessionColumns};
+use crate::error::{Refusals, Result};
+use crate::http::page::{List, Listed, Page, PageParams};
+use crate::http::{Check, Checks, Path};
+use crate::state::App;
+use crate::types::Timestamp;
+
+/// The paths of sessions.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(erase))
+}
+
+/// What was posted under one session name.
+#[derive(Debug, Serialize, ToSchema)]
+struct Session {
+    /// The session's name.
+    session: String,
+    /// How many records each domain has under it.
+    #[serde(flatten)]
+    records: Records,
+    /// When the first of these records was created.
+    first_at: Timestamp,
+    /// When the last of these records was created.
+    last_at: Timestamp,
+}
+
+/// How many records there are, by domain.
+#[derive(Debug, Serialize)]
+struct Records(BTreeMap<Domain, i64>);
+
+impl PartialSchema for Records {
+    fn schema() -> RefOr<Schema> {
+        let count = |domain: Domain| {
+            ObjectBuilder::new()
+                .schema_type(SchemaType::Type(Type::Integer))
+                .description(Some(format!("How many records of the domain {} there are.", domain.name())))
+        };
+        let object = Domain::ALL.into_iter().fold(ObjectBuilder::new(), |object, domain| {
+            object.property(domain.name(), count(domain)).required(domain.name())
+        });
+        object.into()
+    }
+}
+
+impl ToSchema for Records {
+    fn name() -> Cow<'static, str> {
+        "SessionRecords".into()
+    }
+}
+
+impl FromRow<'_, PgRow> for Session {
+    fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        let counts = Domain::ALL.into_iter().zip(row.try_get::<Vec<i64>, _>("counts")?);
+        Ok(Self {
+            session: row.try_get("session")?,
+            records: Records(counts.collect()),
+            first_at: row.try_get("first_at")?,
+            last_at: row.try_get("last_at")?,
+        })
+    }
+}
+
+impl Listed for Session {
+    fn place(&self) -> (Timestamp, String) {
+        (self.last_at, self.session.clone())
+    }
+}
+
+/// Sessions have no conditions of their own.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoFilter {}
+
+impl Check for NoFilter {
+    fn check(&self, _: &mut Checks) {}
+}
+
+/// Lists session names, the one with the newest record first. `since` and `until` are about that record.
+#[utoipa::path(get, path = "/v1/sessions", tag = "sessions", params(PageParams),
+    responses((status = 200, description = "A page of sessions", body = Page<Session>), Refusals))]
+async fn list(State(app): State<App>, caller: Caller<Read>, list: List<NoFilter>) -> Result<Page<Session>> {
+    let NoFilter {} = list.filter;
+    let counts: Vec<_> = Domain::ALL
+        .iter()
+        .map(|domain| format!("count(*) filter (where domain = '{}')", domain.name()))
+        .collect();
+    let mut query = QueryBuilder::new(format!(
+        "select * from (
+             select session, array[{}] as counts, min(created_at) as first_at, max(created_at) as last_at
+             from (",
+        counts.join(", ")
+    ));
+    for (index, domain) in Domain::ALL.into_iter().enumerate() {
+        let SessionColumns { table, name, created_at } = domain.session_columns();
+        let union = if index == 0 { "" } else { " union all " };
+        query.push(format_args!(
+            "{union}select '{}' as domain, {name} as session, {created_at} as created_at from {table}
+             where {name} is not null and project = ",
+            domain.name()
+        ));
+        query.push_bind(caller.project.to_string());
+    }
+    query.push(") records group by session) sessions where true");
+    list.page.push(&mut query, "last_at", "session", "text")?;
+    Ok(list.page.page(query.build_query_as().fetch_all(&app.db).await?))
+}
+
+/// The path parameter of one session.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct ByName {
+    /// The session's name.
+    session: String,
+}
+
+/// How many records of each kind were erased, such as `generations` and their `attempts`.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(transparent)]
+struct ErasedRecords(BTreeMap<&'static str, u64>);
+
+/// Erases everything recorded under a session name, in all domains.
+#[utoipa::path(delete, path = "/v1/sessions/{session}", tag = "sessions", params(ByName),
+    responses((status = 200, description = "How many records were erased", body = ErasedRecords), Refusals))]
+async fn erase(
+    State(app): State<App>,
+    caller: Caller<Admin>,
+    Path(ByName { session }): Path<ByName>,
+) -> Result<axum::Json<ErasedRecords>> {
+    let mut transaction = app.db.begin().await?;
+    let mut erased = BTreeMap::new();
+    for domain in Domain::ALL {
+        let rules = &caller.tenant.rules;
+        erased.extend(domain.erase_session(&mut transaction, &caller.project, rules, &session).await?);
+    }
+    transaction.commit().await?;
+    Ok(axum::Json(ErasedRecords(erased)))
+}

@@ -1,0 +1,78 @@
+//! What the service tells of itself: a span a request, and the recorder of metrics with their names.
+
+use axum::extract::Request;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+
+/// The one recorder of this process's metrics.
+#[must_use]
+#[expect(clippy::missing_panics_doc, reason = "the buckets are constants")]
+pub fn recorder() -> PrometheusHandle {
+    static RECORDER: std::sync::OnceLock<PrometheusHandle> = std::sync::OnceLock::new();
+    let handle = RECORDER.get_or_init(|| {
+        let seconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+        let counts = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
+        PrometheusBuilder::new()
+            .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &seconds)
+            .and_then(|builder| {
+                builder.set_buckets_for_metric(Matcher::Suffix("_events".to_owned()), &counts)
+            })
+            .and_then(PrometheusBuilder::install_recorder)
+            .expect("the buckets are not empty and nothing else installs a recorder")
+    });
+    handle.clone()
+}
+
+/// A span a request, with what relates it to others: its id, and the trace that the client says it is part of. Never bodies,
+/// keys or query strings, which hold users' text.
+pub fn span(request: &Request) -> tracing::Span {
+    let header =
+        |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (trace_id, parent_id) = trace_context(header("traceparent")).unwrap_or_default();
+    tracing::info_span!(
+        "request",
+        method = %request.method(),
+        path = request.uri().path(),
+        id = header("x-request-id"),
+        trace_id,
+        parent_id,
+    )
+}
+
+/// The trace and the span that a `traceparent` header names (W3C Trace Context, section 3.2); none if it is malformed.
+fn trace_context(traceparent: &str) -> Option<(&str, &str)> {
+    let mut fields = traceparent.split('-');
+    let [version, trace_id, parent_id, flags] = [(); 4].map(|()| fields.next().unwrap_or_default());
+    let is_hex = |text: &str, length| {
+        text.len() == length && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    let is_id = |text: &str, length| is_hex(text, length) && text.bytes().any(|byte| byte != b'0');
+    // A later version may have more fields; this one has not.
+    let ends = fields.next().is_none() || version != "00";
+    let is_good = is_hex(version, 2) && version != "ff" && is_id(trace_id, 32) && is_id(parent_id, 16);
+    (is_good && is_hex(flags, 2) && ends).then_some((trace_id, parent_id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::trace_context;
+
+    #[test]
+    fn a_traceparent_is_taken_as_the_specification_says_or_not_at_all() {
+        let (trace, parent) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+        let good = format!("00-{trace}-{parent}-01");
+        assert_eq!(trace_context(&good), Some((trace, parent)));
+        assert_eq!(trace_context(&format!("01-{trace}-{parent}-01-more")), Some((trace, parent)));
+        for bad in [
+            "",
+            "00",
+            &good.to_uppercase(),
+            &format!("{good}-more"),
+            &format!("ff-{trace}-{parent}-01"),
+            &format!("00-{}-{parent}-01", "0".repeat(32)),
+            &format!("00-{trace}-{}-01", "0".repeat(16)),
+            &format!("00-{trace}-{parent}"),
+        ] {
+            assert_eq!(trace_context(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! How a batch of events is committed: a transaction for each project and domain, tried again where it lost a race, and
+//! event by event where one of them makes it fail.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use super::Job;
+use super::connection::KeptConnection;
+use crate::db::receipt::Written;
+use crate::db::retry::Losses;
+use crate::domain::{self, Domain, Event};
+use crate::error::{Error, is_connection_lost};
+use crate::privacy::kept::Kept;
+use crate::projects::Tenant;
+
+/// Writes the jobs' events, a transaction for each project and domain, and answers each job.
+pub(super) async fn commit(connection: &mut KeptConnection, jobs: Vec<Job>) {
+    let started = Instant::now();
+    let mut verdicts: Vec<Vec<Option<Written>>> =
+        jobs.iter().map(|job| job.events.iter().map(|_| None).collect()).collect();
+    let mut groups: BTreeMap<(&str, Domain), Vec<(usize, usize)>> = BTreeMap::new();
+    for (number, job) in jobs.iter().enumerate() {
+        for (index, event) in job.events.iter().enumerate() {
+            groups.entry((&*job.tenant.name, event.domain())).or_default().push((number, index));
+        }
+    }
+    for members in groups.into_values() {
+        let events: Vec<_> = members.iter().map(|&(job, index)| &jobs[job].events[index]).collect();
+        let tenant = &jobs[members[0].0].tenant;
+        for (&(job, index), written) in members.iter().zip(write(connection, tenant, &events).await) {
+            verdicts[job][index] = Some(written);
+        }
+        metrics::histogram!("gleaner_commit_events").record(events.len() as f64);
+    }
+    metrics::histogram!("gleaner_commit_duration_seconds").record(started.elapsed().as_secs_f64());
+    for (job, verdicts) in jobs.into_iter().zip(verdicts) {
+        // A caller that went away does not wait for the answer; its events are written all the same.
+        let _ = job.reply.send(verdicts.into_iter().flatten().collect());
+    }
+}
+
+/// Whether the database was away when it was last written to.
+static AWAY: AtomicBool = AtomicBool::new(false);
+
+/// Writes events of one project and domain together; where one of them makes the transaction fail, each by itself.
+async fn write(connection: &mut KeptConnection, tenant: &Tenant, events: &[&Kept<Event>]) -> Vec<Written> {
+    match try_write(connection, tenant, events).await {
+        Ok(written) => {
+            if AWAY.swap(false, Ordering::Relaxed) {
+                tracing::info!("the database is back: events are written");
+            }
+            written
+        }
+        Err(error) if is_connection_lost(&error) => {
+            // Once an outage: every batch of every client meets it.
+            if !AWAY.swap(true, Ordering::Relaxed) {
+                tracing::warn!(%error, "events cannot be written: the database is away");
+            }
+            events
+                .iter()
+                .map(|_| Err(Error::Unavailable("the database cannot be reached; try again")))
+                .collect()
+        }
+        Err(error) if events.len() == 1 => vec![Err(error.into())],
+        Err(error) => {
+            tracing::warn!(%error, events = events.len(), "a batch failed; writing its events one by one");
+            let mut written = Vec::with_capacity(events.len());
+            for &event in events {
+                written.extend(Box::pin(write(connection, tenant, &[event])).await);
+            }
+            written
+        }
+    }
+}
+
+async fn try_write(
+    connection: &mut KeptConnection,
+    tenant: &Tenant,
+    events: &[&Kept<Event>],
+) -> sqlx::Result<Vec<Written>> {
+    let mut losses = Losses::default();
+    loop {
+        let written = domain::write(connection.get().await?, &tenant.name, &tenant.rules, events).await;
+        match written {
+            Err(error) if losses.again(&error).await => {}
+            Err(error) => {
+                connection.discard();
+                return Err(error);
+            }
+            written => return written,
+        }
+    }
+}
