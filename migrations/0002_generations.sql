@@ -84,7 +84,8 @@ create table attempts (
     output_tokens           integer,
     metadata                jsonb not null default '{}',
     request_hash            bytea not null,
-    primary key (generation_id, attempt, project)
+    primary key (generation_id, attempt, project),
+    unique (generation_id, id, project)
 );
 
 create index attempts_template on attempts (project, prompt_template) where prompt_template is not null;

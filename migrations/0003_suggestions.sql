@@ -56,7 +56,7 @@ create index suggestions_slate on suggestions (project, slate_hash, completed_at
 create index suggestions_line on suggestions (project, request_hash, completed_at, id)
     where state = 'finalized' and reported is not null;
 
-comment on table suggestions is 'One slate of suggestions and what became of it. What the user did in between are rows of suggestion_moves.';
+comment on table suggestions is 'One slate of suggestions and what became of it. What the user did in between are rows of suggestion_activity.';
 comment on column suggestions.state is 'pending: not submitted yet; finalized; discarded: a command (:…) was typed, and nothing but the name is kept.';
 comment on column suggestions.context is 'What the model was told of, as sent.';
 comment on column suggestions.suggestions is 'The texts offered, in order.';
@@ -83,7 +83,7 @@ comment on column suggestions.prompt_hash is 'Of what the model was told, as exp
 comment on column suggestions.example_hash is 'Of that and the input: finds equal examples.';
 comment on column suggestions.slate_hash is 'Of that, the slate, what was viewed, and the input: finds equal rankings.';
 
-create table suggestion_moves (
+create table suggestion_activity (
     project       text not null,
     suggestion_id uuid not null,
     id            uuid not null,
@@ -97,12 +97,12 @@ create table suggestion_moves (
     primary key (suggestion_id, id, project)
 );
 
-comment on table suggestion_moves is 'What a user did before the submit, as sent: looked at a suggestion, or typed. Resolved on read.';
-comment on column suggestion_moves.index is 'Of a view: the suggestion looked at; null: see direction.';
-comment on column suggestion_moves.direction is 'Of a view: 1 went on to the next suggestion, -1 back to the one before.';
-comment on column suggestion_moves.text is 'Of an input: all that stood there.';
-comment on column suggestion_moves.at is 'When, by the client''s clock.';
-comment on column suggestion_moves.arrival is 'The order of arrival, where times do not tell.';
+comment on table suggestion_activity is 'What a user did before the submit, as sent: looked at a suggestion, or typed. Resolved on read.';
+comment on column suggestion_activity.index is 'Of a view: the suggestion looked at; null: see direction.';
+comment on column suggestion_activity.direction is 'Of a view: 1 went on to the next suggestion, -1 back to the one before.';
+comment on column suggestion_activity.text is 'Of an input: all that stood there.';
+comment on column suggestion_activity.at is 'When, by the client''s clock.';
+comment on column suggestion_activity.arrival is 'The order of arrival, where times do not tell.';
 
 create table preference_labels (
     project        text not null,

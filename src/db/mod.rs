@@ -3,6 +3,7 @@
 
 pub mod embedded;
 pub mod gin;
+pub mod insert;
 pub mod receipt;
 pub mod retry;
 pub mod steps;

@@ -17,13 +17,13 @@ pub struct Receipt {
 impl Receipt {
     /// It is new.
     #[must_use]
-    pub fn created(number: Option<i32>) -> Self {
+    pub const fn created(number: Option<i32>) -> Self {
         Self { replayed: false, number, kept: Capture::Full }
     }
 
     /// It was there.
     #[must_use]
-    pub fn replayed(number: Option<i32>) -> Self {
+    pub const fn replayed(number: Option<i32>) -> Self {
         Self { replayed: true, number, kept: Capture::Full }
     }
 }

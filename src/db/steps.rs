@@ -1,33 +1,148 @@
-//! How the events of one batch are sorted into steps, each written by one statement, such that the events of one record
-//! take effect in their order.
+//! How a domain's events are written: those of one batch are sorted into steps, each written by as few statements as there
+//! are things to do, such that the events of one record take effect in their order.
+//!
+//! A step first writes what is plainly new. What it leaves (sent before, in conflict, about a record that never was) is
+//! judged afterwards, again together.
 
 use std::collections::{BTreeMap, HashMap};
 
+use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
 
-/// Events that one statement writes, by their place in what the writer handed over.
+use super::receipt::Written;
+use crate::privacy::kept::Kept;
+
+/// An event as [`write`] writes it.
+pub trait Batched: Sized {
+    /// The kinds of events of the domain, in the order in which they can happen to a record.
+    type Kind: Copy + Ord;
+    /// What decides whether an event joins those before it.
+    type Joined: Default;
+
+    /// The record that it happens to.
+    fn record(&self) -> Uuid;
+
+    /// Its kind.
+    fn kind(&self) -> Self::Kind;
+
+    /// Whether one statement can write it together with the events of its kind right before it on the same record.
+    fn joins(&self, joined: &mut Self::Joined) -> bool;
+
+    /// Whether writing events of a kind takes a single statement. That is a transaction of its own, which saves the two round
+    /// trips of a transaction's begin and end where one client waits alone.
+    fn is_one_statement(kind: Self::Kind, events: &[Kept<&Self>]) -> bool;
+
+    /// Writes what is plainly new of events of one kind; the verdicts, in their order, and none for what is left.
+    fn write(
+        connection: &mut PgConnection,
+        project: &str,
+        kind: Self::Kind,
+        events: &[Kept<&Self>],
+    ) -> impl Future<Output = sqlx::Result<Vec<Option<Written>>>> + Send;
+
+    /// The verdicts on events of one kind that writing has left, in their order; whatever is new after all is written.
+    fn judge(
+        connection: &mut PgConnection,
+        project: &str,
+        kind: Self::Kind,
+        events: &[Kept<&Self>],
+    ) -> impl Future<Output = sqlx::Result<Vec<Written>>> + Send;
+}
+
+/// Writes events of one project, all in one transaction; their verdicts, in their order.
+pub async fn write<E: Batched + Sync>(
+    connection: &mut PgConnection,
+    project: &str,
+    events: &[Kept<&E>],
+) -> sqlx::Result<Vec<Written>>
+where
+    E::Kind: Send + Sync,
+{
+    let mut verdicts: Vec<Option<Written>> = events.iter().map(|_| None).collect();
+    let mut joined = E::Joined::default();
+    let steps = plan(events.iter().map(|event| (event.record(), event.kind(), event.joins(&mut joined))));
+    drop(joined);
+    if let [step] = steps.as_slice()
+        && E::is_one_statement(step.kind, &step.of(events))
+    {
+        step.write(connection, project, events, &mut verdicts).await?;
+        if verdicts.iter().any(Option::is_none) {
+            let mut transaction = connection.begin().await?;
+            step.judge(&mut transaction, project, events, &mut verdicts).await?;
+            transaction.commit().await?;
+        }
+    } else {
+        let mut transaction = connection.begin().await?;
+        for step in &steps {
+            step.write(&mut transaction, project, events, &mut verdicts).await?;
+            step.judge(&mut transaction, project, events, &mut verdicts).await?;
+        }
+        transaction.commit().await?;
+    }
+    Ok(verdicts.into_iter().map(|verdict| verdict.expect("every event is written or judged")).collect())
+}
+
+/// Events of one kind that are written together, by their index in the batch.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Step<K> {
-    /// What happens in all of them.
-    pub kind: K,
-    /// Their places.
-    pub members: Vec<usize>,
+struct Step<K> {
+    kind: K,
+    members: Vec<usize>,
+}
+
+impl<K: Copy + Ord> Step<K> {
+    fn of<'a, E>(&self, events: &[Kept<&'a E>]) -> Vec<Kept<&'a E>> {
+        self.members.iter().map(|&index| events[index]).collect()
+    }
+
+    async fn write<E: Batched<Kind = K>>(
+        &self,
+        connection: &mut PgConnection,
+        project: &str,
+        events: &[Kept<&E>],
+        verdicts: &mut [Option<Written>],
+    ) -> sqlx::Result<()> {
+        let written = E::write(connection, project, self.kind, &self.of(events)).await?;
+        for (&index, written) in self.members.iter().zip(written) {
+            verdicts[index] = written;
+        }
+        Ok(())
+    }
+
+    /// Judges those events of the step that have no verdict yet.
+    async fn judge<E: Batched<Kind = K>>(
+        &self,
+        connection: &mut PgConnection,
+        project: &str,
+        events: &[Kept<&E>],
+        verdicts: &mut [Option<Written>],
+    ) -> sqlx::Result<()> {
+        let left: Vec<_> = self.members.iter().copied().filter(|&index| verdicts[index].is_none()).collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        let step = Self { kind: self.kind, members: left };
+        let judged = E::judge(connection, project, self.kind, &step.of(events)).await?;
+        for (index, verdict) in step.members.into_iter().zip(judged) {
+            verdicts[index] = Some(verdict);
+        }
+        Ok(())
+    }
 }
 
 /// Sorts events into as few steps as keep the order within each record. An event is its record, its kind, and whether it
 /// joins events of the same kind right before it in one statement. Kinds come in their order within a wave; an event that
 /// would have to come before the last one of its record goes into the next wave.
-pub fn plan<K: Copy + Ord>(events: impl IntoIterator<Item = (Uuid, K, bool)>) -> Vec<Step<K>> {
+fn plan<K: Copy + Ord>(events: impl IntoIterator<Item = (Uuid, K, bool)>) -> Vec<Step<K>> {
     let mut last: HashMap<Uuid, (usize, K)> = HashMap::new();
     let mut steps: BTreeMap<(usize, K), Vec<usize>> = BTreeMap::new();
     for (index, (record, kind, joins)) in events.into_iter().enumerate() {
-        let place = match last.get(&record) {
+        let step = match last.get(&record) {
             None => (0, kind),
             Some(&(wave, before)) if kind > before || (kind == before && joins) => (wave, kind),
             Some(&(wave, _)) => (wave + 1, kind),
         };
-        last.insert(record, place);
-        steps.entry(place).or_default().push(index);
+        last.insert(record, step);
+        steps.entry(step).or_default().push(index);
     }
     steps.into_iter().map(|((_, kind), members)| Step { kind, members }).collect()
 }
@@ -48,14 +163,14 @@ mod tests {
                 .flat_map(|(step, Step { members, .. })| members.iter().map(move |&member| (member, step)))
                 .collect();
             prop_assert_eq!(order.len(), events.len());
-            let place: HashMap<_, _> = order.into_iter().collect();
-            prop_assert_eq!(place.len(), events.len());
+            let position: HashMap<_, _> = order.into_iter().collect();
+            prop_assert_eq!(position.len(), events.len());
             for (later, &(record, kind, joins)) in events.iter().enumerate() {
-                prop_assert_eq!(steps[place[&later]].kind, kind);
+                prop_assert_eq!(steps[position[&later]].kind, kind);
                 let before = (0..later).rfind(|&before| events[before].0 == record);
                 if let Some(before) = before {
                     let together = joins && events[before].1 == kind;
-                    prop_assert!(place[&before] < place[&later] || together && place[&before] == place[&later]);
+                    prop_assert!(position[&before] < position[&later] || together && position[&before] == position[&later]);
                 }
             }
         }

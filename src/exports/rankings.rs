@@ -14,7 +14,8 @@ use super::params::Common;
 use super::slates::{METADATA, MatchTypes, Metadata, TEXTS, Texts, first_word, plain, push_conditions};
 use super::{Key, Records};
 use crate::http::{Check, Checks};
-use crate::suggestions::{MatchType, prompt};
+use crate::suggestions::MatchType;
+use crate::suggestions::rules::prompt;
 use crate::types::Timestamp;
 
 /// Which slates.

@@ -15,7 +15,8 @@ use super::Key;
 use super::format::Message;
 use super::params::Common;
 use crate::http::Checks;
-use crate::suggestions::{MatchType, prompt};
+use crate::suggestions::MatchType;
+use crate::suggestions::rules::prompt;
 use crate::types::Timestamp;
 
 /// Kinds of matches, separated by commas.

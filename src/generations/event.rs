@@ -117,6 +117,30 @@ impl Event {
 }
 
 impl Event {
+    /// The log that begins.
+    pub(super) fn as_start(&self) -> Option<(Uuid, &Start)> {
+        match &self.action {
+            Action::Start(start) => Some((self.generation_id, start)),
+            _ => None,
+        }
+    }
+
+    /// The attempt that is made.
+    pub(super) fn as_append(&self) -> Option<(Uuid, &Append)> {
+        match &self.action {
+            Action::Append(append) => Some((self.generation_id, append)),
+            _ => None,
+        }
+    }
+
+    /// How the log ends, and the hash of the request that says so.
+    pub(super) fn as_outcome(&self) -> Option<(Uuid, &Outcome, &[u8])> {
+        match &self.action {
+            Action::Finalize { outcome, hash } => Some((self.generation_id, outcome, hash)),
+            _ => None,
+        }
+    }
+
     /// Leaves figures, verdicts, names and times, and keyed hashes for what tells requests apart; no text. What was worked
     /// out of the text stays.
     pub fn reduce(&mut self, key: &HashKey) {

@@ -9,8 +9,8 @@ mod attempt;
 pub mod event;
 pub mod routes;
 pub mod similar;
-mod statements;
 pub mod store;
+mod tables;
 pub mod templates;
 pub mod write;
 

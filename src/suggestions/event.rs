@@ -2,11 +2,12 @@
 
 use uuid::Uuid;
 
-use super::prompt::Facts;
-use super::viewing::resolve;
+use super::activity::Activity;
+use super::rules::prompt::Facts;
+use super::rules::views::resolve;
 use super::{
-    Amendment, Conclusion, HistoryLine, Move, Names, NewPartialInputs, NewSuggestion, NewViews, Outcome,
-    Reported, Slate, State, Suggestion, Whole, is_history_line,
+    Amendment, Conclusion, HistoryLine, Names, NewPartialInputs, NewSuggestion, NewViews, Outcome, Reported,
+    Slate, State, Suggestion, Whole, is_history_line,
 };
 use crate::error::Result;
 use crate::http::line::{Line, Record};
@@ -30,9 +31,9 @@ pub enum Action {
     Start(Box<Start>),
     /// The user looks at suggestions, or types.
     Append {
-        /// What he does.
-        moves: Vec<Move>,
-        /// When we heard of it.
+        /// What they do.
+        activities: Vec<Activity>,
+        /// When the server heard of it.
         received_at: Timestamp,
     },
     /// It ends.
@@ -109,17 +110,17 @@ impl Event {
     /// The user looks at suggestions.
     #[must_use]
     pub fn view(suggestion_id: Uuid, views: NewViews, names: Names) -> Self {
-        Self::append(suggestion_id, views.into_moves(suggestion_id, names))
+        Self::append(suggestion_id, views.into_activities(suggestion_id, names))
     }
 
     /// The user types.
     #[must_use]
     pub fn partial_inputs(suggestion_id: Uuid, inputs: NewPartialInputs, names: Names) -> Self {
-        Self::append(suggestion_id, inputs.into_moves(suggestion_id, names))
+        Self::append(suggestion_id, inputs.into_activities(suggestion_id, names))
     }
 
-    fn append(suggestion_id: Uuid, moves: Vec<Move>) -> Self {
-        Self { suggestion_id, action: Action::Append { moves, received_at: Timestamp::now() } }
+    fn append(suggestion_id: Uuid, activities: Vec<Activity>) -> Self {
+        Self { suggestion_id, action: Action::Append { activities, received_at: Timestamp::now() } }
     }
 
     /// A record ends.
@@ -143,10 +144,12 @@ impl Event {
         }
     }
 
-    /// The moves that are made, and when we heard of them.
-    pub(super) fn as_append(&self) -> Option<(Uuid, &[Move], Timestamp)> {
+    /// What the user does, and when the server heard of it.
+    pub(super) fn as_append(&self) -> Option<(Uuid, &[Activity], Timestamp)> {
         match &self.action {
-            Action::Append { moves, received_at } => Some((self.suggestion_id, moves, *received_at)),
+            Action::Append { activities, received_at } => {
+                Some((self.suggestion_id, activities, *received_at))
+            }
             _ => None,
         }
     }
@@ -174,7 +177,11 @@ impl Event {
                 start.hash = key.hash(&start.hash).to_vec();
                 start.outcome_hash = start.outcome_hash.as_ref().map(|hash| key.hash(hash).to_vec());
             }
-            Action::Append { moves, .. } => moves.iter_mut().for_each(|made| made.reduce(key)),
+            Action::Append { activities, .. } => {
+                for activity in activities {
+                    activity.reduce(key);
+                }
+            }
             Action::Finalize { outcome, hash, input_hash } => {
                 *input_hash = Some(key.hash(outcome.actual_input.as_bytes()));
                 *hash = key.hash(hash).to_vec();

@@ -6,34 +6,29 @@
 //! [`viewing`] are the rules, `conclusion` what follows from them; [`store`] and [`write`](mod@write) are how records
 //! are kept, [`routes`] how they are reached, [`analytics`] and [`signals`] what they serve besides exports.
 
+pub mod activity;
 pub mod analytics;
-mod conclusion;
 pub mod event;
 mod figures;
-mod history;
-mod judge;
-pub mod matching;
-mod moves;
-pub mod prompt;
 mod requests;
 pub mod routes;
+pub mod rules;
 pub mod signals;
-mod statements;
 pub mod store;
-pub mod viewing;
+mod tables;
 pub mod write;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-pub use conclusion::{Conclusion, Slate};
+pub use activity::{Names, NewPartialInput, NewPartialInputs, NewView, NewViews};
 pub use event::{Action, Event, Start};
-pub use history::{HistoryLine, Reported, is_history_line};
-pub use matching::MatchType;
-pub use moves::{Move, Names, NewPartialInput, NewPartialInputs, NewView, NewViews, What};
 pub use requests::{Amendment, NewSuggestion, Outcome};
-pub use viewing::{Direction, View};
+pub use rules::history::{HistoryLine, Reported, is_history_line};
+pub use rules::matching::MatchType;
+pub use rules::outcome::{Conclusion, Slate};
+pub use rules::views::{Direction, View};
 
 use crate::types::{FreeForm, Timestamp};
 

@@ -7,9 +7,9 @@ use sqlx::{FromRow as _, PgConnection, PgPool, Postgres, QueryBuilder};
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use super::matching::MatchType;
-use super::statements::moves::looks;
-use super::viewing::{Look, View, measure, resolve};
+use super::rules::matching::MatchType;
+use super::rules::views::{Look, View, measure, resolve};
+use super::tables::looks;
 use super::{State, Suggestion, Whole};
 use crate::error::Result;
 use crate::http::page::{Listed, Page, PageRequest};
@@ -154,7 +154,7 @@ pub async fn get(db: &PgPool, project: &str, id: Uuid, extent: Extent) -> Result
     let looks = looks(&mut snapshot, project, &[id]).await?.into_iter().map(|(_, look, at)| (look, at));
     let views = suggestion.views(looks.collect());
     if extent == Extent::Whole {
-        let sql = "select id, text, at from suggestion_moves
+        let sql = "select id, text, at from suggestion_activity
                    where project = $1 and suggestion_id = $2 and kind = 'input'
                    order by coalesce(at, received_at), arrival";
         let partial_inputs = sqlx::query_as(sql).bind(project).bind(id).fetch_all(&mut *snapshot).await?;
@@ -199,7 +199,7 @@ async fn delete_children(
     slates: Vec<(Uuid, Option<Timestamp>)>,
 ) -> Result<Erased> {
     let (ids, completed): (Vec<_>, Vec<_>) = slates.into_iter().unzip();
-    let sql = "delete from suggestion_moves where project = $1 and suggestion_id = any($2)";
+    let sql = "delete from suggestion_activity where project = $1 and suggestion_id = any($2)";
     let moves = sqlx::query(sql).bind(project).bind(&ids).execute(&mut *connection).await?.rows_affected();
     let sql = "delete from preference_labels l using unnest($2::uuid[], $3::timestamptz[]) as slate (id, completed_at)
                where l.project = $1 and l.completed_at = slate.completed_at and l.suggestion_id = slate.id";

@@ -1,35 +1,55 @@
 //! How suggestion records are written: many events in few statements, as generation logs are.
-//!
-//! A statement writes what is plainly new; what it leaves (sent before, in conflict, about a record that never was) is
-//! judged one by one.
 
 use std::collections::{HashMap, HashSet};
 
-use sqlx::{Connection, PgConnection};
+use chrono::TimeDelta;
+use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::activity::Activity;
 use super::event::{Ending, hash_all};
-use super::judge::judge;
-use super::statements::moves::{Append, append};
-use super::statements::{self, End, Pending};
-use super::viewing::resolve;
-use super::{Action, Conclusion, Event, Slate};
+use super::rules::outcome::{Conclusion, Slate};
+use super::rules::views::{Look, resolve};
+use super::tables::{self, Append, EndRow, Locked, StartRow, StoredActivity, highest};
+use super::{Action, Event, State};
 use crate::db::receipt::{Receipt, Written};
-use crate::db::steps::{self, plan};
+use crate::db::steps::{self, Batched};
+use crate::error::Error;
 use crate::privacy::hash_key::{HASH, HashKey};
 use crate::privacy::kept::Kept;
+use crate::types::Timestamp;
 
+/// Writes events of one project, all in one transaction; their verdicts, in their order.
+pub async fn write(
+    connection: &mut PgConnection,
+    project: &str,
+    events: &[Kept<&Event>],
+) -> sqlx::Result<Vec<Written>> {
+    steps::write(connection, project, events).await
+}
+
+/// The kinds of events, in the order in which they happen to a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+pub enum Kind {
+    /// The record begins.
     Start,
+    /// The user looks at suggestions, or types.
     Append,
+    /// The record ends.
     Finalize,
+    /// Something is added to it.
     Amend,
 }
 
-type Step = steps::Step<Kind>;
+impl Batched for Event {
+    type Kind = Kind;
+    /// The names of the activities of each record that go into one statement.
+    type Joined = HashMap<Uuid, HashSet<Uuid>>;
 
-impl Event {
+    fn record(&self) -> Uuid {
+        self.suggestion_id
+    }
+
     fn kind(&self) -> Kind {
         match &self.action {
             Action::Start(_) => Kind::Start,
@@ -38,198 +58,323 @@ impl Event {
             Action::Amend(_) => Kind::Amend,
         }
     }
-}
 
-/// Whether appends go into one step with those to the same record before them: they do unless a name comes again, since
-/// a statement could not tell which of the two it has written.
-#[derive(Default)]
-struct Joined(HashMap<Uuid, HashSet<Uuid>>);
-
-impl Joined {
-    fn take(&mut self, event: &Event) -> bool {
-        let Some((record, moves, _)) = event.as_append() else {
+    /// Activities go into one statement with those before them unless a name comes again, since the statement could not tell
+    /// which of the two it has written.
+    fn joins(&self, names: &mut HashMap<Uuid, HashSet<Uuid>>) -> bool {
+        let Some((record, activities, _)) = self.as_append() else {
             return false;
         };
-        let names = self.0.entry(record).or_default();
-        let joins = moves.iter().all(|made| !names.contains(&made.id));
+        let names = names.entry(record).or_default();
+        let joins = activities.iter().all(|activity| !names.contains(&activity.id));
         if !joins {
             names.clear();
         }
-        names.extend(moves.iter().map(|made| made.id));
+        names.extend(activities.iter().map(|activity| activity.id));
         joins
+    }
+
+    fn is_one_statement(kind: Kind, events: &[Kept<&Self>]) -> bool {
+        match kind {
+            Kind::Start => {
+                let ends = starts(events).into_iter().filter_map(|row| row.start.conclusion.as_ref());
+                ends.into_iter().all(|end| end.labels.is_empty())
+            }
+            Kind::Append | Kind::Amend => true,
+            Kind::Finalize => false,
+        }
+    }
+
+    async fn write(
+        connection: &mut PgConnection,
+        project: &str,
+        kind: Kind,
+        events: &[Kept<&Self>],
+    ) -> sqlx::Result<Vec<Option<Written>>> {
+        match kind {
+            Kind::Start => {
+                let created = tables::insert(connection, project, &starts(events)).await?;
+                Ok(accepted(events, |event| created.contains(&event.suggestion_id)))
+            }
+            Kind::Append => {
+                let appends: Vec<_> = events.iter().filter_map(|event| event.as_append()).collect();
+                let added = tables::append(connection, project, &appends).await?;
+                Ok(appends.iter().map(|append| is_added(append, &added).then_some(Ok(NEW))).collect())
+            }
+            Kind::Finalize => finalize(connection, project, events).await,
+            Kind::Amend => {
+                let amendments: Vec<_> = events.iter().filter_map(|event| event.as_amendment()).collect();
+                let amended = tables::amend(connection, project, &amendments).await?;
+                Ok(accepted(events, |event| amended.contains(&event.suggestion_id)))
+            }
+        }
+    }
+
+    async fn judge(
+        connection: &mut PgConnection,
+        project: &str,
+        kind: Kind,
+        events: &[Kept<&Self>],
+    ) -> sqlx::Result<Vec<Written>> {
+        match kind {
+            Kind::Start => judge_starts(connection, project, &starts(events)).await,
+            Kind::Append => {
+                let appends: Vec<_> = events.iter().filter_map(|event| event.as_append()).collect();
+                judge_appends(connection, project, &appends).await
+            }
+            Kind::Amend => judge_amendments(connection, project, events).await,
+            Kind::Finalize => Ok(events
+                .iter()
+                .map(|_| Err(anyhow::anyhow!("an event was left unwritten").into()))
+                .collect()),
+        }
     }
 }
 
-/// Writes events of one project, all in one transaction. Verdicts are in the order of the events.
-pub async fn write(
+/// The receipt of an event that is new: here no event has a number.
+const NEW: Receipt = Receipt::created(None);
+
+/// The verdicts on those events that were written.
+fn accepted(events: &[Kept<&Event>], written: impl Fn(&Event) -> bool) -> Vec<Option<Written>> {
+    events.iter().map(|event| written(event).then_some(Ok(NEW))).collect()
+}
+
+/// The records that begin.
+fn starts<'a>(events: &[Kept<&'a Event>]) -> Vec<StartRow<'a>> {
+    let starts = events.iter().filter_map(|event| event.as_start());
+    starts.map(|(id, start)| StartRow { id, start }).collect()
+}
+
+/// Whether all activities of an event are among those added.
+fn is_added((record, activities, _): &Append<'_>, added: &HashSet<(Uuid, Uuid)>) -> bool {
+    activities.iter().all(|activity| added.contains(&(*record, activity.id)))
+}
+
+/// What a record that takes no more is called in messages; none of one that is pending.
+fn ended(state: State) -> Option<&'static str> {
+    match state {
+        State::Pending => None,
+        State::Finalized => Some("finalized"),
+        State::Discarded => Some("discarded"),
+    }
+}
+
+/// The verdicts on starts of records that were there.
+async fn judge_starts(
+    connection: &mut PgConnection,
+    project: &str,
+    rows: &[StartRow<'_>],
+) -> sqlx::Result<Vec<Written>> {
+    let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
+    let stored = tables::request_hashes(connection, project, &ids).await?;
+    let verdict = |row: &StartRow<'_>| match stored.get(&row.id) {
+        Some(hash) if *hash == row.start.hash => Ok(Receipt::replayed(None)),
+        Some(_) => {
+            Err(Error::Conflict(format!("the suggestion {} is there already, with another body", row.id)))
+        }
+        None => Err(Error::Unavailable("the suggestion was erased at this moment; try again")),
+    };
+    Ok(rows.iter().map(verdict).collect())
+}
+
+const NO_SUCH_INDEX: &str = "is not the place of a suggestion";
+
+/// The verdicts on activities that were left: replays, conflicts, and those of which some are new after all.
+async fn judge_appends(
+    connection: &mut PgConnection,
+    project: &str,
+    appends: &[Append<'_>],
+) -> sqlx::Result<Vec<Written>> {
+    let ids: Vec<_> = appends.iter().map(|(record, ..)| *record).collect();
+    let records = tables::lock(connection, project, &ids).await?;
+    let stored = tables::stored_activities(connection, project, appends).await?;
+    let news: Vec<Vec<Activity>> = appends
+        .iter()
+        .map(|(record, activities, _)| {
+            let is_new = |activity: &&Activity| !stored.contains_key(&(*record, activity.id));
+            activities.iter().filter(is_new).cloned().collect()
+        })
+        .collect();
+    let mut verdicts: Vec<Option<Written>> = appends
+        .iter()
+        .zip(&news)
+        .map(|(append, new)| verdict_on_append(append, new, records.get(&append.0), &stored))
+        .collect();
+    let rest: Vec<Append<'_>> = appends
+        .iter()
+        .zip(&news)
+        .zip(&verdicts)
+        .filter(|(_, verdict)| verdict.is_none())
+        .map(|(((record, _, received_at), new), _)| (*record, new.as_slice(), *received_at))
+        .collect();
+    if !rest.is_empty() {
+        let added = tables::append(connection, project, &rest).await?;
+        let mut rest = rest.iter();
+        for verdict in verdicts.iter_mut().filter(|verdict| verdict.is_none()) {
+            *verdict = rest.next().filter(|append| is_added(append, &added)).map(|_| Ok(NEW));
+        }
+    }
+    let unwritten = || Err(anyhow::anyhow!("activities that are new could not be added").into());
+    Ok(verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(unwritten)).collect())
+}
+
+/// The verdict on activities of one event of which only `new` are not stored yet; none if these can be added.
+fn verdict_on_append(
+    (id, activities, _): &Append<'_>,
+    new: &[Activity],
+    record: Option<&Locked>,
+    stored: &HashMap<(Uuid, Uuid), StoredActivity>,
+) -> Option<Written> {
+    let Some(record) = record else {
+        return Some(Err(Error::NotFound("suggestion")));
+    };
+    let differs = |activity: &Activity| {
+        stored.get(&(*id, activity.id)).is_some_and(|stored| !is_same(activity, stored))
+    };
+    if activities.iter().any(differs) {
+        let detail = format!("one of these moves of the suggestion {id} is there already, as another one");
+        return Some(Err(Error::Conflict(detail)));
+    }
+    if new.is_empty() {
+        return Some(Ok(Receipt::replayed(None)));
+    }
+    if let Some(state) = ended(record.state) {
+        let detail = format!("the suggestion {id} is {state}; nothing can be added");
+        return Some(Err(Error::Conflict(detail)));
+    }
+    let count = record.suggestion_count;
+    if highest(new).is_some_and(|highest| highest >= count) {
+        let outside = |activity: &Activity| activity.act.index().is_some_and(|index| index >= count);
+        let position = activities.iter().position(outside).unwrap_or_default();
+        let pointer =
+            if activities.len() == 1 { "/index".to_owned() } else { format!("/views/{position}/index") };
+        return Some(Err(Error::invalid(pointer, NO_SUCH_INDEX)));
+    }
+    None
+}
+
+/// Whether an activity is the stored one. Of a text that was not kept only the name tells.
+fn is_same(activity: &Activity, stored: &StoredActivity) -> bool {
+    let act = &activity.act;
+    act.index() == stored.index
+        && act.direction() == stored.direction
+        && act.kind() == stored.kind
+        && (stored.text.is_none() || act.text().is_none() || act.text() == stored.text.as_deref())
+}
+
+/// The verdicts on amendments that were left.
+async fn judge_amendments(
     connection: &mut PgConnection,
     project: &str,
     events: &[Kept<&Event>],
 ) -> sqlx::Result<Vec<Written>> {
-    let mut joined = Joined::default();
-    let steps = plan(events.iter().map(|event| (event.suggestion_id, event.kind(), joined.take(event))));
-    let mut verdicts: Vec<Option<Written>> = events.iter().map(|_| None).collect();
-    if let [step] = steps.as_slice()
-        && is_one_statement(step, events)
-    {
-        // Such a statement is a transaction of its own; that saves two round trips where one client waits alone.
-        write_new(step, connection, project, events, &mut verdicts).await?;
-        if verdicts.iter().any(Option::is_none) {
-            let mut transaction = connection.begin().await?;
-            judge_rest(step, &mut transaction, project, events, &mut verdicts).await?;
-            transaction.commit().await?;
-        }
-    } else {
-        let mut transaction = connection.begin().await?;
-        for step in &steps {
-            write_new(step, &mut transaction, project, events, &mut verdicts).await?;
-            judge_rest(step, &mut transaction, project, events, &mut verdicts).await?;
-        }
-        transaction.commit().await?;
-    }
-    Ok(verdicts.into_iter().map(|verdict| verdict.expect("every event is written or judged")).collect())
+    let ids: Vec<_> = events.iter().map(|event| event.suggestion_id).collect();
+    let records = tables::lock(connection, project, &ids).await?;
+    let verdict = |id: &Uuid| {
+        Err(match records.get(id) {
+            Some(_) => Error::Conflict(format!("the suggestion {id} is discarded")),
+            None => Error::NotFound("suggestion"),
+        })
+    };
+    Ok(ids.iter().map(verdict).collect())
 }
 
-/// Whether writing a step takes a single statement.
-fn is_one_statement(step: &Step, events: &[Kept<&Event>]) -> bool {
-    step.members.iter().all(|&index| match &events[index].action {
-        Action::Start(start) => start.conclusion.as_ref().is_none_or(|end| end.labels.is_empty()),
-        Action::Append { .. } | Action::Amend(_) => true,
-        Action::Finalize { .. } => false,
-    })
-}
-
-/// Writes what is plainly new.
-async fn write_new(
-    step: &Step,
+/// Ends those records that are pending and that can end so.
+async fn finalize(
     connection: &mut PgConnection,
     project: &str,
     events: &[Kept<&Event>],
-    verdicts: &mut [Option<Written>],
-) -> sqlx::Result<()> {
-    let members = || step.members.iter().map(|&index| *events[index]);
-    match step.kind {
-        Kind::Start => {
-            let starts: Vec<_> = members().filter_map(Event::as_start).collect();
-            let created = statements::insert(connection, project, &starts).await?;
-            accept(step, events, verdicts, |event| created.contains(&event.suggestion_id));
-        }
-        Kind::Append => {
-            let appends: Vec<_> = members().filter_map(Event::as_append).collect();
-            let added = append(connection, project, &appends).await?;
-            accept(step, events, verdicts, |event| {
-                let of = |(record, moves, _): Append<'_>| {
-                    moves.iter().all(|made| added.contains(&(record, made.id)))
-                };
-                event.as_append().is_some_and(of)
-            });
-        }
-        Kind::Finalize => {
-            let endings: Vec<_> = members().filter_map(Event::as_ending).collect();
-            let ended = finalize(connection, project, endings).await?;
-            accept(step, events, verdicts, |event| ended.contains(&event.suggestion_id));
-        }
-        Kind::Amend => {
-            let amendments: Vec<_> = members().filter_map(Event::as_amendment).collect();
-            let amended = statements::amend(connection, project, &amendments).await?;
-            accept(step, events, verdicts, |event| amended.contains(&event.suggestion_id));
-        }
-    }
-    Ok(())
-}
-
-/// Gives those events of a step that were written their verdict.
-fn accept(
-    step: &Step,
-    events: &[Kept<&Event>],
-    verdicts: &mut [Option<Written>],
-    written: impl Fn(&Event) -> bool,
-) {
-    for &index in &step.members {
-        if written(&events[index]) {
-            verdicts[index] = Some(Ok(Receipt::created(None)));
-        }
-    }
-}
-
-/// Ends those records that are pending and that can end so; the ids of these.
-pub(super) async fn finalize(
-    connection: &mut PgConnection,
-    project: &str,
-    endings: Vec<Ending<'_>>,
-) -> sqlx::Result<HashSet<Uuid>> {
+) -> sqlx::Result<Vec<Option<Written>>> {
+    let endings: Vec<_> = events.iter().filter_map(|event| event.as_ending()).collect();
     let ids: Vec<_> = endings.iter().map(|ending| ending.id).collect();
-    let mut pending = statements::lock_pending(connection, project, &ids).await?;
+    let records = tables::lock(connection, project, &ids).await?;
+    // A second statement, as the first one does not see what was added while it waited for the locks.
+    let mut looks: HashMap<Uuid, Vec<(Look, Option<Timestamp>)>> = HashMap::new();
+    for (id, look, at) in tables::looks(connection, project, &ids).await? {
+        looks.entry(id).or_default().push((look, at));
+    }
     // Where texts are not kept, the match is told by hashes, and these need the project's key.
-    let key = if pending.values().any(|slate| slate.suggestions.is_none()) {
-        Some(statements::hash_key(connection, project).await?)
+    let needs_key = |record: &Locked| record.state == State::Pending && record.suggestions.is_none();
+    let key = if records.values().any(needs_key) {
+        Some(tables::hash_key(connection, project).await?)
     } else {
         None
     };
-    let ends = endings.into_iter().filter_map(|ending| {
-        let conclusion = conclude(pending.remove(&ending.id)?, &ending, key.as_ref())?;
-        Some((ending, conclusion))
-    });
-    let ends: Vec<End<'_>> = ends.collect();
-    if !ends.is_empty() {
-        statements::finalize(connection, project, &ends).await?;
+    let (mut verdicts, mut ends) = (Vec::with_capacity(endings.len()), Vec::new());
+    for (ending, later) in endings.into_iter().zip(0..) {
+        let id = ending.id;
+        verdicts.push(Some(match records.get(&id) {
+            None => Err(Error::NotFound("suggestion")),
+            Some(record) => match ended(record.state) {
+                Some(_) if record.outcome_hash.as_deref() == Some(ending.hash) => Ok(Receipt::replayed(None)),
+                Some(state) => {
+                    Err(Error::Conflict(format!("the suggestion {id} is {state} already, with another body")))
+                }
+                None => {
+                    match conclude(record, looks.remove(&id).unwrap_or_default(), &ending, key.as_ref()) {
+                        Ok(end) => {
+                            // Exports are ordered by this time: it is the database's, and no two of a batch are the same.
+                            let completed_at = record.now.plus(TimeDelta::microseconds(later));
+                            ends.push(EndRow {
+                                ending,
+                                end,
+                                completed_at: completed_at.unwrap_or(record.now),
+                            });
+                            Ok(NEW)
+                        }
+                        Err(refusal) => Err(refusal),
+                    }
+                }
+            },
+        }));
     }
-    Ok(ends.iter().map(|(ending, _)| ending.id).collect())
+    if !ends.is_empty() {
+        tables::finalize(connection, project, &ends).await?;
+    }
+    Ok(verdicts)
 }
 
-/// What follows; none where the outcome cannot be that of this slate.
-fn conclude(pending: Pending, ending: &Ending<'_>, key: Option<&HashKey>) -> Option<Conclusion> {
+/// What follows from the end of a pending record; an error where the outcome cannot be that of its slate.
+fn conclude(
+    record: &Locked,
+    looks: Vec<(Look, Option<Timestamp>)>,
+    ending: &Ending<'_>,
+    key: Option<&HashKey>,
+) -> Result<Conclusion, Error> {
     let outcome = ending.outcome;
-    let count = usize::try_from(pending.suggestion_count).unwrap_or(0);
-    let views = resolve(count, pending.looks);
-    let viewed: Vec<_> = views.iter().map(|view| view.index).collect();
+    let count = usize::try_from(record.suggestion_count).unwrap_or(0);
+    let viewed: Vec<_> = resolve(count, looks).iter().map(|view| view.index).collect();
     if !outcome.is_within(count) {
-        return None;
+        return Err(Error::invalid("/displayed_index_at_submit", NO_SUCH_INDEX));
     }
-    let known = match (&pending.suggestions, &outcome.suggestions, key) {
-        (Some(stored), Some(sent), _) if stored != sent => return None,
+    let another_slate = || Error::invalid("/suggestions", "is not the slate that the record began with");
+    let known = match (&record.suggestions, &outcome.suggestions, key) {
+        (Some(stored), Some(sent), _) if stored != sent => return Err(another_slate()),
         (Some(stored), ..) => Some(stored),
         (None, Some(sent), Some(key)) => {
-            let same = pending.suggestion_hashes.as_deref() == Some(&hash_all(key, sent));
-            if !same {
-                return None;
+            if record.suggestion_hashes.as_deref() != Some(&hash_all(key, sent)) {
+                return Err(another_slate());
             }
             Some(sent)
         }
         (None, ..) => None,
     };
-    let fetch_end_ts = pending.fetch_end_ts;
+    let fetch_end_ts = record.fetch_end_ts;
     let Some(suggestions) = known else {
         let input = key.map(|key| key.hash(outcome.actual_input.as_bytes()));
-        let hashes = pending.suggestion_hashes.as_deref().unwrap_or_default();
+        let hashes = record.suggestion_hashes.as_deref().unwrap_or_default();
         let shown = outcome.displayed_index_at_submit.or(viewed.last().copied());
-        let is_same = |place: &i32| {
-            let own = usize::try_from(*place).ok().and_then(|place| hashes.chunks(HASH).nth(place));
+        let is_same = |index: &i32| {
+            let own = usize::try_from(*index).ok().and_then(|index| hashes.chunks(HASH).nth(index));
             !outcome.actual_input.is_empty()
                 && own.is_some()
                 && own == input.as_ref().map(<[u8; HASH]>::as_slice)
         };
-        let place = shown.filter(is_same).or_else(|| (0..pending.suggestion_count).find(is_same));
-        return Some(Conclusion::of_hashes(fetch_end_ts, viewed, place, outcome));
+        let accepted = shown.filter(is_same).or_else(|| (0..record.suggestion_count).find(is_same));
+        return Ok(Conclusion::of_hashes(fetch_end_ts, viewed, accepted, outcome));
     };
-    let slate = Slate { suggestions, fetch_end_ts, prompt_hash: pending.prompt_hash.unwrap_or_default() };
+    let slate = Slate { suggestions, fetch_end_ts, prompt_hash: record.prompt_hash.unwrap_or_default() };
     let conclusion = Conclusion::of(&slate, viewed, None, outcome);
-    let kept = ending.input_hash.is_none() && pending.suggestions.is_some();
-    Some(if kept { conclusion } else { conclusion.without_text() })
-}
-
-/// Gives every event of a step its verdict that writing has left without one.
-async fn judge_rest(
-    step: &Step,
-    connection: &mut PgConnection,
-    project: &str,
-    events: &[Kept<&Event>],
-    verdicts: &mut [Option<Written>],
-) -> sqlx::Result<()> {
-    for &index in &step.members {
-        if verdicts[index].is_none() {
-            verdicts[index] = Some(judge(connection, project, &events[index]).await?);
-        }
-    }
-    Ok(())
+    let kept = ending.input_hash.is_none() && record.suggestions.is_some();
+    Ok(if kept { conclusion } else { conclusion.without_text() })
 }

@@ -1,5 +1,7 @@
 //! A JSON object whose members belong to the client.
 
+use std::sync::LazyLock;
+
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -22,6 +24,15 @@ impl FreeForm {
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.get()
+    }
+}
+
+impl FreeForm {
+    /// The object as a value of a `jsonb` column, which is empty where none was given.
+    #[must_use]
+    pub fn or_empty(object: Option<&Self>) -> Json<&Self> {
+        static EMPTY: LazyLock<FreeForm> = LazyLock::new(FreeForm::default);
+        Json(object.unwrap_or(&EMPTY))
     }
 }
 

@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use uuid::Uuid;
 
 use super::matching::{Match, MatchType, classify};
-use super::viewing::elapsed_ms;
-use super::{Outcome, State};
+use super::views::elapsed_ms;
+use crate::suggestions::State;
+use crate::suggestions::requests::Outcome;
 use crate::types::derived_id;
 
 /// What of a slate its outcome is judged by.

@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{MatchType, NewSuggestion};
+use super::matching::MatchType;
 use crate::http::{Check, Checks};
+use crate::suggestions::requests::NewSuggestion;
 use crate::types::{FreeForm, Timestamp};
 
 /// A line of `suggestion_history.jsonl`: a finished record. It is taken as it is; its id is derived from its bytes.

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::NewSuggestion;
+use crate::suggestions::requests::NewSuggestion;
 use crate::types::{FreeForm, derived_id};
 
 /// A message of a chat, reduced to text.

@@ -6,28 +6,28 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::viewing::{Direction, Look};
+use super::rules::views::{Direction, Look};
 use crate::http::{Check, Checks};
 use crate::privacy::hash_key::HashKey;
 use crate::types::{Timestamp, derived_id};
 
-/// A move, with its name in its record.
+/// Something that a user did, with its name in its record.
 #[derive(Debug, Clone)]
-pub struct Move {
-    /// Names it: the client's own id, else one made of what was done and when, else a new one.
+pub struct Activity {
+    /// The activity's name: the client's own id, else one made of what was done and when, else a new one.
     pub id: Uuid,
-    /// Whether that is the client's own.
+    /// Whether the name is the client's own id.
     pub id_given: bool,
     /// What was done.
-    pub what: What,
-    /// When, where the client said so.
+    pub act: Act,
+    /// When it was done, where the client said so.
     pub at: Option<Timestamp>,
 }
 
-impl Move {
-    /// Leaves out what was typed, and what its name was derived from.
+impl Activity {
+    /// Leaves out what was typed, and what the name was derived from.
     pub fn reduce(&mut self, key: &HashKey) {
-        if let What::Typed(text) = &mut self.what {
+        if let Act::Typed(text) = &mut self.act {
             *text = None;
             if !self.id_given {
                 self.id = key.id(self.id);
@@ -36,38 +36,55 @@ impl Move {
     }
 }
 
-/// What was done.
+/// What a user can do before the submit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
-    /// A suggestion was looked at.
-    Looked(Look),
-    /// This stood in the input; none where no text is kept.
+pub enum Act {
+    /// They looked at a suggestion.
+    Viewed(Look),
+    /// They typed, and this stood in the input; none where no text is kept.
     Typed(Option<String>),
 }
 
-impl What {
-    /// As the column `kind`.
+impl Act {
+    /// The act as the column `kind`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Looked(_) => "view",
+            Self::Viewed(_) => "view",
             Self::Typed(_) => "input",
         }
     }
 
-    /// As the columns `index`, `direction` and `text`.
+    /// The index that was viewed, as a column; none of a step to the next or previous one.
     #[must_use]
-    pub fn columns(&self) -> (Option<i32>, Option<i16>, Option<&str>) {
+    pub fn index(&self) -> Option<i32> {
         match self {
-            Self::Looked(Look::At(index)) => (i32::try_from(*index).ok(), None, None),
-            Self::Looked(Look::Go(Direction::Next)) => (None, Some(1), None),
-            Self::Looked(Look::Go(Direction::Prev)) => (None, Some(-1), None),
-            Self::Typed(text) => (None, None, text.as_deref()),
+            Self::Viewed(Look::At(index)) => i32::try_from(*index).ok(),
+            Self::Viewed(Look::Go(_)) | Self::Typed(_) => None,
+        }
+    }
+
+    /// The direction of a step, as a column: 1 to the next suggestion, -1 to the previous one.
+    #[must_use]
+    pub fn direction(&self) -> Option<i16> {
+        match self {
+            Self::Viewed(Look::Go(Direction::Next)) => Some(1),
+            Self::Viewed(Look::Go(Direction::Prev)) => Some(-1),
+            Self::Viewed(Look::At(_)) | Self::Typed(_) => None,
+        }
+    }
+
+    /// What was typed, as a column.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Typed(text) => text.as_deref(),
+            Self::Viewed(_) => None,
         }
     }
 }
 
-/// What the moves of one request are named by that have no id of their own.
+/// What the activities of one request are named by that have no id of their own.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Names {
     /// The id that the request's `Idempotency-Key` stands for.
@@ -89,55 +106,56 @@ impl Names {
         Self { key: None, line }
     }
 
-    /// Names the moves in the record `suggestion`; of those with the same name, one is left.
+    /// Names the activities in the record `suggestion`; of those with the same name, one is left.
     fn give(
         self,
         suggestion: Uuid,
-        moves: impl Iterator<Item = (Option<Uuid>, What, Option<Timestamp>)>,
-    ) -> Vec<Move> {
+        activities: impl Iterator<Item = (Option<Uuid>, Act, Option<Timestamp>)>,
+    ) -> Vec<Activity> {
         let mut seen = HashSet::new();
-        let named = moves.zip(0_u64..).map(|((id, what, at), place)| {
-            let of =
-                |whole: Option<Uuid>| Some(derived_id(&[b"move", whole?.as_bytes(), &place.to_be_bytes()]));
+        let named = activities.zip(0_u64..).map(|((id, act, at), position)| {
+            let of = |whole: Option<Uuid>| {
+                Some(derived_id(&[b"move", whole?.as_bytes(), &position.to_be_bytes()]))
+            };
             let of_time = || {
-                let what = format!("{:?}", what.columns());
+                let act = format!("{:?}", (act.index(), act.direction(), act.text()));
                 Some(derived_id(&[
                     b"move",
                     suggestion.as_bytes(),
-                    what.as_bytes(),
+                    act.as_bytes(),
                     &at?.micros().to_be_bytes(),
                 ]))
             };
             let id_given = id.is_some();
             let id = id.or_else(|| of(self.key)).or_else(of_time).or_else(|| of(self.line));
-            Move { id: id.unwrap_or_else(Uuid::now_v7), id_given, what, at }
+            Activity { id: id.unwrap_or_else(Uuid::now_v7), id_given, act, at }
         });
         named.filter(|named| seen.insert(named.id)).collect()
     }
 }
 
 impl NewViews {
-    /// As moves in the record `suggestion`.
+    /// The views as activities in the record `suggestion`.
     #[must_use]
-    pub fn into_moves(self, suggestion: Uuid, names: Names) -> Vec<Move> {
+    pub fn into_activities(self, suggestion: Uuid, names: Names) -> Vec<Activity> {
         let Self { id, index, direction, at, views } = self;
         let views = views.unwrap_or_else(|| vec![NewView { id, index, direction, at }]);
-        let moves = views.into_iter().filter_map(|NewView { id, index, direction, at }| {
+        let activities = views.into_iter().filter_map(|NewView { id, index, direction, at }| {
             let index = index.and_then(|index| usize::try_from(index).ok());
             let look = index.map(Look::At).or(direction.map(Look::Go))?;
-            Some((id, What::Looked(look), at))
+            Some((id, Act::Viewed(look), at))
         });
-        names.give(suggestion, moves)
+        names.give(suggestion, activities)
     }
 }
 
 impl NewPartialInputs {
-    /// Likewise.
+    /// The inputs as activities in the record `suggestion`.
     #[must_use]
-    pub fn into_moves(self, suggestion: Uuid, names: Names) -> Vec<Move> {
-        let moves =
-            self.inputs.into_iter().map(|NewPartialInput { id, text, at }| (id, What::Typed(Some(text)), at));
-        names.give(suggestion, moves)
+    pub fn into_activities(self, suggestion: Uuid, names: Names) -> Vec<Activity> {
+        let activities =
+            self.inputs.into_iter().map(|NewPartialInput { id, text, at }| (id, Act::Typed(Some(text)), at));
+        names.give(suggestion, activities)
     }
 }
 

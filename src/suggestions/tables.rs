@@ -1,0 +1,467 @@
+//! The statements that write suggestion records. Those for many rows take a column as an array, see [`insert`].
+
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::activity::Activity;
+use super::event::{Ending, count};
+use super::rules::outcome::{Conclusion, Label};
+use super::rules::views::{Direction, Look};
+use super::{Amendment, MatchType, Start, State};
+use crate::db::insert::{self, Columns as _, columns};
+use crate::privacy::hash_key::{HASH, HashKey};
+use crate::types::{FreeForm, Timestamp};
+
+/// Numbers as Postgres writes an array: an array of arrays would have to be rectangular.
+fn array<T: ToString>(numbers: &[T]) -> String {
+    let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
+    format!("{{{}}}", numbers.join(","))
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).expect("texts and numbers are JSON")
+}
+
+/// A record that begins, as a row.
+pub(super) struct StartRow<'a> {
+    pub(super) id: Uuid,
+    pub(super) start: &'a Start,
+}
+
+impl<'a> StartRow<'a> {
+    /// One of its texts, where texts are kept.
+    fn text<T>(&self, text: impl FnOnce(&'a Start) -> Option<T>) -> Option<T> {
+        text(self.start).filter(|_| self.start.keeps_text())
+    }
+
+    /// Something that follows from its end, if it has ended.
+    fn end<T>(&self, part: impl FnOnce(&'a Conclusion) -> T) -> Option<T> {
+        self.start.conclusion.as_ref().map(part)
+    }
+}
+
+columns! {
+    /// The columns of a record that begins. Of one that is discarded only the name is kept.
+    struct Starts<'a>(StartRow<'a>);
+    |row| {
+        "id": "uuid" = row.id,
+        "state": "text" = row.start.state(),
+        "context": "text" as "json" = row.text(|start| Some(start.new.context.as_str())),
+        "llm_request": "text" as "json" = row.text(|start| start.new.llm_request.as_ref().map(FreeForm::as_str)),
+        "llm_response": "text" as "json" = row.text(|start| start.new.llm_response.as_ref().map(FreeForm::as_str)),
+        "suggestions": "text" as "json" = row.text(|start| Some(json(&start.new.suggestions))),
+        "suggestion_count": "int" = count(&row.start.new.suggestions),
+        "suggestion_node_version": "text" = row.start.new.suggestion_node_version.as_deref(),
+        "session_name": "text" = row.start.new.session_name.as_deref(),
+        "server_name": "text" = row.start.new.server_name.as_deref(),
+        "trigger_block_number": "int" = row.start.new.trigger_block_number,
+        "result_block_number": "int" = row.start.new.result_block_number,
+        "policy_id": "text" = row.start.new.policy_id.as_deref(),
+        "propensities": "text" as "float8[]" = row.start.new.propensities.as_deref().map(array),
+        "context_block_count": "int" = row.start.facts.context_block_count,
+        "model": "text" = row.start.facts.model.as_deref(),
+        "temperature": "float8" = row.start.facts.temperature,
+        "total_tokens": "bigint" = row.start.facts.total_tokens,
+        "fetch_start_ts": "float8" = row.start.new.fetch_start_ts,
+        "fetch_end_ts": "float8" = row.start.new.fetch_end_ts,
+        "submit_ts": "float8" = row.start.new.submit_ts,
+        "created_at": "timestamptz" = row.start.created_at,
+        "viewed_indices": "text" as "int[]" = row.end(|end| array(&end.viewed_indices)),
+        "cycle_count": "int" = row.end(|end| end.cycle_count),
+        "cycled_back": "bool" = row.end(Conclusion::cycled_back),
+        "displayed_index": "int" = row.end(|end| end.displayed_index),
+        "actual_input": "text" = row.text(|start| start.new.actual_input.as_deref()),
+        "match_type": "text" = row.end(|end| end.match_type.map(MatchType::as_str)).flatten(),
+        "accepted_index": "int" = row.end(|end| end.accepted_index).flatten(),
+        "time_to_action_ms": "float8" = row.end(|end| end.time_to_action_ms).flatten(),
+        "reported": "text" as "json" = row.start.reported.as_ref().filter(|_| row.start.is_kept()).map(json),
+        "request_hash": "bytea" = row.start.hash.as_slice(),
+        "outcome_hash": "bytea" = row.start.outcome_hash.as_deref(),
+        "prompt_hash": "uuid" = row.text(|start| Some(start.facts.prompt_hash)),
+        "example_hash": "uuid" = row.end(|end| end.example_hash).flatten(),
+        "slate_hash": "uuid" = row.end(|end| end.slate_hash).flatten(),
+        "suggestion_hashes": "bytea" = row.start.hashes().map(|hashes| hashes.suggestions.as_slice()),
+        "actual_input_hash": "bytea" = row.start.hashes().and_then(|hashes| hashes.input.as_ref().map(<[u8; HASH]>::as_slice)),
+    }
+}
+
+/// Inserts records; the ids of those that were not there yet. They are inserted in id order and finalized a microsecond
+/// apart, for the same reasons as generation logs are.
+pub(super) async fn insert(
+    connection: &mut PgConnection,
+    project: &str,
+    starts: &[StartRow<'_>],
+) -> sqlx::Result<HashSet<Uuid>> {
+    static SQL: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "insert into suggestions (project, {names}, completed_at)
+            select $1, {values},
+                case when new.state <> 'pending' then (select clock_timestamp()) + new.ordinal * interval '1 microsecond' end
+            from (select {unnested}, generate_subscripts($2, 1) as ordinal) new
+            order by new.id
+            on conflict do nothing
+            returning id, completed_at",
+            names = insert::names::<Starts>(),
+            values = insert::values::<Starts>("new"),
+            unnested = insert::unnested::<Starts>(2),
+        )
+    });
+    let parameters = insert::parameters(project, |parameters| Starts::bind_all(starts, parameters))?;
+    let created: Vec<(Uuid, Option<Timestamp>)> =
+        sqlx::query_as_with(SQL.as_str(), parameters).fetch_all(&mut *connection).await?;
+    let completed: HashMap<_, _> = created.iter().filter_map(|&(id, at)| Some((id, at?))).collect();
+    let labels = starts.iter().filter_map(|row| {
+        let conclusion = row.start.conclusion.as_ref()?;
+        Some(label_rows(row.id, *completed.get(&row.id)?, conclusion))
+    });
+    insert_labels(connection, project, &labels.flatten().collect::<Vec<_>>()).await?;
+    Ok(created.into_iter().map(|(id, _)| id).collect())
+}
+
+/// The hashes of the requests that started these records.
+pub(super) async fn request_hashes(
+    connection: &mut PgConnection,
+    project: &str,
+    ids: &[Uuid],
+) -> sqlx::Result<HashMap<Uuid, Vec<u8>>> {
+    let sql = "select id, request_hash from suggestions where project = $1 and id = any($2)";
+    let rows: Vec<(Uuid, Vec<u8>)> =
+        sqlx::query_as(sql).bind(project).bind(ids).fetch_all(connection).await?;
+    Ok(rows.into_iter().collect())
+}
+
+/// A text that was chosen or rejected, as a row.
+struct LabelRow<'a> {
+    suggestion_id: Uuid,
+    completed_at: Timestamp,
+    label: &'a Label,
+}
+
+fn label_rows(suggestion_id: Uuid, completed_at: Timestamp, conclusion: &Conclusion) -> Vec<LabelRow<'_>> {
+    conclusion.labels.iter().map(|label| LabelRow { suggestion_id, completed_at, label }).collect()
+}
+
+columns! {
+    /// The columns of what was chosen or rejected.
+    struct Labels<'a>(LabelRow<'a>);
+    |row| {
+        "completed_at": "timestamptz" = row.completed_at,
+        "suggestion_id": "uuid" = row.suggestion_id,
+        "rejected_index": "int" = row.label.rejected_index,
+        "label_hash": "uuid" = row.label.label_hash,
+        "pair_hash": "uuid" = row.label.pair_hash,
+    }
+}
+
+/// Notes what was chosen and rejected in records that this transaction has ended.
+async fn insert_labels(
+    connection: &mut PgConnection,
+    project: &str,
+    labels: &[LabelRow<'_>],
+) -> sqlx::Result<()> {
+    static SQL: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "insert into preference_labels (project, {names}) select $1, {unnested}",
+            names = insert::names::<Labels>(),
+            unnested = insert::unnested::<Labels>(2),
+        )
+    });
+    if !labels.is_empty() {
+        let parameters = insert::parameters(project, |parameters| Labels::bind_all(labels, parameters))?;
+        sqlx::query_with(SQL.as_str(), parameters).execute(connection).await?;
+    }
+    Ok(())
+}
+
+/// A record that is locked, as far as what happens to it depends on it.
+#[derive(Debug, sqlx::FromRow)]
+pub(super) struct Locked {
+    pub(super) id: Uuid,
+    pub(super) state: State,
+    pub(super) suggestion_count: i32,
+    /// The texts offered, of a pending record whose texts are kept.
+    #[sqlx(json(nullable))]
+    pub(super) suggestions: Option<Vec<String>>,
+    pub(super) suggestion_hashes: Option<Vec<u8>>,
+    pub(super) fetch_end_ts: Option<f64>,
+    pub(super) prompt_hash: Option<Uuid>,
+    pub(super) outcome_hash: Option<Vec<u8>>,
+    /// The database's clock when it was locked.
+    pub(super) now: Timestamp,
+}
+
+/// Locks records, in id order, so that two that lock the same ones wait for each other instead of forming a deadlock.
+pub(super) async fn lock(
+    connection: &mut PgConnection,
+    project: &str,
+    ids: &[Uuid],
+) -> sqlx::Result<HashMap<Uuid, Locked>> {
+    const SQL: &str = "
+        select id, state, suggestion_count, case when state = 'pending' then suggestions end as suggestions,
+            suggestion_hashes, fetch_end_ts, prompt_hash, outcome_hash, clock_timestamp() as now
+        from suggestions where project = $1 and id = any($2) order by id for no key update";
+    let rows: Vec<Locked> = sqlx::query_as(SQL).bind(project).bind(ids).fetch_all(connection).await?;
+    Ok(rows.into_iter().map(|locked| (locked.id, locked)).collect())
+}
+
+/// The key of the hashes that stand in for texts.
+pub(super) async fn hash_key(connection: &mut PgConnection, project: &str) -> sqlx::Result<HashKey> {
+    let sql = "select hash_key from projects where name = $1";
+    Ok(HashKey::new(sqlx::query_scalar(sql).bind(project).fetch_one(connection).await?))
+}
+
+/// How a pending record ends and what follows, as a row.
+pub(super) struct EndRow<'a> {
+    pub(super) ending: Ending<'a>,
+    pub(super) end: Conclusion,
+    pub(super) completed_at: Timestamp,
+}
+
+impl EndRow<'_> {
+    /// What stands in for the input, where that is not kept and the record is.
+    fn input_hash(&self) -> Option<&[u8]> {
+        let hash = self.ending.input_hash.as_ref().filter(|_| self.end.state == State::Finalized);
+        hash.map(<[u8; HASH]>::as_slice)
+    }
+}
+
+columns! {
+    /// The columns of a record that its end gives values to.
+    struct Ends<'a>(EndRow<'a>);
+    |row| {
+        "id": "uuid" = row.ending.id,
+        "state": "text" = row.end.state,
+        "submit_ts": "float8" = row.ending.outcome.submit_ts,
+        "result_block_number": "int" = row.ending.outcome.result_block_number,
+        "actual_input": "text" = row.ending.kept_input(),
+        "outcome_hash": "bytea" = row.ending.hash,
+        "viewed_indices": "text" as "int[]" = array(&row.end.viewed_indices),
+        "cycle_count": "int" = row.end.cycle_count,
+        "cycled_back": "bool" = row.end.cycled_back(),
+        "displayed_index": "int" = row.end.displayed_index,
+        "match_type": "text" = row.end.match_type.map(MatchType::as_str),
+        "accepted_index": "int" = row.end.accepted_index,
+        "time_to_action_ms": "float8" = row.end.time_to_action_ms,
+        "example_hash": "uuid" = row.end.example_hash,
+        "slate_hash": "uuid" = row.end.slate_hash,
+        "actual_input_hash": "bytea" = row.input_hash(),
+        "completed_at": "timestamptz" = row.completed_at,
+    }
+}
+
+/// Ends records that are locked and pending. Of one that is discarded, only the name is kept.
+pub(super) async fn finalize(
+    connection: &mut PgConnection,
+    project: &str,
+    ends: &[EndRow<'_>],
+) -> sqlx::Result<()> {
+    static SQL: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "with new as materialized (select {unnested})
+            update suggestions s
+            set state = new.state, submit_ts = new.submit_ts,
+                result_block_number = coalesce(new.result_block_number, s.result_block_number),
+                actual_input = new.actual_input, actual_input_hash = new.actual_input_hash,
+                outcome_hash = new.outcome_hash, viewed_indices = new.viewed_indices, cycle_count = new.cycle_count,
+                cycled_back = new.cycled_back, displayed_index = new.displayed_index, match_type = new.match_type,
+                accepted_index = new.accepted_index, time_to_action_ms = new.time_to_action_ms,
+                example_hash = new.example_hash, slate_hash = new.slate_hash, completed_at = new.completed_at,
+                context = case when new.state = 'finalized' then s.context end,
+                llm_request = case when new.state = 'finalized' then s.llm_request end,
+                llm_response = case when new.state = 'finalized' then s.llm_response end,
+                suggestions = case when new.state = 'finalized' then s.suggestions end,
+                suggestion_hashes = case when new.state = 'finalized' then s.suggestion_hashes end,
+                prompt_hash = case when new.state = 'finalized' then s.prompt_hash end
+            from new where s.project = $1 and s.id = new.id",
+            unnested = insert::unnested::<Ends>(2),
+        )
+    });
+    let parameters = insert::parameters(project, |parameters| Ends::bind_all(ends, parameters))?;
+    sqlx::query_with(SQL.as_str(), parameters).execute(&mut *connection).await?;
+    let discarded = ends.iter().filter(|row| row.end.state == State::Discarded);
+    let discarded: Vec<_> = discarded.map(|row| row.ending.id).collect();
+    if !discarded.is_empty() {
+        let sql = "update suggestion_activity set text = null
+                   where project = $1 and suggestion_id = any($2) and kind = 'input'";
+        sqlx::query(sql).bind(project).bind(discarded).execute(&mut *connection).await?;
+    }
+    let labels: Vec<_> =
+        ends.iter().flat_map(|row| label_rows(row.ending.id, row.completed_at, &row.end)).collect();
+    insert_labels(connection, project, &labels).await
+}
+
+/// Adds to records that are not discarded; the ids of those.
+pub(super) async fn amend(
+    connection: &mut PgConnection,
+    project: &str,
+    amendments: &[(Uuid, &Amendment)],
+) -> sqlx::Result<HashSet<Uuid>> {
+    const SQL: &str = "
+        with slate as materialized (
+            select s.id from suggestions s where s.project = $1 and s.id = any($2) and s.state <> 'discarded'
+            order by s.id for no key update
+        ),
+        new as materialized (select unnest($2::uuid[]) as id, unnest($3::int[]) as result_block_number)
+        update suggestions s set result_block_number = new.result_block_number
+        from new where s.project = $1 and s.id = new.id and (new.id in (select id from slate)) is true
+        returning s.id";
+    let amended: Vec<Uuid> = sqlx::query_scalar(SQL)
+        .bind(project)
+        .bind(amendments.iter().map(|(id, _)| *id).collect::<Vec<_>>())
+        .bind(amendments.iter().map(|(_, amendment)| amendment.result_block_number).collect::<Vec<_>>())
+        .fetch_all(connection)
+        .await?;
+    Ok(amended.into_iter().collect())
+}
+
+/// Something that a user did with a record, as a row.
+pub(super) struct ActivityRow<'a> {
+    suggestion_id: Uuid,
+    /// Which event of the statement it belongs to.
+    event: i32,
+    activity: &'a Activity,
+    /// The highest index that the event's views have.
+    highest: Option<i32>,
+    received_at: Timestamp,
+}
+
+columns! {
+    /// What decides whether an activity is added.
+    struct ActivityKeys<'a>(ActivityRow<'a>);
+    |row| {
+        "event": "int" = row.event,
+        "highest": "int" = row.highest,
+    }
+}
+
+columns! {
+    /// The columns of an activity.
+    struct Activities<'a>(ActivityRow<'a>);
+    |row| {
+        "suggestion_id": "uuid" = row.suggestion_id,
+        "id": "uuid" = row.activity.id,
+        "kind": "text" = row.activity.act.kind(),
+        "index": "int" = row.activity.act.index(),
+        "direction": "smallint" = row.activity.act.direction(),
+        "text": "text" = row.activity.act.text(),
+        "at": "timestamptz" = row.activity.at,
+        "received_at": "timestamptz" = row.received_at,
+    }
+}
+
+/// The activities of one event: its record, what was done, and when the server heard of it.
+pub(super) type Append<'a> = (Uuid, &'a [Activity], Timestamp);
+
+/// Adds activities to pending records, which are locked in id order; the names of those that were added. An event of which an
+/// activity is known already, or that views a suggestion which is not there, is left as a whole.
+pub(super) async fn append(
+    connection: &mut PgConnection,
+    project: &str,
+    appends: &[Append<'_>],
+) -> sqlx::Result<HashSet<(Uuid, Uuid)>> {
+    static SQL: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "with slate as materialized (
+                select s.id, s.suggestion_count from suggestions s
+                where s.project = $1 and s.id = any($4) and s.state = 'pending'
+                order by s.id for no key update
+            ),
+            new as materialized (select {keys}, {unnested}, generate_subscripts($2, 1) as ordinal),
+            known as (
+                select new.event from new where (
+                    select true from suggestion_activity a
+                    where a.project = $1 and a.suggestion_id = new.suggestion_id and a.id = new.id limit 1)
+            )
+            insert into suggestion_activity (project, {names})
+            select $1, {values} from new
+            where (new.suggestion_id in (select id from slate)) is true
+                and (new.event in (select event from known)) is not true
+                and (new.highest is null or new.highest < (
+                    select s.suggestion_count from slate s where s.id = new.suggestion_id))
+            order by new.ordinal
+            on conflict do nothing
+            returning suggestion_id, id",
+            keys = insert::unnested::<ActivityKeys>(2),
+            unnested = insert::unnested::<Activities>(4),
+            names = insert::names::<Activities>(),
+            values = insert::values::<Activities>("new"),
+        )
+    });
+    let rows: Vec<_> =
+        (0_i32..).zip(appends).flat_map(|(event, append)| activity_rows(event, append)).collect();
+    let parameters = insert::parameters(project, |parameters| {
+        ActivityKeys::bind_all(&rows, parameters)?;
+        Activities::bind_all(&rows, parameters)
+    })?;
+    let added: Vec<(Uuid, Uuid)> =
+        sqlx::query_as_with(SQL.as_str(), parameters).fetch_all(connection).await?;
+    Ok(added.into_iter().collect())
+}
+
+fn activity_rows<'a>(
+    event: i32,
+    &(suggestion_id, activities, received_at): &Append<'a>,
+) -> impl Iterator<Item = ActivityRow<'a>> {
+    let highest = highest(activities);
+    let row = move |activity| ActivityRow { suggestion_id, event, activity, highest, received_at };
+    activities.iter().map(row)
+}
+
+/// The highest index that views among these activities have.
+pub(super) fn highest(activities: &[Activity]) -> Option<i32> {
+    activities.iter().filter_map(|activity| activity.act.index()).max()
+}
+
+/// An activity that is stored.
+#[derive(sqlx::FromRow)]
+pub(super) struct StoredActivity {
+    pub(super) suggestion_id: Uuid,
+    pub(super) id: Uuid,
+    pub(super) kind: String,
+    pub(super) index: Option<i32>,
+    pub(super) direction: Option<i16>,
+    pub(super) text: Option<String>,
+}
+
+/// Those of these activities that are stored, by record and name.
+pub(super) async fn stored_activities(
+    connection: &mut PgConnection,
+    project: &str,
+    appends: &[Append<'_>],
+) -> sqlx::Result<HashMap<(Uuid, Uuid), StoredActivity>> {
+    const SQL: &str = "
+        with sought as materialized (select unnest($2::uuid[]) as suggestion_id, unnest($3::uuid[]) as id)
+        select a.suggestion_id, a.id, a.kind, a.index, a.direction, a.text from sought
+        join suggestion_activity a on a.project = $1 and a.suggestion_id = sought.suggestion_id and a.id = sought.id";
+    let names = appends
+        .iter()
+        .flat_map(|(record, activities, _)| activities.iter().map(move |activity| (*record, activity.id)));
+    let (records, ids): (Vec<_>, Vec<_>) = names.unzip();
+    let rows: Vec<StoredActivity> =
+        sqlx::query_as(SQL).bind(project).bind(records).bind(ids).fetch_all(connection).await?;
+    Ok(rows.into_iter().map(|stored| ((stored.suggestion_id, stored.id), stored)).collect())
+}
+
+/// A look as it is stored: its record, `index`, `direction` and time.
+type LookRow = (Uuid, Option<i32>, Option<i16>, Option<Timestamp>);
+
+/// What was looked at in these records, each record's in the order of the times that clients gave, then of arrival.
+pub(super) async fn looks(
+    connection: &mut PgConnection,
+    project: &str,
+    ids: &[Uuid],
+) -> sqlx::Result<Vec<(Uuid, Look, Option<Timestamp>)>> {
+    let sql = "select suggestion_id, index, direction, at from suggestion_activity
+               where project = $1 and suggestion_id = any($2) and kind = 'view'
+               order by suggestion_id, coalesce(at, received_at), arrival";
+    let rows: Vec<LookRow> = sqlx::query_as(sql).bind(project).bind(ids).fetch_all(connection).await?;
+    let looks = rows.into_iter().map(|(id, index, direction, at)| {
+        let index = index.and_then(|index| usize::try_from(index).ok());
+        let way = if direction == Some(-1) { Direction::Prev } else { Direction::Next };
+        (id, index.map_or(Look::Go(way), Look::At), at)
+    });
+    Ok(looks.collect())
+}
