@@ -7,10 +7,10 @@ use axum::extract::ConnectInfo;
 use axum::http::{Method, Request, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use gleaner::auth::keys::{self, Secret};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::support::program::{Secret, pool, replace_first_key};
 use crate::support::{Answer, Service, column, failed, passed, scrub, with};
 
 const LOGS: &str = "/v1/generations";
@@ -350,11 +350,11 @@ async fn the_first_key_closes_the_server_at_once() {
 #[tokio::test]
 async fn another_first_key_takes_the_place_of_the_one_before() {
     let service = Service::open().await;
-    let db = gleaner::db::pool(&service.options, "first key", 1);
+    let db = pool(&service.options, "first key", 1);
     let (old, new) = ("the-first-key-that-was-given-once", "the-first-key-that-is-given-today");
     let start_with = async |key: &str| {
         let secret = Secret::chosen(key).expect("a key");
-        keys::replace_first(&db, &secret).await.expect("is kept")
+        replace_first_key(&db, &secret).await.expect("is kept")
     };
     for key in [old, old, new, new] {
         assert_eq!(start_with(key).await.revoked_at, None);

@@ -1,10 +1,10 @@
 //! What is kept of what is posted: everything, figures without text, or nothing.
 
 use axum::http::Method;
-use gleaner::privacy::capture::Capture;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::support::program::Capture;
 use crate::support::{Answer, Service, column, failed, passed, with};
 
 const NEEDLE: &str = "needle";

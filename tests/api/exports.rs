@@ -6,8 +6,6 @@ use std::io::Read as _;
 use axum::body::Body;
 use axum::http::{Method, Request, header};
 use axum::response::Response;
-use gleaner::exports::stream::Limits;
-use gleaner::server::Settings;
 use http_body_util::BodyExt as _;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
@@ -15,6 +13,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 use uuid::Uuid;
 
+use crate::support::program::{Limits, Settings};
 use crate::support::{Answer, Service, column, failed, passed, scrub, settings, with};
 
 const TRAINING: &str = "/v1/exports/training-pairs";

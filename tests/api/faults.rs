@@ -8,8 +8,6 @@ use std::time::{Duration, Instant};
 
 use axum::http::{Method, StatusCode};
 use futures_util::future::join_all;
-use gleaner::http::serve;
-use gleaner::server::Settings;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -20,7 +18,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use crate::server::{Client, Server, folder};
+use crate::support::program::{Settings, serve};
+use crate::support::server::{Client, Server, folder};
 use crate::support::{Service, settings};
 
 /// What was acknowledged of a log.
@@ -454,7 +453,7 @@ async fn a_client_that_stops_sending_is_not_waited_for() {
     let address = listener.local_addr().expect("an address");
     let (stop, stopped) = oneshot::channel::<()>();
     let router = service.router.clone();
-    let serving = tokio::spawn(serve::serve(listener, router, patience, async { drop(stopped.await) }));
+    let serving = tokio::spawn(serve(listener, router, patience, async { drop(stopped.await) }));
     let answer = async |sent: &str| {
         let mut connection = TcpStream::connect(address).await.expect("it listens");
         connection.write_all(sent.as_bytes()).await.expect("it reads");

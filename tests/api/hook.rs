@@ -8,7 +8,7 @@ use axum::http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::server::{Server, folder, gleaner, run};
+use crate::support::server::{Server, folder, gleaner, run};
 
 fn hook(folder: &TempDir, arguments: &[&str]) -> String {
     let output = run(gleaner(folder).arg("hook").args(arguments).current_dir(folder.path()), 0);

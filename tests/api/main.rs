@@ -12,7 +12,6 @@ mod private_postgres;
 mod process;
 mod searches;
 mod seed_001;
-mod server;
 mod suggestion_analytics;
 mod suggestion_exports;
 mod suggestions;

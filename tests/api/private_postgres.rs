@@ -8,22 +8,16 @@ use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use gleaner::db::embedded::{self, Cluster, Settings};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, PgConnection};
-use tempfile::TempDir;
+
+use crate::support::program::embedded::{self, Cluster, Settings};
+use crate::support::server::folder;
 
 /// Names the folder to [`holds_a_cluster`].
 const FOLDER: &str = "GLEANER_TEST_FOLDER";
-
-/// A folder that also the user whom Postgres runs as under root can reach.
-fn folder() -> TempDir {
-    let folder = tempfile::tempdir_in("/tmp").unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    folder
-}
 
 fn settings(folder: &Path) -> Settings {
     Settings {

@@ -9,7 +9,7 @@ use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::server::{Server, folder, gleaner, run};
+use crate::support::server::{Server, folder, gleaner, run};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_open_server_closes_when_the_command_line_makes_a_key_beside_it() {

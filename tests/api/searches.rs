@@ -6,6 +6,7 @@ use axum::http::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::support::program::{Timestamp, expire};
 use crate::support::{Answer, Service, assert_close, column, encoded, scrub, with};
 
 /// A weak search of the session `s`, so many seconds after midnight.
@@ -599,16 +600,11 @@ async fn searches_of_an_agent_that_went_silent_end_by_themselves() {
     let found = start(&service, weak("login button", 0)).await;
     append(&service, &found, &read("a.rs", 1)).await.expect(201);
     let lost = start(&service, with(weak("logout", 0), &json!({"agent_session_id": "t"}))).await;
-    let seconds =
-        |seconds| gleaner::types::Timestamp::now().plus(chrono::TimeDelta::seconds(seconds)).expect("a time");
-    let next = gleaner::searches::expiry::expire(service.pool(), service.keyring(), seconds(0))
-        .await
-        .expect("looks");
+    let seconds = |seconds| Timestamp::now().plus(chrono::TimeDelta::seconds(seconds)).expect("a time");
+    let next = expire(service.pool(), service.keyring(), seconds(0)).await.expect("looks");
     assert!(next.expect("some are open") <= std::time::Duration::from_mins(1));
     assert_eq!(service.get(&found).await.expect(200)["state"], "tracking");
-    let next = gleaner::searches::expiry::expire(service.pool(), service.keyring(), seconds(62))
-        .await
-        .expect("ends them");
+    let next = expire(service.pool(), service.keyring(), seconds(62)).await.expect("ends them");
     assert_eq!(next, None);
     let ended = service.get(&found).await.expect(200);
     assert_eq!(

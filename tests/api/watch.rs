@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::server::{Server, folder, gleaner, run};
+use crate::support::server::{Server, folder, gleaner, run};
 
 /// The lines of a turn of a session, in which a search finds nothing and a file is read and changed.
 fn turn(session: &str, turn: usize) -> Vec<String> {

@@ -1,0 +1,12 @@
+//! What tests share: a database each, the service on it, requests to it, and the program as a process.
+
+mod answer;
+mod database;
+mod json;
+pub(crate) mod program;
+pub(crate) mod server;
+mod service;
+
+pub(crate) use answer::{Answer, request};
+pub(crate) use json::{assert_close, column, encoded, failed, passed, scrub, with};
+pub(crate) use service::{Service, settings};
