@@ -12,8 +12,6 @@ mod private_postgres;
 mod process;
 mod searches;
 mod seed_001;
-mod suggestion_analytics;
-mod suggestion_exports;
 mod suggestions;
 mod support;
 mod transcripts;
