@@ -4,27 +4,18 @@ use serde_json::{Value, json};
 
 use super::{append, grep, paths, read, resolve, start, weak};
 use crate::support::program::{Timestamp, expire};
-use crate::support::{Service, assert_close, column, scrub, with};
+use crate::support::{Service, assert_close, assert_whole, column, with};
 
 #[tokio::test]
 async fn a_component_found_by_hand_is_found_at_once_the_next_time() {
     let service = Service::open().await;
     let started = service.post("/v1/searches", &weak("login button component", 0)).await;
     let search = started.header("location").expect("a location").to_owned();
-    let expected = json!({
-        "id": "id-1", "query": "login button component", "best_score": 0.42, "result_count": 1,
-        "results": [{"path": "Button.tsx", "score": 0.42}], "agent_session_id": "s", "agent_id": null, "turn_id": null,
-        "root": "/src/app", "timestamp": "time", "state": "tracking", "ended_at": null,
-        "fallbacks": [], "hints": [], "associations": [],
-    });
-    assert_eq!(scrub(&started.expect(201)), expected);
+    assert_whole!("a_started_search", started.expect(201));
     append(&service, &search, &grep("login.*button", 2)).await.expect(201);
     let file = "/src/app/src/features/auth/LoginButton.tsx";
     let appended = append(&service, &search, &read(file, 4)).await.expect(201);
-    let read = json!({"search_id": "id-2", "state": "tracking", "id": "id-1", "kind": "read",
-        "path": "src/features/auth/LoginButton.tsx", "pattern": null, "ok": true, "timestamp": "time", "share": 1.0,
-        "counts": true});
-    assert_eq!(scrub(&appended), read);
+    assert_whole!("an_appended_read", appended);
     let resolved = resolve(&service, &search, 9).await;
     assert_eq!(resolved["state"], "resolved");
     assert_eq!(
