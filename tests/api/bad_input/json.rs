@@ -77,10 +77,12 @@ async fn a_body_that_is_not_utf_8_is_malformed() {
     for path in ["/v1/prompt-templates/%FF", "/v1/prompt-templates/%ED%A0%80"] {
         service.get(path).await.refused(400, &[]);
     }
-    for query in ["q=%FF", "session_id=%ED%A0%80", "%FF=1"] {
-        let answer = service.get(&format!("{LOGS}?{query}")).await;
-        assert!([200, 400, 422].contains(&answer.status.as_u16()), "{query}: {}", answer.text());
+    // In a query string the bytes are replaced; what is sought then is not there.
+    for query in ["q=%FF", "session_id=%ED%A0%80"] {
+        let page = service.get(&format!("{LOGS}?{query}")).await.expect(200);
+        assert_eq!(page, json!({"data": [], "next_cursor": null}), "{query}");
     }
+    service.get(&format!("{LOGS}?%FF=1")).await.refused(422, &["/\u{fffd}"]);
 }
 
 #[tokio::test]
@@ -123,7 +125,7 @@ async fn numbers_in_free_form_objects_are_kept_as_they_are_or_refused() {
         ["1.7976931348623157e308", "1.7976931348623158e308", "17976931348623157e292", "1e-16000", "5e-324"]
     {
         let answer = service.post_text(LOGS, "application/json", metadata(number)).await;
-        assert!([201, 400].contains(&answer.status.as_u16()), "{number}: {}", answer.text());
+        assert_eq!(answer.status, 201, "{number}: {}", answer.text());
     }
 }
 

@@ -50,7 +50,7 @@ async fn a_record_of_another_project_is_not_found_and_its_id_may_be_used_again()
     let similar =
         call(Method::GET, "/v1/generations/similar?intent=theirs", "default", None).await.expect(200);
     assert_eq!(similar, json!({"data": []}));
-    call(Method::DELETE, &path, "other", None).await;
+    assert_eq!(call(Method::DELETE, &path, "other", None).await.status, 204);
     call(Method::GET, &path, "default", None).await.expect(200);
     call(Method::GET, LOGS, "none", None).await.refused(404, &[]);
     call(Method::GET, LOGS, "ö", None).await.refused(400, &[]);

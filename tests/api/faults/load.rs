@@ -11,6 +11,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use uuid::Uuid;
 
+use crate::support::eventually;
 use crate::support::server::{Client, Server};
 
 /// What was acknowledged of a log.
@@ -58,13 +59,9 @@ impl Load {
 
     /// Waits until so many more events are acknowledged.
     pub(super) async fn more(&self, events: usize) {
-        let begun = Instant::now();
         let count = || self.shared.events.load(Ordering::Relaxed);
         let target = count() + events;
-        while count() < target {
-            assert!(begun.elapsed() < Duration::from_mins(1), "the server takes no more events");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        eventually("the server takes more events", async || count() >= target).await;
     }
 
     pub(super) fn moved_to(&self, server: &Server) {

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use crate::support::program::{Settings, serve};
-use crate::support::{Service, settings};
+use crate::support::{Service, eventually, settings};
 
 #[tokio::test]
 async fn a_full_queue_is_a_503_that_says_when_to_come_back_and_what_it_took_is_written() {
@@ -32,9 +32,10 @@ async fn a_full_queue_is_a_503_that_says_when_to_come_back_and_what_it_took_is_w
         (number, service.events(&events).await)
     }));
     let release = async {
-        while service.get("/metrics").await.text().lines().all(|line| line != "gleaner_queue_events 16384") {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        eventually("the queue is full", async || {
+            service.get("/metrics").await.text().lines().any(|line| line == "gleaner_queue_events 16384")
+        })
+        .await;
         transaction.commit().await.expect("released");
     };
     let (posted, ()) = futures_util::join!(posted, release);
@@ -58,6 +59,13 @@ async fn a_full_queue_is_a_503_that_says_when_to_come_back_and_what_it_took_is_w
     assert!((1..=8).contains(&refused), "{refused} refused");
 }
 
+/// How many transactions this process has begun again.
+async fn retries(service: &Service) -> u64 {
+    let metrics = service.get("/metrics").await.text();
+    let count = metrics.lines().find_map(|line| line.strip_prefix("gleaner_commit_retries_total "));
+    count.map_or(0, |count| count.parse().expect("a number"))
+}
+
 #[tokio::test]
 async fn a_deadlock_with_somebody_else_is_tried_again_and_not_reported() {
     let service = Service::open().await;
@@ -75,19 +83,23 @@ async fn a_deadlock_with_somebody_else_is_tried_again_and_not_reported() {
     let attempt =
         |id: Uuid| json!({"event": "attempt", "generation_id": id, "attempt": 1, "prompt_text": "p"});
     let events = [attempt(first), attempt(second)];
+    let retried = retries(&service).await;
     let posted = service.events(&events);
     let crossed = async {
         // The writer holds the first once it waits for the second.
-        let sql = "select exists (select from pg_locks where not granted)";
+        let sql = "select exists (select from pg_stat_activity
+                   where datname = current_database() and wait_event_type = 'Lock')";
         let mut watch = service.connection().await;
-        while !sqlx::query_scalar::<_, bool>(sql).fetch_one(&mut watch).await.expect("an answer") {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        eventually("the writer waits", async || {
+            sqlx::query_scalar(sql).fetch_one(&mut watch).await.expect("an answer")
+        })
+        .await;
         lock(first).execute(&mut *transaction).await.expect("the writer gives way");
         transaction.commit().await.expect("released");
     };
     let (answer, ()) = futures_util::join!(posted, crossed);
     assert_eq!(answer.expect(200), json!({"accepted": 2, "duplicates": 0, "rejected": []}));
+    assert!(retries(&service).await > retried, "there was no deadlock");
 }
 
 #[tokio::test]

@@ -29,11 +29,10 @@ async fn a_search_and_its_fallbacks_sent_again_are_the_same() {
     let one = service.call(Method::POST, "/v1/searches", &headers, Some(&weak("q", 0))).await.expect(201);
     let two = service.call(Method::POST, "/v1/searches", &headers, Some(&weak("q", 0))).await.expect(200);
     assert_eq!(one["id"], two["id"]);
-    for path in [format!("/v1/searches/{}", Uuid::new_v4())] {
-        service.get(&path).await.refused(404, &[]);
-        append(&service, &path, &read("a.rs", 1)).await.refused(404, &[]);
-        service.post(&format!("{path}/resolve"), &json!({})).await.refused(404, &[]);
-    }
+    let path = format!("/v1/searches/{}", Uuid::new_v4());
+    service.get(&path).await.refused(404, &[]);
+    append(&service, &path, &read("a.rs", 1)).await.refused(404, &[]);
+    service.post(&format!("{path}/resolve"), &json!({})).await.refused(404, &[]);
 }
 
 #[tokio::test]

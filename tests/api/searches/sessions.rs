@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{append, grep, paths, read, resolve, start, weak};
 use crate::support::program::{Timestamp, expire};
-use crate::support::{Service, assert_close, assert_whole, column, with};
+use crate::support::{Service, assert_close, assert_whole, column, eventually, with};
 
 #[tokio::test]
 async fn a_component_found_by_hand_is_found_at_once_the_next_time() {
@@ -165,7 +165,8 @@ async fn searches_of_an_agent_that_went_silent_end_by_themselves() {
 
     service.put("/v1/projects/default", &json!({"searches": {"session_timeout": 1}})).await.expect(200);
     let soon = start(&service, weak("sign up", 100)).await;
-    while service.get(&soon).await.expect(200)["state"] != "timed_out" {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    eventually("the search has timed out", async || {
+        service.get(&soon).await.expect(200)["state"] == "timed_out"
+    })
+    .await;
 }
