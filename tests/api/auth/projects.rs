@@ -2,12 +2,13 @@
 
 use axum::http::Method;
 use serde_json::json;
+use uuid::Uuid;
 
 use super::{LOGS, call, log, make};
-use crate::support::{Service, scrub, with};
+use crate::support::{Service, column, scrub, with};
 
-#[tokio::test]
-async fn a_key_of_one_project_cannot_see_or_touch_another() {
+/// A service with a log in project `a`; the operator's key, and keys of `a` and `b` with every other scope.
+async fn two_projects() -> (Service, [String; 3]) {
     let (service, operator) = Service::closed().await;
     for project in ["a", "b"] {
         let path = format!("/v1/projects/{project}");
@@ -15,10 +16,18 @@ async fn a_key_of_one_project_cannot_see_or_touch_another() {
     }
     let all = json!(["write", "read", "admin"]);
     let (a, _) = make(&service, &operator, json!({"project": "a", "scopes": all})).await;
-    let (b, b_id) = make(&service, &operator, json!({"project": "b", "scopes": all})).await;
-    let log = with(log(), &json!({"session_id": "s", "success": true, "final_valid_dsl": "(a)"}));
-    let made = call(&service, &a, Method::POST, LOGS, Some(log)).await.expect(201);
-    let path = format!("{LOGS}/{}", made["id"].as_str().expect("an id"));
+    let (b, _) = make(&service, &operator, json!({"project": "b", "scopes": all})).await;
+    let id = json!({"id": LOG, "session_id": "s", "success": true, "final_valid_dsl": "(a)"});
+    call(&service, &a, Method::POST, LOGS, Some(with(log(), &id))).await.expect(201);
+    (service, [operator, a, b])
+}
+
+const LOG: Uuid = Uuid::from_u128(1);
+
+#[tokio::test]
+async fn a_key_of_one_project_cannot_see_or_touch_another() {
+    let (service, [operator, a, b]) = two_projects().await;
+    let path = format!("{LOGS}/{LOG}");
     call(&service, &a, Method::GET, &path, None).await.expect(200);
     call(&service, &b, Method::GET, &path, None).await.refused(404, &[]);
     call(&service, &b, Method::DELETE, &path, None).await.refused(404, &[]);
@@ -32,9 +41,17 @@ async fn a_key_of_one_project_cannot_see_or_touch_another() {
         let rows = call(&service, key, Method::GET, "/v1/exports/training-pairs", None).await.rows();
         assert_eq!(rows.len(), count);
     }
-    let listed = call(&service, &a, Method::GET, "/v1/keys", None).await.expect(200);
-    assert_eq!(listed["data"].as_array().map(Vec::len), Some(1));
-    let of_b = format!("/v1/keys/{b_id}");
+}
+
+#[tokio::test]
+async fn a_key_of_one_project_manages_neither_keys_nor_settings_of_another() {
+    let (service, [_, a, b]) = two_projects().await;
+    let keys = async |key: &str| {
+        let listed = call(&service, key, Method::GET, "/v1/keys", None).await.expect(200);
+        column(listed["data"].as_array().expect("data"), "id")
+    };
+    assert_eq!(keys(&a).await.len(), 1);
+    let of_b = format!("/v1/keys/{}", keys(&b).await[0].as_str().expect("an id"));
     call(&service, &a, Method::DELETE, &of_b, None).await.refused(404, &[]);
     for (method, path, body) in [
         (Method::GET, "/v1/projects/b", None),
@@ -45,19 +62,25 @@ async fn a_key_of_one_project_cannot_see_or_touch_another() {
     ] {
         call(&service, &a, method, path, body).await.refused(403, &[]);
     }
-    let headers = |key: &str| format!("Bearer {key}");
-    for (key, project, status) in [(&a, "a", 200), (&a, "b", 403), (&a, "default", 403), (&a, "none", 403)] {
-        let bearer = headers(key);
+}
+
+#[tokio::test]
+async fn a_key_of_one_project_names_no_other_and_the_operators_key_names_any() {
+    let (service, [operator, a, _]) = two_projects().await;
+    for (key, project, status, count) in [
+        (&a, "a", 200, Some(1)),
+        (&a, "b", 403, None),
+        (&a, "default", 403, None),
+        (&a, "none", 403, None),
+        (&operator, "a", 200, Some(1)),
+        (&operator, "b", 200, Some(0)),
+        (&operator, "none", 404, None),
+    ] {
+        let bearer = format!("Bearer {key}");
         let headers = [("authorization", bearer.as_str()), ("gleaner-project", project)];
         let answer = service.call(Method::GET, LOGS, &headers, None).await;
         assert_eq!(answer.status, status, "{project}");
-    }
-    for (project, status, count) in [("a", 200, Some(1)), ("b", 200, Some(0)), ("none", 404, None)] {
-        let bearer = headers(&operator);
-        let headers = [("authorization", bearer.as_str()), ("gleaner-project", project)];
-        let answer = service.call(Method::GET, LOGS, &headers, None).await;
-        assert_eq!(answer.status, status, "{project}");
-        assert_eq!(answer.json()["data"].as_array().map(Vec::len), count);
+        assert_eq!(answer.json()["data"].as_array().map(Vec::len), count, "{project}");
     }
 }
 

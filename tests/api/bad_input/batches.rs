@@ -25,13 +25,11 @@ async fn one_bad_line_among_ten_thousand_loses_no_other() {
     assert_eq!(stored, (9_999, 9_999));
 }
 
-#[tokio::test]
-async fn each_bad_line_is_refused_as_its_own_endpoint_would_refuse_it() {
-    let service = Service::open().await;
-    let open = service.create(LOGS, log("Create")).await;
+/// Lines that are refused, each with its status and the fields that the refusal names; `open` is a log that is not finalized.
+fn bad_lines(open: &str) -> Vec<(String, u16, Vec<&'static str>)> {
     let unknown = Uuid::new_v4();
     let deep = format!(r#"{{"event": "generation", "metadata": {}{}}}"#, "[".repeat(200), "]".repeat(200));
-    let cases = [
+    vec![
         ("not json".to_owned(), 400, vec![]),
         ("{".to_owned(), 400, vec![]),
         ("[]".to_owned(), 422, vec![""]),
@@ -79,7 +77,14 @@ async fn each_bad_line_is_refused_as_its_own_endpoint_would_refuse_it() {
         (deep, 400, vec![]),
         (r#"{"event": "generation", "metadata": {"a": 1e400}}"#.to_owned(), 400, vec![]),
         (r#"{"event": "generation", "metadata": {"a": 1e-20000}}"#.to_owned(), 400, vec![]),
-    ];
+    ]
+}
+
+#[tokio::test]
+async fn each_bad_line_is_refused_as_its_own_endpoint_would_refuse_it() {
+    let service = Service::open().await;
+    let open = service.create(LOGS, log("Create")).await;
+    let cases = bad_lines(&open);
     let good = line("good").to_string();
     let body: String = cases.iter().flat_map(|(bad, ..)| [good.as_str(), "\n", bad, "\n"]).collect();
     let summary = service.post_text("/v1/events", "application/x-ndjson", body).await.expect(200);

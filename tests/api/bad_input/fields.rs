@@ -38,6 +38,19 @@ async fn a_log_of_wrong_types_or_values_is_refused_by_the_fields_names() {
         (json!({"colour": "red"}), vec!["/colour"]),
         (json!({"a/b~c": "red"}), vec!["/a~1b~0c"]),
         (json!({"event": "generation"}), vec!["/event"]),
+    ] {
+        let refused = service.post(LOGS, &with(log("Create a fund"), &more)).await;
+        let problem = refused.refused(422, &pointers);
+        let detail = problem["detail"].as_str().expect("a text");
+        assert!(pointers.iter().all(|pointer| detail.contains(pointer)), "{problem}");
+    }
+    assert_eq!(count(&service).await, 0);
+}
+
+#[tokio::test]
+async fn attempts_within_a_log_are_refused_by_their_place_and_the_fields_names() {
+    let service = Service::open().await;
+    for (more, pointers) in [
         (json!({"iterations": "none"}), vec!["/iterations"]),
         (json!({"iterations": [5]}), vec!["/iterations/0"]),
         (json!({"iterations": [{}, {"attempt": "one"}]}), vec!["/iterations/1/attempt"]),
@@ -52,11 +65,14 @@ async fn a_log_of_wrong_types_or_values_is_refused_by_the_fields_names() {
         ),
         (json!({"iterations": [{"lint_result": {"errors": []}}]}), vec!["/iterations/0/lint_result/valid"]),
     ] {
-        let refused = service.post(LOGS, &with(log("Create a fund"), &more)).await;
-        let problem = refused.refused(422, &pointers);
-        let detail = problem["detail"].as_str().expect("a text");
-        assert!(pointers.iter().all(|pointer| detail.contains(pointer)), "{problem}");
+        service.post(LOGS, &with(log("Create a fund"), &more)).await.refused(422, &pointers);
     }
+    assert_eq!(count(&service).await, 0);
+}
+
+#[tokio::test]
+async fn a_log_without_its_fields_or_that_is_no_object_is_refused() {
+    let service = Service::open().await;
     for (body, pointer) in [(r#"{"user_intent": "x"}"#, "/domain_name"), ("{}", "/user_intent")] {
         let refused = service.post_text(LOGS, "application/json", body).await;
         refused.refused(422, &[pointer]);

@@ -14,6 +14,18 @@ async fn paired(service: &Service, pairing: &str) -> Vec<(Value, Value, Value)> 
         .collect()
 }
 
+/// Asserts which pairs each rule makes of a chain.
+async fn assert_paired(name: &str, chain: &[Value], rules: [(&str, Value); 3]) {
+    let service = Service::open().await;
+    service.accept(&[solved(1, "Create", chain)]).await;
+    for (pairing, expected) in rules {
+        let pairs = expected.as_array().expect("pairs").iter();
+        let expected: Vec<_> =
+            pairs.map(|pair| (pair[0].clone(), pair[1].clone(), pair[2].clone())).collect();
+        assert_eq!(paired(&service, pairing).await, expected, "{name}: {pairing}");
+    }
+}
+
 #[tokio::test]
 async fn chains_are_paired_by_the_rule_that_is_asked_for() {
     let silent = |number: i32, program: &str| json!({"attempt": number, "extracted_dsl": program, "parse_result": {"success": false}});
@@ -64,18 +76,7 @@ async fn chains_are_paired_by_the_rule_that_is_asked_for() {
             json!([[1, null, "b"], [2, null, "b"]]),
         ),
     ] {
-        let service = Service::open().await;
-        let body = solved(1, "Create", &chain);
-        service.accept(&[body]).await;
-        for (pairing, expected) in [("fix", fix), ("next", next), ("final", last)] {
-            let expected: Vec<_> = expected
-                .as_array()
-                .expect("pairs")
-                .iter()
-                .map(|pair| (pair[0].clone(), pair[1].clone(), pair[2].clone()))
-                .collect();
-            assert_eq!(paired(&service, pairing).await, expected, "{name}: {pairing}");
-        }
+        assert_paired(name, &chain, [("fix", fix), ("next", next), ("final", last)]).await;
     }
 }
 

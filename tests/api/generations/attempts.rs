@@ -112,11 +112,8 @@ async fn the_same_attempt_twice_in_one_batch_is_one_attempt() {
     assert_eq!(log["total_latency_ms"], 14);
 }
 
-#[tokio::test]
-async fn totals_are_the_sums_over_the_attempts_also_when_many_append_and_retry_at_once() {
-    let service = Service::open().await;
-    let log = start(&service, intent("Create a fund")).await;
-    let path = format!("{log}/attempts");
+/// Attempts to append at once, each with its idempotency key: a third of them numbered and a third with a key, those twice.
+fn attempts_and_retries() -> Vec<(Value, Option<String>)> {
     let mut requests = Vec::new();
     for turn in 0..60_i32 {
         let latency = 1 + turn * turn;
@@ -131,6 +128,15 @@ async fn totals_are_the_sums_over_the_attempts_also_when_many_append_and_retry_a
             _ => requests.push((body, None)),
         }
     }
+    requests
+}
+
+#[tokio::test]
+async fn totals_are_the_sums_over_the_attempts_also_when_many_append_and_retry_at_once() {
+    let service = Service::open().await;
+    let log = start(&service, intent("Create a fund")).await;
+    let path = format!("{log}/attempts");
+    let requests = attempts_and_retries();
     let answers = join_all(requests.iter().map(|(body, key)| {
         let headers: Vec<_> = key.iter().map(|key| ("idempotency-key", key.as_str())).collect();
         let path = &path;

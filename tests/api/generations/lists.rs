@@ -48,6 +48,11 @@ async fn a_list_holds_what_each_filter_asks_for() {
         assert_eq!(page["next_cursor"], Value::Null);
         assert!(data.iter().all(|log| log.get("iterations").is_none()));
     }
+}
+
+#[tokio::test]
+async fn a_filter_that_makes_no_sense_is_refused() {
+    let service = Service::open().await;
     for (query, pointer) in [
         ("colour=red", "/colour"),
         ("success=maybe", "/success"),

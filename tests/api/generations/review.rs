@@ -45,7 +45,12 @@ async fn a_review_may_come_before_or_after_the_end_and_decides_what_is_learned()
     review(&log, json!({"rating": "acceptable"})).await.expect(200);
     assert_eq!(exported("&min_rating=acceptable").await, ["(a)"]);
     assert_eq!(exported("&min_rating=good").await, Vec::<Value>::new());
+}
 
+#[tokio::test]
+async fn a_review_that_cannot_be_is_refused_by_its_fields() {
+    let service = Service::open().await;
+    let log = start(&service, intent("Create a fund")).await;
     for (body, pointers) in [
         (json!({}), vec!["/rating"]),
         (json!({"rating": "great"}), vec!["/rating"]),
@@ -54,6 +59,6 @@ async fn a_review_may_come_before_or_after_the_end_and_decides_what_is_learned()
         (json!({"rating": "good", "reviewer": ""}), vec!["/reviewer"]),
         (json!({"rating": "good", "stars": 5}), vec!["/stars"]),
     ] {
-        review(&log, body).await.refused(422, &pointers);
+        service.put(&format!("{log}/review"), &body).await.refused(422, &pointers);
     }
 }

@@ -10,9 +10,6 @@ use crate::support::{Service, with};
 #[tokio::test]
 async fn what_is_wrong_is_refused_by_its_name() {
     let service = Service::open().await;
-    let address = posted(&service, &["a", "b"], json!({})).await;
-    let (views, inputs, finalize) =
-        (format!("{address}/views"), format!("{address}/partial-inputs"), format!("{address}/finalize"));
     let start = |more: Value| with(slate(&["a", "b"]), &more);
     for (path, body, pointers) in [
         (SLATES, json!({"suggestions": []}), &["/context"][..]),
@@ -37,7 +34,19 @@ async fn what_is_wrong_is_refused_by_its_name() {
         (SLATES, start(json!({"actual_input": "a", "time_to_action_ms": -1})), &["/time_to_action_ms"]),
         (SLATES, with(line(), &json!({"colour": 1})), &["/colour"]),
         (SLATES, with(line(), &json!({"match_type": "near"})), &["/match_type"]),
-        (&views, json!({}), &["/index"]),
+    ] {
+        service.post(path, &body).await.refused(422, pointers);
+    }
+}
+
+#[tokio::test]
+async fn views_inputs_and_outcomes_that_cannot_be_are_refused_by_their_fields() {
+    let service = Service::open().await;
+    let address = posted(&service, &["a", "b"], json!({})).await;
+    let (views, inputs, finalize) =
+        (format!("{address}/views"), format!("{address}/partial-inputs"), format!("{address}/finalize"));
+    for (path, body, pointers) in [
+        (&views, json!({}), &["/index"][..]),
         (&views, json!({"index": 0, "direction": "next"}), &["/index"]),
         (&views, json!({"index": -1}), &["/index"]),
         (&views, json!({"index": 2}), &["/index"]),
@@ -62,12 +71,17 @@ async fn what_is_wrong_is_refused_by_its_name() {
         service.post(path, &body).await.refused(422, pointers);
     }
     assert_eq!(service.get(&address).await.expect(200)["viewed_indices"], json!([0]));
+    service.get(&format!("{address}/block-metadata")).await.refused(409, &[]);
+}
+
+#[tokio::test]
+async fn what_happens_to_a_slate_that_never_was_is_not_found() {
+    let service = Service::open().await;
     let missing = format!("{SLATES}/{}", Uuid::from_u128(404));
     for (path, body) in [("/views", json!({"index": 0})), ("/finalize", json!({"actual_input": "a"}))] {
         service.post(&format!("{missing}{path}"), &body).await.refused(404, &[]);
     }
     service.get(&missing).await.refused(404, &[]);
-    service.get(&format!("{address}/block-metadata")).await.refused(409, &[]);
     service
         .call(Method::PATCH, &missing, &[], Some(&json!({"result_block_number": 1})))
         .await

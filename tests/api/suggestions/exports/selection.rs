@@ -82,7 +82,30 @@ async fn what_is_listed_are_the_rows_with_default_parameters() {
     );
 }
 
-/// Records with views as they come in; texts are unique, so that a text says which suggestion it is.
+/// The events of a record with views as they come in, and the texts that were viewed. Texts are unique, so that one says
+/// which suggestion it is.
+fn record(number: u128, count: usize, moves: Vec<(usize, bool)>, input: usize) -> (Vec<Value>, Vec<String>) {
+    let id = Uuid::from_u128(number);
+    let texts: Vec<_> = (0..count).map(|index| format!("#{number}/{index}")).collect();
+    let input = match input {
+        0..4 if input < count => texts[input].clone(),
+        4 => format!("{} more", texts[0]),
+        5 => format!("#{number}/"),
+        _ => "typed".to_owned(),
+    };
+    let mut events = vec![json!({"event": "suggestion", "id": id, "context": {}, "suggestions": texts})];
+    let mut viewed = vec![texts[0].clone()];
+    let mut current = 0;
+    for (index, jumps) in moves {
+        current = if jumps { index % count } else { (current + 1) % count };
+        viewed.push(texts[current].clone());
+        let made = if jumps { json!({"index": current}) } else { json!({"direction": "next"}) };
+        events.push(with(made, &json!({"event": "view", "suggestion_id": id})));
+    }
+    events.push(json!({"event": "suggestion_outcome", "suggestion_id": id, "actual_input": input}));
+    (events, viewed)
+}
+
 #[tokio::test]
 async fn no_export_ever_holds_an_unviewed_suggestion_as_rejected() {
     let service = Service::open().await;
@@ -98,24 +121,9 @@ async fn no_export_ever_holds_an_unviewed_suggestion_as_rejected() {
         let mut events = Vec::new();
         for (count, moves, input) in records {
             number += 1;
-            let id = Uuid::from_u128(number);
-            let texts: Vec<_> = (0..count).map(|index| format!("#{number}/{index}")).collect();
-            let input = match input {
-                0..4 if input < count => texts[input].clone(),
-                4 => format!("{} more", texts[0]),
-                5 => format!("#{number}/"),
-                _ => "typed".to_owned(),
-            };
-            events.push(json!({"event": "suggestion", "id": id, "context": {}, "suggestions": texts}));
-            let mut current = 0;
-            viewed.insert(texts[0].clone());
-            for (index, jumps) in moves {
-                current = if jumps { index % count } else { (current + 1) % count };
-                viewed.insert(texts[current].clone());
-                let made = if jumps { json!({"index": current}) } else { json!({"direction": "next"}) };
-                events.push(with(made, &json!({"event": "view", "suggestion_id": id})));
-            }
-            events.push(json!({"event": "suggestion_outcome", "suggestion_id": id, "actual_input": input}));
+            let (own, seen) = record(number, count, moves, input);
+            events.extend(own);
+            viewed.extend(seen);
         }
         service.accept(&events).await;
     }
