@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::load::{Connection, request};
+use crate::load::{Connection, ndjson};
 use crate::machine::Machine;
 
 /// How many words there are.
@@ -103,27 +103,44 @@ impl Maker {
     }
 }
 
-/// Stores so many solved logs, each with an attempt that failed and one that passed.
+/// A line that stores a solved log, with an attempt that failed and one that passed.
+fn solved_log(maker: &mut Maker, id: Uuid) -> Value {
+    let class = if maker.0.u8(..) < 32 { Class::Long } else { Class::Medium };
+    let intent = maker.intent(class);
+    let (wrong, right) = (maker.program(&intent), maker.program(&intent));
+    let lint = json!({"valid": false, "errors": ["Unknown verb"], "warnings": []});
+    json!({"event": "generation", "id": id, "user_intent": intent, "domain_name": maker.domain(), "model_used": "m-1",
+    "success": true, "iterations": [
+        {"attempt": 1, "extracted_dsl": wrong, "parse_result": {"success": true}, "lint_result": lint},
+        {"attempt": 2, "extracted_dsl": right, "parse_result": {"success": true}},
+    ]})
+}
+
+/// So many lines, each of a solved log; the same for the same seed.
+pub(crate) fn solved_logs(seed: u64, count: u64) -> String {
+    let mut maker = Maker::new(seed);
+    let mut lines = String::new();
+    for _ in 0..count {
+        let mut id = [0; 16];
+        maker.0.fill(&mut id);
+        let log = solved_log(&mut maker, uuid::Builder::from_random_bytes(id).into_uuid());
+        let _ = writeln!(lines, "{log}");
+    }
+    lines
+}
+
+/// Stores so many solved logs.
 pub(crate) async fn load(machine: &Machine, logs: usize) {
     let (mut maker, mut connection) = (Maker::new(1), Connection::open(&machine.address).await);
     let begun = Instant::now();
     let mut done = 0;
     while done < logs {
         let batch = (logs - done).min(1_000);
-        let mut body = String::new();
+        let mut lines = String::new();
         for _ in 0..batch {
-            let class = if maker.0.u8(..) < 32 { Class::Long } else { Class::Medium };
-            let intent = maker.intent(class);
-            let (wrong, right) = (maker.program(&intent), maker.program(&intent));
-            let lint = json!({"valid": false, "errors": ["Unknown verb"], "warnings": []});
-            let log = json!({"event": "generation", "id": Uuid::now_v7(), "user_intent": intent, "domain_name": maker.domain(),
-            "model_used": "m-1", "success": true, "iterations": [
-                {"attempt": 1, "extracted_dsl": wrong, "parse_result": {"success": true}, "lint_result": lint},
-                {"attempt": 2, "extracted_dsl": right, "parse_result": {"success": true}},
-            ]});
-            let _ = writeln!(body, "{log}");
+            let _ = writeln!(lines, "{}", solved_log(&mut maker, Uuid::now_v7()));
         }
-        connection.send(&request("default", "/v1/events", Some(("application/x-ndjson", &body)))).await;
+        connection.send(&ndjson("default", &lines)).await;
         done += batch;
     }
     let seconds = begun.elapsed().as_secs_f64();

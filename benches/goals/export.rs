@@ -3,11 +3,13 @@
 use std::process::Stdio;
 use std::time::Instant;
 
-use crate::load::Connection;
+use crate::load::{Connection, request};
 use crate::machine::Machine;
-use crate::{Line, Plan, median, megabytes};
+use crate::rounds::{in_turn, median};
+use crate::table::Line;
+use crate::{Plan, megabytes};
 
-pub(crate) async fn run(machine: &Machine, plan: &Plan) -> Vec<Line> {
+pub(crate) async fn run(machines: &[Machine], plan: &Plan) -> Vec<Line> {
     let message =
         |role: &str, content: &str| format!("json_build_object('role', '{role}', 'content', {content})");
     let training = format!(
@@ -29,40 +31,75 @@ pub(crate) async fn run(machine: &Machine, plan: &Plan) -> Vec<Line> {
         message("user", "b.error_message"),
         message("assistant", "f.extracted_dsl")
     );
-    let mut lines = Vec::new();
-    for (name, sql) in [("training-pairs", training), ("correction-pairs", corrections)] {
-        let (mut ours, mut psql, mut growth, mut bytes) = (vec![], vec![], vec![], 0);
-        for _ in 0..plan.rounds {
-            let (idle, mut most) = (machine.memory(), 0.0_f64);
+    let mut lines = vec![listing(machines, plan).await];
+    for (name, sql, goal) in [("training-pairs", training, 2.0), ("correction-pairs", corrections, 1.5)] {
+        let mut exports: Vec<_> = machines.iter().map(|_| Export::default()).collect();
+        let mut psql = Vec::new();
+        for round in 0..plan.rounds {
+            for (nth, machine) in in_turn(machines, round) {
+                exports[nth].measure(machine, name).await;
+            }
             let begun = Instant::now();
-            let connection = Connection::open(&machine.address).await;
-            let watch = || most = most.max(machine.memory());
-            bytes = connection.drain(&format!("/v1/exports/{name}"), watch).await;
-            ours.push(begun.elapsed().as_secs_f64());
-            growth.push(most - idle);
-            let begun = Instant::now();
-            let mut command = machine.program("psql");
+            let mut command = machines[0].program("psql");
             let status = command.args(["-q", "-c", &sql]).stdout(Stdio::null()).status().expect("psql");
             assert!(status.success(), "psql fails");
             psql.push(begun.elapsed().as_secs_f64());
         }
-        let (ours, psql) = (median(ours), median(psql));
-        let growth = growth.into_iter().fold(0.0, f64::max);
-        let speed = bytes as f64 / ours;
-        lines.push(Line::at_least(
-            format!("export of {name}, against psql COPY (SELECT json)"),
-            format!("{ours:.2} s, {}/s", megabytes(speed)),
-            format!("{psql:.2} s"),
-            psql / ours,
-            2.0,
-        ));
-        lines.push(Line::figure(
-            format!("export of {name}: growth of memory, at most"),
-            megabytes(growth),
-            String::new(),
-            "< 32 MB",
-            Some(growth < 32e6),
-        ));
+        let psql = median(psql);
+        let speed = |export: &Export| {
+            let seconds = export.seconds();
+            format!("{seconds:.2} s, {}/s", megabytes(export.bytes as f64 / seconds))
+        };
+        let growth = exports[0].growth < 32e6;
+        lines.push(
+            Line::of(format!("export of {name}, against psql COPY (SELECT json)"), &exports, speed)
+                .baseline(format!("{psql:.2} s"))
+                .at_least(psql / exports[0].seconds(), goal),
+        );
+        let what = format!("export of {name}: growth of memory, at most");
+        lines.push(Line::of(what, &exports, |export| megabytes(export.growth)).goal("< 32 MB", growth));
     }
     lines
+}
+
+/// Exports of one data set by one server.
+#[derive(Default)]
+struct Export {
+    seconds: Vec<f64>,
+    /// The most that the server's memory has grown by, in bytes.
+    growth: f64,
+    bytes: usize,
+}
+
+impl Export {
+    async fn measure(&mut self, machine: &Machine, name: &str) {
+        let (idle, mut most) = (machine.memory(), 0.0_f64);
+        let begun = Instant::now();
+        let connection = Connection::open(&machine.address).await;
+        let watch = || most = most.max(machine.memory());
+        self.bytes = connection.drain(&format!("/v1/exports/{name}"), watch).await;
+        self.seconds.push(begun.elapsed().as_secs_f64());
+        self.growth = self.growth.max(most - idle);
+    }
+
+    fn seconds(&self) -> f64 {
+        median(self.seconds.clone())
+    }
+}
+
+/// How long the list of what can be exported takes, which counts rows.
+async fn listing(machines: &[Machine], plan: &Plan) -> Line {
+    let mut took: Vec<_> = machines.iter().map(|_| Vec::new()).collect();
+    let list = request("default", "/v1/exports", None);
+    for round in 0..plan.rounds {
+        for (nth, machine) in in_turn(machines, round) {
+            let mut connection = Connection::open(&machine.address).await;
+            let begun = Instant::now();
+            connection.send(&list).await;
+            took[nth].push(begun.elapsed().as_secs_f64() * 1e3);
+        }
+    }
+    let took: Vec<_> = took.into_iter().map(median).collect();
+    Line::of(format!("list of exports of {} logs", plan.scale), &took, |took| format!("{took:.1} ms"))
+        .goal("< 100 ms", took[0] < 100.0)
 }

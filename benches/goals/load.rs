@@ -20,11 +20,9 @@ pub(crate) fn request(project: &str, path: &str, body: Option<(&str, &str)>) -> 
     .into_bytes()
 }
 
-/// The same request, answered without the record: like what it is compared with, which gives none back.
-pub(crate) fn minimal(mut request: Vec<u8>) -> Vec<u8> {
-    let first_line = request.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-    request.splice(first_line..first_line, *b"prefer: return=minimal\r\n");
-    request
+/// A batch of events, one a line.
+pub(crate) fn ndjson(project: &str, lines: &str) -> Vec<u8> {
+    request(project, "/v1/events", Some(("application/x-ndjson", lines)))
 }
 
 /// A kept-alive connection.
@@ -40,7 +38,7 @@ impl Connection {
         Self { stream, buffer: Vec::with_capacity(16 << 10) }
     }
 
-    /// Sends a request and reads the whole answer, which must be a success; its body.
+    /// Sends a request and reads the whole answer, which must be a success and reject no line of a batch; its body.
     pub(crate) async fn send(&mut self, request: &[u8]) -> &str {
         self.stream.write_all(request).await.expect("the server reads");
         self.buffer.clear();
@@ -58,6 +56,7 @@ impl Connection {
             }
             let body = str::from_utf8(&self.buffer[end + 4..]).expect("text");
             assert!(head.starts_with("http/1.1 2"), "{head}\n{body}");
+            assert!(!body.contains(r#""rejected":[{"#), "{body}");
             return body;
         }
     }
@@ -102,13 +101,14 @@ impl Latencies {
         Self { sorted: milliseconds, seconds }
     }
 
-    pub(crate) fn count(&self) -> f64 {
-        self.sorted.len() as f64
+    /// How many requests there were.
+    pub(crate) fn count(&self) -> u64 {
+        self.sorted.len() as u64
     }
 
     /// Requests a second.
     pub(crate) fn rate(&self) -> f64 {
-        self.count() / self.seconds
+        self.count() as f64 / self.seconds
     }
 
     /// In milliseconds.
@@ -123,21 +123,19 @@ impl Latencies {
     }
 }
 
-/// Sends requests over so many connections for a while, each as soon as the one before is answered. `request` makes them,
-/// by number.
-pub(crate) async fn drive(
+/// Sends requests over so many connections, each as soon as the one before is answered. `request` makes them, by number,
+/// until it makes no more.
+pub(crate) async fn send_all(
     address: &str,
     connections: usize,
-    duration: Duration,
-    request: impl Fn(u64) -> Vec<u8>,
+    request: impl Fn(u64) -> Option<Vec<u8>>,
 ) -> Latencies {
     let next = std::cell::Cell::new(0);
     let begun = Instant::now();
     let clients = (0..connections).map(async |_| {
         let mut connection = Connection::open(address).await;
         let mut took = Vec::new();
-        while begun.elapsed() < duration {
-            let request = request(next.replace(next.get() + 1));
+        while let Some(request) = request(next.replace(next.get() + 1)) {
             let sent = Instant::now();
             connection.send(&request).await;
             took.push(sent.elapsed().as_secs_f64() * 1e3);
@@ -146,4 +144,15 @@ pub(crate) async fn drive(
     });
     let took = join_all(clients).await.concat();
     Latencies::new(took, begun.elapsed().as_secs_f64())
+}
+
+/// Sends requests as [`send_all`] does, for a while.
+pub(crate) async fn send_for(
+    address: &str,
+    connections: usize,
+    duration: Duration,
+    request: impl Fn(u64) -> Vec<u8>,
+) -> Latencies {
+    let begun = Instant::now();
+    send_all(address, connections, |nth| (begun.elapsed() < duration).then(|| request(nth))).await
 }

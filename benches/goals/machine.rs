@@ -1,12 +1,13 @@
 //! The server under test with its Postgres: started, watched, stopped.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use gleaner::db::embedded::{self, Settings};
 use sqlx::ConnectOptions as _;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 
@@ -18,10 +19,9 @@ pub(crate) struct Machine {
     server: Child,
     /// Where it listens.
     pub(crate) address: String,
-    /// How to reach its database.
-    pub(crate) options: PgConnectOptions,
+    options: PgConnectOptions,
     /// The programs of its Postgres.
-    pub(crate) programs: PathBuf,
+    programs: PathBuf,
     postmaster: u32,
     _folder: tempfile::TempDir,
 }
@@ -40,27 +40,36 @@ pub(crate) fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// Starts the service on a data folder; the process and its address.
-pub(crate) fn serve(data: &Path) -> (Child, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gleaner"));
+/// Starts a server program on a data folder, and waits until it is ready; the process and its address.
+pub(crate) fn serve(program: &Path, data: &Path) -> (Child, String) {
+    let mut command = Command::new(program);
     command
-        .args([
-            "serve",
-            "--bind",
-            "127.0.0.1:0",
-            "--db-connections",
-            "8",
-            "--admin-key",
-            KEY,
-            "--log",
-            "error",
-            "--data-dir",
-        ])
+        .args(["serve", "--bind", "127.0.0.1:0", "--db-connections", "8", "--admin-key", KEY])
+        .args(["--log", "error", "--data-dir"])
         .arg(data);
     let mut server =
         command.env_remove("DATABASE_URL").stdout(Stdio::piped()).spawn().expect("the service starts");
-    let address = first_line(&mut server).split_once("http://").expect("an address").1.to_owned();
-    (server, address.split(' ').next().expect("an address").to_owned())
+    let line = first_line(&mut server);
+    let address = line.split_once("http://").and_then(|(_, rest)| rest.split_whitespace().next());
+    let address = address.expect("an address").to_owned();
+    while !is_ready(&address) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    (server, address)
+}
+
+fn is_ready(address: &str) -> bool {
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    let request = "GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).expect("the server reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer.starts_with("HTTP/1.1 200")
+}
+
+/// How to reach the database behind a socket.
+pub(crate) fn database(socket: &str) -> PgConnectOptions {
+    PgConnectOptions::new_without_pgpass().socket(socket).port(5432).username("postgres").database("gleaner")
 }
 
 /// The first line that a process prints.
@@ -78,14 +87,16 @@ pub(crate) fn stop(process: &mut Child) {
 }
 
 impl Machine {
-    pub(crate) fn start() -> Self {
+    /// Starts a server program with a cluster of its own.
+    pub(crate) fn start(program: &Path) -> Self {
         let folder = folder();
         let data = folder.path().join("data");
-        let (server, address) = serve(&data);
-        let settings = Settings { data_dir: Some(data.clone()), ..Settings::default() };
-        let options = embedded::attach(&settings).expect("its folder").expect("its Postgres");
-        let pid = fs::read_to_string(data.join("pgdata/postmaster.pid")).expect("a running Postgres");
-        let postmaster = pid.lines().next().and_then(|pid| pid.parse().ok()).expect("a process id");
+        let (server, address) = serve(program, &data);
+        // Its lines: process id, data folder, time of the start, port, folder of the socket.
+        let pid_file = fs::read_to_string(data.join("pgdata/postmaster.pid")).expect("a running Postgres");
+        let lines: Vec<_> = pid_file.lines().collect();
+        let postmaster = lines[0].parse().expect("a process id");
+        let options = database(lines[4]);
         let program = fs::read_link(format!("/proc/{postmaster}/exe")).expect("its program");
         let programs = program.parent().expect("a folder").to_owned();
         Self { server, address, options, programs, postmaster, _folder: folder }
@@ -95,12 +106,21 @@ impl Machine {
         self.options.connect().await.expect("the database answers")
     }
 
+    /// Writes out what has changed in the database.
+    pub(crate) async fn checkpoint(&self) {
+        sqlx::raw_sql("checkpoint").execute(&mut self.connect().await).await.expect("a checkpoint");
+    }
+
+    /// The folder of the socket of its Postgres.
+    pub(crate) fn socket(&self) -> &Path {
+        self.options.get_socket().expect("a socket")
+    }
+
     /// A program of Postgres that connects to the database.
     pub(crate) fn program(&self, name: &str) -> Command {
         let mut command = Command::new(self.programs.join(name));
-        let socket = self.options.get_socket().expect("a socket");
         command
-            .env("PGHOST", socket)
+            .env("PGHOST", self.socket())
             .env("PGUSER", "postgres")
             .env("PGDATABASE", "gleaner")
             .env("PGPORT", "5432");

@@ -1,26 +1,48 @@
-//! `make bench`: measures the goals of the project, each beside a baseline in the same run, on the same machine, into the
-//! same tables, and prints them as a table. Nothing is asserted: machines differ, ratios less.
+//! `make bench`: measures the goals of the project, each beside a baseline in the same run, on the same machine, into
+//! tables that are alike, and prints them as a table. Nothing is asserted: machines differ, ratios less.
 //!
-//! `BENCH=ingest,export` runs some parts; `SCALE` is how many solved logs there are (100 000 if not given); `ROUNDS` how often each
-//! measurement is taken (5), and `SECONDS` how long a measurement of ingest takes (3). Every figure is the median over the rounds; a baseline is measured in turn with what it is for.
+//! These variables of the environment say what is measured:
+//!
+//! - `BENCH=ingest,export` measures some of the parts, which are `start`, `ingest`, `depth`, `export` and `similar`.
+//! - `SCALE` is how many solved logs there are to export and to search (100 000 if not given).
+//! - `ROUNDS` is how often each measurement is taken (5). Every figure is the median over the rounds, and a baseline is
+//!   measured in turn with what it is for.
+//! - `SECONDS` is how long a measurement of `ingest` and `depth` takes (3).
+//! - `GLEANER_BINARY` is the server program that is measured; the one that cargo has built, if not given.
+//! - `BASELINE_BINARY` is the server program of an earlier build, which is measured in turn with it, on a cluster of its own.
+//!   Its results are in the column `before`.
+//!
+//! The server is used as a program only, and nothing of its library, so that builds of any age can be measured.
 
+mod attempts;
+mod baselines;
 mod data;
+mod depth;
 mod export;
 mod ingest;
 mod load;
 mod machine;
+mod rounds;
 mod similar;
 mod start;
+mod table;
 
 use std::env;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use machine::Machine;
+use table::Line;
 
 /// What is measured, and how often.
 struct Plan {
     scale: usize,
     rounds: usize,
+    /// How long a measurement of ingest takes.
+    duration: Duration,
     parts: Vec<String>,
+    /// The server program under test, and that of an earlier build where there is one.
+    programs: Vec<PathBuf>,
 }
 
 impl Plan {
@@ -29,11 +51,15 @@ impl Plan {
             env::var(name)
                 .map_or(default, |value| value.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
         };
+        let program = |name: &str| env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let ours = program("GLEANER_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_gleaner").into());
         let parts = env::var("BENCH").unwrap_or_default();
         Self {
             scale: number("SCALE", 100_000),
             rounds: number("ROUNDS", 5),
+            duration: Duration::from_secs(number("SECONDS", 3) as u64),
             parts: parts.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect(),
+            programs: [ours].into_iter().chain(program("BASELINE_BINARY")).collect(),
         }
     }
 
@@ -42,41 +68,12 @@ impl Plan {
     }
 }
 
-/// A line of the table.
-struct Line {
-    what: String,
-    ours: String,
-    baseline: String,
-    ratio: Option<f64>,
-    goal: String,
-    met: Option<bool>,
-}
-
-impl Line {
-    /// A ratio that must be at least `goal`.
-    fn at_least(what: impl Into<String>, ours: String, baseline: String, ratio: f64, goal: f64) -> Self {
-        let met = Some(ratio >= goal);
-        Self { what: what.into(), ours, baseline, ratio: Some(ratio), goal: format!("≥ {goal}"), met }
-    }
-
-    /// A figure that must meet a goal of its own kind.
-    fn figure(
-        what: impl Into<String>,
-        ours: String,
-        baseline: String,
-        goal: &str,
-        met: Option<bool>,
-    ) -> Self {
-        Self { what: what.into(), ours, baseline, ratio: None, goal: goal.to_owned(), met }
-    }
-}
-
 fn main() {
     let arguments: Vec<_> = env::args().collect();
     if let [_, command, socket] = arguments.as_slice()
         && command == "plain-server"
     {
-        return ingest::plain_server(socket);
+        return baselines::plain_server(socket);
     }
     let plan = Plan::from_environment();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -84,38 +81,33 @@ fn main() {
     if plan.wants("start") {
         lines.extend(start::run(&plan));
     }
-    if ["ingest", "export", "similar"].iter().any(|part| plan.wants(part)) {
-        let machine = Machine::start();
+    if ["ingest", "depth", "export", "similar"].iter().any(|part| plan.wants(part)) {
+        let machines: Vec<_> = plan.programs.iter().map(|program| Machine::start(program)).collect();
         runtime.block_on(async {
             if plan.wants("ingest") {
-                lines.extend(ingest::run(&machine, &plan).await);
+                lines.extend(ingest::run(&machines, &plan).await);
             }
-            if plan.wants("export") || plan.wants("similar") {
-                data::load(&machine, plan.scale).await;
+            if plan.wants("depth") {
+                lines.extend(depth::run(&machines, &plan).await);
+            }
+            // Similar examples are measured of the server under test alone.
+            let loaded =
+                if plan.wants("export") { machines.len() } else { usize::from(plan.wants("similar")) };
+            for machine in &machines[..loaded] {
+                data::load(machine, plan.scale).await;
             }
             if plan.wants("export") {
-                lines.extend(export::run(&machine, &plan).await);
+                lines.extend(export::run(&machines, &plan).await);
             }
             if plan.wants("similar") {
-                lines.extend(similar::run(&machine, &plan).await);
+                lines.extend(similar::run(&machines[0], &plan).await);
             }
         });
-        let memory = machine.memory_peak();
-        lines.push(Line::figure("memory of the server, at most", megabytes(memory), String::new(), "", None));
+        let memory = |machine: &Machine| megabytes(machine.memory_peak());
+        lines.push(Line::of("memory of the server, at most", &machines, memory));
     }
     println!("\n{}; SCALE={}, {} rounds\n", machine::description(), plan.scale, plan.rounds);
-    println!("| what | gleaner | baseline | ratio | goal | met |\n|---|---|---|---|---|---|");
-    for Line { what, ours, baseline, ratio, goal, met } in lines {
-        let ratio = ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"));
-        let met = met.map_or("", |met| if met { "yes" } else { "no" });
-        println!("| {what} | {ours} | {baseline} | {ratio} | {goal} | {met} |");
-    }
-}
-
-/// The middle one.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    table::print(&lines);
 }
 
 fn megabytes(bytes: f64) -> String {

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
+use crate::Plan;
 use crate::data::{Class, Maker};
 use crate::load::{Connection, Latencies, request};
 use crate::machine::Machine;
-use crate::{Line, Plan};
+use crate::table::Line;
 
 /// How many queries of each kind are asked, and how many of the seed's.
 const QUERIES: usize = 300;
@@ -31,9 +32,9 @@ pub(crate) async fn run(machine: &Machine, plan: &Plan) -> Vec<Line> {
                 } else {
                     format!("p50 {:.0} ms", seed_query(machine, class).await.percentile(50))
                 };
-                let met = Some(took.percentile(99) < 50.0);
+                let met = took.percentile(99) < 50.0;
                 let what = format!("similar examples among {}: {class:?}{domain}{company}", plan.scale);
-                lines.push(Line::figure(what, took.summary(), seed, "p99 < 50 ms", met));
+                lines.push(Line::new(what, took.summary()).baseline(seed).goal("p99 < 50 ms", met));
             }
         }
     }

@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use crate::machine::{folder, memory, serve, stop};
-use crate::{Line, Plan, median, megabytes};
+use crate::rounds::median;
+use crate::table::Line;
+use crate::{Plan, megabytes};
 
 pub(crate) fn run(plan: &Plan) -> Vec<Line> {
     let (mut new, mut existing, mut resident) = (Vec::new(), Vec::new(), Vec::new());
@@ -11,8 +13,7 @@ pub(crate) fn run(plan: &Plan) -> Vec<Line> {
         let folder = folder();
         for times in [&mut new, &mut existing] {
             let begun = Instant::now();
-            // The address is printed once the service listens, with its database ready.
-            let (mut server, _) = serve(&folder.path().join("data"));
+            let (mut server, _) = serve(&plan.programs[0], &folder.path().join("data"));
             times.push(begun.elapsed().as_secs_f64());
             std::thread::sleep(std::time::Duration::from_millis(500));
             resident.push(memory(server.id(), "VmRSS"));
@@ -22,20 +23,8 @@ pub(crate) fn run(plan: &Plan) -> Vec<Line> {
     let (new, existing, resident) = (median(new), median(existing), median(resident));
     let seconds = |time| format!("{time:.2} s");
     vec![
-        Line::figure("start with a new folder", seconds(new), String::new(), "< 3 s", Some(new < 3.0)),
-        Line::figure(
-            "start with an existing folder",
-            seconds(existing),
-            String::new(),
-            "< 1 s",
-            Some(existing < 1.0),
-        ),
-        Line::figure(
-            "memory when idle",
-            megabytes(resident),
-            String::new(),
-            "< 40 MB",
-            Some(resident < 40e6),
-        ),
+        Line::new("start with a new folder", seconds(new)).goal("< 3 s", new < 3.0),
+        Line::new("start with an existing folder", seconds(existing)).goal("< 1 s", existing < 1.0),
+        Line::new("memory when idle", megabytes(resident)).goal("< 40 MB", resident < 40e6),
     ]
 }

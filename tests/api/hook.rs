@@ -8,7 +8,8 @@ use axum::http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::server::{Server, folder, gleaner, run};
+use crate::support::assert_whole;
+use crate::support::server::{Server, folder, gleaner, run};
 
 fn hook(folder: &TempDir, arguments: &[&str]) -> String {
     let output = run(gleaner(folder).arg("hook").args(arguments).current_dir(folder.path()), 0);
@@ -31,21 +32,7 @@ fn claude_code_is_told_to_post_and_can_be_told_to_stop() {
 
     let said = hook(&folder, &["install", "claude-code"]);
     assert!(said.starts_with(&format!("{}:\n", file.display())), "{said}");
-    let post = json!({"type": "http", "url": "http://127.0.0.1:8080/v1/hooks/claude-code", "timeout": 3});
-    let alone = json!([{"hooks": [post]}]);
-    let of_tools = json!([{"matcher": "*", "hooks": [post]}]);
-    let expected = json!({
-        "model": "large",
-        "hooks": {
-            "UserPromptSubmit": alone,
-            "PostToolUse": of_tools,
-            "PostToolUseFailure": of_tools,
-            "Stop": [own["hooks"]["Stop"][0], {"hooks": [post]}],
-            "SubagentStop": alone,
-            "SessionEnd": alone,
-        },
-    });
-    assert_eq!(settings(&folder, ".claude/settings.json"), expected);
+    assert_whole!("settings_of_claude_code", settings(&folder, ".claude/settings.json"));
 
     let written = fs::read(&file).expect("reads");
     assert!(hook(&folder, &["install", "claude-code"]).contains("nothing was to be done"));

@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use crate::support::Service;
+use crate::support::program::openapi;
 
 #[test]
 fn openapi_yaml_is_what_the_code_says() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.yaml");
     let stored = std::fs::read_to_string(file).expect("openapi.yaml is there");
-    let current = gleaner::router::openapi().to_yaml().expect("plain values");
+    let current = openapi().to_yaml().expect("plain values");
     assert!(stored == current, "run: cargo run -- openapi > openapi.yaml");
 }
 

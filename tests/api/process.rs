@@ -3,13 +3,13 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::server::{Server, folder, gleaner, run};
+use crate::support::eventually;
+use crate::support::server::{Server, folder, gleaner, run};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_open_server_closes_when_the_command_line_makes_a_key_beside_it() {
@@ -19,13 +19,11 @@ async fn an_open_server_closes_when_the_command_line_makes_a_key_beside_it() {
     assert_eq!(client.send(Method::GET, "/v1/generations", None).await.expect("an answer").0, StatusCode::OK);
     let made = run(gleaner(&folder).args(["keys", "create", "--name", "first", "--scope", "operator"]), 0);
     let key = String::from_utf8(made.stdout).expect("text");
-    let begun = Instant::now();
-    while client.send(Method::GET, "/v1/generations", None).await.expect("an answer").0
-        != StatusCode::UNAUTHORIZED
-    {
-        assert!(begun.elapsed() < Duration::from_secs(20), "still open");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    eventually("the server is closed", async || {
+        let (status, _) = client.send(Method::GET, "/v1/generations", None).await.expect("an answer");
+        status == StatusCode::UNAUTHORIZED
+    })
+    .await;
     let listed = run(gleaner(&folder).args(["keys", "list"]), 0);
     let listed = String::from_utf8(listed.stdout).expect("text");
     assert!(listed.contains("first  operator") && listed.contains("in use"), "{listed}");

@@ -15,7 +15,8 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::server::{Server, folder, gleaner, run};
+use crate::support::eventually;
+use crate::support::server::{Server, folder, gleaner, run};
 
 /// The lines of a turn of a session, in which a search finds nothing and a file is read and changed.
 fn turn(session: &str, turn: usize) -> Vec<String> {
@@ -122,11 +123,7 @@ async fn started(server: &Server) -> usize {
 }
 
 async fn until(server: &Server, count: usize) {
-    let begun = Instant::now();
-    while started(server).await < count {
-        assert!(begun.elapsed() < Duration::from_mins(2), "{} of {count} searches", started(server).await);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    eventually(&format!("{count} searches are followed"), async || started(server).await >= count).await;
 }
 
 /// Waits until the searches are these.
@@ -150,6 +147,27 @@ fn transcripts(folder: &TempDir) -> PathBuf {
     place
 }
 
+/// Writes the transcripts of sessions turn by turn, each turn once it is allowed.
+fn write_turns(place: &Path, sessions: &[String], turns: usize, allowed: &AtomicUsize) {
+    let path = |session: &str| place.join("-srv-app").join(format!("{session}.jsonl"));
+    let mut files: Vec<_> =
+        sessions.iter().map(|session| File::create(path(session)).expect("a file")).collect();
+    for number in 0..turns {
+        while allowed.load(Ordering::Relaxed) <= number {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for line in 0..turn("", 0).len() {
+            for (session, file) in sessions.iter().zip(&mut files) {
+                // As agents do: now a part of a line, now the rest and the beginning of the next.
+                let text = format!("{}\n", turn(session, number)[line]);
+                let (first, second) = text.split_at(text.len() / 2 + number);
+                file.write_all(first.as_bytes()).expect("writes");
+                file.write_all(second.as_bytes()).expect("writes");
+            }
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_sessions_that_grow_are_kept_once_through_three_kills_of_the_watcher() {
     const TURNS: usize = 12;
@@ -160,25 +178,7 @@ async fn fifty_sessions_that_grow_are_kept_once_through_three_kills_of_the_watch
     let allowed = Arc::new(AtomicUsize::new(3));
     let writer = {
         let (place, sessions, allowed) = (place.clone(), sessions.clone(), Arc::clone(&allowed));
-        std::thread::spawn(move || {
-            let path = |session: &str| place.join("-srv-app").join(format!("{session}.jsonl"));
-            let mut files: Vec<_> =
-                sessions.iter().map(|session| File::create(path(session)).expect("a file")).collect();
-            for number in 0..TURNS {
-                while allowed.load(Ordering::Relaxed) <= number {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                for line in 0..turn("", 0).len() {
-                    for (session, file) in sessions.iter().zip(&mut files) {
-                        // As agents do: now a part of a line, now the rest and the beginning of the next.
-                        let text = format!("{}\n", turn(session, number)[line]);
-                        let (first, second) = text.split_at(text.len() / 2 + number);
-                        file.write_all(first.as_bytes()).expect("writes");
-                        file.write_all(second.as_bytes()).expect("writes");
-                    }
-                }
-            }
-        })
+        std::thread::spawn(move || write_turns(&place, &sessions, TURNS, &allowed))
     };
     for kills in 1..=3 {
         let watcher = Watcher::start(&folder, &place, &server.address);

@@ -1,0 +1,184 @@
+//! Keys and their scopes: what each may do, how one is sent, and how one ends.
+
+use axum::http::Method;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{LOGS, call, log, make};
+use crate::support::{Service, column, eventually, passed, scrub, with};
+
+/// A request of every kind, in an order in which each succeeds, with the scope that it needs.
+fn requests() -> Vec<(Method, String, Option<Value>, &'static str)> {
+    let id = Uuid::new_v4();
+    let start = with(log(), &json!({"id": id}));
+    let path = format!("{LOGS}/{id}");
+    let template = json!({"template_text": "x", "domain_name": "d"});
+    let key = json!({"name": "k", "scopes": ["admin"]});
+    vec![
+        (Method::POST, LOGS.to_owned(), Some(start), "write"),
+        (Method::POST, format!("{path}/attempts"), Some(passed(1, "(a)")), "write"),
+        (Method::POST, format!("{path}/finalize"), Some(json!({"success": true})), "write"),
+        (Method::PUT, format!("{path}/review"), Some(json!({"rating": "good"})), "write"),
+        (Method::POST, "/v1/events".to_owned(), Some(json!([])), "write"),
+        (Method::PUT, "/v1/prompt-templates/t".to_owned(), Some(template), "write"),
+        (Method::POST, "/v1/prompt-templates/t/deprecate".to_owned(), Some(json!({})), "write"),
+        (Method::GET, LOGS.to_owned(), None, "read"),
+        (Method::HEAD, LOGS.to_owned(), None, "read"),
+        (Method::GET, path.clone(), None, "read"),
+        (Method::GET, format!("{LOGS}/similar?intent=x"), None, "read"),
+        (Method::GET, "/v1/prompt-templates".to_owned(), None, "read"),
+        (Method::GET, "/v1/prompt-templates/t".to_owned(), None, "read"),
+        (Method::GET, "/v1/analytics/prompts".to_owned(), None, "read"),
+        (Method::GET, "/v1/exports".to_owned(), None, "read"),
+        (Method::GET, "/v1/exports/training-pairs".to_owned(), None, "read"),
+        (Method::GET, "/v1/exports/correction-pairs.jsonl".to_owned(), None, "read"),
+        (Method::GET, "/v1/sessions".to_owned(), None, "read"),
+        (Method::GET, "/v1/projects/default".to_owned(), None, "admin"),
+        (Method::PUT, "/v1/projects/default".to_owned(), Some(json!({})), "admin"),
+        (Method::POST, "/v1/keys".to_owned(), Some(key), "admin"),
+        (Method::GET, "/v1/keys".to_owned(), None, "admin"),
+        (Method::DELETE, "/v1/sessions/s".to_owned(), None, "admin"),
+        (Method::DELETE, path.clone(), None, "admin"),
+    ]
+}
+
+#[tokio::test]
+async fn a_key_may_do_what_its_scopes_say_and_no_more() {
+    let (service, operator) = Service::closed().await;
+    let mut keys = Vec::new();
+    for scope in ["write", "read", "admin"] {
+        keys.push((scope, make(&service, &operator, json!({"scopes": [scope]})).await.0));
+    }
+    for (method, path, body, needed) in requests() {
+        for (scope, key) in keys.iter().filter(|(scope, _)| scope != &needed) {
+            let answer = call(&service, key, method.clone(), &path, body.clone()).await;
+            assert_eq!(answer.status, 403, "{method} {path} with {scope}");
+            if method != Method::HEAD {
+                let problem = answer.refused(403, &[]);
+                assert_eq!(problem["detail"], format!("this key lacks the scope {needed}"));
+            }
+        }
+        let missing = service.call(method.clone(), &path, &[], body.as_ref()).await;
+        assert_eq!(missing.status, 401, "{method} {path}");
+        assert_eq!(missing.header("www-authenticate"), Some("Bearer"));
+        let (_, key) = keys.iter().find(|(scope, _)| scope == &needed).expect("a key");
+        let answer = call(&service, key, method.clone(), &path, body).await;
+        assert!(answer.status.is_success(), "{method} {path}: {}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_key_is_no_key() {
+    let (service, operator) = Service::closed().await;
+    let mut other_end = operator.clone();
+    other_end.pop();
+    let basic = |user: &str| format!("Basic {}", STANDARD.encode(user));
+    for authorization in [
+        String::new(),
+        "Bearer".to_owned(),
+        "Bearer ".to_owned(),
+        "Bearer x".to_owned(),
+        format!("Bearer {other_end}"),
+        format!("Bearer {operator}x"),
+        format!("Bearer {}", &operator[..12]),
+        "Bearer ééééééééé".to_owned(),
+        format!("Token {operator}"),
+        operator.clone(),
+        basic(""),
+        basic(":"),
+        basic(&format!("user:{operator}")),
+        basic("glnr_ab\0cdefghijklmnop:"),
+        basic("glnr_abcdef\0"),
+        format!("Basic {operator}"),
+        format!("Basic {}", STANDARD.encode(b"\xff\xfe\xfd\xfc\xff\xfe\xfd\xfc\xff\xfe\xfd\xfc")),
+    ] {
+        for path in [LOGS, "/v1/keys", "/v1/exports/training-pairs"] {
+            let answer = service.call(Method::GET, path, &[("authorization", &authorization)], None).await;
+            assert_eq!(answer.header("www-authenticate"), Some("Bearer"), "{authorization:?}");
+            answer.refused(401, &[]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_may_also_be_the_user_name_of_basic() {
+    let (service, operator) = Service::closed().await;
+    for user in [format!("{operator}:"), format!("{operator}:x"), operator.clone()] {
+        for scheme in ["Basic", "basic"] {
+            let value = format!("{scheme} {}", STANDARD.encode(&user));
+            let answer = service.call(Method::GET, LOGS, &[("authorization", &value)], None).await;
+            answer.expect(200);
+        }
+    }
+    call(&service, &operator, Method::GET, LOGS, None).await.expect(200);
+    let lower = format!("bearer {operator}");
+    service.call(Method::GET, LOGS, &[("authorization", &lower)], None).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_key_that_expired_or_was_revoked_no_longer_works() {
+    let (service, operator) = Service::closed().await;
+    let (expired, _) = make(&service, &operator, json!({"expires_at": "2020-01-01T00:00:00Z"})).await;
+    call(&service, &expired, Method::GET, LOGS, None).await.refused(401, &[]);
+    let (lasting, id) = make(&service, &operator, json!({"expires_at": "2999-01-01T00:00:00Z"})).await;
+    call(&service, &lasting, Method::GET, LOGS, None).await.expect(200);
+
+    let soon = chrono::Utc::now() + chrono::TimeDelta::milliseconds(300);
+    let (brief, _) = make(&service, &operator, json!({"expires_at": soon.to_rfc3339()})).await;
+    let before = call(&service, &brief, Method::GET, LOGS, None).await.status;
+    assert!(before == 200 || chrono::Utc::now() >= soon);
+    eventually("the key has expired", async || {
+        call(&service, &brief, Method::GET, LOGS, None).await.status == 401
+    })
+    .await;
+
+    let path = format!("/v1/keys/{id}");
+    let revoked = call(&service, &operator, Method::DELETE, &path, None).await;
+    assert_eq!((revoked.status.as_u16(), revoked.text()), (204, String::new()));
+    call(&service, &lasting, Method::GET, LOGS, None).await.refused(401, &[]);
+    assert_eq!(call(&service, &operator, Method::DELETE, &path, None).await.status, 204);
+    let unknown = format!("/v1/keys/{}", Uuid::new_v4());
+    call(&service, &operator, Method::DELETE, &unknown, None).await.refused(404, &[]);
+}
+
+#[tokio::test]
+async fn keys_are_listed_without_their_secrets_and_stored_only_as_hashes() {
+    let (service, operator) = Service::closed().await;
+    let body = json!({"name": "reader", "scopes": ["read", "write"], "expires_at": "2999-01-01T00:00:00Z"});
+    let made = call(&service, &operator, Method::POST, "/v1/keys", Some(body)).await.expect(201);
+    let secret = made["key"].as_str().expect("a secret");
+    assert!(secret.starts_with("glnr_") && secret.len() > 50, "{secret}");
+    let row = json!({"id": "id-1", "project": "default", "name": "reader", "prefix": &secret[..12],
+        "scopes": ["read", "write"], "created_at": "time", "expires_at": "2999-01-01T00:00:00.000000Z", "revoked_at": null});
+    assert_eq!(scrub(&made), with(row.clone(), &json!({"key": secret})));
+    let listed = call(&service, &operator, Method::GET, "/v1/keys", None).await.expect(200);
+    assert_eq!(scrub(&listed["data"][0]), row);
+    assert_eq!(column(listed["data"].as_array().expect("data"), "name"), ["reader", "first"]);
+    call(&service, secret, Method::GET, LOGS, None).await.expect(200);
+    let dump = service.dump().await;
+    let hex = |text: &str| text.bytes().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+    for secret in [secret, &operator] {
+        assert!(dump.contains(&secret[..12]));
+        for part in [secret, &secret[12..], &secret[12..24]] {
+            assert!(!dump.contains(part) && !dump.contains(&hex(part)));
+        }
+    }
+}
+
+#[tokio::test]
+async fn nobody_gives_a_scope_that_they_do_not_have() {
+    let (service, operator) = Service::closed().await;
+    let (admin, _) = make(&service, &operator, json!({"scopes": ["admin", "read"]})).await;
+    for (scopes, status) in [
+        (json!(["read"]), 201),
+        (json!(["admin", "read"]), 201),
+        (json!(["write"]), 403),
+        (json!(["read", "operator"]), 403),
+    ] {
+        let body = json!({"name": "k", "scopes": scopes});
+        let answer = call(&service, &admin, Method::POST, "/v1/keys", Some(body)).await;
+        assert_eq!(answer.status, status, "{scopes}");
+    }
+}

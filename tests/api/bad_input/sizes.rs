@@ -1,0 +1,65 @@
+//! Bodies, lines and batches at their limits and beyond.
+
+use axum::http::Method;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{LOGS, line, log, open_log};
+use crate::support::{Service, with};
+
+#[tokio::test]
+async fn a_body_beyond_the_limit_is_too_large() {
+    let service = Service::open().await;
+    let text = "x".repeat(3 << 20);
+    let log_path = open_log(&service).await;
+    for (method, path, body) in [
+        (Method::POST, LOGS.to_owned(), log(&text)),
+        (Method::POST, format!("{log_path}/attempts"), json!({"prompt_text": text})),
+        (Method::POST, format!("{log_path}/finalize"), json!({"success": true, "final_valid_dsl": text})),
+        (Method::PUT, format!("{log_path}/review"), json!({"rating": "good", "note": text})),
+        (
+            Method::PUT,
+            "/v1/prompt-templates/t".to_owned(),
+            json!({"template_text": text, "domain_name": "d"}),
+        ),
+    ] {
+        let answer = service.call(method, &path, &[], Some(&body)).await;
+        let problem = answer.refused(413, &[]);
+        assert_eq!(problem["detail"], "the body has more than 2097152 bytes");
+    }
+    let most = (2 << 20) - log("").to_string().len();
+    service.create(LOGS, log(&"x".repeat(most))).await;
+    service.post(LOGS, &log(&"x".repeat(most + 1))).await.refused(413, &[]);
+}
+
+#[tokio::test]
+async fn a_line_of_a_batch_may_have_three_mebibytes() {
+    let service = Service::open().await;
+    let id = Uuid::new_v4();
+    let text = "é".repeat(3 << 19);
+    let attempt =
+        json!({"event": "attempt", "generation_id": id, "prompt_text": text, "metadata": {"text": text}});
+    service.accept(&[with(line(&text), &json!({"id": id})), attempt, line("small")]).await;
+    let log = service.get(&format!("{LOGS}/{id}")).await.expect(200);
+    assert!(log["user_intent"] == text.as_str() && log["iterations"][0]["prompt_text"] == text.as_str());
+    assert!(log["iterations"][0]["metadata"]["text"] == text.as_str());
+}
+
+#[tokio::test]
+async fn a_batch_of_more_lines_than_allowed_is_too_large() {
+    let service = Service::open().await;
+    let lines = |count: usize| "{}\n\n".repeat(count);
+    let too_many = service.post_text("/v1/events", "application/x-ndjson", lines(20_001)).await;
+    let problem = too_many.refused(413, &[]);
+    assert_eq!(problem["detail"], "a batch has at most 20000 events; this one has 20001");
+    let most = service.post_text("/v1/events", "application/x-ndjson", lines(20_000)).await.expect(200);
+    let rejected = most["rejected"].as_array().expect("rejected");
+    assert_eq!((rejected.len(), &most["accepted"]), (20_000, &json!(0)));
+    assert_eq!(
+        rejected[19_999],
+        json!({"line": 39_999, "status": 422, "detail": rejected[0]["detail"],
+            "errors": [{"pointer": "/event", "detail": "must name what happened"}]})
+    );
+    let array = format!("[{}{{}}]", "{},".repeat(20_000));
+    service.post_text("/v1/events", "application/json", array).await.refused(413, &[]);
+}

@@ -1,0 +1,150 @@
+//! Correction pairs: which attempts of a log make a pair, and whose error is shown.
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{CORRECTIONS, TRAINING, rows, solved};
+use crate::support::{Service, failed, passed, with};
+
+/// Pairs of a chain by each rule, as (bad, fixed) attempt numbers.
+async fn paired(service: &Service, pairing: &str) -> Vec<(Value, Value, Value)> {
+    let rows = rows(service, &format!("{CORRECTIONS}?format=raw&pairing={pairing}")).await;
+    rows.into_iter()
+        .map(|row| (row["bad_attempt"].clone(), row["fixed_attempt"].clone(), row["fixed_dsl"].clone()))
+        .collect()
+}
+
+/// Asserts which pairs each rule makes of a chain.
+async fn assert_paired(name: &str, chain: &[Value], rules: [(&str, Value); 3]) {
+    let service = Service::open().await;
+    service.accept(&[solved(1, "Create", chain)]).await;
+    for (pairing, expected) in rules {
+        let pairs = expected.as_array().expect("pairs").iter();
+        let expected: Vec<_> =
+            pairs.map(|pair| (pair[0].clone(), pair[1].clone(), pair[2].clone())).collect();
+        assert_eq!(paired(&service, pairing).await, expected, "{name}: {pairing}");
+    }
+}
+
+#[tokio::test]
+async fn chains_are_paired_by_the_rule_that_is_asked_for() {
+    let silent = |number: i32, program: &str| json!({"attempt": number, "extracted_dsl": program, "parse_result": {"success": false}});
+    let nothing = |number: i32| json!({"attempt": number, "raw_response": "I cannot"});
+    let unjudged = |number: i32, program: &str| json!({"attempt": number, "extracted_dsl": program});
+    for (name, chain, fix, next, last) in [
+        (
+            "two failures before a pass",
+            vec![failed(1, "a", "e"), failed(2, "b", "e"), passed(3, "c")],
+            json!([[2, 3, "c"]]),
+            json!([[1, 2, "b"], [2, 3, "c"]]),
+            json!([[1, null, "c"], [2, null, "c"]]),
+        ),
+        ("a pass at the first try", vec![passed(1, "a")], json!([]), json!([]), json!([])),
+        (
+            "the last failure has no error text",
+            vec![failed(1, "a", "e"), silent(2, "b"), passed(3, "c")],
+            json!([[1, 3, "c"]]),
+            json!([[1, 2, "b"], [2, 3, "c"]]),
+            json!([[1, null, "c"], [2, null, "c"]]),
+        ),
+        (
+            "responses without a program and programs that nobody judged",
+            vec![failed(1, "a", "e"), nothing(2), unjudged(3, "b"), nothing(4), passed(5, "c")],
+            json!([[1, 5, "c"]]),
+            json!([[1, 3, "b"]]),
+            json!([[1, null, "c"]]),
+        ),
+        (
+            "failures after the first pass",
+            vec![failed(1, "a", "e"), passed(2, "b"), failed(3, "c", "e"), passed(4, "d")],
+            json!([[1, 2, "b"]]),
+            json!([[1, 2, "b"], [3, 4, "d"]]),
+            json!([[1, null, "d"], [3, null, "d"]]),
+        ),
+        (
+            "numbers with gaps that came in another order",
+            vec![passed(9, "c"), failed(2, "a", "e"), failed(4, "b", "e")],
+            json!([[4, 9, "c"]]),
+            json!([[2, 4, "b"], [4, 9, "c"]]),
+            json!([[2, null, "c"], [4, null, "c"]]),
+        ),
+        (
+            "the same program again makes no pair",
+            vec![failed(1, "a", "e"), failed(2, "a", "e"), passed(3, "b")],
+            json!([[2, 3, "b"]]),
+            json!([[2, 3, "b"]]),
+            json!([[1, null, "b"], [2, null, "b"]]),
+        ),
+    ] {
+        assert_paired(name, &chain, [("fix", fix), ("next", next), ("final", last)]).await;
+    }
+}
+
+#[tokio::test]
+async fn only_logs_that_succeeded_are_paired() {
+    let service = Service::open().await;
+    let chain = [failed(1, "a", "e"), passed(2, "b")];
+    let mut given_up = solved(1, "Create", &chain);
+    given_up["success"] = false.into();
+    let mut open = solved(2, "Create", &chain);
+    open["success"] = Value::Null;
+    service.accept(&[given_up, open]).await;
+    for path in [
+        format!("{TRAINING}?"),
+        format!("{CORRECTIONS}?"),
+        format!("{CORRECTIONS}?pairing=next"),
+        format!("{CORRECTIONS}?pairing=final"),
+        format!("{CORRECTIONS}?format=trl-stepwise"),
+    ] {
+        assert_eq!(service.get(&path).await.text(), "", "{path}");
+    }
+    let outcome = json!({"success": true, "final_valid_dsl": "z"});
+    service.post(&format!("/v1/generations/{}/finalize", Uuid::from_u128(2)), &outcome).await.expect(200);
+    let pair = |fixed: Value, program: &str| vec![(json!(1), fixed, json!(program))];
+    assert_eq!(paired(&service, "fix").await, pair(json!(2), "b"));
+    assert_eq!(paired(&service, "final").await, pair(Value::Null, "z"));
+}
+
+#[tokio::test]
+async fn the_error_is_that_of_the_first_stage_that_failed() {
+    let service = Service::open().await;
+    let no = |error: &str| json!({"success": false, "error": error});
+    let attempt = |more: Value| with(json!({"attempt": 1, "extracted_dsl": "bad"}), &more);
+    let mut lines = Vec::new();
+    let cases = [
+        (
+            json!({"parse_result": no("p"), "lint_result": {"valid": false, "errors": ["l"]}, "compile_result": no("c")}),
+            json!("p"),
+            "parse",
+        ),
+        (
+            json!({"parse_result": {"success": true}, "lint_result": {"valid": false, "errors": ["l", "m"]},
+                "compile_result": no("c")}),
+            json!("l\nm"),
+            "lint",
+        ),
+        (
+            json!({"lint_result": {"valid": true, "errors": ["said"]}, "compile_result": no("c")}),
+            json!("c"),
+            "compile",
+        ),
+        (
+            json!({"lint_result": {"valid": false, "errors": []}, "compile_result": no("c")}),
+            Value::Null,
+            "lint",
+        ),
+    ];
+    for (number, (more, ..)) in cases.iter().enumerate() {
+        let id = 1 + number as u128;
+        lines.push(solved(id, "Create", &[attempt(more.clone()), passed(2, "good")]));
+    }
+    service.accept(&lines).await;
+    let rows = rows(&service, &format!("{CORRECTIONS}?format=raw&pairing=next")).await;
+    for (row, (_, message, stage)) in rows.iter().zip(&cases) {
+        assert_eq!((&row["error_message"], &row["error_stage"]), (message, &json!(stage)));
+    }
+    assert_eq!(rows.len(), cases.len());
+    assert_eq!(paired(&service, "fix").await.len(), 3);
+    let said = service.get(&format!("{CORRECTIONS}?pairing=next")).await.rows();
+    assert_eq!(said[3]["messages"][2]["content"], "That failed (lint).");
+}

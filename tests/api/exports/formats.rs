@@ -1,0 +1,83 @@
+//! Formats of training and correction pairs, byte for byte.
+
+use serde_json::json;
+
+use super::{CORRECTIONS, TRAINING, rows, solved};
+use crate::support::{Service, assert_text, assert_whole, bodies, failed, passed, with};
+
+#[tokio::test]
+async fn each_format_of_training_pairs_is_byte_exact() {
+    let service = Service::open().await;
+    let mut attempt = passed(1, "(cbu.create\n  :name \"Ünï 😀\")");
+    attempt["raw_response"] = "needle".into();
+    service
+        .accept(&[
+            solved(1, "Create \"fund\"\\\t<b>", &[attempt]),
+            solved(2, "Second", &[failed(1, "(x)", "wrong"), passed(2, "(y)")]),
+        ])
+        .await;
+    let queries = [
+        "",
+        "format=openai",
+        "system=Be+%22exact%22",
+        "format=trl-prompt-completion",
+        "format=trl-prompt-completion&system=Be+%22exact%22&limit=1",
+        "format=alpaca",
+        "format=alpaca&system=s&limit=1",
+        "format=rft",
+        "format=raw",
+    ];
+    assert_text!("training_pairs", bodies(&service, TRAINING, &queries).await);
+}
+
+#[tokio::test]
+async fn each_format_of_correction_pairs_is_byte_exact() {
+    let service = Service::open().await;
+    let mut bad = failed(1, "(bad)", "Unknown verb");
+    bad["lint_result"]["errors"] = json!(["Unknown verb", "Bad \"argument\""]);
+    service.accept(&[solved(1, "Create", &[bad, passed(2, "(good)")])]).await;
+    let queries = [
+        "",
+        "format=openai",
+        "format=trl-prompt-completion",
+        "format=trl-preference",
+        "format=openai-preference",
+        "format=trl-stepwise",
+        "format=raw",
+    ];
+    assert_text!("correction_pairs", bodies(&service, CORRECTIONS, &queries).await);
+}
+
+#[tokio::test]
+async fn metadata_is_one_more_key_and_only_then_is_the_raw_response_shown() {
+    let service = Service::open().await;
+    let raw = |number: i32| json!({"raw_response": format!("needle {number}"), "metadata": {"n": number}});
+    let log = with(
+        solved(
+            1,
+            "Create",
+            &[with(failed(1, "(bad)", "wrong"), &raw(1)), with(passed(3, "(good)"), &raw(3))],
+        ),
+        &json!({"session_id": "s", "cbu_id": "c", "instance_id": "i", "model_used": "m", "metadata": {"k": 1.5}}),
+    );
+    service.accept(&[log]).await;
+    for (name, path, formats) in [
+        ("metadata_of_training_pairs", format!("{TRAINING}?"), "openai trl-prompt-completion alpaca rft raw"),
+        (
+            "metadata_of_correction_pairs",
+            format!("{CORRECTIONS}?"),
+            "openai trl-prompt-completion trl-preference openai-preference raw",
+        ),
+        ("metadata_of_final_pairs", format!("{CORRECTIONS}?pairing=final&"), "openai raw"),
+        ("metadata_of_steps", format!("{CORRECTIONS}?"), "trl-stepwise"),
+    ] {
+        for format in formats.split(' ') {
+            let plain = service.get(&format!("{path}format={format}")).await;
+            assert!(!plain.text().contains("needle"), "{format}");
+            let mut rows = rows(&service, &format!("{path}format={format}&include=metadata")).await;
+            let shown = rows[0].as_object_mut().expect("an object").remove("metadata");
+            assert_eq!(rows, plain.rows(), "{format}");
+            assert_whole!(name, shown.expect("metadata"));
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Exports at the same time, and exports that nobody reads.
+
+use axum::body::Body;
+use axum::http::Request;
+use axum::response::Response;
+use http_body_util::BodyExt as _;
+use serde_json::json;
+use tower::ServiceExt as _;
+
+use super::{TRAINING, rows, solved};
+use crate::support::program::{Limits, Settings};
+use crate::support::{Service, passed, settings};
+
+#[tokio::test]
+async fn exports_asked_for_at_once_wait_for_each_other() {
+    let service = Service::open().await;
+    service.accept(&[solved(1, "one", &[passed(1, "y")])]).await;
+    let answers = futures_util::future::join_all((0..20).map(|_| service.get(TRAINING))).await;
+    for answer in answers {
+        assert_eq!(answer.rows().len(), 1);
+    }
+}
+
+/// Logs that are together more than what lies between the database and a reader, even compressed.
+async fn many(service: &Service) {
+    let mut random = fastrand::Rng::with_seed(1);
+    let events: Vec<_> = (0..2_000)
+        .map(|number| {
+            let program: String = std::iter::repeat_with(|| random.alphanumeric()).take(2_000).collect();
+            json!({"event": "generation", "user_intent": format!("i{number}"), "domain_name": "d", "success": true,
+                "final_valid_dsl": program})
+        })
+        .collect();
+    service.accept(&events).await;
+}
+
+/// The answer to an export whose body nobody reads.
+async fn unread(service: &Service, headers: &[(&str, &str)]) -> Response {
+    let mut request = Request::get("/v1/exports/training-pairs").header("host", "localhost");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Body::empty()).expect("a request");
+    let response = service.router.clone().oneshot(request).await.expect("an answer");
+    assert_eq!(response.status(), 200);
+    response
+}
+
+#[tokio::test]
+async fn one_export_more_than_allowed_at_once_is_a_503_until_a_reader_goes_away() {
+    let service = Service::open().await;
+    many(&service).await;
+    let held = [unread(&service, &[]).await, unread(&service, &[("accept-encoding", "gzip")]).await];
+    let refused = service.get("/v1/exports/training-pairs").await;
+    assert!(refused.header("retry-after").is_some());
+    let problem = refused.expect(503);
+    assert_eq!(problem["detail"], "as many exports as allowed are under way; try again");
+    drop(held);
+    assert_eq!(rows(&service, "/v1/exports/training-pairs").await.len(), 2_000);
+}
+
+#[tokio::test]
+async fn an_export_that_takes_too_long_is_broken_off_and_gives_its_place_free() {
+    let exports = Limits { most_exports: 1, longest_export: 1 };
+    let service = Service::with(Settings { exports, ..settings() }).await;
+    many(&service).await;
+    let slow = unread(&service, &[]).await;
+    // Gets the only place once the slow one has lost it.
+    assert_eq!(rows(&service, "/v1/exports/training-pairs?limit=5").await.len(), 5);
+    slow.into_body().collect().await.expect_err("it must not look whole");
+}

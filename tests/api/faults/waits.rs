@@ -1,0 +1,132 @@
+//! A full queue, a deadlock and a client that stops sending: nobody is waited for without end.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use futures_util::future::join_all;
+use serde_json::json;
+use sqlx::{Connection as _, Executor as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use crate::support::program::{Settings, serve};
+use crate::support::{Service, eventually, settings};
+
+#[tokio::test]
+async fn a_full_queue_is_a_503_that_says_when_to_come_back_and_what_it_took_is_written() {
+    let service = Service::open().await;
+    let mut other = service.connection().await;
+    let mut transaction = other.begin().await.expect("a transaction");
+    transaction.execute("lock table generations in exclusive mode").await.expect("a lock");
+    let batch = |batch: u64| {
+        (0..512).map(move |line| {
+            let id = Uuid::from_u64_pair(batch, line);
+            json!({"event": "generation", "id": id, "user_intent": "i", "domain_name": "d"})
+        })
+    };
+    // The queue holds 32 of these; the batches that the writers hold count too.
+    let posted = join_all((1..=40).map(async |number| {
+        let events: Vec<_> = batch(number).collect();
+        (number, service.events(&events).await)
+    }));
+    let release = async {
+        eventually("the queue is full", async || {
+            service.get("/metrics").await.text().lines().any(|line| line == "gleaner_queue_events 16384")
+        })
+        .await;
+        transaction.commit().await.expect("released");
+    };
+    let (posted, ()) = futures_util::join!(posted, release);
+    let mut refused = 0;
+    for (number, answer) in posted {
+        let kept: i64 = sqlx::query_scalar("select count(*) from generations where id = any($1)")
+            .bind((0..512).map(|line| Uuid::from_u64_pair(number, line)).collect::<Vec<_>>())
+            .fetch_one(&mut other)
+            .await
+            .expect("a count");
+        if answer.status == StatusCode::SERVICE_UNAVAILABLE {
+            refused += 1;
+            assert!(answer.header("retry-after").is_some());
+            assert_eq!(answer.json()["detail"], "the queue is full; try again");
+            assert_eq!(kept, 0);
+        } else {
+            assert_eq!(answer.expect(200), json!({"accepted": 512, "duplicates": 0, "rejected": []}));
+            assert_eq!(kept, 512);
+        }
+    }
+    assert!((1..=8).contains(&refused), "{refused} refused");
+}
+
+/// How many transactions this process has begun again.
+async fn retries(service: &Service) -> u64 {
+    let metrics = service.get("/metrics").await.text();
+    let count = metrics.lines().find_map(|line| line.strip_prefix("gleaner_commit_retries_total "));
+    count.map_or(0, |count| count.parse().expect("a number"))
+}
+
+#[tokio::test]
+async fn a_deadlock_with_somebody_else_is_tried_again_and_not_reported() {
+    let service = Service::open().await;
+    let [first, second] = [1, 2].map(Uuid::from_u128);
+    for id in [first, second] {
+        let log = json!({"id": id, "user_intent": "i", "domain_name": "d"});
+        service.post("/v1/generations", &log).await.expect(201);
+    }
+    let mut other = service.connection().await;
+    // So that it is the writer who finds out, and loses.
+    other.execute("set deadlock_timeout = '1min'").await.expect("set");
+    let mut transaction = other.begin().await.expect("a transaction");
+    let lock = |id: Uuid| sqlx::query("select from generations where id = $1 for update").bind(id);
+    lock(second).execute(&mut *transaction).await.expect("the second");
+    let attempt =
+        |id: Uuid| json!({"event": "attempt", "generation_id": id, "attempt": 1, "prompt_text": "p"});
+    let events = [attempt(first), attempt(second)];
+    let retried = retries(&service).await;
+    let posted = service.events(&events);
+    let crossed = async {
+        // The writer holds the first once it waits for the second.
+        let sql = "select exists (select from pg_stat_activity
+                   where datname = current_database() and wait_event_type = 'Lock')";
+        let mut watch = service.connection().await;
+        eventually("the writer waits", async || {
+            sqlx::query_scalar(sql).fetch_one(&mut watch).await.expect("an answer")
+        })
+        .await;
+        lock(first).execute(&mut *transaction).await.expect("the writer gives way");
+        transaction.commit().await.expect("released");
+    };
+    let (answer, ()) = futures_util::join!(posted, crossed);
+    assert_eq!(answer.expect(200), json!({"accepted": 2, "duplicates": 0, "rejected": []}));
+    assert!(retries(&service).await > retried, "there was no deadlock");
+}
+
+#[tokio::test]
+async fn a_client_that_stops_sending_is_not_waited_for() {
+    let patience = Duration::from_millis(300);
+    let service = Service::with(Settings { patience, ..settings() }).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let (stop, stopped) = oneshot::channel::<()>();
+    let router = service.router.clone();
+    let serving = tokio::spawn(serve(listener, router, patience, async { drop(stopped.await) }));
+    let answer = async |sent: &str| {
+        let mut connection = TcpStream::connect(address).await.expect("it listens");
+        connection.write_all(sent.as_bytes()).await.expect("it reads");
+        let mut answer = String::new();
+        let end = tokio::time::timeout(Duration::from_secs(20), connection.read_to_string(&mut answer)).await;
+        end.expect("it hangs up").expect("text");
+        answer
+    };
+    let head = "POST /v1/generations HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+    assert_eq!(answer(&format!("{head}content-len")).await, "", "half a head");
+    let slow = answer(&format!("{head}content-length: 100\r\n\r\n{{\"user_intent\"")).await;
+    assert!(slow.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{slow}");
+    assert!(slow.contains("\"detail\":\"the rest of the body did not come\""), "{slow}");
+    // Whoever keeps a connection without using it is hung up on after the answer.
+    let whole = answer("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+    assert!(whole.ends_with("{\"status\":\"ok\"}"), "{whole}");
+    drop(stop);
+    serving.await.expect("it ends when told");
+}

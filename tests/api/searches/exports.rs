@@ -1,0 +1,52 @@
+//! The data set of search pairs.
+
+use serde_json::json;
+
+use super::{find, weak};
+use crate::support::{Service, with};
+
+#[tokio::test]
+async fn search_pairs_have_the_answer_and_what_did_not_help() {
+    let service = Service::open().await;
+    let results = json!([{"path": "Button.tsx", "score": 0.42}, {"path": "Link.tsx", "score": 0.4}]);
+    let search = with(weak("login button", 0), &json!({"results": results, "result_count": 2}));
+    find(&service, search, &["auth/LoginButton.tsx", "Link.tsx"]).await;
+    find(&service, with(weak("logout", 100), &json!({"results": [], "root": null})), &["a.rs", "b.rs"]).await;
+    let rows = service.get("/v1/exports/search-pairs").await.rows();
+    let unhelpful = json!(["Button.tsx", "Link.tsx"]);
+    assert_eq!(
+        rows,
+        [
+            json!({"query": "login button", "path": "auth/LoginButton.tsx", "unhelpful": unhelpful, "root": "/src/app"}),
+            json!({"query": "logout", "path": "b.rs", "unhelpful": [], "root": null}),
+            json!({"query": "logout", "path": "a.rs", "unhelpful": [], "root": null}),
+        ]
+    );
+    let triplets = service.get("/v1/exports/search-pairs.jsonl?format=triplets").await.rows();
+    assert_eq!(
+        triplets,
+        [
+            json!({"anchor": "login button", "positive": "auth/LoginButton.tsx", "negative": "Button.tsx"}),
+            json!({"anchor": "login button", "positive": "auth/LoginButton.tsx", "negative": "Link.tsx"}),
+        ]
+    );
+    find(&service, with(weak("logout", 200), &json!({"results": [], "root": null})), &["a.rs"]).await;
+    let count = async |parameters: &str| {
+        service.get(&format!("/v1/exports/search-pairs{parameters}")).await.rows().len()
+    };
+    assert_eq!(count("").await, 4);
+    assert_eq!(count("?root=/src/app").await, 1);
+    assert_eq!(count("?limit=2").await, 3);
+    let split = [count("?split=train&holdout=0.5").await, count("?split=validation&holdout=0.5").await];
+    assert_eq!(split.iter().sum::<usize>(), 4);
+    assert!(split.contains(&0), "one session stands in one part: {split:?}");
+    let metadata = service.get("/v1/exports/search-pairs?include=metadata").await.rows();
+    assert_eq!(metadata[0]["metadata"]["agent_session_id"], "s");
+    let listed = service.get("/v1/exports").await.expect(200);
+    let listed =
+        listed["data"].as_array().expect("data").iter().find(|set| set["dataset"] == "search-pairs").cloned();
+    assert_eq!(
+        listed,
+        Some(json!({"dataset": "search-pairs", "formats": ["raw", "triplets"], "rows": 4, "skipped": 0}))
+    );
+}

@@ -1,0 +1,172 @@
+//! Searches that are followed: when one is tracked, what counts for it, and how it ends.
+
+use serde_json::{Value, json};
+
+use super::{append, grep, paths, read, resolve, start, weak};
+use crate::support::program::{Timestamp, expire};
+use crate::support::{Service, assert_close, assert_whole, column, eventually, with};
+
+#[tokio::test]
+async fn a_component_found_by_hand_is_found_at_once_the_next_time() {
+    let service = Service::open().await;
+    let started = service.post("/v1/searches", &weak("login button component", 0)).await;
+    let search = started.header("location").expect("a location").to_owned();
+    assert_whole!("a_started_search", started.expect(201));
+    append(&service, &search, &grep("login.*button", 2)).await.expect(201);
+    let file = "/src/app/src/features/auth/LoginButton.tsx";
+    let appended = append(&service, &search, &read(file, 4)).await.expect(201);
+    assert_whole!("an_appended_read", appended);
+    let resolved = resolve(&service, &search, 9).await;
+    assert_eq!(resolved["state"], "resolved");
+    assert_eq!(
+        column(resolved["associations"].as_array().expect("some"), "path"),
+        ["src/features/auth/LoginButton.tsx"]
+    );
+    assert_eq!(service.get(&search).await.expect(200)["fallbacks"], resolved["fallbacks"]);
+
+    let next = service.post("/v1/searches", &weak("login button", 3_600)).await.expect(201);
+    let hint = &next["hints"][0];
+    assert_eq!(
+        (&hint["path"], &hint["query"], &hint["root"], &hint["evidence"]),
+        (
+            &json!("src/features/auth/LoginButton.tsx"),
+            &json!("login button component"),
+            &json!("/src/app"),
+            &json!(1)
+        )
+    );
+    let stored =
+        service.get(&format!("/v1/searches/{}", next["id"].as_str().expect("an id"))).await.expect(200);
+    assert_eq!(column(stored["hints"].as_array().expect("hints"), "id"), [hint["id"].clone()]);
+}
+
+#[tokio::test]
+async fn an_endpoint_found_by_hand_is_found_by_fewer_words() {
+    let service = Service::open().await;
+    let search = json!({"query": "user creation endpoint", "best_score": 0.38, "result_count": 3});
+    let search = start(&service, search).await;
+    append(&service, &search, &json!({"kind": "grep", "pattern": "createUser|user.*create"}))
+        .await
+        .expect(201);
+    append(&service, &search, &json!({"kind": "read", "path": "src/api/routes/users.ts"})).await.expect(201);
+    let resolved = service.post(&format!("{search}/resolve"), &json!({})).await.expect(200);
+    assert_eq!(resolved["state"], "resolved");
+    assert_eq!(paths(&service, "user creation").await, ["src/api/routes/users.ts"]);
+    assert_eq!(paths(&service, "colour of the footer").await, [] as [Value; 0]);
+}
+
+#[tokio::test]
+async fn a_search_is_tracked_only_if_its_best_score_is_under_the_threshold() {
+    let service = Service::open().await;
+    for (search, state, score) in [
+        (json!({"best_score": 0.649, "result_count": 1}), "tracking", json!(0.649)),
+        (json!({"best_score": 0.65, "result_count": 1}), "strong", json!(0.65)),
+        (json!({"best_score": 0.9, "result_count": 0}), "tracking", json!(0.0)),
+        (json!({}), "tracking", json!(0.0)),
+        (
+            json!({"results": [{"path": "a", "score": 0.2}, {"path": "b", "score": 0.8}]}),
+            "strong",
+            json!(0.8),
+        ),
+        (json!({"results": [{"path": "a"}]}), "strong", Value::Null),
+    ] {
+        let body = with(search.clone(), &json!({"query": "q"}));
+        let made = service.post("/v1/searches", &body).await.expect(201);
+        assert_eq!((&made["state"], &made["best_score"]), (&json!(state), &score), "{search}");
+    }
+    let settings = json!({"searches": {"score_threshold": 0.3}});
+    let project = service.put("/v1/projects/default", &settings).await.expect(200);
+    assert_eq!(project["searches"]["score_threshold"], 0.3);
+    let made = service.post("/v1/searches", &json!({"query": "q", "best_score": 0.42})).await.expect(201);
+    assert_eq!(made["state"], "strong");
+    let path = format!("/v1/searches/{}", made["id"].as_str().expect("an id"));
+    append(&service, &path, &read("a.rs", 0)).await.refused(409, &[]);
+}
+
+#[tokio::test]
+async fn silence_ends_a_session_and_what_comes_after_it_does_not_count() {
+    let service = Service::open().await;
+    let long = start(&service, weak("login button", 0)).await;
+    for (file, at) in [("a.rs", 60), ("b.rs", 120), ("c.rs", 180)] {
+        let appended = append(&service, &long, &read(file, at)).await.expect(201);
+        assert_eq!((&appended["state"], &appended["counts"]), (&json!("tracking"), &json!(true)), "{file}");
+    }
+    let late = append(&service, &long, &read("d.rs", 241)).await.expect(201);
+    assert_eq!((&late["state"], &late["counts"]), (&json!("resolved"), &json!(false)));
+    let ended = service.get(&long).await.expect(200);
+    assert_eq!(ended["ended_at"], "2026-01-01T00:03:00.000000Z");
+    let found = column(ended["associations"].as_array().expect("associations"), "path");
+    assert_eq!(found, ["c.rs", "b.rs", "a.rs"]);
+    append(&service, &long, &read("e.rs", 242)).await.refused(409, &[]);
+    assert_eq!(resolve(&service, &long, 250).await, service.get(&long).await.expect(200));
+
+    let empty = start(&service, with(weak("logout button", 0), &json!({"agent_session_id": "t"}))).await;
+    assert_eq!(resolve(&service, &empty, 61).await["state"], "timed_out");
+    let empty = start(&service, with(weak("logout button", 0), &json!({"agent_session_id": "u"}))).await;
+    assert_eq!(resolve(&service, &empty, 60).await["state"], "unresolved");
+}
+
+#[tokio::test]
+async fn another_turn_of_the_same_agent_ends_the_searches_of_the_turn_before() {
+    let service = Service::open().await;
+    let turn = |turn: &str, agent: Value| json!({"turn_id": turn, "agent_id": agent});
+    let first = start(&service, with(weak("login button", 0), &turn("1", Value::Null))).await;
+    let aside = start(&service, with(weak("login button", 1), &turn("1", json!("sub")))).await;
+    append(&service, &first, &read("a.rs", 2)).await.expect(201);
+    start(&service, with(weak("logout", 3), &turn("1", Value::Null))).await;
+    assert_eq!(service.get(&first).await.expect(200)["state"], "tracking");
+    start(&service, with(weak("sign up", 4), &turn("2", Value::Null))).await;
+    assert_eq!(service.get(&first).await.expect(200)["state"], "resolved");
+    assert_eq!(service.get(&aside).await.expect(200)["state"], "tracking");
+    let states = service.all("/v1/searches?agent_session_id=s").await;
+    assert_eq!(column(&states, "state"), ["tracking", "unresolved", "tracking", "resolved"]);
+    assert_eq!(service.all("/v1/searches?state=tracking&limit=1").await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_read_counts_for_every_open_search_and_more_for_the_one_it_resembles() {
+    let service = Service::open().await;
+    let button = start(&service, weak("login button", 0)).await;
+    let price = start(&service, weak("invoice total", 1)).await;
+    append(&service, &button, &read("billing/invoice.rs", 2)).await.expect(201);
+    append(&service, &price, &read("auth/LoginButton.tsx", 3)).await.expect(201);
+    let shares = async |search: &str| {
+        let fallbacks = service.get(search).await.expect(200)["fallbacks"].clone();
+        column(fallbacks.as_array().expect("fallbacks"), "share")
+    };
+    let (of_button, of_price) = (shares(&button).await, shares(&price).await);
+    // The first was said to be about the button, and is like the other; the second the other way round.
+    assert_close(&json!(of_button), &json!([1.25 / 2.0, 1.25 / 2.5]));
+    assert_close(&json!(of_price), &json!([0.75 / 2.0, 1.25 / 2.5]));
+    resolve(&service, &button, 9).await;
+    append(&service, &price, &read("billing/total.rs", 10)).await.expect(201);
+    assert_eq!(shares(&price).await[2], 1.0);
+}
+
+#[tokio::test]
+async fn searches_of_an_agent_that_went_silent_end_by_themselves() {
+    let service = Service::open().await;
+    let found = start(&service, weak("login button", 0)).await;
+    append(&service, &found, &read("a.rs", 1)).await.expect(201);
+    let lost = start(&service, with(weak("logout", 0), &json!({"agent_session_id": "t"}))).await;
+    let seconds = |seconds| Timestamp::now().plus(chrono::TimeDelta::seconds(seconds)).expect("a time");
+    let next = expire(service.pool(), service.keyring(), seconds(0)).await.expect("looks");
+    assert!(next.expect("some are open") <= std::time::Duration::from_mins(1));
+    assert_eq!(service.get(&found).await.expect(200)["state"], "tracking");
+    let next = expire(service.pool(), service.keyring(), seconds(62)).await.expect("ends them");
+    assert_eq!(next, None);
+    let ended = service.get(&found).await.expect(200);
+    assert_eq!(
+        (&ended["state"], &ended["ended_at"]),
+        (&json!("resolved"), &json!("2026-01-01T00:00:01.000000Z"))
+    );
+    assert_eq!(service.get(&lost).await.expect(200)["state"], "timed_out");
+    assert_eq!(paths(&service, "login button").await, ["a.rs"]);
+
+    service.put("/v1/projects/default", &json!({"searches": {"session_timeout": 1}})).await.expect(200);
+    let soon = start(&service, weak("sign up", 100)).await;
+    eventually("the search has timed out", async || {
+        service.get(&soon).await.expect(200)["state"] == "timed_out"
+    })
+    .await;
+}

@@ -1,0 +1,150 @@
+//! Which rows a data set of suggestion records holds.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{ACCEPTED, PREFERENCES, RANKINGS, finished, four, told};
+use crate::support::{Service, column, with};
+
+#[tokio::test]
+async fn exact_deduplication_keeps_the_oldest_of_equal_rows() {
+    let service = Service::open().await;
+    service
+        .accept(&[
+            finished(9, &["a", "b"], &[0, 1], "b"),
+            finished(2, &["a", "b"], &[0, 1], "b"),
+            finished(1, &["a", "b", "c"], &[0, 1, 2], "b"),
+            told(finished(3, &["a", "b"], &[0, 1], "b")),
+        ])
+        .await;
+    let of = async |path: &str| {
+        let rows = service.get(path).await.rows();
+        let ids = column(&rows, "suggestion_id");
+        ids.iter()
+            .map(|id| id.as_str().and_then(|id| id.parse::<Uuid>().ok()).map(|id| id.as_u128()))
+            .collect::<Vec<_>>()
+    };
+    let pairs = of(&format!("{PREFERENCES}?format=raw&dedupe=exact")).await;
+    assert_eq!(pairs, [Some(9), Some(1), Some(3)], "the second pair of 1 is new");
+    assert_eq!(of(&format!("{ACCEPTED}?format=raw&dedupe=exact")).await, [Some(9), Some(3)]);
+    assert_eq!(of(&format!("{RANKINGS}?format=raw&dedupe=exact")).await, [Some(9), Some(1), Some(3)]);
+    let labels = service.get(&format!("{PREFERENCES}?format=trl-kto&dedupe=exact")).await.rows();
+    assert_eq!(column(&labels, "label"), [true, false, false, true, false].map(Value::from));
+}
+
+#[tokio::test]
+async fn a_session_is_on_one_side_of_a_split_only() {
+    let service = Service::open().await;
+    let events: Vec<_> = (0..200)
+        .map(|number| {
+            let session = format!("s{}", number % 20);
+            with(finished(number, &["a", "b"], &[0, 1], "b"), &json!({"session_name": session}))
+        })
+        .collect();
+    service.accept(&events).await;
+    let part = async |split: &str| {
+        let rows =
+            service.get(&format!("{PREFERENCES}?include=metadata&holdout=0.4&split={split}")).await.rows();
+        let sessions = rows.iter().map(|row| row["metadata"]["session_name"].to_string());
+        (rows.len(), sessions.collect::<BTreeSet<_>>())
+    };
+    let ((train, train_sessions), (held, held_sessions)) = (part("train").await, part("validation").await);
+    assert_eq!(train + held, 200);
+    assert!(train > 0 && held > 0 && train_sessions.is_disjoint(&held_sessions));
+}
+
+#[tokio::test]
+async fn what_is_listed_are_the_rows_with_default_parameters() {
+    let service = four().await;
+    let sets = service.get("/v1/exports").await.expect(200);
+    let counted: Vec<_> = sets["data"]
+        .as_array()
+        .expect("data")
+        .iter()
+        .map(|set| json!([set["dataset"], set["rows"], set["skipped"]]))
+        .collect();
+    assert_eq!(
+        json!(counted),
+        json!([
+            ["training-pairs", 0, 0],
+            ["correction-pairs", 0, 0],
+            ["preference-pairs", 1, 0],
+            ["accepted-suggestions", 1, 0],
+            ["rankings", 4, 0],
+            ["suggestion-history", 4, 0],
+            ["search-pairs", 0, 0],
+        ])
+    );
+}
+
+/// The events of a record with views as they come in, and the texts that were viewed. Texts are unique, so that one says
+/// which suggestion it is.
+fn record(number: u128, count: usize, moves: Vec<(usize, bool)>, input: usize) -> (Vec<Value>, Vec<String>) {
+    let id = Uuid::from_u128(number);
+    let texts: Vec<_> = (0..count).map(|index| format!("#{number}/{index}")).collect();
+    let input = match input {
+        0..4 if input < count => texts[input].clone(),
+        4 => format!("{} more", texts[0]),
+        5 => format!("#{number}/"),
+        _ => "typed".to_owned(),
+    };
+    let mut events = vec![json!({"event": "suggestion", "id": id, "context": {}, "suggestions": texts})];
+    let mut viewed = vec![texts[0].clone()];
+    let mut current = 0;
+    for (index, jumps) in moves {
+        current = if jumps { index % count } else { (current + 1) % count };
+        viewed.push(texts[current].clone());
+        let made = if jumps { json!({"index": current}) } else { json!({"direction": "next"}) };
+        events.push(with(made, &json!({"event": "view", "suggestion_id": id})));
+    }
+    events.push(json!({"event": "suggestion_outcome", "suggestion_id": id, "actual_input": input}));
+    (events, viewed)
+}
+
+#[tokio::test]
+async fn no_export_ever_holds_an_unviewed_suggestion_as_rejected() {
+    let service = Service::open().await;
+    let strategy = proptest::collection::vec(
+        (1..5_usize, proptest::collection::vec((0..5_usize, any::<bool>()), 0..5), 0..8_usize),
+        1..12,
+    );
+    let mut runner = TestRunner::deterministic();
+    let mut viewed = BTreeSet::new();
+    let mut number = 0_u128;
+    for _ in 0..8 {
+        let records = strategy.new_tree(&mut runner).expect("a case").current();
+        let mut events = Vec::new();
+        for (count, moves, input) in records {
+            number += 1;
+            let (own, seen) = record(number, count, moves, input);
+            events.extend(own);
+            viewed.extend(seen);
+        }
+        service.accept(&events).await;
+    }
+    let mut seen = 0;
+    for query in ["?include_typed=true", "?match_type=exact,partial,prefix,none&include_typed=true"] {
+        for row in service.get(&format!("{PREFERENCES}{query}")).await.rows() {
+            let rejected = row["rejected"][0]["content"].as_str().expect("a text");
+            assert!(viewed.contains(rejected), "{rejected}");
+            assert_ne!(row["chosen"], row["rejected"]);
+            seen += 1;
+        }
+        for row in service.get(&format!("{PREFERENCES}{query}&format=trl-kto")).await.rows() {
+            let text = row["completion"][0]["content"].as_str().expect("a text");
+            assert!(row["label"] == true || viewed.contains(text), "{text}");
+        }
+    }
+    for row in service.get(&format!("{RANKINGS}?format=raw")).await.rows() {
+        for candidate in row["candidates"].as_array().expect("candidates") {
+            let text = candidate["text"].as_str().expect("a text");
+            assert!(candidate["label"] != 0 || viewed.contains(text), "{text}");
+        }
+    }
+    assert!(seen > 50, "{seen}");
+}

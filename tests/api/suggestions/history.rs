@@ -1,0 +1,28 @@
+//! Lines of the seed's history file, taken as finished records.
+
+use serde_json::json;
+
+use super::{SLATES, line};
+use crate::support::{Service, assert_whole, with};
+
+#[tokio::test]
+async fn a_line_of_the_seeds_history_is_a_finished_record_with_an_id_of_its_bytes() {
+    let service = Service::open().await;
+    let record = service.post(SLATES, &line()).await.expect(201);
+    assert_eq!(service.post(SLATES, &line()).await.expect(200), record);
+    let batched = service.events(&[line()]).await.expect(200);
+    assert_eq!(batched, json!({"accepted": 0, "duplicates": 1, "rejected": []}));
+    assert_whole!("a_line_of_history", record);
+}
+
+#[tokio::test]
+async fn what_a_line_reports_is_kept_beside_our_own_match() {
+    let service = Service::open().await;
+    let odd = with(
+        line(),
+        &json!({"session": "", "ts": 77.5, "viewed_indices": [0, 9, -1, 1], "displayed_index_at_submit": 8,
+            "time_to_action_ms": -3.5, "match_type": "prefix", "accepted_index": 2}),
+    );
+    let record = service.post(SLATES, &odd).await.expect(201);
+    assert_whole!("a_line_that_reports_another_match", record);
+}

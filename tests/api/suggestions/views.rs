@@ -1,0 +1,75 @@
+//! Views of a slate: their order, their names, and a slate that is empty.
+
+use axum::http::Method;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{SLATES, finalized, posted};
+use crate::support::{Service, column};
+
+#[tokio::test]
+async fn views_end_in_the_order_of_their_times_once_each() {
+    let service = Service::open().await;
+    let address = posted(&service, &["a", "b", "c"], json!({"fetch_end_ts": 1_704_067_200.0})).await;
+    let views = format!("{address}/views");
+    let at = |seconds: i64| 1_704_067_200 + seconds;
+    for (body, status) in [
+        (json!({"direction": "prev", "at": at(3)}), 201),
+        (json!({"views": [{"index": 2, "at": at(2)}, {"direction": "next", "at": at(1)}]}), 201),
+        (json!({"direction": "prev", "at": at(3)}), 200),
+        (json!({"views": [{"index": 2, "at": at(2)}, {"index": 0, "at": at(4)}]}), 201),
+        (json!({"views": [{"direction": "next", "at": at(1)}, {"index": 0, "at": at(4)}]}), 200),
+        (json!({"id": Uuid::from_u128(1), "index": 0, "at": at(5)}), 201),
+        (json!({"id": Uuid::from_u128(1), "index": 0, "at": at(5)}), 200),
+        (json!({"id": Uuid::from_u128(1), "index": 1, "at": at(5)}), 409),
+    ] {
+        let answer = service.post(&views, &body).await;
+        assert_eq!(answer.status, status, "{body}: {}", answer.text());
+    }
+    let record = service.get(&address).await.expect(200);
+    assert_eq!(record["viewed_indices"], json!([0, 1, 2, 1, 0, 0]));
+    assert_eq!(record["cycle_count"], 5);
+    let seen = record["views"].as_array().expect("views");
+    assert_eq!(json!(column(seen, "dwell_ms")), json!([1000.0, 1000.0, 1000.0, 1000.0, 1000.0, null]));
+    let listed = &service.all(SLATES).await[0];
+    assert_eq!((&listed["viewed_indices"], &listed["cycle_count"]), (&record["viewed_indices"], &json!(5)));
+    finalized(&service, &address, "a").await;
+    let late = service.post(&views, &json!({"index": 1, "at": at(9)})).await.refused(409, &[]);
+    assert!(late["detail"].as_str().expect("detail").ends_with("is finalized; nothing can be added"));
+    service.post(&views, &json!({"direction": "prev", "at": at(3)})).await.expect(200);
+}
+
+#[tokio::test]
+async fn views_without_name_or_time_all_count_and_an_idempotency_key_names_them() {
+    let service = Service::open().await;
+    let address = posted(&service, &["a", "b"], json!({})).await;
+    let views = format!("{address}/views");
+    let next = json!({"direction": "next"});
+    for _ in 0..2 {
+        service.post(&views, &next).await.expect(201);
+    }
+    let key = [("idempotency-key", "k")];
+    assert_eq!(service.call(Method::POST, &views, &key, Some(&next)).await.status, 201);
+    assert_eq!(service.call(Method::POST, &views, &key, Some(&next)).await.status, 200);
+    let other = json!({"direction": "prev"});
+    assert_eq!(service.call(Method::POST, &views, &key, Some(&other)).await.status, 409);
+    assert_eq!(service.get(&address).await.expect(200)["viewed_indices"], json!([0, 1, 0, 1]));
+}
+
+#[tokio::test]
+async fn of_an_empty_slate_nothing_is_viewed() {
+    let service = Service::open().await;
+    let address = posted(&service, &[], json!({})).await;
+    let viewed = service.post(&format!("{address}/views"), &json!({"direction": "next"})).await.expect(201);
+    assert_eq!((&viewed["viewed_indices"], &viewed["cycle_count"]), (&json!([]), &json!(0)));
+    let record = finalized(&service, &address, "ls").await;
+    assert_eq!(
+        json!([
+            record["viewed_indices"],
+            record["cycle_count"],
+            record["displayed_index_at_submit"],
+            record["match_type"]
+        ]),
+        json!([[], 0, -1, "none"])
+    );
+}

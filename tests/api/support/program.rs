@@ -1,0 +1,13 @@
+//! The program's own items that tests use, gathered here so that a test names only `support`.
+
+pub(crate) use gleaner::auth::keyring::Keyring;
+pub(crate) use gleaner::auth::keys::{Secret, replace_first as replace_first_key};
+pub(crate) use gleaner::db::{embedded, migrate, pool};
+pub(crate) use gleaner::exports::stream::Limits;
+pub(crate) use gleaner::http::serve::serve;
+pub(crate) use gleaner::privacy::capture::Capture;
+pub(crate) use gleaner::projects::Defaults;
+pub(crate) use gleaner::router::{openapi, router};
+pub(crate) use gleaner::searches::expiry::expire;
+pub(crate) use gleaner::server::{Running, Settings};
+pub(crate) use gleaner::types::Timestamp;

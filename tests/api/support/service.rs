@@ -1,0 +1,190 @@
+//! The service on a database of its own, and requests to it.
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Method, Request, header};
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection, PgPool};
+use tower::ServiceExt as _;
+
+use super::answer::{Answer, request};
+use super::database::Database;
+use super::program::{Capture, Defaults, Keyring, Limits, Running, Settings, router};
+
+/// The service on a database of its own, which goes when this is dropped.
+pub(crate) struct Service {
+    pub(crate) router: Router,
+    pub(crate) options: PgConnectOptions,
+    running: Running,
+    _database: Database,
+}
+
+impl Service {
+    /// An open service: nobody needs a key.
+    pub(crate) async fn open() -> Self {
+        Self::keeping(Capture::Full).await
+    }
+
+    /// An open service that keeps so much where projects do not say.
+    pub(crate) async fn keeping(capture: Capture) -> Self {
+        Self::with(Settings { defaults: Defaults { capture, ..Defaults::default() }, ..settings() }).await
+    }
+
+    /// An open service that runs so.
+    pub(crate) async fn with(settings: Settings) -> Self {
+        let database = Database::create().await;
+        let running = Running::start(&database.options, settings);
+        Self {
+            router: router(running.app.clone()),
+            options: database.options.clone(),
+            running,
+            _database: database,
+        }
+    }
+
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.router.clone().oneshot(request).await.expect("the router answers everything");
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.expect("a whole body").to_bytes().to_vec();
+        Answer { status: parts.status, headers: parts.headers, body }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send(request(Method::GET, path).body(Body::empty()).expect("a request")).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        self.send(request(Method::DELETE, path).body(Body::empty()).expect("a request")).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.post_text(path, "application/json", body.to_string()).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Answer {
+        let request = request(Method::PUT, path).header(header::CONTENT_TYPE, "application/json");
+        self.send(request.body(Body::from(body.to_string())).expect("a request")).await
+    }
+
+    pub(crate) async fn post_text(&self, path: &str, media_type: &str, body: impl Into<Body>) -> Answer {
+        let request = request(Method::POST, path).header(header::CONTENT_TYPE, media_type);
+        self.send(request.body(body.into()).expect("a request")).await
+    }
+
+    /// Posts events as NDJSON.
+    pub(crate) async fn events(&self, events: &[Value]) -> Answer {
+        let lines: Vec<_> = events.iter().map(Value::to_string).collect();
+        self.post_text("/v1/events", "application/x-ndjson", lines.join("\n")).await
+    }
+
+    /// The service's own connections.
+    pub(crate) fn pool(&self) -> &PgPool {
+        &self.running.app.db
+    }
+
+    /// The service's own keyring.
+    pub(crate) fn keyring(&self) -> &Keyring {
+        &self.running.app.keyring
+    }
+
+    pub(crate) async fn connection(&self) -> PgConnection {
+        self.options.connect().await.expect("the database answers")
+    }
+
+    /// Sends a request with these headers, and with a JSON body if one is given.
+    pub(crate) async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> Answer {
+        let mut request = request(method, path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = match body {
+            Some(body) => {
+                request = request.header(header::CONTENT_TYPE, "application/json");
+                Body::from(body.to_string())
+            }
+            None => Body::empty(),
+        };
+        self.send(request.body(body).expect("a request")).await
+    }
+
+    /// A service with keys, and its first key, which may do everything.
+    pub(crate) async fn closed() -> (Self, String) {
+        let service = Self::open().await;
+        let first = json!({"name": "first", "scopes": ["operator"]});
+        let key = service.post("/v1/keys", &first).await.expect(201);
+        let secret = key["key"].as_str().expect("a secret").to_owned();
+        (service, secret)
+    }
+
+    /// Makes a project.
+    pub(crate) async fn project(&self, name: &str) {
+        self.put(&format!("/v1/projects/{name}"), &json!({})).await.expect(201);
+    }
+
+    /// Posts something that must be new; its id.
+    #[track_caller]
+    pub(crate) fn create(&self, path: &str, body: Value) -> impl Future<Output = String> {
+        let place = std::panic::Location::caller();
+        async move {
+            let answer = self.post(path, &body).await;
+            assert_eq!(answer.status, 201, "{place}: {}", answer.text());
+            answer.json()["id"].as_str().expect("an id").to_owned()
+        }
+    }
+
+    /// Posts events of which none may be refused or known already.
+    pub(crate) async fn accept(&self, events: &[Value]) {
+        let summary = self.events(events).await.expect(200);
+        let expected = json!({"accepted": events.len(), "duplicates": 0, "rejected": []});
+        assert_eq!(summary, expected);
+    }
+
+    /// The records of all pages of a list, from page to page by the `Link` header.
+    pub(crate) async fn all(&self, path: &str) -> Vec<Value> {
+        let mut records = Vec::new();
+        let mut next = Some(path.to_owned());
+        while let Some(path) = next {
+            let answer = self.get(&path).await;
+            next = answer.next();
+            let page = answer.expect(200);
+            assert_eq!(page["next_cursor"].is_null(), next.is_none());
+            records.extend(page["data"].as_array().expect("data").iter().cloned());
+        }
+        records
+    }
+
+    /// Everything that the database holds, as text.
+    pub(crate) async fn dump(&self) -> String {
+        let mut connection = self.connection().await;
+        let tables: Vec<String> =
+            sqlx::query_scalar("select tablename::text from pg_tables where schemaname = 'public'")
+                .fetch_all(&mut connection)
+                .await
+                .expect("tables");
+        let mut text = String::new();
+        for table in tables {
+            let sql = format!("select coalesce(string_agg(t::text, E'\\n'), '') from {table} t");
+            let rows: String =
+                sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut connection).await.expect("rows");
+            text.push_str(&rows);
+        }
+        text
+    }
+}
+
+/// How services of tests run.
+pub(crate) fn settings() -> Settings {
+    Settings {
+        connections: 4,
+        exports: Limits { most_exports: 2, ..Limits::default() },
+        ..Settings::default()
+    }
+}

@@ -1,0 +1,126 @@
+//! Lines of a transcript: in pieces, again, at the same time, malformed, or not to be learned from.
+
+use axum::body::Body;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use super::{hook, learned, line, send, session, text};
+use crate::support::Service;
+
+#[tokio::test]
+async fn lines_may_come_in_any_pieces_and_be_sent_again() {
+    let (whole, pieces) = (Service::open().await, Service::open().await);
+    let lines = session();
+    send(&whole, "a", text(&lines)).await;
+    let mut sums = json!({});
+    for (end, back) in [(1, 0), (3, 1), (4, 3), (5, 0), (8, 5), (10, 9)] {
+        let start = [0, 1, 3, 4, 5, 8][[1, 3, 4, 5, 8, 10].iter().position(|at| *at == end).expect("an end")];
+        let counts = send(&pieces, "a", text(&lines[start - back.min(start)..end])).await;
+        for (name, count) in counts.as_object().expect("counts") {
+            sums[name] = json!(sums[name].as_u64().unwrap_or(0) + count.as_u64().expect("a count"));
+        }
+    }
+    let counts = send(&whole, "b", text(&lines)).await;
+    for name in ["bad_lines", "tool_uses", "tool_results", "matched", "human_turns"] {
+        assert_eq!(sums[name], counts[name], "{name}");
+    }
+    assert_eq!(sums["lines"].as_u64().expect("lines") - sums["duplicates"].as_u64().expect("duplicates"), 10);
+    assert_eq!(learned(&whole).await, learned(&pieces).await);
+}
+
+#[tokio::test]
+async fn calls_for_one_source_at_the_same_time_count_each_line_once() {
+    let service = Service::open().await;
+    let lines = text(&session());
+    let counts = join_all((0..8).map(|_| send(&service, "a", lines.clone()))).await;
+    let sum = |name: &str| counts.iter().map(|count| count[name].as_u64().expect("a count")).sum::<u64>();
+    let names = [
+        "lines",
+        "duplicates",
+        "tool_uses",
+        "matched",
+        "human_turns",
+        "searches_started",
+        "searches_resolved",
+    ];
+    assert_eq!(names.map(sum), [80, 70, 3, 3, 2, 1, 1]);
+}
+
+#[tokio::test]
+async fn a_body_is_taken_in_pieces_wherever_it_is_cut() {
+    let service = Service::open().await;
+    let filler = "x".repeat(3_000);
+    let mut lines = Vec::new();
+    for at in 0..2_000 {
+        lines.push(line(
+            "assistant",
+            at % 3_000,
+            &json!([{"type": "text", "text": format!("{at} {filler}")}]),
+        ));
+    }
+    lines.extend(session());
+    let body = text(&lines);
+    assert!(body.len() > 6 << 20);
+    let chunks: Vec<_> =
+        body.into_bytes().chunks(99_991).map(|chunk| Ok::<_, std::io::Error>(chunk.to_vec())).collect();
+    let counts = send(&service, "a", Body::from_stream(futures_util::stream::iter(chunks))).await;
+    assert_eq!((&counts["lines"], &counts["matched"]), (&json!(2_010), &json!(3)));
+    assert_eq!(send(&service, "b", text(&session()).trim_end().to_owned()).await["lines"], 10);
+}
+
+#[tokio::test]
+async fn malformed_lines_are_counted_and_passed_over() {
+    let service = Service::open().await;
+    let mut lines = text(&session());
+    lines.push_str("\n  \n{\"type\": \"user\", \"mess\nnull\n[1]\n\u{0}\n");
+    let mut bytes = lines.into_bytes();
+    bytes.extend(b"{\"type\": \"\xff\"}\n");
+    let counts = send(&service, "a", bytes).await;
+    assert_eq!(
+        (&counts["lines"], &counts["bad_lines"], &counts["matched"]),
+        (&json!(15), &json!(5), &json!(3))
+    );
+    assert_eq!(service.get("/v1/analytics/searches").await.expect(200)["errors"], 5);
+    hook(&service, &json!({"hook_event_name": 1})).await;
+    let answer = service.post_text("/v1/hooks/codex", "text/plain", "no JSON").await;
+    assert_eq!(answer.expect(200), json!({}));
+    assert_eq!(service.get("/v1/analytics/searches").await.expect(200)["errors"], 7);
+}
+
+#[tokio::test]
+async fn lines_that_are_not_to_be_learned_from_are_only_counted() {
+    let service = Service::open().await;
+    let path = "/v1/transcripts?agent=claude-code&source=a&learn=false";
+    let counts = service.post_text(path, "application/jsonl", text(&session())).await.expect(200);
+    assert_eq!(
+        (&counts["matched"], &counts["human_turns"], &counts["searches_started"]),
+        (&json!(3), &json!(2), &json!(0))
+    );
+    assert_eq!(service.all("/v1/searches").await, [] as [Value; 0]);
+}
+
+#[tokio::test]
+async fn erasing_a_session_forgets_that_its_lines_were_taken() {
+    let service = Service::open().await;
+    let lines = text(&session());
+    let first = send(&service, "a", lines.clone()).await;
+    service.delete("/v1/sessions/s").await.expect(200);
+    let dump = service.dump().await;
+    assert!(!dump.to_lowercase().contains("login"), "{dump}");
+    assert_eq!(send(&service, "a", lines).await, first);
+}
+
+#[tokio::test]
+async fn a_transcript_of_nobody_known_or_of_no_name_is_refused() {
+    let service = Service::open().await;
+    for (parameters, pointer) in [
+        ("agent=claude-code", "/source"),
+        ("source=a", "/agent"),
+        ("agent=other&source=a", "/agent"),
+        ("agent=codex&source=a&from=1", "/from"),
+    ] {
+        let path = format!("/v1/transcripts?{parameters}");
+        service.post_text(&path, "application/x-ndjson", "{}").await.refused(422, &[pointer]);
+    }
+    service.post_text("/v1/transcripts?agent=codex&source=a", "text/plain", "{}").await.refused(415, &[]);
+}
