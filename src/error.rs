@@ -255,37 +255,74 @@ impl Refused {
     }
 }
 
-/// The refusals that every endpoint may answer, for the OpenAPI document.
+/// The refusals that an endpoint may answer, for the OpenAPI document: each is described once, under the document's
+/// components, and referred to by every operation.
 pub struct Refusals;
+
+/// A status with which requests are refused, as the document describes it.
+struct Refusal {
+    status: StatusCode,
+    /// The name of the response among the document's components.
+    name: &'static str,
+    description: &'static str,
+}
+
+impl Refusals {
+    const ALL: [Refusal; 11] = {
+        use StatusCode as Is;
+        const fn refusal(status: StatusCode, name: &'static str, description: &'static str) -> Refusal {
+            Refusal { status, name, description }
+        }
+        [
+            refusal(Is::BAD_REQUEST, "Malformed", "Malformed: not the JSON, text or encoding it should be"),
+            refusal(Is::UNAUTHORIZED, "Unauthorized", "No key, or one that is unknown, expired or revoked"),
+            refusal(
+                Is::FORBIDDEN,
+                "Forbidden",
+                "The key lacks the scope, or the caller may not reach an open server",
+            ),
+            refusal(Is::NOT_FOUND, "NotFound", "No such thing in this project"),
+            refusal(Is::REQUEST_TIMEOUT, "TooSlow", "The client stopped sending"),
+            refusal(
+                Is::CONFLICT,
+                "Conflict",
+                "Exists with another body, or is in a state that does not allow this",
+            ),
+            refusal(Is::PAYLOAD_TOO_LARGE, "TooLarge", "More bytes or lines than allowed"),
+            refusal(Is::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", "A body of another media type"),
+            refusal(
+                Is::UNPROCESSABLE_ENTITY,
+                "Invalid",
+                "Well-formed, but fields are missing, unknown or out of range",
+            ),
+            refusal(
+                Is::INTERNAL_SERVER_ERROR,
+                "Internal",
+                "Our fault; the log has the cause under the request's id",
+            ),
+            refusal(
+                Is::SERVICE_UNAVAILABLE,
+                "Unavailable",
+                "The database is away or the queue is full; Retry-After says when to try again",
+            ),
+        ]
+    };
+
+    /// The responses that operations refer to, by their names among the document's components.
+    pub fn components() -> impl Iterator<Item = (&'static str, utoipa::openapi::Response)> {
+        Self::ALL.into_iter().map(|Refusal { name, description, .. }| {
+            let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+            let response = ResponseBuilder::new().description(description);
+            (name, response.content("application/problem+json", problem).build())
+        })
+    }
+}
 
 impl IntoResponses for Refusals {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-        let problem = |description: &str| {
-            RefOr::T(
-                ResponseBuilder::new()
-                    .description(description)
-                    .content(
-                        "application/problem+json",
-                        ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build(),
-                    )
-                    .build(),
-            )
+        let refer = |refusal: Refusal| {
+            (refusal.status.as_str().to_owned(), RefOr::Ref(Ref::from_response_name(refusal.name)))
         };
-        [
-            ("400", "Malformed: not the JSON, text or encoding it should be"),
-            ("401", "No key, or one that is unknown, expired or revoked"),
-            ("403", "The key lacks the scope, or the caller may not reach an open server"),
-            ("404", "No such thing in this project"),
-            ("405", "The path does not answer this method"),
-            ("408", "The client stopped sending"),
-            ("409", "Exists with another body, or is in a state that does not allow this"),
-            ("413", "More bytes or lines than allowed"),
-            ("415", "A body of another media type"),
-            ("422", "Well-formed, but fields are missing, unknown or out of range"),
-            ("503", "The database is away or the queue is full; Retry-After says when to try again"),
-        ]
-        .into_iter()
-        .map(|(status, description)| (status.to_owned(), problem(description)))
-        .collect()
+        Self::ALL.into_iter().map(refer).collect()
     }
 }

@@ -45,3 +45,4 @@ pub mod suggestions;
 pub mod telemetry;
 pub mod types;
 pub mod writer;
+pub mod writing;

@@ -1,8 +1,9 @@
 //! The OpenAPI document: what it says of the whole service. Each endpoint brings its own part along.
 
 use utoipa::OpenApi;
+use utoipa::openapi::security::SecurityRequirement;
 
-use crate::error;
+use crate::error::{self, Refusals};
 
 /// The document without its endpoints, which [`router`](crate::router) adds.
 #[derive(OpenApi)]
@@ -11,7 +12,7 @@ use crate::error;
         A 2xx means committed. Refusals are RFC 9457 problems that name the field."),
     components(schemas(error::Problem)),
     security((), ("key" = [])),
-    modifiers(&KeyScheme),
+    modifiers(&KeyScheme, &SharedResponses),
     tags(
         (name = "generations", description = "An intent, the attempts to turn it into a program, how it ended"),
         (name = "suggestions", description = "A slate of suggestions, what was looked at, what was submitted"),
@@ -34,5 +35,36 @@ impl utoipa::Modify for KeyScheme {
         use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
         let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
         document.components.get_or_insert_default().add_security_scheme("key", scheme);
+    }
+}
+
+struct SharedResponses;
+
+impl utoipa::Modify for SharedResponses {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let components = document.components.get_or_insert_default();
+        let responses = Refusals::components().map(|(name, response)| (name.to_owned(), response.into()));
+        components.responses.extend(responses);
+    }
+}
+
+/// What is left to be said once every endpoint has brought its part: refusals that only a body, or only a key, can bring
+/// about are not said of operations that take none.
+pub fn complete(document: &mut utoipa::openapi::OpenApi) {
+    for item in document.paths.paths.values_mut() {
+        let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
+        for operation in operations.into_iter().flatten() {
+            let responses = &mut operation.responses.responses;
+            if operation.request_body.is_none() {
+                responses.retain(|status, _| !["408", "413", "415"].contains(&status.as_str()));
+            }
+            if operation
+                .security
+                .as_ref()
+                .is_some_and(|security| security == &[SecurityRequirement::default()])
+            {
+                responses.remove("401");
+            }
+        }
     }
 }

@@ -25,19 +25,18 @@ use uuid::Uuid;
 use crate::error::{Error, Refused};
 use crate::http::Replaced;
 use crate::http::params::KnownParameters;
-use crate::openapi::Document;
+use crate::openapi::{self, Document};
 use crate::state::App;
 use crate::telemetry::span;
 use crate::{auth, batch, exports, generations, health, projects, searches, sessions, suggestions};
 
 /// Every endpoint under `/v1`, with its documentation.
 fn api() -> OpenApiRouter<App> {
-    OpenApiRouter::with_openapi(Document::openapi())
+    let mut api = OpenApiRouter::with_openapi(Document::openapi())
         .merge(generations::similar::routes())
         .merge(generations::routes::routes())
         .merge(generations::templates::routes())
         .merge(generations::analytics::routes())
-        .merge(suggestions::signals::routes())
         .merge(suggestions::routes::routes())
         .merge(suggestions::analytics::routes())
         .merge(searches::expansions::routes())
@@ -51,7 +50,9 @@ fn api() -> OpenApiRouter<App> {
         .merge(projects::routes::routes())
         .merge(auth::routes::routes())
         .merge(sessions::routes())
-        .merge(health::routes())
+        .merge(health::routes());
+    openapi::complete(api.get_openapi_mut());
+    api
 }
 
 /// The OpenAPI document.

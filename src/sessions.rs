@@ -91,10 +91,13 @@ impl Check for NoFilter {
     fn check(&self, _: &mut Checks) {}
 }
 
+/// One page of sessions.
+type SessionPage = Page<Session>;
+
 /// Lists session names, the one with the newest record first. `since` and `until` are about that record.
 #[utoipa::path(get, path = "/v1/sessions", tag = "sessions", params(PageParams),
-    responses((status = 200, description = "A page of sessions", body = Page<Session>), Refusals))]
-async fn list(State(app): State<App>, caller: Caller<Read>, list: List<NoFilter>) -> Result<Page<Session>> {
+    responses((status = 200, description = "A page of sessions", body = SessionPage), Refusals))]
+async fn list(State(app): State<App>, caller: Caller<Read>, list: List<NoFilter>) -> Result<SessionPage> {
     let NoFilter {} = list.filter;
     let counts: Vec<_> = Domain::ALL
         .iter()

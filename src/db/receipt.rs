@@ -26,6 +26,12 @@ impl Receipt {
     pub const fn replayed(number: Option<i32>) -> Self {
         Self { replayed: true, number, kept: Capture::Full }
     }
+
+    /// Whether what is now stored is what the request said, no more and no less.
+    #[must_use]
+    pub fn is_as_sent(&self) -> bool {
+        !self.replayed && self.kept == Capture::Full
+    }
 }
 
 /// What became of one event.

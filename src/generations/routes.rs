@@ -2,137 +2,136 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::Response;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::store::{self, Filter};
 use super::{Attempt, Event, Generation, NewAttempt, NewGeneration, NewReview, Outcome};
-use crate::auth::{Admin, Caller, Read, Write};
+use crate::auth::{Admin, Caller, Read};
+use crate::db::receipt::Receipt;
 use crate::error::{Error, Refusals, Result};
 use crate::http::page::{List, Page, PageParams};
-use crate::http::reply::{NotKept, Prefer};
-use crate::http::{ById, IdempotencyKey, Json, Path};
-use crate::privacy::capture::Capture;
+use crate::http::reply::{Changed, Created, Prefer};
+use crate::http::{ById, Json, Path};
 use crate::state::App;
+use crate::writing::Writing;
 
 /// The paths of generation logs.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
-        .routes(routes!(start, list))
-        .routes(routes!(get, delete))
-        .routes(routes!(append))
-        .routes(routes!(finalize))
-        .routes(routes!(review))
+        .routes(routes!(start_generation, list_generations))
+        .routes(routes!(get_generation, delete_generation))
+        .routes(routes!(append_attempt))
+        .routes(routes!(finalize_generation))
+        .routes(routes!(review_generation))
 }
 
 /// Starts a log.
 ///
 /// Given `success`, the log is finished already and stored finalized, with its `iterations`, in one step.
-#[utoipa::path(post, path = "/v1/generations", tag = "generations", request_body = NewGeneration,
-    params(Prefer, IdempotencyKey),
-    responses(
-        (status = 201, description = "The log", body = Generation, headers(("Location" = String, description = "Its address"))),
-        (status = 200, description = "It had been sent before; as it is now", body = Generation),
-        NotKept,
-        Refusals,
-    ))]
-async fn start(
-    State(app): State<App>,
-    caller: Caller<Write>,
-    key: IdempotencyKey,
-    prefer: Prefer,
-    Json(new): Json<NewGeneration>,
-) -> Result<Response> {
-    let id = key.id(&caller.project, "generations", None);
-    let event = Event::start(new, id);
+#[utoipa::path(post, path = "/v1/generations", tag = "generations", params(Writing),
+    request_body(content = NewGeneration, example = json!({
+        "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71",
+        "user_intent": "Create hedge fund with John as director",
+        "domain_name": "cbu",
+        "session_id": "my-session",
+        "model_used": "claude-sonnet-4",
+    })),
+    responses(Created<Generation>, Refusals))]
+async fn start_generation(writing: Writing, Json(new): Json<NewGeneration>) -> Result<Created<Generation>> {
+    let event = Event::start(new, writing.id("generations", None));
     let id = event.generation_id;
     // Of a log that is open the answer is known beforehand, which saves reading it back.
     let open = event
         .as_start()
-        .filter(|(_, start)| start.new.success.is_none() && !prefer.minimal())
+        .filter(|(_, start)| start.new.success.is_none() && writing.shows_record())
         .map(|(id, start)| start.stored(id));
-    let receipt = app.writer.write(&caller.tenant, event).await?;
-    let body = async || match open {
-        Some(log) if !receipt.replayed && receipt.kept == Capture::Full => Ok(log),
-        _ => stored(&app, &caller.project, id).await,
+    let record = async |receipt: Receipt| match open {
+        Some(log) if receipt.is_as_sent() => Ok(log),
+        _ => stored(&writing.app, &writing.caller.project, id).await,
     };
-    prefer.created(receipt, address(id), body).await
+    writing.create(event, address(id), record).await
 }
 
 /// Appends an attempt to an open log.
 ///
 /// The same number with the same body is a replay, also after the log was finalized; with another body a conflict.
-#[utoipa::path(post, path = "/v1/generations/{id}/attempts", tag = "generations", request_body = NewAttempt,
-    params(ById, Prefer, IdempotencyKey),
-    responses(
-        (status = 201, description = "The attempt", body = Attempt, headers(("Location" = String, description = "Its log's address"))),
-        (status = 200, description = "It had been sent before", body = Attempt),
-        NotKept,
-        Refusals,
-    ))]
-async fn append(
-    State(app): State<App>,
-    caller: Caller<Write>,
-    key: IdempotencyKey,
-    prefer: Prefer,
+#[utoipa::path(post, path = "/v1/generations/{id}/attempts", tag = "generations", params(ById, Writing),
+    request_body(content = NewAttempt, example = json!({
+        "attempt": 1,
+        "prompt_template": "cbu_create",
+        "prompt_template_version": 1,
+        "prompt_text": "Write a program that does this: Create hedge fund with John as director",
+        "raw_response": "```\n(cbu.create :kind \"hedge-fund\" :director \"John\")\n```",
+        "extracted_dsl": "(cbu.create :kind \"hedge-fund\" :director \"John\")",
+        "parse_result": {"success": true},
+        "lint_result": {"valid": true, "warnings": ["no jurisdiction is given"]},
+        "compile_result": {"success": true, "step_count": 2},
+        "latency_ms": 812,
+        "input_tokens": 900,
+        "output_tokens": 120,
+    })),
+    responses(Created<Attempt>, Refusals))]
+async fn append_attempt(
+    writing: Writing,
     Path(ById { id }): Path<ById>,
     Json(new): Json<NewAttempt>,
-) -> Result<Response> {
-    let attempt_id = key.id(&caller.project, "attempts", Some(id));
-    let event = Event::append(id, new, attempt_id);
-    let appended = event.as_append().filter(|_| !prefer.minimal()).map(|(_, append)| append.stored(0));
-    let receipt = app.writer.write(&caller.tenant, event).await?;
-    let number = receipt.number.unwrap_or_default();
-    let body = async || match appended {
-        Some(attempt) if !receipt.replayed && receipt.kept == Capture::Full => {
-            Ok(Attempt { attempt: number, ..attempt })
+) -> Result<Created<Attempt>> {
+    let event = Event::append(id, new, writing.id("attempts", Some(id)));
+    let appended = event.as_append().filter(|_| writing.shows_record()).map(|(_, append)| append.stored(0));
+    let record = async |receipt: Receipt| {
+        let number = receipt.number.unwrap_or_default();
+        match appended {
+            Some(attempt) if receipt.is_as_sent() => Ok(Attempt { attempt: number, ..attempt }),
+            _ => store::attempt(&writing.app.db, &writing.caller.project, id, number)
+                .await?
+                .ok_or(Error::NotFound("attempt")),
         }
-        _ => store::attempt(&app.db, &caller.project, id, number).await?.ok_or(Error::NotFound("attempt")),
     };
-    prefer.created(receipt, address(id), body).await
+    writing.create(event, address(id), record).await
 }
 
 /// Finalizes a log.
 ///
 /// On success without `final_valid_dsl`, the program is that of the last attempt that passed.
-#[utoipa::path(post, path = "/v1/generations/{id}/finalize", tag = "generations", params(ById, Prefer), request_body = Outcome,
-    responses((status = 200, description = "The log, finalized", body = Generation), NotKept, Refusals))]
-async fn finalize(
-    State(app): State<App>,
-    caller: Caller<Write>,
-    prefer: Prefer,
+#[utoipa::path(post, path = "/v1/generations/{id}/finalize", tag = "generations", params(ById, Prefer),
+    request_body(content = Outcome, example = json!({"success": true, "instance_id": "cbu-7"})),
+    responses(Changed<Generation>, Refusals))]
+async fn finalize_generation(
+    writing: Writing,
     Path(ById { id }): Path<ById>,
     Json(outcome): Json<Outcome>,
-) -> Result<Response> {
-    change(&app, &caller, prefer, Event::finalize(id, outcome)).await
+) -> Result<Changed<Generation>> {
+    change(&writing, Event::finalize(id, outcome)).await
 }
 
 /// Reviews a log; a later review replaces an earlier one.
-#[utoipa::path(put, path = "/v1/generations/{id}/review", tag = "generations", params(ById, Prefer), request_body = NewReview,
-    responses((status = 200, description = "The log with its review", body = Generation), NotKept, Refusals))]
-async fn review(
-    State(app): State<App>,
-    caller: Caller<Write>,
-    prefer: Prefer,
+#[utoipa::path(put, path = "/v1/generations/{id}/review", tag = "generations", params(ById, Prefer),
+    request_body(content = NewReview, example = json!({
+        "rating": "good",
+        "reviewer": "jane",
+        "corrected_dsl": "(cbu.create :kind \"hedge-fund\" :director \"John\" :jurisdiction \"LU\")",
+    })),
+    responses(Changed<Generation>, Refusals))]
+async fn review_generation(
+    writing: Writing,
     Path(ById { id }): Path<ById>,
     Json(review): Json<NewReview>,
-) -> Result<Response> {
-    change(&app, &caller, prefer, Event::review(id, review)).await
+) -> Result<Changed<Generation>> {
+    change(&writing, Event::review(id, review)).await
 }
 
 /// Writes what changes a log; the answer is the log with it.
-async fn change(app: &App, caller: &Caller<Write>, prefer: Prefer, event: Event) -> Result<Response> {
+async fn change(writing: &Writing, event: Event) -> Result<Changed<Generation>> {
     let id = event.generation_id;
-    let receipt = app.writer.write(&caller.tenant, event).await?;
-    prefer.changed(receipt, async || stored(app, &caller.project, id).await).await
+    writing.change(event, async |_| stored(&writing.app, &writing.caller.project, id).await).await
 }
 
 /// The whole log, with its attempts as `iterations`.
 #[utoipa::path(get, path = "/v1/generations/{id}", tag = "generations", params(ById),
     responses((status = 200, description = "The log", body = Generation), Refusals))]
-async fn get(
+async fn get_generation(
     State(app): State<App>,
     caller: Caller<Read>,
     Path(ById { id }): Path<ById>,
@@ -140,17 +139,24 @@ async fn get(
     stored(&app, &caller.project, id).await.map(axum::Json)
 }
 
+/// One page of generation logs.
+type GenerationPage = Page<Generation>;
+
 /// The logs, newest first, without their attempts.
 #[utoipa::path(get, path = "/v1/generations", tag = "generations", params(Filter, PageParams),
-    responses((status = 200, description = "A page of logs", body = Page<Generation>), Refusals))]
-async fn list(State(app): State<App>, caller: Caller<Read>, list: List<Filter>) -> Result<Page<Generation>> {
+    responses((status = 200, description = "A page of logs", body = GenerationPage), Refusals))]
+async fn list_generations(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    list: List<Filter>,
+) -> Result<GenerationPage> {
     store::list(&app.db, &caller.project, &list.filter, &list.page).await
 }
 
 /// Erases a log with its attempts.
 #[utoipa::path(delete, path = "/v1/generations/{id}", tag = "generations", params(ById),
     responses((status = 204, description = "It is erased"), Refusals))]
-async fn delete(
+async fn delete_generation(
     State(app): State<App>,
     caller: Caller<Admin>,
     Path(ById { id }): Path<ById>,

@@ -23,6 +23,7 @@ pub fn routes() -> OpenApiRouter<App> {
 
 /// One version of a prompt template.
 #[derive(Debug, Clone, Serialize, ToSchema, sqlx::FromRow)]
+#[schema(as = PromptTemplate)]
 pub struct Template {
     /// The name that attempts give as `prompt_template`.
     pub template_id: String,
@@ -177,10 +178,17 @@ impl Listed for Template {
     }
 }
 
+/// One page of prompt templates.
+type PromptTemplatePage = Page<Template>;
+
 /// The templates, each in its newest version, the one changed last first.
 #[utoipa::path(get, path = "/v1/prompt-templates", tag = "generations", params(Filter, PageParams),
-    responses((status = 200, description = "A page of templates", body = Page<Template>), Refusals))]
-async fn list(State(app): State<App>, caller: Caller<Read>, list: List<Filter>) -> Result<Page<Template>> {
+    responses((status = 200, description = "A page of templates", body = PromptTemplatePage), Refusals))]
+async fn list(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    list: List<Filter>,
+) -> Result<PromptTemplatePage> {
     let mut query = QueryBuilder::new(
         "select * from (select distinct on (template_id) * from prompt_templates where project = ",
     );

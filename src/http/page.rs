@@ -1,5 +1,7 @@
 //! Lists: newest first, keyset-paged by creation time and key, with an opaque cursor.
 
+use std::borrow::Cow;
+
 use axum::Json;
 use axum::extract::FromRequestParts;
 use axum::http::header;
@@ -9,7 +11,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Deserializer, Serialize};
 use sqlx::{Postgres, QueryBuilder};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
+use utoipa::openapi::{Ref, RefOr};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
@@ -156,8 +160,9 @@ impl PageRequest {
     }
 }
 
-/// One page of a list.
-#[derive(Debug, Serialize, ToSchema)]
+/// One page of a list. An operation names it by an alias, such as `type GenerationPage = Page<Generation>`, as its schema
+/// is called in the OpenAPI document.
+#[derive(Debug, Serialize)]
 pub struct Page<T> {
     /// The records, newest first.
     pub data: Vec<T>,
@@ -166,6 +171,40 @@ pub struct Page<T> {
     /// Address of the next page, for the `Link` header (RFC 8288).
     #[serde(skip)]
     next: Option<String>,
+}
+
+impl<T: ToSchema> PartialSchema for Page<T> {
+    fn schema() -> RefOr<Schema> {
+        let nullable_text = SchemaType::from_iter([Type::String, Type::Null]);
+        ObjectBuilder::new()
+            .description(Some("One page of a list"))
+            .property(
+                "data",
+                Ref::from_schema_name(T::name())
+                    .to_array_builder()
+                    .description(Some("The records, newest first.")),
+            )
+            .required("data")
+            .property(
+                "next_cursor",
+                ObjectBuilder::new()
+                    .schema_type(nullable_text)
+                    .description(Some("Give it as `cursor` for the next page; null on the last one.")),
+            )
+            .required("next_cursor")
+            .into()
+    }
+}
+
+impl<T: ToSchema> ToSchema for Page<T> {
+    fn name() -> Cow<'static, str> {
+        format!("{}Page", T::name()).into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((T::name().into_owned(), T::schema()));
+        T::schemas(schemas);
+    }
 }
 
 impl<T: Serialize> IntoResponse for Page<T> {

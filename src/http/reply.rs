@@ -1,4 +1,5 @@
-//! What handlers answer to requests that write something.
+//! What handlers answer to requests that write something: [`Created`] and [`Changed`], which bring their own documentation
+//! along, and how much of a record the client wants to see ([`Prefer`]).
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -8,8 +9,10 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use utoipa::openapi::{RefOr, ResponseBuilder};
-use utoipa::{IntoParams, IntoResponses};
+use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::schema::Type;
+use utoipa::openapi::{ContentBuilder, ObjectBuilder, Ref, RefOr, ResponseBuilder};
+use utoipa::{IntoParams, IntoResponses, ToSchema};
 
 use crate::db::receipt::Receipt;
 use crate::error::Result;
@@ -81,6 +84,84 @@ impl Prefer {
         }
         Ok(axum::Json(body().await?).into_response())
     }
+}
+
+/// What a client is told of a record after a write.
+#[derive(Debug)]
+pub enum Shown<T> {
+    /// The project keeps nothing of what was sent: 204.
+    NotKept,
+    /// The write is committed, and the client asked for no more than that.
+    Minimal,
+    /// The record, as it now is.
+    Record(T),
+}
+
+/// The answer to a request that makes a record: 201 with its address or, where it had been sent before, 200.
+#[derive(Debug)]
+pub struct Created<T> {
+    /// What is shown of the record.
+    pub shown: Shown<T>,
+    /// Where the record is to be found, if this request has made it.
+    pub address: Option<String>,
+}
+
+/// The answer to a request that changes a record: 200.
+#[derive(Debug)]
+pub struct Changed<T>(pub Shown<T>);
+
+impl<T: Serialize> IntoResponse for Shown<T> {
+    fn into_response(self) -> Response {
+        const APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+        match self {
+            Self::NotKept => StatusCode::NO_CONTENT.into_response(),
+            Self::Minimal => [(APPLIED, HeaderValue::from_static("return=minimal"))].into_response(),
+            Self::Record(record) => axum::Json(record).into_response(),
+        }
+    }
+}
+
+impl<T: Serialize> IntoResponse for Created<T> {
+    fn into_response(self) -> Response {
+        match self.address {
+            Some(address) => (StatusCode::CREATED, [(header::LOCATION, address)], self.shown).into_response(),
+            None => self.shown.into_response(),
+        }
+    }
+}
+
+impl<T: Serialize> IntoResponse for Changed<T> {
+    fn into_response(self) -> Response {
+        self.0.into_response()
+    }
+}
+
+impl<T: ToSchema> IntoResponses for Created<T> {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        let address = HeaderBuilder::new()
+            .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
+            .description(Some("The record's address"));
+        let made = record::<T>("It is stored").header("Location", address.build());
+        let mut responses = NotKept::responses();
+        responses.insert("201".to_owned(), RefOr::T(made.build()));
+        let known = record::<T>("It had been sent before; the record as it is now");
+        responses.insert("200".to_owned(), RefOr::T(known.build()));
+        responses
+    }
+}
+
+impl<T: ToSchema> IntoResponses for Changed<T> {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        let mut responses = NotKept::responses();
+        responses.insert("200".to_owned(), RefOr::T(record::<T>("The record with the change").build()));
+        responses
+    }
+}
+
+/// A response whose body is a `T`. The schema itself comes into the document with the operations that read it back.
+fn record<T: ToSchema>(description: &str) -> ResponseBuilder {
+    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(T::name())));
+    ResponseBuilder::new().description(description).content("application/json", content.build())
 }
 
 /// The answer where a project keeps nothing of what was posted.

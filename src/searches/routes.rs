@@ -119,10 +119,13 @@ async fn get(
     stored(&app, &caller.tenant, id).await.map(axum::Json)
 }
 
+/// One page of searches.
+type SearchPage = Page<Search>;
+
 /// The searches, newest first.
 #[utoipa::path(get, path = "/v1/searches", tag = "searches", params(Filter, PageParams),
-    responses((status = 200, description = "A page of searches", body = Page<Search>), Refusals))]
-async fn list(State(app): State<App>, caller: Caller<Read>, list: List<Filter>) -> Result<Page<Search>> {
+    responses((status = 200, description = "A page of searches", body = SearchPage), Refusals))]
+async fn list(State(app): State<App>, caller: Caller<Read>, list: List<Filter>) -> Result<SearchPage> {
     store::list(&app.db, &caller.project, &list.filter, &list.page).await
 }
 

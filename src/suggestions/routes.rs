@@ -2,49 +2,66 @@
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::response::Response;
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::openapi::schema::AnyOfBuilder;
+use utoipa::openapi::{Ref, RefOr, Schema};
+use utoipa::{OpenApi, PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
+use super::signals::{self, SignalFilter};
 use super::store::{self, Extent, Filter};
 use super::{
     Amendment, Event, HistoryLine, MatchType, Names, NewPartialInputs, NewSuggestion, NewViews, Outcome,
-    Suggestion, is_history_line,
+    State as Progress, Suggestion, is_history_line,
 };
-use crate::auth::{Admin, Caller, Read, Write};
+use crate::auth::{Admin, Caller, Read};
+use crate::db::receipt::Receipt;
 use crate::error::{Error, Refusals, Result};
 use crate::http::json::{self, JSON_LIMIT, expect_media_type};
 use crate::http::page::{List, Page, PageParams};
-use crate::http::reply::{NotKept, Prefer};
-use crate::http::{ById, IdempotencyKey, Json, Path};
-use crate::privacy::capture::Capture;
+use crate::http::reply::{Changed, Created, Prefer};
+use crate::http::{ById, Json, Path};
 use crate::state::App;
 use crate::types::ids::line_id;
+use crate::writing::Writing;
 
 /// The paths of suggestion records.
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(start, list))
-        .routes(routes!(get, amend, delete))
-        .routes(routes!(view))
-        .routes(routes!(partial_inputs))
-        .routes(routes!(finalize))
-        .routes(routes!(block_metadata))
+    OpenApiRouter::with_openapi(Answers::openapi())
+        .routes(routes!(start_suggestion, list_suggestions))
+        .routes(routes!(list_negative_signals))
+        .routes(routes!(get_suggestion, amend_suggestion, delete_suggestion))
+        .routes(routes!(append_views))
+        .routes(routes!(append_partial_inputs))
+        .routes(routes!(finalize_suggestion))
+        .routes(routes!(get_block_metadata))
 }
+
+/// The schemas that only answers to writes have.
+#[derive(OpenApi)]
+#[openapi(components(schemas(Answer)))]
+struct Answers;
 
 /// A record that a command has discarded: nothing of it is kept but its name.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = DiscardedSuggestion)]
 struct Discarded {
-    /// Always `discarded`.
-    state: super::State,
+    /// What is left to say of it.
+    #[schema(inline)]
+    state: IsDiscarded,
+}
+
+/// The state of a record that is discarded.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum IsDiscarded {
+    Discarded,
 }
 
 /// What a request to start or finalize a record is answered with.
-#[derive(Serialize, ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = SuggestionOrDiscarded)]
 enum Answer {
@@ -55,72 +72,89 @@ enum Answer {
 impl From<Suggestion> for Answer {
     fn from(record: Suggestion) -> Self {
         match record.state {
-            super::State::Discarded => Self::Discarded(Discarded { state: record.state }),
-            super::State::Pending | super::State::Finalized => Self::Record(Box::new(record)),
+            Progress::Discarded => Self::Discarded(Discarded { state: IsDiscarded::Discarded }),
+            Progress::Pending | Progress::Finalized => Self::Record(Box::new(record)),
         }
     }
 }
 
-/// What a request to start a record may hold.
-#[derive(ToSchema)]
-#[serde(untagged)]
-#[expect(
-    dead_code,
-    reason = "shown in the OpenAPI document; which one it is, is told by names before parsing"
-)]
-#[schema(as = SuggestionOrHistoryLine)]
-enum Started {
-    Slate(NewSuggestion),
-    Line(HistoryLine),
+/// What a request to start a record may hold: a slate, or a line of the seed's history. Which one it is, is told by names
+/// before parsing; what has none that only one of them has, fits both.
+struct SlateOrLine;
+
+impl PartialSchema for SlateOrLine {
+    fn schema() -> RefOr<Schema> {
+        AnyOfBuilder::new()
+            .item(Ref::from_schema_name(NewSuggestion::name()))
+            .item(Ref::from_schema_name(HistoryLine::name()))
+            .description(Some("A slate of suggestions, or a line of `suggestion_history.jsonl`."))
+            .into()
+    }
+}
+
+impl ToSchema for SlateOrLine {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "SuggestionOrHistoryLine".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((NewSuggestion::name().into(), NewSuggestion::schema()));
+        schemas.push((HistoryLine::name().into(), HistoryLine::schema()));
+        NewSuggestion::schemas(schemas);
+        HistoryLine::schemas(schemas);
+    }
 }
 
 /// Starts a record with a slate, as fetched.
 ///
 /// Given `actual_input`, the record is finished already and stored finalized in one step. So is a line of the seed's
 /// `suggestion_history.jsonl`, whose id is derived from its bytes. An input that begins with `:` discards the record.
-#[utoipa::path(post, path = "/v1/suggestions", tag = "suggestions",
-    request_body(content = Started, content_type = "application/json"),
-    params(Prefer, IdempotencyKey),
-    responses(
-        (status = 201, description = "The record", body = Suggestion, headers(("Location" = String, description = "Its address"))),
-        (status = 200, description = "It had been sent before; as it is now. Or it is discarded", body = Answer),
-        NotKept,
-        Refusals,
-    ))]
-async fn start(
-    State(app): State<App>,
-    caller: Caller<Write>,
-    key: IdempotencyKey,
-    prefer: Prefer,
-    request: Request,
-) -> Result<Response> {
+#[utoipa::path(post, path = "/v1/suggestions", tag = "suggestions", params(Writing),
+    request_body(content = SlateOrLine, content_type = "application/json", example = json!({
+        "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71",
+        "context": {
+            "cwd": "/home/jane/my-project",
+            "blocks": [{"number": 5, "input": "make test", "output": "2 tests failed"}],
+        },
+        "suggestions": ["@claude explain the failures", "@bash make test", "@bash git diff"],
+        "llm_request": {
+            "model": "claude-haiku-4",
+            "temperature": 0.2,
+            "messages": [{"role": "user", "content": "Suggest what to do after: make test"}],
+        },
+        "llm_response": {"model": "claude-haiku-4", "usage": {"input_tokens": 310, "output_tokens": 24}},
+        "suggestion_node_version": "v1.0",
+        "session_name": "my-session",
+        "server_name": "local",
+        "trigger_block_number": 5,
+        "fetch_start_ts": 1_736_937_000.0,
+        "fetch_end_ts": 1_736_937_000.4,
+    })),
+    responses(Created<Answer>, Refusals))]
+async fn start_suggestion(writing: Writing, request: Request) -> Result<Created<Answer>> {
     expect_media_type(request.headers(), &["application/json"])?;
     let mut body = json::body(request, JSON_LIMIT).await?;
-    let key = key.id(&caller.project, "suggestions", None);
+    let project = &writing.caller.project;
+    let key = writing.id("suggestions", None);
     let event = if str::from_utf8(&body.bytes).is_ok_and(is_history_line) {
-        let id = key.unwrap_or_else(|| line_id(&caller.project, body.bytes.trim_ascii(), 1));
+        let id = key.unwrap_or_else(|| line_id(project, body.bytes.trim_ascii(), 1));
         Event::line(json::parse(&mut body.bytes, &body.replaced)?, id)
     } else {
         Event::start(json::parse(&mut body.bytes, &body.replaced)?, key)
     };
     let id = event.suggestion_id;
+    // One that is discarded has no address that a client would want.
     let is_kept = event.as_start().is_none_or(|(_, start)| start.is_kept());
     // Of a record that is pending the answer is known beforehand, which saves reading it back.
     let pending = event
         .as_start()
-        .filter(|(_, start)| start.conclusion.is_none() && !prefer.minimal())
+        .filter(|(_, start)| start.conclusion.is_none() && writing.shows_record())
         .map(|(id, start)| start.stored(id));
-    let receipt = app.writer.write(&caller.tenant, event).await?;
-    let body = async || match pending {
-        Some(pending) if !receipt.replayed && receipt.kept == Capture::Full => Ok(pending.into()),
-        _ => stored(&app, &caller.project, id, Extent::Whole).await.map(Answer::from),
+    let record = async |receipt: Receipt| match pending {
+        Some(pending) if receipt.is_as_sent() => Ok(pending.into()),
+        _ => stored(&writing.app, project, id, Extent::Whole).await.map(Answer::from),
     };
-    if is_kept {
-        prefer.created(receipt, address(id), body).await
-    } else {
-        // It has no address that a client would want.
-        prefer.changed(receipt, body).await
-    }
+    writing.create(event, is_kept.then(|| address(id)), record).await
 }
 
 fn address(id: Uuid) -> String {
@@ -131,97 +165,90 @@ fn address(id: Uuid) -> String {
 ///
 /// They are kept as sent, and resolved in the order of `at`, then of arrival. Sent again with the same `id`, or as the
 /// same move with the same `at`, a look counts once. The answer leaves out what lists leave out.
-#[utoipa::path(post, path = "/v1/suggestions/{id}/views", tag = "suggestions", request_body = NewViews,
-    params(ById, Prefer, IdempotencyKey),
-    responses(
-        (status = 201, description = "The record with them", body = Suggestion, headers(("Location" = String, description = "Its address"))),
-        (status = 200, description = "They had been sent before", body = Suggestion),
-        NotKept,
-        Refusals,
-    ))]
-async fn view(
-    State(app): State<App>,
-    caller: Caller<Write>,
-    key: IdempotencyKey,
-    prefer: Prefer,
+#[utoipa::path(post, path = "/v1/suggestions/{id}/views", tag = "suggestions", params(ById, Writing),
+    request_body(content = NewViews, example = json!({"views": [
+        {"direction": "next", "at": 1_736_937_001.5},
+        {"direction": "next", "at": 1_736_937_002.1},
+        {"index": 0, "at": 1_736_937_003.0},
+    ]})),
+    responses(Created<Suggestion>, Refusals))]
+async fn append_views(
+    writing: Writing,
     Path(ById { id }): Path<ById>,
     Json(views): Json<NewViews>,
-) -> Result<Response> {
-    let key = key.id(&caller.project, "views", Some(id));
-    append(&app, &caller, prefer, Event::view(id, views, Names::of_key(key))).await
+) -> Result<Created<Suggestion>> {
+    let names = Names::of_key(writing.id("views", Some(id)));
+    append(&writing, Event::view(id, views, names)).await
 }
 
 /// Appends what was typed on the way to a pending record.
 ///
 /// Sent again with the same `id`, or as the same text with the same `at`, it counts once.
-#[utoipa::path(post, path = "/v1/suggestions/{id}/partial-inputs", tag = "suggestions", request_body = NewPartialInputs,
-    params(ById, Prefer, IdempotencyKey),
-    responses(
-        (status = 201, description = "The record", body = Suggestion, headers(("Location" = String, description = "Its address"))),
-        (status = 200, description = "They had been sent before", body = Suggestion),
-        NotKept,
-        Refusals,
-    ))]
-async fn partial_inputs(
-    State(app): State<App>,
-    caller: Caller<Write>,
-    key: IdempotencyKey,
-    prefer: Prefer,
+#[utoipa::path(post, path = "/v1/suggestions/{id}/partial-inputs", tag = "suggestions", params(ById, Writing),
+    request_body(content = NewPartialInputs, example = json!({"inputs": [
+        {"text": "@cl", "at": 1_736_937_004.0},
+        {"text": "@claude", "at": 1_736_937_004.6},
+    ]})),
+    responses(Created<Suggestion>, Refusals))]
+async fn append_partial_inputs(
+    writing: Writing,
     Path(ById { id }): Path<ById>,
     Json(inputs): Json<NewPartialInputs>,
-) -> Result<Response> {
-    let key = key.id(&caller.project, "partial-inputs", Some(id));
-    append(&app, &caller, prefer, Event::partial_inputs(id, inputs, Names::of_key(key))).await
+) -> Result<Created<Suggestion>> {
+    let names = Names::of_key(writing.id("partial-inputs", Some(id)));
+    append(&writing, Event::partial_inputs(id, inputs, names)).await
 }
 
-async fn append(app: &App, caller: &Caller<Write>, prefer: Prefer, event: Event) -> Result<Response> {
+/// Writes what is appended to a record; the answer is the record with it.
+async fn append(writing: &Writing, event: Event) -> Result<Created<Suggestion>> {
     let id = event.suggestion_id;
-    let receipt = app.writer.write(&caller.tenant, event).await?;
-    let body = async || stored(app, &caller.project, id, Extent::Listed).await;
-    prefer.created(receipt, address(id), body).await
+    let record = async |_| stored(&writing.app, &writing.caller.project, id, Extent::Listed).await;
+    writing.create(event, address(id), record).await
 }
 
 /// Finalizes a record with what the user submitted.
 ///
 /// The match is worked out here: an exact one anywhere, else the longest suggestion that the input begins with, else one
 /// that begins with the input. An input that begins with `:` discards the record.
-#[utoipa::path(post, path = "/v1/suggestions/{id}/finalize", tag = "suggestions", params(ById, Prefer), request_body = Outcome,
-    responses((status = 200, description = "The record, finalized; or that it is discarded", body = Answer), NotKept, Refusals))]
-async fn finalize(
-    State(app): State<App>,
-    caller: Caller<Write>,
-    prefer: Prefer,
+#[utoipa::path(post, path = "/v1/suggestions/{id}/finalize", tag = "suggestions", params(ById, Prefer),
+    request_body(content = Outcome, example = json!({
+        "actual_input": "@claude explain the failures",
+        "displayed_index_at_submit": 0,
+        "submit_ts": 1_736_937_005.2,
+    })),
+    responses(Changed<Answer>, Refusals))]
+async fn finalize_suggestion(
+    writing: Writing,
     Path(ById { id }): Path<ById>,
     Json(outcome): Json<Outcome>,
-) -> Result<Response> {
-    change(&app, &caller, prefer, Event::finalize(id, outcome)).await
-}
-
-/// Writes what changes a record; the answer is the record with it.
-async fn change(app: &App, caller: &Caller<Write>, prefer: Prefer, event: Event) -> Result<Response> {
-    let id = event.suggestion_id;
-    let receipt = app.writer.write(&caller.tenant, event).await?;
-    let body = async || stored(app, &caller.project, id, Extent::Whole).await.map(Answer::from);
-    prefer.changed(receipt, body).await
+) -> Result<Changed<Answer>> {
+    change(&writing, Event::finalize(id, outcome)).await
 }
 
 /// Adds the block that the input became, which is made after the submit.
-#[utoipa::path(patch, path = "/v1/suggestions/{id}", tag = "suggestions", params(ById, Prefer), request_body = Amendment,
-    responses((status = 200, description = "The record with it", body = Suggestion), NotKept, Refusals))]
-async fn amend(
-    State(app): State<App>,
-    caller: Caller<Write>,
-    prefer: Prefer,
+#[utoipa::path(patch, path = "/v1/suggestions/{id}", tag = "suggestions", params(ById, Prefer),
+    request_body(content = Amendment, example = json!({"result_block_number": 6})),
+    responses(Changed<Suggestion>, Refusals))]
+async fn amend_suggestion(
+    writing: Writing,
     Path(ById { id }): Path<ById>,
     Json(amendment): Json<Amendment>,
-) -> Result<Response> {
-    change(&app, &caller, prefer, Event::amend(id, amendment)).await
+) -> Result<Changed<Suggestion>> {
+    change(&writing, Event::amend(id, amendment)).await
+}
+
+/// Writes what changes a record; the answer is the record with it.
+async fn change<T: From<Suggestion>>(writing: &Writing, event: Event) -> Result<Changed<T>> {
+    let id = event.suggestion_id;
+    let record =
+        async |_| stored(&writing.app, &writing.caller.project, id, Extent::Whole).await.map(T::from);
+    writing.change(event, record).await
 }
 
 /// The whole record, with its views and partial inputs.
 #[utoipa::path(get, path = "/v1/suggestions/{id}", tag = "suggestions", params(ById),
     responses((status = 200, description = "The record", body = Suggestion), Refusals))]
-async fn get(
+async fn get_suggestion(
     State(app): State<App>,
     caller: Caller<Read>,
     Path(ById { id }): Path<ById>,
@@ -229,11 +256,29 @@ async fn get(
     stored(&app, &caller.project, id, Extent::Whole).await.map(axum::Json)
 }
 
+/// One page of suggestion records.
+type SuggestionPage = Page<Suggestion>;
+
 /// The records, newest first, without context, request, response, and the times of views.
 #[utoipa::path(get, path = "/v1/suggestions", tag = "suggestions", params(Filter, PageParams),
-    responses((status = 200, description = "A page of records", body = Page<Suggestion>), Refusals))]
-async fn list(State(app): State<App>, caller: Caller<Read>, list: List<Filter>) -> Result<Page<Suggestion>> {
+    responses((status = 200, description = "A page of records", body = SuggestionPage), Refusals))]
+async fn list_suggestions(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    list: List<Filter>,
+) -> Result<SuggestionPage> {
     store::list(&app.db, &caller.project, &list.filter, &list.page).await
+}
+
+/// Finalized records that show a sign that the slate was no good, newest first.
+#[utoipa::path(get, path = "/v1/suggestions/negative-signals", tag = "suggestions", params(SignalFilter, PageParams),
+    responses((status = 200, description = "A page of records", body = SuggestionPage), Refusals))]
+async fn list_negative_signals(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    list: List<SignalFilter>,
+) -> Result<SuggestionPage> {
+    signals::list(&app.db, &caller.project, list.filter, &list.page).await
 }
 
 /// What a client keeps with the block that the input became.
@@ -243,24 +288,24 @@ struct BlockMetadata {
     suggestions: Option<Vec<String>>,
     /// Which one the input relates to; null where to none.
     accepted_index: Option<i32>,
-    /// How.
+    /// How it relates to that one.
     match_type: Option<MatchType>,
     /// How many moves through the slate there were.
     cycle_count: i32,
-    /// From the slate's coming up to the submit.
+    /// From the slate's coming up to the submit, in milliseconds.
     time_to_action_ms: Option<f64>,
 }
 
 /// The light object that a client keeps with the block that the input became.
 #[utoipa::path(get, path = "/v1/suggestions/{id}/block-metadata", tag = "suggestions", params(ById),
     responses((status = 200, description = "Of a finalized record", body = BlockMetadata), Refusals))]
-async fn block_metadata(
+async fn get_block_metadata(
     State(app): State<App>,
     caller: Caller<Read>,
     Path(ById { id }): Path<ById>,
 ) -> Result<axum::Json<BlockMetadata>> {
     let record = stored(&app, &caller.project, id, Extent::Listed).await?;
-    if record.state != super::State::Finalized {
+    if record.state != Progress::Finalized {
         return Err(Error::Conflict(format!("the suggestion {id} is not finalized")));
     }
     let Suggestion { suggestions, accepted_index, match_type, cycle_count, time_to_action_ms, .. } = record;
@@ -270,7 +315,7 @@ async fn block_metadata(
 /// Erases a record with all that belongs to it.
 #[utoipa::path(delete, path = "/v1/suggestions/{id}", tag = "suggestions", params(ById),
     responses((status = 204, description = "It is erased"), Refusals))]
-async fn delete(
+async fn delete_suggestion(
     State(app): State<App>,
     caller: Caller<Admin>,
     Path(ById { id }): Path<ById>,

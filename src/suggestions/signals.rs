@@ -1,24 +1,14 @@
 //! Signals that a slate was no good: which records show them.
 
-use axum::extract::State;
 use serde::{Deserialize, Serialize};
-use sqlx::{Postgres, QueryBuilder};
+use sqlx::{PgPool, Postgres, QueryBuilder};
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::Suggestion;
 use super::store::{COLUMNS, read_page};
-use crate::auth::{Caller, Read};
-use crate::error::{Refusals, Result};
-use crate::http::page::{List, Page, PageParams};
+use crate::error::Result;
+use crate::http::page::{Page, PageRequest};
 use crate::http::{Check, Checks};
-use crate::state::App;
-
-/// The paths of signals.
-pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list))
-}
 
 /// A sign that a slate was no good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -29,11 +19,11 @@ pub enum Signal {
     ViewedRejected,
     /// The user thought for long, and took none.
     SlowRejection,
-    /// He went through the slate many times.
+    /// They went through the slate many times.
     ManyCycles,
-    /// He took one, and had to change it.
+    /// They took one, and had to change it.
     Partial,
-    /// He came back to one that he had left.
+    /// They came back to one that they had left.
     CycledBack,
 }
 
@@ -83,12 +73,13 @@ impl Limits {
     }
 }
 
+/// Which records are listed for a sign.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct Filter {
+pub(super) struct SignalFilter {
     /// The sign.
-    #[param(inline)]
+    #[param(inline, example = "viewed_rejected")]
     signal: Signal,
     /// From how many milliseconds on thinking is long; 10 000 if not given.
     #[param(minimum = 0)]
@@ -102,7 +93,7 @@ struct Filter {
     suggestion_node_version: Option<String>,
 }
 
-impl Check for Filter {
+impl Check for SignalFilter {
     fn check(&self, checks: &mut Checks) {
         check_limits(checks, self.slow_ms, self.many_cycles);
     }
@@ -114,13 +105,16 @@ pub(super) fn check_limits(checks: &mut Checks, slow_ms: Option<f64>, many_cycle
     checks.require(many_cycles.is_none_or(|many| many >= 1), "many_cycles", "must be 1 or more");
 }
 
-/// Finalized records that show a sign that the slate was no good, newest first.
-#[utoipa::path(get, path = "/v1/suggestions/negative-signals", tag = "suggestions", params(Filter, PageParams),
-    responses((status = 200, description = "A page of records", body = Page<Suggestion>), Refusals))]
-async fn list(State(app): State<App>, caller: Caller<Read>, list: List<Filter>) -> Result<Page<Suggestion>> {
-    let Filter { signal, slow_ms, many_cycles, session_name, suggestion_node_version } = list.filter;
+/// One page of the finalized records that show a sign, newest first.
+pub(super) async fn list(
+    db: &PgPool,
+    project: &str,
+    filter: SignalFilter,
+    page: &PageRequest,
+) -> Result<Page<Suggestion>> {
+    let SignalFilter { signal, slow_ms, many_cycles, session_name, suggestion_node_version } = filter;
     let mut query = QueryBuilder::new(format!("select {COLUMNS} from suggestions s where s.project = "));
-    query.push_bind(caller.project.to_string()).push(" and s.state = 'finalized' and ");
+    query.push_bind(project.to_owned()).push(" and s.state = 'finalized' and ");
     signal.push(&mut query, Limits::of(slow_ms, many_cycles));
     for (column, value) in
         [("session_name", session_name), ("suggestion_node_version", suggestion_node_version)]
@@ -129,5 +123,5 @@ async fn list(State(app): State<App>, caller: Caller<Read>, list: List<Filter>) 
             query.push(format_args!(" and s.{column} = ")).push_bind(value);
         }
     }
-    read_page(&app.db, &caller.project, query, &list.page).await
+    read_page(db, project, query, page).await
 }

@@ -1,0 +1,96 @@
+//! What handlers have that write events: [`Writing`], one extractor for all that such a request brings along.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use utoipa::IntoParams;
+use utoipa::openapi::path::{Parameter, ParameterIn};
+use uuid::Uuid;
+
+use crate::auth::{Caller, Write};
+use crate::db::receipt::Receipt;
+use crate::domain::Event;
+use crate::error::{Error, Result};
+use crate::http::IdempotencyKey;
+use crate::http::reply::{Changed, Created, Prefer, Shown};
+use crate::privacy::capture::Capture;
+use crate::state::App;
+
+/// A request to write: who sends it, under which key it may be sent again, and what is to be answered.
+///
+/// As parameters of an operation it stands for the headers `Prefer` and `Idempotency-Key`; an operation that makes no id
+/// names [`Prefer`] alone.
+pub struct Writing {
+    /// The service.
+    pub app: App,
+    /// The caller, who may write.
+    pub caller: Caller<Write>,
+    key: IdempotencyKey,
+    prefer: Prefer,
+}
+
+impl FromRequestParts<App> for Writing {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let caller = Caller::from_request_parts(parts, app).await?;
+        let key = IdempotencyKey::from_request_parts(parts, app).await?;
+        let Ok(prefer) = Prefer::from_request_parts(parts, app).await;
+        Ok(Self { app: app.clone(), caller, key, prefer })
+    }
+}
+
+impl IntoParams for Writing {
+    fn into_params(parameter_in: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        [Prefer::into_params(&parameter_in), IdempotencyKey::into_params(&parameter_in)].concat()
+    }
+}
+
+impl Writing {
+    /// The id that the request's `Idempotency-Key` stands for, if it has one: of a record that `route` makes, under `parent`.
+    #[must_use]
+    pub fn id(&self, route: &str, parent: Option<Uuid>) -> Option<Uuid> {
+        self.key.id(&self.caller.project, route, parent)
+    }
+
+    /// Whether the client wants to see the record.
+    #[must_use]
+    pub fn shows_record(&self) -> bool {
+        !self.prefer.minimal()
+    }
+
+    /// Writes an event that makes something at `address`; none where that is nothing to go to. `record` gets what is answered,
+    /// once the event is committed and if the client wants to see it.
+    pub async fn create<T>(
+        &self,
+        event: impl Into<Event>,
+        address: impl Into<Option<String>>,
+        record: impl AsyncFnOnce(Receipt) -> Result<T>,
+    ) -> Result<Created<T>> {
+        let receipt = self.app.writer.write(&self.caller.tenant, event).await?;
+        let is_new = !receipt.replayed && receipt.kept != Capture::Off;
+        let address = address.into().filter(|_| is_new);
+        Ok(Created { shown: self.show(receipt, record).await?, address })
+    }
+
+    /// Writes an event that changes a record. `record` gets what is answered, as for [`Writing::create`].
+    pub async fn change<T>(
+        &self,
+        event: impl Into<Event>,
+        record: impl AsyncFnOnce(Receipt) -> Result<T>,
+    ) -> Result<Changed<T>> {
+        let receipt = self.app.writer.write(&self.caller.tenant, event).await?;
+        Ok(Changed(self.show(receipt, record).await?))
+    }
+
+    async fn show<T>(
+        &self,
+        receipt: Receipt,
+        record: impl AsyncFnOnce(Receipt) -> Result<T>,
+    ) -> Result<Shown<T>> {
+        Ok(match receipt.kept {
+            Capture::Off => Shown::NotKept,
+            _ if self.prefer.minimal() => Shown::Minimal,
+            _ => Shown::Record(record(receipt).await?),
+        })
+    }
+}
