@@ -25,11 +25,12 @@ pub const MOST_LINES: usize = 20_000;
 
 /// The path of batches.
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(post))
+    OpenApiRouter::new().routes(routes!(post_events))
 }
 
 /// What became of a batch. Every line that is not blank is counted once.
 #[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = BatchSummary)]
 pub struct Summary {
     /// Events that are now committed.
     pub accepted: usize,
@@ -49,6 +50,7 @@ fn is_zero(count: &usize) -> bool {
 
 /// A line that was refused.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = RejectedLine)]
 pub struct Rejected {
     /// Its number, from 1; blank lines count.
     pub line: usize,
@@ -78,7 +80,7 @@ impl Rejected {
 #[utoipa::path(post, path = "/v1/events", tag = "batch",
     request_body(content(("application/x-ndjson"), ("application/jsonl"), (Vec<serde_json::Value> = "application/json"))),
     responses((status = 200, description = "What became of the lines", body = Summary), Refusals))]
-async fn post(
+async fn post_events(
     State(app): State<App>,
     caller: Caller<Write>,
     request: Request,

@@ -18,29 +18,31 @@ use crate::state::App;
 /// The paths for those who run the service.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
-        .routes(routes!(health))
-        .routes(routes!(ready))
-        .routes(routes!(version))
-        .routes(routes!(metrics))
+        .routes(routes!(get_health))
+        .routes(routes!(get_readiness))
+        .routes(routes!(get_version))
+        .routes(routes!(get_metrics))
 }
 
 /// How the service is.
 #[derive(Serialize, ToSchema)]
+#[schema(as = ServiceStatus)]
 struct Status {
+    /// `ok`, or `ready`.
     status: &'static str,
 }
 
 /// The process is up.
 #[utoipa::path(get, path = "/healthz", tag = "operations", security(()),
-    responses((status = 200, description = "It is", body = Status), Refusals))]
-async fn health() -> axum::Json<Status> {
+    responses((status = 200, description = "The process is up", body = Status), Refusals))]
+async fn get_health() -> axum::Json<Status> {
     axum::Json(Status { status: "ok" })
 }
 
 /// Requests can be answered: the database is reachable and migrated, and the server is not about to stop.
 #[utoipa::path(get, path = "/readyz", tag = "operations", security(()),
-    responses((status = 200, description = "They can", body = Status), Refusals))]
-async fn ready(State(app): State<App>) -> Result<axum::Json<Status>> {
+    responses((status = 200, description = "The service is ready", body = Status), Refusals))]
+async fn get_readiness(State(app): State<App>) -> Result<axum::Json<Status>> {
     if app.is_stopping() {
         return Err(Error::Unavailable("the server is stopping"));
     }
@@ -55,22 +57,25 @@ async fn ready(State(app): State<App>) -> Result<axum::Json<Status>> {
 
 /// Which program answers.
 #[derive(Serialize, ToSchema)]
+#[schema(as = ServiceVersion)]
 struct Version {
+    /// The program's name.
     name: &'static str,
+    /// The program's version, as Cargo has it.
     version: &'static str,
 }
 
 /// The program's version.
 #[utoipa::path(get, path = "/version", tag = "operations", security(()),
     responses((status = 200, description = "The version", body = Version), Refusals))]
-async fn version() -> axum::Json<Version> {
+async fn get_version() -> axum::Json<Version> {
     axum::Json(Version { name: env!("CARGO_PKG_NAME"), version: env!("CARGO_PKG_VERSION") })
 }
 
 /// Metrics in the text format of Prometheus. From another machine a key is needed.
 #[utoipa::path(get, path = "/metrics", tag = "operations",
     responses((status = 200, description = "The metrics", content_type = "text/plain", body = String), Refusals))]
-async fn metrics(State(app): State<App>, _: MayMeasure) -> impl IntoResponse {
+async fn get_metrics(State(app): State<App>, _: MayMeasure) -> impl IntoResponse {
     describe();
     metrics::gauge!("gleaner_queue_events").set(app.writer.queued() as f64);
     for (pool, db) in [("reading", &app.db), ("exports", &app.exports.db)] {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgRow;
-use sqlx::{FromRow, QueryBuilder, Row as _};
+use sqlx::{FromRow, PgPool, QueryBuilder, Row as _};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
@@ -16,14 +16,15 @@ use utoipa_axum::routes;
 use crate::auth::{Admin, Caller, Read};
 use crate::domain::{Domain, SessionColumns};
 use crate::error::{Refusals, Result};
-use crate::http::page::{List, Listed, Page, PageParams};
-use crate::http::{Check, Checks, Path};
+use crate::http::page::{List, Listed, Page, PageParams, PageRequest};
+use crate::http::{Check, Path};
+use crate::projects::Tenant;
 use crate::state::App;
 use crate::types::Timestamp;
 
 /// The paths of sessions.
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(erase))
+    OpenApiRouter::new().routes(routes!(list_sessions)).routes(routes!(erase_session))
 }
 
 /// What was posted under one session name.
@@ -60,7 +61,7 @@ impl PartialSchema for Records {
 
 impl ToSchema for Records {
     fn name() -> Cow<'static, str> {
-        "SessionRecords".into()
+        "SessionRecordCounts".into()
     }
 }
 
@@ -87,9 +88,7 @@ impl Listed for Session {
 #[serde(deny_unknown_fields)]
 struct NoFilter {}
 
-impl Check for NoFilter {
-    fn check(&self, _: &mut Checks) {}
-}
+impl Check for NoFilter {}
 
 /// One page of sessions.
 type SessionPage = Page<Session>;
@@ -97,8 +96,15 @@ type SessionPage = Page<Session>;
 /// Lists session names, the one with the newest record first. `since` and `until` are about that record.
 #[utoipa::path(get, path = "/v1/sessions", tag = "sessions", params(PageParams),
     responses((status = 200, description = "A page of sessions", body = SessionPage), Refusals))]
-async fn list(State(app): State<App>, caller: Caller<Read>, list: List<NoFilter>) -> Result<SessionPage> {
-    let NoFilter {} = list.filter;
+async fn list_sessions(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    list: List<NoFilter>,
+) -> Result<SessionPage> {
+    page(&app.db, &caller.project, &list.page).await
+}
+
+async fn page(db: &PgPool, project: &str, page: &PageRequest) -> Result<SessionPage> {
     let counts: Vec<_> = Domain::ALL
         .iter()
         .map(|domain| format!("count(*) filter (where domain = '{}')", domain.name()))
@@ -117,11 +123,11 @@ async fn list(State(app): State<App>, caller: Caller<Read>, list: List<NoFilter>
              where {name} is not null and project = ",
             domain.name()
         ));
-        query.push_bind(caller.project.to_string());
+        query.push_bind(project.to_owned());
     }
     query.push(") records group by session) sessions where true");
-    list.page.push(&mut query, "last_at", "session", "text")?;
-    Ok(list.page.page(query.build_query_as().fetch_all(&app.db).await?))
+    page.push(&mut query, "last_at", "session", "text")?;
+    Ok(page.page(query.build_query_as().fetch_all(db).await?))
 }
 
 /// The path parameter of one session.
@@ -129,28 +135,35 @@ async fn list(State(app): State<App>, caller: Caller<Read>, list: List<NoFilter>
 #[into_params(parameter_in = Path)]
 struct ByName {
     /// The session's name.
+    #[param(example = "my-session")]
     session: String,
 }
+
+impl Check for ByName {}
 
 /// How many records of each kind were erased, such as `generations` and their `attempts`.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(transparent)]
+#[schema(as = ErasedRecordCounts)]
 struct ErasedRecords(BTreeMap<&'static str, u64>);
 
 /// Erases everything recorded under a session name, in all domains.
 #[utoipa::path(delete, path = "/v1/sessions/{session}", tag = "sessions", params(ByName),
     responses((status = 200, description = "How many records were erased", body = ErasedRecords), Refusals))]
-async fn erase(
+async fn erase_session(
     State(app): State<App>,
     caller: Caller<Admin>,
     Path(ByName { session }): Path<ByName>,
 ) -> Result<axum::Json<ErasedRecords>> {
-    let mut transaction = app.db.begin().await?;
+    erase(&app.db, &caller.tenant, &session).await.map(axum::Json)
+}
+
+async fn erase(db: &PgPool, tenant: &Tenant, session: &str) -> Result<ErasedRecords> {
+    let mut transaction = db.begin().await?;
     let mut erased = BTreeMap::new();
     for domain in Domain::ALL {
-        let rules = &caller.tenant.rules;
-        erased.extend(domain.erase_session(&mut transaction, &caller.project, rules, &session).await?);
+        erased.extend(domain.erase_session(&mut transaction, &tenant.name, &tenant.rules, session).await?);
     }
     transaction.commit().await?;
-    Ok(axum::Json(ErasedRecords(erased)))
+    Ok(ErasedRecords(erased))
 }

@@ -20,6 +20,7 @@ const SHORTEST: usize = 32;
 /// What a key allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = ApiKeyScope)]
 pub enum Scope {
     /// Post events.
     Write,
@@ -79,6 +80,7 @@ impl ApiKey {
 /// What a new key is to be.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = NewApiKey)]
 pub struct NewKey {
     /// The project it belongs to; the caller's, if not given. Another one only for an operator.
     pub project: Option<String>,

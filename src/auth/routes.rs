@@ -17,11 +17,12 @@ use crate::state::App;
 
 /// The paths of keys.
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(create, list)).routes(routes!(revoke))
+    OpenApiRouter::new().routes(routes!(create_key, list_keys)).routes(routes!(revoke_key))
 }
 
 /// A key that was just made.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = CreatedApiKey)]
 struct CreatedKey {
     /// The secret. It is not stored and cannot be shown again.
     key: String,
@@ -33,9 +34,10 @@ struct CreatedKey {
 ///
 /// A server without any key is open to everyone on its machine; making the first key closes it, so the first one
 /// should have the scope `operator`.
-#[utoipa::path(post, path = "/v1/keys", tag = "keys", request_body = NewKey,
+#[utoipa::path(post, path = "/v1/keys", tag = "keys", 
+    request_body(content = NewKey, example = json!({"name": "laptop", "scopes": ["operator"]})),
     responses((status = 201, description = "The key; its secret is shown this once", body = CreatedKey), Refusals))]
-async fn create(
+async fn create_key(
     State(app): State<App>,
     caller: Caller<Admin>,
     Json(key): Json<NewKey>,
@@ -56,6 +58,7 @@ async fn create(
 
 /// The keys of a project.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ApiKeyList)]
 struct Keys {
     /// Newest first, without their secrets.
     data: Vec<ApiKey>,
@@ -64,14 +67,14 @@ struct Keys {
 /// Lists the project's keys, revoked ones too.
 #[utoipa::path(get, path = "/v1/keys", tag = "keys",
     responses((status = 200, description = "The keys, without their secrets", body = Keys), Refusals))]
-async fn list(State(app): State<App>, caller: Caller<Admin>) -> Result<axum::Json<Keys>> {
+async fn list_keys(State(app): State<App>, caller: Caller<Admin>) -> Result<axum::Json<Keys>> {
     Ok(axum::Json(Keys { data: keys::list(&app.db, Some(&caller.project)).await? }))
 }
 
 /// Revokes a key: at once on this server, within five seconds on others of the same database.
 #[utoipa::path(delete, path = "/v1/keys/{id}", tag = "keys", params(ById),
     responses((status = 204, description = "It no longer works"), Refusals))]
-async fn revoke(
+async fn revoke_key(
     State(app): State<App>,
     caller: Caller<Admin>,
     Path(ById { id }): Path<ById>,

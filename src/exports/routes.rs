@@ -181,6 +181,8 @@ struct ByFile {
     file: String,
 }
 
+impl Check for ByFile {}
+
 /// The data sets by file name, for tools that look at the ending: `.jsonl`, and `.jsonl.gz` for a compressed file.
 async fn by_file_name(
     State(app): State<App>,

@@ -1,30 +1,20 @@
 //! How well prompt templates work.
 
-use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use sqlx::{PgPool, QueryBuilder};
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-use crate::auth::{Caller, Read};
-use crate::error::{Error, Refusals, Result};
+use crate::error::{Error, Result};
 use crate::http::page::{check_range, time_in_query};
-use crate::http::{Check, Checks, Query};
-use crate::state::App;
+use crate::http::{Check, Checks};
 use crate::statistics::{self, rate, wilson};
 use crate::types::Timestamp;
-
-/// The paths of figures about prompt templates.
-pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(prompts)).routes(routes!(compare))
-}
 
 /// Which logs figures are about.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
-struct Scope {
+pub(super) struct Scope {
     /// Area of the language.
     domain_name: Option<String>,
     /// Only logs created then or later: RFC 3339, or Unix seconds.
@@ -201,39 +191,33 @@ async fn figures(
     Ok(rows.into_iter().map(PromptFigures::from).collect())
 }
 
+/// Figures of all prompt templates.
 #[derive(Serialize, ToSchema)]
-struct AllFigures {
+#[schema(as = PromptAnalytics)]
+pub(super) struct AllFigures {
     /// The most used template first.
     data: Vec<PromptFigures>,
 }
 
 /// How well each prompt template works: as a log's first, and over all attempts that used it.
-#[utoipa::path(get, path = "/v1/analytics/prompts", tag = "analytics", params(Scope),
-    responses((status = 200, description = "Figures by template", body = AllFigures), Refusals))]
-async fn prompts(
-    State(app): State<App>,
-    caller: Caller<Read>,
-    Query(scope): Query<Scope>,
-) -> Result<axum::Json<AllFigures>> {
-    Ok(axum::Json(AllFigures { data: figures(&app.db, &caller.project, &scope, None).await? }))
+pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<AllFigures> {
+    Ok(AllFigures { data: figures(db, project, scope, None).await? })
 }
 
 /// Which templates are compared.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct Pair {
+pub(super) struct Pair {
     /// A template, or one version of it as `name@2`.
-    #[param(min_length = 1)]
+    #[param(min_length = 1, example = "cbu_create@1")]
     a: String,
-    /// Another.
-    #[param(min_length = 1)]
+    /// Another template, or another version.
+    #[param(min_length = 1, example = "cbu_create@2")]
     b: String,
 }
 
-impl Check for Pair {
-    fn check(&self, _: &mut Checks) {}
-}
+impl Check for Pair {}
 
 /// A template, perhaps in one version.
 struct Named<'a> {
@@ -253,10 +237,13 @@ impl<'a> Named<'a> {
 
 /// Two templates side by side. The differences are those of `a` less `b`.
 #[derive(Serialize, ToSchema)]
-struct Comparison {
+#[schema(as = PromptComparison)]
+pub(super) struct Comparison {
+    /// Figures of the first.
     a: PromptFigures,
+    /// Figures of the second.
     b: PromptFigures,
-    /// Of the success rates; null where one template has no finalized log.
+    /// The difference of the success rates; null where one template has no finalized log.
     difference: Option<f64>,
     /// Its 95 % interval.
     interval: Option<[f64; 2]>,
@@ -266,26 +253,25 @@ struct Comparison {
     first_try: Option<FirstTry>,
 }
 
+/// How two shares differ.
 #[derive(Serialize, ToSchema)]
+#[schema(as = RateDifference)]
 struct FirstTry {
+    /// The first less the second.
     difference: f64,
+    /// The 95 % interval of the difference.
     interval: [f64; 2],
+    /// Probability of a difference at least as large if there were none (two-proportion z test, two-sided).
     p_value: f64,
 }
 
-/// Compares two prompt templates, or two versions of one (`name@1` and `name@2`).
-#[utoipa::path(get, path = "/v1/analytics/prompts/compare", tag = "analytics", params(Pair),
-    responses((status = 200, description = "Both, and how they differ", body = Comparison), Refusals))]
-async fn compare(
-    State(app): State<App>,
-    caller: Caller<Read>,
-    Query(Pair { a, b }): Query<Pair>,
-) -> Result<axum::Json<Comparison>> {
-    let a = of(&app.db, &caller.project, &a).await?;
-    let b = of(&app.db, &caller.project, &b).await?;
+/// Compares two prompt templates, or two versions of one.
+pub(super) async fn compare(db: &PgPool, project: &str, Pair { a, b }: &Pair) -> Result<Comparison> {
+    let a = of(db, project, a).await?;
+    let b = of(db, project, b).await?;
     let success = statistics::compare((a.success, a.total_uses), (b.success, b.total_uses));
     let first = statistics::compare((a.first_try_success, a.total_uses), (b.first_try_success, b.total_uses));
-    Ok(axum::Json(Comparison {
+    Ok(Comparison {
         difference: success.as_ref().map(|success| success.difference),
         interval: success.as_ref().map(|success| success.interval),
         p_value: success.map(|success| success.p_value),
@@ -296,7 +282,7 @@ async fn compare(
         }),
         a,
         b,
-    }))
+    })
 }
 
 async fn of(db: &PgPool, project: &str, name: &str) -> Result<PromptFigures> {

@@ -217,6 +217,7 @@ const NOT_A_SUCCESS: &str = "only a success has a program that passed";
 /// Finalizes a log.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = GenerationOutcome)]
 pub struct Outcome {
     /// Whether a program satisfied the intent.
     pub success: bool,

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::{Attempt, Generation, Rating};
 use crate::error::Result;
 use crate::http::page::{Listed, Page, PageRequest};
-use crate::http::{Check, Checks};
+use crate::http::Check;
 use crate::types::Timestamp;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -51,9 +51,7 @@ pub struct Filter {
     q: Option<String>,
 }
 
-impl Check for Filter {
-    fn check(&self, _: &mut Checks) {}
-}
+impl Check for Filter {}
 
 impl Filter {
     fn push(&self, query: &mut QueryBuilder<Postgres>) {

@@ -53,7 +53,7 @@ pub fn from_pairs<T: DeserializeOwned>(pairs: &[(String, String)]) -> Result<T> 
     })
 }
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Path<T> {
+impl<S: Send + Sync, T: DeserializeOwned + Check> FromRequestParts<S> for Path<T> {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
@@ -63,7 +63,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Path<T> {
             .map_err(|_| Error::Malformed("the path is not UTF-8 once decoded".to_owned()))?;
         let pairs: Vec<_> =
             params.iter().map(|(name, value)| (name.to_owned(), clean_text(value, &replaced))).collect();
-        from_pairs(&pairs).map(Self)
+        Checks::of(from_pairs(&pairs)?).map(Self)
     }
 }
 
@@ -72,8 +72,11 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Path<T> {
 #[into_params(parameter_in = Path)]
 pub struct ById {
     /// The record's id.
+    #[param(example = "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71")]
     pub id: Uuid,
 }
+
+impl Check for ById {}
 
 /// The query parameters that each endpoint has, as the OpenAPI document says.
 pub struct KnownParameters(HashMap<(Method, String), HashSet<String>>);

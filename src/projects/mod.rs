@@ -17,6 +17,7 @@ use crate::types::Timestamp;
 /// A project's settings. What is not in force yet is refused, so that no privacy setting is silently without effect.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schema(as = ProjectSettings)]
 pub struct Settings {
     /// What is kept of the events posted: in all domains, or by domain. The server's default, if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,14 +91,8 @@ pub struct Defaults {
 }
 
 /// Checks the name of a project: it stands in paths and headers.
-pub fn check_name(name: &str) -> crate::error::Result<()> {
+fn check_name(checks: &mut Checks, field: &str, name: &str) {
     let fits = (1..=200).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
-    if fits {
-        return Ok(());
-    }
-    Err(crate::error::Error::invalid(
-        "/project",
-        "must be 1 to 200 of the characters a-z, A-Z, 0-9, '-', '_' and '.'",
-    ))
+    checks.require(fits, field, "must be 1 to 200 of the characters a-z, A-Z, 0-9, '-', '_' and '.'");
 }

@@ -12,25 +12,33 @@ use super::store;
 use super::{Project, Settings, check_name};
 use crate::auth::{Admin, Caller};
 use crate::error::{Error, Refusals, Result};
-use crate::http::{Json, Path};
+use crate::http::{Check, Checks, Json, Path};
 use crate::state::App;
 
 /// The paths of projects.
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(get, put))
+    OpenApiRouter::new().routes(routes!(get_project, put_project))
 }
 
+/// The path parameter of one project.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct ByName {
-    /// Its name: 1 to 200 letters, digits, `-`, `_` and `.`.
+    /// The project's name: letters, digits, `-`, `_` and `.`.
+    #[param(min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.-]+$", example = "my-project")]
     project: String,
+}
+
+impl Check for ByName {
+    fn check(&self, checks: &mut Checks) {
+        check_name(checks, "project", &self.project);
+    }
 }
 
 /// A project's settings.
 #[utoipa::path(get, path = "/v1/projects/{project}", tag = "projects", params(ByName),
     responses((status = 200, description = "The project", body = Project), Refusals))]
-async fn get(
+async fn get_project(
     State(app): State<App>,
     caller: Caller<Admin>,
     Path(ByName { project }): Path<ByName>,
@@ -43,20 +51,24 @@ async fn get(
 }
 
 /// Makes a project, or changes its settings.
-#[utoipa::path(put, path = "/v1/projects/{project}", tag = "projects", params(ByName), request_body = Settings,
+#[utoipa::path(put, path = "/v1/projects/{project}", tag = "projects", params(ByName),
+    request_body(content = Settings, example = json!({
+        "capture": {"suggestions": "metadata"},
+        "searches": {"score_threshold": 0.7, "half_life_days": 14},
+    })),
     responses(
         (status = 200, description = "The project, changed", body = Project),
-        (status = 201, description = "The project, made", body = Project),
+        (status = 201, description = "The project, made", body = Project,
+            headers(("Location" = String, description = "The project's address"))),
         Refusals,
     ))]
-async fn put(
+async fn put_project(
     State(app): State<App>,
     caller: Caller<Admin>,
     Path(ByName { project }): Path<ByName>,
     Json(settings): Json<Settings>,
 ) -> Result<impl IntoResponse> {
     caller.expect_project(&project)?;
-    check_name(&project)?;
     let (project, made) = store::put(&app.db, &project, &settings, app.keyring.capture()).await?;
     app.keyring.refresh();
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };

@@ -1,32 +1,22 @@
 //! How well slates of suggestions do.
 
-use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use sqlx::{PgPool, Postgres, QueryBuilder};
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::figures::{Answer, Figures, Group, Position, PositionRow, Row};
 use super::signals::{Limits, Signal, check_limits};
-use crate::auth::{Caller, Read};
-use crate::error::{Error, Refusals, Result};
+use crate::error::{Error, Result};
 use crate::http::page::{check_range, time_in_query};
-use crate::http::{Check, Checks, Query};
-use crate::state::App;
+use crate::http::{Check, Checks};
 use crate::statistics::{self, rate, wilson};
 use crate::types::Timestamp;
-
-/// The paths of figures about suggestions.
-pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(figures)).routes(routes!(compare))
-}
 
 /// Which records figures are about.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
-struct Scope {
+pub(super) struct Scope {
     /// Only records created then or later: RFC 3339, or Unix seconds.
     #[serde(deserialize_with = "time_in_query")]
     #[param(value_type = Option<Timestamp>)]
@@ -134,7 +124,7 @@ impl Scope {
 }
 
 /// Figures of all records in scope and of each group: one scan for them, and one for the places in the slate.
-async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<Answer> {
+pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<Answer> {
     let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
     let mut query = QueryBuilder::new(format!("select {},", scope.value()));
     query.push(
@@ -200,42 +190,30 @@ async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<Answer> {
     })
 }
 
-/// How well slates do: how often one is taken, how, in which place, after how long, at what cost, and the signs that they
-/// were no good.
-#[utoipa::path(get, path = "/v1/analytics/suggestions", tag = "analytics", params(Scope),
-    responses((status = 200, description = "The figures", body = Answer), Refusals))]
-async fn figures(
-    State(app): State<App>,
-    caller: Caller<Read>,
-    Query(scope): Query<Scope>,
-) -> Result<axum::Json<Answer>> {
-    read(&app.db, &caller.project, &scope).await.map(axum::Json)
-}
-
 /// Which versions are compared.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct Pair {
+pub(super) struct Pair {
     /// A version of the prompt or node.
-    #[param(min_length = 1)]
+    #[param(min_length = 1, example = "v1.0")]
     a: String,
-    /// Another.
-    #[param(min_length = 1)]
+    /// Another version.
+    #[param(min_length = 1, example = "v1.1")]
     b: String,
 }
 
-impl Check for Pair {
-    fn check(&self, _: &mut Checks) {}
-}
+impl Check for Pair {}
 
 /// Two versions side by side. The differences are those of `a` less `b`.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SuggestionComparison)]
-struct Comparison {
+pub(super) struct Comparison {
+    /// Figures of the first.
     a: Figures,
+    /// Figures of the second.
     b: Figures,
-    /// Of the acceptance rates; null where one version has no slate to judge.
+    /// The difference of the acceptance rates; null where one version has no slate to judge.
     difference: Option<f64>,
     /// Its 95 % interval.
     interval: Option<[f64; 2]>,
@@ -244,24 +222,18 @@ struct Comparison {
 }
 
 /// Compares two versions of the prompt or node that makes slates.
-#[utoipa::path(get, path = "/v1/analytics/suggestions/compare", tag = "analytics", params(Pair),
-    responses((status = 200, description = "Both, and how they differ", body = Comparison), Refusals))]
-async fn compare(
-    State(app): State<App>,
-    caller: Caller<Read>,
-    Query(Pair { a, b }): Query<Pair>,
-) -> Result<axum::Json<Comparison>> {
-    let a = of(&app.db, &caller.project, a).await?;
-    let b = of(&app.db, &caller.project, b).await?;
+pub(super) async fn compare(db: &PgPool, project: &str, Pair { a, b }: Pair) -> Result<Comparison> {
+    let a = of(db, project, a).await?;
+    let b = of(db, project, b).await?;
     let counts = |figures: &Figures| (figures.accepted, figures.accepted + figures.ignored.count);
     let difference = statistics::compare(counts(&a), counts(&b));
-    Ok(axum::Json(Comparison {
+    Ok(Comparison {
         difference: difference.as_ref().map(|found| found.difference),
         interval: difference.as_ref().map(|found| found.interval),
         p_value: difference.map(|found| found.p_value),
         a,
         b,
-    }))
+    })
 }
 
 async fn of(db: &PgPool, project: &str, version: String) -> Result<Figures> {

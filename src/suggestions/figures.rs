@@ -27,6 +27,7 @@ impl Share {
 
 /// How inputs relate to slates.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SuggestionSharesByMatchType)]
 pub(super) struct ByMatchType {
     pub(super) exact: Share,
     pub(super) partial: Share,
@@ -54,6 +55,7 @@ pub(super) struct Position {
 
 /// How long users think, in milliseconds, of the records that tell.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SuggestionThinkTime)]
 pub(super) struct ThinkTime {
     /// How many tell.
     pub(super) count: i64,
@@ -135,7 +137,7 @@ pub(super) struct Group {
 
 /// Figures of all records, and of each group.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = AllSuggestionFigures)]
+#[schema(as = SuggestionAnalytics)]
 pub(super) struct Answer {
     #[serde(flatten)]
     pub(super) figures: Figures,

@@ -99,7 +99,7 @@ pub struct Suggestion {
 
 /// What only the whole record has.
 #[derive(Debug, Default, Serialize, ToSchema, sqlx::FromRow)]
-#[schema(as = WholeSuggestion)]
+#[schema(as = SuggestionDetails)]
 pub struct Whole {
     /// What the model was told of, as sent.
     pub context: Option<FreeForm>,
@@ -112,9 +112,11 @@ pub struct Whole {
     pub reported: Option<Reported>,
     /// `viewed_indices` with times.
     #[sqlx(skip)]
+    #[schema(required = false)]
     pub views: Vec<View>,
     /// What stood in the input on the way, oldest first.
     #[sqlx(skip)]
+    #[schema(required = false)]
     pub partial_inputs: Vec<PartialInput>,
 }
 

@@ -219,6 +219,4 @@ pub struct Amendment {
     pub result_block_number: i32,
 }
 
-impl Check for Amendment {
-    fn check(&self, _: &mut Checks) {}
-}
+impl Check for Amendment {}

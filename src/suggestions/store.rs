@@ -13,7 +13,7 @@ use super::tables::looks;
 use super::{State, Suggestion, Whole};
 use crate::error::Result;
 use crate::http::page::{Listed, Page, PageRequest};
-use crate::http::{Check, Checks};
+use crate::http::Check;
 use crate::types::Timestamp;
 
 /// The columns of a [`Suggestion`] of `suggestions s`.
@@ -43,9 +43,7 @@ pub struct Filter {
     suggestion_node_version: Option<String>,
 }
 
-impl Check for Filter {
-    fn check(&self, _: &mut Checks) {}
-}
+impl Check for Filter {}
 
 impl Listed for Suggestion {
     fn place(&self) -> (Timestamp, String) {

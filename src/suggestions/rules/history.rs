@@ -13,6 +13,7 @@ use crate::types::{FreeForm, Timestamp};
 /// A line of `suggestion_history.jsonl`: a finished record. It is taken as it is; its id is derived from its bytes.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = SuggestionHistoryLine)]
 pub struct HistoryLine {
     /// When it was written, in seconds.
     pub ts: Option<f64>,

@@ -1,4 +1,4 @@
-//! How suggestion records are reached.
+//! How records are started, continued, ended, read and erased.
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -10,12 +10,6 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::signals::{self, SignalFilter};
-use super::store::{self, Extent, Filter};
-use super::{
-    Amendment, Event, HistoryLine, MatchType, Names, NewPartialInputs, NewSuggestion, NewViews, Outcome,
-    State as Progress, Suggestion, is_history_line,
-};
 use crate::auth::{Admin, Caller, Read};
 use crate::db::receipt::Receipt;
 use crate::error::{Error, Refusals, Result};
@@ -24,11 +18,17 @@ use crate::http::page::{List, Page, PageParams};
 use crate::http::reply::{Changed, Created, Prefer};
 use crate::http::{ById, Json, Path};
 use crate::state::App;
+use crate::suggestions::signals::{self, SignalFilter};
+use crate::suggestions::store::{self, Extent, Filter};
+use crate::suggestions::{
+    Amendment, Event, HistoryLine, MatchType, Names, NewPartialInputs, NewSuggestion, NewViews, Outcome,
+    State as Progress, Suggestion, is_history_line,
+};
 use crate::types::ids::line_id;
 use crate::writing::Writing;
 
 /// The paths of suggestion records.
-pub fn routes() -> OpenApiRouter<App> {
+pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Answers::openapi())
         .routes(routes!(start_suggestion, list_suggestions))
         .routes(routes!(list_negative_signals))

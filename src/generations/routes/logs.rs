@@ -1,4 +1,4 @@
-//! How generation logs are reached.
+//! How logs are started, continued, ended, reviewed, read and erased.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -6,11 +6,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::store::{self, Filter};
-use super::{Attempt, Event, Generation, NewAttempt, NewGeneration, NewReview, Outcome};
 use crate::auth::{Admin, Caller, Read};
 use crate::db::receipt::Receipt;
 use crate::error::{Error, Refusals, Result};
+use crate::generations::store::{self, Filter};
+use crate::generations::{Attempt, Event, Generation, NewAttempt, NewGeneration, NewReview, Outcome};
 use crate::http::page::{List, Page, PageParams};
 use crate::http::reply::{Changed, Created, Prefer};
 use crate::http::{ById, Json, Path};
@@ -18,7 +18,7 @@ use crate::state::App;
 use crate::writing::Writing;
 
 /// The paths of generation logs.
-pub fn routes() -> OpenApiRouter<App> {
+pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(start_generation, list_generations))
         .routes(routes!(get_generation, delete_generation))

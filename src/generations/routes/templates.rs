@@ -1,0 +1,119 @@
+//! How the registry of prompt templates is reached.
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::auth::{Caller, Read, Write};
+use crate::error::{Error, Refusals, Result};
+use crate::generations::templates::store::{self, Filter};
+use crate::generations::templates::{NewTemplate, Template};
+use crate::http::page::{List, Page, PageParams};
+use crate::http::{Check, Checks, Json, Path, Query};
+use crate::state::App;
+
+/// The paths of prompt templates.
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(put_prompt_template, get_prompt_template))
+        .routes(routes!(list_prompt_templates))
+        .routes(routes!(deprecate_prompt_template))
+}
+
+/// The path parameter of one template.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct ByName {
+    /// The template's name, as attempts give it as `prompt_template`.
+    #[param(min_length = 1, max_length = 200, example = "cbu_create")]
+    template_id: String,
+}
+
+impl Check for ByName {
+    fn check(&self, checks: &mut Checks) {
+        checks.name("template_id", Some(&self.template_id));
+    }
+}
+
+/// Which version of a template is read.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct WhichVersion {
+    /// The version, from 1; the newest, if not given.
+    version: Option<i32>,
+}
+
+impl Check for WhichVersion {}
+
+/// Makes a new version of a template. The newest version sent again is not made twice.
+#[utoipa::path(put, path = "/v1/prompt-templates/{template_id}", tag = "generations", params(ByName),
+    request_body(content = NewTemplate, example = json!({
+        "template_text": "Write a program that does this: {intent}",
+        "domain_name": "cbu",
+        "description": "For business units that do not exist yet",
+    })),
+    responses(
+        (status = 201, description = "The new version", body = Template,
+            headers(("Location" = String, description = "The new version's address"))),
+        (status = 200, description = "The newest version has just this text, domain and description", body = Template),
+        Refusals,
+    ))]
+async fn put_prompt_template(
+    State(app): State<App>,
+    caller: Caller<Write>,
+    Path(ByName { template_id }): Path<ByName>,
+    Json(new): Json<NewTemplate>,
+) -> Result<impl IntoResponse> {
+    let (template, made) = store::put(&app.db, &caller.project, &template_id, &new).await?;
+    let status = if made { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, [(header::LOCATION, address(&template))], axum::Json(template)))
+}
+
+fn address(template: &Template) -> String {
+    let name: String = form_urlencoded::byte_serialize(template.template_id.as_bytes()).collect();
+    format!("/v1/prompt-templates/{}?version={}", name.replace('+', "%20"), template.version)
+}
+
+/// One version of a template, the newest if none is named.
+#[utoipa::path(get, path = "/v1/prompt-templates/{template_id}", tag = "generations", params(ByName, WhichVersion),
+    responses((status = 200, description = "The template", body = Template), Refusals))]
+async fn get_prompt_template(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    Path(ByName { template_id }): Path<ByName>,
+    Query(WhichVersion { version }): Query<WhichVersion>,
+) -> Result<axum::Json<Template>> {
+    let found = store::find(&app.db, &caller.project, &template_id, version).await?;
+    found.map(axum::Json).ok_or(Error::NotFound("prompt template"))
+}
+
+/// One page of prompt templates.
+type PromptTemplatePage = Page<Template>;
+
+/// The templates, each in its newest version, the one changed last first.
+#[utoipa::path(get, path = "/v1/prompt-templates", tag = "generations", params(Filter, PageParams),
+    responses((status = 200, description = "A page of templates", body = PromptTemplatePage), Refusals))]
+async fn list_prompt_templates(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    list: List<Filter>,
+) -> Result<PromptTemplatePage> {
+    store::list(&app.db, &caller.project, &list.filter, &list.page).await
+}
+
+/// Deprecates every version of a template; a version made later is in use again.
+#[utoipa::path(post, path = "/v1/prompt-templates/{template_id}/deprecate", tag = "generations", params(ByName),
+    responses((status = 200, description = "Its newest version", body = Template), Refusals))]
+async fn deprecate_prompt_template(
+    State(app): State<App>,
+    caller: Caller<Write>,
+    Path(ByName { template_id }): Path<ByName>,
+) -> Result<axum::Json<Template>> {
+    let found = store::deprecate(&app.db, &caller.project, &template_id).await?;
+    found.map(axum::Json).ok_or(Error::NotFound("prompt template"))
+}

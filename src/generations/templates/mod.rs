@@ -1,0 +1,51 @@
+//! The registry of prompt templates (seed 001, 1.2): every version is kept.
+
+pub(super) mod store;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::http::{Check, Checks};
+use crate::types::Timestamp;
+
+/// One version of a prompt template.
+#[derive(Debug, Clone, Serialize, ToSchema, sqlx::FromRow)]
+#[schema(as = PromptTemplate)]
+pub struct Template {
+    /// The name that attempts give as `prompt_template`.
+    pub template_id: String,
+    /// From 1.
+    pub version: i32,
+    /// The text, with its placeholders.
+    pub template_text: String,
+    /// Area of the language.
+    pub domain_name: String,
+    /// What it is for.
+    pub description: Option<String>,
+    /// When this version was made.
+    pub created_at: Timestamp,
+    /// When it was deprecated; null: it is in use.
+    pub deprecated_at: Option<Timestamp>,
+}
+
+/// A new version of a template.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewPromptTemplate)]
+pub(super) struct NewTemplate {
+    /// The text, with its placeholders.
+    #[schema(min_length = 1)]
+    template_text: String,
+    /// Area of the language.
+    #[schema(min_length = 1, max_length = 50)]
+    domain_name: String,
+    /// What it is for.
+    description: Option<String>,
+}
+
+impl Check for NewTemplate {
+    fn check(&self, checks: &mut Checks) {
+        checks.require(!self.template_text.is_empty(), "template_text", "must not be empty");
+        checks.text("domain_name", &self.domain_name, 50);
+    }
+}

@@ -1,0 +1,111 @@
+//! How prompt templates are kept.
+
+use serde::Deserialize;
+use sqlx::{PgPool, QueryBuilder};
+use utoipa::IntoParams;
+
+use super::{NewTemplate, Template};
+use crate::error::Result;
+use crate::http::page::{Listed, Page, PageRequest};
+use crate::http::Check;
+use crate::types::Timestamp;
+
+/// The newest version of a template, made of `new` where it is not just that already; whether it was made.
+pub(in crate::generations) async fn put(
+    db: &PgPool,
+    project: &str,
+    template_id: &str,
+    new: &NewTemplate,
+) -> Result<(Template, bool)> {
+    loop {
+        let newest = find(db, project, template_id, None).await?;
+        let version = newest.as_ref().map_or(0, |newest| newest.version) + 1;
+        if let Some(newest) = newest
+            && (&newest.template_text, &newest.domain_name, &newest.description, newest.deprecated_at)
+                == (&new.template_text, &new.domain_name, &new.description, None)
+        {
+            return Ok((newest, false));
+        }
+        let sql = "insert into prompt_templates
+                       (project, template_id, version, template_text, domain_name, description, created_at)
+                   values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing returning *";
+        let made: Option<Template> = sqlx::query_as(sql)
+            .bind(project)
+            .bind(template_id)
+            .bind(version)
+            .bind(&new.template_text)
+            .bind(&new.domain_name)
+            .bind(&new.description)
+            .bind(Timestamp::now())
+            .fetch_optional(db)
+            .await?;
+        if let Some(made) = made {
+            return Ok((made, true));
+        }
+        // Somebody else has made that version in the meantime.
+    }
+}
+
+/// One version of a template, the newest if none is named.
+pub(in crate::generations) async fn find(
+    db: &PgPool,
+    project: &str,
+    template_id: &str,
+    version: Option<i32>,
+) -> Result<Option<Template>> {
+    let sql = "select * from prompt_templates where project = $1 and template_id = $2 and version = coalesce($3, version)
+               order by version desc limit 1";
+    Ok(sqlx::query_as(sql).bind(project).bind(template_id).bind(version).fetch_optional(db).await?)
+}
+
+/// Which templates a list holds.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::generations) struct Filter {
+    /// Area of the language.
+    domain_name: Option<String>,
+    /// Only deprecated ones, or only those in use.
+    deprecated: Option<bool>,
+}
+
+impl Check for Filter {}
+
+impl Listed for Template {
+    fn place(&self) -> (Timestamp, String) {
+        (self.created_at, self.template_id.clone())
+    }
+}
+
+/// One page of a project's templates, each in its newest version, the one changed last first.
+pub(in crate::generations) async fn list(
+    db: &PgPool,
+    project: &str,
+    filter: &Filter,
+    page: &PageRequest,
+) -> Result<Page<Template>> {
+    let mut query = QueryBuilder::new(
+        "select * from (select distinct on (template_id) * from prompt_templates where project = ",
+    );
+    query.push_bind(project.to_owned()).push(" order by template_id, version desc) newest where true");
+    if let Some(domain_name) = &filter.domain_name {
+        query.push(" and domain_name = ").push_bind(domain_name.clone());
+    }
+    if let Some(deprecated) = filter.deprecated {
+        query.push(if deprecated { " and deprecated_at is not null" } else { " and deprecated_at is null" });
+    }
+    page.push(&mut query, "created_at", "template_id", "text")?;
+    Ok(page.page(query.build_query_as().fetch_all(db).await?))
+}
+
+/// Deprecates every version of a template; its newest one, if there is such a template.
+pub(in crate::generations) async fn deprecate(
+    db: &PgPool,
+    project: &str,
+    template_id: &str,
+) -> Result<Option<Template>> {
+    let sql = "update prompt_templates set deprecated_at = $3
+               where project = $1 and template_id = $2 and deprecated_at is null";
+    sqlx::query(sql).bind(project).bind(template_id).bind(Timestamp::now()).execute(db).await?;
+    find(db, project, template_id, None).await
+}

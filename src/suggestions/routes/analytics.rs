@@ -1,0 +1,40 @@
+//! How the figures of suggestions are reached.
+
+use axum::extract::State;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::auth::{Caller, Read};
+use crate::error::{Refusals, Result};
+use crate::http::Query;
+use crate::state::App;
+use crate::suggestions::analytics::{self, Comparison, Pair, Scope};
+use crate::suggestions::figures::Answer;
+
+/// The paths of figures about suggestions.
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(get_suggestion_figures)).routes(routes!(compare_suggestion_versions))
+}
+
+/// How well slates do: how often one is taken, how, in which place, after how long, at what cost, and the signs that they
+/// were no good.
+#[utoipa::path(get, path = "/v1/analytics/suggestions", tag = "analytics", params(Scope),
+    responses((status = 200, description = "The figures", body = Answer), Refusals))]
+async fn get_suggestion_figures(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    Query(scope): Query<Scope>,
+) -> Result<axum::Json<Answer>> {
+    analytics::read(&app.db, &caller.project, &scope).await.map(axum::Json)
+}
+
+/// Compares two versions of the prompt or node that makes slates.
+#[utoipa::path(get, path = "/v1/analytics/suggestions/compare", tag = "analytics", params(Pair),
+    responses((status = 200, description = "Both, and how they differ", body = Comparison), Refusals))]
+async fn compare_suggestion_versions(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    Query(pair): Query<Pair>,
+) -> Result<axum::Json<Comparison>> {
+    analytics::compare(&app.db, &caller.project, pair).await.map(axum::Json)
+}
