@@ -14,14 +14,28 @@ use crate::auth::{Caller, Write};
 use crate::domain::{self, Event};
 use crate::error::{Error, FieldError, Refusals, Result};
 use crate::http::json::{self, expect_media_type};
+use crate::http::line::{File, LINES};
 use crate::http::{NDJSON_LIMIT, clean_json, utf8};
 use crate::privacy::capture::Capture;
 use crate::projects::Tenant;
 use crate::state::App;
+use crate::types::FreeForm;
 use crate::writer::Writer;
 
 /// The most events a batch may hold.
 pub const MOST_LINES: usize = 20_000;
+
+/// A batch as the OpenAPI document shows it. The records that examples elsewhere erase are made here.
+const EXAMPLE: &str = concat!(
+    r#"{"event": "generation", "id": "01946984-36a0-7b2e-8f41-c07d9e35a6b2", "user_intent": "Create a fund with Jane as director", "domain_name": "cbu", "session_id": "other-session"}"#,
+    "\n",
+    r#"{"event": "attempt", "generation_id": "01946984-36a0-7b2e-8f41-c07d9e35a6b2", "attempt": 1, "prompt_template": "cbu_create", "prompt_template_version": 2, "extracted_dsl": "(cbu.create :kind \"fund\" :director \"Jane\")", "parse_result": {"success": true}}"#,
+    "\n",
+    r#"{"event": "generation_outcome", "generation_id": "01946984-36a0-7b2e-8f41-c07d9e35a6b2", "success": true}"#,
+    "\n",
+    r#"{"event": "suggestion", "id": "01946984-36a0-7b2e-8f41-c07d9e35a6b2", "context": {"cwd": "/home/jane"}, "suggestions": ["make", "make test"], "suggestion_node_version": "v1.1", "session_name": "other-session", "actual_input": "make test"}"#,
+    "\n",
+);
 
 /// The path of batches.
 pub fn routes() -> OpenApiRouter<App> {
@@ -78,14 +92,22 @@ impl Rejected {
 /// `fallback` and `search_outcome` (`search_id`). A line of the seed's `suggestion_history.jsonl` needs no `event`. Later
 /// lines may refer to earlier ones; events of one record take effect in line order. At most 20 000 lines and 64 MiB.
 #[utoipa::path(post, path = "/v1/events", tag = "batch",
-    request_body(content(("application/x-ndjson"), ("application/jsonl"), (Vec<serde_json::Value> = "application/json"))),
+    request_body(content(
+        (String = "application/x-ndjson", example = json!(EXAMPLE)),
+        (String = "application/jsonl"),
+        (inline(File) = "application/octet-stream"),
+        (Vec<FreeForm> = "application/json", example = json!([
+            {"event": "generation", "id": "01946985-2100-7c4f-a5d2-3e8b7f9016c4", "user_intent": "Create a fund", "domain_name": "cbu"},
+            {"event": "generation_outcome", "generation_id": "01946985-2100-7c4f-a5d2-3e8b7f9016c4", "success": false, "error": "given up"},
+        ])),
+    )),
     responses((status = 200, description = "What became of the lines", body = Summary), Refusals))]
 async fn post_events(
     State(app): State<App>,
     caller: Caller<Write>,
     request: Request,
 ) -> Result<axum::Json<Summary>> {
-    expect_media_type(request.headers(), &["application/x-ndjson", "application/jsonl", "application/json"])?;
+    expect_media_type(request.headers(), &[LINES, &["application/json"]].concat())?;
     let is_array =
         request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(
             |value| {

@@ -10,6 +10,7 @@ use crate::error::{self, Refusals};
 #[openapi(
     info(title = "Gleaner", description = "Keeps what coding agents do and gives back what can be learned from it.\n\n\
         A 2xx means committed. Refusals are RFC 9457 problems that name the field."),
+    servers((url = "/", description = "The server that serves this document")),
     components(schemas(error::Problem)),
     security((), ("key" = [])),
     modifiers(&KeyScheme, &SharedResponses),

@@ -135,7 +135,7 @@ async fn page(db: &PgPool, project: &str, page: &PageRequest) -> Result<SessionP
 #[into_params(parameter_in = Path)]
 struct ByName {
     /// The session's name.
-    #[param(example = "my-session")]
+    #[param(example = "other-session")]
     session: String,
 }
 

@@ -8,7 +8,7 @@ use sqlx::{PgExecutor, PgPool};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::http::{Check, Checks};
 use crate::types::Timestamp;
 
@@ -82,6 +82,9 @@ impl ApiKey {
 #[serde(deny_unknown_fields)]
 #[schema(as = NewApiKey)]
 pub struct NewKey {
+    /// Names the key in `DELETE /v1/keys/{id}`; the server makes an id if none is given. One that is taken is a conflict, as the
+    /// secret could not be shown again.
+    pub id: Option<Uuid>,
     /// The project it belongs to; the caller's, if not given. Another one only for an operator.
     pub project: Option<String>,
     /// What to call it, at most 200 characters.
@@ -154,7 +157,7 @@ pub async fn insert(db: &PgPool, project: &str, key: &NewKey, secret: &Secret) -
     let sql = "insert into keys (id, project, name, prefix, hash, scopes, created_at, expires_at)
                values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (hash) do nothing";
     sqlx::query(sql)
-        .bind(Uuid::now_v7())
+        .bind(key.id.unwrap_or_else(Uuid::now_v7))
         .bind(project)
         .bind(&key.name)
         .bind(&secret.prefix)
@@ -163,7 +166,13 @@ pub async fn insert(db: &PgPool, project: &str, key: &NewKey, secret: &Secret) -
         .bind(Timestamp::now())
         .bind(key.expires_at)
         .execute(db)
-        .await?;
+        .await
+        .map_err(|error| match (key.id, error.as_database_error()) {
+            (Some(id), Some(cause)) if cause.is_unique_violation() => {
+                Error::Conflict(format!("there is a key {id} already"))
+            }
+            _ => error.into(),
+        })?;
     Ok(sqlx::query_as("select * from keys where hash = $1").bind(&secret.hash).fetch_one(db).await?)
 }
 
@@ -171,6 +180,7 @@ pub async fn insert(db: &PgPool, project: &str, key: &NewKey, secret: &Secret) -
 /// `GLEANER_ADMIN_KEY` wants the old one to end. One that was revoked stays so, and replaces nothing.
 pub async fn replace_first(db: &PgPool, secret: &Secret) -> Result<ApiKey> {
     let key = NewKey {
+        id: None,
         project: None,
         name: "GLEANER_ADMIN_KEY".to_owned(),
         scopes: vec![Scope::Write, Scope::Read, Scope::Admin, Scope::Operator],

@@ -35,7 +35,9 @@ struct CreatedKey {
 /// A server without any key is open to everyone on its machine; making the first key closes it, so the first one
 /// should have the scope `operator`.
 #[utoipa::path(post, path = "/v1/keys", tag = "keys", 
-    request_body(content = NewKey, example = json!({"name": "laptop", "scopes": ["operator"]})),
+    request_body(content = NewKey, example = json!({
+        "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71", "name": "laptop", "scopes": ["operator"],
+    })),
     responses((status = 201, description = "The key; its secret is shown this once", body = CreatedKey), Refusals))]
 async fn create_key(
     State(app): State<App>,

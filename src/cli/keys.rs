@@ -50,7 +50,7 @@ impl Keys {
                 ensure!(projects::store::exists(&db, &project).await?, "there is no project {project}");
                 ensure!((1..=200).contains(&name.chars().count()), "the name must have 1 to 200 characters");
                 let secret = Secret::random()?;
-                let new = NewKey { project: None, name, scopes, expires_at };
+                let new = NewKey { id: None, project: None, name, scopes, expires_at };
                 let row = keys::insert(&db, &project, &new, &secret).await?;
                 eprintln!(
                     "made the key {} for the project {project}; this is the only time it is shown:",

@@ -14,7 +14,7 @@ use crate::types::derived_id;
 #[into_params(parameter_in = Header)]
 pub struct IdempotencyKey {
     /// Stands in for ids that the client cannot make.
-    #[param(rename = "Idempotency-Key", value_type = Option<String>, required = false)]
+    #[param(rename = "Idempotency-Key", value_type = Option<String>, required = false, min_length = 1, max_length = 255)]
     key: Option<HeaderValue>,
 }
 

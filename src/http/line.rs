@@ -3,14 +3,42 @@
 use std::borrow::Cow;
 use std::marker::PhantomData;
 
+use axum::http::{HeaderMap, header};
 use serde::Deserialize;
 use serde::de::value::{CowStrDeserializer, MapAccessDeserializer};
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, Type};
+use utoipa::{PartialSchema, ToSchema};
 use uuid::Uuid;
 
 use super::check::{Check, Checks};
 use super::json;
 use crate::error::{Error, Result};
+
+/// The media types of a body of lines. The last one is for clients that know a file by nothing but its bytes.
+pub const LINES: &[&str] = &["application/x-ndjson", "application/jsonl", "application/octet-stream"];
+
+/// The media type of an answer of lines: the one of these that a client asks for, else NDJSON. Text can be looked at in a
+/// browser.
+#[must_use]
+pub fn accepted(headers: &HeaderMap) -> &'static str {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or("");
+    let others = ["application/jsonl", "text/plain"];
+    others.into_iter().find(|media_type| accept.contains(media_type)).unwrap_or("application/x-ndjson")
+}
+
+/// A file of lines, for the OpenAPI document: as its bytes.
+pub struct File;
+
+impl PartialSchema for File {
+    fn schema() -> RefOr<Schema> {
+        let format = SchemaFormat::KnownFormat(KnownFormat::Binary);
+        ObjectBuilder::new().schema_type(Type::String).format(Some(format)).into()
+    }
+}
+
+impl ToSchema for File {}
 
 /// A kind of record that lines are about.
 pub trait Record {

@@ -1,7 +1,7 @@
 //! Parameters of paths and query strings: [`Path`] and [`Query`] read, clean and check them, and [`KnownParameters`] refuses
 //! those that an endpoint does not have.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::http::Method;
@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use utoipa::IntoParams;
 use utoipa::openapi::path::ParameterIn;
+use utoipa::openapi::schema::{Schema, SchemaType, Type};
 use utoipa::openapi::{OpenApi, RefOr};
 use uuid::Uuid;
 
@@ -34,7 +35,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Check> FromRequestParts<S> for Query<
     }
 }
 
-/// The query string's names and values, decoded and cleaned. An empty value counts as not given.
+/// The query string's names and values, decoded and cleaned. An empty text counts as not given.
 pub fn query_pairs(parts: &Parts) -> Vec<(String, String)> {
     let replaced = parts.extensions.get::<Replaced>().cloned().unwrap_or_default();
     form_urlencoded::parse(parts.uri.query().unwrap_or("").as_bytes())
@@ -78,8 +79,8 @@ pub struct ById {
 
 impl Check for ById {}
 
-/// The query parameters that each endpoint has, as the OpenAPI document says.
-pub struct KnownParameters(HashMap<(Method, String), HashSet<String>>);
+/// The query parameters that each endpoint has, as the OpenAPI document says, and whether each may be empty.
+pub struct KnownParameters(HashMap<(Method, String), HashMap<String, bool>>);
 
 impl KnownParameters {
     /// Those of `document`.
@@ -96,19 +97,20 @@ impl KnownParameters {
             methods.map(|(method, operation)| ((method, path.clone()), operation))
         });
         let known = operations.filter_map(|(endpoint, operation)| {
-            let names =
-                operation.as_ref()?.parameters.iter().flatten().filter_map(|parameter| match parameter {
-                    RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query => {
-                        Some(parameter.name.clone())
-                    }
-                    _ => None,
-                });
+            let parameters = operation.as_ref()?.parameters.iter().flatten();
+            let names = parameters.filter_map(|parameter| match parameter {
+                RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query => {
+                    Some((parameter.name.clone(), parameter.schema.as_ref().is_some_and(may_be_empty)))
+                }
+                _ => None,
+            });
             Some((endpoint, names.collect()))
         });
         Self(known.collect())
     }
 
-    /// Refuses query parameters that the document does not name for an endpoint: what is misspelt must not be passed over.
+    /// Refuses query parameters that the document does not name for an endpoint, as what is misspelt must not be passed over;
+    /// and an empty value where the document asks for a number, a time or the like.
     pub fn expect(&self, request: &Request) -> Result<()> {
         let Some(query) = request.uri().query() else {
             return Ok(());
@@ -117,17 +119,29 @@ impl KnownParameters {
             .extensions()
             .get::<MatchedPath>()
             .map(|path| (request.method().clone(), path.as_str().to_owned()));
-        let Some(names) = endpoint.and_then(|endpoint| self.0.get(&endpoint)) else {
+        let Some(known) = endpoint.and_then(|endpoint| self.0.get(&endpoint)) else {
             return Ok(());
         };
-        let given = form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name);
-        let unknown = given.filter(|name| !names.contains(name.as_ref()));
-        let errors: Vec<_> = unknown
-            .map(|name| FieldError {
-                pointer: format!("/{name}"),
-                detail: "there is no such parameter here".to_owned(),
-            })
-            .collect();
+        let wrong = form_urlencoded::parse(query.as_bytes()).filter_map(|(name, value)| {
+            let detail = match known.get(name.as_ref()) {
+                None => "there is no such parameter here",
+                Some(false) if value.is_empty() => "must not be empty",
+                Some(_) => return None,
+            };
+            Some(FieldError { pointer: format!("/{name}"), detail: detail.to_owned() })
+        });
+        let errors: Vec<_> = wrong.collect();
         if errors.is_empty() { Ok(()) } else { Err(Error::Invalid(errors)) }
     }
+}
+
+/// Whether an empty text fits a schema: any text does.
+fn may_be_empty(schema: &RefOr<Schema>) -> bool {
+    let RefOr::T(Schema::Object(object)) = schema else {
+        return false;
+    };
+    object.schema_type == SchemaType::Type(Type::String)
+        && object.format.is_none()
+        && object.enum_values.is_none()
+        && object.min_length.is_none()
 }

@@ -31,13 +31,25 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 ///
 /// Given `success`, the log is finished already and stored finalized, with its `iterations`, in one step.
 #[utoipa::path(post, path = "/v1/generations", tag = "generations", params(Writing),
-    request_body(content = NewGeneration, example = json!({
-        "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71",
-        "user_intent": "Create hedge fund with John as director",
-        "domain_name": "cbu",
-        "session_id": "my-session",
-        "model_used": "claude-sonnet-4",
-    })),
+    request_body(content = NewGeneration, examples(
+        ("open" = (summary = "A log to be continued", value = json!({
+            "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71",
+            "user_intent": "Create hedge fund with John as director",
+            "domain_name": "cbu",
+            "session_id": "my-session",
+            "model_used": "claude-sonnet-4",
+        }))),
+        ("finished" = (summary = "A log that is finished already", value = json!({
+            "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a72",
+            "user_intent": "Create pension fund in Luxembourg",
+            "domain_name": "cbu",
+            "iterations": [{
+                "extracted_dsl": "(cbu.create :kind \"pension-fund\" :jurisdiction \"LU\")",
+                "parse_result": {"success": true},
+            }],
+            "success": true,
+        }))),
+    )),
     responses(Created<Generation>, Refusals))]
 async fn start_generation(writing: Writing, Json(new): Json<NewGeneration>) -> Result<Created<Generation>> {
     let event = Event::start(new, writing.id("generations", None));
@@ -154,7 +166,8 @@ async fn list_generations(
 }
 
 /// Erases a log with its attempts.
-#[utoipa::path(delete, path = "/v1/generations/{id}", tag = "generations", params(ById),
+#[utoipa::path(delete, path = "/v1/generations/{id}", tag = "generations",
+    params(("id" = Uuid, Path, description = "The record's id.", example = "01946984-36a0-7b2e-8f41-c07d9e35a6b2")),
     responses((status = 204, description = "It is erased"), Refusals))]
 async fn delete_generation(
     State(app): State<App>,

@@ -110,26 +110,49 @@ impl ToSchema for SlateOrLine {
 /// Given `actual_input`, the record is finished already and stored finalized in one step. So is a line of the seed's
 /// `suggestion_history.jsonl`, whose id is derived from its bytes. An input that begins with `:` discards the record.
 #[utoipa::path(post, path = "/v1/suggestions", tag = "suggestions", params(Writing),
-    request_body(content = SlateOrLine, content_type = "application/json", example = json!({
-        "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71",
-        "context": {
-            "cwd": "/home/jane/my-project",
-            "blocks": [{"number": 5, "input": "make test", "output": "2 tests failed"}],
-        },
-        "suggestions": ["@claude explain the failures", "@bash make test", "@bash git diff"],
-        "llm_request": {
-            "model": "claude-haiku-4",
-            "temperature": 0.2,
-            "messages": [{"role": "user", "content": "Suggest what to do after: make test"}],
-        },
-        "llm_response": {"model": "claude-haiku-4", "usage": {"input_tokens": 310, "output_tokens": 24}},
-        "suggestion_node_version": "v1.0",
-        "session_name": "my-session",
-        "server_name": "local",
-        "trigger_block_number": 5,
-        "fetch_start_ts": 1_736_937_000.0,
-        "fetch_end_ts": 1_736_937_000.4,
-    })),
+    request_body(content = SlateOrLine, content_type = "application/json", examples(
+        ("pending" = (summary = "A slate, as fetched", value = json!({
+            "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71",
+            "context": {
+                "cwd": "/home/jane/my-project",
+                "blocks": [{"number": 5, "input": "make test", "output": "2 tests failed"}],
+            },
+            "suggestions": ["@claude explain the failures", "@bash make test", "@bash git diff"],
+            "llm_request": {
+                "model": "claude-haiku-4",
+                "temperature": 0.2,
+                "messages": [{"role": "user", "content": "Suggest what to do after: make test"}],
+            },
+            "llm_response": {"model": "claude-haiku-4", "usage": {"input_tokens": 310, "output_tokens": 24}},
+            "suggestion_node_version": "v1.0",
+            "session_name": "my-session",
+            "server_name": "local",
+            "trigger_block_number": 5,
+            "fetch_start_ts": 1_736_937_000.0,
+            "fetch_end_ts": 1_736_937_000.4,
+        }))),
+        ("finished" = (summary = "A record that is finished already", value = json!({
+            "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a72",
+            "context": {"cwd": "/home/jane/my-project"},
+            "suggestions": ["git status", "git diff"],
+            "viewed_indices": [0, 1],
+            "actual_input": "git diff --stat",
+        }))),
+        ("line" = (summary = "A line of suggestion_history.jsonl", value = json!({
+            "ts": 1_736_937_010.0,
+            "session": "my-session",
+            "server": "local",
+            "trigger_block": 6,
+            "result_block": 7,
+            "context": {"cwd": "/home/jane/my-project"},
+            "suggestions": ["git commit"],
+            "viewed_indices": [0],
+            "cycle_count": 0,
+            "actual_input": "git commit",
+            "match_type": "exact",
+            "accepted_index": 0,
+        }))),
+    )),
     responses(Created<Answer>, Refusals))]
 async fn start_suggestion(writing: Writing, request: Request) -> Result<Created<Answer>> {
     expect_media_type(request.headers(), &["application/json"])?;
@@ -313,7 +336,8 @@ async fn get_block_metadata(
 }
 
 /// Erases a record with all that belongs to it.
-#[utoipa::path(delete, path = "/v1/suggestions/{id}", tag = "suggestions", params(ById),
+#[utoipa::path(delete, path = "/v1/suggestions/{id}", tag = "suggestions",
+    params(("id" = Uuid, Path, description = "The record's id.", example = "01946984-36a0-7b2e-8f41-c07d9e35a6b2")),
     responses((status = 204, description = "It is erased"), Refusals))]
 async fn delete_suggestion(
     State(app): State<App>,

@@ -111,11 +111,12 @@ async fn a_list_refuses_limits_and_times_that_make_no_sense() {
             ("limit=0&since=2&until=1", vec!["/limit", "/since"]),
             ("since=never", vec!["/since"]),
             ("until=1e400", vec!["/until"]),
+            ("limit=&until=&cursor=", vec!["/limit", "/until"]),
             ("colour=red", vec!["/colour"]),
         ] {
             service.get(&format!("{list}?{query}")).await.refused(422, &pointers);
         }
-        for query in ["limit=1", "limit=500", "since=5&until=5", "limit=&cursor="] {
+        for query in ["limit=1", "limit=500", "since=5&until=5", "cursor="] {
             service.get(&format!("{list}?{query}")).await.expect(200);
         }
     }
