@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::learner::{Kind, State, Step};
 use super::transcript::{Action, Entry, Event, Found, SearchTool};
 use super::write::{Desk, Saved, Started, Who};
-use super::{MOST_PATH, MOST_QUERY, MOST_RESULTS, Offered, paths};
+use super::{MOST_PATH, MOST_QUERY, MOST_RESULTS, SearchResult, paths};
 use crate::domain::Domain;
 use crate::privacy::hash_key::HashKey;
 use crate::privacy::kept::Kept;
@@ -361,7 +361,7 @@ impl Desk<'_> {
                         let search = self.searched(id, trail, entry, query, at, found);
                         let results = found.results.iter().take(MOST_RESULTS);
                         let results =
-                            results.map(|hit| Offered { path: normalise(&hit.path), score: hit.score });
+                            results.map(|hit| SearchResult { path: normalise(&hit.path), score: hit.score });
                         let search = Started { results: results.collect(), root: root.clone(), ..search };
                         self.start(search, Vec::new());
                     }
