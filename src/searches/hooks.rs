@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use sqlx::PgPool;
 
 use super::intake;
-use super::transcript::{Agent, Entry, parse_hook};
 use super::transcripts::Origin;
 use super::write::Desk;
+use crate::agents::{Agent, Entry};
 use crate::db::retry::Losses;
 use crate::error::Result;
 use crate::http::{clean_json, utf8};
@@ -17,11 +17,12 @@ use crate::projects::Tenant;
 use crate::types::Timestamp;
 
 /// Takes the payload of a hook. One that is not understood is counted as a malformed line of the agent's hooks.
-pub async fn take(db: &PgPool, tenant: &Tenant, agent: Agent, mut body: Vec<u8>) -> Result<()> {
-    let source = format!("hooks/{}", agent.as_str());
+pub async fn take(db: &PgPool, tenant: &Tenant, agent: &'static Agent, mut body: Vec<u8>) -> Result<()> {
+    let source = format!("hooks/{}", agent.name);
     let Some(origin) = tenant.policy.keep(Origin { agent, source, learn: None }) else { return Ok(()) };
     let cleaned = clean_json(&mut body);
-    let entry = cleaned.and_then(|_| Ok(parse_hook(agent, utf8(&body)?, &tenant.rules.tools))).ok().flatten();
+    let entry =
+        cleaned.and_then(|_| Ok((agent.parse_hook)(utf8(&body)?, &tenant.rules.tools))).ok().flatten();
     match entry {
         Some(mut entry) => {
             entry.at = entry.at.or_else(|| Some(Timestamp::now()));

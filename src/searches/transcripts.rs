@@ -15,8 +15,8 @@ use uuid::Uuid;
 use super::Searches;
 pub use super::intake::Counts;
 use super::intake::{self, Call, Calls, Carried, Pending};
-use super::transcript::{self, Agent, BadLine, Entry};
 use super::write::Desk;
+use crate::agents::{Agent, Entry, NotAnObject, ToolPatterns};
 use crate::db::retry::Losses;
 use crate::domain::Domain;
 use crate::error::{Error, Result};
@@ -33,8 +33,8 @@ use crate::types::{Timestamp, derived_id};
 #[into_params(parameter_in = Query)]
 pub struct Origin {
     /// The agent that writes the transcript.
-    #[param(inline)]
-    pub agent: Agent,
+    #[param(inline, value_type = Agent)]
+    pub agent: &'static Agent,
     /// The name of the transcript: a line counts once under it.
     #[param(min_length = 1, max_length = 1000)]
     pub source: String,
@@ -248,7 +248,7 @@ impl<'a> Intake<'a> {
 }
 
 /// A line by its hash, and what it says.
-type Parsed = (Uuid, Result<Entry, BadLine>);
+type Parsed = (Uuid, Result<Entry, NotAnObject>);
 
 /// Runs what keeps the processor busy for milliseconds where it keeps no request waiting.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
@@ -270,16 +270,11 @@ fn split(piece: &[u8]) -> Vec<Line> {
 }
 
 /// Reads lines; also how many characters had to be replaced.
-fn parse(
-    mut piece: Vec<u8>,
-    lines: Vec<Line>,
-    agent: Agent,
-    tools: &transcript::ToolPatterns,
-) -> (Vec<Parsed>, usize) {
+fn parse(mut piece: Vec<u8>, lines: Vec<Line>, agent: &Agent, tools: &ToolPatterns) -> (Vec<Parsed>, usize) {
     let mut characters = 0;
     let mut read = |line: &mut [u8]| {
-        characters += clean_json(line).map_err(|_| BadLine)?;
-        transcript::parse(agent, utf8(line).map_err(|_| BadLine)?.trim(), tools)
+        characters += clean_json(line).map_err(|_| NotAnObject)?;
+        (agent.parse_line)(utf8(line).map_err(|_| NotAnObject)?.trim(), tools)
     };
     let parsed = lines.into_iter().map(|(range, hash)| (hash, read(&mut piece[range]))).collect();
     (parsed, characters)
