@@ -21,6 +21,7 @@
 //! 4. A writer takes all events that wait; [`generations::write::write`] writes them in one transaction.
 //! 5. After the commit [`answer::Prefer`] answers 201, with the attempt if it is wanted: a 2xx means committed.
 
+pub mod agents;
 pub mod auth;
 pub mod batch;
 pub mod cli;

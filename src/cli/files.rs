@@ -1,8 +1,10 @@
-//! Files that are replaced as a whole.
+//! Folders that belong to a program, and files that are replaced as a whole.
 
 use std::io::{self, Write as _};
-use std::path::Path;
-use std::{fs, process};
+use std::path::{Path, PathBuf};
+use std::{env, fs, process};
+
+use anyhow::Context as _;
 
 /// Writes `text` to `path`, such that after a crash there is the old file or the new one. A link is followed, and a
 /// file's permissions stay; folders are made where they are missing.
@@ -26,4 +28,13 @@ pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&new);
     }
     written
+}
+
+/// A program's own folder: the one that the environment variable names, else `folder` within the user's.
+pub(super) fn home(variable: &str, folder: &str) -> anyhow::Result<PathBuf> {
+    if let Some(path) = env::var_os(variable).filter(|path| !path.is_empty()) {
+        return Ok(path.into());
+    }
+    let home = env::home_dir().filter(|home| !home.as_os_str().is_empty());
+    Ok(home.with_context(|| format!("neither HOME nor {variable} is set"))?.join(folder))
 }

@@ -1,21 +1,11 @@
-//! Figures of the loop: how many searches failed and were learned from, and whether what was learned is of use.
+//! Figures of the feedback loop: how many searches failed and were learned from, and whether what was learned is of use.
 
-use axum::extract::State;
 use serde::Serialize;
 use sqlx::PgPool;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::settings::Rules;
-use crate::auth::{Caller, Read};
-use crate::error::{Refusals, Result};
-use crate::state::App;
-
-/// The path of the figures.
-pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(searches))
-}
+use crate::error::Result;
 
 /// What the loop has done in a project.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
@@ -64,13 +54,6 @@ pub struct HintFigures {
     pub hints_read: i64,
 }
 
-/// What the feedback loop has done, and whether its hints get read.
-#[utoipa::path(get, path = "/v1/analytics/searches", tag = "analytics",
-    responses((status = 200, description = "The figures", body = Figures), Refusals))]
-async fn searches(State(app): State<App>, caller: Caller<Read>) -> Result<axum::Json<Figures>> {
-    figures(&app.db, &caller.project, &caller.tenant.rules).await.map(axum::Json)
-}
-
 /// The figures of a project.
 pub async fn figures(db: &PgPool, project: &str, rules: &Rules) -> Result<Figures> {
     const SQL: &str = "
@@ -89,7 +72,7 @@ pub async fn figures(db: &PgPool, project: &str, rules: &Rules) -> Result<Figure
         ) sessions,
         (
             select count(*) as associations_created, count(distinct (q.root, a.path)) as files_learned
-            from associations a join association_queries q on q.project = a.project and q.id = a.query_id
+            from associations a join association_queries q on q.project = $1 and q.id = a.query_id
             where a.project = $1
         ) learned,
         (

@@ -1,66 +1,42 @@
 //! Expansions: patterns that found what similar queries had missed.
 
-use axum::extract::State;
 use serde::Serialize;
 use sqlx::PgPool;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-use super::associations::{self, Association, Wanted};
-use crate::auth::{Caller, Read};
-use crate::error::{Refusals, Result};
-use crate::http::Query;
-use crate::state::App;
+use super::associations;
+use super::settings::Rules;
+use crate::error::Result;
 use crate::types::Timestamp;
 
 /// How many similar associations are looked at.
 const NEAREST: i64 = 50;
 
-/// The path of expansions.
-pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list))
-}
-
 /// A pattern that led to a file.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
-struct Expansion {
+pub struct Expansion {
     /// The pattern, as the agent gave it to grep or glob.
-    pattern: String,
+    pub pattern: String,
     /// The query that had missed it.
-    query: String,
+    pub query: String,
     /// How like that query the one at hand is, 0 to 1.
-    score: f64,
+    pub score: f64,
     /// How many searches it helped.
-    evidence: i64,
+    pub evidence: i64,
     /// When it last did, by the agent's clock.
-    last_seen_at: Timestamp,
+    pub last_seen_at: Timestamp,
 }
 
-/// Expansions, the best first.
-#[derive(Debug, Serialize, ToSchema)]
-struct Expansions {
-    /// By likeness of the query, then by how many searches the pattern helped.
-    data: Vec<Expansion>,
-}
-
-/// Patterns that found what similar queries had missed: after each, the agent read the file that answered.
-#[utoipa::path(get, path = "/v1/searches/expansions", tag = "searches", params(Wanted),
-    responses((status = 200, description = "The patterns", body = Expansions), Refusals))]
-async fn list(
-    State(app): State<App>,
-    caller: Caller<Read>,
-    Query(wanted): Query<Wanted>,
-) -> Result<axum::Json<Expansions>> {
-    let rules = &caller.tenant.rules;
-    let root = wanted.root.as_deref();
-    let near = associations::find(&app.db, &caller.project, &wanted.query, root, NEAREST, rules).await?;
-    let data = find(&app.db, &caller.project, &near, wanted.limit()).await?;
-    Ok(axum::Json(Expansions { data }))
-}
-
-/// The patterns of the searches that these associations were learned from, of each the latest hundred.
-async fn find(db: &PgPool, project: &str, near: &[Association], limit: i64) -> Result<Vec<Expansion>> {
+/// Finds the patterns of the searches that the associations of similar queries were learned from: of each association the
+/// latest hundred searches.
+pub async fn find(
+    db: &PgPool,
+    project: &str,
+    query: &str,
+    root: Option<&str>,
+    limit: i64,
+    rules: &Rules,
+) -> Result<Vec<Expansion>> {
     const SQL: &str = "
         with search as (
             select distinct on (e.source) e.source as id, near.score
@@ -85,6 +61,7 @@ async fn find(db: &PgPool, project: &str, near: &[Association], limit: i64) -> R
             count(distinct id) as evidence, max(timestamp) as last_seen_at
         from led group by pattern
         order by max(score) desc, count(distinct id) desc, max(timestamp) desc, pattern limit $4";
+    let near = associations::find(db, project, query, root, NEAREST, rules).await?;
     Ok(sqlx::query_as(SQL)
         .bind(project)
         .bind(near.iter().map(|near| near.id).collect::<Vec<_>>())

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::learner::longest_silence;
 use super::settings::Rules;
-use super::statements;
+use super::tables;
 use super::write::Desk;
 use crate::auth::keyring::Keyring;
 use crate::error::Result;
@@ -108,8 +108,8 @@ async fn expire_some(db: &PgPool, project: &str, rules: &Rules, now: Timestamp) 
     }
     let query = sqlx::query_scalar(STILL_DUE).bind(project).bind(before(false)).bind(before(true)).bind(due);
     let due: Vec<Uuid> = query.fetch_all(&mut *transaction).await?;
-    let mut trails = statements::lock_trails(&mut transaction, project, &due).await?;
-    statements::read_open(&mut transaction, project, &mut trails).await?;
+    let mut trails = tables::lock_trails(&mut transaction, project, &due).await?;
+    tables::read_open(&mut transaction, project, &mut trails).await?;
     let mut desk = Desk::of(project, rules, trails);
     desk.expire();
     desk.save(&mut transaction, now).await?;

@@ -8,9 +8,9 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::learner::{Kind, State, Step};
-use super::transcript::{Action, Entry, Event, Found, SearchTool};
 use super::write::{Desk, Saved, Started, Who};
-use super::{MOST_PATH, MOST_QUERY, MOST_RESULTS, Offered, paths};
+use super::{MOST_PATH, MOST_QUERY, MOST_RESULTS, SearchResult, paths};
+use crate::agents::{Activity, Entry, SearchOutput, SearchTool, ToolAction};
 use crate::domain::Domain;
 use crate::privacy::hash_key::HashKey;
 use crate::privacy::kept::Kept;
@@ -144,13 +144,13 @@ pub(super) struct Use {
     at: Option<Timestamp>,
     /// The folder that relative paths are relative to.
     folder: Option<String>,
-    actions: Vec<Action>,
+    actions: Vec<ToolAction>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Answer {
     ok: bool,
-    found: Option<Found>,
+    found: Option<SearchOutput>,
 }
 
 /// Calls by the id that the agent gives them.
@@ -158,11 +158,11 @@ pub(super) type Calls = HashMap<String, Call>;
 
 /// The ids of the calls that these entries are about.
 pub(super) fn call_ids(entries: &[Kept<Entry>]) -> Vec<String> {
-    let id = |event: &Event| match event {
-        Event::ToolUse { id, .. } | Event::ToolResult { id, .. } => id.clone(),
+    let id = |event: &Activity| match event {
+        Activity::ToolUse { id, .. } | Activity::ToolResult { id, .. } => id.clone(),
         _ => None,
     };
-    entries.iter().flat_map(|entry| &entry.events).filter_map(id).collect()
+    entries.iter().flat_map(|entry| &entry.activities).filter_map(id).collect()
 }
 
 /// The trails that these entries are about.
@@ -188,10 +188,10 @@ fn action_id(who: &Who, source: &str, call: &str, place: usize) -> Uuid {
 pub(super) fn searches(entries: &[Kept<Entry>], calls: &Calls, source: &str) -> Vec<Uuid> {
     let mut ids = Vec::new();
     for entry in entries {
-        for event in &entry.events {
+        for event in &entry.activities {
             let (call, actions) = match event {
-                Event::ToolUse { id: Some(id), actions } => (id, actions),
-                Event::ToolResult { id: Some(id), .. } => {
+                Activity::ToolUse { id: Some(id), actions } => (id, actions),
+                Activity::ToolResult { id: Some(id), .. } => {
                     match calls.get(id).and_then(|call| call.pending.as_ref()) {
                         Some(Pending::Use(made)) => (id, &made.actions),
                         _ => continue,
@@ -200,7 +200,7 @@ pub(super) fn searches(entries: &[Kept<Entry>], calls: &Calls, source: &str) -> 
                 _ => continue,
             };
             let places = actions.iter().enumerate();
-            let searches = places.filter(|(_, action)| matches!(action, Action::Search { .. }));
+            let searches = places.filter(|(_, action)| matches!(action, ToolAction::Search { .. }));
             ids.extend(searches.map(|(place, _)| action_id(&who(entry), source, call, place)));
         }
     }
@@ -221,12 +221,12 @@ pub(super) fn play(
             desk.enter(trail, entry.root.as_deref());
             desk.advance(trail, at, entry.turn.as_deref());
         }
-        for event in &entry.events {
+        for event in &entry.activities {
             match event {
-                Event::Prompt => counts.human_turns += 1,
-                Event::ToolUse { id, .. } | Event::ToolResult { id, .. } => {
+                Activity::Prompt => counts.human_turns += 1,
+                Activity::ToolUse { id, .. } | Activity::ToolResult { id, .. } => {
                     if let (Some(desk), Some(id)) = (desk.as_deref_mut(), id) {
-                        let called = matches!(event, Event::ToolUse { .. });
+                        let called = matches!(event, Activity::ToolUse { .. });
                         let answered = calls.get(id).is_some_and(|call| call.answered);
                         desk.wait(trail, id, called && !answered);
                     }
@@ -235,9 +235,9 @@ pub(super) fn play(
                         desk.perform(trail, entry, source, (call, &made), &answer);
                     }
                 }
-                Event::TurnEnd | Event::SessionEnd => {}
+                Activity::TurnEnd | Activity::SessionEnd => {}
             }
-            let ends = matches!(event, Event::Prompt | Event::TurnEnd | Event::SessionEnd);
+            let ends = matches!(event, Activity::Prompt | Activity::TurnEnd | Activity::SessionEnd);
             if let (true, Some(desk), Some(at)) = (ends, desk.as_deref_mut(), entry.at) {
                 desk.end_turn(trail, at);
             }
@@ -250,15 +250,15 @@ pub(super) fn play(
 fn pair<'e>(
     calls: &mut Calls,
     entry: &Entry,
-    event: &'e Event,
+    event: &'e Activity,
     counts: &mut Counts,
 ) -> Option<(&'e str, Use, Answer)> {
-    let (Event::ToolUse { id, .. } | Event::ToolResult { id, .. }) = event else {
+    let (Activity::ToolUse { id, .. } | Activity::ToolResult { id, .. }) = event else {
         return None;
     };
     let Some(id) = id else {
         match event {
-            Event::ToolUse { .. } => counts.tool_uses += 1,
+            Activity::ToolUse { .. } => counts.tool_uses += 1,
             _ => counts.tool_results += 1,
         }
         return None;
@@ -266,18 +266,18 @@ fn pair<'e>(
     let call = calls.entry(id.clone()).or_default();
     call.session = call.session.take().or_else(|| entry.session.clone());
     let other = match event {
-        Event::ToolUse { .. } if call.used => return None,
-        Event::ToolResult { .. } if call.answered => return None,
-        Event::ToolUse { actions, .. } => {
+        Activity::ToolUse { .. } if call.used => return None,
+        Activity::ToolResult { .. } if call.answered => return None,
+        Activity::ToolUse { actions, .. } => {
             counts.tool_uses += 1;
             call.used = true;
             let made = Use { at: entry.at, folder: entry.root.clone(), actions: actions.clone() };
             (Some(made).filter(|made| !made.actions.is_empty()), None)
         }
-        Event::ToolResult { ok, found, .. } => {
+        Activity::ToolResult { ok, output, .. } => {
             counts.tool_results += 1;
             call.answered = true;
-            (None, Some(Answer { ok: *ok, found: found.clone() }))
+            (None, Some(Answer { ok: *ok, found: output.clone() }))
         }
         _ => return None,
     };
@@ -333,13 +333,14 @@ impl Desk<'_> {
             let id = action_id(&who(entry), source, call, place);
             let step = |kind, target: String| Step { id, kind, target, ok: answer.ok, at };
             match action {
-                Action::Read { path } | Action::Edit { path } => {
-                    let kind = if matches!(action, Action::Read { .. }) { Kind::Read } else { Kind::Edit };
+                ToolAction::Read { path } | ToolAction::Edit { path } => {
+                    let kind =
+                        if matches!(action, ToolAction::Read { .. }) { Kind::Read } else { Kind::Edit };
                     if (1..=MOST_PATH).contains(&path.len()) {
                         self.step(trail, &step(kind, normalise(path)));
                     }
                 }
-                Action::Search { tool, query, .. } => {
+                ToolAction::Search { tool, query, .. } => {
                     let mut query = query.clone();
                     cut(&mut query, MOST_QUERY);
                     if query.is_empty() || !answer.ok {
@@ -359,9 +360,9 @@ impl Desk<'_> {
                         .filter(|found| kind.is_none() || (found.is_empty() && self.rules.track_builtin));
                     if let Some(found) = found.filter(|_| !self.knows(id)) {
                         let search = self.searched(id, trail, entry, query, at, found);
-                        let results = found.results.iter().take(MOST_RESULTS);
+                        let results = found.hits.iter().take(MOST_RESULTS);
                         let results =
-                            results.map(|hit| Offered { path: normalise(&hit.path), score: hit.score });
+                            results.map(|hit| SearchResult { path: normalise(&hit.path), score: hit.score });
                         let search = Started { results: results.collect(), root: root.clone(), ..search };
                         self.start(search, Vec::new());
                     }
@@ -377,11 +378,11 @@ impl Desk<'_> {
         entry: &Entry,
         query: String,
         at: Timestamp,
-        found: &Found,
+        found: &SearchOutput,
     ) -> Started {
-        let named = || found.results.iter().filter_map(|hit| hit.score).max_by(f64::total_cmp);
+        let named = || found.hits.iter().filter_map(|hit| hit.score).max_by(f64::total_cmp);
         let best_score = if found.is_empty() { Some(0.0) } else { found.best_score.or_else(named) };
-        let count = found.count.unwrap_or(found.results.len() as u64);
+        let count = found.count.unwrap_or(found.hits.len() as u64);
         let state = if self.rules.is_weak(best_score) { State::Tracking } else { State::Strong };
         Started {
             id,

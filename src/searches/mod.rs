@@ -8,22 +8,17 @@
 
 pub mod analytics;
 pub mod associations;
-mod changes;
 pub mod event;
-mod evidence;
 pub mod expansions;
 pub mod expiry;
-mod feedback;
 pub mod hooks;
 mod intake;
 pub mod learner;
 pub mod paths;
 pub mod routes;
 pub mod settings;
-pub mod shell;
-mod statements;
 pub mod store;
-pub mod transcript;
+mod tables;
 pub mod transcripts;
 pub mod words;
 pub mod write;
@@ -66,7 +61,7 @@ pub struct Search {
     pub result_count: i32,
     /// The results that were named; paths are relative to `root` if they lie in it.
     #[sqlx(json)]
-    pub results: Vec<Offered>,
+    pub results: Vec<SearchResult>,
     /// The agent's session.
     pub agent_session_id: Option<String>,
     /// The subagent in it.
@@ -98,7 +93,7 @@ pub struct Search {
 /// A result of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Offered {
+pub struct SearchResult {
     /// The file.
     #[schema(min_length = 1, max_length = 4096)]
     pub path: String,
@@ -166,7 +161,7 @@ pub struct NewSearch {
     /// Its results: reading one of these is no discovery.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 500)]
-    pub results: Vec<Offered>,
+    pub results: Vec<SearchResult>,
     /// The agent's session: erasing the session erases it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 200)]

@@ -5,7 +5,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::transcript::ToolPatterns;
+use crate::agents::ToolPatterns;
 use crate::http::{Check, Checks};
 
 /// The settings of searches. What a project leaves null is the server's, which its environment decides.

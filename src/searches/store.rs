@@ -5,8 +5,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use super::associations::{self, Association};
-use super::evidence;
+use super::associations::{self, Association, evidence};
 use super::settings::Rules;
 use super::{AppendedFallback, Search, State};
 use crate::error::Result;
@@ -66,7 +65,7 @@ macro_rules! fallbacks {
         "select f.search_id, s.state, f.id, f.kind, f.ok, f.timestamp, f.share, f.counts,
             case when f.kind in ('read', 'edit') then f.target end as path,
             case when f.kind in ('grep', 'glob') then f.target end as pattern
-        from fallbacks f join searches s on s.project = f.project and s.id = f.search_id
+        from fallbacks f join searches s on s.project = $1 and s.id = f.search_id
         where f.project = $1 and f.search_id = $2"
     };
 }
@@ -113,8 +112,8 @@ async fn hints(
         select a.id, q.query, nullif(q.root, '') as root, a.path, h.score,
             decayed(a.weight, extract(epoch from $3 - a.weighed_at)::float8, $4) as weight, a.evidence, a.last_seen_at
         from search_hints h
-        join associations a on a.project = h.project and a.id = h.association_id
-        join association_queries q on q.project = a.project and q.id = a.query_id
+        join associations a on a.project = $1 and a.id = h.association_id
+        join association_queries q on q.project = $1 and q.id = a.query_id
         where h.project = $1 and h.search_id = $2 order by h.place";
     let query = sqlx::query_as(SQL).bind(project).bind(id).bind(associations::now()).bind(rules.half_life);
     query.fetch_all(connection).await
@@ -131,8 +130,8 @@ async fn learned(
         select a.id, q.query, nullif(q.root, '') as root, a.path, 1::float8 as score,
             decayed(a.weight, extract(epoch from $3 - a.weighed_at)::float8, $4) as weight, a.evidence, a.last_seen_at
         from association_evidence e
-        join associations a on a.project = e.project and a.id = e.association_id
-        join association_queries q on q.project = a.project and q.id = a.query_id
+        join associations a on a.project = $1 and a.id = e.association_id
+        join association_queries q on q.project = $1 and q.id = a.query_id
         where e.project = $1 and e.source = $2 and e.kind = 'found' order by e.place";
     let query = sqlx::query_as(SQL).bind(project).bind(id).bind(associations::now()).bind(rules.half_life);
     query.fetch_all(connection).await

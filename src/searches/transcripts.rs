@@ -1,58 +1,41 @@
-//! `POST /v1/transcripts`: lines of an agent's transcript, as often as they come, learned from once.
+//! Transcripts: lines that an agent writes of itself, as often as they come, learned from once.
 //!
-//! The body is taken in pieces of some megabytes, each one transaction, so memory does not grow with it. Calls for one
-//! source take turns. A line counts once within its source, by its bytes; a use of a tool and a result once, by their id.
+//! Lines are taken in pieces of some megabytes, each one transaction, so memory does not grow with the transcript. Senders of
+//! one source take turns. A line counts once within its source, by its bytes; a use of a tool and a result once, by their id.
 
 use std::collections::HashSet;
 
-use axum::body::Bytes;
-use axum::extract::{Request, State};
-use axum::response::{IntoResponse as _, Response};
-use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use sqlx::types::Json;
-use sqlx::{Connection as _, PgConnection};
-use std::time::Duration;
+use sqlx::{Connection as _, PgConnection, PgPool};
+use tokio::sync::OwnedMutexGuard;
 use utoipa::IntoParams;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use uuid::Uuid;
 
+use super::Searches;
 pub use super::intake::Counts;
 use super::intake::{self, Call, Calls, Carried, Pending};
-use super::transcript::{self, Agent, BadLine, Entry};
 use super::write::Desk;
-use crate::auth::{Caller, Write};
+use crate::agents::{Agent, Entry, NotAnObject, ToolPatterns};
 use crate::db::retry::Losses;
 use crate::domain::Domain;
-use crate::error::{Error, Refusals, Result};
-use crate::http::json::{self, expect_media_type};
-use crate::http::reply::{NotKept, not_kept};
-use crate::http::{Check, Checks, NDJSON_LIMIT, Query, clean_json, utf8};
-use crate::privacy::capture::Capture;
+use crate::error::{Error, Result};
+use crate::http::{Check, Checks, clean_json, utf8};
+use crate::privacy::hash_key::HashKey;
+use crate::privacy::kept::Kept;
+use crate::privacy::policy::Private;
 use crate::projects::Tenant;
-use crate::state::App;
 use crate::types::{Timestamp, derived_id};
 
-/// How many bytes of lines one transaction takes, or one line if that is longer.
-const PIECE: usize = 2 << 20;
-/// How long a sender may send nothing: others of the same source are waiting.
-const STALL: Duration = Duration::from_mins(1);
-
-/// The path of transcripts.
-pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(post))
-}
-
-/// Whose transcript it is.
+/// Where lines come from.
 #[derive(Debug, Clone, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct Origin {
-    /// The agent that writes it.
-    #[param(inline)]
-    pub agent: Agent,
-    /// What the transcript is called: a line counts once under it.
+    /// The agent that writes the transcript.
+    #[param(inline, value_type = Agent)]
+    pub agent: &'static Agent,
+    /// The name of the transcript: a line counts once under it.
     #[param(min_length = 1, max_length = 1000)]
     pub source: String,
     /// Whether searches are followed and learned from; true if not given. Otherwise lines are only counted.
@@ -65,105 +48,51 @@ impl Check for Origin {
     }
 }
 
-/// Takes lines of a transcript, in order, in any number of calls; lines already sent may be sent again.
-///
-/// What was taken before a failure stays taken: sending all again does the rest. A last line without a newline counts as
-/// a line; should it have been cut off, it is a bad one, and the whole one is new when it comes.
-#[utoipa::path(post, path = "/v1/transcripts", tag = "searches", params(Origin),
-    request_body(content((String = "application/x-ndjson"), (String = "application/jsonl"))),
-    responses(
-        (status = 200, description = "What became of the lines", body = Counts),
-        NotKept,
-        Refusals,
-    ))]
-async fn post(
-    State(app): State<App>,
-    caller: Caller<Write>,
-    Query(origin): Query<Origin>,
-    request: Request,
-) -> Result<Response> {
-    expect_media_type(request.headers(), &["application/x-ndjson", "application/jsonl"])?;
-    let replaced = request.extensions().get::<crate::http::Replaced>().cloned().unwrap_or_default();
-    if caller.tenant.policy.capture(Domain::Searches) == Capture::Off {
-        return Ok(not_kept());
+impl Private for Origin {
+    fn domain(&self) -> Domain {
+        Domain::Searches
     }
-    let _turn = app.searches.turn(&caller.project, &origin.source).await;
-    let reader = Reader { tenant: &caller.tenant, origin: &origin };
-    let mut chunks = request.into_body().into_data_stream();
-    let mut counts = Counts::default();
-    let mut lines = Lines::default();
-    loop {
-        let chunk = tokio::time::timeout(STALL, chunks.next())
-            .await
-            .map_err(|_| Error::Malformed("nothing was sent for a minute".to_owned()))?;
-        let chunk = chunk.transpose().map_err(|error| json::unreadable(&error))?;
-        let last = chunk.is_none();
-        if let Some(piece) = lines.push(chunk)? {
-            let mut connection = app.searches.db.acquire().await?;
-            let (piece, characters) = reader.take(&mut connection, piece).await?;
-            counts.add(piece);
-            replaced.add(characters);
-        }
-        if last {
-            return Ok(axum::Json(counts).into_response());
-        }
+
+    fn reduce(self, _: &HashKey) -> Option<Self> {
+        None
     }
 }
 
 /// Takes lines as the endpoint does, from within the program: at most a few megabytes, or one line.
-pub async fn take(app: &App, project: &str, origin: &Origin, lines: Vec<u8>) -> Result<Counts> {
-    let tenant = app.keyring.tenant(project).await?;
-    if tenant.policy.capture(Domain::Searches) == Capture::Off {
-        return Ok(Counts::default());
-    }
-    let _turn = app.searches.turn(project, &origin.source).await;
-    let mut connection = app.searches.db.acquire().await?;
-    let (counts, _) = Reader { tenant: &tenant, origin }.take(&mut connection, lines).await?;
+pub async fn take(searches: &Searches, tenant: &Tenant, origin: Origin, lines: Vec<u8>) -> Result<Counts> {
+    let Some(origin) = tenant.policy.keep(origin) else { return Ok(Counts::default()) };
+    let (counts, _) = Intake::begin(searches, tenant, origin).await.take(lines).await?;
     Ok(counts)
 }
 
-/// Bytes that have come in, until there is a piece of whole lines.
-#[derive(Default)]
-struct Lines(Vec<u8>);
-
-impl Lines {
-    /// Adds a chunk, or the end; a piece of whole lines, once there is one large enough.
-    fn push(&mut self, chunk: Option<Bytes>) -> Result<Option<Vec<u8>>> {
-        let Some(chunk) = chunk else {
-            return Ok(Some(std::mem::take(&mut self.0)).filter(|piece| !piece.is_empty()));
-        };
-        let newline = chunk.iter().rposition(|&byte| byte == b'\n').map(|place| self.0.len() + place + 1);
-        self.0.extend_from_slice(&chunk);
-        if let Some(end) = newline.filter(|_| self.0.len() >= PIECE) {
-            let rest = self.0.split_off(end);
-            return Ok(Some(std::mem::replace(&mut self.0, rest)));
-        }
-        if newline.is_none() && self.0.len() > NDJSON_LIMIT {
-            return Err(Error::TooLarge(format!("a line has more than {NDJSON_LIMIT} bytes")));
-        }
-        Ok(None)
-    }
+/// The intake of one source's lines; others who send lines of the same source wait until it is dropped.
+pub struct Intake<'a> {
+    db: &'a PgPool,
+    tenant: &'a Tenant,
+    origin: Kept<Origin>,
+    _turn: OwnedMutexGuard<()>,
 }
 
-/// A line by its place in a piece and the hash of its bytes.
+/// A line, as its range in a piece and the hash of its bytes.
 type Line = (std::ops::Range<usize>, Uuid);
 
-/// Takes pieces of one source.
-struct Reader<'a> {
-    tenant: &'a Tenant,
-    origin: &'a Origin,
-}
+impl<'a> Intake<'a> {
+    /// Begins once nobody else sends lines of this source.
+    pub async fn begin(searches: &'a Searches, tenant: &'a Tenant, origin: Kept<Origin>) -> Self {
+        let turn = searches.turn(&tenant.name, &origin.source).await;
+        Self { db: &searches.db, tenant, origin, _turn: turn }
+    }
 
-impl Reader<'_> {
-    /// Takes a piece, in one transaction; what became of it, and how many characters had to be replaced.
-    async fn take(&self, connection: &mut PgConnection, piece: Vec<u8>) -> Result<(Counts, usize)> {
+    /// Takes a piece of whole lines, in one transaction; returns what became of it, and how many characters had to be replaced.
+    pub async fn take(&self, piece: Vec<u8>) -> Result<(Counts, usize)> {
+        let mut connection = self.db.acquire().await?;
         let (piece, lines) = blocking(move || {
             let lines = split(&piece);
             (piece, lines)
         })
         .await?;
         let (agent, tools) = (self.origin.agent, self.tenant.rules.tools.clone());
-        let mut seen = self.known(connection, &lines).await?;
+        let mut seen = self.known(&mut connection, &lines).await?;
         let count = lines.len();
 
         let new: Vec<_> = lines.into_iter().filter(|(_, hash)| seen.insert(*hash)).collect();
@@ -171,7 +100,7 @@ impl Reader<'_> {
         let (parsed, characters) = blocking(move || parse(piece, new, agent, &tools)).await?;
         let mut losses = Losses::default();
         loop {
-            match self.store(connection, &parsed).await {
+            match self.store(&mut connection, &parsed).await {
                 Err(error) if losses.again(&error).await => {}
                 counts => return Ok((Counts { lines: count, duplicates, ..counts? }, characters)),
             }
@@ -319,7 +248,7 @@ impl Reader<'_> {
 }
 
 /// A line by its hash, and what it says.
-type Parsed = (Uuid, Result<Entry, BadLine>);
+type Parsed = (Uuid, Result<Entry, NotAnObject>);
 
 /// Runs what keeps the processor busy for milliseconds where it keeps no request waiting.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
@@ -341,16 +270,11 @@ fn split(piece: &[u8]) -> Vec<Line> {
 }
 
 /// Reads lines; also how many characters had to be replaced.
-fn parse(
-    mut piece: Vec<u8>,
-    lines: Vec<Line>,
-    agent: Agent,
-    tools: &transcript::ToolPatterns,
-) -> (Vec<Parsed>, usize) {
+fn parse(mut piece: Vec<u8>, lines: Vec<Line>, agent: &Agent, tools: &ToolPatterns) -> (Vec<Parsed>, usize) {
     let mut characters = 0;
     let mut read = |line: &mut [u8]| {
-        characters += clean_json(line).map_err(|_| BadLine)?;
-        transcript::parse(agent, utf8(line).map_err(|_| BadLine)?.trim(), tools)
+        characters += clean_json(line).map_err(|_| NotAnObject)?;
+        (agent.parse_line)(utf8(line).map_err(|_| NotAnObject)?.trim(), tools)
     };
     let parsed = lines.into_iter().map(|(range, hash)| (hash, read(&mut piece[range]))).collect();
     (parsed, characters)

@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, HashMap};
 use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
 
+use super::associations::evidence;
 use super::event::{Action, Append, Start};
 use super::learner::{Ended, Followed, Open, State, Step, Trail};
 use super::settings::Rules;
-use super::{Event, Offered, evidence, paths, statements};
+use super::{Event, SearchResult, paths, tables};
 use crate::db::receipt::{Receipt, Written};
 use crate::error::Error;
 use crate::privacy::kept::Kept;
@@ -46,7 +47,7 @@ pub(super) struct Started {
     pub(super) query: String,
     pub(super) best_score: Option<f64>,
     pub(super) result_count: i32,
-    pub(super) results: Vec<Offered>,
+    pub(super) results: Vec<SearchResult>,
     pub(super) root: Option<String>,
     pub(super) at: Timestamp,
     pub(super) state: State,
@@ -93,10 +94,10 @@ impl<'a> Desk<'a> {
         searches: &[Uuid],
     ) -> sqlx::Result<Self> {
         let ids: Vec<_> = trails.keys().copied().collect();
-        statements::insert_trails(connection, project, trails).await?;
-        let mut trails = statements::lock_trails(connection, project, &ids).await?;
-        statements::read_open(connection, project, &mut trails).await?;
-        let known = statements::read_known(connection, project, searches).await?;
+        tables::insert_trails(connection, project, trails).await?;
+        let mut trails = tables::lock_trails(connection, project, &ids).await?;
+        tables::read_open(connection, project, &mut trails).await?;
+        let known = tables::read_known(connection, project, searches).await?;
         Ok(Self { known, ..Self::of(project, rules, trails) })
     }
 
@@ -182,10 +183,10 @@ impl<'a> Desk<'a> {
     /// Saves what happened. `received` is when it came in.
     pub async fn save(self, connection: &mut PgConnection, received: Timestamp) -> sqlx::Result<Saved> {
         let project = self.project;
-        statements::insert_searches(connection, project, &self.started).await?;
-        statements::insert_fallbacks(connection, project, &self.appended).await?;
-        statements::end_searches(connection, project, &self.ended).await?;
-        statements::update_trails(connection, project, &self.trails, received).await?;
+        tables::insert_searches(connection, project, &self.started).await?;
+        tables::insert_fallbacks(connection, project, &self.appended).await?;
+        tables::end_searches(connection, project, &self.ended).await?;
+        tables::update_trails(connection, project, &self.trails, received).await?;
         let learned = evidence::learn(connection, project, self.rules, &self.ended).await?;
         Ok(Saved {
             started: self.started.iter().filter(|search| search.state == State::Tracking).count(),
@@ -215,7 +216,7 @@ pub async fn write(
 ) -> sqlx::Result<Vec<Written>> {
     let mut transaction = connection.begin().await?;
     let ids: Vec<_> = events.iter().map(|event| event.search_id).collect();
-    let mut trails = statements::trails_of(&mut transaction, project, &ids).await?;
+    let mut trails = tables::trails_of(&mut transaction, project, &ids).await?;
     for event in events {
         if let Action::Start(start) = &event.action {
             let who = start.who();
@@ -225,9 +226,9 @@ pub async fn write(
     let mut desk = Desk::open(&mut transaction, project, rules, &trails, &ids).await?;
     let appends: Vec<_> =
         events.iter().filter_map(|event| Some((event.search_id, event.fallback_id()?))).collect();
-    let mut sent = statements::read_sent(&mut transaction, project, &appends).await?;
+    let mut sent = tables::read_sent(&mut transaction, project, &appends).await?;
     let hinted: Vec<Uuid> = events.iter().flat_map(|event| event.hints()).map(|(id, _)| *id).collect();
-    let hinted = statements::read_paths(&mut transaction, project, &hinted).await?;
+    let hinted = tables::read_paths(&mut transaction, project, &hinted).await?;
     let mut verdicts = Vec::with_capacity(events.len());
     for event in events {
         verdicts.push(desk.play(event, &mut sent, &hinted));
@@ -276,7 +277,7 @@ impl Desk<'_> {
         let trail = who.trail(id.as_bytes());
         self.advance(trail, start.at, new.turn_id.as_deref());
         let root = new.root.as_deref().map(paths::folder);
-        let results = new.results.iter().map(|result| Offered {
+        let results = new.results.iter().map(|result| SearchResult {
             path: paths::normalise(&result.path, root.as_deref(), root.as_deref()),
             score: result.score,
         });

@@ -70,8 +70,12 @@ impl Destination {
                 tokio::task::spawn_blocking(post).await.map_err(|error| Refusal::Final(error.into()))?
             }
             Self::Database { running, project, .. } => {
-                let taken = transcripts::take(&running.app, project, origin, lines.into()).await;
-                taken.map_err(|error| match error {
+                let app = &running.app;
+                let taken = async {
+                    let tenant = app.keyring.tenant(project).await?;
+                    transcripts::take(&app.searches, &tenant, origin.clone(), lines.into()).await
+                };
+                taken.await.map_err(|error| match error {
                     Error::Unavailable(_) => Refusal::Away {
                         reason: format!("the database does not answer: {error}"),
                         after: None,

@@ -30,7 +30,8 @@ use self::destination::{Destination, Refusal};
 use self::positions::Positions;
 use self::progress::Progress;
 use super::client::Remote;
-use super::{block_on, hook, with_database};
+use super::{block_on, files, with_database};
+use crate::agents::{self, Agent};
 use crate::config::Database;
 use crate::projects::Defaults;
 use crate::searches::transcripts::Origin;
@@ -42,7 +43,7 @@ const GRACE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Args)]
 pub(super) struct Watch {
-    /// Folders of transcripts; those of Claude Code and Codex, if none is given.
+    /// Folders of transcripts; those of every agent that is understood, if none is given.
     #[arg(value_name = "DIR")]
     folders: Vec<PathBuf>,
     #[command(flatten)]
@@ -121,10 +122,13 @@ impl Watch {
 
     fn folders(&self) -> Result<Vec<PathBuf>> {
         if self.folders.is_empty() {
-            let claude = hook::home("CLAUDE_CONFIG_DIR", ".claude")?.join("projects");
-            let codex = hook::home("CODEX_HOME", ".codex")?.join("sessions");
-            // Either may come into being later.
-            return Ok([claude, codex].map(|folder| folder.canonicalize().unwrap_or(folder)).into());
+            let folder = |agent: &Agent| {
+                let home = files::home(agent.home.variable, agent.home.folder)?;
+                let folder = home.join(agent.transcripts.folder);
+                // It may come into being later.
+                Ok(folder.canonicalize().unwrap_or(folder))
+            };
+            return agents::ALL.into_iter().map(folder).collect();
         }
         let absolute = |folder: &PathBuf| {
             folder.canonicalize().with_context(|| format!("opening the folder {}", folder.display()))
@@ -135,7 +139,7 @@ impl Watch {
     fn state_dir(&self) -> Result<PathBuf> {
         match &self.state_dir {
             Some(folder) if !folder.as_os_str().is_empty() => Ok(folder.clone()),
-            _ => Ok(hook::home("XDG_STATE_HOME", ".local/state")?.join("gleaner")),
+            _ => Ok(files::home("XDG_STATE_HOME", ".local/state")?.join("gleaner")),
         }
     }
 }
@@ -209,7 +213,8 @@ impl Follower {
         let file = File::open(path)?;
         let metadata = file.metadata()?;
         let (source, mut lines) = self.positions.unsent(path, file, &metadata)?;
-        let origin = Origin { agent: scan::agent(path), source, learn: (!self.learn).then_some(false) };
+        let Some(agent) = agents::of_transcript(path) else { return Ok(()) };
+        let origin = Origin { agent, source, learn: (!self.learn).then_some(false) };
         while let Some(piece) = lines.next()? {
             if !piece.trim_ascii().is_empty() && !self.send(&origin, piece).await? {
                 return Ok(());

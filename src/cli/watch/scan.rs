@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::DirEntryExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::searches::transcript::Agent;
+use crate::agents;
 
 /// How deep folders are looked through.
 const DEPTH: usize = 8;
@@ -37,7 +37,8 @@ fn look(folder: &Path, depth: usize, found: &mut Found) {
         match entry.file_type() {
             Ok(kind) if kind.is_dir() && depth > 0 => look(&path, depth - 1, found),
             Ok(kind) if kind.is_file() => {
-                if path.extension().is_some_and(|extension| extension == "jsonl") {
+                let is_lines = path.extension().is_some_and(|extension| extension == "jsonl");
+                if is_lines && agents::of_transcript(&path).is_some() {
                     found.transcripts.push(path.clone());
                 }
                 found.by_inode.insert(entry.ino(), path);
@@ -45,10 +46,4 @@ fn look(folder: &Path, depth: usize, found: &mut Found) {
             _ => {}
         }
     }
-}
-
-/// Whose transcript it is: Codex calls its own rollouts.
-pub(super) fn agent(path: &Path) -> Agent {
-    let rollout = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("rollout-"));
-    if rollout { Agent::Codex } else { Agent::ClaudeCode }
 }

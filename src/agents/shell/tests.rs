@@ -7,9 +7,9 @@ fn does(line: &str) -> Vec<String> {
     told(actions(line, None))
 }
 
-fn told(actions: Vec<Action>) -> Vec<String> {
+fn told(actions: Vec<ToolAction>) -> Vec<String> {
     let text = |action| match action {
-        Action::Search { tool, query, path } => {
+        ToolAction::Search { tool, query, path } => {
             let name = match tool {
                 SearchTool::Grep => "grep",
                 SearchTool::Glob => "glob",
@@ -17,8 +17,8 @@ fn told(actions: Vec<Action>) -> Vec<String> {
             };
             path.map_or(format!("{name} {query}"), |path| format!("{name} {query} in {path}"))
         }
-        Action::Read { path } => format!("read {path}"),
-        Action::Edit { path } => format!("edit {path}"),
+        ToolAction::Read { path } => format!("read {path}"),
+        ToolAction::Edit { path } => format!("edit {path}"),
     };
     actions.into_iter().map(text).collect()
 }

@@ -7,9 +7,35 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::json::{self, Raw};
-use super::{BadLine, Entry, Event, Found, ToolPatterns, found, tool};
+use super::agent::{Agent, Home, HookEvent, Hooks, Reporting, Transcripts};
+use super::entry::{Activity, Entry};
+use super::hook::{self, Dialect};
+use super::json::{self, NotAnObject, Raw};
+use super::search_output::{self, SearchOutput};
+use super::tool::{self, ToolPatterns};
 use crate::types::Timestamp;
+
+/// Codex CLI.
+pub(super) static AGENT: Agent = Agent {
+    name: "codex",
+    title: "Codex CLI",
+    parse_line,
+    parse_hook,
+    home: Home { variable: "CODEX_HOME", folder: ".codex" },
+    transcripts: Transcripts { folder: "sessions", prefix: "rollout-" },
+    hooks: Hooks {
+        settings: "hooks.json",
+        events: &[
+            HookEvent::plain("UserPromptSubmit"),
+            HookEvent::of_tools("PostToolUse"),
+            HookEvent::plain("Stop"),
+            HookEvent::plain("SessionEnd"),
+        ],
+        reporting: Reporting::Command,
+        advice: "Codex asks once whether the new hooks are to be trusted. If the server wants a key, set GLEANER_KEY where \
+            Codex runs.",
+    },
+};
 
 /// How much older than its line the head of a session may be; older ones are copied from the session it was forked from.
 const HEAD_AGE: i64 = 60_000_000;
@@ -56,8 +82,13 @@ struct Payload<'a> {
     output: Raw<'a>,
 }
 
+/// Reads the payload of a hook; none if the text is not one.
+fn parse_hook(body: &str, tools: &ToolPatterns) -> Option<Entry> {
+    hook::parse(body, tools, &Dialect { answer, is_said: |prompt| !prompt.is_empty() })
+}
+
 /// Reads a line of a rollout.
-pub(super) fn parse(line: &str, tools: &ToolPatterns) -> Result<Entry, BadLine> {
+fn parse_line(line: &str, tools: &ToolPatterns) -> Result<Entry, NotAnObject> {
     let line: Line<'_> = json::object(line)?;
     let payload: Payload<'_> = json::member(line.payload).unwrap_or_default();
     let at: Option<Timestamp> = json::text(line.timestamp).and_then(|at| at.parse().ok());
@@ -77,19 +108,19 @@ pub(super) fn parse(line: &str, tools: &ToolPatterns) -> Result<Entry, BadLine> 
         }
         Some("event_msg") => {
             entry.turn = json::name(payload.turn_id);
-            entry.events = match json::text(payload.kind).as_deref() {
-                Some("user_message") => vec![Event::Prompt],
-                Some("task_complete" | "turn_aborted") => vec![Event::TurnEnd],
+            entry.activities = match json::text(payload.kind).as_deref() {
+                Some("user_message") => vec![Activity::Prompt],
+                Some("task_complete" | "turn_aborted") => vec![Activity::TurnEnd],
                 _ => Vec::new(),
             };
         }
-        Some("response_item") => entry.events = item(&payload, tools).into_iter().collect(),
+        Some("response_item") => entry.activities = item(&payload, tools).into_iter().collect(),
         _ => {}
     }
     Ok(entry)
 }
 
-fn item(payload: &Payload<'_>, tools: &ToolPatterns) -> Option<Event> {
+fn item(payload: &Payload<'_>, tools: &ToolPatterns) -> Option<Activity> {
     let id = json::name(payload.call_id);
     let name = json::text(payload.name).unwrap_or_default();
     match &*json::text(payload.kind)? {
@@ -100,26 +131,26 @@ fn item(payload: &Payload<'_>, tools: &ToolPatterns) -> Option<Event> {
             };
             // JSON within a text of JSON.
             let arguments = json::text(payload.arguments).unwrap_or_default();
-            Some(Event::ToolUse { id, actions: tool::actions(&name, &arguments, None, tools) })
+            Some(Activity::ToolUse { id, actions: tool::actions(&name, &arguments, None, tools) })
         }
         "custom_tool_call" => {
             let input = json::text(payload.input).unwrap_or_default();
-            Some(Event::ToolUse { id, actions: tool::actions(&name, &input, None, tools) })
+            Some(Activity::ToolUse { id, actions: tool::actions(&name, &input, None, tools) })
         }
         "local_shell_call" => {
             let action = payload.action.map_or("", |action| action.get());
-            Some(Event::ToolUse { id, actions: tool::actions("local_shell", action, None, tools) })
+            Some(Activity::ToolUse { id, actions: tool::actions("local_shell", action, None, tools) })
         }
         "function_call_output" | "custom_tool_call_output" | "local_shell_call_output" => {
-            let (ok, found) = answer(payload.output);
-            Some(Event::answer(id, ok, found))
+            let (ok, output) = answer(payload.output);
+            Some(Activity::result(id, ok, output))
         }
         _ => None,
     }
 }
 
 /// What a tool has answered: a text with a head of its own, JSON of output and status, or content as MCP has it.
-pub(super) fn answer(output: Raw<'_>) -> (bool, Option<Found>) {
+fn answer(output: Raw<'_>) -> (bool, Option<SearchOutput>) {
     #[derive(Debug, Default, Deserialize)]
     #[serde(default)]
     struct Answer<'a> {
@@ -146,15 +177,16 @@ pub(super) fn answer(output: Raw<'_>) -> (bool, Option<Found>) {
         let status = json::member::<Metadata<'_>>(answer.metadata).and_then(|metadata| metadata.exit_code);
         let failed = status.is_some_and(|status| status.get() != "0")
             || answer.success.is_some_and(|ok| ok.get() == "false");
-        return (!failed, found::found(Some(body)));
+        return (!failed, search_output::read(Some(body)));
     }
     let Some((head, body)) = written.split_once("\nOutput:\n").filter(|(head, _)| head.len() < 10_000) else {
         let failed =
             ["failed", "exec_command failed", "write_stdin failed", "apply_patch verification failed"];
-        let found = if text.is_some() { found::found_in_text(written) } else { found::found(output) };
+        let found =
+            if text.is_some() { search_output::read_text(written) } else { search_output::read(output) };
         return (!failed.iter().any(|words| written.starts_with(words)), found);
     };
-    let found = found::found_in_text(body);
+    let found = search_output::read_text(body);
     let status =
         |words| head.split_once(words).map(|(_, rest): (_, &str)| rest.lines().next().unwrap_or("").trim());
     let failed = status("exited with code ").or(status("Exit code: ")).is_some_and(|status| status != "0");

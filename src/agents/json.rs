@@ -7,20 +7,23 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use super::BadLine;
+/// A text that is not an object of JSON: it is not JSON, was cut off, or is another value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a JSON object")]
+pub struct NotAnObject;
 
 /// A member as it is written.
 pub(super) type Raw<'a> = Option<&'a RawValue>;
 
 /// Reads an object.
-pub(super) fn object<'a, T: Deserialize<'a> + Default>(text: &'a str) -> Result<T, BadLine> {
+pub(super) fn object<'a, T: Deserialize<'a> + Default>(text: &'a str) -> Result<T, NotAnObject> {
     let text = text.trim_ascii();
     if !text.starts_with('{') {
-        return Err(BadLine);
+        return Err(NotAnObject);
     }
     // An object may still not be a `T`, such as when it repeats a member. Then it is one that says nothing.
     serde_json::from_str(text)
-        .or_else(|_| serde_json::from_str::<IgnoredAny>(text).map(|_| T::default()).map_err(|_| BadLine))
+        .or_else(|_| serde_json::from_str::<IgnoredAny>(text).map(|_| T::default()).map_err(|_| NotAnObject))
 }
 
 /// A member if it is an object.

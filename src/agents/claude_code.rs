@@ -6,8 +6,37 @@
 
 use serde::Deserialize;
 
-use super::json::{self, Raw};
-use super::{BadLine, Entry, Event, ToolPatterns, found, tool};
+use super::agent::{Agent, Home, HookEvent, Hooks, Reporting, Transcripts};
+use super::entry::{Activity, Entry};
+use super::hook::{self, Dialect};
+use super::json::{self, NotAnObject, Raw};
+use super::search_output;
+use super::tool::{self, ToolPatterns};
+
+/// Claude Code.
+pub(super) static AGENT: Agent = Agent {
+    name: "claude-code",
+    title: "Claude Code",
+    parse_line,
+    parse_hook,
+    home: Home { variable: "CLAUDE_CONFIG_DIR", folder: ".claude" },
+    // Its files are named after sessions: it has those that nobody else names.
+    transcripts: Transcripts { folder: "projects", prefix: "" },
+    hooks: Hooks {
+        settings: "settings.json",
+        events: &[
+            HookEvent::plain("UserPromptSubmit"),
+            HookEvent::of_tools("PostToolUse"),
+            HookEvent::of_tools("PostToolUseFailure"),
+            HookEvent::plain("Stop"),
+            HookEvent::plain("SubagentStop"),
+            HookEvent::plain("SessionEnd"),
+        ],
+        reporting: Reporting::Request,
+        advice: "Sessions that begin from now on report. If the server wants a key, set GLEANER_KEY where Claude Code runs \
+            and install again.",
+    },
+};
 
 /// What says that a person has stopped the agent.
 const INTERRUPTED: &str = "[Request interrupted by user";
@@ -96,17 +125,22 @@ struct Block<'a> {
     is_error: Raw<'a>,
 }
 
+/// Reads the payload of a hook; none if the text is not one.
+fn parse_hook(body: &str, tools: &ToolPatterns) -> Option<Entry> {
+    hook::parse(body, tools, &Dialect { answer: |answer| (true, search_output::read(answer)), is_said })
+}
+
 /// Reads a line of a transcript.
-pub(super) fn parse(line: &str, tools: &ToolPatterns) -> Result<Entry, BadLine> {
+fn parse_line(line: &str, tools: &ToolPatterns) -> Result<Entry, NotAnObject> {
     let line: Line<'_> = json::object(line)?;
     let sidechain = json::is_true(line.is_sidechain);
     let root = json::name(line.cwd);
     let message: Message<'_> = json::member(line.message).unwrap_or_default();
-    let events = match json::text(line.kind).as_deref() {
+    let activities = match json::text(line.kind).as_deref() {
         Some("assistant") => said_by_agent(&message, root.as_deref(), tools),
         Some("user") => said_to_agent(&line, &message, sidechain),
         Some("system") if json::text(line.subtype).as_deref() == Some("turn_duration") => {
-            vec![Event::TurnEnd]
+            vec![Activity::TurnEnd]
         }
         _ => Vec::new(),
     };
@@ -117,30 +151,30 @@ pub(super) fn parse(line: &str, tools: &ToolPatterns) -> Result<Entry, BadLine> 
         agent: json::name(line.agent_id).or_else(|| sidechain.then(|| "sidechain".to_owned())),
         turn: json::name(line.prompt_id),
         root,
-        events,
+        activities,
     })
 }
 
-fn said_by_agent(message: &Message<'_>, root: Option<&str>, tools: &ToolPatterns) -> Vec<Event> {
-    let mut events = Vec::new();
+fn said_by_agent(message: &Message<'_>, root: Option<&str>, tools: &ToolPatterns) -> Vec<Activity> {
+    let mut activities = Vec::new();
     for block in json::elements(message.content).unwrap_or_default() {
         let Some(block) = json::member::<Block<'_>>(Some(block)) else { continue };
         if json::text(block.kind).as_deref() == Some("tool_use") {
             let name = json::text(block.name).unwrap_or_default();
             let input = block.input.map_or("", |input| input.get());
-            events.push(Event::ToolUse {
+            activities.push(Activity::ToolUse {
                 id: json::name(block.id),
                 actions: tool::actions(&name, input, root, tools),
             });
         }
     }
     if json::text(message.stop_reason).as_deref() == Some("end_turn") {
-        events.push(Event::TurnEnd);
+        activities.push(Activity::TurnEnd);
     }
-    events
+    activities
 }
 
-fn said_to_agent(line: &Line<'_>, message: &Message<'_>, sidechain: bool) -> Vec<Event> {
+fn said_to_agent(line: &Line<'_>, message: &Message<'_>, sidechain: bool) -> Vec<Activity> {
     let elements = json::elements(message.content).unwrap_or_default();
     let blocks: Vec<Block<'_>> = elements.iter().filter_map(|block| json::member(Some(block))).collect();
     let kind_is = |block: &Block<'_>, kind| json::text(block.kind).as_deref() == Some(kind);
@@ -156,29 +190,29 @@ fn said_to_agent(line: &Line<'_>, message: &Message<'_>, sidechain: bool) -> Vec
     for text in blocks.iter().map(|block| block.text).chain(bare).filter_map(json::text) {
         let text = text.trim();
         if text.starts_with(INTERRUPTED) {
-            return vec![Event::TurnEnd];
+            return vec![Activity::TurnEnd];
         }
         if is_said(text) {
-            return vec![Event::Prompt];
+            return vec![Activity::Prompt];
         }
     }
     if blocks.iter().any(|block| kind_is(block, "image") || kind_is(block, "document")) {
-        return vec![Event::Prompt];
+        return vec![Activity::Prompt];
     }
     Vec::new()
 }
 
 /// Whether a person has written this text.
-pub(super) fn is_said(text: &str) -> bool {
+fn is_said(text: &str) -> bool {
     !text.is_empty() && !NOT_SAID.iter().any(|head| text.starts_with(head))
 }
 
-fn tool_result(block: &Block<'_>, line: &Line<'_>) -> Event {
-    let found = found::found(block.content).or_else(|| {
+fn tool_result(block: &Block<'_>, line: &Line<'_>) -> Activity {
+    let output = search_output::read(block.content).or_else(|| {
         // The same in a structure, which may say more: names of files, or what an MCP server has structured.
         let says =
             |raw: &Raw<'_>| raw.is_some_and(|raw| STRUCTURES.iter().any(|member| raw.get().contains(member)));
-        [line.mcp_meta, line.tool_use_result].into_iter().filter(says).find_map(found::found)
+        [line.mcp_meta, line.tool_use_result].into_iter().filter(says).find_map(search_output::read)
     });
-    Event::answer(json::name(block.tool_use_id), !json::is_true(block.is_error), found)
+    Activity::result(json::name(block.tool_use_id), !json::is_true(block.is_error), output)
 }

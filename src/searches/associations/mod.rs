@@ -1,21 +1,19 @@
-//! Associations: where queries were answered, found by similarity of the query. `evidence` says how they come to be and to
-//! their weight, `feedback` what is said of them, `changes` how an index elsewhere follows them.
+//! Associations: where queries were answered, found by similarity of the query. [`evidence`] says how they come to be and to
+//! their weight, [`feedback`] what people say of them, [`feed`] how an index elsewhere follows them.
 
-use axum::extract::State;
-use serde::{Deserialize, Serialize};
+pub(super) mod evidence;
+pub mod feed;
+pub mod feedback;
+
+use serde::Serialize;
 use sqlx::{PgExecutor, PgPool};
-use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
+use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::evidence::root_key;
+use self::evidence::root_key;
 use super::settings::Rules;
-use super::{MOST_PATH, MOST_QUERY, changes, feedback, paths, words};
-use crate::auth::{Caller, Read};
-use crate::error::{Refusals, Result};
-use crate::http::{Check, Checks, Query};
-use crate::state::App;
+use super::{paths, words};
+use crate::error::Result;
 use crate::types::Timestamp;
 
 /// How many queries are looked at for each term: bounds the work, however common the words.
@@ -28,11 +26,6 @@ const NEAREST: i64 = 50;
 const LEAST_SIMILARITY: f64 = 0.2;
 /// How many hints a search is answered with.
 const HINTS: i64 = 5;
-
-/// The paths of associations.
-pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list)).merge(feedback::routes()).merge(changes::routes())
-}
 
 /// Where a query was answered.
 #[derive(Debug, Clone, Serialize, ToSchema, sqlx::FromRow)]
@@ -53,61 +46,6 @@ pub struct Association {
     pub evidence: i32,
     /// When one last did, by the agent's clock.
     pub last_seen_at: Timestamp,
-}
-
-/// A query, as what is like it is asked for.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct Wanted {
-    /// The query at hand.
-    #[param(min_length = 1, max_length = 2000)]
-    pub(super) query: String,
-    /// Only what was learned in this folder.
-    #[param(min_length = 1, max_length = 4096)]
-    pub(super) root: Option<String>,
-    /// The most to be answered with, 1 to 100; 10 if not given.
-    #[param(minimum = 1, maximum = 100)]
-    limit: Option<i64>,
-}
-
-impl Wanted {
-    /// The most to be answered with.
-    pub(super) fn limit(&self) -> i64 {
-        self.limit.unwrap_or(10)
-    }
-}
-
-impl Check for Wanted {
-    fn check(&self, checks: &mut Checks) {
-        checks.text("query", &self.query, MOST_QUERY);
-        if let Some(root) = &self.root {
-            checks.text("root", root, MOST_PATH);
-        }
-        let fits = self.limit.is_none_or(|limit| (1..=100).contains(&limit));
-        checks.require(fits, "limit", "must be 1 to 100");
-    }
-}
-
-/// Associations, the best first.
-#[derive(Debug, Serialize, ToSchema)]
-struct Associations {
-    /// By likeness of the query and, among alike ones, by weight.
-    data: Vec<Association>,
-}
-
-/// Where queries like this one were answered. What is old ranks lower, and is never left out for that.
-#[utoipa::path(get, path = "/v1/associations", tag = "searches", params(Wanted),
-    responses((status = 200, description = "The associations", body = Associations), Refusals))]
-async fn list(
-    State(app): State<App>,
-    caller: Caller<Read>,
-    Query(wanted): Query<Wanted>,
-) -> Result<axum::Json<Associations>> {
-    let rules = &caller.tenant.rules;
-    let (root, limit) = (wanted.root.as_deref(), wanted.limit());
-    let data = find(&app.db, &caller.project, &wanted.query, root, limit, rules).await?;
-    Ok(axum::Json(Associations { data }))
 }
 
 /// The hints for a query: associations for which more speaks than against.
@@ -201,7 +139,7 @@ pub(super) async fn get(
     const SQL: &str = "
         select a.id, q.query, nullif(q.root, '') as root, a.path, 1::float8 as score,
             decayed(a.weight, extract(epoch from $3 - a.weighed_at)::float8, $4) as weight, a.evidence, a.last_seen_at
-        from associations a join association_queries q on q.project = a.project and q.id = a.query_id
+        from associations a join association_queries q on q.project = $1 and q.id = a.query_id
         where a.project = $1 and a.id = $2";
     sqlx::query_as(SQL).bind(project).bind(id).bind(now()).bind(rules.half_life).fetch_optional(db).await
 }

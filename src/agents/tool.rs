@@ -4,9 +4,48 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
+use super::action::{SearchTool, ToolAction};
 use super::json::{self, Raw};
-use super::{Action, SearchTool, ToolPatterns};
-use crate::searches::shell;
+use super::shell;
+
+/// The names of the tools that search; `*` in a name stands for any characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolPatterns(Vec<String>);
+
+impl ToolPatterns {
+    /// The tools whose name fits one of `patterns`.
+    #[must_use]
+    pub fn new(patterns: impl IntoIterator<Item = String>) -> Self {
+        Self(patterns.into_iter().collect())
+    }
+
+    /// Whether the tool called `name` searches.
+    #[must_use]
+    pub fn matches(&self, name: &str) -> bool {
+        self.0.iter().any(|pattern| fits(pattern, name))
+    }
+}
+
+impl Default for ToolPatterns {
+    /// The tool of the feedback loop's first user, and whatever a server of tools calls a search.
+    fn default() -> Self {
+        Self::new(["mcp__ultrasync__jit_search", "mcp__*search*"].map(str::to_owned))
+    }
+}
+
+/// Whether `name` is what `pattern` says, with any characters where it has a `*`.
+fn fits(pattern: &str, name: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(head) else { return false };
+    let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
+    for part in middle.split('*').filter(|part| !part.is_empty()) {
+        match name.split_once(part) {
+            Some((_, after)) => name = after,
+            None => return false,
+        }
+    }
+    name.ends_with(tail)
+}
 
 /// What may stand in the input of any tool.
 #[derive(Debug, Default, Deserialize)]
@@ -42,7 +81,12 @@ struct Input<'a> {
 
 /// What the tool called `name` does with `input`, a JSON object or a text. Relative paths are told from `folder`, where
 /// that is known.
-pub(super) fn actions(name: &str, input: &str, folder: Option<&str>, tools: &ToolPatterns) -> Vec<Action> {
+pub(super) fn actions(
+    name: &str,
+    input: &str,
+    folder: Option<&str>,
+    tools: &ToolPatterns,
+) -> Vec<ToolAction> {
     if tools.matches(name) {
         return search(SearchTool::Index, &parsed(input), folder);
     }
@@ -50,10 +94,10 @@ pub(super) fn actions(name: &str, input: &str, folder: Option<&str>, tools: &Too
         "Grep" | "grep_files" => search(SearchTool::Grep, &parsed(input), folder),
         "Glob" => search(SearchTool::Glob, &parsed(input), folder),
         "Read" | "NotebookRead" | "read_file" => {
-            file(&parsed(input), folder).map(|path| Action::Read { path }).into_iter().collect()
+            file(&parsed(input), folder).map(|path| ToolAction::Read { path }).into_iter().collect()
         }
         "Edit" | "MultiEdit" | "Write" | "NotebookEdit" => {
-            file(&parsed(input), folder).map(|path| Action::Edit { path }).into_iter().collect()
+            file(&parsed(input), folder).map(|path| ToolAction::Edit { path }).into_iter().collect()
         }
         "Bash" | "exec_command" | "shell" | "shell_command" | "local_shell" => {
             command(&parsed(input), folder)
@@ -61,7 +105,9 @@ pub(super) fn actions(name: &str, input: &str, folder: Option<&str>, tools: &Too
         "apply_patch" => {
             let given: Input<'_> = parsed(input);
             let inner = json::text(given.input.or(given.command)).unwrap_or(Cow::Borrowed(input));
-            shell::patched_files(&inner).map(|path| Action::Edit { path: seen_from(folder, path) }).collect()
+            shell::patched_files(&inner)
+                .map(|path| ToolAction::Edit { path: seen_from(folder, path) })
+                .collect()
         }
         _ => Vec::new(),
     }
@@ -80,7 +126,7 @@ fn file(input: &Input<'_>, folder: Option<&str>) -> Option<String> {
     (!path.is_empty()).then(|| seen_from(folder, &path))
 }
 
-fn command(input: &Input<'_>, folder: Option<&str>) -> Vec<Action> {
+fn command(input: &Input<'_>, folder: Option<&str>) -> Vec<ToolAction> {
     let workdir = json::text(input.workdir);
     let folder = match (&workdir, folder) {
         (Some(workdir), folder) if !workdir.is_empty() => Some(seen_from(folder, workdir)),
@@ -96,12 +142,12 @@ fn command(input: &Input<'_>, folder: Option<&str>) -> Vec<Action> {
     shell::actions(&json::text(command).unwrap_or_default(), folder.as_deref())
 }
 
-fn search(tool: SearchTool, input: &Input<'_>, folder: Option<&str>) -> Vec<Action> {
+fn search(tool: SearchTool, input: &Input<'_>, folder: Option<&str>) -> Vec<ToolAction> {
     let asked = match tool {
         SearchTool::Index => [input.query, input.q, input.pattern, input.text, input.question],
         SearchTool::Grep | SearchTool::Glob => [input.pattern, input.query, None, None, None],
     };
     let query = asked.into_iter().find_map(|raw| json::name(raw).filter(|query| !query.trim().is_empty()));
     let path = json::name(input.path.or(input.dir_path)).map(|path| seen_from(folder, &path));
-    query.map(|query| Action::Search { tool, query, path }).into_iter().collect()
+    query.map(|query| ToolAction::Search { tool, query, path }).into_iter().collect()
 }

@@ -3,16 +3,16 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn read(agent: Agent, line: &Value) -> Entry {
-    parse(agent, &line.to_string(), &ToolPatterns::default()).expect("a line of a transcript")
+fn read(agent: &Agent, line: &Value) -> Entry {
+    (agent.parse_line)(&line.to_string(), &ToolPatterns::default()).expect("a line of a transcript")
 }
 
 fn claude(line: &Value) -> Entry {
-    read(Agent::ClaudeCode, line)
+    read(&claude_code::AGENT, line)
 }
 
-fn codex(line: &Value) -> Vec<Event> {
-    read(Agent::Codex, line).events
+fn codex(line: &Value) -> Vec<Activity> {
+    read(&codex::AGENT, line).activities
 }
 
 fn user(content: &Value) -> Value {
@@ -24,29 +24,29 @@ fn assistant(blocks: &Value) -> Value {
 }
 
 /// The actions of a use of the tool `name`.
-fn does(name: &str, input: &Value) -> Vec<Action> {
+fn does(name: &str, input: &Value) -> Vec<ToolAction> {
     let line = assistant(&json!([{"type": "tool_use", "id": "t1", "name": name, "input": input}]));
-    match claude(&line).events.pop() {
-        Some(Event::ToolUse { actions, .. }) => actions,
+    match claude(&line).activities.pop() {
+        Some(Activity::ToolUse { actions, .. }) => actions,
         other => panic!("{other:?}"),
     }
 }
 
 /// What a result with this content says: whether it worked, and what it found.
-fn answers(content: &Value, error: bool) -> (bool, Option<Found>) {
+fn answers(content: &Value, error: bool) -> (bool, Option<SearchOutput>) {
     let block = json!({"type": "tool_result", "tool_use_id": "t1", "content": content, "is_error": error});
-    match claude(&user(&json!([block]))).events.pop() {
-        Some(Event::ToolResult { ok, found, .. }) => (ok, found),
+    match claude(&user(&json!([block]))).activities.pop() {
+        Some(Activity::ToolResult { ok, output, .. }) => (ok, output),
         other => panic!("{other:?}"),
     }
 }
 
-fn nothing() -> Found {
-    Found { count: Some(0), ..Found::default() }
+fn nothing() -> SearchOutput {
+    SearchOutput { count: Some(0), ..SearchOutput::default() }
 }
 
-fn hit(path: &str, score: f64) -> Hit {
-    Hit { path: path.to_owned(), score: Some(score) }
+fn hit(path: &str, score: f64) -> SearchHit {
+    SearchHit { path: path.to_owned(), score: Some(score) }
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_line_says_when_where_and_who() {
             {"type": "tool_use", "id": "t2", "name": "TodoWrite", "input": {"todos": []}},
         ]},
     });
-    let read = vec![Action::Read { path: "/srv/app/src/a.rs".to_owned() }];
+    let read = vec![ToolAction::Read { path: "/srv/app/src/a.rs".to_owned() }];
     assert_eq!(
         claude(&line),
         Entry {
@@ -69,9 +69,9 @@ fn a_line_says_when_where_and_who() {
             agent: Some("a".to_owned()),
             turn: Some("p".to_owned()),
             root: Some("/srv/app".to_owned()),
-            events: vec![
-                Event::ToolUse { id: Some("t1".to_owned()), actions: read },
-                Event::ToolUse { id: Some("t2".to_owned()), actions: Vec::new() },
+            activities: vec![
+                Activity::ToolUse { id: Some("t1".to_owned()), actions: read },
+                Activity::ToolUse { id: Some("t2".to_owned()), actions: Vec::new() },
             ],
         }
     );
@@ -88,7 +88,7 @@ fn a_prompt_is_what_a_person_says() {
         json!("<command-message>review</command-message>\n<command-name>/review</command-name>"),
         json!(["find it"]),
     ] {
-        assert_eq!(claude(&user(&content)).events, [Event::Prompt], "{content}");
+        assert_eq!(claude(&user(&content)).activities, [Activity::Prompt], "{content}");
     }
 }
 
@@ -106,23 +106,23 @@ fn what_stands_in_user_lines_but_no_person_says_is_no_prompt() {
         json!("This session is being continued from a previous conversation that ran out of context."),
         json!([{"type": "text", "text": "<system-reminder>x</system-reminder>"}]),
     ] {
-        assert_eq!(claude(&user(&content)).events, [], "{content}");
+        assert_eq!(claude(&user(&content)).activities, [], "{content}");
     }
     for flag in ["isMeta", "isCompactSummary", "isSidechain"] {
         let mut line = user(&json!("find it"));
         line[flag] = json!(true);
-        assert_eq!(claude(&line).events, [], "{flag}");
+        assert_eq!(claude(&line).activities, [], "{flag}");
     }
 }
 
 #[test]
 fn a_turn_ends_when_the_agent_is_done_or_is_stopped() {
-    let mut done = assistant(&json!([{"type": "text", "text": "Found it."}]));
+    let mut done = assistant(&json!([{"type": "text", "text": "SearchOutput it."}]));
     done["message"]["stop_reason"] = json!("end_turn");
     let stopped = user(&json!([{"type": "text", "text": "[Request interrupted by user for tool use]"}]));
     let timed = json!({"type": "system", "subtype": "turn_duration", "durationMs": 5});
     for line in [done, stopped, timed] {
-        assert_eq!(claude(&line).events, [Event::TurnEnd], "{line}");
+        assert_eq!(claude(&line).activities, [Activity::TurnEnd], "{line}");
     }
 }
 
@@ -152,16 +152,16 @@ fn a_member_of_another_shape_is_as_good_as_none() {
     let surrogate =
         r#"{"type": "assistant", "message": {"content": [{"type": "tool_use", "id": "\ud800"}]}}"#;
     for line in [twice, surrogate] {
-        assert!(parse(Agent::ClaudeCode, line, &ToolPatterns::default()).is_ok(), "{line}");
+        assert!((claude_code::AGENT.parse_line)(line, &ToolPatterns::default()).is_ok(), "{line}");
     }
 }
 
 #[test]
 fn a_line_that_is_no_object_is_bad() {
-    for agent in [Agent::ClaudeCode, Agent::Codex] {
+    for agent in ALL {
         for line in ["", "42", "[1]", "\"text\"", "null", "{", r#"{"type": "user""#, "{} {}", "{\"a\": nope}"]
         {
-            assert_eq!(parse(agent, line, &ToolPatterns::default()), Err(BadLine), "{line}");
+            assert_eq!((agent.parse_line)(line, &ToolPatterns::default()), Err(NotAnObject), "{line}");
         }
     }
 }
@@ -169,19 +169,23 @@ fn a_line_that_is_no_object_is_bad() {
 #[test]
 fn tools_search_read_and_edit() {
     let search = |tool, query: &str, path: Option<&str>| {
-        vec![Action::Search { tool, query: query.to_owned(), path: path.map(str::to_owned) }]
+        vec![ToolAction::Search { tool, query: query.to_owned(), path: path.map(str::to_owned) }]
     };
     let path = "/a/b.rs".to_owned();
     let query = json!({"query": "login button", "top_k": 5});
     for (name, input, expected) in [
-        ("Read", json!({"file_path": "/a/b.rs", "offset": 3}), vec![Action::Read { path: path.clone() }]),
+        ("Read", json!({"file_path": "/a/b.rs", "offset": 3}), vec![ToolAction::Read { path: path.clone() }]),
         (
             "Edit",
             json!({"file_path": "/a/b.rs", "old_string": ""}),
-            vec![Action::Edit { path: path.clone() }],
+            vec![ToolAction::Edit { path: path.clone() }],
         ),
-        ("Write", json!({"content": "x", "file_path": "/a/b.rs"}), vec![Action::Edit { path: path.clone() }]),
-        ("NotebookEdit", json!({"notebook_path": "/a/b.rs"}), vec![Action::Edit { path: path.clone() }]),
+        (
+            "Write",
+            json!({"content": "x", "file_path": "/a/b.rs"}),
+            vec![ToolAction::Edit { path: path.clone() }],
+        ),
+        ("NotebookEdit", json!({"notebook_path": "/a/b.rs"}), vec![ToolAction::Edit { path: path.clone() }]),
         (
             "Grep",
             json!({"pattern": "log.*in", "path": "/a"}),
@@ -190,7 +194,7 @@ fn tools_search_read_and_edit() {
         ("Glob", json!({"pattern": "**/*.tsx"}), search(SearchTool::Glob, "**/*.tsx", None)),
         ("mcp__ultrasync__jit_search", query.clone(), search(SearchTool::Index, "login button", None)),
         ("mcp__code__semantic_search", query, search(SearchTool::Index, "login button", None)),
-        ("Bash", json!({"command": "cat /a/b.rs", "timeout": 5}), vec![Action::Read { path }]),
+        ("Bash", json!({"command": "cat /a/b.rs", "timeout": 5}), vec![ToolAction::Read { path }]),
         ("WebFetch", json!({"url": "x"}), vec![]),
         ("Read", json!({"file_path": 3}), vec![]),
         ("Grep", json!({"pattern": " "}), vec![]),
@@ -203,10 +207,10 @@ fn tools_search_read_and_edit() {
 #[test]
 fn scores_are_read_from_content_blocks_with_json() {
     let results = json!({"results": [{"path": "Button.tsx", "score": 0.42}, {"file": "file:///b.tsx", "score": "0.3"}]});
-    let expected = Found {
+    let expected = SearchOutput {
         best_score: Some(0.42),
         count: Some(2),
-        results: vec![hit("Button.tsx", 0.42), hit("/b.tsx", 0.3)],
+        hits: vec![hit("Button.tsx", 0.42), hit("/b.tsx", 0.3)],
     };
     for content in [
         json!([{"type": "text", "text": results.to_string()}]),
@@ -247,37 +251,41 @@ fn a_search_that_finds_nothing_says_so_in_many_ways() {
 #[test]
 fn files_found_are_named_by_the_structured_result() {
     let mut line =
-        user(&json!([{"type": "tool_result", "tool_use_id": "t1", "content": "Found 2 files\na\nb"}]));
+        user(&json!([{"type": "tool_result", "tool_use_id": "t1", "content": "SearchOutput 2 files\na\nb"}]));
     line["toolUseResult"] = json!({"mode": "files_with_matches", "filenames": ["a", "b"], "numFiles": 2});
-    let results = ["a", "b"].map(|path| Hit { path: path.to_owned(), score: None }).to_vec();
-    let found = Some(Found { best_score: None, count: Some(2), results });
-    assert_eq!(claude(&line).events, [Event::ToolResult { id: Some("t1".to_owned()), ok: true, found }]);
+    let hits = ["a", "b"].map(|path| SearchHit { path: path.to_owned(), score: None }).to_vec();
+    let found = Some(SearchOutput { best_score: None, count: Some(2), hits });
+    assert_eq!(
+        claude(&line).activities,
+        [Activity::ToolResult { id: Some("t1".to_owned()), ok: true, output: found }]
+    );
     // Where lines are shown, files are not.
     line["toolUseResult"] = json!({"mode": "content", "filenames": [], "numFiles": 0, "content": "a:1: x"});
     assert_eq!(
-        claude(&line).events,
-        [Event::ToolResult { id: Some("t1".to_owned()), ok: true, found: None }]
+        claude(&line).activities,
+        [Activity::ToolResult { id: Some("t1".to_owned()), ok: true, output: None }]
     );
 }
 
 #[test]
 fn a_hook_says_what_a_transcript_would() {
     let hook = |body: Value| {
-        parse_hook(Agent::ClaudeCode, &body.to_string(), &ToolPatterns::default()).expect("a hook's payload")
+        (claude_code::AGENT.parse_hook)(&body.to_string(), &ToolPatterns::default())
+            .expect("a hook's payload")
     };
     let common =
         |name: &str| json!({"hook_event_name": name, "session_id": "s", "prompt_id": "p", "cwd": "/w"});
     for (name, expected) in [
-        ("UserPromptSubmit", vec![Event::Prompt]),
-        ("Stop", vec![Event::TurnEnd]),
-        ("SessionEnd", vec![Event::SessionEnd]),
+        ("UserPromptSubmit", vec![Activity::Prompt]),
+        ("Stop", vec![Activity::TurnEnd]),
+        ("SessionEnd", vec![Activity::SessionEnd]),
         ("PreToolUse", vec![]),
         ("OfTomorrow", vec![]),
     ] {
         let [session, turn, root] = ["s", "p", "/w"].map(|text| Some(text.to_owned()));
         assert_eq!(
             hook(common(name)),
-            Entry { session, turn, root, events: expected, ..Entry::default() },
+            Entry { session, turn, root, activities: expected, ..Entry::default() },
             "{name}"
         );
     }
@@ -287,13 +295,16 @@ fn a_hook_says_what_a_transcript_would() {
     used["tool_response"] = json!({"stdout": "", "stderr": "", "interrupted": false});
     used["tool_use_id"] = json!("t1");
     let id = Some("t1".to_owned());
-    let search =
-        Action::Search { tool: SearchTool::Grep, query: "login".to_owned(), path: Some("/w/src".to_owned()) };
+    let search = ToolAction::Search {
+        tool: SearchTool::Grep,
+        query: "login".to_owned(),
+        path: Some("/w/src".to_owned()),
+    };
     assert_eq!(
-        hook(used).events,
+        hook(used).activities,
         [
-            Event::ToolUse { id: id.clone(), actions: vec![search] },
-            Event::ToolResult { id: id.clone(), ok: true, found: Some(nothing()) },
+            Activity::ToolUse { id: id.clone(), actions: vec![search] },
+            Activity::ToolResult { id: id.clone(), ok: true, output: Some(nothing()) },
         ]
     );
     let mut failed = common("PostToolUseFailure");
@@ -302,23 +313,26 @@ fn a_hook_says_what_a_transcript_would() {
     failed["error"] = json!("File does not exist.");
     failed["tool_use_id"] = json!("t1");
     assert_eq!(
-        hook(failed).events,
+        hook(failed).activities,
         [
-            Event::ToolUse { id: id.clone(), actions: vec![Action::Read { path: "/nope".to_owned() }] },
-            Event::ToolResult { id, ok: false, found: None },
+            Activity::ToolUse {
+                id: id.clone(),
+                actions: vec![ToolAction::Read { path: "/nope".to_owned() }]
+            },
+            Activity::ToolResult { id, ok: false, output: None },
         ]
     );
     let mut searched = common("PostToolUse");
     searched["tool_name"] = json!("mcp__code__search");
     searched["tool_input"] = json!({"query": "login"});
     searched["tool_response"] = json!([{"type": "text", "text": "[{\"path\": \"a\", \"score\": 0.9}]"}]);
-    let found = Found { best_score: Some(0.9), count: Some(1), results: vec![hit("a", 0.9)] };
+    let found = SearchOutput { best_score: Some(0.9), count: Some(1), hits: vec![hit("a", 0.9)] };
     assert_eq!(
-        hook(searched).events.pop(),
-        Some(Event::ToolResult { id: None, ok: true, found: Some(found) })
+        hook(searched).activities.pop(),
+        Some(Activity::ToolResult { id: None, ok: true, output: Some(found) })
     );
-    assert_eq!(parse_hook(Agent::ClaudeCode, "{}", &ToolPatterns::default()), None);
-    assert_eq!(parse_hook(Agent::ClaudeCode, "[]", &ToolPatterns::default()), None);
+    assert_eq!((claude_code::AGENT.parse_hook)("{}", &ToolPatterns::default()), None);
+    assert_eq!((claude_code::AGENT.parse_hook)("[]", &ToolPatterns::default()), None);
 }
 
 #[test]
@@ -333,22 +347,22 @@ fn a_rollout_names_its_session_and_turns_in_lines_of_their_own() {
         root: Some("/w".to_owned()),
         ..Entry::default()
     };
-    assert_eq!(read(Agent::Codex, &head), expected);
+    assert_eq!(read(&codex::AGENT, &head), expected);
     // A session that was forked repeats the head of the one it was forked from.
     let mut copied = head;
     copied["payload"]["timestamp"] = json!("2026-03-01T08:00:00Z");
-    assert_eq!(read(Agent::Codex, &copied), Entry { at: expected.at, ..Entry::default() });
+    assert_eq!(read(&codex::AGENT, &copied), Entry { at: expected.at, ..Entry::default() });
     let turn = json!({"type": "turn_context", "payload": {"turn_id": "t", "cwd": "/w/sub", "model": "m"}});
     let expected = Entry { turn: Some("t".to_owned()), root: Some("/w/sub".to_owned()), ..Entry::default() };
-    assert_eq!(read(Agent::Codex, &turn), expected);
+    assert_eq!(read(&codex::AGENT, &turn), expected);
 }
 
 #[test]
 fn turns_of_a_rollout_are_told_by_its_events() {
     for (kind, expected) in [
-        ("user_message", vec![Event::Prompt]),
-        ("task_complete", vec![Event::TurnEnd]),
-        ("turn_aborted", vec![Event::TurnEnd]),
+        ("user_message", vec![Activity::Prompt]),
+        ("task_complete", vec![Activity::TurnEnd]),
+        ("turn_aborted", vec![Activity::TurnEnd]),
         ("token_count", vec![]),
         ("exec_command_end", vec![]),
     ] {
@@ -365,8 +379,8 @@ fn calls_of_a_rollout_are_uses_of_tools() {
         codex(&json!({"type": "response_item", "payload": {
             "type": "function_call", "call_id": "c", "name": name, "arguments": arguments.to_string()}}))
     };
-    let used = |actions| vec![Event::ToolUse { id: Some("c".to_owned()), actions }];
-    let read = |path: &str| Action::Read { path: path.to_owned() };
+    let used = |actions| vec![Activity::ToolUse { id: Some("c".to_owned()), actions }];
+    let read = |path: &str| ToolAction::Read { path: path.to_owned() };
     assert_eq!(call("exec_command", json!({"cmd": "cat a", "workdir": "/w"})), used(vec![read("/w/a")]));
     assert_eq!(call("shell", json!({"command": ["bash", "-lc", "cat 'a b'"]})), used(vec![read("a b")]));
     assert_eq!(call("shell", json!({"command": ["sed", "-n", "1,5p", "a"]})), used(vec![read("a")]));
@@ -374,10 +388,10 @@ fn calls_of_a_rollout_are_uses_of_tools() {
     let patch = "*** Begin Patch\n*** Update File: src/a.rs\n@@\n-x\n+y\n*** End Patch";
     let custom = json!({"type": "response_item", "payload": {
         "type": "custom_tool_call", "call_id": "c", "name": "apply_patch", "input": patch}});
-    assert_eq!(codex(&custom), used(vec![Action::Edit { path: "src/a.rs".to_owned() }]));
+    assert_eq!(codex(&custom), used(vec![ToolAction::Edit { path: "src/a.rs".to_owned() }]));
     let of_server = json!({"type": "response_item", "payload": {"type": "function_call", "call_id": "c",
         "namespace": "mcp__code", "name": "search", "arguments": "{\"query\": \"login\"}"}});
-    let search = Action::Search { tool: SearchTool::Index, query: "login".to_owned(), path: None };
+    let search = ToolAction::Search { tool: SearchTool::Index, query: "login".to_owned(), path: None };
     assert_eq!(codex(&of_server), used(vec![search]));
 }
 
@@ -396,13 +410,13 @@ fn answers_of_a_rollout_have_heads_of_their_own() {
         (json!("exec_command failed: no such folder"), (false, None)),
         (
             json!([{"type": "input_text", "text": "{\"results\": [{\"path\": \"a\", \"score\": 0.5}]}"}]),
-            (true, Some(Found { best_score: Some(0.5), count: Some(1), results: vec![hit("a", 0.5)] })),
+            (true, Some(SearchOutput { best_score: Some(0.5), count: Some(1), hits: vec![hit("a", 0.5)] })),
         ),
     ] {
         let line = json!({"type": "response_item", "payload": {
             "type": "function_call_output", "call_id": "c", "output": output}});
-        let (ok, found) = expected;
-        assert_eq!(codex(&line), [Event::ToolResult { id: Some("c".to_owned()), ok, found }], "{output}");
+        let (ok, output) = expected;
+        assert_eq!(codex(&line), [Activity::ToolResult { id: Some("c".to_owned()), ok, output }], "{line}");
     }
 }
 
@@ -413,16 +427,16 @@ fn hooks_of_codex_answer_with_a_text() {
         "tool_input": {"command": "rg login"}, "tool_use_id": "c", "tool_response": "",
     });
     let entry =
-        parse_hook(Agent::Codex, &body.to_string(), &ToolPatterns::default()).expect("a hook's payload");
+        (codex::AGENT.parse_hook)(&body.to_string(), &ToolPatterns::default()).expect("a hook's payload");
     assert_eq!(entry.turn.as_deref(), Some("t"));
     let search =
-        Action::Search { tool: SearchTool::Grep, query: "login".to_owned(), path: Some("/w".to_owned()) };
+        ToolAction::Search { tool: SearchTool::Grep, query: "login".to_owned(), path: Some("/w".to_owned()) };
     let id = Some("c".to_owned());
     assert_eq!(
-        entry.events,
+        entry.activities,
         [
-            Event::ToolUse { id: id.clone(), actions: vec![search] },
-            Event::ToolResult { id, ok: true, found: Some(nothing()) },
+            Activity::ToolUse { id: id.clone(), actions: vec![search] },
+            Activity::ToolResult { id, ok: true, output: Some(nothing()) },
         ]
     );
 }
@@ -441,7 +455,8 @@ fn a_pattern_fits_with_any_characters_for_its_stars() {
         ("a*b*b", "abb", true),
         ("*", "", true),
     ] {
-        assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+        let patterns = ToolPatterns::new([pattern.to_owned()]);
+        assert_eq!(patterns.matches(name), expected, "{pattern} {name}");
     }
 }
 
@@ -453,8 +468,8 @@ fn no_nesting_is_too_deep() {
         let block = format!(r#"{{"type":"tool_result","tool_use_id":"t","content":[{nested}]}}"#);
         let line =
             format!(r#"{{"type":"user","message":{{"content":[{block},{nested}]}},"payload":{nested}}}"#);
-        for agent in [Agent::ClaudeCode, Agent::Codex] {
-            assert!(parse(agent, &line, &ToolPatterns::default()).is_ok());
+        for agent in ALL {
+            assert!((agent.parse_line)(&line, &ToolPatterns::default()).is_ok());
         }
     }
 }
@@ -514,18 +529,29 @@ proptest! {
     fn every_object_is_a_line_and_nothing_else_is(value in line(), cut in 0_usize..200) {
         let text = value.to_string();
         let tools = ToolPatterns::default();
-        for agent in [Agent::ClaudeCode, Agent::Codex] {
-            prop_assert_eq!(parse(agent, &text, &tools).is_ok(), value.is_object());
-            let _ = parse_hook(agent, &text, &tools);
-            let _ = parse(agent, &text[..text.floor_char_boundary(cut)], &tools);
+        for agent in ALL {
+            prop_assert_eq!((agent.parse_line)(&text, &tools).is_ok(), value.is_object());
+            let _ = (agent.parse_hook)(&text, &tools);
+            let _ = (agent.parse_line)(&text[..text.floor_char_boundary(cut)], &tools);
         }
     }
 
     #[test]
     fn no_text_is_too_odd_for_a_line(text in any::<String>()) {
-        for agent in [Agent::ClaudeCode, Agent::Codex] {
-            let _ = parse(agent, &text, &ToolPatterns::default());
-            let _ = parse_hook(agent, &text, &ToolPatterns::default());
+        for agent in ALL {
+            let _ = (agent.parse_line)(&text, &ToolPatterns::default());
+            let _ = (agent.parse_hook)(&text, &ToolPatterns::default());
         }
+    }
+}
+
+#[test]
+fn the_writer_of_a_transcript_is_told_by_the_name_of_the_file() {
+    for (path, expected) in [
+        ("/home/a/.codex/sessions/2026/03/01/rollout-2026-03-01T10-00-00-0b5c.jsonl", "codex"),
+        ("/home/a/.claude/projects/-srv-app/0b5c.jsonl", "claude-code"),
+        ("/home/a/rollout-of-a-name/0b5c.jsonl", "claude-code"),
+    ] {
+        assert_eq!(of_transcript(Path::new(path)).map(|agent| agent.name), Some(expected), "{path}");
     }
 }

@@ -1,9 +1,9 @@
-//! What a search found, read from the tool's answer: a text, content blocks as MCP servers send them, or an object.
+//! What a search found, read from a tool's answer: a text, content blocks as MCP servers send them, or an object.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::json::{self, Raw};
-use super::{Found, Hit};
 
 /// How many results are kept.
 const RESULTS: usize = 100;
@@ -19,19 +19,51 @@ const SCORES: [&str; 5] = ["score", "similarity", "relevance", "relevance_score"
 const PATHS: [&str; 6] = ["path", "file_path", "filePath", "file", "filename", "uri"];
 const COUNTS: [&str; 4] = ["result_count", "numFiles", "total", "count"];
 
-/// What `answer` says that was found; none if it does not say.
-pub(super) fn found(answer: Raw<'_>) -> Option<Found> {
+/// What a search found.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SearchOutput {
+    /// The best score, where results have one.
+    pub best_score: Option<f64>,
+    /// How many results there are, where that is told.
+    pub count: Option<u64>,
+    /// The results that name a file.
+    pub hits: Vec<SearchHit>,
+}
+
+impl SearchOutput {
+    /// Whether the search came back with nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == Some(0)
+    }
+
+    fn nothing() -> Self {
+        Self { count: Some(0), ..Self::default() }
+    }
+}
+
+/// A file that a search offers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SearchHit {
+    /// The path as the search wrote it.
+    pub path: String,
+    /// How well the file fits, where that is told.
+    pub score: Option<f64>,
+}
+
+/// What a tool's answer says was found; none if it does not say.
+pub(super) fn read(answer: Raw<'_>) -> Option<SearchOutput> {
     let written = answer?.get();
     match written.as_bytes().first()? {
         b'"' => {
             let start = written[1..].trim_start().trim_start_matches("\\n");
             let matters = written.len() <= SHORT || start.starts_with(['{', '[']);
-            found_in_text(&json::text(answer).filter(|_| matters)?)
+            read_text(&json::text(answer).filter(|_| matters)?)
         }
         b'[' => {
             let blocks = json::elements(answer)?;
             let texts = blocks.iter().map(|block| {
-                #[derive(Default, serde::Deserialize)]
+                #[derive(Default, Deserialize)]
                 #[serde(default)]
                 struct Block<'a> {
                     #[serde(borrow)]
@@ -42,23 +74,23 @@ pub(super) fn found(answer: Raw<'_>) -> Option<Found> {
             });
             let texts: Vec<_> = texts.flatten().collect();
             if texts.is_empty() {
-                found_in_json(written)
+                read_json(written)
             } else {
-                merge(texts.into_iter().map(|text| found(Some(text))))
+                merge(texts.into_iter().map(|text| read(Some(text))))
             }
         }
-        b'{' => found_in_json(written),
+        b'{' => read_json(written),
         _ => None,
     }
 }
 
-/// What a text says that was found.
-pub(super) fn found_in_text(text: &str) -> Option<Found> {
+/// What a text says was found; none if it does not say.
+pub(super) fn read_text(text: &str) -> Option<SearchOutput> {
     let text = text.trim();
     if text.starts_with(['{', '[']) {
-        return found_in_json(text);
+        return read_json(text);
     }
-    says_nothing_found(text).then(|| Found { count: Some(0), ..Found::default() })
+    says_nothing_found(text).then(SearchOutput::nothing)
 }
 
 /// Whether this is how a tool says that it found nothing.
@@ -78,7 +110,7 @@ fn says_nothing_found(text: &str) -> bool {
     WHOLE.contains(&text.as_str()) || PHRASES.iter().any(|phrase| text.starts_with(phrase))
 }
 
-fn found_in_json(text: &str) -> Option<Found> {
+fn read_json(text: &str) -> Option<SearchOutput> {
     // Anything may be JSON; most of it has no results.
     if !LISTS.iter().chain(&SCORES).chain(&["stdout"]).any(|word| text.contains(word)) && text.trim() != "[]"
     {
@@ -87,24 +119,24 @@ fn found_in_json(text: &str) -> Option<Found> {
     in_value(&serde_json::from_str(text).ok()?, DEPTH)
 }
 
-fn in_value(value: &Value, depth: usize) -> Option<Found> {
+fn in_value(value: &Value, depth: usize) -> Option<SearchOutput> {
     let depth = depth.checked_sub(1)?;
     match value {
         Value::Array(items) => {
             if items.is_empty() {
-                return Some(Found { count: Some(0), ..Found::default() });
+                return Some(SearchOutput::nothing());
             }
             let found = merge(items.iter().map(|item| match item {
                 Value::String(path) => Some(one(Some(path), None)),
                 item => in_item(item),
             }))?;
-            Some(Found { count: Some(items.len() as u64), ..found })
+            Some(SearchOutput { count: Some(items.len() as u64), ..found })
         }
         Value::Object(members) => {
             if let Some(Value::String(output)) = members.get("stdout") {
                 let silent =
                     members.get("stderr").is_none_or(|errors| errors.as_str().is_none_or(str::is_empty));
-                return found_in_text(output).filter(|_| silent);
+                return read_text(output).filter(|_| silent);
             }
             let count = COUNTS.iter().find_map(|name| members.get(*name)?.as_u64());
             // Lines that were found stand in a text, and then no names of files beside it.
@@ -114,19 +146,19 @@ fn in_value(value: &Value, depth: usize) -> Option<Found> {
             let (found, count) =
                 (found.filter(|found| !lines || !found.is_empty()), count.filter(|_| !lines));
             match (found, count) {
-                (Some(found), Some(count)) => Some(Found { count: Some(count), ..found }),
+                (Some(found), Some(count)) => Some(SearchOutput { count: Some(count), ..found }),
                 (Some(found), None) => Some(found),
-                (None, Some(0)) => Some(Found { count: Some(0), ..Found::default() }),
+                (None, Some(0)) => Some(SearchOutput::nothing()),
                 (None, _) => in_item(value),
             }
         }
-        Value::String(text) => found_in_text(text),
+        Value::String(text) => read_text(text),
         _ => None,
     }
 }
 
 /// One result: it has a path or a score.
-fn in_item(item: &Value) -> Option<Found> {
+fn in_item(item: &Value) -> Option<SearchOutput> {
     let metadata = item.get("metadata");
     let member =
         |names: &[&str]| names.iter().find_map(|name| item.get(name).or_else(|| metadata?.get(name)));
@@ -136,22 +168,22 @@ fn in_item(item: &Value) -> Option<Found> {
     (path.is_some() || score.is_some()).then(|| one(path, score))
 }
 
-fn one(path: Option<&str>, score: Option<f64>) -> Found {
+fn one(path: Option<&str>, score: Option<f64>) -> SearchOutput {
     let path = path.map(|path| path.strip_prefix("file://").unwrap_or(path).to_owned());
-    let results = path.map(|path| Hit { path, score }).into_iter().collect();
-    Found { best_score: score, count: Some(1), results }
+    let hits = path.map(|path| SearchHit { path, score }).into_iter().collect();
+    SearchOutput { best_score: score, count: Some(1), hits }
 }
 
 /// Several answers as one; none if none says anything.
-fn merge(parts: impl IntoIterator<Item = Option<Found>>) -> Option<Found> {
+fn merge(parts: impl IntoIterator<Item = Option<SearchOutput>>) -> Option<SearchOutput> {
     parts.into_iter().flatten().reduce(|mut all, part| {
         all.best_score = match (all.best_score, part.best_score) {
             (Some(one), Some(other)) => Some(one.max(other)),
             (one, other) => one.or(other),
         };
         all.count = all.count.zip(part.count).map(|(one, other)| one.saturating_add(other));
-        let room = RESULTS.saturating_sub(all.results.len());
-        all.results.extend(part.results.into_iter().take(room));
+        let room = RESULTS.saturating_sub(all.hits.len());
+        all.hits.extend(part.hits.into_iter().take(room));
         all
     })
 }

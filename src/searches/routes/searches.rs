@@ -1,4 +1,4 @@
-//! How searches are reached.
+//! How searches are started, followed, resolved and listed.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -6,23 +6,25 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::store::{self, Filter};
-use super::{AppendedFallback, Event, NewFallback, NewSearch, Resolve, Search, associations};
 use crate::auth::{Caller, Read, Write};
 use crate::error::{Error, Refusals, Result};
 use crate::http::page::{List, Page, PageParams};
 use crate::http::reply::{NotKept, Prefer};
 use crate::http::{ById, IdempotencyKey, Json, Path};
 use crate::projects::Tenant;
+use crate::searches::analytics::{self, Figures};
+use crate::searches::store::{self, Filter};
+use crate::searches::{AppendedFallback, Event, NewFallback, NewSearch, Resolve, Search, associations};
 use crate::state::App;
 
 /// The paths of searches.
-pub fn routes() -> OpenApiRouter<App> {
+pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
-        .routes(routes!(start, list))
-        .routes(routes!(get))
-        .routes(routes!(append))
-        .routes(routes!(finalize))
+        .routes(routes!(start_search, list_searches))
+        .routes(routes!(get_search))
+        .routes(routes!(append_fallback))
+        .routes(routes!(resolve_search))
+        .routes(routes!(get_search_figures))
 }
 
 /// Starts a search.
@@ -37,7 +39,7 @@ pub fn routes() -> OpenApiRouter<App> {
         NotKept,
         Refusals,
     ))]
-async fn start(
+async fn start_search(
     State(app): State<App>,
     caller: Caller<Write>,
     key: IdempotencyKey,
@@ -71,7 +73,7 @@ async fn start(
         NotKept,
         Refusals,
     ))]
-async fn append(
+async fn append_fallback(
     State(app): State<App>,
     caller: Caller<Write>,
     key: IdempotencyKey,
@@ -96,7 +98,7 @@ async fn append(
 /// already stays as it is.
 #[utoipa::path(post, path = "/v1/searches/{id}/resolve", tag = "searches", params(ById, Prefer), request_body = Resolve,
     responses((status = 200, description = "The search, ended", body = Search), NotKept, Refusals))]
-async fn finalize(
+async fn resolve_search(
     State(app): State<App>,
     caller: Caller<Write>,
     prefer: Prefer,
@@ -108,10 +110,10 @@ async fn finalize(
     prefer.changed(receipt, async || stored(&app, &caller.tenant, id).await).await
 }
 
-/// The whole search: what was done after it, what it was told, what was learned.
+/// Gets a whole search: what was done after it, which hints it was answered with, and what was learned from it.
 #[utoipa::path(get, path = "/v1/searches/{id}", tag = "searches", params(ById),
     responses((status = 200, description = "The search", body = Search), Refusals))]
-async fn get(
+async fn get_search(
     State(app): State<App>,
     caller: Caller<Read>,
     Path(ById { id }): Path<ById>,
@@ -122,11 +124,22 @@ async fn get(
 /// One page of searches.
 type SearchPage = Page<Search>;
 
-/// The searches, newest first.
+/// Lists searches, newest first.
 #[utoipa::path(get, path = "/v1/searches", tag = "searches", params(Filter, PageParams),
     responses((status = 200, description = "A page of searches", body = SearchPage), Refusals))]
-async fn list(State(app): State<App>, caller: Caller<Read>, list: List<Filter>) -> Result<SearchPage> {
+async fn list_searches(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    list: List<Filter>,
+) -> Result<SearchPage> {
     store::list(&app.db, &caller.project, &list.filter, &list.page).await
+}
+
+/// Tells what the feedback loop has done, and whether its hints get read.
+#[utoipa::path(get, path = "/v1/analytics/searches", tag = "analytics",
+    responses((status = 200, description = "The figures", body = Figures), Refusals))]
+async fn get_search_figures(State(app): State<App>, caller: Caller<Read>) -> Result<axum::Json<Figures>> {
+    analytics::figures(&app.db, &caller.project, &caller.tenant.rules).await.map(axum::Json)
 }
 
 async fn stored(app: &App, tenant: &Tenant, id: Uuid) -> Result<Search> {

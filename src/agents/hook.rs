@@ -1,9 +1,11 @@
-//! What hooks are given. Agents took the names of its fields from Claude Code; they differ in what a tool has answered.
+//! The payloads of hooks. Agents took the names of the fields from Claude Code; an agent's own file says where they differ.
 
 use serde::Deserialize;
 
+use super::entry::{Activity, Entry};
 use super::json::{self, Raw};
-use super::{Agent, Entry, Event, ToolPatterns, claude_code, codex, found, tool};
+use super::search_output::SearchOutput;
+use super::tool::{self, ToolPatterns};
 
 /// The payload of a hook.
 #[derive(Debug, Default, Deserialize)]
@@ -35,8 +37,16 @@ struct Hook<'a> {
     error: Raw<'a>,
 }
 
-/// Reads a payload.
-pub(super) fn parse(agent: Agent, body: &str, tools: &ToolPatterns) -> Option<Entry> {
+/// In what the payloads of an agent's hooks differ from those of others.
+pub(super) struct Dialect {
+    /// Reads what a tool has answered: whether it worked, and what it found.
+    pub(super) answer: fn(Raw<'_>) -> (bool, Option<SearchOutput>),
+    /// Whether a person has written a prompt.
+    pub(super) is_said: fn(&str) -> bool,
+}
+
+/// Reads the payload of a hook; none if the text is not one.
+pub(super) fn parse(body: &str, tools: &ToolPatterns, dialect: &Dialect) -> Option<Entry> {
     let hook: Hook<'_> = json::object(body).ok()?;
     let root = json::name(hook.cwd);
     let used = |worked: bool, answer: Raw<'_>| {
@@ -44,24 +54,21 @@ pub(super) fn parse(agent: Agent, body: &str, tools: &ToolPatterns) -> Option<En
         let input = hook.tool_input.map_or("", |input| input.get());
         let id = json::name(hook.tool_use_id);
         let actions = tool::actions(&name, input, root.as_deref(), tools);
-        let (ok, found) = match agent {
-            Agent::ClaudeCode => (true, found::found(answer)),
-            Agent::Codex => codex::answer(answer),
-        };
-        vec![Event::ToolUse { id: id.clone(), actions }, Event::answer(id, worked && ok, found)]
+        let (ok, output) = (dialect.answer)(answer);
+        vec![Activity::ToolUse { id: id.clone(), actions }, Activity::result(id, worked && ok, output)]
     };
-    let is_said = |prompt: &str| claude_code::is_said(prompt.trim());
-    let events = match &*json::text(hook.hook_event_name)? {
+    let is_said = |prompt: &str| (dialect.is_said)(prompt.trim());
+    let activities = match &*json::text(hook.hook_event_name)? {
         "UserPromptSubmit" if json::text(hook.prompt).is_none_or(|prompt| is_said(&prompt)) => {
-            vec![Event::Prompt]
+            vec![Activity::Prompt]
         }
         "PostToolUse" => used(true, hook.tool_response),
         "PostToolUseFailure" => used(false, hook.error),
-        "Stop" | "StopFailure" | "SubagentStop" => vec![Event::TurnEnd],
-        "SessionEnd" => vec![Event::SessionEnd],
+        "Stop" | "StopFailure" | "SubagentStop" => vec![Activity::TurnEnd],
+        "SessionEnd" => vec![Activity::SessionEnd],
         _ => Vec::new(),
     };
     let turn = json::name(hook.prompt_id.or(hook.turn_id));
     let (session, agent) = (json::name(hook.session_id), json::name(hook.agent_id));
-    Some(Entry { at: None, session, agent, turn, root, events })
+    Some(Entry { at: None, session, agent, turn, root, activities })
 }

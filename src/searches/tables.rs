@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::learner::{Ended, Followed, Kind, Open, State, Step, Trail};
 use super::write::{Appended, Known, Sent, Started, Who};
-use super::{MOST_RESULTS, Offered};
+use super::{MOST_RESULTS, SearchResult};
 use crate::types::Timestamp;
 
 /// One column of the rows that a statement takes.
@@ -77,7 +77,7 @@ pub(super) async fn read_open(
     const SQL: &str = "
         select trail, id, query, coalesce(root, ''), timestamp, results from searches
         where project = $1 and trail = any($2) and state = 'tracking' order by timestamp, id";
-    type Row = (Uuid, Uuid, String, String, Timestamp, Json<Vec<Offered>>);
+    type Row = (Uuid, Uuid, String, String, Timestamp, Json<Vec<SearchResult>>);
     let ids: Vec<_> = trails.keys().copied().collect();
     let rows: Vec<Row> = sqlx::query_as(SQL).bind(project).bind(ids).fetch_all(&mut *connection).await?;
     if rows.is_empty() {
@@ -127,7 +127,7 @@ async fn read_hints(
 ) -> sqlx::Result<HashMap<Uuid, Vec<(Uuid, String)>>> {
     const SQL: &str = "
         select h.search_id, a.id, a.path from search_hints h
-        join associations a on a.project = h.project and a.id = h.association_id
+        join associations a on a.project = $1 and a.id = h.association_id
         where h.project = $1 and h.search_id = any($2)";
     let rows: Vec<(Uuid, Uuid, String)> =
         sqlx::query_as(SQL).bind(project).bind(searches).fetch_all(connection).await?;

@@ -1,37 +1,53 @@
-//! Evidence: why an association has its weight. What resolved searches have found makes associations; each piece decays,
-//! and each can be taken away again.
+//! Evidence: why an association has its weight. The finds of resolved searches make associations; the weight of each piece of
+//! evidence decays, and each piece can be taken away again.
 
 use std::collections::{BTreeMap, HashSet};
 
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::changes::Feed;
-use super::learner::Ended;
-use super::settings::Rules;
-use super::words;
+use super::feed::Feed;
+use crate::searches::learner::Ended;
+use crate::searches::settings::Rules;
+use crate::searches::words;
 use crate::types::{Timestamp, derived_id};
 
-/// How much it says for an association that an agent which was told of it read the file.
+/// The weight of evidence that an agent read the file of an association that it was told of.
 const HINT_READ: f64 = 0.5;
-/// How much it says that the agent did not.
+/// The weight of evidence that an agent did not read the file of an association that it was told of.
 const HINT_UNREAD: f64 = -0.25;
+
+/// What a piece of evidence says of its association.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, sqlx::Type)]
+#[sqlx(type_name = "text", rename_all = "snake_case")]
+pub(super) enum Kind {
+    /// A search found the file.
+    Found,
+    /// The agent was told of the association and read the file.
+    HintRead,
+    /// The agent was told of the association and did not read the file.
+    HintUnread,
+    /// Somebody said that the association helped.
+    Useful,
+    /// Somebody said that the association did not help.
+    Wrong,
+}
 
 /// What one search, or one person, says of an association.
 #[derive(Debug)]
 pub(super) struct Evidence {
     pub(super) association: Uuid,
-    /// The search, or the feedback.
+    /// The id of the search or of the feedback that says it.
     pub(super) source: Uuid,
-    pub(super) kind: &'static str,
+    pub(super) kind: Kind,
     pub(super) weight: f64,
     pub(super) at: Timestamp,
-    /// Among what the search found, from 1; 0 for other kinds.
+    /// The rank among what the search found, from 1; 0 for other kinds.
     pub(super) place: i32,
 }
 
-/// Learns from searches whose sessions are over; how many associations there were not before.
-pub(super) async fn learn(
+/// Learns from searches whose sessions are over; returns how many associations there were not before.
+pub(in crate::searches) async fn learn(
     connection: &mut PgConnection,
     project: &str,
     rules: &Rules,
@@ -52,17 +68,17 @@ pub(super) async fn learn(
             queries.insert(query, (search.root.as_str(), search.query.as_str()));
             found.insert(association, (query, find.path.as_str(), find.at));
             let (weight, at) = (find.weight, find.at);
-            evidence.push(Evidence { association, source, kind: "found", weight, at, place });
+            evidence.push(Evidence { association, source, kind: Kind::Found, weight, at, place });
         }
         for (association, read) in ended.hints() {
-            let (kind, weight) = if read { ("hint_read", HINT_READ) } else { ("hint_unread", HINT_UNREAD) };
+            let (kind, weight) =
+                if read { (Kind::HintRead, HINT_READ) } else { (Kind::HintUnread, HINT_UNREAD) };
             evidence.push(Evidence { association, source, kind, weight, at: ended.at, place: 0 });
         }
     }
     insert_queries(connection, project, &queries).await?;
-    let created = insert(connection, project, &found).await?;
-    insert_evidence(connection, project, &evidence).await?;
-    weigh(connection, project, rules, &evidence).await?;
+    let created = insert_associations(connection, project, &found).await?;
+    insert(connection, project, rules, &evidence).await?;
     let changed: HashSet<_> = evidence.iter().map(|evidence| evidence.association).collect();
     let changed: Vec<_> = changed.into_iter().collect();
     feed.note(connection, project, &changed).await?;
@@ -101,8 +117,8 @@ async fn insert_queries(
     Ok(())
 }
 
-/// Inserts associations that are new, without weight yet; how many were. One that was gone is back.
-async fn insert(
+/// Inserts associations that are new, without weight yet; returns how many were. One that was gone is back.
+async fn insert_associations(
     connection: &mut PgConnection,
     project: &str,
     found: &BTreeMap<Uuid, (Uuid, &str, Timestamp)>,
@@ -111,37 +127,38 @@ async fn insert(
         insert into associations (project, id, query_id, path, weight, weighed_at, evidence, last_seen_at)
         select $1, new.id, new.query_id, new.path, 0, new.at, 0, new.at
         from unnest($2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[]) as new (id, query_id, path, at)
-        on conflict do nothing";
+        on conflict do nothing returning id";
     const BACK: &str = "
         update associations set gone_at = null where project = $1 and id = any($2) and gone_at is not null";
     let ids: Vec<_> = found.keys().copied().collect();
-    let created = sqlx::query(SQL)
+    let created: Vec<Uuid> = sqlx::query_scalar(SQL)
         .bind(project)
         .bind(&ids)
         .bind(found.values().map(|(query, ..)| *query).collect::<Vec<_>>())
         .bind(found.values().map(|(_, path, _)| *path).collect::<Vec<_>>())
         .bind(found.values().map(|(.., at)| *at).collect::<Vec<_>>())
-        .execute(&mut *connection)
-        .await?
-        .rows_affected();
+        .fetch_all(&mut *connection)
+        .await?;
     sqlx::query(BACK).bind(project).bind(&ids).execute(connection).await?;
-    Ok(usize::try_from(created).unwrap_or(usize::MAX))
+    Ok(created.len())
 }
 
-/// Inserts evidence for associations that are there; how many pieces were new.
-pub(super) async fn insert_evidence(
+/// Inserts evidence for associations that are there and adds its weight to theirs; returns how many pieces were new. A piece
+/// that was there counts no second time.
+pub(super) async fn insert(
     connection: &mut PgConnection,
     project: &str,
+    rules: &Rules,
     evidence: &[Evidence],
-) -> sqlx::Result<u64> {
+) -> sqlx::Result<usize> {
     const SQL: &str = "
         insert into association_evidence (project, association_id, source, kind, weight, at, place)
         select $1, new.* from unnest($2::uuid[], $3::uuid[], $4::text[], $5::float8[], $6::timestamptz[], $7::int[])
             as new (association_id, source, kind, weight, at, place)
         where exists (select from associations a where a.project = $1 and a.id = new.association_id)
-        on conflict do nothing";
+        on conflict do nothing returning association_id, source, kind";
     let column = |value: fn(&Evidence) -> Uuid| evidence.iter().map(value).collect::<Vec<_>>();
-    let inserted = sqlx::query(SQL)
+    let inserted: Vec<(Uuid, Uuid, Kind)> = sqlx::query_as(SQL)
         .bind(project)
         .bind(column(|evidence| evidence.association))
         .bind(column(|evidence| evidence.source))
@@ -149,27 +166,20 @@ pub(super) async fn insert_evidence(
         .bind(evidence.iter().map(|evidence| evidence.weight).collect::<Vec<_>>())
         .bind(evidence.iter().map(|evidence| evidence.at).collect::<Vec<_>>())
         .bind(evidence.iter().map(|evidence| evidence.place).collect::<Vec<_>>())
-        .execute(connection)
+        .fetch_all(&mut *connection)
         .await?;
-    Ok(inserted.rows_affected())
-}
-
-/// Adds the weight of new evidence to its associations. Whatever order evidence comes in, the sum is the same: each
-/// weight is brought to the later of its own time and the association's.
-pub(super) async fn weigh(
-    connection: &mut PgConnection,
-    project: &str,
-    rules: &Rules,
-    evidence: &[Evidence],
-) -> sqlx::Result<()> {
+    let inserted: HashSet<_> = inserted.into_iter().collect();
     let mut sums: BTreeMap<Uuid, Sum> = BTreeMap::new();
     for evidence in evidence {
-        sums.entry(evidence.association).or_default().add(evidence, rules.half_life);
+        if inserted.contains(&(evidence.association, evidence.source, evidence.kind)) {
+            sums.entry(evidence.association).or_default().add(evidence, rules.half_life);
+        }
     }
-    add(connection, project, rules, &sums).await
+    add_weights(connection, project, rules, &sums).await?;
+    Ok(inserted.len())
 }
 
-/// What several pieces of evidence come to.
+/// The sum of several pieces of evidence for one association.
 #[derive(Debug, Default)]
 struct Sum {
     weight: f64,
@@ -187,14 +197,16 @@ impl Sum {
         };
         self.weight = self.at.map_or(0.0, |at| left(self.weight, at)) + left(evidence.weight, evidence.at);
         self.at = Some(later);
-        if evidence.kind == "found" {
+        if evidence.kind == Kind::Found {
             self.found += 1;
             self.last_found = self.last_found.max(Some(evidence.at));
         }
     }
 }
 
-async fn add(
+/// Adds sums of evidence to the weights of their associations. Whatever order evidence comes in, the result is the same: each
+/// weight is brought to the later of its own time and the association's.
+async fn add_weights(
     connection: &mut PgConnection,
     project: &str,
     rules: &Rules,
@@ -210,6 +222,9 @@ async fn add(
         from unnest($2::uuid[], $3::float8[], $4::timestamptz[], $5::int[], $6::timestamptz[])
             as new (id, weight, at, found, last_found)
         where a.project = $1 and a.id = new.id";
+    if sums.is_empty() {
+        return Ok(());
+    }
     sqlx::query(SQL)
         .bind(project)
         .bind(sums.keys().copied().collect::<Vec<_>>())
@@ -223,9 +238,9 @@ async fn add(
     Ok(())
 }
 
-/// Takes away what these sources said. An association that no search speaks for any more goes, and so does a query that
+/// Takes away the evidence of these sources. An association that no search speaks for any more goes, and so does a query that
 /// leads nowhere.
-pub(super) async fn forget(
+pub(in crate::searches) async fn forget(
     connection: &mut PgConnection,
     project: &str,
     rules: &Rules,
@@ -287,7 +302,7 @@ pub(super) async fn forget(
     feed.note(connection, project, &changed).await
 }
 
-/// What a root is found by among the terms.
+/// The key of a root among the terms.
 pub(super) fn root_key(root: &str) -> i64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&derived_id(&[b"root", root.as_bytes()]).as_bytes()[..8]);

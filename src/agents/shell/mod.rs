@@ -5,12 +5,14 @@
 //! what searches from what merely filters another command's output.
 
 mod options;
+mod patch;
 mod programs;
 mod split;
 
-use self::programs::{Use, uses};
-use self::split::{Command, Output, Step, split};
-use super::transcript::{Action, SearchTool};
+pub(super) use self::patch::patched_files;
+use self::programs::{Effect, effects};
+use self::split::{Command, Output, Part, split};
+use super::action::{SearchTool, ToolAction};
 
 /// How deep a shell in a shell, or a command run by `find`, is followed.
 const DEPTH: usize = 3;
@@ -18,21 +20,10 @@ const DEPTH: usize = 3;
 /// What `command` does, in order. Relative paths are told from `directory`, where one is given; those that only the shell
 /// knows (variables, patterns) are left out.
 #[must_use]
-pub fn actions(command: &str, directory: Option<&str>) -> Vec<Action> {
+pub(super) fn actions(command: &str, directory: Option<&str>) -> Vec<ToolAction> {
     let mut walk = Walk { folders: vec![Some(directory.unwrap_or("").to_owned())], ..Walk::default() };
     walk.line(command, DEPTH);
     walk.actions
-}
-
-/// The files that a patch in the form of `apply_patch` adds or changes.
-pub(super) fn patched_files(patch: &str) -> impl Iterator<Item = &str> {
-    patch.lines().filter_map(|line| {
-        let file = line.strip_prefix("*** ")?;
-        ["Update File: ", "Add File: ", "Move to: "]
-            .iter()
-            .find_map(|head| file.strip_prefix(head))
-            .map(str::trim)
-    })
 }
 
 /// `path` as seen from `folder`.
@@ -49,7 +40,7 @@ pub(super) fn join(folder: &str, path: &str) -> String {
 /// A command line followed from its beginning.
 #[derive(Default)]
 struct Walk {
-    actions: Vec<Action>,
+    actions: Vec<ToolAction>,
     /// Where the shell is, and where it returns to at the ends of groups; none where that cannot be known.
     folders: Vec<Option<String>>,
     /// Whether what comes through the pipe are names of files.
@@ -58,12 +49,12 @@ struct Walk {
 
 impl Walk {
     fn line(&mut self, line: &str, depth: usize) {
-        for step in split(line) {
-            match step {
-                Step::Open => self.folders.push(self.folder().map(str::to_owned)),
-                Step::Close if self.folders.len() > 1 => drop(self.folders.pop()),
-                Step::Close => {}
-                Step::Run(command) => self.run(&command, depth),
+        for part in split(line) {
+            match part {
+                Part::Open => self.folders.push(self.folder().map(str::to_owned)),
+                Part::Close if self.folders.len() > 1 => drop(self.folders.pop()),
+                Part::Close => {}
+                Part::Run(command) => self.run(&command, depth),
             }
         }
     }
@@ -87,9 +78,9 @@ impl Walk {
     fn run(&mut self, command: &Command, depth: usize) {
         let (program, arguments, from_pipe) = program(&command.words);
         let listed = std::mem::take(&mut self.names_piped) && command.piped_from;
-        for used in uses(program, arguments, &command.heredoc) {
-            match used {
-                Use::Search { tool, query, path, files } if command.output != Output::Kept => {
+        for effect in effects(program, arguments, &command.heredoc) {
+            match effect {
+                Effect::Search { tool, query, path, files } if command.output != Output::Kept => {
                     let files = files || from_pipe || (program == "rg" && !command.piped_from);
                     self.search(
                         if files { Some(tool) } else { listed.then_some(SearchTool::Glob) },
@@ -97,37 +88,37 @@ impl Walk {
                         path,
                     );
                 }
-                Use::List => self.names_piped = true,
-                Use::Read(files) => {
+                Effect::List => self.names_piped = true,
+                Effect::Read(files) => {
                     let paths = files.iter().filter_map(|file| self.resolve(file));
-                    let reads: Vec<_> = paths.map(|path| Action::Read { path }).collect();
+                    let reads: Vec<_> = paths.map(|path| ToolAction::Read { path }).collect();
                     self.actions.extend(reads);
                 }
-                Use::Edit(files) => self.edit(&files),
-                Use::Go(folder) => {
+                Effect::Edit(files) => self.edit(&files),
+                Effect::Go(folder) => {
                     let there = folder.and_then(|folder| self.resolve(&folder));
                     if let Some(here) = self.folders.last_mut() {
                         *here = there;
                     }
                 }
-                Use::Shell(line) if depth > 0 => {
+                Effect::Shell(line) if depth > 0 => {
                     self.folders.push(self.folder().map(str::to_owned));
                     let outer = self.folders.len();
                     self.line(&line, depth - 1);
                     self.folders.truncate(outer - 1);
                 }
-                Use::Each(words) if depth > 0 => {
+                Effect::Each(words) if depth > 0 => {
                     let words = ["xargs".to_owned()].into_iter().chain(words).collect();
                     self.run(&Command { words, output: command.output, ..Command::default() }, depth - 1);
                 }
-                Use::Search { .. } | Use::Shell(_) | Use::Each(_) => {}
+                Effect::Search { .. } | Effect::Shell(_) | Effect::Each(_) => {}
             }
         }
         // What sorts or filters names passes names on.
         self.names_piped |= listed;
         self.names_piped &= command.output == Output::Piped;
         let reads: Vec<_> = command.sources.iter().filter_map(|file| self.resolve(file)).collect();
-        self.actions.extend(reads.into_iter().map(|path| Action::Read { path }));
+        self.actions.extend(reads.into_iter().map(|path| ToolAction::Read { path }));
         self.edit(&command.targets);
     }
 
@@ -136,13 +127,13 @@ impl Walk {
         if let Some(tool) = tool.filter(|_| known) {
             let path = path.and_then(|path| self.resolve(&path));
             let path = path.or_else(|| self.folder().filter(|folder| !folder.is_empty()).map(str::to_owned));
-            self.actions.push(Action::Search { tool, query, path });
+            self.actions.push(ToolAction::Search { tool, query, path });
         }
     }
 
     fn edit(&mut self, files: &[String]) {
         let edits: Vec<_> = files.iter().filter_map(|file| self.resolve(file)).collect();
-        self.actions.extend(edits.into_iter().map(|path| Action::Edit { path }));
+        self.actions.extend(edits.into_iter().map(|path| ToolAction::Edit { path }));
     }
 }
 

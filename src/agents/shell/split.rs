@@ -8,7 +8,7 @@ const DEPTH: usize = 3;
 
 /// What a command line consists of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum Part {
     /// A group in parentheses or braces, or a substitution, begins.
     Open,
     /// It ends.
@@ -48,28 +48,28 @@ pub(super) enum Output {
 }
 
 /// Cuts `line` into its commands, in the order in which they run.
-pub(super) fn split(line: &str) -> Vec<Step> {
+pub(super) fn split(line: &str) -> Vec<Part> {
     split_within(line, DEPTH)
 }
 
-fn split_within(line: &str, depth: usize) -> Vec<Step> {
+fn split_within(line: &str, depth: usize) -> Vec<Part> {
     let mut splitter = Splitter { rest: line, depth, ..Splitter::default() };
     splitter.run();
-    splitter.steps
+    splitter.parts
 }
 
 #[derive(Default)]
 struct Splitter<'a> {
     rest: &'a str,
     depth: usize,
-    steps: Vec<Step>,
+    parts: Vec<Part>,
     command: Command,
     /// The words of the command as they are written.
     raw: String,
     /// Heredocs that begin at the next line, by their ends; and whether tabs before it are dropped.
     heredocs: Vec<(String, bool)>,
     /// Steps of the substitutions in the command, which run before it.
-    substitutions: Vec<Step>,
+    substitutions: Vec<Part>,
 }
 
 impl Splitter<'_> {
@@ -104,13 +104,13 @@ impl Splitter<'_> {
                 }
                 ('<' | '>', Some('(')) => self.word(),
                 ('<' | '>', _) => self.redirect(None),
-                ('(', _) => self.group(Step::Open),
-                (')', _) => self.group(Step::Close),
-                ('{', Some(' ' | '\t' | '\n')) if self.raw.is_empty() => self.group(Step::Open),
+                ('(', _) => self.group(Part::Open),
+                (')', _) => self.group(Part::Close),
+                ('{', Some(' ' | '\t' | '\n')) if self.raw.is_empty() => self.group(Part::Open),
                 ('}', None | Some(' ' | '\t' | '\n' | ';' | '|' | '&' | '>' | ')'))
                     if self.raw.is_empty() =>
                 {
-                    self.group(Step::Close);
+                    self.group(Part::Close);
                 }
                 _ => self.word(),
             }
@@ -133,10 +133,10 @@ impl Splitter<'_> {
         }
     }
 
-    fn group(&mut self, step: Step) {
+    fn group(&mut self, part: Part) {
         self.advance(1);
         self.end_command(Output::Shown);
-        self.steps.push(step);
+        self.parts.push(part);
     }
 
     /// Takes a word into the command; or the redirection before which it is a number.
@@ -232,14 +232,14 @@ impl Splitter<'_> {
         if self.depth == 0 || inner.starts_with('(') {
             return;
         }
-        self.substitutions.push(Step::Open);
-        self.substitutions.extend(split_within(inner, self.depth - 1).into_iter().map(|step| match step {
-            Step::Run(command) if command.output == Output::Shown => {
-                Step::Run(Command { output: Output::Kept, ..command })
+        self.substitutions.push(Part::Open);
+        self.substitutions.extend(split_within(inner, self.depth - 1).into_iter().map(|part| match part {
+            Part::Run(command) if command.output == Output::Shown => {
+                Part::Run(Command { output: Output::Kept, ..command })
             }
             other => other,
         }));
-        self.substitutions.push(Step::Close);
+        self.substitutions.push(Part::Close);
     }
 
     /// Takes a redirection; `standard` says whether it is that of the standard input or output, if it has a number.
@@ -293,7 +293,7 @@ impl Splitter<'_> {
     fn end_command(&mut self, output: Output) {
         let raw = std::mem::take(&mut self.raw);
         let mut command = std::mem::take(&mut self.command);
-        self.steps.append(&mut self.substitutions);
+        self.parts.append(&mut self.substitutions);
         command.words = shlex::split(&raw).unwrap_or_default();
         command.output = match output {
             Output::Shown if !command.targets.is_empty() => Output::Kept,
@@ -305,7 +305,7 @@ impl Splitter<'_> {
             self.command.piped_from = continued || command.piped_from;
             return;
         }
-        self.steps.push(Step::Run(command));
+        self.parts.push(Part::Run(command));
         self.command.piped_from = continued;
     }
 }

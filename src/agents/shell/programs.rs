@@ -1,12 +1,12 @@
 //! What the programs do that search, list, read and write files.
 
 use super::options::{Arguments, Takes};
-use super::patched_files;
-use crate::searches::transcript::SearchTool;
+use super::patch::patched_files;
+use crate::agents::action::SearchTool;
 
 /// What running a program does. Paths are as they were written.
 #[derive(Debug, PartialEq)]
-pub(super) enum Use {
+pub(super) enum Effect {
     /// Looks for `query`, or through what it is given if `files` is false.
     Search { tool: SearchTool, query: String, path: Option<String>, files: bool },
     /// Names files, for others to look through.
@@ -114,7 +114,7 @@ const GIT: Takes = Takes { short: "Cc", attached: None, long: &["git-dir", "work
 const NONE: Takes = Takes { short: "", attached: None, long: &[] };
 
 /// What `program` does with `words`, its arguments.
-pub(super) fn uses(program: &str, words: &[String], heredoc: &str) -> Vec<Use> {
+pub(super) fn effects(program: &str, words: &[String], heredoc: &str) -> Vec<Effect> {
     let with = |takes| Arguments::new(words, takes);
     match program {
         "grep" | "egrep" | "fgrep" | "zgrep" | "ugrep" | "ug" => grep(&with(&GREP)),
@@ -123,24 +123,24 @@ pub(super) fn uses(program: &str, words: &[String], heredoc: &str) -> Vec<Use> {
         "git" => git(words),
         "find" | "bfs" | "gfind" => find(words),
         "fd" | "fdfind" => fd(words),
-        "ls" | "tree" => vec![Use::List],
+        "ls" | "tree" => vec![Effect::List],
         "cat" | "tac" | "less" | "more" | "most" => vec![read(&with(&NONE).rest)],
         "head" | "tail" => vec![read(&with(&LINES).rest)],
         "nl" => vec![read(&with(&NUMBERED).rest)],
         "bat" | "batcat" => vec![read(&with(&PAGED).rest)],
         "sed" | "gsed" => sed(&with(&SED)),
         "awk" | "gawk" | "mawk" => awk(&with(&AWK)),
-        "tee" => vec![Use::Edit(owned(&with(&NONE).rest))],
+        "tee" => vec![Effect::Edit(owned(&with(&NONE).rest))],
         "apply_patch" | "applypatch" => {
             let patch = words.first().map_or(heredoc, String::as_str);
-            vec![Use::Edit(patched_files(patch).map(str::to_owned).collect())]
+            vec![Effect::Edit(patched_files(patch).map(str::to_owned).collect())]
         }
-        "cd" | "pushd" => vec![Use::Go(with(&NONE).rest.first().map(|&folder| folder.to_owned()))],
-        "popd" => vec![Use::Go(None)],
+        "cd" | "pushd" => vec![Effect::Go(with(&NONE).rest.first().map(|&folder| folder.to_owned()))],
+        "popd" => vec![Effect::Go(None)],
         "bash" | "sh" | "zsh" | "dash" => {
             let arguments = with(&NONE);
             let script = arguments.rest.first().filter(|_| arguments.has(&["c"]));
-            script.map(|&script| Use::Shell(script.to_owned())).into_iter().collect()
+            script.map(|&script| Effect::Shell(script.to_owned())).into_iter().collect()
         }
         _ => Vec::new(),
     }
@@ -150,11 +150,11 @@ fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
-fn read(files: &[&str]) -> Use {
-    Use::Read(files.iter().filter(|file| !file.starts_with('+')).map(|&file| file.to_owned()).collect())
+fn read(files: &[&str]) -> Effect {
+    Effect::Read(files.iter().filter(|file| !file.starts_with('+')).map(|&file| file.to_owned()).collect())
 }
 
-fn grep(arguments: &Arguments<'_>) -> Vec<Use> {
+fn grep(arguments: &Arguments<'_>) -> Vec<Effect> {
     // What is quiet or inverted tests or filters; it looks for nothing.
     if arguments.has(&["q", "quiet", "silent", "v", "invert-match", "L", "files-without-match"]) {
         return Vec::new();
@@ -169,10 +169,10 @@ fn grep(arguments: &Arguments<'_>) -> Vec<Use> {
     let path = rest.next().map(str::to_owned);
     let recursive = ["r", "R", "recursive", "dereference-recursive"];
     let files = path.is_some() || arguments.has(&recursive);
-    vec![Use::Search { tool: SearchTool::Grep, query, path, files }]
+    vec![Effect::Search { tool: SearchTool::Grep, query, path, files }]
 }
 
-fn ripgrep(arguments: &Arguments<'_>) -> Vec<Use> {
+fn ripgrep(arguments: &Arguments<'_>) -> Vec<Effect> {
     if !arguments.has(&["files"]) {
         return grep(arguments);
     }
@@ -182,15 +182,15 @@ fn ripgrep(arguments: &Arguments<'_>) -> Vec<Use> {
 }
 
 /// A search for names, or a list of files if no name is asked for.
-fn by_name(patterns: &[&str], path: Option<&str>) -> Vec<Use> {
+fn by_name(patterns: &[&str], path: Option<&str>) -> Vec<Effect> {
     if patterns.is_empty() {
-        return vec![Use::List];
+        return vec![Effect::List];
     }
     let (query, path) = (patterns.join(" "), path.map(str::to_owned));
-    vec![Use::Search { tool: SearchTool::Glob, query, path, files: true }]
+    vec![Effect::Search { tool: SearchTool::Glob, query, path, files: true }]
 }
 
-fn git(words: &[String]) -> Vec<Use> {
+fn git(words: &[String]) -> Vec<Effect> {
     // Options of git itself come before the subcommand.
     let mut at = 0;
     let mut folder = None;
@@ -204,7 +204,7 @@ fn git(words: &[String]) -> Vec<Use> {
     let Some((subcommand, words)) = words.get(at..).and_then(<[String]>::split_first) else {
         return Vec::new();
     };
-    let mut uses = match subcommand.as_str() {
+    let mut effects = match subcommand.as_str() {
         "grep" => grep(&Arguments::new(words, &GREP)),
         "ls-files" => {
             let names = Arguments::new(words, &NONE).rest;
@@ -212,8 +212,8 @@ fn git(words: &[String]) -> Vec<Use> {
         }
         _ => Vec::new(),
     };
-    for given in &mut uses {
-        if let Use::Search { path, files, .. } = given {
+    for given in &mut effects {
+        if let Effect::Search { path, files, .. } = given {
             *files = true;
             *path = match (folder, path.take()) {
                 (Some(folder), Some(path)) => Some(format!("{folder}/{path}")),
@@ -221,11 +221,11 @@ fn git(words: &[String]) -> Vec<Use> {
             };
         }
     }
-    uses
+    effects
 }
 
 /// `find` has a language of its own: folders, then an expression.
-fn find(words: &[String]) -> Vec<Use> {
+fn find(words: &[String]) -> Vec<Effect> {
     let words = &words[words.iter().take_while(|word| matches!(word.as_str(), "-H" | "-L" | "-P")).count()..];
     let is_path = |word: &&String| !word.starts_with(['-', '(', '!']);
     let folders = words.iter().take_while(is_path).count();
@@ -242,18 +242,18 @@ fn find(words: &[String]) -> Vec<Use> {
             }
             "-exec" | "-execdir" | "-ok" => {
                 let command = expression.by_ref().take_while(|word| !matches!(*word, ";" | "+"));
-                each.push(Use::Each(command.filter(|word| *word != "{}").map(str::to_owned).collect()));
+                each.push(Effect::Each(command.filter(|word| *word != "{}").map(str::to_owned).collect()));
             }
             _ => {}
         }
         negated = matches!(test, "!" | "-not");
     }
-    let mut uses = by_name(&names, words[..folders].first().map(String::as_str));
-    uses.append(&mut each);
-    uses
+    let mut effects = by_name(&names, words[..folders].first().map(String::as_str));
+    effects.append(&mut each);
+    effects
 }
 
-fn fd(words: &[String]) -> Vec<Use> {
+fn fd(words: &[String]) -> Vec<Effect> {
     // Whatever follows these is a command.
     let execute = |word: &String| matches!(word.as_str(), "-x" | "-X" | "--exec" | "--exec-batch");
     let end = words.iter().position(execute).unwrap_or(words.len());
@@ -262,25 +262,25 @@ fn fd(words: &[String]) -> Vec<Use> {
         arguments.values(&["e", "extension"]).iter().map(|extension| format!("*.{extension}")).collect();
     let pattern = arguments.rest.first().copied().filter(|pattern| !matches!(*pattern, "." | ""));
     let names: Vec<&str> = pattern.into_iter().chain(extensions.iter().map(String::as_str)).collect();
-    let mut uses = by_name(&names, arguments.rest.get(1).copied());
+    let mut effects = by_name(&names, arguments.rest.get(1).copied());
     if let Some(command) = words.get(end + 1..) {
         let command = command.iter().filter(|word| !matches!(word.as_str(), "{}" | ";"));
-        uses.push(Use::Each(command.cloned().collect()));
+        effects.push(Effect::Each(command.cloned().collect()));
     }
-    uses
+    effects
 }
 
-fn sed(arguments: &Arguments<'_>) -> Vec<Use> {
+fn sed(arguments: &Arguments<'_>) -> Vec<Effect> {
     // On some systems the suffix after -i is a word of its own, and empty.
     let mut files = arguments.rest.iter().copied().filter(|word| !word.is_empty());
     if !arguments.has(&["e", "expression", "f", "file"]) {
         files.next();
     }
     let files: Vec<_> = files.collect();
-    vec![if arguments.has(&["i", "in-place"]) { Use::Edit(owned(&files)) } else { read(&files) }]
+    vec![if arguments.has(&["i", "in-place"]) { Effect::Edit(owned(&files)) } else { read(&files) }]
 }
 
-fn awk(arguments: &Arguments<'_>) -> Vec<Use> {
+fn awk(arguments: &Arguments<'_>) -> Vec<Effect> {
     let script = usize::from(!arguments.has(&["f", "file"]));
     // The others may be assignments.
     let files = arguments.rest.iter().copied().skip(script).filter(|word| !word.contains('='));

@@ -1,0 +1,59 @@
+//! What an agent tells, in one form whatever the agent.
+
+use super::action::ToolAction;
+use super::search_output::SearchOutput;
+use crate::types::Timestamp;
+
+/// What one line of a transcript, or one hook, says.
+///
+/// An entry without activities still shows that the agent was at work at that time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Entry {
+    /// When the entry was written; hooks do not say.
+    pub at: Option<Timestamp>,
+    /// The agent's session. Without one, it is that of the entry before in the same source.
+    pub session: Option<String>,
+    /// The subagent at work; none for the main agent.
+    pub agent: Option<String>,
+    /// The turn, where the agent names its turns. Without one, it is unknown, or that of the entry before.
+    pub turn: Option<String>,
+    /// The folder that the agent works in. Without one, it is that of the entry before.
+    pub root: Option<String>,
+    /// What happened, in order.
+    pub activities: Vec<Activity>,
+}
+
+/// One thing that happened while an agent was at work.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Activity {
+    /// A person says something: the turn before ends, another begins.
+    Prompt,
+    /// The agent uses a tool.
+    ToolUse {
+        /// The id by which the result refers to the use.
+        id: Option<String>,
+        /// What the tool does, in order; often nothing that concerns searching.
+        actions: Vec<ToolAction>,
+    },
+    /// A tool has answered.
+    ToolResult {
+        /// The id of the use that is answered.
+        id: Option<String>,
+        /// Whether the tool worked. A search that found nothing did.
+        ok: bool,
+        /// What the tool found, where that can be told: of use if it answers a search.
+        output: Option<SearchOutput>,
+    },
+    /// The agent is done with what it was asked, or was stopped.
+    TurnEnd,
+    /// The agent's session is over.
+    SessionEnd,
+}
+
+impl Activity {
+    /// A tool's result. That a shell's search found nothing is told as an error, but is none.
+    pub(super) fn result(id: Option<String>, ok: bool, output: Option<SearchOutput>) -> Self {
+        let nothing = output.as_ref().is_some_and(SearchOutput::is_empty);
+        Self::ToolResult { id, ok: ok || nothing, output }
+    }
+}

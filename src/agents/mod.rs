@@ -1,0 +1,85 @@
+//! Coding agents: what they write about their work, read in one form whatever the agent.
+//!
+//! A line of a transcript, or the payload of a hook, becomes an [`Entry`]: where and when, and the [`Activity`]s in it. Reading
+//! keeps no state: each line is read by itself, and what belongs together (a use of a tool and its result, a session and its
+//! folder) is put together by those who keep the entries.
+//!
+//! [`ALL`] is the table of agents. A new agent is a file with its [`Agent`], and a line in the table.
+
+mod action;
+mod agent;
+mod claude_code;
+mod codex;
+mod entry;
+mod hook;
+mod json;
+mod search_output;
+mod shell;
+mod tool;
+
+use std::path::Path;
+
+use clap::builder::PossibleValue;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+pub use action::{SearchTool, ToolAction};
+pub use agent::{Agent, Home, HookEvent, Hooks, Reporting, Transcripts};
+pub use entry::{Activity, Entry};
+pub use json::NotAnObject;
+pub use search_output::{SearchHit, SearchOutput};
+pub use tool::ToolPatterns;
+
+/// The agents that are understood.
+pub static ALL: [&Agent; 2] = [&claude_code::AGENT, &codex::AGENT];
+
+/// The agent that writes the transcript at `path`, by the file's name.
+#[must_use]
+pub fn of_transcript(path: &Path) -> Option<&'static Agent> {
+    let candidates = ALL.into_iter().filter(|agent| agent.names_so(path));
+    candidates.max_by_key(|agent| agent.transcripts.prefix.len())
+}
+
+/// In the OpenAPI document, as in parameters, an agent is its name.
+impl PartialSchema for Agent {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .description(Some("An agent whose transcripts and hooks are understood."))
+            .enum_values(Some(ALL.map(|agent| agent.name)))
+            .into()
+    }
+}
+
+impl ToSchema for Agent {}
+
+impl Serialize for Agent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name)
+    }
+}
+
+impl<'de> Deserialize<'de> for &'static Agent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        ALL.into_iter().find(|agent| agent.name == name).ok_or_else(|| {
+            let names = ALL.map(|agent| format!("`{}`", agent.name)).join(", ");
+            de::Error::custom(format!("unknown variant `{name}`, expected one of {names}"))
+        })
+    }
+}
+
+impl clap::ValueEnum for &'static Agent {
+    fn value_variants<'a>() -> &'a [Self] {
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name).help(self.title))
+    }
+}
+
+#[cfg(test)]
+mod tests;

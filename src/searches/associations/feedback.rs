@@ -1,0 +1,142 @@
+//! What people say of associations: whether one helped, and that a file is gone.
+
+use serde::{Deserialize, Serialize};
+use sqlx::PgPool;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::evidence::{self, Evidence, Kind};
+use super::feed::Feed;
+use super::{Association, get};
+use crate::domain::Domain;
+use crate::error::{Error, Result};
+use crate::http::{Check, Checks};
+use crate::privacy::hash_key::HashKey;
+use crate::privacy::kept::Kept;
+use crate::privacy::policy::Private;
+use crate::projects::Tenant;
+use crate::searches::{MOST_PATH, paths};
+use crate::types::Timestamp;
+
+/// The weight of evidence that somebody found an association useful.
+const USEFUL: f64 = 1.0;
+
+/// What somebody says of an association.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewFeedback {
+    /// Whether the association helped.
+    pub verdict: Verdict,
+}
+
+impl Check for NewFeedback {
+    fn check(&self, _: &mut Checks) {}
+}
+
+/// Whether an association helped.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// The association helped.
+    Useful,
+    /// The association did not help: from now on it weighs less than half.
+    Wrong,
+}
+
+/// A verdict on one association. The same `source` counts once.
+#[derive(Debug)]
+pub struct Feedback {
+    /// The id of the association that the verdict is about.
+    pub association: Uuid,
+    /// The id under which the verdict is kept as evidence.
+    pub source: Uuid,
+    /// Whether the association helped.
+    pub verdict: Verdict,
+}
+
+impl Private for Feedback {
+    fn domain(&self) -> Domain {
+        Domain::Searches
+    }
+
+    fn reduce(self, _: &HashKey) -> Option<Self> {
+        None
+    }
+}
+
+/// Adds a verdict to the evidence for its association; returns the association with its new weight.
+pub async fn give(db: &PgPool, tenant: &Tenant, feedback: &Kept<Feedback>) -> Result<Association> {
+    let (project, rules, id) = (&*tenant.name, &tenant.rules, feedback.association);
+    let mut transaction = db.begin().await?;
+    let feed = Feed::lock(&mut transaction, project).await?;
+    let Some(association) = get(&mut *transaction, project, id, rules).await? else {
+        return Err(Error::NotFound("association"));
+    };
+    let (kind, weight) = match feedback.verdict {
+        Verdict::Useful => (Kind::Useful, USEFUL),
+        Verdict::Wrong => (Kind::Wrong, -(1.0 + association.weight.max(0.0) / 2.0)),
+    };
+    let (source, at) = (feedback.source, Timestamp::now());
+    let evidence = [Evidence { association: id, source, kind, weight, at, place: 0 }];
+    if evidence::insert(&mut transaction, project, rules, &evidence).await? > 0 {
+        feed.note(&mut transaction, project, &[id]).await?;
+    }
+    let association = get(&mut *transaction, project, id, rules).await?;
+    transaction.commit().await?;
+    association.ok_or(Error::NotFound("association"))
+}
+
+/// A file that left the index.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GoneFile {
+    /// The folder in which the file was; left out for associations of no known root.
+    #[schema(min_length = 1, max_length = 4096)]
+    root: Option<String>,
+    /// The path of the file.
+    #[schema(min_length = 1, max_length = 4096)]
+    path: String,
+}
+
+impl Check for GoneFile {
+    fn check(&self, checks: &mut Checks) {
+        checks.text("path", &self.path, MOST_PATH);
+        if let Some(root) = &self.root {
+            checks.text("root", root, MOST_PATH);
+        }
+    }
+}
+
+impl Private for GoneFile {
+    fn domain(&self) -> Domain {
+        Domain::Searches
+    }
+
+    fn reduce(self, _: &HashKey) -> Option<Self> {
+        None
+    }
+}
+
+/// Marks the associations that lead to a file as gone; returns how many did.
+pub async fn mark_gone(db: &PgPool, project: &str, file: &Kept<GoneFile>) -> Result<usize> {
+    const SQL: &str = "
+        update associations a set gone_at = $4
+        from association_queries q
+        where a.project = $1 and a.path = $3 and a.gone_at is null
+            and q.project = $1 and q.id = a.query_id and q.root = $2
+        returning a.id";
+    let root = file.root.as_deref().map(paths::folder);
+    let path = paths::normalise(&file.path, root.as_deref(), root.as_deref());
+    let mut transaction = db.begin().await?;
+    let feed = Feed::lock(&mut transaction, project).await?;
+    let ids: Vec<Uuid> = sqlx::query_scalar(SQL)
+        .bind(project)
+        .bind(root.unwrap_or_default())
+        .bind(path)
+        .bind(Timestamp::now())
+        .fetch_all(&mut *transaction)
+        .await?;
+    feed.note(&mut transaction, project, &ids).await?;
+    transaction.commit().await?;
+    Ok(ids.len())
+}

@@ -1,0 +1,196 @@
+//! How associations, and the patterns that led to them, are asked for and reported on.
+
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse as _, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use crate::auth::{Caller, Read, Write};
+use crate::error::{Refusals, Result};
+use crate::http::reply::{NotKept, not_kept};
+use crate::http::{ById, Check, Checks, IdempotencyKey, Json, Path, Query};
+use crate::searches::associations::feedback::{self, Feedback, GoneFile, NewFeedback};
+use crate::searches::associations::{self, Association, feed};
+use crate::searches::expansions::{self, Expansion};
+use crate::searches::{MOST_PATH, MOST_QUERY};
+use crate::state::App;
+
+/// The paths of associations and expansions.
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list_associations))
+        .routes(routes!(list_association_changes))
+        .routes(routes!(report_association))
+        .routes(routes!(mark_file_gone))
+        .routes(routes!(list_expansions))
+}
+
+/// A query, for which similar ones are looked up.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct SimilarTo {
+    /// The query at hand.
+    #[param(min_length = 1, max_length = 2000)]
+    query: String,
+    /// Only what was learned in this folder is answered.
+    #[param(min_length = 1, max_length = 4096)]
+    root: Option<String>,
+    /// The most entries to answer with, 1 to 100; 10 if not given.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<i64>,
+}
+
+impl SimilarTo {
+    fn limit(&self) -> i64 {
+        self.limit.unwrap_or(10)
+    }
+}
+
+impl Check for SimilarTo {
+    fn check(&self, checks: &mut Checks) {
+        checks.text("query", &self.query, MOST_QUERY);
+        if let Some(root) = &self.root {
+            checks.text("root", root, MOST_PATH);
+        }
+        let fits = self.limit.is_none_or(|limit| (1..=100).contains(&limit));
+        checks.require(fits, "limit", "must be 1 to 100");
+    }
+}
+
+/// Associations, the best first.
+#[derive(Debug, Serialize, ToSchema)]
+struct Associations {
+    /// The associations, ordered by the similarity of their query and, where that is alike, by weight.
+    data: Vec<Association>,
+}
+
+/// Lists where queries like this one were answered. What is old ranks lower, and is never left out for that.
+#[utoipa::path(get, path = "/v1/associations", tag = "searches", params(SimilarTo),
+    responses((status = 200, description = "The associations", body = Associations), Refusals))]
+async fn list_associations(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    Query(wanted): Query<SimilarTo>,
+) -> Result<axum::Json<Associations>> {
+    let (root, rules) = (wanted.root.as_deref(), &caller.tenant.rules);
+    let data =
+        associations::find(&app.db, &caller.project, &wanted.query, root, wanted.limit(), rules).await?;
+    Ok(axum::Json(Associations { data }))
+}
+
+/// Grep and glob patterns, the best first.
+#[derive(Debug, Serialize, ToSchema)]
+struct Expansions {
+    /// The patterns, ordered by the similarity of the query and then by how many searches they helped.
+    data: Vec<Expansion>,
+}
+
+/// Lists patterns that found what similar queries had missed: after each, the agent read the file that answered.
+#[utoipa::path(get, path = "/v1/searches/expansions", tag = "searches", params(SimilarTo),
+    responses((status = 200, description = "The patterns", body = Expansions), Refusals))]
+async fn list_expansions(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    Query(wanted): Query<SimilarTo>,
+) -> Result<axum::Json<Expansions>> {
+    let (root, rules) = (wanted.root.as_deref(), &caller.tenant.rules);
+    let data = expansions::find(&app.db, &caller.project, &wanted.query, root, wanted.limit(), rules).await?;
+    Ok(axum::Json(Expansions { data }))
+}
+
+/// Which changes of associations to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ChangesAfter {
+    /// The `change` of the last line that the follower has; the list begins with the first change if not given.
+    #[param(minimum = 0)]
+    cursor: Option<i64>,
+    /// The most changes to answer with, 1 to 10000; 1000 if not given.
+    #[param(minimum = 1, maximum = 10_000)]
+    limit: Option<i64>,
+}
+
+impl Check for ChangesAfter {
+    fn check(&self, checks: &mut Checks) {
+        checks.require(self.cursor.is_none_or(|cursor| cursor >= 0), "cursor", "must not be negative");
+        let fits = self.limit.is_none_or(|limit| (1..=10_000).contains(&limit));
+        checks.require(fits, "limit", "must be 1 to 10000");
+    }
+}
+
+/// Lists associations that have changed, in the order in which they did.
+///
+/// A follower asks again with the `change` of the last line, even after an empty answer, and so misses no change and gets
+/// none twice. The decay of weights is no change: it is the same for all.
+#[utoipa::path(get, path = "/v1/associations/changes", tag = "searches", params(ChangesAfter),
+    responses((status = 200, description = "One JSON object a line", content_type = "application/x-ndjson", body = String,
+        headers(("Gleaner-Next-Cursor" = i64, description = "The cursor of the next request"))), Refusals))]
+async fn list_association_changes(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    Query(wanted): Query<ChangesAfter>,
+) -> Result<Response> {
+    let (after, limit) = (wanted.cursor.unwrap_or(0), wanted.limit.unwrap_or(1_000));
+    let changes = feed::list(&app.db, &caller.project, after, limit, &caller.tenant.rules).await?;
+    let mut body = Vec::new();
+    for change in &changes {
+        serde_json::to_writer(&mut body, change).map_err(anyhow::Error::from)?;
+        body.push(b'\n');
+    }
+    let next = changes.last().map_or(after, |change| change.change);
+    let mut response = ([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response();
+    response.headers_mut().insert("gleaner-next-cursor", HeaderValue::from(next));
+    Ok(response)
+}
+
+/// Reports whether an association helped. With an `Idempotency-Key`, sending the report again changes nothing.
+#[utoipa::path(post, path = "/v1/associations/{id}/feedback", tag = "searches", request_body = NewFeedback,
+    params(ById, IdempotencyKey),
+    responses(
+        (status = 200, description = "The association with its new weight", body = Association),
+        NotKept,
+        Refusals,
+    ))]
+async fn report_association(
+    State(app): State<App>,
+    caller: Caller<Write>,
+    key: IdempotencyKey,
+    Path(ById { id }): Path<ById>,
+    Json(NewFeedback { verdict }): Json<NewFeedback>,
+) -> Result<Response> {
+    let source = key.id(&caller.project, "feedback", Some(id)).unwrap_or_else(Uuid::now_v7);
+    let feedback = Feedback { association: id, source, verdict };
+    let Some(feedback) = caller.tenant.policy.keep(feedback) else { return Ok(not_kept()) };
+    let association = feedback::give(&app.searches.db, &caller.tenant, &feedback).await?;
+    Ok(axum::Json(association).into_response())
+}
+
+/// How many associations led to a file that is gone.
+#[derive(Debug, Serialize, ToSchema)]
+struct GoneAssociations {
+    /// The number of associations that led to the file and no longer do.
+    gone: usize,
+}
+
+/// Marks a file as gone: no association leads to it any more, until an agent finds it again.
+#[utoipa::path(post, path = "/v1/associations/gone", tag = "searches", request_body = GoneFile,
+    responses(
+        (status = 200, description = "How many associations led to the file", body = GoneAssociations),
+        NotKept,
+        Refusals,
+    ))]
+async fn mark_file_gone(
+    State(app): State<App>,
+    caller: Caller<Write>,
+    Json(file): Json<GoneFile>,
+) -> Result<Response> {
+    let Some(file) = caller.tenant.policy.keep(file) else { return Ok(not_kept()) };
+    let gone = feedback::mark_gone(&app.searches.db, &caller.project, &file).await?;
+    Ok(axum::Json(GoneAssociations { gone }).into_response())
+}

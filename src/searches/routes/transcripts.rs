@@ -1,0 +1,92 @@
+//! How transcripts are sent.
+
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse as _, Response};
+use futures_util::StreamExt as _;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::auth::{Caller, Write};
+use crate::error::{Error, Refusals, Result};
+use crate::http::json::{self, expect_media_type};
+use crate::http::reply::{NotKept, not_kept};
+use crate::http::{NDJSON_LIMIT, Query, Replaced};
+use crate::searches::transcripts::{Counts, Intake, Origin};
+use crate::state::App;
+
+/// How many bytes of lines are taken at once, or one line if that is longer.
+const PIECE: usize = 2 << 20;
+/// How long a sender may send nothing: others of the same source are waiting.
+const STALL: Duration = Duration::from_mins(1);
+
+/// The path of transcripts.
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(append_transcript))
+}
+
+/// Takes lines of a transcript, in order, in any number of calls; lines already sent may be sent again.
+///
+/// What was taken before a failure stays taken: sending all again does the rest. A last line without a newline counts as
+/// a line; should it have been cut off, it is a bad one, and the whole one is new when it comes.
+#[utoipa::path(post, path = "/v1/transcripts", tag = "searches", params(Origin),
+    request_body(content((String = "application/x-ndjson"), (String = "application/jsonl"))),
+    responses(
+        (status = 200, description = "What became of the lines", body = Counts),
+        NotKept,
+        Refusals,
+    ))]
+async fn append_transcript(
+    State(app): State<App>,
+    caller: Caller<Write>,
+    Query(origin): Query<Origin>,
+    request: Request,
+) -> Result<Response> {
+    expect_media_type(request.headers(), &["application/x-ndjson", "application/jsonl"])?;
+    let replaced = request.extensions().get::<Replaced>().cloned().unwrap_or_default();
+    let Some(origin) = caller.tenant.policy.keep(origin) else { return Ok(not_kept()) };
+    let intake = Intake::begin(&app.searches, &caller.tenant, origin).await;
+    let mut chunks = request.into_body().into_data_stream();
+    let mut counts = Counts::default();
+    let mut lines = Lines::default();
+    loop {
+        let chunk = tokio::time::timeout(STALL, chunks.next())
+            .await
+            .map_err(|_| Error::Malformed("nothing was sent for a minute".to_owned()))?;
+        let chunk = chunk.transpose().map_err(|error| json::unreadable(&error))?;
+        let last = chunk.is_none();
+        if let Some(piece) = lines.push(chunk)? {
+            let (piece, characters) = intake.take(piece).await?;
+            counts.add(piece);
+            replaced.add(characters);
+        }
+        if last {
+            return Ok(axum::Json(counts).into_response());
+        }
+    }
+}
+
+/// The bytes that have come in, held until there is a piece of whole lines.
+#[derive(Default)]
+struct Lines(Vec<u8>);
+
+impl Lines {
+    /// Adds a chunk, or the end if there is none; returns a piece of whole lines, once there is one large enough.
+    fn push(&mut self, chunk: Option<Bytes>) -> Result<Option<Vec<u8>>> {
+        let Some(chunk) = chunk else {
+            return Ok(Some(std::mem::take(&mut self.0)).filter(|piece| !piece.is_empty()));
+        };
+        let newline = chunk.iter().rposition(|&byte| byte == b'\n').map(|index| self.0.len() + index + 1);
+        self.0.extend_from_slice(&chunk);
+        if let Some(end) = newline.filter(|_| self.0.len() >= PIECE) {
+            let rest = self.0.split_off(end);
+            return Ok(Some(std::mem::replace(&mut self.0, rest)));
+        }
+        if newline.is_none() && self.0.len() > NDJSON_LIMIT {
+            return Err(Error::TooLarge(format!("a line has more than {NDJSON_LIMIT} bytes")));
+        }
+        Ok(None)
+    }
+}
