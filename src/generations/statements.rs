@@ -6,8 +6,8 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::similar::keys;
 use super::{Append, Outcome, Start};
+use crate::retrieval::keys;
 
 /// Whether the intent is kept: one that is not is empty, as no other is.
 fn is_kept(start: &Start) -> bool {
@@ -49,7 +49,7 @@ pub(super) async fn insert_logs(
     for (_, start) in starts {
         key_starts.push(i32::try_from(keys.len()).unwrap_or(i32::MAX));
         if is_kept(start) {
-            keys.extend(keys::of_log(project, &start.new.user_intent, &start.new.domain_name));
+            keys.extend(keys::of_document(project, &start.new.domain_name, &start.new.user_intent));
         }
         key_ends.push(i32::try_from(keys.len()).unwrap_or(i32::MAX));
     }
