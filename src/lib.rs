@@ -36,6 +36,7 @@ pub mod http;
 pub mod openapi;
 pub mod privacy;
 pub mod projects;
+pub mod retrieval;
 pub mod router;
 pub mod searches;
 pub mod server;

@@ -11,7 +11,7 @@ use sqlx::PgPool;
 
 use crate::auth::keyring::Keyring;
 use crate::exports::stream::Exports;
-use crate::generations::similar::sample::Samples;
+use crate::retrieval::Samples;
 use crate::searches::Searches;
 use crate::writer::Writer;
 
@@ -39,7 +39,7 @@ pub struct State {
     pub searches: Searches,
     /// The keys and projects that were seen last.
     pub keyring: Arc<Keyring>,
-    /// What is remembered of solved logs, for finding similar ones.
+    /// What is remembered of documents, for finding similar ones.
     pub samples: Arc<Samples>,
     /// How long a client may keep the server waiting for what it sends.
     pub patience: Duration,

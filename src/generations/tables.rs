@@ -8,9 +8,9 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::similar::keys;
 use super::{Append, NewReview, Outcome, Start};
 use crate::db::insert::{self, Columns as _, columns};
+use crate::retrieval::keys;
 use crate::types::{FreeForm, Timestamp};
 
 /// A log that begins, as a row.
@@ -24,7 +24,7 @@ impl<'a> LogRow<'a> {
     pub(super) fn new(project: &str, id: Uuid, start: &'a Start) -> Self {
         let mut search_keys = String::from("{");
         if let Some(intent) = kept_intent(start) {
-            for key in keys::of_log(project, intent, &start.new.domain_name) {
+            for key in keys::of_document(project, &start.new.domain_name, intent) {
                 let comma = if search_keys.len() > 1 { "," } else { "" };
                 let _ = write!(search_keys, "{comma}{key}");
             }

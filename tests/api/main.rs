@@ -10,6 +10,7 @@ mod hook;
 mod openapi;
 mod private_postgres;
 mod process;
+mod retrieval;
 mod searches;
 mod seed_001;
 mod suggestions;

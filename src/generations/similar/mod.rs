@@ -1,21 +1,13 @@
-//! Similar solved examples: what an agent shows a model before it asks.
-//!
-//! Bounded work, however many logs there are: `keys` are what a log is found by, a `sample` tells how common they are, a
-//! `plan` picks those that about a thousand logs have, Postgres finds these by one index, and `rank` ranks them here.
+//! Similar solved examples: what an agent shows a model before it asks. Logs are found by [`retrieval`](crate::retrieval) and ranked
+//! by `rank`.
 
-pub(super) mod keys;
-mod matrix;
-mod plan;
 mod rank;
-pub mod sample;
-mod text;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
-use sqlx::{Postgres, QueryBuilder};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -25,11 +17,9 @@ use super::Rating;
 use crate::auth::{Caller, Read};
 use crate::error::{Refusals, Result};
 use crate::http::{Check, Checks, Query};
+use crate::retrieval::{Candidate, Candidates, Corpus, Scope};
 use crate::state::App;
-use plan::{MOST, Plan};
 use rank::{Solved, rank};
-pub use sample::Samples;
-use sample::Scope;
 
 /// The path of similar examples.
 pub fn routes() -> OpenApiRouter<App> {
@@ -154,12 +144,16 @@ async fn find(app: &App, project: &Arc<str>, wanted: &Wanted) -> Result<Vec<Exam
     let limit = wanted.limit.unwrap_or(5).try_into().unwrap_or(usize::MAX);
     let least = wanted.min_similarity.unwrap_or(0.2);
     let intent: String = wanted.intent.chars().take(LONGEST_INTENT).collect();
-    let candidates = candidates(app, project, wanted, &intent).await?;
+    let scope = Scope { project: Arc::clone(project), facet: wanted.domain_name.clone() };
+    let (model_used, exclude_id) = (wanted.model_used.as_deref(), wanted.exclude_id);
+    let logs: Vec<Log> = Candidates { db: &app.db, samples: &app.samples, corpus: &LOGS }
+        .find(&scope, &intent, |query| query.bind(model_used.map(str::to_owned)).bind(exclude_id))
+        .await?;
     // That takes the processor for milliseconds: not on a thread that answers requests.
     let ranked = tokio::task::spawn_blocking(move || {
-        let solved: Vec<_> = candidates.iter().map(Candidate::solved).collect();
+        let solved: Vec<_> = logs.iter().map(Log::solved).collect();
         let ranked = rank(&intent, &solved, limit, least);
-        ranked.into_iter().map(|(place, similarity)| (candidates[place].id, similarity)).collect::<Vec<_>>()
+        ranked.into_iter().map(|(place, similarity)| (logs[place].id, similarity)).collect::<Vec<_>>()
     });
     let ranked = ranked.await.map_err(anyhow::Error::from)?;
     let ids: Vec<_> = ranked.iter().map(|(id, _)| *id).collect();
@@ -171,101 +165,45 @@ async fn find(app: &App, project: &Arc<str>, wanted: &Wanted) -> Result<Vec<Exam
     Ok(ranked.into_iter().filter_map(with_similarity).collect())
 }
 
-/// How many characters of an intent, and of a program, are compared.
+/// How many characters of an intent are compared.
 const LONGEST_INTENT: usize = 1_000;
-const LONGEST_PROGRAM: usize = 2_000;
-/// When so many are found, less telling keys are not asked for.
-const ENOUGH: usize = 100;
-/// Among how many of the newest logs solved ones are looked for, to fill up.
-const NEWEST: usize = 5 * MOST;
+
+/// Logs as documents: found by their intents, within a project or a domain. Of a log 1 000 characters of the intent and 2 000 of the
+/// program are compared. To count characters, as `left` does, costs more than to read the row, so bytes are counted first.
+static LOGS: Corpus = Corpus {
+    table: "generations",
+    text: "user_intent",
+    keys: "search_keys",
+    facet: "domain_name",
+    indexed: "success",
+    newest_first: "created_at desc, id desc",
+    columns: "id, rating,
+        case when octet_length(user_intent) <= 1000 then user_intent else left(user_intent, 1000) end as intent,
+        case when octet_length(coalesce(corrected_dsl, final_valid_dsl)) <= 2000
+            then coalesce(corrected_dsl, final_valid_dsl)
+            else left(coalesce(corrected_dsl, final_valid_dsl), 2000) end as program",
+    filter: "rating is distinct from 'poor' and user_intent is not null
+        and coalesce(corrected_dsl, final_valid_dsl) is not null
+        and ($5::text is null or model_used = $5) and ($6::uuid is null or id <> $6)",
+};
 
 /// A log that may be an example.
 #[derive(sqlx::FromRow)]
-struct Candidate {
+struct Log {
     id: Uuid,
     intent: String,
     program: String,
     rating: Option<Rating>,
 }
 
-impl Candidate {
+impl Candidate for Log {
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}
+
+impl Log {
     fn solved(&self) -> Solved<'_> {
         Solved { intent: &self.intent, program: &self.program, praised: self.rating == Some(Rating::Good) }
-    }
-}
-
-/// The logs that are looked at closely, the oldest first: those that the plan finds, filled up with the newest where these are
-/// likely to be of use, as there are few logs or too many that fit.
-async fn candidates(
-    app: &App,
-    project: &Arc<str>,
-    wanted: &Wanted,
-    intent: &str,
-) -> sqlx::Result<Vec<Candidate>> {
-    let whole = Scope { project: Arc::clone(project), domain_name: None };
-    let scope = Scope { domain_name: wanted.domain_name.clone(), ..whole.clone() };
-    let of_project = app.samples.of(&app.db, &whole).await?;
-    let sample = app.samples.of(&app.db, &scope).await?;
-    let plan = Plan::new(intent, &scope, &sample, &of_project);
-
-    let mut found: Vec<Candidate> = Vec::new();
-    let add = async |found: &mut Vec<Candidate>, mut query: QueryBuilder<Postgres>| {
-        push_conditions(&mut query, &scope, wanted);
-        query.push(" limit ").push_bind(i64::try_from(MOST - found.len()).unwrap_or_default());
-        let logs: Vec<Candidate> = query.build_query_as().fetch_all(&app.db).await?;
-        let known: HashSet<_> = found.iter().map(|log| log.id).collect();
-        found.extend(logs.into_iter().filter(|log| !known.contains(&log.id)));
-        Ok::<_, sqlx::Error>(())
-    };
-    for (having, keys) in [("&&", plan.any), ("@>", plan.all)] {
-        if !keys.is_empty() && found.len() < ENOUGH {
-            // Only keys are looked for in the index (`offset 0` holds the other conditions back): given another, Postgres may
-            // want to combine it with an index of the other columns, which means reading all of a project or domain.
-            let mut query = select();
-            query
-                .push(format_args!(" where success and search_keys {having} "))
-                .push_bind(keys)
-                .push(" offset 0");
-            add(&mut found, query).await?;
-        }
-    }
-    if found.is_empty() || plan.newest && found.len() < ENOUGH || sample.is_of_few() && found.len() < MOST {
-        let mut query = select();
-        query.push(" where ");
-        scope.push(&mut query);
-        query.push(format_args!(" order by created_at desc, id desc limit {NEWEST}"));
-        add(&mut found, query).await?;
-    }
-    found.sort_unstable_by_key(|log| log.id);
-    Ok(found)
-}
-
-/// Begins to select what is looked at of logs.
-fn select() -> QueryBuilder<Postgres> {
-    // To count characters, as `left` does, costs more than to read the row.
-    let cut = |text: &str, most: usize| {
-        format!("case when octet_length({text}) <= {most} then {text} else left({text}, {most}) end")
-    };
-    QueryBuilder::new(format!(
-        "select id, {} as intent, {} as program, rating from (
-            select id, project, domain_name, model_used, success, rating, user_intent,
-                coalesce(corrected_dsl, final_valid_dsl) as program
-            from generations",
-        cut("user_intent", LONGEST_INTENT),
-        cut("program", LONGEST_PROGRAM)
-    ))
-}
-
-/// Ends the choice of logs, and of these leaves what may be an example.
-fn push_conditions(query: &mut QueryBuilder<Postgres>, scope: &Scope, wanted: &Wanted) {
-    query.push(
-        ") log where success and rating is distinct from 'poor' and user_intent is not null and program is not null and ",
-    );
-    scope.push(query);
-    if let Some(model_used) = &wanted.model_used {
-        query.push(" and model_used = ").push_bind(model_used.clone());
-    }
-    if let Some(id) = wanted.exclude_id {
-        query.push(" and id <> ").push_bind(id);
     }
 }

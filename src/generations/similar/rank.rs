@@ -9,13 +9,10 @@
 //! On eight public sets of intents and programs a log with the right program is among the first five in 0.87 of the cases;
 //! by trigram similarity alone in 0.70, by BM25 in 0.71.
 
-use std::collections::HashMap;
-use std::hash::Hash;
-
-use foldhash::fast::RandomState;
-
-use super::matrix::{Matrix, solve, sum};
-use super::text::{Token, tokens, trigrams};
+use crate::retrieval::features::{Numbers, pairs_of};
+use crate::retrieval::matrix::{Matrix, solve, sum};
+use crate::retrieval::rank::Texts;
+use crate::retrieval::text::{Token, tokens};
 
 /// How many logs are compared by their programs too.
 const CLOSE: usize = 300;
@@ -44,13 +41,9 @@ pub(super) struct Solved<'a> {
 pub(super) fn rank(intent: &str, logs: &[Solved<'_>], limit: usize, least: f64) -> Vec<(usize, f64)> {
     let intents = logs.iter().map(|log| log.intent).chain([intent]);
     let intents: Vec<_> = intents.map(str::to_lowercase).collect();
-    let mut vocabulary = Vocabulary::default();
-    let sequences: Vec<_> = intents.iter().map(|intent| vocabulary.read(intent)).collect();
-    let trigrams =
-        sequences.iter().map(|tokens| tokens.iter().flat_map(|&token| vocabulary.trigrams_of(token)));
-    let by_trigrams = Matrix::of(trigrams).weighed(|_| 1.0);
-    let close = closest(&intents, &by_trigrams);
-
+    let texts = Texts::new(&intents);
+    let close = texts.closest(CLOSE);
+    let Texts { mut vocabulary, sequences, by_trigrams, .. } = texts;
     let rows: Vec<_> = close.iter().map(|&(_, place)| place).chain([logs.len()]).collect();
     let sequences = || rows.iter().map(|&row| &sequences[row]);
     let mut pairs = Numbers::default();
@@ -69,20 +62,6 @@ pub(super) fn rank(intent: &str, logs: &[Solved<'_>], limit: usize, least: f64) 
     let mut chosen = choose(&candidates.collect::<Vec<_>>(), logs, &by_parts, limit, least);
     chosen.sort_by(|a, b| b.1.total_cmp(&a.1));
     chosen
-}
-
-/// How like the last intent the others are, and their places; those that are most like it.
-fn closest(intents: &[String], by_trigrams: &Matrix) -> Vec<(f32, usize)> {
-    let wanted = intents.last();
-    let mut close: Vec<_> = by_trigrams
-        .likenesses_to_last()
-        .into_iter()
-        .enumerate()
-        .map(|(place, likeness)| (if intents.get(place) == wanted { 1.0 } else { likeness }, place))
-        .collect();
-    close.sort_by(|a, b| b.0.total_cmp(&a.0));
-    close.truncate(CLOSE);
-    close
 }
 
 /// Programs by their tokens and by which of these stand side by side.
@@ -151,62 +130,6 @@ fn choose(
         }
     }
     chosen
-}
-
-/// Things numbered in the order in which they turn up.
-#[derive(Debug)]
-struct Numbers<T>(HashMap<T, u32, RandomState>);
-
-impl<T> Default for Numbers<T> {
-    fn default() -> Self {
-        Self(HashMap::default())
-    }
-}
-
-impl<T: Eq + Hash> Numbers<T> {
-    fn of(&mut self, thing: T) -> u32 {
-        let next = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
-        *self.0.entry(thing).or_insert(next)
-    }
-
-    fn of_all(&mut self, things: impl Iterator<Item = T>) -> Vec<u32> {
-        things.map(|thing| self.of(thing)).collect()
-    }
-}
-
-/// The tokens of texts in lower case, and the trigrams of those that are words.
-#[derive(Default)]
-struct Vocabulary<'a> {
-    tokens: Numbers<&'a str>,
-    trigrams: Numbers<[char; 3]>,
-    trigrams_of: Vec<Vec<u32>>,
-}
-
-impl<'a> Vocabulary<'a> {
-    /// The tokens of an intent, between two that stand for its beginning and its end.
-    fn read(&mut self, intent: &'a str) -> Vec<u32> {
-        // Not tokens of any text.
-        let [beginning, end] = ["", " "].map(Token::Mark);
-        let all = [beginning].into_iter().chain(tokens(intent)).chain([end]);
-        all.map(|token| {
-            let number = self.tokens.of(token.as_str());
-            if number as usize == self.trigrams_of.len() {
-                let word = if let Token::Word(word) = token { Some(word) } else { None };
-                self.trigrams_of.push(self.trigrams.of_all(word.into_iter().flat_map(trigrams)));
-            }
-            number
-        })
-        .collect()
-    }
-
-    fn trigrams_of(&self, token: u32) -> impl Iterator<Item = u32> {
-        self.trigrams_of[token as usize].iter().copied()
-    }
-}
-
-/// Those that stand side by side.
-fn pairs_of(tokens: &[u32]) -> impl Iterator<Item = (u32, u32)> {
-    tokens.windows(2).map(|pair| (pair[0], pair[1]))
 }
 
 #[cfg(test)]

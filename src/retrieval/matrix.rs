@@ -1,15 +1,15 @@
 //! Texts as rows of weighted features, and what is computed with them.
 
 /// A row for each text, and in it an entry for each feature that the text has, by the feature's number.
-#[derive(Default)]
-pub(super) struct Matrix {
+#[derive(Debug, Default)]
+pub struct Matrix {
     columns: Vec<Column>,
     entries: Vec<(u32, f32)>,
     /// Where in `entries` each row ends.
     ends: Vec<usize>,
 }
 
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 struct Column {
     /// How many rows have the feature.
     rows: u16,
@@ -18,8 +18,9 @@ struct Column {
 }
 
 impl Matrix {
-    /// How often each text has each feature, by the features of each, repeated as they are.
-    pub(super) fn of(texts: impl Iterator<Item = impl IntoIterator<Item = u32>>) -> Self {
+    /// Counts how often each text has each feature, given the features of each text as they occur, repeated ones repeated.
+    #[must_use]
+    pub fn of(texts: impl Iterator<Item = impl IntoIterator<Item = u32>>) -> Self {
         let mut matrix = Self::default();
         texts.for_each(|features| matrix.push(features.into_iter()));
         matrix
@@ -43,9 +44,10 @@ impl Matrix {
         self.ends.push(self.entries.len());
     }
 
-    /// Turns counts into how much a feature tells of a text: the more often it is there, the more, as `of_count` says; and the
-    /// rarer it is among the texts (the root of the inverse document frequency).
-    pub(super) fn weighed(mut self, of_count: impl Fn(f32) -> f32) -> Self {
+    /// Turns counts into weights: a function of the count, times the root of the feature's inverse document frequency among the
+    /// texts.
+    #[must_use]
+    pub fn weighed(mut self, of_count: impl Fn(f32) -> f32) -> Self {
         let all = self.ends.len() as f32;
         let rarity = |column: &Column| {
             let with = f32::from(column.rows);
@@ -58,8 +60,9 @@ impl Matrix {
         self
     }
 
-    /// With each row, as a vector, of one length.
-    pub(super) fn of_length(mut self, length: f32) -> Self {
+    /// Scales each row, as a vector, to a length.
+    #[must_use]
+    pub fn of_length(mut self, length: f32) -> Self {
         let mut start = 0;
         for &end in &self.ends {
             let row = &mut self.entries[start..end];
@@ -72,8 +75,10 @@ impl Matrix {
         self
     }
 
-    /// The weight of the features that each row has in common with the last, as a share of both rows' weight (Dice): 0 to 1.
-    pub(super) fn likenesses_to_last(&self) -> Vec<f32> {
+    /// Returns the weight of the features that each row has in common with the last, as a share of both rows' weight (the Dice
+    /// coefficient): 0 to 1.
+    #[must_use]
+    pub fn likenesses_to_last(&self) -> Vec<f32> {
         let weight = |row: &[(u32, f32)]| row.iter().map(|(_, weight)| weight).sum::<f32>();
         let mut rows: Vec<_> = self.rows().collect();
         let last = rows.pop().unwrap_or_default();
@@ -86,8 +91,9 @@ impl Matrix {
         rows.into_iter().map(likeness).collect()
     }
 
-    /// Some of the rows.
-    pub(super) fn rows_at(self, places: &[usize]) -> Self {
+    /// Takes some of the rows.
+    #[must_use]
+    pub fn rows_at(self, places: &[usize]) -> Self {
         let (mut entries, mut ends) = (Vec::new(), Vec::new());
         for &place in places {
             entries.extend_from_slice(self.row(place));
@@ -96,7 +102,9 @@ impl Matrix {
         Self { entries, ends, ..self }
     }
 
-    pub(super) fn row(&self, row: usize) -> &[(u32, f32)] {
+    /// Returns the entries of a row: the number and weight of each of its features.
+    #[must_use]
+    pub fn row(&self, row: usize) -> &[(u32, f32)] {
         let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.entries[start..self.ends[row]]
     }
@@ -105,13 +113,13 @@ impl Matrix {
         (0..self.ends.len()).map(|row| self.row(row))
     }
 
-    /// Takes away the last row.
-    pub(super) fn pop(&mut self) -> Vec<(u32, f32)> {
+    /// Takes the last row away and returns it.
+    pub fn pop(&mut self) -> Vec<(u32, f32)> {
         self.ends.pop();
         self.entries.split_off(self.ends.last().copied().unwrap_or_default())
     }
 
-    /// A row with all its zeros.
+    /// Returns a row with all its zeros.
     fn spread(&self, row: &[(u32, f32)]) -> Vec<f32> {
         let mut vector = vec![0.0; self.columns.len()];
         for &(feature, weight) in row {
@@ -120,17 +128,23 @@ impl Matrix {
         vector
     }
 
-    pub(super) fn times(&self, vector: &[f32]) -> Vec<f32> {
+    /// Returns the product of each row with a vector that has a member for each feature.
+    #[must_use]
+    pub fn times(&self, vector: &[f32]) -> Vec<f32> {
         let product =
             |row: &[(u32, f32)]| row.iter().map(|&(feature, weight)| weight * vector[feature as usize]).sum();
         self.rows().map(product).collect()
     }
 
-    pub(super) fn times_row(&self, row: &[(u32, f32)]) -> Vec<f32> {
+    /// Returns the product of each row with one row, of this matrix or taken from it.
+    #[must_use]
+    pub fn times_row(&self, row: &[(u32, f32)]) -> Vec<f32> {
         self.times(&self.spread(row))
     }
 
-    pub(super) fn transposed_times(&self, vector: &[f32]) -> Vec<f32> {
+    /// Returns the sum of the rows, each times its member of a vector.
+    #[must_use]
+    pub fn transposed_times(&self, vector: &[f32]) -> Vec<f32> {
         let mut product = vec![0.0; self.columns.len()];
         for (row, factor) in self.rows().zip(vector) {
             for &(feature, weight) in row {
@@ -141,8 +155,9 @@ impl Matrix {
     }
 }
 
-/// Solves (F Fᵀ + ridge) x = b, nearly, by conjugate gradients; F is made of blocks side by side.
-pub(super) fn solve(features: &[Matrix], ridge: f32, b: &[f32], iterations: usize) -> Vec<f32> {
+/// Solves (F Fᵀ + ridge) x = b approximately, by some iterations of conjugate gradients, where F is made of blocks side by side.
+#[must_use]
+pub fn solve(features: &[Matrix], ridge: f32, b: &[f32], iterations: usize) -> Vec<f32> {
     let dot = |x: &[f32], y: &[f32]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f32>();
     let mut x = vec![0.0; b.len()];
     let (mut residual, mut direction) = (b.to_vec(), b.to_vec());
@@ -167,8 +182,8 @@ pub(super) fn solve(features: &[Matrix], ridge: f32, b: &[f32], iterations: usiz
     x
 }
 
-/// The sum of vectors.
-pub(super) fn sum(vectors: impl Iterator<Item = Vec<f32>>) -> Vec<f32> {
+/// Adds vectors of one length.
+pub fn sum(vectors: impl Iterator<Item = Vec<f32>>) -> Vec<f32> {
     let add = |mut sum: Vec<f32>, vector: Vec<f32>| {
         sum.iter_mut().zip(vector).for_each(|(sum, value)| *sum += value);
         sum

@@ -1,26 +1,27 @@
-//! How a text is taken apart, for its keys and for ranking alike: no stemmer and no stop words, which would lose code and
-//! languages other than English.
+//! Tokens: how a text is taken apart, for its keys and for ranking alike. There is no stemmer and there are no stop words, since
+//! these would lose code and languages other than English.
 
 /// A piece of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Token<'a> {
-    /// Letters and digits without anything between; of scripts that put no space between words, a single character.
+pub enum Token<'a> {
+    /// A run of letters and digits; in scripts that put no space between words, a single character.
     Word(&'a str),
     /// Any other character but white space.
     Mark(&'a str),
 }
 
 impl<'a> Token<'a> {
-    /// Its characters.
-    pub(super) fn as_str(self) -> &'a str {
+    /// Returns the characters of the token.
+    #[must_use]
+    pub fn as_str(self) -> &'a str {
         match self {
             Token::Word(text) | Token::Mark(text) => text,
         }
     }
 }
 
-/// The tokens of a text in lower case.
-pub(super) fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
+/// Returns the tokens of a text in lower case.
+pub fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {
         rest = rest.trim_start();
@@ -34,16 +35,16 @@ pub(super) fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
     })
 }
 
-/// The words of a text in lower case.
-pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
+/// Returns the words of a text in lower case.
+pub fn words(text: &str) -> impl Iterator<Item = &str> {
     tokens(text).filter_map(|token| match token {
         Token::Word(word) => Some(word),
         Token::Mark(_) => None,
     })
 }
 
-/// The trigrams of a word as `pg_trgm` makes them: of the word with two spaces before and one behind.
-pub(super) fn trigrams(word: &str) -> impl Iterator<Item = [char; 3]> {
+/// Returns the trigrams of a word as `pg_trgm` makes them: of the word with two spaces before and one behind.
+pub fn trigrams(word: &str) -> impl Iterator<Item = [char; 3]> {
     let mut window = [' '; 3];
     word.chars().chain([' ']).map(move |next| {
         window = [window[1], window[2], next];

@@ -1,0 +1,130 @@
+//! The candidates of a search: the documents that are ranked, read by the keys of the plan.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::QueryAs;
+use sqlx::{AssertSqlSafe, FromRow, PgPool, Postgres};
+use uuid::Uuid;
+
+use super::key_plan::{KeyPlan, MOST};
+use super::keys::Key;
+use super::samples::{Sample, Samples};
+use super::{Corpus, Scope, in_scope};
+
+/// The number of candidates beyond which less telling keys are not asked for.
+const ENOUGH: usize = 100;
+/// How many of the newest rows are looked at to fill candidates up.
+const NEWEST: usize = 5 * MOST;
+
+/// A statement that reads candidates, to which the domain binds the parameters of [`Corpus::filter`].
+pub type Query<R> = QueryAs<'static, Postgres, R, PgArguments>;
+
+/// A row that is a candidate.
+pub trait Candidate: for<'r> FromRow<'r, PgRow> + Send + Unpin {
+    /// The document's id.
+    fn id(&self) -> Uuid;
+}
+
+/// What candidates are read with.
+#[derive(Debug)]
+pub struct Candidates<'a> {
+    /// A connection for reading. It makes plans for the values at hand: a general one would scan the table.
+    pub db: &'a PgPool,
+    /// What is known of the frequency of keys.
+    pub samples: &'a Arc<Samples>,
+    /// What is searched.
+    pub corpus: &'static Corpus,
+}
+
+impl Candidates<'_> {
+    /// Reads the candidates for a text, at most [`MOST`], the oldest first: those that the plan finds, filled up with the newest
+    /// where these are likely to be of use, as there are few documents or too many that fit.
+    pub async fn find<R: Candidate>(
+        &self,
+        scope: &Scope,
+        text: &str,
+        bind: impl Fn(Query<R>) -> Query<R>,
+    ) -> sqlx::Result<Vec<R>> {
+        let (mut found, all_read) = self.find_by_samples(scope, text, &bind).await?;
+        // More documents have the keys than the plan allows, and those that were read are any of them.
+        if !all_read && self.renew_samples(scope).await? {
+            (found, _) = self.find_by_samples(scope, text, &bind).await?;
+        }
+        found.sort_unstable_by_key(R::id);
+        Ok(found)
+    }
+
+    /// Reads the candidates by the samples as they are, and whether these are all the documents that have the keys.
+    async fn find_by_samples<R: Candidate>(
+        &self,
+        scope: &Scope,
+        text: &str,
+        bind: &impl Fn(Query<R>) -> Query<R>,
+    ) -> sqlx::Result<(Vec<R>, bool)> {
+        let Corpus { table, keys, indexed, newest_first, .. } = self.corpus;
+        let of_project = self.sample(&scope.of_project()).await?;
+        let sample = self.sample(scope).await?;
+        let plan = KeyPlan::new(text, scope, &sample, &of_project);
+        let (mut found, mut all_read) = (Vec::new(), true);
+        for (having, of_plan) in [("&&", plan.any), ("@>", plan.all)] {
+            if !of_plan.is_empty() && found.len() < ENOUGH {
+                // Only keys are looked for in the index (`offset 0` holds the other conditions back): given another, Postgres may
+                // want to combine it with an index of the other columns, which means reading all of a project or facet.
+                let rows = format!("select * from {table} where {indexed} and {keys} {having} $3 offset 0");
+                all_read &= self.add(&mut found, &rows, of_plan, scope, bind).await?;
+            }
+        }
+        if found.is_empty() || plan.newest && found.len() < ENOUGH || sample.is_of_few() && found.len() < MOST
+        {
+            let rows = format!(
+                "select * from {table} where {} and $3::int[] is null order by {newest_first} limit {NEWEST}",
+                in_scope(self.corpus)
+            );
+            self.add(&mut found, &rows, None, scope, bind).await?;
+        }
+        Ok((found, all_read))
+    }
+
+    /// Adds those of the rows that may be candidates and are not there yet; whether all could be read.
+    async fn add<R: Candidate>(
+        &self,
+        found: &mut Vec<R>,
+        rows: &str,
+        keys: impl Into<Option<Vec<Key>>>,
+        scope: &Scope,
+        bind: &impl Fn(Query<R>) -> Query<R>,
+    ) -> sqlx::Result<bool> {
+        let Corpus { columns, indexed, filter, .. } = self.corpus;
+        let sql = format!(
+            "select {columns} from ({rows}) document where {} and {indexed} and {filter} limit $4",
+            in_scope(self.corpus)
+        );
+        let most = MOST - found.len();
+        let query = sqlx::query_as(AssertSqlSafe(sql))
+            .bind(scope.project.to_string())
+            .bind(scope.facet.clone())
+            .bind(keys.into())
+            .bind(i64::try_from(most).unwrap_or(i64::MAX));
+        let rows: Vec<R> = bind(query).fetch_all(self.db).await?;
+        let known: HashSet<_> = found.iter().map(R::id).collect();
+        let all_read = rows.len() < most;
+        found.extend(rows.into_iter().filter(|row| !known.contains(&row.id())));
+        Ok(all_read)
+    }
+
+    async fn sample(&self, scope: &Scope) -> sqlx::Result<Arc<Sample>> {
+        self.samples.of(self.db, self.corpus, scope).await
+    }
+
+    /// Renews the samples of a scope and of its project where these have outgrown them; whether any was.
+    async fn renew_samples(&self, scope: &Scope) -> sqlx::Result<bool> {
+        let mut renewed = false;
+        for scope in HashSet::from([scope.of_project(), scope.clone()]) {
+            let sample = self.sample(&scope).await?;
+            renewed |= self.samples.renew(self.db, self.corpus, &scope, &sample).await?;
+        }
+        Ok(renewed)
+    }
+}

@@ -1,0 +1,141 @@
+//! Which keys the index is asked for. Not all of a query's: of a million documents, most may share a word with it. Rare keys are
+//! taken first, while about [`MOST`] documents have any of them. Where these find little, documents are wanted that have
+//! several of the common keys together.
+
+use std::iter;
+
+use super::Scope;
+use super::keys::Key;
+use super::samples::Sample;
+use super::text::words;
+
+/// How many candidates a search has at most.
+pub const MOST: usize = 1_000;
+/// How many keys are tried in search of documents that have all of them.
+const TOGETHER: usize = 6;
+/// The number of documents beyond which a thousand of them, taken by chance, are no better than the newest.
+const HOPELESS: f64 = 5_000.0;
+
+/// What the index is asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct KeyPlan {
+    /// Rare keys: candidates have any of them.
+    pub(super) any: Vec<Key>,
+    /// Common keys: candidates have all of them, where the rare ones find little.
+    pub(super) all: Vec<Key>,
+    /// Whether too many documents have even all common keys: then the newest are as good as any.
+    pub(super) newest: bool,
+}
+
+impl KeyPlan {
+    /// Plans the search for a text in a scope, by samples of the scope and of its whole project.
+    pub(super) fn new(text: &str, scope: &Scope, sample: &Sample, project: &Sample) -> Self {
+        let text = text.to_lowercase();
+        let mut of_words = scope.keys_of_words(&text);
+        let meant = words(&text).flat_map(|word| sample.similar_words(word));
+        of_words.extend(meant.map(|word| scope.key_of_word(word)));
+        Self::of_keys(of_words, scope.keys_of_parts(&text), sample, project)
+    }
+
+    /// Plans by keys. Those of words are the scope's, whose sample estimates their frequency. Those of parts, of which there are many
+    /// rare ones, are the project's.
+    fn of_keys(of_words: Vec<Key>, of_parts: Vec<Key>, sample: &Sample, project: &Sample) -> Self {
+        let rarest_first = |keys: Vec<Key>, frequency: &dyn Fn(Key) -> f64| {
+            let mut keys: Vec<_> = keys.into_iter().map(|key| (frequency(key), key)).collect();
+            keys.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            keys.dedup();
+            keys
+        };
+        let of_words = rarest_first(of_words, &|key| sample.document_frequency(key));
+        // The project has at least those of the scope, which may be none of its newest.
+        let of_parts = rarest_first(of_parts, &|key| {
+            project.document_frequency(key).max(sample.document_frequency(key))
+        });
+        // Of keys that the samples do not have, words come first: a pair of rare words is rarely said twice.
+        let mut rarest = [&*of_words, &*of_parts].concat();
+        rarest.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut found = 0.0;
+        let rare = rarest.iter().take_while(|(frequency, _)| {
+            found += frequency;
+            found <= MOST as f64
+        });
+        let any: Vec<_> = rare.map(|&(_, key)| key).collect();
+        // A word first, which keeps to the facet; then pairs, which Postgres reads sooner than the words they are of.
+        let Some(word) = of_words.iter().map(|&(_, key)| key).find(|key| !any.contains(key)) else {
+            return Self { newest: any.is_empty(), any, ..Self::default() };
+        };
+        let others = rarest[any.len()..].iter().map(|&(_, key)| key).filter(|&key| key != word);
+        let (all, documents) = together(iter::once(word).chain(others), sample);
+        if documents > HOPELESS {
+            Self { any, newest: true, ..Self::default() }
+        } else {
+            Self { any, all, newest: false }
+        }
+    }
+}
+
+/// Takes keys in turn until few documents have all of them; the keys, and an estimate of how many documents that are.
+fn together(keys: impl Iterator<Item = Key>, sample: &Sample) -> (Vec<Key>, f64) {
+    let mut all: Vec<Key> = Vec::new();
+    let mut rows: Option<Vec<u16>> = None;
+    let mut documents = f64::INFINITY;
+    for key in keys.take(TOGETHER) {
+        let with_key = sample.postings(key);
+        let left: Vec<_> = match &rows {
+            None => with_key.collect(),
+            Some(rows) => with_key.filter(|row| rows.binary_search(row).is_ok()).collect(),
+        };
+        if left.is_empty() && !all.is_empty() {
+            continue;
+        }
+        all.push(key);
+        documents = sample.scale(left.len());
+        if documents <= MOST as f64 {
+            break;
+        }
+        rows = Some(left);
+    }
+    (all, documents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::sample_of;
+    use super::*;
+
+    /// A sample in which row `n` has the key `k` where `n` is a multiple of `k`.
+    fn multiples(documents: i64) -> Sample {
+        let rows = (1..=100).map(|row| (String::new(), (1..=100).filter(|key| row % key == 0).collect()));
+        sample_of(&rows.collect::<Vec<_>>(), documents)
+    }
+
+    #[test]
+    fn the_rarest_keys_are_taken_while_few_documents_have_them() {
+        let small = multiples(1_000);
+        let plan = |of_words: &[Key], of_parts: &[Key]| {
+            KeyPlan::of_keys(of_words.to_vec(), of_parts.to_vec(), &small, &small)
+        };
+        let any = |any: &[Key]| KeyPlan { any: any.to_vec(), ..KeyPlan::default() };
+        assert_eq!(plan(&[2, 50], &[]), any(&[50, 2]));
+        assert_eq!(plan(&[2], &[50, 50]), any(&[50, 2]));
+        assert_eq!(plan(&[150], &[101, 2]), any(&[150, 101, 2]), "neither 101 nor 150 was seen");
+        assert_eq!(plan(&[1, 2, 50], &[]), KeyPlan { all: vec![1], ..any(&[50, 2]) });
+        assert_eq!(plan(&[], &[]), KeyPlan { newest: true, ..any(&[]) });
+    }
+
+    #[test]
+    fn common_keys_are_asked_for_together_and_hopeless_ones_not_at_all() {
+        let large = multiples(20_000);
+        let plan = |of_words: &[Key]| KeyPlan::of_keys(of_words.to_vec(), Vec::new(), &large, &large);
+        let rest = KeyPlan::default;
+        // A fifth, a third and half of the documents have one of them; three in a hundred have all.
+        assert_eq!(plan(&[2, 3, 5]), KeyPlan { all: vec![5, 3, 2], ..rest() });
+        assert_eq!(plan(&[2, 3, 5, 70]), KeyPlan { any: vec![70], all: vec![5, 3, 2], ..rest() });
+        assert_eq!(plan(&[1, 2]), KeyPlan { newest: true, ..rest() });
+        assert_eq!(plan(&[1, 2, 70]), KeyPlan { any: vec![70], newest: true, ..rest() });
+        // In the project parts of words are more common than in a facet.
+        let project = multiples(4_000_000);
+        let plan = KeyPlan::of_keys(vec![50], vec![25], &multiples(1_000), &project);
+        assert_eq!(plan, KeyPlan { any: vec![50], ..rest() }, "a part alone would leave the facet");
+    }
+}

@@ -1,0 +1,107 @@
+//! The keys of a document: hashes of its project with each of its words, with each of them in its facet, with each two words
+//! that stand together, and with the prefix of each longer word.
+//!
+//! One array of integers a row, in one index, is smaller and faster to keep than a text search vector, and since the project
+//! is in every key, no search meets another tenant's rows. Databases hold what [`of_document`] returned; another way to
+//! make keys would need a migration that makes them anew.
+
+use super::Scope;
+use super::text::words;
+
+/// How many words of a text have keys.
+const MOST_WORDS: usize = 100;
+/// The length in characters of the prefix that is a key, of a word longer than this: a typing error further on leaves it as
+/// it is.
+const PREFIX: usize = 4;
+
+/// A key, as Postgres keeps it.
+pub type Key = i32;
+
+/// Returns all keys of a document, ascending and distinct.
+#[must_use]
+pub fn of_document(project: &str, facet: &str, text: &str) -> Vec<Key> {
+    let lower = text.to_lowercase();
+    let mut keys = of_parts(project, &lower);
+    for word in words(&lower).take(MOST_WORDS) {
+        keys.extend([of_word(project, None, word), of_word(project, Some(facet), word)]);
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+impl Scope {
+    /// Returns the key of a word in lower case in this scope.
+    pub(super) fn key_of_word(&self, word: &str) -> Key {
+        of_word(&self.project, self.facet.as_deref(), word)
+    }
+
+    /// Returns the keys of a text's words in this scope. The text is in lower case.
+    pub(super) fn keys_of_words(&self, text: &str) -> Vec<Key> {
+        words(text).take(MOST_WORDS).map(|word| self.key_of_word(word)).collect()
+    }
+
+    /// Returns the keys of a text's pairs of words and of its words' prefixes, which are those of the whole project. The
+    /// text is in lower case.
+    pub(super) fn keys_of_parts(&self, text: &str) -> Vec<Key> {
+        of_parts(&self.project, text)
+    }
+}
+
+fn of_word(project: &str, facet: Option<&str>, word: &str) -> Key {
+    match facet {
+        None => key(project, "word", &[word]),
+        // "domain", since logs by their domains were the first documents.
+        Some(facet) => key(project, "domain", &[facet, "\x1f", word]),
+    }
+}
+
+fn of_parts(project: &str, text: &str) -> Vec<Key> {
+    let words: Vec<_> = words(text).take(MOST_WORDS).collect();
+    let pairs = words.windows(2).map(|pair| key(project, "pair", &[pair[0], " ", pair[1]]));
+    let prefixes = words.iter().filter_map(|word| {
+        let (end, _) = word.char_indices().nth(PREFIX)?;
+        Some(key(project, "prefix", &[&word[..end]]))
+    });
+    pairs.chain(prefixes).collect()
+}
+
+/// Hashes a key with CRC-32: what that is will not change, and the rare document that is found by accident ranks low.
+fn key(project: &str, kind: &str, parts: &[&str]) -> Key {
+    let mut hash = crc32fast::Hasher::new();
+    for part in [project, "\x1f", kind, "\x1f"].iter().chain(parts) {
+        hash.update(part.as_bytes());
+    }
+    hash.finalize().cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_the_same_for_ever() {
+        // Kept in databases: if this fails, a migration is needed.
+        assert_eq!(
+            of_document("default", "cbu", "Create fund"),
+            [-2_094_249_293, -993_012_963, -784_702_140, -398_851_847, 416_434_878, 1_570_039_114]
+        );
+    }
+
+    #[test]
+    fn a_document_shares_keys_with_a_typing_error_but_with_no_other_project_or_facet() {
+        let keys = of_document("p", "cbu", "Create a hedge fund");
+        let found = |asked: Vec<Key>| asked.into_iter().filter(|key| keys.contains(key)).count();
+        let scope = |facet: Option<&str>| Scope { project: "p".into(), facet: facet.map(str::to_owned) };
+        let by_words = |facet| found(scope(facet).keys_of_words("create a hedge fund"));
+        assert_eq!([by_words(None), by_words(Some("cbu")), by_words(Some("entity"))], [4, 4, 0]);
+        let by_parts = |text| found(scope(None).keys_of_parts(text));
+        assert_eq!(
+            by_parts("create a hedge fund"),
+            3 + 2,
+            "pairs of words, and the prefixes of the longer ones"
+        );
+        assert_eq!(by_parts("creaet"), 1);
+        assert_eq!(found(of_document("q", "cbu", "Create a hedge fund")), 0);
+    }
+}

@@ -1,0 +1,70 @@
+//! Retrieval: how a text finds the documents whose texts are like it, in bounded work however many documents there are.
+//!
+//! This module knows no domain. A domain that wants its records found describes their table as a [`Corpus`] and keeps
+//! [`keys::of_document`] in an integer array under a GIN index, which is then an inverted index. A search takes four steps:
+//!
+//! 1. [`samples`] estimates the document frequency of each key from the newest documents of the scope.
+//! 2. [`key_plan`] picks those keys of the query that about a thousand documents have.
+//! 3. [`candidates`] reads these documents with one index scan, or two where the first finds little.
+//! 4. The domain ranks its candidates in the program, not in SQL: by their texts alone with [`rank`], or by more of their
+//!    [`features`] as rows of a [`matrix`].
+//!
+//! No exact search by trigrams is bounded so: the common trigrams of a million texts have hundreds of thousands of postings.
+
+pub mod candidates;
+pub mod features;
+pub mod key_plan;
+pub mod keys;
+pub mod matrix;
+pub mod rank;
+pub mod samples;
+pub mod text;
+
+use std::sync::Arc;
+
+pub use candidates::{Candidate, Candidates};
+pub use samples::Samples;
+
+/// A table whose rows are documents. All members but the table's name are SQL, written by the domain and never by a client;
+/// expressions name columns of the table plainly. The table has the columns `project` and `id`.
+#[derive(Debug)]
+pub struct Corpus {
+    /// The table.
+    pub table: &'static str,
+    /// The column of the text that a document is found by.
+    pub text: &'static str,
+    /// The column of its [`keys`].
+    pub keys: &'static str,
+    /// The column by which a project's documents are divided into facets.
+    pub facet: &'static str,
+    /// The condition that a row is a document at all, which is also the condition of the GIN index.
+    pub indexed: &'static str,
+    /// The order of rows, newest first, that an index has within a project and within a facet of it.
+    pub newest_first: &'static str,
+    /// What is read of a candidate.
+    pub columns: &'static str,
+    /// What a candidate must meet besides. Its own parameters begin at `$5`.
+    pub filter: &'static str,
+}
+
+/// What is searched: the documents of a project, or those of one facet of it, such as a domain of its logs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Scope {
+    /// The project.
+    pub project: Arc<str>,
+    /// The facet, if not all of the project is searched.
+    pub facet: Option<String>,
+}
+
+impl Scope {
+    /// Returns the scope of all documents of the project.
+    #[must_use]
+    pub fn of_project(&self) -> Self {
+        Self { project: Arc::clone(&self.project), facet: None }
+    }
+}
+
+/// The condition that a row is in the scope whose project is `$1` and whose facet, or null, is `$2`.
+fn in_scope(corpus: &Corpus) -> String {
+    format!("project = $1 and ($2::text is null or {} = $2)", corpus.facet)
+}
