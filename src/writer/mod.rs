@@ -1,10 +1,15 @@
 //! Group commit: events wait in a bounded queue; a writer takes whatever is waiting, writes it in one transaction a
 //! project and domain, and answers each caller after the commit. There is no timer: alone, an event is written at once.
+//!
+//! One writer does nearly all. A second one joins in where much is waiting, or where the first one's transaction takes long,
+//! so that a lock which somebody else holds does not keep everybody waiting.
 
 mod commit;
 mod connection;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use sqlx::PgPool;
 use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -23,8 +28,14 @@ use crate::projects::Tenant;
 const QUEUE: usize = 16_384;
 /// How many events one transaction takes, before it takes no further request; and how many of one request at a time.
 const BATCH: usize = 512;
-/// How many transactions are under way at once: while one waits for the disk, the next is filled.
+/// How many connections writing takes.
 pub const WRITERS: u32 = 2;
+/// How many events must wait before a second transaction is begun beside one that is under way. Few transactions of many
+/// events cost Postgres less than many of few, so what comes meanwhile mostly waits for the first one to end.
+const ENOUGH: usize = BATCH / 4;
+/// How long a transaction may take before others no longer wait for it.
+const LATE: Duration = Duration::from_millis(10);
+
 struct Job {
     tenant: Arc<Tenant>,
     events: Vec<Kept<Event>>,
@@ -37,6 +48,28 @@ struct Job {
 pub struct Writer {
     queue: mpsc::UnboundedSender<Job>,
     room: Arc<Semaphore>,
+    load: Arc<Load>,
+}
+
+/// How much there is to write, and whether the first writer keeps up with it.
+#[derive(Debug, Default)]
+struct Load {
+    /// How many events are in the queue.
+    waiting: AtomicUsize,
+    /// Whether the first writer's transaction takes long.
+    late: AtomicBool,
+    /// Wakes the second writer.
+    help: Notify,
+}
+
+impl Load {
+    /// Wakes the second writer if there is something for it to do.
+    fn check(&self) {
+        let waiting = self.waiting.load(Ordering::Relaxed);
+        if waiting >= ENOUGH || waiting > 0 && self.late.load(Ordering::Relaxed) {
+            self.help.notify_one();
+        }
+    }
 }
 
 /// The tasks that write what is handed in.
@@ -66,12 +99,18 @@ impl Writer {
     pub fn start(db: &PgPool, tidy_db: &PgPool) -> (Self, Tasks) {
         let (queue, jobs) = mpsc::unbounded_channel();
         let (stop, stopped) = watch::channel(false);
-        let jobs = Arc::new(Mutex::new(jobs));
-        let written = Arc::new(Notify::new());
-        let writer = || run(db.clone(), Arc::clone(&jobs), stopped.clone(), Arc::clone(&written));
-        let handles = (0..WRITERS).map(|_| tokio::spawn(writer())).collect();
-        let tidying = tokio::spawn(gin::run(tidy_db.clone(), written));
-        (Self { queue, room: Arc::new(Semaphore::new(QUEUE)) }, Tasks { stop, handles, tidying })
+        let load = Arc::<Load>::default();
+        let task = Task {
+            jobs: Arc::new(Mutex::new(jobs)),
+            load: Arc::clone(&load),
+            stopped,
+            written: Arc::default(),
+        };
+        let tidying = tokio::spawn(gin::run(tidy_db.clone(), Arc::clone(&task.written)));
+        let second = tokio::spawn(task.clone().help(KeptConnection::new(db.clone())));
+        let first = tokio::spawn(task.run(KeptConnection::new(db.clone())));
+        let room = Arc::new(Semaphore::new(QUEUE));
+        (Self { queue, room, load }, Tasks { stop, handles: vec![first, second], tidying })
     }
 
     /// Writes what the project keeps of one event; returns once it is committed.
@@ -140,42 +179,83 @@ impl Writer {
         };
         let (reply, written) = oneshot::channel();
         let job = Job { tenant: Arc::clone(tenant), events, reply, _room: room };
+        self.load.waiting.fetch_add(size as usize, Ordering::Relaxed);
         self.queue.send(job).map_err(|_| STOPPING)?;
+        self.load.check();
         written.await.map_err(|_| STOPPING)
     }
 }
 
-async fn run(
-    db: PgPool,
+/// What a writer's task works with.
+#[derive(Clone)]
+struct Task {
     jobs: Arc<Mutex<mpsc::UnboundedReceiver<Job>>>,
-    mut stopped: watch::Receiver<bool>,
+    load: Arc<Load>,
+    stopped: watch::Receiver<bool>,
+    /// Told after each transaction.
     written: Arc<Notify>,
-) {
-    let mut connection = KeptConnection::new(db);
-    loop {
-        let mut batch = Vec::new();
-        {
-            let mut jobs = jobs.lock().await;
-            let first = tokio::select! {
-                biased;
-                first = jobs.recv() => first,
-                _ = stopped.changed() => {
-                    // What was taken is still written; after that the closed queue yields nothing.
-                    jobs.close();
-                    jobs.recv().await
-                }
+}
+
+impl Task {
+    /// The first writer: takes whatever waits, until the queue is closed and empty.
+    async fn run(mut self, mut connection: KeptConnection) {
+        loop {
+            let batch = {
+                let mut jobs = self.jobs.lock().await;
+                let first = tokio::select! {
+                    biased;
+                    first = jobs.recv() => first,
+                    _ = self.stopped.changed() => {
+                        // What was taken is still written; after that the closed queue yields nothing.
+                        jobs.close();
+                        jobs.recv().await
+                    }
+                };
+                let Some(first) = first else { return };
+                self.take(first, &mut jobs)
             };
-            let Some(first) = first else { return };
-            let mut size = first.events.len();
-            batch.push(first);
-            while size < BATCH
-                && let Ok(next) = jobs.try_recv()
-            {
-                size += next.events.len();
-                batch.push(next);
+            let mut commit = std::pin::pin!(commit::commit(&mut connection, batch));
+            if tokio::time::timeout(LATE, &mut commit).await.is_err() {
+                self.load.late.store(true, Ordering::Relaxed);
+                self.load.check();
+                commit.await;
+                self.load.late.store(false, Ordering::Relaxed);
+            }
+            self.written.notify_one();
+        }
+    }
+
+    /// The second writer: takes what waits only when there is a lot of it, or when the first one is late.
+    async fn help(mut self, mut connection: KeptConnection) {
+        loop {
+            tokio::select! {
+                () = self.load.help.notified() => {}
+                _ = self.stopped.changed() => return,
+            }
+            // The first writer holds the queue only while it waits for something to come in.
+            let batch = self.jobs.try_lock().ok().and_then(|mut jobs| {
+                let first = jobs.try_recv().ok()?;
+                Some(self.take(first, &mut jobs))
+            });
+            if let Some(batch) = batch {
+                commit::commit(&mut connection, batch).await;
+                self.written.notify_one();
+                self.load.check();
             }
         }
-        commit::commit(&mut connection, batch).await;
-        written.notify_one();
+    }
+
+    /// A batch of `first` and as much of what waits behind it as one transaction takes.
+    fn take(&self, first: Job, jobs: &mut mpsc::UnboundedReceiver<Job>) -> Vec<Job> {
+        let mut size = first.events.len();
+        let mut batch = vec![first];
+        while size < BATCH
+            && let Ok(next) = jobs.try_recv()
+        {
+            size += next.events.len();
+            batch.push(next);
+        }
+        self.load.waiting.fetch_sub(size, Ordering::Relaxed);
+        batch
     }
 }
