@@ -149,7 +149,7 @@ columns! {
 
 /// The logs that attempts are added to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Into {
+pub(super) enum AppendTo {
     /// Logs that are open; they are locked, in id order.
     Open,
     /// Logs that the same transaction has made, finished or not.
@@ -164,7 +164,7 @@ pub(super) enum Into {
 pub(super) async fn insert_attempts(
     connection: &mut PgConnection,
     project: &str,
-    into: Into,
+    target: AppendTo,
     attempts: &[AttemptRow<'_>],
 ) -> sqlx::Result<HashMap<(Uuid, Uuid), i32>> {
     /// Whether an attempt's log is among those locked is asked by a bare `in`, which is hashed: a join may be planned to
@@ -212,7 +212,8 @@ pub(super) async fn insert_attempts(
             value = insert::value::<Attempts>(5),
         )
     });
-    let alone = if let [attempt] = attempts { Some(attempt).filter(|_| into == Into::Open) } else { None };
+    let alone =
+        if let [attempt] = attempts { Some(attempt).filter(|_| target == AppendTo::Open) } else { None };
     let (sql, parameters) = match alone {
         Some(attempt) => (
             &ONE,
@@ -222,7 +223,7 @@ pub(super) async fn insert_attempts(
             })?,
         ),
         None => (
-            if into == Into::Open { &INTO_OPEN } else { &INTO_NEW },
+            if target == AppendTo::Open { &INTO_OPEN } else { &INTO_NEW },
             insert::parameters(project, |parameters| {
                 AttemptKeys::bind_all(attempts, parameters)?;
                 Attempts::bind_all(attempts, parameters)

@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::tables::{self, AttemptRow, Into, LogRow, OutcomeRow, ReviewRow};
+use super::tables::{self, AppendTo, AttemptRow, LogRow, OutcomeRow, ReviewRow};
 use super::{Action, Append, Event, NO_PROGRAM, Start};
 use crate::db::receipt::{Receipt, Written};
 use crate::db::steps::{self, Batched};
@@ -103,7 +103,7 @@ impl Batched for Event {
             Kind::Start => write_starts(connection, project, events).await,
             Kind::Append => {
                 let rows = append_rows(events);
-                let numbers = tables::insert_attempts(connection, project, Into::Open, &rows).await?;
+                let numbers = tables::insert_attempts(connection, project, AppendTo::Open, &rows).await?;
                 Ok(rows.iter().map(|row| created(&numbers, row)).collect())
             }
             Kind::Finalize => finalize(connection, project, events).await,
@@ -162,7 +162,7 @@ async fn write_starts(
         .flat_map(|(log, start)| start.attempts.iter().map(move |append| AttemptRow { log, append, nth: 0 }))
         .collect();
     if !attempts.is_empty() {
-        let inserted = tables::insert_attempts(connection, project, Into::New, &attempts).await?;
+        let inserted = tables::insert_attempts(connection, project, AppendTo::New, &attempts).await?;
         debug_assert_eq!(inserted.len(), attempts.len(), "a new log has no attempts yet");
         let failed_before: Vec<_> = created_starts()
             .filter(|(_, start)| start.attempts.iter().any(|attempt| attempt.verdict.passed == Some(false)))
@@ -233,7 +233,7 @@ async fn judge_appends(
     let new = left(&verdicts);
     if !new.is_empty() {
         let new_rows: Vec<_> = new.iter().map(|&index| rows[index]).collect();
-        let numbers = tables::insert_attempts(connection, project, Into::Open, &new_rows).await?;
+        let numbers = tables::insert_attempts(connection, project, AppendTo::Open, &new_rows).await?;
         for &index in &new {
             verdicts[index] = created(&numbers, &rows[index]);
         }
