@@ -34,7 +34,7 @@ pub const WRITERS: u32 = 2;
 /// events cost Postgres less than many of few, so what comes meanwhile mostly waits for the first one to end.
 const ENOUGH: usize = BATCH / 4;
 /// How long a transaction may take before others no longer wait for it.
-const LATE: Duration = Duration::from_millis(10);
+const LATE: Duration = Duration::from_millis(3);
 
 struct Job {
     tenant: Arc<Tenant>,
