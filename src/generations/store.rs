@@ -5,8 +5,8 @@ use uuid::Uuid;
 
 use super::{Attempt, Generation, Rating};
 use crate::error::Result;
-use crate::http::page::{Listed, Page, PageRequest};
 use crate::http::Check;
+use crate::http::page::{Listed, Page, PageRequest};
 use crate::types::Timestamp;
 use serde::Deserialize;
 use utoipa::IntoParams;

@@ -12,8 +12,8 @@ use super::rules::views::{Look, View, measure, resolve};
 use super::tables::looks;
 use super::{State, Suggestion, Whole};
 use crate::error::Result;
-use crate::http::page::{Listed, Page, PageRequest};
 use crate::http::Check;
+use crate::http::page::{Listed, Page, PageRequest};
 use crate::types::Timestamp;
 
 /// The columns of a [`Suggestion`] of `suggestions s`.

@@ -6,8 +6,8 @@ use utoipa::IntoParams;
 
 use super::{NewTemplate, Template};
 use crate::error::Result;
-use crate::http::page::{Listed, Page, PageRequest};
 use crate::http::Check;
+use crate::http::page::{Listed, Page, PageRequest};
 use crate::types::Timestamp;
 
 /// The newest version of a template, made of `new` where it is not just that already; whether it was made.
