@@ -281,9 +281,7 @@ pub struct Resolve {
     pub timestamp: Option<Timestamp>,
 }
 
-impl Check for Resolve {
-    fn check(&self, _: &mut Checks) {}
-}
+impl Check for Resolve {}
 
 /// What takes in the work of agents: connections of its own, and whose turn it is.
 #[derive(Debug, Clone)]

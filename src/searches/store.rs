@@ -9,8 +9,8 @@ use super::associations::{self, Association, evidence};
 use super::settings::Rules;
 use super::{AppendedFallback, Search, State};
 use crate::error::Result;
+use crate::http::Check;
 use crate::http::page::{Listed, Page, PageRequest};
-use crate::http::{Check, Checks};
 use crate::types::Timestamp;
 
 const SELECT: &str = "
@@ -30,9 +30,7 @@ pub struct Filter {
     agent_session_id: Option<String>,
 }
 
-impl Check for Filter {
-    fn check(&self, _: &mut Checks) {}
-}
+impl Check for Filter {}
 
 impl Listed for Search {
     fn place(&self) -> (Timestamp, String) {

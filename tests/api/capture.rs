@@ -256,6 +256,8 @@ async fn of_searches_transcripts_and_hooks_all_is_kept_or_nothing() {
             ("/v1/searches", &new),
             (&format!("{of}/fallbacks"), &fallback),
             (&format!("{of}/resolve"), &json!({})),
+            ("/v1/associations/00000000-0000-0000-0000-000000000001/feedback", &json!({"verdict": "useful"})),
+            ("/v1/associations/gone", &json!({"path": "needle.rs"})),
         ] {
             assert_eq!(service.post(path, body).await.expect(204), json!(null), "{kept} {path}");
         }

@@ -11,13 +11,14 @@ use uuid::Uuid;
 
 use crate::auth::{Caller, Read, Write};
 use crate::error::{Refusals, Result};
-use crate::http::reply::{NotKept, not_kept};
-use crate::http::{ById, Check, Checks, IdempotencyKey, Json, Path, Query};
+use crate::http::reply::{Changed, NotKept, Shown};
+use crate::http::{ById, Check, Checks, Json, Path, Query};
 use crate::searches::associations::feedback::{self, Feedback, GoneFile, NewFeedback};
 use crate::searches::associations::{self, Association, feed};
 use crate::searches::expansions::{self, Expansion};
 use crate::searches::{MOST_PATH, MOST_QUERY};
 use crate::state::App;
+use crate::writing::Writing;
 
 /// The paths of associations and expansions.
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -150,25 +151,19 @@ async fn list_association_changes(
 }
 
 /// Reports whether an association helped. With an `Idempotency-Key`, sending the report again changes nothing.
-#[utoipa::path(post, path = "/v1/associations/{id}/feedback", tag = "searches", request_body = NewFeedback,
-    params(ById, IdempotencyKey),
-    responses(
-        (status = 200, description = "The association with its new weight", body = Association),
-        NotKept,
-        Refusals,
-    ))]
+#[utoipa::path(post, path = "/v1/associations/{id}/feedback", tag = "searches", params(ById, Writing),
+    request_body = NewFeedback, responses(Changed<Association>, Refusals))]
 async fn report_association(
-    State(app): State<App>,
-    caller: Caller<Write>,
-    key: IdempotencyKey,
+    writing: Writing,
     Path(ById { id }): Path<ById>,
     Json(NewFeedback { verdict }): Json<NewFeedback>,
-) -> Result<Response> {
-    let source = key.id(&caller.project, "feedback", Some(id)).unwrap_or_else(Uuid::now_v7);
+) -> Result<Changed<Association>> {
+    let tenant = &writing.caller.tenant;
+    let source = writing.id("feedback", Some(id)).unwrap_or_else(Uuid::now_v7);
     let feedback = Feedback { association: id, source, verdict };
-    let Some(feedback) = caller.tenant.policy.keep(feedback) else { return Ok(not_kept()) };
-    let association = feedback::give(&app.searches.db, &caller.tenant, &feedback).await?;
-    Ok(axum::Json(association).into_response())
+    let Some(feedback) = tenant.policy.keep(feedback) else { return Ok(Changed(Shown::NotKept)) };
+    let association = feedback::give(&writing.app.searches.db, tenant, &feedback).await?;
+    Ok(Changed(if writing.shows_record() { Shown::Record(association) } else { Shown::Minimal }))
 }
 
 /// How many associations led to a file that is gone.
@@ -189,8 +184,8 @@ async fn mark_file_gone(
     State(app): State<App>,
     caller: Caller<Write>,
     Json(file): Json<GoneFile>,
-) -> Result<Response> {
-    let Some(file) = caller.tenant.policy.keep(file) else { return Ok(not_kept()) };
+) -> Result<Shown<GoneAssociations>> {
+    let Some(file) = caller.tenant.policy.keep(file) else { return Ok(Shown::NotKept) };
     let gone = feedback::mark_gone(&app.searches.db, &caller.project, &file).await?;
-    Ok(axum::Json(GoneAssociations { gone }).into_response())
+    Ok(Shown::Record(GoneAssociations { gone }))
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{Request, State};
-use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -12,7 +11,7 @@ use utoipa_axum::routes;
 use crate::auth::{Caller, Write};
 use crate::error::{Error, Refusals, Result};
 use crate::http::json::{self, expect_media_type};
-use crate::http::reply::{NotKept, not_kept};
+use crate::http::reply::{NotKept, Shown};
 use crate::http::{NDJSON_LIMIT, Query, Replaced};
 use crate::searches::transcripts::{Counts, Intake, Origin};
 use crate::state::App;
@@ -43,10 +42,10 @@ async fn append_transcript(
     caller: Caller<Write>,
     Query(origin): Query<Origin>,
     request: Request,
-) -> Result<Response> {
+) -> Result<Shown<Counts>> {
     expect_media_type(request.headers(), &["application/x-ndjson", "application/jsonl"])?;
     let replaced = request.extensions().get::<Replaced>().cloned().unwrap_or_default();
-    let Some(origin) = caller.tenant.policy.keep(origin) else { return Ok(not_kept()) };
+    let Some(origin) = caller.tenant.policy.keep(origin) else { return Ok(Shown::NotKept) };
     let intake = Intake::begin(&app.searches, &caller.tenant, origin).await;
     let mut chunks = request.into_body().into_data_stream();
     let mut counts = Counts::default();
@@ -63,7 +62,7 @@ async fn append_transcript(
             replaced.add(characters);
         }
         if last {
-            return Ok(axum::Json(counts).into_response());
+            return Ok(Shown::Record(counts));
         }
     }
 }
