@@ -70,9 +70,14 @@ impl Candidates<'_> {
         let (mut found, mut all_read) = (Vec::new(), true);
         for (having, of_plan) in [("&&", plan.any), ("@>", plan.all)] {
             if !of_plan.is_empty() && found.len() < ENOUGH {
-                // Only keys are looked for in the index (`offset 0` holds the other conditions back): given another, Postgres may
-                // want to combine it with an index of the other columns, which means reading all of a project or facet.
-                let rows = format!("select * from {table} where {indexed} and {keys} {having} $3 offset 0");
+                // Only keys are looked for in an index (`offset 0` holds the other conditions back): given another, Postgres may
+                // want to combine it with an index of the other columns, which means reading all of a project or facet. With
+                // another collation than the column's, the project is no condition of an index either; but where the table
+                // is spread over several databases by project, it says which of them has the rows.
+                let rows = format!(
+                    "select * from {table}
+                    where project = $1 collate \"C\" and {indexed} and {keys} {having} $3 offset 0"
+                );
                 all_read &= self.add(&mut found, &rows, of_plan, scope, bind).await?;
             }
         }

@@ -3,7 +3,7 @@
 //! This module knows no domain. A domain that wants its records found describes their table as a [`Corpus`] and keeps
 //! [`keys::of_document`] in an integer array under a GIN index, which is then an inverted index. A search takes four steps:
 //!
-//! 1. [`samples`] estimates the document frequency of each key from the newest documents of the scope.
+//! 1. [`samples`] estimates the document frequency of each key from some documents of the scope.
 //! 2. [`key_plan`] picks those keys of the query that about a thousand documents have.
 //! 3. [`candidates`] reads these documents with one index scan, or two where the first finds little.
 //! 4. The domain ranks its candidates in the program, not in SQL: by their texts alone with [`rank`], or by more of their

@@ -1,5 +1,8 @@
-//! Samples: the newest documents of a scope, from which the document frequency of a key is estimated, and how many documents
-//! the scope has.
+//! Samples: some documents of a scope, from which the document frequency of a key is estimated, and how many documents the
+//! scope has.
+//!
+//! Which documents those are depends on their ids alone, so they stand for all of the scope, and the same search has the same answer. The
+//! newest would not do: after an import they are of one kind, and the words of all others would seem rare.
 //!
 //! A sample is a little old, and may be: a plan needs the magnitude of a frequency. It is wrong by magnitudes only where the
 //! scope has grown by a factor, so age alone does not tell. Documents come by thousands a second, and under load a sample of
@@ -17,11 +20,9 @@ use super::keys::Key;
 use super::text::{trigrams, words};
 use super::{Corpus, Scope, in_scope};
 
-/// How many documents make a sample.
-const ROWS: usize = 2_000;
-/// How many rows of a scope are looked at to find documents.
-const LOOKED_AT: usize = 20_000;
-/// How many rows are counted while a search waits. The rest of a larger scope is counted in the background.
+/// How many documents a sample has at least, if there are so many. It has fewer than twice as many.
+const ROWS: i64 = 2_000;
+/// How many rows, the newest, are counted and sampled while a search waits. All of a larger scope are in the background.
 const COUNTED_AT_ONCE: i64 = 50_000;
 /// The size assumed of a scope that is not counted to its end yet. It is rather too large: a search is then narrower than it need
 /// be, but never slow.
@@ -147,18 +148,21 @@ pub(super) struct Sample {
 impl Sample {
     async fn take(db: &PgPool, corpus: &Corpus, scope: &Scope, most: Option<i64>) -> sqlx::Result<Self> {
         let started = Instant::now();
+        let counted = count(db, corpus, scope, most).await?;
         let Corpus { table, text, keys, indexed, newest_first, .. } = corpus;
         let sql = format!(
-            "select left(text, 1000), keys from (
-                select {text} as text, {keys} as keys, {indexed} as indexed from {table}
-                where {} order by {newest_first} limit {LOOKED_AT}
-            ) recent
-            where indexed and text is not null and keys is not null limit {ROWS}",
+            "select left({text}, 1000), {keys} from {table}
+            where project = $1 and {indexed} and {text} is not null and {keys} is not null and id = any(array(
+                select id from (
+                    select id from {table} where {} order by {newest_first} limit $3
+                ) newest
+                where uuid_hash(id) % $4 = 0
+            ))",
             in_scope(corpus)
         );
+        let one_in = i32::try_from(counted / ROWS).unwrap_or(i32::MAX).max(1);
         let query = sqlx::query_as(AssertSqlSafe(sql)).bind(&*scope.project).bind(&scope.facet);
-        let rows: Vec<(String, Vec<Key>)> = query.fetch_all(db).await?;
-        let counted = count(db, corpus, scope, most).await?;
+        let rows: Vec<(String, Vec<Key>)> = query.bind(most).bind(one_in).fetch_all(db).await?;
         Ok(if most.is_some_and(|most| counted >= most) {
             Self::new(&rows, UNCOUNTED, Duration::ZERO)
         } else {
