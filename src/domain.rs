@@ -12,7 +12,6 @@ use crate::error::{Error, Result};
 use crate::http::line::Line;
 use crate::privacy::hash_key::HashKey;
 use crate::privacy::kept::Kept;
-use crate::privacy::policy::Private;
 use crate::searches::settings::Rules;
 use crate::{generations, searches, suggestions};
 
@@ -175,21 +174,6 @@ fn parts<'a, T>(events: &[&'a Kept<Event>], part: impl Fn(&'a Event) -> Option<&
     events.iter().filter_map(|event| event.part(&part)).collect()
 }
 
-impl Private for Event {
-    fn domain(&self) -> Domain {
-        self.domain()
-    }
-
-    fn reduce(mut self, key: &HashKey) -> Option<Self> {
-        match &mut self {
-            Self::Generation(event) => event.reduce(key),
-            Self::Suggestion(event) => event.reduce(key),
-            Self::Search(_) => return None,
-        }
-        Some(self)
-    }
-}
-
 impl Event {
     /// The domain of the record that it happens to.
     #[must_use]
@@ -199,6 +183,18 @@ impl Event {
             Self::Suggestion(_) => Domain::Suggestions,
             Self::Search(_) => Domain::Searches,
         }
+    }
+
+    /// What is left of it where no text is kept: figures, verdicts, names, times, and hashes with `key`; nothing of an event
+    /// that says nothing without its text.
+    #[must_use]
+    pub fn reduce(mut self, key: &HashKey) -> Option<Self> {
+        match &mut self {
+            Self::Generation(event) => event.reduce(key),
+            Self::Suggestion(event) => event.reduce(key),
+            Self::Search(_) => return None,
+        }
+        Some(self)
     }
 }
 

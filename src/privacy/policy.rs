@@ -12,7 +12,7 @@ use utoipa::{PartialSchema, ToSchema};
 use super::capture::Capture;
 use super::hash_key::HashKey;
 use super::kept::Kept;
-use crate::domain::Domain;
+use crate::domain::{Domain, Event};
 
 /// Something posted that says how it is reduced to what is no text.
 pub trait Private: Sized {
@@ -22,6 +22,16 @@ pub trait Private: Sized {
     /// What is left of it under [`Capture::Metadata`]: figures, verdicts, names, times, and hashes with `key`. A thing that is
     /// nothing without its text leaves nothing.
     fn reduce(self, key: &HashKey) -> Option<Self>;
+}
+
+impl Private for Event {
+    fn domain(&self) -> Domain {
+        self.domain()
+    }
+
+    fn reduce(self, key: &HashKey) -> Option<Self> {
+        self.reduce(key)
+    }
 }
 
 /// What a project keeps.
