@@ -1,10 +1,10 @@
 -- Searches: one that came back weak, what the agent then did, and what that teaches (seed 004).
 --
--- No foreign keys: whoever writes holds the trail locked, and erasing goes the same way.
+-- No foreign keys: whoever writes holds the thread locked, and erasing goes the same way.
 
 create extension if not exists pg_trgm;
 
-create table trails (
+create table agent_threads (
     project     text not null,
     id          uuid not null,
     session     text,
@@ -18,22 +18,22 @@ create table trails (
     primary key (id, project)
 );
 
-create index trails_session on trails (project, session) where session is not null;
-create index trails_open on trails (project, received_at) where has_open;
+create index agent_threads_session on agent_threads (project, session) where session is not null;
+create index agent_threads_open on agent_threads (project, received_at) where has_open;
 
-comment on table trails is 'What one agent does: an agent session, or a subagent in it. Its row is the lock under which its searches change.';
-comment on column trails.id is 'Derived from session and agent; of a search that names no session, the search''s own id.';
-comment on column trails.root is 'The folder in which it began: paths are kept relative to it.';
-comment on column trails.turn is 'The turn under way, where the agent names its turns.';
-comment on column trails.waiting is 'Calls of tools that have not been answered yet: who waits is not silent.';
-comment on column trails.last_at is 'When its latest event happened, by the agent''s clock: silence is measured from here.';
-comment on column trails.received_at is 'When an event of it last came in, by our clock.';
-comment on column trails.has_open is 'Whether a search of it is still tracked.';
+comment on table agent_threads is 'What one agent does: an agent session, or a subagent in it. Its row is the lock under which its searches change.';
+comment on column agent_threads.id is 'Derived from session and agent; of a search that names no session, the search''s own id.';
+comment on column agent_threads.root is 'The folder in which it began: paths are kept relative to it.';
+comment on column agent_threads.turn is 'The turn under way, where the agent names its turns.';
+comment on column agent_threads.waiting is 'Calls of tools that have not been answered yet: who waits is not silent.';
+comment on column agent_threads.last_at is 'When its latest event happened, by the agent''s clock: silence is measured from here.';
+comment on column agent_threads.received_at is 'When an event of it last came in, by our clock.';
+comment on column agent_threads.has_open is 'Whether a search of it is still tracked.';
 
 create table searches (
     project           text not null,
     id                uuid not null,
-    trail             uuid not null,
+    thread_id         uuid not null,
     query             text not null,
     best_score        double precision,
     result_count      integer not null,
@@ -52,7 +52,7 @@ create table searches (
 
 create index searches_time on searches (project, timestamp desc, id desc);
 create index searches_session on searches (project, agent_session_id, timestamp) where agent_session_id is not null;
-create index searches_open on searches (project, trail) where state = 'tracking';
+create index searches_open on searches (project, thread_id) where state = 'tracking';
 create index searches_completed on searches (project, completed_at, id) where state = 'resolved';
 
 comment on table searches is 'A search by an agent. One whose best score is under the threshold is tracked until its turn ends or silence does.';
@@ -136,7 +136,7 @@ create table association_evidence (
     kind           text not null check (kind in ('found', 'hint_read', 'hint_unread', 'useful', 'wrong')),
     weight         double precision not null,
     at             timestamptz not null,
-    place          integer not null,
+    rank           integer not null,
     primary key (association_id, source, kind, project)
 );
 
@@ -144,19 +144,20 @@ create index association_evidence_source on association_evidence (source, projec
 
 comment on table association_evidence is 'Why an association has its weight; erasing a session takes its part away again.';
 comment on column association_evidence.source is 'The search, or the feedback.';
-comment on column association_evidence.place is 'Among what the search found, by weight, from 1; 0 for other kinds.';
+comment on column association_evidence.rank is 'The rank among what the search found, by weight, from 1; 0 for other kinds.';
 
 create table search_hints (
     project        text not null,
     search_id      uuid not null,
     association_id uuid not null,
-    place          integer not null,
+    rank           integer not null,
     score          double precision not null,
     read           boolean,
     primary key (project, search_id, association_id)
 );
 
 comment on table search_hints is 'Associations that a tracked search was answered with.';
+comment on column search_hints.rank is 'The rank among the hints of the search, by score, from 1.';
 comment on column search_hints.read is 'Whether the agent then read the file; null while the search is open.';
 
 create table association_feeds (

@@ -14,7 +14,8 @@ use crate::exports::stream::{self, Exports};
 use crate::http;
 use crate::projects::Defaults;
 use crate::router::router;
-use crate::searches::{Searches, expiry};
+use crate::searches::expiry;
+use crate::searches::intake_pool::IntakePool;
 use crate::state::{App, State};
 use crate::telemetry;
 use crate::writer::{self, Writer};
@@ -61,7 +62,7 @@ impl Running {
         let keyring = Arc::new(Keyring::new(db.clone(), settings.defaults));
         let (writer, writing) = Writer::start(&writer_db, &db);
         let exports = Exports::new(options, settings.exports);
-        let searches = Searches::new(options, settings.connections.div_ceil(4).max(2));
+        let searches = IntakePool::new(options, settings.connections.div_ceil(4).max(2));
         let expiry = expiry::Task::start(&searches.db, Arc::clone(&keyring));
         let app = App(Arc::new(State {
             db,

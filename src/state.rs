@@ -12,7 +12,7 @@ use sqlx::PgPool;
 use crate::auth::keyring::Keyring;
 use crate::exports::stream::Exports;
 use crate::retrieval::Samples;
-use crate::searches::Searches;
+use crate::searches::intake_pool::IntakePool;
 use crate::writer::Writer;
 
 /// What handlers share. Clones are the same application.
@@ -36,7 +36,7 @@ pub struct State {
     /// The connections and places of exports.
     pub exports: Exports,
     /// The connections by which the work of agents is taken in.
-    pub searches: Searches,
+    pub searches: IntakePool,
     /// The keys and projects that were seen last.
     pub keyring: Arc<Keyring>,
     /// What is remembered of documents, for finding similar ones.

@@ -11,7 +11,7 @@ use super::format::{self, Format};
 use super::params::Common;
 use super::{Key, Records};
 use crate::http::{Check, Checks};
-use crate::searches::paths;
+use crate::searches::rules::paths;
 use crate::types::Timestamp;
 
 /// Which search pairs.
@@ -37,7 +37,7 @@ fn unhelpful(s: &str) -> String {
             select result.value ->> 'path' as path, result.ordinality as place
             from jsonb_array_elements({s}.results) with ordinality as result
             union all
-            select b.path, 1000 + hint.place from search_hints hint
+            select b.path, 1000 + hint.rank from search_hints hint
             join associations b on b.project = hint.project and b.id = hint.association_id
             where hint.project = {s}.project and hint.search_id = {s}.id and not hint.read
         ) offered
@@ -118,7 +118,7 @@ impl Records for SearchPairs {
     }
 
     fn key(&self) -> [&'static str; 3] {
-        ["s.completed_at", "s.id", "(e.place * 2048 + unhelpful.place)::int"]
+        ["s.completed_at", "s.id", "(e.rank * 2048 + unhelpful.place)::int"]
     }
 
     fn columns(&self, common: &Common, format: Format) -> String {

@@ -12,17 +12,16 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use super::learner::longest_silence;
+use super::rules::learner::longest_silence;
 use super::settings::Rules;
-use super::tables;
-use super::write::Desk;
+use super::write;
 use crate::auth::keyring::Keyring;
 use crate::error::Result;
 use crate::types::Timestamp;
 
 /// How often is looked at most, and how often at least.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
-/// How many trails one transaction ends.
+/// How many threads one transaction ends.
 const PIECE: i64 = 100;
 
 /// The task that ends searches.
@@ -69,7 +68,7 @@ impl Task {
 /// be due, if any is open.
 pub async fn expire(db: &PgPool, keyring: &Keyring, now: Timestamp) -> Result<Option<Duration>> {
     const OPEN: &str = "
-        select min(received_at), bool_and(waiting <> '{}') from trails where project = $1 and has_open";
+        select min(received_at), bool_and(waiting <> '{}') from agent_threads where project = $1 and has_open";
     let projects: Vec<String> = sqlx::query_scalar("select name from projects").fetch_all(db).await?;
     let mut next: Option<TimeDelta> = None;
     for project in projects {
@@ -87,11 +86,11 @@ pub async fn expire(db: &PgPool, keyring: &Keyring, now: Timestamp) -> Result<Op
 /// Ends those of some trails that are due; whether there were any.
 async fn expire_some(db: &PgPool, project: &str, rules: &Rules, now: Timestamp) -> Result<bool> {
     const DUE: &str = "
-        select id from trails
+        select id from agent_threads
         where project = $1 and has_open and received_at < case when waiting = '{}' then $2 else $3 end
         order by received_at limit $4";
     const STILL_DUE: &str = "
-        select id from trails
+        select id from agent_threads
         where project = $1 and has_open and received_at < case when waiting = '{}' then $2 else $3 end and id = any($4)
         order by id for no key update";
     let before = |waits| now.plus(-longest_silence(rules, waits));
@@ -108,11 +107,7 @@ async fn expire_some(db: &PgPool, project: &str, rules: &Rules, now: Timestamp) 
     }
     let query = sqlx::query_scalar(STILL_DUE).bind(project).bind(before(false)).bind(before(true)).bind(due);
     let due: Vec<Uuid> = query.fetch_all(&mut *transaction).await?;
-    let mut trails = tables::lock_trails(&mut transaction, project, &due).await?;
-    tables::read_open(&mut transaction, project, &mut trails).await?;
-    let mut desk = Desk::of(project, rules, trails);
-    desk.expire();
-    desk.save(&mut transaction, now).await?;
+    write::expire(&mut transaction, project, rules, &due, now).await?;
     transaction.commit().await?;
     Ok(true)
 }

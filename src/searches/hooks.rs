@@ -5,9 +5,8 @@ use std::collections::HashMap;
 
 use sqlx::PgPool;
 
-use super::intake;
-use super::transcripts::Origin;
-use super::write::Desk;
+use super::transcripts::{Context, Origin};
+use super::write;
 use crate::agents::{Agent, Entry};
 use crate::db::retry::Losses;
 use crate::error::Result;
@@ -33,25 +32,27 @@ pub async fn take(db: &PgPool, tenant: &Tenant, agent: &'static Agent, mut body:
 }
 
 async fn learn(db: &PgPool, tenant: &Tenant, mut entry: Entry, origin: &Kept<Origin>) -> Result<()> {
-    intake::Carried::default().complete(&mut entry);
+    Context::default().complete(&mut entry);
     let Some(entry) = tenant.policy.keep(entry) else { return Ok(()) };
     let mut losses = Losses::default();
     loop {
-        match play(db, tenant, std::slice::from_ref(&entry), &origin.source).await {
+        match replay(db, tenant, &entry, origin).await {
             Err(error) if losses.again(&error).await => {}
             result => return Ok(result?),
         }
     }
 }
 
-async fn play(db: &PgPool, tenant: &Tenant, entries: &[Kept<Entry>], source: &str) -> sqlx::Result<()> {
-    let mut calls = HashMap::new();
-    let trails = intake::trails(entries, source);
-    let searches = intake::searches(entries, &calls, source);
+/// Learns from an entry. A hook that tells of a call tells the whole call, so no half of one is remembered.
+async fn replay(
+    db: &PgPool,
+    tenant: &Tenant,
+    entry: &Kept<Entry>,
+    origin: &Kept<Origin>,
+) -> sqlx::Result<()> {
     let mut transaction = db.begin().await?;
-    let mut desk = Desk::open(&mut transaction, &tenant.name, &tenant.rules, &trails, &searches).await?;
-    intake::play(Some(&mut desk), &mut calls, entries, source);
-    desk.save(&mut transaction, Timestamp::now()).await?;
+    let entries = std::slice::from_ref(entry);
+    write::replay(&mut transaction, tenant, &origin.source, &mut HashMap::new(), entries).await?;
     transaction.commit().await
 }
 

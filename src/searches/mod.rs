@@ -1,10 +1,10 @@
 //! Searches (seed 004): one that comes back weak is followed until its turn ends; what the agent read in the meantime
 //! is where the answer was, and the next one with a similar query is told so at once.
 //!
-//! Here is what a search is, in `event` what can happen to one; [`learner`] says what is learned from it, [`write`](mod@write)
-//! and [`store`] how all that is kept, [`routes`] how it is reached. [`transcripts`] and [`hooks`] take what agents write
-//! of themselves, which [`transcript`] and [`shell`] read. [`associations`], [`expansions`] and [`analytics`] are what
-//! it serves.
+//! Here is what a search is, in [`event`] what can happen to one. [`rules`] says what is learned from it, [`write`](mod@write)
+//! and [`store`] how all that is kept, [`routes`] how it is reached. [`transcripts`] and [`hooks`] take what agents tell of
+//! themselves, and [`expiry`] ends what they leave open. [`associations`], [`expansions`] and [`analytics`] are what searches
+//! are good for.
 
 pub mod analytics;
 pub mod associations;
@@ -12,41 +12,27 @@ pub mod event;
 pub mod expansions;
 pub mod expiry;
 pub mod hooks;
-mod intake;
-pub mod learner;
-pub mod paths;
+pub mod intake_pool;
+mod limits;
 pub mod routes;
+pub mod rules;
 pub mod settings;
 pub mod store;
-mod tables;
 pub mod transcripts;
-pub mod words;
 pub mod write;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, Weak};
-
 use serde::{Deserialize, Serialize};
-use sqlx::PgPool;
-use sqlx::postgres::PgConnectOptions;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 pub use event::Event;
-pub use learner::{Kind, State};
+pub use rules::learner::{FallbackKind, SearchState};
 pub use settings::SearchSettings;
 
-use crate::db;
 use crate::http::{Check, Checks, null_as_default};
 use crate::types::Timestamp;
 use associations::Association;
-
-/// The most characters of a query or pattern.
-const MOST_QUERY: usize = 2_000;
-/// The most characters of a path.
-const MOST_PATH: usize = 4_096;
-/// The most results that a search may name.
-const MOST_RESULTS: usize = 500;
+use limits::{MOST_PATH, MOST_QUERY, MOST_RESULTS};
 
 /// A search, and what came of it.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
@@ -73,7 +59,7 @@ pub struct Search {
     /// When it was made.
     pub timestamp: Timestamp,
     /// How it stands.
-    pub state: State,
+    pub state: SearchState,
     /// When its session ended, by the agent's clock.
     pub ended_at: Option<Timestamp>,
     /// What was done after it, in the order of time; lists leave it out.
@@ -108,7 +94,7 @@ pub struct Fallback {
     /// Names it in its search.
     pub id: Uuid,
     /// What was done.
-    pub kind: Kind,
+    pub kind: FallbackKind,
     /// The file that was read or edited, relative to the search's root if it lies in it.
     pub path: Option<String>,
     /// The pattern that was looked for.
@@ -129,7 +115,7 @@ pub struct AppendedFallback {
     /// The search.
     pub search_id: Uuid,
     /// How it stands.
-    pub state: State,
+    pub state: SearchState,
     /// What was appended.
     #[serde(flatten)]
     #[sqlx(flatten)]
@@ -226,7 +212,7 @@ pub struct NewFallback {
     #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
     /// What was done.
-    pub kind: Kind,
+    pub kind: FallbackKind,
     /// The file that was read or edited.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 4096)]
@@ -252,7 +238,7 @@ impl NewFallback {
     }
 }
 
-impl Kind {
+impl FallbackKind {
     /// Whether it is done to a file, not with a pattern.
     #[must_use]
     pub fn has_path(self) -> bool {
@@ -282,32 +268,3 @@ pub struct Resolve {
 }
 
 impl Check for Resolve {}
-
-/// What takes in the work of agents: connections of its own, and whose turn it is.
-#[derive(Debug, Clone)]
-pub struct Searches {
-    /// For hooks, transcripts and expiry. They bear the writer's name, since exports wait for whoever does.
-    pub db: PgPool,
-    turns: Arc<Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>>,
-}
-
-impl Searches {
-    /// With this many connections.
-    #[must_use]
-    pub fn new(options: &PgConnectOptions, connections: u32) -> Self {
-        Self { db: db::pool(options, db::WRITER_NAME, connections), turns: Arc::default() }
-    }
-
-    /// Waits until nobody else sends lines for this source of a project.
-    async fn turn(&self, project: &str, source: &str) -> tokio::sync::OwnedMutexGuard<()> {
-        let turn = {
-            let mut turns = self.turns.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            turns.retain(|_, turn| turn.strong_count() > 0);
-            let name = format!("{project}/{source}");
-            let turn = turns.get(&name).and_then(Weak::upgrade).unwrap_or_default();
-            turns.insert(name, Arc::downgrade(&turn));
-            turn
-        };
-        turn.lock_owned().await
-    }
-}

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::associations::{self, Association, evidence};
 use super::settings::Rules;
-use super::{AppendedFallback, Search, State};
+use super::{AppendedFallback, Search, SearchState};
 use crate::error::Result;
 use crate::http::Check;
 use crate::http::page::{Listed, Page, PageRequest};
@@ -25,7 +25,7 @@ const SELECT: &str = "
 pub struct Filter {
     /// How they stand.
     #[param(inline)]
-    state: Option<State>,
+    state: Option<SearchState>,
     /// The agent's session.
     agent_session_id: Option<String>,
 }
@@ -112,7 +112,7 @@ async fn hints(
         from search_hints h
         join associations a on a.project = $1 and a.id = h.association_id
         join association_queries q on q.project = $1 and q.id = a.query_id
-        where h.project = $1 and h.search_id = $2 order by h.place";
+        where h.project = $1 and h.search_id = $2 order by h.rank";
     let query = sqlx::query_as(SQL).bind(project).bind(id).bind(associations::now()).bind(rules.half_life);
     query.fetch_all(connection).await
 }
@@ -130,7 +130,7 @@ async fn learned(
         from association_evidence e
         join associations a on a.project = $1 and a.id = e.association_id
         join association_queries q on q.project = $1 and q.id = a.query_id
-        where e.project = $1 and e.source = $2 and e.kind = 'found' order by e.place";
+        where e.project = $1 and e.source = $2 and e.kind = 'found' order by e.rank";
     let query = sqlx::query_as(SQL).bind(project).bind(id).bind(associations::now()).bind(rules.half_life);
     query.fetch_all(connection).await
 }
@@ -143,14 +143,14 @@ pub async fn delete_session(
     rules: &Rules,
     session: &str,
 ) -> Result<u64> {
-    const TRAILS: &str = "
-        select id from trails where project = $1 and session = $2 order by id for update";
+    const THREADS: &str = "
+        select id from agent_threads where project = $1 and session = $2 order by id for update";
     const SEARCHES: &str = "delete from searches where project = $1 and agent_session_id = $2 returning id";
     const LINES: &str = "
         delete from transcript_lines l where l.project = $1 and (l.session = $2 or (l.session is null and l.source in (
             select t.source from transcripts t where t.project = $1 and t.session = $2)))";
-    let trails: Vec<Uuid> =
-        sqlx::query_scalar(TRAILS).bind(project).bind(session).fetch_all(&mut *connection).await?;
+    let threads: Vec<Uuid> =
+        sqlx::query_scalar(THREADS).bind(project).bind(session).fetch_all(&mut *connection).await?;
     let searches: Vec<Uuid> =
         sqlx::query_scalar(SEARCHES).bind(project).bind(session).fetch_all(&mut *connection).await?;
     for sql in [
@@ -167,7 +167,7 @@ pub async fn delete_session(
     ] {
         sqlx::query(sql).bind(project).bind(session).execute(&mut *connection).await?;
     }
-    let sql = "delete from trails where project = $1 and id = any($2)";
-    sqlx::query(sql).bind(project).bind(&trails).execute(&mut *connection).await?;
+    let sql = "delete from agent_threads where project = $1 and id = any($2)";
+    sqlx::query(sql).bind(project).bind(&threads).execute(&mut *connection).await?;
     Ok(searches.len() as u64)
 }

@@ -4,6 +4,7 @@
 //! one source take turns. A line counts once within its source, by its bytes; a use of a tool and a result once, by their id.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use sqlx::types::Json;
@@ -12,14 +13,13 @@ use tokio::sync::OwnedMutexGuard;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use super::Searches;
-pub use super::intake::Counts;
-use super::intake::{self, Call, Calls, Carried, Pending};
-use super::write::Desk;
+use super::intake_pool::IntakePool;
+use super::limits::{MOST_NAME, MOST_PATH, cut};
+use super::write::{self, Half, ToolCall, ToolCalls, TranscriptCounts, call_ids};
 use crate::agents::{Agent, Entry, NotAnObject, ToolPatterns};
 use crate::db::retry::Losses;
 use crate::domain::Domain;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::http::{Check, Checks, clean_json, utf8};
 use crate::privacy::hash_key::HashKey;
 use crate::privacy::kept::Kept;
@@ -58,14 +58,55 @@ impl Private for Origin {
     }
 }
 
+/// What an entry may leave out because an entry before it in the same source has said so.
+#[derive(Debug, Default, Clone, PartialEq, sqlx::FromRow)]
+pub(super) struct Context {
+    session: Option<String>,
+    turn: Option<String>,
+    root: Option<String>,
+    last_at: Option<Timestamp>,
+}
+
+impl Context {
+    /// Fills in what the entry leaves out, and remembers what it says. Names that are too long are cut.
+    pub(super) fn complete(&mut self, entry: &mut Entry) {
+        if entry.session.is_some() && entry.session != self.session {
+            *self = Self::default();
+        }
+        for (said, known, most) in [
+            (&mut entry.session, &mut self.session, MOST_NAME),
+            (&mut entry.turn, &mut self.turn, MOST_NAME),
+            (&mut entry.root, &mut self.root, MOST_PATH),
+        ] {
+            match said {
+                Some(text) => {
+                    cut(text, most);
+                    known.clone_from(said);
+                }
+                None => said.clone_from(known),
+            }
+        }
+        if let Some(agent) = &mut entry.agent {
+            cut(agent, MOST_NAME);
+        }
+        self.last_at = entry.at.or(self.last_at);
+        entry.at = self.last_at;
+    }
+}
+
 /// Takes lines as the endpoint does, from within the program: at most a few megabytes, or one line.
-pub async fn take(searches: &Searches, tenant: &Tenant, origin: Origin, lines: Vec<u8>) -> Result<Counts> {
-    let Some(origin) = tenant.policy.keep(origin) else { return Ok(Counts::default()) };
-    let (counts, _) = Intake::begin(searches, tenant, origin).await.take(lines).await?;
+pub async fn take(
+    pool: &IntakePool,
+    tenant: &Tenant,
+    origin: Origin,
+    lines: Vec<u8>,
+) -> Result<TranscriptCounts> {
+    let Some(origin) = tenant.policy.keep(origin) else { return Ok(TranscriptCounts::default()) };
+    let (counts, _) = Intake::begin(pool, tenant, origin).await.take(lines).await?;
     Ok(counts)
 }
 
-/// The intake of one source's lines; others who send lines of the same source wait until it is dropped.
+/// The intake of one source's lines; others who send lines of the same source to this server wait until it is dropped.
 pub struct Intake<'a> {
     db: &'a PgPool,
     tenant: &'a Tenant,
@@ -73,89 +114,74 @@ pub struct Intake<'a> {
     _turn: OwnedMutexGuard<()>,
 }
 
-/// A line, as its range in a piece and the hash of its bytes.
-type Line = (std::ops::Range<usize>, Uuid);
-
 impl<'a> Intake<'a> {
     /// Begins once nobody else sends lines of this source.
-    pub async fn begin(searches: &'a Searches, tenant: &'a Tenant, origin: Kept<Origin>) -> Self {
-        let turn = searches.turn(&tenant.name, &origin.source).await;
-        Self { db: &searches.db, tenant, origin, _turn: turn }
+    pub async fn begin(pool: &'a IntakePool, tenant: &'a Tenant, origin: Kept<Origin>) -> Self {
+        let turn = pool.turn(&tenant.name, &origin.source).await;
+        Self { db: &pool.db, tenant, origin, _turn: turn }
     }
 
     /// Takes a piece of whole lines, in one transaction; returns what became of it, and how many characters had to be replaced.
-    pub async fn take(&self, piece: Vec<u8>) -> Result<(Counts, usize)> {
+    pub async fn take(&self, piece: Vec<u8>) -> Result<(TranscriptCounts, usize)> {
+        let piece = blocking(move || Piece::new(piece)).await;
         let mut connection = self.db.acquire().await?;
-        let (piece, lines) = blocking(move || {
-            let lines = split(&piece);
-            (piece, lines)
-        })
-        .await?;
-        let (agent, tools) = (self.origin.agent, self.tenant.rules.tools.clone());
-        let mut seen = self.known(&mut connection, &lines).await?;
-        let count = lines.len();
-
-        let new: Vec<_> = lines.into_iter().filter(|(_, hash)| seen.insert(*hash)).collect();
-        let duplicates = count - new.len();
-        let (parsed, characters) = blocking(move || parse(piece, new, agent, &tools)).await?;
         let mut losses = Losses::default();
         loop {
-            match self.store(&mut connection, &parsed).await {
+            match self.store(&mut connection, piece.clone()).await {
                 Err(error) if losses.again(&error).await => {}
-                counts => return Ok((Counts { lines: count, duplicates, ..counts? }, characters)),
+                result => return Ok(result?),
             }
         }
     }
 
+    async fn store(
+        &self,
+        connection: &mut PgConnection,
+        piece: Piece,
+    ) -> sqlx::Result<(TranscriptCounts, usize)> {
+        let mut transaction = connection.begin().await?;
+        let mut context = self.lock(&mut transaction).await?;
+        // Looked up under the lock: another server may have taken the same lines just before.
+        let known = self.known(&mut transaction, &piece).await?;
+        let (lines, new) = (piece.lines.len(), piece.without(known));
+        let duplicates = lines - new.lines.len();
+        let (agent, tools) = (self.origin.agent, self.tenant.rules.tools.clone());
+        let Parsed { lines: parsed, replaced } = blocking(move || new.parse(agent, &tools)).await;
+        let mut bad_lines = 0;
+        let (mut entries, mut taken) = (Vec::with_capacity(parsed.len()), Vec::with_capacity(parsed.len()));
+        for (hash, entry) in parsed {
+            if let Ok(mut entry) = entry {
+                context.complete(&mut entry);
+                entries.extend(self.tenant.policy.keep(entry));
+            } else {
+                bad_lines += 1;
+            }
+            taken.push((hash, context.session.clone()));
+        }
+        self.insert_lines(&mut transaction, &taken).await?;
+        let mut calls = self.read_calls(&mut transaction, &call_ids(&entries)).await?;
+        let counts = if self.origin.learn == Some(false) {
+            write::count(&mut calls, &entries)
+        } else {
+            let source = &self.origin.source;
+            write::replay(&mut transaction, self.tenant, source, &mut calls, &entries).await?
+        };
+        self.write_calls(&mut transaction, &calls).await?;
+        self.update_context(&mut transaction, &context, bad_lines).await?;
+        transaction.commit().await?;
+        Ok((TranscriptCounts { lines, duplicates, bad_lines, ..counts }, replaced))
+    }
+
     /// Which of these lines were taken before.
-    async fn known(&self, connection: &mut PgConnection, lines: &[Line]) -> sqlx::Result<HashSet<Uuid>> {
+    async fn known(&self, connection: &mut PgConnection, piece: &Piece) -> sqlx::Result<HashSet<Uuid>> {
         let sql = "select line from transcript_lines where project = $1 and source = $2 and line = any($3)";
-        let hashes: Vec<_> = lines.iter().map(|(_, hash)| *hash).collect();
+        let hashes: Vec<_> = piece.lines.iter().map(|(_, hash)| *hash).collect();
         let query = sqlx::query_scalar(sql).bind(&*self.tenant.name).bind(&self.origin.source).bind(hashes);
         Ok(query.fetch_all(connection).await?.into_iter().collect())
     }
 
-    async fn store(&self, connection: &mut PgConnection, parsed: &[Parsed]) -> sqlx::Result<Counts> {
-        let source = &self.origin.source;
-        let mut transaction = connection.begin().await?;
-        let mut carried = self.lock(&mut transaction).await?;
-        let mut bad_lines = 0;
-        let (mut entries, mut hashes) = (Vec::with_capacity(parsed.len()), Vec::with_capacity(parsed.len()));
-        for (hash, entry) in parsed {
-            if let Ok(entry) = entry {
-                let mut entry = entry.clone();
-                carried.complete(&mut entry);
-                hashes.push((*hash, entry.session.clone()));
-                entries.extend(self.tenant.policy.keep(entry));
-            } else {
-                bad_lines += 1;
-                hashes.push((*hash, carried.session.clone()));
-            }
-        }
-        self.insert_lines(&mut transaction, &hashes).await?;
-        let ids = intake::call_ids(&entries);
-        let mut calls = self.read_calls(&mut transaction, &ids).await?;
-        let mut counts = if self.origin.learn == Some(false) {
-            intake::play(None, &mut calls, &entries, source)
-        } else {
-            let trails = intake::trails(&entries, source);
-            let searches = intake::searches(&entries, &calls, source);
-            let mut desk =
-                Desk::open(&mut transaction, &self.tenant.name, &self.tenant.rules, &trails, &searches)
-                    .await?;
-            let mut counts = intake::play(Some(&mut desk), &mut calls, &entries, source);
-            counts.saved(desk.save(&mut transaction, Timestamp::now()).await?);
-            counts
-        };
-        counts.bad_lines = bad_lines;
-        self.write_calls(&mut transaction, &calls).await?;
-        self.carry(&mut transaction, &carried, bad_lines).await?;
-        transaction.commit().await?;
-        Ok(counts)
-    }
-
     /// Locks the source, and reads what its last line said of itself.
-    async fn lock(&self, connection: &mut PgConnection) -> sqlx::Result<Carried> {
+    async fn lock(&self, connection: &mut PgConnection) -> sqlx::Result<Context> {
         const SQL: &str = "
             insert into transcripts as t (project, source, received_at) values ($1, $2, $3)
             on conflict (project, source) do update set received_at = excluded.received_at
@@ -168,10 +194,10 @@ impl<'a> Intake<'a> {
             .await
     }
 
-    async fn carry(
+    async fn update_context(
         &self,
         connection: &mut PgConnection,
-        carried: &Carried,
+        context: &Context,
         bad_lines: usize,
     ) -> sqlx::Result<()> {
         const SQL: &str = "
@@ -181,10 +207,10 @@ impl<'a> Intake<'a> {
         sqlx::query(SQL)
             .bind(&*self.tenant.name)
             .bind(&self.origin.source)
-            .bind(&carried.session)
-            .bind(&carried.turn)
-            .bind(&carried.root)
-            .bind(carried.last_at)
+            .bind(&context.session)
+            .bind(&context.turn)
+            .bind(&context.root)
+            .bind(context.last_at)
             .bind(i64::try_from(bad_lines).unwrap_or(i64::MAX))
             .execute(connection)
             .await?;
@@ -209,21 +235,21 @@ impl<'a> Intake<'a> {
         Ok(())
     }
 
-    async fn read_calls(&self, connection: &mut PgConnection, ids: &[String]) -> sqlx::Result<Calls> {
+    async fn read_calls(&self, connection: &mut PgConnection, ids: &[String]) -> sqlx::Result<ToolCalls> {
         const SQL: &str = "
             select call, session, used, answered, pending from tool_calls
             where project = $1 and source = $2 and call = any($3)";
-        type Row = (String, Option<String>, bool, bool, Option<Json<Pending>>);
+        type Row = (String, Option<String>, bool, bool, Option<Json<Half>>);
         let query = sqlx::query_as(SQL).bind(&*self.tenant.name).bind(&self.origin.source).bind(ids);
         let rows: Vec<Row> = query.fetch_all(connection).await?;
         let call = |(id, session, used, answered, pending): Row| {
             let pending = pending.map(|Json(pending)| pending);
-            (id, Call { session, used, answered, pending, changed: false })
+            (id, ToolCall { session, used, answered, pending, changed: false })
         };
         Ok(rows.into_iter().map(call).collect())
     }
 
-    async fn write_calls(&self, connection: &mut PgConnection, calls: &Calls) -> sqlx::Result<()> {
+    async fn write_calls(&self, connection: &mut PgConnection, calls: &ToolCalls) -> sqlx::Result<()> {
         const SQL: &str = "
             insert into tool_calls as c (project, source, call, session, used, answered, pending)
             select $1, $2, new.* from unnest($3::text[], $4::text[], $5::bool[], $6::bool[], $7::jsonb[]) as new
@@ -247,35 +273,58 @@ impl<'a> Intake<'a> {
     }
 }
 
-/// A line by its hash, and what it says.
-type Parsed = (Uuid, Result<Entry, NotAnObject>);
+/// Lines, each as its range in the bytes and the hash of its bytes.
+#[derive(Clone)]
+struct Piece {
+    bytes: Vec<u8>,
+    lines: Vec<(Range<usize>, Uuid)>,
+}
+
+/// Lines, each as its hash and what it says.
+struct Parsed {
+    lines: Vec<(Uuid, Result<Entry, NotAnObject>)>,
+    /// How many characters had to be replaced.
+    replaced: usize,
+}
+
+impl Piece {
+    /// The lines of some bytes that are not blank.
+    fn new(bytes: Vec<u8>) -> Self {
+        let mut lines = Vec::new();
+        let mut start = 0;
+        for line in bytes.split(|&byte| byte == b'\n') {
+            let end = start + line.len();
+            if !line.trim_ascii().is_empty() {
+                lines.push((start..end, derived_id(&[b"line", line])));
+            }
+            start = end + 1;
+        }
+        Self { bytes, lines }
+    }
+
+    /// The lines that are not `known`, each once.
+    fn without(mut self, mut known: HashSet<Uuid>) -> Self {
+        self.lines.retain(|(_, hash)| known.insert(*hash));
+        self
+    }
+
+    /// Reads the lines.
+    fn parse(mut self, agent: &Agent, tools: &ToolPatterns) -> Parsed {
+        let mut replaced = 0;
+        let mut read = |line: &mut [u8]| {
+            replaced += clean_json(line).map_err(|_| NotAnObject)?;
+            (agent.parse_line)(utf8(line).map_err(|_| NotAnObject)?.trim(), tools)
+        };
+        let lines =
+            self.lines.into_iter().map(|(range, hash)| (hash, read(&mut self.bytes[range]))).collect();
+        Parsed { lines, replaced }
+    }
+}
 
 /// Runs what keeps the processor busy for milliseconds where it keeps no request waiting.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| Error::Internal(error.into()))
-}
-
-/// The lines of a piece that are not blank.
-fn split(piece: &[u8]) -> Vec<Line> {
-    let mut lines = Vec::new();
-    let mut start = 0;
-    for line in piece.split(|&byte| byte == b'\n') {
-        let end = start + line.len();
-        if !line.trim_ascii().is_empty() {
-            lines.push((start..end, derived_id(&[b"line", line])));
-        }
-        start = end + 1;
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(value) => value,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
-    lines
-}
-
-/// Reads lines; also how many characters had to be replaced.
-fn parse(mut piece: Vec<u8>, lines: Vec<Line>, agent: &Agent, tools: &ToolPatterns) -> (Vec<Parsed>, usize) {
-    let mut characters = 0;
-    let mut read = |line: &mut [u8]| {
-        characters += clean_json(line).map_err(|_| NotAnObject)?;
-        (agent.parse_line)(utf8(line).map_err(|_| NotAnObject)?.trim(), tools)
-    };
-    let parsed = lines.into_iter().map(|(range, hash)| (hash, read(&mut piece[range]))).collect();
-    (parsed, characters)
 }

@@ -10,7 +10,8 @@ use sqlx::postgres::PgConnectOptions;
 use crate::cli::client::Client;
 use crate::error::Error;
 use crate::projects::{self, Defaults};
-use crate::searches::transcripts::{self, Counts, Origin};
+use crate::searches::transcripts::{self, Origin};
+use crate::searches::write::TranscriptCounts;
 use crate::server::{Running, Settings};
 
 /// How long an answer is waited for.
@@ -62,7 +63,7 @@ impl Destination {
     }
 
     /// Sends lines of `origin`; what became of them, once they are kept.
-    pub(super) async fn send(&self, origin: &Origin, lines: Bytes) -> Result<Counts, Refusal> {
+    pub(super) async fn send(&self, origin: &Origin, lines: Bytes) -> Result<TranscriptCounts, Refusal> {
         match self {
             Self::Server { client, project } => {
                 let (client, project, origin) = (client.clone(), project.clone(), origin.clone());
@@ -99,7 +100,7 @@ fn to_server(
     project: Option<&str>,
     origin: &Origin,
     lines: &[u8],
-) -> Result<Counts, Refusal> {
+) -> Result<TranscriptCounts, Refusal> {
     let query = serde_urlencoded::to_string(origin).map_err(|error| Refusal::Final(error.into()))?;
     let path = format!("/v1/transcripts?{query}");
     let url = client.url();
@@ -109,7 +110,7 @@ fn to_server(
         .map_err(|error| away(format!("{url} does not answer: {error}"), None))?;
     match answer.status {
         // The project keeps nothing of this.
-        204 => Ok(Counts::default()),
+        204 => Ok(TranscriptCounts::default()),
         200..300 => serde_json::from_str(&answer.body)
             .map_err(|error| Refusal::Final(anyhow!("{url} answered something else: {error}"))),
         429 | 500.. => Err(away(format!("{url} answered {}", answer.status), answer.retry_after)),

@@ -1,4 +1,4 @@
-//! The lines of a file from a place on, in pieces.
+//! The lines of a file from an offset on, in pieces.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use crate::http::NDJSON_LIMIT;
 /// How many bytes are sent at a time, or one line if that is longer.
 const PIECE: usize = 4 << 20;
 
-/// A file from a place on.
+/// A file from an offset on.
 pub(super) struct Lines {
     file: File,
     offset: u64,

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt as _;
 
 use sha2::{Digest as _, Sha256};
 
-/// How many bytes at the beginning, and as many before the place that was reached.
+/// How many bytes at the beginning, and as many before the offset that was reached.
 const BYTES: usize = 4_096;
 
 /// The first and the last bytes of what was read of a file.

@@ -21,7 +21,7 @@ const SAVE: Duration = Duration::from_secs(1);
 
 /// Where a transcript stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct Position {
     /// What it is called where it is sent: the path under which it was first seen.
     source: String,
     device: u64,
@@ -32,7 +32,7 @@ pub(super) struct Place {
     mark: String,
 }
 
-impl Place {
+impl Position {
     /// The mark of what was sent, if `file` is the one it was sent from, perhaps grown since.
     fn mark_in(&self, file: &File, metadata: &Metadata) -> io::Result<Option<Mark>> {
         if !self.is_numbered(metadata) || metadata.len() < self.offset {
@@ -59,7 +59,7 @@ pub(super) struct Positions {
     path: PathBuf,
     /// Held as long as this watcher lives.
     _lock: File,
-    places: BTreeMap<PathBuf, Place>,
+    positions: BTreeMap<PathBuf, Position>,
     changed: bool,
     saved: Instant,
 }
@@ -76,11 +76,11 @@ impl Positions {
             Err(TryLockError::WouldBlock) => bail!("another gleaner watch sends to {destination} already"),
             result => result?,
         }
-        let mut places = BTreeMap::new();
+        let mut positions = BTreeMap::new();
         if !from_start {
             match fs::read(&path) {
                 Ok(text) => {
-                    places = serde_json::from_slice(&text).with_context(|| {
+                    positions = serde_json::from_slice(&text).with_context(|| {
                         format!("{} is damaged; remove it, and all is sent again", path.display())
                     })?;
                 }
@@ -88,7 +88,7 @@ impl Positions {
                 Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
             }
         }
-        Ok(Self { path, _lock: lock, places, changed: from_start, saved: Instant::now() })
+        Ok(Self { path, _lock: lock, positions, changed: from_start, saved: Instant::now() })
     }
 
     /// The lines of a file that were not sent, and the name to send them under: all of them, if it is new or was
@@ -99,41 +99,42 @@ impl Positions {
         file: File,
         metadata: &Metadata,
     ) -> io::Result<(String, Lines)> {
-        let known = self.places.get(path);
-        if let Some(place) = known
-            && let Some(mark) = place.mark_in(&file, metadata)?
+        let known = self.positions.get(path);
+        if let Some(position) = known
+            && let Some(mark) = position.mark_in(&file, metadata)?
         {
-            return Ok((place.source.clone(), Lines::new(file, place.offset, mark)));
+            return Ok((position.source.clone(), Lines::new(file, position.offset, mark)));
         }
-        let source = known.map_or_else(|| source(path), |place| place.source.clone());
+        let source = known.map_or_else(|| source(path), |position| position.source.clone());
         let (device, inode) = (metadata.dev(), metadata.ino());
-        let place = Place { source: source.clone(), device, inode, offset: 0, mark: Mark::default().hash() };
-        self.places.insert(path.to_owned(), place);
+        let position =
+            Position { source: source.clone(), device, inode, offset: 0, mark: Mark::default().hash() };
+        self.positions.insert(path.to_owned(), position);
         self.changed = true;
         Ok((source, Lines::new(file, 0, Mark::default())))
     }
 
     /// Notes that all was sent that `lines` has given.
     pub(super) fn advance(&mut self, path: &Path, lines: &Lines) {
-        if let Some(place) = self.places.get_mut(path) {
-            place.offset = lines.offset();
-            place.mark = lines.mark().hash();
+        if let Some(position) = self.positions.get_mut(path) {
+            position.offset = lines.offset();
+            position.mark = lines.mark().hash();
             self.changed = true;
         }
     }
 
     /// Finds files that were renamed, so that what is left of them is sent under the name they had.
     pub(super) fn renamed(&mut self, found: &Found) {
-        let moved = self.places.iter().filter_map(|(path, place)| {
-            let there = found.by_inode.get(&place.inode).filter(|there| *there != path)?;
-            let here = fs::metadata(path).is_ok_and(|metadata| place.is_numbered(&metadata));
-            let file = File::open(there).ok().filter(|_| !here && !self.places.contains_key(there))?;
-            place.mark_in(&file, &file.metadata().ok()?).ok()??;
+        let moved = self.positions.iter().filter_map(|(path, position)| {
+            let there = found.by_inode.get(&position.inode).filter(|there| *there != path)?;
+            let here = fs::metadata(path).is_ok_and(|metadata| position.is_numbered(&metadata));
+            let file = File::open(there).ok().filter(|_| !here && !self.positions.contains_key(there))?;
+            position.mark_in(&file, &file.metadata().ok()?).ok()??;
             Some((path.clone(), there.clone()))
         });
         for (old, new) in moved.collect::<Vec<_>>() {
-            if let Some(place) = self.places.remove(&old) {
-                self.places.insert(new, place);
+            if let Some(position) = self.positions.remove(&old) {
+                self.positions.insert(new, position);
                 self.changed = true;
             }
         }
@@ -143,16 +144,16 @@ impl Positions {
     pub(super) fn elsewhere(&self, found: &Found) -> Vec<PathBuf> {
         let is_there = |path: &&PathBuf| found.by_inode.values().any(|there| there == *path);
         let is_listed = |path: &&PathBuf| found.transcripts.binary_search(path).is_ok();
-        self.places.keys().filter(|path| !is_listed(path)).filter(is_there).cloned().collect()
+        self.positions.keys().filter(|path| !is_listed(path)).filter(is_there).cloned().collect()
     }
 
     /// Forgets files that are gone from folders that are there.
     pub(super) fn forget(&mut self, found: &Found, folders: &[PathBuf]) {
-        let before = self.places.len();
+        let before = self.positions.len();
         let there = |path: &Path| folders.iter().any(|folder| path.starts_with(folder) && folder.is_dir());
-        self.places
+        self.positions
             .retain(|path, _| found.transcripts.binary_search(path).is_ok() || !there(path) || path.exists());
-        self.changed |= self.places.len() != before;
+        self.changed |= self.positions.len() != before;
     }
 
     /// Writes down where all stand, if that was not done just now.
@@ -163,7 +164,7 @@ impl Positions {
     /// Writes down where all stand.
     pub(super) fn save(&mut self) -> Result<()> {
         if self.changed {
-            let text = serde_json::to_vec_pretty(&self.places).context("a path is not UTF-8")?;
+            let text = serde_json::to_vec_pretty(&self.positions).context("a path is not UTF-8")?;
             files::replace(&self.path, &text).with_context(|| format!("writing {}", self.path.display()))?;
             self.changed = false;
         }
@@ -180,12 +181,12 @@ mod tests {
     use crate::cli::watch::scan::scan;
 
     /// A folder of transcripts and one of positions.
-    struct Place {
+    struct Folders {
         folder: tempfile::TempDir,
         state: tempfile::TempDir,
     }
 
-    impl Place {
+    impl Folders {
         fn new() -> Self {
             let folder = || tempfile::tempdir().expect("a folder");
             Self { folder: folder(), state: folder() }
@@ -236,62 +237,62 @@ mod tests {
 
     #[test]
     fn only_what_is_new_is_sent() {
-        let place = Place::new();
-        place.expect(&[]);
-        place.write("a.jsonl", "1\n2\n3");
-        place.write("a.txt", "no\n");
-        place.expect(&[("a.jsonl", "1\n2\n")]);
-        place.append("a.jsonl", "3\n");
-        place.write("b.jsonl", "4\n");
-        place.expect(&[("a.jsonl", "33\n"), ("b.jsonl", "4\n")]);
+        let folders = Folders::new();
+        folders.expect(&[]);
+        folders.write("a.jsonl", "1\n2\n3");
+        folders.write("a.txt", "no\n");
+        folders.expect(&[("a.jsonl", "1\n2\n")]);
+        folders.append("a.jsonl", "3\n");
+        folders.write("b.jsonl", "4\n");
+        folders.expect(&[("a.jsonl", "33\n"), ("b.jsonl", "4\n")]);
     }
 
     #[test]
     fn a_file_that_was_cut_or_written_anew_is_sent_from_its_beginning() {
-        let place = Place::new();
-        place.write("a.jsonl", "1\n2\n3\n");
-        place.expect(&[("a.jsonl", "1\n2\n3\n")]);
-        place.write("a.jsonl", "1\n");
-        place.expect(&[("a.jsonl", "1\n")]);
-        place.write("a.jsonl", "5\n6\n7\n8\n");
-        place.expect(&[("a.jsonl", "5\n6\n7\n8\n")]);
+        let folders = Folders::new();
+        folders.write("a.jsonl", "1\n2\n3\n");
+        folders.expect(&[("a.jsonl", "1\n2\n3\n")]);
+        folders.write("a.jsonl", "1\n");
+        folders.expect(&[("a.jsonl", "1\n")]);
+        folders.write("a.jsonl", "5\n6\n7\n8\n");
+        folders.expect(&[("a.jsonl", "5\n6\n7\n8\n")]);
         // Another file of the same name and beginning.
-        place.write("new", "5\n6\n7\n8\n9\n");
-        fs::rename(place.path("new"), place.path("a.jsonl")).expect("renames");
-        place.expect(&[("a.jsonl", "5\n6\n7\n8\n9\n")]);
+        folders.write("new", "5\n6\n7\n8\n9\n");
+        fs::rename(folders.path("new"), folders.path("a.jsonl")).expect("renames");
+        folders.expect(&[("a.jsonl", "5\n6\n7\n8\n9\n")]);
     }
 
     #[test]
     fn a_file_that_is_renamed_goes_on_under_its_first_name() {
-        let place = Place::new();
-        place.write("a.jsonl", "1\n");
-        place.expect(&[("a.jsonl", "1\n")]);
-        place.append("a.jsonl", "2\n");
-        fs::rename(place.path("a.jsonl"), place.path("a.jsonl.1")).expect("renames");
-        place.write("a.jsonl", "3\n");
-        place.expect(&[("a.jsonl", "3\n"), ("a.jsonl", "2\n")]);
-        place.append("a.jsonl.1", "4\n");
-        fs::rename(place.path("a.jsonl"), place.path("b.jsonl")).expect("renames");
-        place.append("b.jsonl", "5\n");
-        place.expect(&[("a.jsonl", "5\n"), ("a.jsonl", "4\n")]);
+        let folders = Folders::new();
+        folders.write("a.jsonl", "1\n");
+        folders.expect(&[("a.jsonl", "1\n")]);
+        folders.append("a.jsonl", "2\n");
+        fs::rename(folders.path("a.jsonl"), folders.path("a.jsonl.1")).expect("renames");
+        folders.write("a.jsonl", "3\n");
+        folders.expect(&[("a.jsonl", "3\n"), ("a.jsonl", "2\n")]);
+        folders.append("a.jsonl.1", "4\n");
+        fs::rename(folders.path("a.jsonl"), folders.path("b.jsonl")).expect("renames");
+        folders.append("b.jsonl", "5\n");
+        folders.expect(&[("a.jsonl", "5\n"), ("a.jsonl", "4\n")]);
     }
 
     #[test]
     fn a_file_that_is_gone_is_forgotten() {
-        let place = Place::new();
-        place.write("a.jsonl", "1\n");
-        place.expect(&[("a.jsonl", "1\n")]);
-        fs::remove_file(place.path("a.jsonl")).expect("removes");
-        place.expect(&[]);
-        place.write("a.jsonl", "1\n");
-        place.expect(&[("a.jsonl", "1\n")]);
+        let folders = Folders::new();
+        folders.write("a.jsonl", "1\n");
+        folders.expect(&[("a.jsonl", "1\n")]);
+        fs::remove_file(folders.path("a.jsonl")).expect("removes");
+        folders.expect(&[]);
+        folders.write("a.jsonl", "1\n");
+        folders.expect(&[("a.jsonl", "1\n")]);
     }
 
     #[test]
     fn two_watchers_do_not_write_the_same_positions() {
-        let place = Place::new();
-        let _first = Positions::open(place.state.path(), "test", false).expect("positions");
-        assert!(Positions::open(place.state.path(), "test", false).is_err());
-        assert!(Positions::open(place.state.path(), "elsewhere", false).is_ok());
+        let folders = Folders::new();
+        let _first = Positions::open(folders.state.path(), "test", false).expect("positions");
+        assert!(Positions::open(folders.state.path(), "test", false).is_err());
+        assert!(Positions::open(folders.state.path(), "elsewhere", false).is_ok());
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::searches::transcripts::Counts;
+use crate::searches::write::TranscriptCounts;
 
 /// How often a line is written where there is no terminal.
 const EVERY: Duration = Duration::from_secs(10);
@@ -17,7 +17,7 @@ pub(super) struct Progress {
     bar: ProgressBar,
     files: usize,
     bytes: u64,
-    counts: Counts,
+    counts: TranscriptCounts,
     /// Why nothing goes on, if nothing does.
     waiting: Option<String>,
     told: Option<Instant>,
@@ -35,7 +35,15 @@ impl Progress {
             ProgressBar::hidden()
         };
         bar.enable_steady_tick(Duration::from_millis(250));
-        Self { bar, files: 0, bytes: 0, counts: Counts::default(), waiting: None, told: None, changed: false }
+        Self {
+            bar,
+            files: 0,
+            bytes: 0,
+            counts: TranscriptCounts::default(),
+            waiting: None,
+            told: None,
+            changed: false,
+        }
     }
 
     /// So many transcripts are followed.
@@ -45,7 +53,7 @@ impl Progress {
     }
 
     /// Lines were taken.
-    pub(super) fn taken(&mut self, counts: Counts, bytes: usize) {
+    pub(super) fn taken(&mut self, counts: TranscriptCounts, bytes: usize) {
         self.counts.add(counts);
         self.bytes += bytes as u64;
         self.waiting = None;
@@ -80,8 +88,8 @@ impl Progress {
 
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { lines, duplicates, bad_lines, tool_uses, human_turns, .. } = self.counts;
-        let Counts { searches_started, searches_resolved, associations_created, .. } = self.counts;
+        let TranscriptCounts { lines, duplicates, bad_lines, tool_uses, human_turns, .. } = self.counts;
+        let TranscriptCounts { searches_started, searches_resolved, associations_created, .. } = self.counts;
         let megabytes = self.bytes as f64 / 1e6;
         write!(
             f,

@@ -7,9 +7,9 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::feed::Feed;
-use crate::searches::learner::Ended;
+use crate::searches::rules::learner::EndedSearch;
+use crate::searches::rules::terms;
 use crate::searches::settings::Rules;
-use crate::searches::words;
 use crate::types::{Timestamp, derived_id};
 
 /// The weight of evidence that an agent read the file of an association that it was told of.
@@ -43,7 +43,7 @@ pub(super) struct Evidence {
     pub(super) weight: f64,
     pub(super) at: Timestamp,
     /// The rank among what the search found, from 1; 0 for other kinds.
-    pub(super) place: i32,
+    pub(super) rank: i32,
 }
 
 /// Learns from searches whose sessions are over; returns how many associations there were not before.
@@ -51,7 +51,7 @@ pub(in crate::searches) async fn learn(
     connection: &mut PgConnection,
     project: &str,
     rules: &Rules,
-    ended: &[Ended],
+    ended: &[EndedSearch],
 ) -> sqlx::Result<usize> {
     if !rules.learn || ended.iter().all(|ended| ended.finds.is_empty() && ended.search.hints.is_empty()) {
         return Ok(0);
@@ -63,17 +63,17 @@ pub(in crate::searches) async fn learn(
     for ended in ended {
         let (source, search) = (ended.search.id, &ended.search);
         let query = query_id(&search.root, &search.query);
-        for (place, find) in (1..).zip(&ended.finds) {
+        for (rank, find) in (1..).zip(&ended.finds) {
             let association = association_id(query, &find.path);
             queries.insert(query, (search.root.as_str(), search.query.as_str()));
             found.insert(association, (query, find.path.as_str(), find.at));
             let (weight, at) = (find.weight, find.at);
-            evidence.push(Evidence { association, source, kind: Kind::Found, weight, at, place });
+            evidence.push(Evidence { association, source, kind: Kind::Found, weight, at, rank });
         }
         for (association, read) in ended.hints() {
             let (kind, weight) =
                 if read { (Kind::HintRead, HINT_READ) } else { (Kind::HintUnread, HINT_UNREAD) };
-            evidence.push(Evidence { association, source, kind, weight, at: ended.at, place: 0 });
+            evidence.push(Evidence { association, source, kind, weight, at: ended.at, rank: 0 });
         }
     }
     insert_queries(connection, project, &queries).await?;
@@ -107,7 +107,7 @@ async fn insert_queries(
         .await?;
     let (mut terms, mut roots, mut ids) = (Vec::new(), Vec::new(), Vec::new());
     for (id, (root, query)) in new.into_iter().filter_map(|id| Some((id, queries.get(&id)?))) {
-        for term in words::terms(query) {
+        for term in terms::terms(query) {
             terms.push(term);
             roots.push(root_key(root));
             ids.push(id);
@@ -152,9 +152,9 @@ pub(super) async fn insert(
     evidence: &[Evidence],
 ) -> sqlx::Result<usize> {
     const SQL: &str = "
-        insert into association_evidence (project, association_id, source, kind, weight, at, place)
+        insert into association_evidence (project, association_id, source, kind, weight, at, rank)
         select $1, new.* from unnest($2::uuid[], $3::uuid[], $4::text[], $5::float8[], $6::timestamptz[], $7::int[])
-            as new (association_id, source, kind, weight, at, place)
+            as new (association_id, source, kind, weight, at, rank)
         where exists (select from associations a where a.project = $1 and a.id = new.association_id)
         on conflict do nothing returning association_id, source, kind";
     let column = |value: fn(&Evidence) -> Uuid| evidence.iter().map(value).collect::<Vec<_>>();
@@ -165,7 +165,7 @@ pub(super) async fn insert(
         .bind(evidence.iter().map(|evidence| evidence.kind).collect::<Vec<_>>())
         .bind(evidence.iter().map(|evidence| evidence.weight).collect::<Vec<_>>())
         .bind(evidence.iter().map(|evidence| evidence.at).collect::<Vec<_>>())
-        .bind(evidence.iter().map(|evidence| evidence.place).collect::<Vec<_>>())
+        .bind(evidence.iter().map(|evidence| evidence.rank).collect::<Vec<_>>())
         .fetch_all(&mut *connection)
         .await?;
     let inserted: HashSet<_> = inserted.into_iter().collect();
@@ -292,7 +292,7 @@ pub(in crate::searches) async fn forget(
         sqlx::query_as(DROP_QUERIES).bind(project).bind(queries).fetch_all(&mut *connection).await?;
     let (mut terms, mut roots, mut ids) = (Vec::new(), Vec::new(), Vec::new());
     for (id, root, query) in queries {
-        for term in words::terms(&query) {
+        for term in terms::terms(&query) {
             terms.push(term);
             roots.push(root_key(&root));
             ids.push(id);

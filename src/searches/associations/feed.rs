@@ -41,7 +41,7 @@ impl Feed {
         const SQL: &str = "
             with changed as (
                 insert into association_changes as c (project, association_id, change)
-                select $1, new.id, $3 + new.place from unnest($2::uuid[]) with ordinality as new (id, place)
+                select $1, new.id, $3 + new.position from unnest($2::uuid[]) with ordinality as new (id, position)
                 on conflict (project, association_id) do update set change = excluded.change
             )
             update association_feeds set last_change = $3 + cardinality($2) where project = $1";

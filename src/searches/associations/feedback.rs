@@ -15,7 +15,8 @@ use crate::privacy::hash_key::HashKey;
 use crate::privacy::kept::Kept;
 use crate::privacy::policy::Private;
 use crate::projects::Tenant;
-use crate::searches::{MOST_PATH, paths};
+use crate::searches::limits::MOST_PATH;
+use crate::searches::rules::paths;
 use crate::types::Timestamp;
 
 /// The weight of evidence that somebody found an association useful.
@@ -75,7 +76,7 @@ pub async fn give(db: &PgPool, tenant: &Tenant, feedback: &Kept<Feedback>) -> Re
         Verdict::Wrong => (Kind::Wrong, -(1.0 + association.weight.max(0.0) / 2.0)),
     };
     let (source, at) = (feedback.source, Timestamp::now());
-    let evidence = [Evidence { association: id, source, kind, weight, at, place: 0 }];
+    let evidence = [Evidence { association: id, source, kind, weight, at, rank: 0 }];
     if evidence::insert(&mut transaction, project, rules, &evidence).await? > 0 {
         feed.note(&mut transaction, project, &[id]).await?;
     }

@@ -11,8 +11,8 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use self::evidence::root_key;
+use super::rules::{paths, terms};
 use super::settings::Rules;
-use super::{paths, words};
 use crate::error::Result;
 use crate::types::Timestamp;
 
@@ -100,7 +100,7 @@ pub(super) async fn find(
         where near.score >= $11
         order by near.score * (1 + weighed.weight / (1 + abs(weighed.weight))) desc, weighed.weight desc, a.id
         limit $12";
-    let terms = words::terms(query);
+    let terms = terms::terms(query);
     // A pair of words says more than the two.
     let worth: Vec<_> = terms.iter().map(|term| if term.contains(' ') { 3.0 } else { 1.0 }).collect();
     let root = root.map(paths::folder);

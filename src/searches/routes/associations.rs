@@ -16,7 +16,7 @@ use crate::http::{ById, Check, Checks, Json, Path, Query};
 use crate::searches::associations::feedback::{self, Feedback, GoneFile, NewFeedback};
 use crate::searches::associations::{self, Association, feed};
 use crate::searches::expansions::{self, Expansion};
-use crate::searches::{MOST_PATH, MOST_QUERY};
+use crate::searches::limits::{MOST_PATH, MOST_QUERY};
 use crate::state::App;
 use crate::writing::Writing;
 

@@ -13,7 +13,8 @@ use crate::error::{Error, Refusals, Result};
 use crate::http::json::{self, expect_media_type};
 use crate::http::reply::{NotKept, Shown};
 use crate::http::{NDJSON_LIMIT, Query, Replaced};
-use crate::searches::transcripts::{Counts, Intake, Origin};
+use crate::searches::transcripts::{Intake, Origin};
+use crate::searches::write::TranscriptCounts;
 use crate::state::App;
 
 /// How many bytes of lines are taken at once, or one line if that is longer.
@@ -33,7 +34,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[utoipa::path(post, path = "/v1/transcripts", tag = "searches", params(Origin),
     request_body(content((String = "application/x-ndjson"), (String = "application/jsonl"))),
     responses(
-        (status = 200, description = "What became of the lines", body = Counts),
+        (status = 200, description = "What became of the lines", body = TranscriptCounts),
         NotKept,
         Refusals,
     ))]
@@ -42,13 +43,13 @@ async fn append_transcript(
     caller: Caller<Write>,
     Query(origin): Query<Origin>,
     request: Request,
-) -> Result<Shown<Counts>> {
+) -> Result<Shown<TranscriptCounts>> {
     expect_media_type(request.headers(), &["application/x-ndjson", "application/jsonl"])?;
     let replaced = request.extensions().get::<Replaced>().cloned().unwrap_or_default();
     let Some(origin) = caller.tenant.policy.keep(origin) else { return Ok(Shown::NotKept) };
     let intake = Intake::begin(&app.searches, &caller.tenant, origin).await;
     let mut chunks = request.into_body().into_data_stream();
-    let mut counts = Counts::default();
+    let mut counts = TranscriptCounts::default();
     let mut lines = Lines::default();
     loop {
         let chunk = tokio::time::timeout(STALL, chunks.next())

@@ -1,6 +1,7 @@
 //! Searches that are followed: when one is tracked, what counts for it, and how it ends.
 
 use serde_json::{Value, json};
+use sqlx::Connection as _;
 
 use super::{append, grep, paths, read, resolve, start, weak};
 use crate::support::program::{Timestamp, expire};
@@ -169,4 +170,28 @@ async fn searches_of_an_agent_that_went_silent_end_by_themselves() {
         service.get(&soon).await.expect(200)["state"] == "timed_out"
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_search_that_is_started_while_its_session_is_erased_ends_by_itself_all_the_same() {
+    let service = Service::open().await;
+    start(&service, weak("login button", 0)).await;
+    let mut connection = service.connection().await;
+    let mut erasure = connection.begin().await.expect("begins");
+    sqlx::query("select from agent_threads for update")
+        .execute(&mut *erasure)
+        .await
+        .expect("locks the thread");
+    let erase = async {
+        service.blocked(1).await;
+        for sql in ["delete from searches", "delete from agent_threads"] {
+            sqlx::query(sql).execute(&mut *erasure).await.expect("erases");
+        }
+        erasure.commit().await.expect("ends");
+    };
+    let (search, ()) = tokio::join!(start(&service, weak("sign up", 1)), erase);
+    assert_eq!(service.get(&search).await.expect(200)["state"], "tracking");
+    let later = Timestamp::now().plus(chrono::TimeDelta::seconds(62)).expect("a time");
+    expire(service.pool(), service.keyring(), later).await.expect("ends it");
+    assert_eq!(service.get(&search).await.expect(200)["state"], "timed_out");
 }

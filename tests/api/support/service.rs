@@ -11,6 +11,7 @@ use tower::ServiceExt as _;
 
 use super::answer::{Answer, request};
 use super::database::Database;
+use super::eventually;
 use super::program::{Capture, Defaults, Keyring, Limits, Running, Settings, router};
 
 /// The service on a database of its own, which goes when this is dropped.
@@ -18,7 +19,8 @@ pub(crate) struct Service {
     pub(crate) router: Router,
     pub(crate) options: PgConnectOptions,
     running: Running,
-    _database: Database,
+    /// None for another server of the same database.
+    _database: Option<Database>,
 }
 
 impl Service {
@@ -35,13 +37,29 @@ impl Service {
     /// An open service that runs so.
     pub(crate) async fn with(settings: Settings) -> Self {
         let database = Database::create().await;
-        let running = Running::start(&database.options, settings);
-        Self {
-            router: router(running.app.clone()),
-            options: database.options.clone(),
-            running,
-            _database: database,
-        }
+        let options = database.options.clone();
+        Self { _database: Some(database), ..Self::on(options, settings) }
+    }
+
+    /// Another server of the same database.
+    pub(crate) fn another(&self) -> Self {
+        Self::on(self.options.clone(), settings())
+    }
+
+    fn on(options: PgConnectOptions, settings: Settings) -> Self {
+        let running = Running::start(&options, settings);
+        Self { router: router(running.app.clone()), options, running, _database: None }
+    }
+
+    /// Waits until so many connections wait for a lock.
+    pub(crate) async fn blocked(&self, connections: i64) {
+        const SQL: &str = "
+            select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+        eventually("connections wait for a lock", async || {
+            let blocked: i64 = sqlx::query_scalar(SQL).fetch_one(self.pool()).await.expect("a count");
+            blocked == connections
+        })
+        .await;
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {

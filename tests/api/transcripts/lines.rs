@@ -3,6 +3,7 @@
 use axum::body::Body;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use sqlx::Connection as _;
 
 use super::{hook, learned, line, send, session, text};
 use crate::support::Service;
@@ -44,6 +45,27 @@ async fn calls_for_one_source_at_the_same_time_count_each_line_once() {
         "searches_resolved",
     ];
     assert_eq!(names.map(sum), [80, 70, 3, 3, 2, 1, 1]);
+}
+
+#[tokio::test]
+async fn lines_sent_through_two_servers_at_once_count_once() {
+    let service = Service::open().await;
+    let other = service.another();
+    let lines = session();
+    send(&service, "a", text(&lines[..1])).await;
+    let mut connection = service.connection().await;
+    let mut holder = connection.begin().await.expect("begins");
+    sqlx::query("select from transcripts for update").execute(&mut *holder).await.expect("locks the source");
+    let release = async {
+        service.blocked(2).await;
+        holder.rollback().await.expect("ends");
+    };
+    let rest = text(&lines[1..]);
+    let (here, there, ()) =
+        tokio::join!(send(&service, "a", rest.clone()), send(&other, "a", rest.clone()), release);
+    let sum = |name: &str| here[name].as_u64().expect("a count") + there[name].as_u64().expect("a count");
+    let names = ["lines", "duplicates", "tool_uses", "matched", "human_turns", "searches_resolved"];
+    assert_eq!(names.map(sum), [18, 9, 3, 3, 2, 1]);
 }
 
 #[tokio::test]

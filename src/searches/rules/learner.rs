@@ -1,7 +1,8 @@
-//! The learner: follows what an agent does after weak searches, and says what was found.
+//! The learner: it follows what an agent does after weak searches, and says what was found.
 //!
 //! It knows neither database nor clock. Times are those of the events, so a transcript replayed next year teaches the
-//! same. A [`Trail`] is what one agent does; its open searches are followed until the turn ends or the agent falls silent.
+//! same. An [`AgentThread`] is the work of one agent; its open searches are followed until the turn ends or the agent falls
+//! silent.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::settings::Rules;
-use super::words::resemblance;
+use super::terms::resemblance;
+use crate::searches::settings::Rules;
 use crate::types::Timestamp;
 
 /// How many searches of one agent are followed at once; the oldest gives way.
@@ -22,138 +23,144 @@ const MOST_STEPS: usize = 1_000;
 const PATIENCE: i32 = 10;
 /// How many calls of one agent are waited for at once.
 const MOST_WAITING: usize = 64;
-/// What every open search gets of a step, however little it resembles it.
+/// What every open search gets of a step, however little the step resembles its query.
 const LEAST_RESEMBLANCE: f64 = 0.25;
-/// How much more a file weighs that is edited, too.
+/// How many times as much a file weighs that is edited, too.
 const EDITED: f64 = 3.0;
 
 /// What an agent does after a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type)]
 #[serde(rename_all = "lowercase")]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
-#[schema(as = FallbackKind)]
-pub enum Kind {
-    /// Reads a file.
+pub enum FallbackKind {
+    /// The agent reads a file.
     Read,
-    /// Looks through contents.
+    /// The agent looks through contents.
     Grep,
-    /// Looks through names.
+    /// The agent looks through names.
     Glob,
-    /// Changes a file.
+    /// The agent changes a file.
     Edit,
 }
 
-/// How a search stands.
+/// The state of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type)]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
-#[schema(as = SearchState)]
-pub enum State {
-    /// Weak; what follows is being watched.
+pub enum SearchState {
+    /// The search was weak, and what follows it is being watched.
     Tracking,
-    /// Good enough to be left alone.
+    /// The search was good enough to be left alone.
     Strong,
-    /// Ended with enough reads: something was learned.
+    /// The search ended with enough reads: something was learned.
     Resolved,
-    /// The turn ended before there were enough.
+    /// The turn ended before there were enough reads.
     Unresolved,
-    /// The agent fell silent before there were enough.
+    /// The agent fell silent before there were enough reads.
     TimedOut,
+}
+
+impl SearchState {
+    /// The state of a search that has just been made: it is tracked if it is weak.
+    #[must_use]
+    pub fn of_new(best_score: Option<f64>, rules: &Rules) -> Self {
+        if rules.is_weak(best_score) { Self::Tracking } else { Self::Strong }
+    }
 }
 
 /// One thing that an agent did.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// Names it.
+    /// The id of the step.
     pub id: Uuid,
-    /// What.
-    pub kind: Kind,
+    /// What was done.
+    pub kind: FallbackKind,
     /// A normalised path, or a pattern.
     pub target: String,
-    /// Whether it worked: what failed teaches nothing.
+    /// Whether the step worked: what failed teaches nothing.
     pub ok: bool,
-    /// When.
+    /// When the step was taken.
     pub at: Timestamp,
 }
 
 /// A step as one search sees it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Followed {
-    /// What was done.
+pub struct FollowedStep {
+    /// The step.
     pub step: Step,
-    /// Which part of it is this search's.
+    /// The part of the step that is this search's, 0 to 1.
     pub share: f64,
-    /// Whether it came in time.
+    /// Whether the step came in time.
     pub counts: bool,
 }
 
 /// A weak search that is being followed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Open {
-    /// The search.
+pub struct OpenSearch {
+    /// The id of the search.
     pub id: Uuid,
     /// What was sought.
     pub query: String,
-    /// Where.
+    /// The folder that the search is about; empty where none is known.
     pub root: String,
-    /// When.
+    /// When the search was made.
     pub at: Timestamp,
-    /// The paths that it offered: reading these is no discovery.
+    /// The paths that the search offered: reading these is no discovery.
     pub offered: Vec<String>,
-    /// What the agent was told to look at instead: associations and their paths.
+    /// The hints that the search was answered with: associations and their paths.
     pub hints: Vec<(Uuid, String)>,
-    /// What was done since, in the order it came in.
-    pub steps: Vec<Followed>,
+    /// The steps taken since, in the order in which they came in.
+    pub steps: Vec<FollowedStep>,
 }
 
 /// A search whose session is over.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ended {
+pub struct EndedSearch {
     /// The search as it was followed.
-    pub search: Open,
-    /// How it ended.
-    pub state: State,
-    /// When, by the agent's clock.
+    pub search: OpenSearch,
+    /// The state in which the search ended.
+    pub state: SearchState,
+    /// When the search ended, by the agent's clock.
     pub at: Timestamp,
-    /// What was found, the heaviest first; nothing unless it was resolved.
-    pub finds: Vec<Find>,
+    /// The files that were found, the heaviest first; none unless the search was resolved.
+    pub finds: Vec<FoundFile>,
 }
 
 /// A file that answered a query.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Find {
-    /// Its normalised path.
+pub struct FoundFile {
+    /// The normalised path of the file.
     pub path: String,
-    /// How much this says.
+    /// How much the find says for the file.
     pub weight: f64,
-    /// When it was read.
+    /// When the file was read.
     pub at: Timestamp,
 }
 
-/// What one agent does.
+/// The work of one agent: an agent session, or a subagent in it.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Trail {
-    /// The folder in which it began.
+pub struct AgentThread {
+    /// The folder in which the agent began.
     pub root: Option<String>,
     /// The turn under way.
     pub turn: Option<String>,
     /// Calls of tools that have not been answered yet, the oldest first.
     pub waiting: Vec<String>,
-    /// When its latest event happened.
+    /// When the latest event happened.
     pub last_at: Option<Timestamp>,
-    /// Its searches that are followed, the oldest first.
-    pub open: Vec<Open>,
+    /// The searches that are followed, the oldest first.
+    pub open: Vec<OpenSearch>,
 }
 
-impl Trail {
-    /// Something happened at `at`, in `turn` if that is known. Ends what a silence before it, or the end of the turn
-    /// before it, has ended.
-    pub fn advance(&mut self, at: Timestamp, turn: Option<&str>, rules: &Rules) -> Vec<Ended> {
+impl AgentThread {
+    /// Notes that something happened at `at`, in `turn` if that is known; returns the searches that a silence before it, or
+    /// the end of the turn before it, has ended.
+    pub fn advance(&mut self, at: Timestamp, turn: Option<&str>, rules: &Rules) -> Vec<EndedSearch> {
         let mut ended = Vec::new();
         if let Some(last) = self.last_at
             && at.0 - last.0 > longest_silence(rules, !self.waiting.is_empty())
         {
-            ended = self.end(State::TimedOut, last, rules, |_| true);
+            ended = self.end(SearchState::TimedOut, last, rules, |_| true);
         }
         let latest = self.last_at.is_none_or(|last| at >= last);
         if latest {
@@ -168,7 +175,7 @@ impl Trail {
         ended
     }
 
-    /// A tool is called: until it answers, the agent waits.
+    /// Notes that a tool is called: until it answers, the agent waits.
     pub fn wait(&mut self, call: &str) {
         if self.waiting.len() == MOST_WAITING {
             self.waiting.remove(0);
@@ -176,33 +183,33 @@ impl Trail {
         self.waiting.push(call.to_owned());
     }
 
-    /// A tool has answered.
+    /// Notes that a tool has answered.
     pub fn answered(&mut self, call: &str) {
         self.waiting.retain(|waiting| waiting != call);
     }
 
-    /// Follows a weak search.
-    pub fn follow(&mut self, search: Open, rules: &Rules) -> Vec<Ended> {
+    /// Follows a weak search; returns the one that gives way, if any.
+    pub fn follow(&mut self, search: OpenSearch, rules: &Rules) -> Vec<EndedSearch> {
         let oldest = (self.open.len() >= MOST_OPEN).then(|| self.open[0].id);
         self.open.push(search);
         let at = self.last_at;
         oldest.zip(at).map_or_else(Vec::new, |(oldest, at)| self.end_search(oldest, at, rules))
     }
 
-    /// Something was done: it counts for every open search made before it, by its share. `addressed` is the search that
-    /// the client says it is about. Returns the searches that took it.
-    pub fn step(&mut self, step: &Step, addressed: Option<Uuid>) -> Vec<(Uuid, Followed)> {
-        let takes = |search: &Open| {
+    /// Takes a step, which counts for every open search made before it, by its share. `addressed` is the search that the
+    /// client says the step is about. Returns the searches that took it.
+    pub fn step(&mut self, step: &Step, addressed: Option<Uuid>) -> Vec<(Uuid, FollowedStep)> {
+        let takes = |search: &OpenSearch| {
             (addressed == Some(search.id) || search.at <= step.at)
                 && search.steps.len() < MOST_STEPS
                 && search.steps.iter().all(|followed| followed.step.id != step.id)
         };
         let pattern = self.open.iter().flat_map(|search| &search.steps).rev();
         let pattern = pattern
-            .filter(|followed| matches!(followed.step.kind, Kind::Grep | Kind::Glob))
+            .filter(|followed| matches!(followed.step.kind, FallbackKind::Grep | FallbackKind::Glob))
             .max_by_key(|followed| followed.step.at)
             .map(|followed| followed.step.target.clone());
-        let likeness = |search: &Open| {
+        let likeness = |search: &OpenSearch| {
             if addressed == Some(search.id) {
                 return 1.0 + LEAST_RESEMBLANCE;
             }
@@ -212,46 +219,46 @@ impl Trail {
         let total: f64 = self.open.iter().filter(|search| takes(search)).map(likeness).sum();
         let mut followers = Vec::new();
         for search in self.open.iter_mut().filter(|search| takes(search)) {
-            let followed = Followed { step: step.clone(), share: likeness(search) / total, counts: true };
+            let followed = FollowedStep { step: step.clone(), share: likeness(search) / total, counts: true };
             search.steps.push(followed.clone());
             followers.push((search.id, followed));
         }
         followers
     }
 
-    /// The turn ends, and with it every search made before that.
-    pub fn end_turn(&mut self, at: Timestamp, rules: &Rules) -> Vec<Ended> {
+    /// Ends the turn, and with it every search made before that.
+    pub fn end_turn(&mut self, at: Timestamp, rules: &Rules) -> Vec<EndedSearch> {
         self.waiting.clear();
-        self.end(State::Unresolved, at, rules, |search| search.at <= at)
+        self.end(SearchState::Unresolved, at, rules, |search| search.at <= at)
     }
 
-    /// The client says that the turn of one search has ended.
-    pub fn end_search(&mut self, id: Uuid, at: Timestamp, rules: &Rules) -> Vec<Ended> {
-        self.end(State::Unresolved, at, rules, |search| search.id == id)
+    /// Ends one search, because the client says that its turn has ended.
+    pub fn end_search(&mut self, id: Uuid, at: Timestamp, rules: &Rules) -> Vec<EndedSearch> {
+        self.end(SearchState::Unresolved, at, rules, |search| search.id == id)
     }
 
-    /// Nothing has been heard for longer than the window.
-    pub fn expire(&mut self, rules: &Rules) -> Vec<Ended> {
+    /// Ends all searches, because nothing has been heard for longer than the window.
+    pub fn expire(&mut self, rules: &Rules) -> Vec<EndedSearch> {
         let at = self.last_at.unwrap_or_else(Timestamp::now);
-        self.end(State::TimedOut, at, rules, |_| true)
+        self.end(SearchState::TimedOut, at, rules, |_| true)
     }
 
-    /// Ends the searches that `which` says, as resolved if they have enough reads, else as `otherwise`.
+    /// Ends the searches that `which` selects, as resolved if they have enough reads, else as `otherwise`.
     fn end(
         &mut self,
-        otherwise: State,
+        otherwise: SearchState,
         at: Timestamp,
         rules: &Rules,
-        which: impl Fn(&Open) -> bool,
-    ) -> Vec<Ended> {
+        which: impl Fn(&OpenSearch) -> bool,
+    ) -> Vec<EndedSearch> {
         let (over, open) = std::mem::take(&mut self.open).into_iter().partition(|search| which(search));
         self.open = open;
-        let over: Vec<Open> = over;
-        let end = |search: Open| {
+        let over: Vec<OpenSearch> = over;
+        let end = |search: OpenSearch| {
             let finds = finds(&search);
             let enough = finds.len() >= rules.min_reads;
-            Ended {
-                state: if enough { State::Resolved } else { otherwise },
+            EndedSearch {
+                state: if enough { SearchState::Resolved } else { otherwise },
                 finds: if enough { finds } else { Vec::new() },
                 at,
                 search,
@@ -261,18 +268,20 @@ impl Trail {
     }
 }
 
-/// The longest silence that a session outlives.
+/// The longest silence that a session outlives, by whether the agent waits for a tool.
 #[must_use]
 pub fn longest_silence(rules: &Rules, waits: bool) -> TimeDelta {
     if waits { rules.window * PATIENCE } else { rules.window }
 }
 
-/// What was read and had not been offered. The later a file was read the more it weighs, the last one double; and more
+/// The files that were read and had not been offered. The later a file was read the more it weighs, the last one double; and more
 /// again if it was edited.
-fn finds(search: &Open) -> Vec<Find> {
+fn finds(search: &OpenSearch) -> Vec<FoundFile> {
     let steps = || search.steps.iter().filter(|followed| followed.counts && followed.step.ok);
     let mut reads: BTreeMap<&str, (f64, Timestamp)> = BTreeMap::new();
-    for Followed { step, share, .. } in steps().filter(|followed| followed.step.kind == Kind::Read) {
+    for FollowedStep { step, share, .. } in
+        steps().filter(|followed| followed.step.kind == FallbackKind::Read)
+    {
         if !search.offered.contains(&step.target) {
             let read = reads.entry(&step.target).or_insert((*share, step.at));
             *read = (read.0.max(*share), read.1.max(step.at));
@@ -280,25 +289,26 @@ fn finds(search: &Open) -> Vec<Find> {
     }
     let mut reads: Vec<_> = reads.into_iter().collect();
     reads.sort_by_key(|(_, (_, at))| std::cmp::Reverse(*at));
-    let edited =
-        |path: &str| steps().any(|followed| followed.step.kind == Kind::Edit && followed.step.target == path);
-    let weigh = |(place, (path, (share, at))): (usize, (&str, (f64, Timestamp)))| {
-        let lateness = 1.0 + 1.0 / (place + 1) as f64;
+    let edited = |path: &str| {
+        steps().any(|followed| followed.step.kind == FallbackKind::Edit && followed.step.target == path)
+    };
+    let weigh = |(rank, (path, (share, at))): (usize, (&str, (f64, Timestamp)))| {
+        let lateness = 1.0 + 1.0 / (rank + 1) as f64;
         let weight = share * lateness * if edited(path) { EDITED } else { 1.0 };
-        Find { path: path.to_owned(), weight, at }
+        FoundFile { path: path.to_owned(), weight, at }
     };
     let mut finds: Vec<_> = reads.into_iter().enumerate().map(weigh).collect();
     finds.sort_by(|a, b| b.weight.total_cmp(&a.weight));
     finds
 }
 
-impl Ended {
-    /// Whether each hint was followed: the file was read.
+impl EndedSearch {
+    /// The hints, each with whether the file was read.
     pub fn hints(&self) -> impl Iterator<Item = (Uuid, bool)> + '_ {
         self.search.hints.iter().map(|(association, path)| {
             let read = self.search.steps.iter().any(|followed| {
                 let step = &followed.step;
-                followed.counts && step.ok && step.kind == Kind::Read && step.target == *path
+                followed.counts && step.ok && step.kind == FallbackKind::Read && step.target == *path
             });
             (*association, read)
         })

@@ -1,4 +1,4 @@
-//! Words of queries, patterns and paths: what they are found by, and how alike they are.
+//! Terms of queries, patterns and paths: what they are found by, and how alike they are.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,8 @@ fn spaceless(c: char) -> bool {
     ('\u{2e80}'..='\u{9fff}').contains(&c) || ('\u{f900}'..='\u{faff}').contains(&c)
 }
 
-/// What a query is found by: its stems, and each pair of neighbours. A text without a word is found by itself.
+/// The terms that a query is found by: its stems, and each pair of neighbours. A text without a word is one
+/// term itself.
 #[must_use]
 pub fn terms(query: &str) -> Vec<String> {
     let mut stems = stems(query);
@@ -50,7 +51,7 @@ pub fn terms(query: &str) -> Vec<String> {
     terms.into_iter().collect()
 }
 
-/// Which share of the query's words the text has, 0 to 1.
+/// The share of the query's stems that the text has, 0 to 1.
 #[must_use]
 pub fn resemblance(query: &str, text: &str) -> f64 {
     let wanted: BTreeSet<_> = stems(query).into_iter().collect();

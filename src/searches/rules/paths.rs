@@ -1,7 +1,7 @@
 //! Paths as agents write them, brought to one form: relative to the folder in which the agent began.
 
-/// `path`, as seen from the folder `at`, relative to `root` if it lies in it; otherwise absolute, or as relative as it
-/// was where no folder is known.
+/// The normal form of `path`, as seen from the folder `at`: relative to `root` if the path lies in it, otherwise absolute, or
+/// as relative as it was where no folder is known.
 #[must_use]
 pub fn normalise(path: &str, at: Option<&str>, root: Option<&str>) -> String {
     let path = slashes(path);
@@ -17,7 +17,7 @@ pub fn normalise(path: &str, at: Option<&str>, root: Option<&str>) -> String {
     within.filter(|path| !path.is_empty()).unwrap_or(whole)
 }
 
-/// A folder's path in the form that paths are compared with.
+/// The normal form of a folder's path, which paths are compared with.
 #[must_use]
 pub fn folder(path: &str) -> String {
     tidy(&slashes(path))

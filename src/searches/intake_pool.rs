@@ -1,0 +1,39 @@
+//! What takes in the work of agents: connections of its own, and whose turn it is.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use sqlx::PgPool;
+use sqlx::postgres::PgConnectOptions;
+use tokio::sync::OwnedMutexGuard;
+
+use crate::db;
+
+/// The connections by which hooks, transcripts and expiry write, and the turns of those who send lines.
+#[derive(Debug, Clone)]
+pub struct IntakePool {
+    /// The connections. They bear the writer's name, since exports wait for those who do.
+    pub db: PgPool,
+    turns: Arc<Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>>,
+}
+
+impl IntakePool {
+    /// A pool of at most so many connections.
+    #[must_use]
+    pub fn new(options: &PgConnectOptions, connections: u32) -> Self {
+        Self { db: db::pool(options, db::WRITER_NAME, connections), turns: Arc::default() }
+    }
+
+    /// Waits until nobody else sends lines for this source of a project; the turn ends when the guard is dropped.
+    pub(super) async fn turn(&self, project: &str, source: &str) -> OwnedMutexGuard<()> {
+        let turn = {
+            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            turns.retain(|_, turn| turn.strong_count() > 0);
+            let name = format!("{project}/{source}");
+            let turn = turns.get(&name).and_then(Weak::upgrade).unwrap_or_default();
+            turns.insert(name, Arc::downgrade(&turn));
+            turn
+        };
+        turn.lock_owned().await
+    }
+}

@@ -1,0 +1,170 @@
+//! Events that clients post: searches that start, are continued and end.
+
+use std::collections::HashMap;
+
+use sqlx::{Connection as _, PgConnection};
+use uuid::Uuid;
+
+use super::tables;
+use super::unit_of_work::{StartedSearch, StoredSearch, ThreadKey, UnitOfWork};
+use crate::db::receipt::{Receipt, Written};
+use crate::error::Error;
+use crate::privacy::kept::Kept;
+use crate::searches::SearchResult;
+use crate::searches::event::{Action, Append, Event, Start};
+use crate::searches::rules::learner::{SearchState, Step};
+use crate::searches::rules::paths;
+use crate::searches::settings::Rules;
+use crate::types::Timestamp;
+
+/// The hashes of the requests by which fallbacks were posted, by search and id; none of a fallback that was not posted.
+pub(super) type PostedFallbacks = HashMap<(Uuid, Uuid), Option<Vec<u8>>>;
+
+/// Writes events of one project, all in one transaction; returns their verdicts, in the order of the events.
+pub async fn write(
+    connection: &mut PgConnection,
+    project: &str,
+    rules: &Rules,
+    events: &[Kept<&Event>],
+) -> sqlx::Result<Vec<Written>> {
+    let mut transaction = connection.begin().await?;
+    let ids: Vec<_> = events.iter().map(|event| event.search_id).collect();
+    let mut threads = tables::read_threads_of(&mut transaction, project, &ids).await?;
+    for event in events {
+        if let Action::Start(start) = &event.action {
+            let key = start.thread_key();
+            threads.insert(key.id(event.search_id.as_bytes()), key);
+        }
+    }
+    let mut unit = UnitOfWork::begin(&mut transaction, project, rules, &threads, &ids).await?;
+    let appends: Vec<_> =
+        events.iter().filter_map(|event| Some((event.search_id, event.fallback_id()?))).collect();
+    let mut posted = tables::read_posted_fallbacks(&mut transaction, project, &appends).await?;
+    let hinted: Vec<Uuid> = events.iter().flat_map(|event| event.hints()).map(|(id, _)| *id).collect();
+    let hinted = tables::read_paths(&mut transaction, project, &hinted).await?;
+    let mut verdicts = Vec::with_capacity(events.len());
+    for event in events {
+        verdicts.push(unit.apply(*event, &mut posted, &hinted));
+    }
+    unit.save(&mut transaction, Timestamp::now()).await?;
+    transaction.commit().await?;
+    Ok(verdicts)
+}
+
+impl Start {
+    fn thread_key(&self) -> ThreadKey {
+        ThreadKey { session: self.new.agent_session_id.clone(), agent: self.new.agent_id.clone() }
+    }
+}
+
+impl Event {
+    fn hints(&self) -> &[(Uuid, f64)] {
+        match &self.action {
+            Action::Start(start) => &start.hints,
+            _ => &[],
+        }
+    }
+}
+
+impl UnitOfWork<'_> {
+    fn apply(
+        &mut self,
+        event: Kept<&Event>,
+        posted: &mut PostedFallbacks,
+        hinted: &HashMap<Uuid, String>,
+    ) -> Written {
+        let id = event.search_id;
+        match &event.action {
+            Action::Start(start) => self.apply_start(id, start, hinted),
+            Action::Append(append) => self.apply_append(id, append, posted),
+            Action::Finalize { at } => self.apply_finalize(id, *at),
+        }
+    }
+
+    fn apply_start(&mut self, id: Uuid, start: &Start, hinted: &HashMap<Uuid, String>) -> Written {
+        if let Some(stored) = self.stored(id) {
+            if stored.hash == start.hash {
+                return Ok(Receipt::replayed(None));
+            }
+            return Err(Error::Conflict(format!("the search {id} is there already, with another body")));
+        }
+        let (key, new) = (start.thread_key(), &start.new);
+        let thread = key.id(id.as_bytes());
+        self.advance(thread, start.at, new.turn_id.as_deref());
+        let root = new.root.as_deref().map(paths::folder);
+        let results = new.results.iter().map(|result| SearchResult {
+            path: paths::normalise(&result.path, root.as_deref(), root.as_deref()),
+            score: result.score,
+        });
+        let best_score = new.known_score();
+        let state = SearchState::of_new(best_score, self.rules());
+        let hints: Vec<_> = start.hints.iter().filter(|(id, _)| hinted.contains_key(id)).copied().collect();
+        let hint_paths = hints.iter().map(|(id, _)| (*id, hinted[id].clone())).collect();
+        let search = StartedSearch {
+            id,
+            thread,
+            key,
+            turn: new.turn_id.clone(),
+            query: new.query.clone(),
+            best_score,
+            result_count: new.count(),
+            results: results.collect(),
+            root,
+            at: start.at,
+            state,
+            hash: start.hash.clone(),
+            hints: if state == SearchState::Tracking { hints } else { Vec::new() },
+        };
+        self.start(search, hint_paths);
+        Ok(Receipt::created(None))
+    }
+
+    fn apply_append(&mut self, id: Uuid, append: &Append, posted: &mut PostedFallbacks) -> Written {
+        let (thread, state) = self.thread_and_state(id)?;
+        match posted.get(&(id, append.id)) {
+            Some(Some(hash)) if *hash == append.hash => return Ok(Receipt::replayed(None)),
+            Some(_) => {
+                let what = format!("the fallback {} is there already, with another body", append.id);
+                return Err(Error::Conflict(what));
+            }
+            None => {}
+        }
+        if state != SearchState::Tracking {
+            return Err(Error::Conflict(format!("the search {id} is not tracked; nothing can be added")));
+        }
+        let open = self.thread(thread).open.iter().find(|open| open.id == id);
+        let root = open.map(|open| open.root.clone()).filter(|root| !root.is_empty());
+        let target = append.new.target();
+        let target = if append.new.kind.has_path() {
+            paths::normalise(target, root.as_deref(), root.as_deref())
+        } else {
+            target.to_owned()
+        };
+        let ok = append.new.ok.unwrap_or(true);
+        let step = Step { id: append.id, kind: append.new.kind, target, ok, at: append.at };
+        self.advance(thread, append.at, None);
+        posted.insert((id, append.id), Some(append.hash.clone()));
+        if self.stored(id).is_some_and(|stored| stored.state == SearchState::Tracking) {
+            self.step(thread, &step, Some((id, &append.hash)));
+        } else {
+            // Its time shows that the session was over before.
+            self.step_too_late(id, step, &append.hash);
+        }
+        Ok(Receipt::created(None))
+    }
+
+    fn apply_finalize(&mut self, id: Uuid, at: Timestamp) -> Written {
+        let (thread, state) = self.thread_and_state(id)?;
+        if state != SearchState::Tracking {
+            return Ok(Receipt::replayed(None));
+        }
+        self.advance(thread, at, None);
+        self.end_search(thread, id, at);
+        Ok(Receipt::created(None))
+    }
+
+    fn thread_and_state(&self, id: Uuid) -> crate::error::Result<(Uuid, SearchState)> {
+        let StoredSearch { thread, state, .. } = self.stored(id).ok_or(Error::NotFound("search"))?;
+        Ok((*thread, *state))
+    }
+}

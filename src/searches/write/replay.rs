@@ -1,0 +1,226 @@
+//! Entries of agents, from transcripts and hooks: what their tool calls did counts once it is known whether they worked.
+
+use std::collections::BTreeMap;
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::counts::TranscriptCounts;
+use super::tool_calls::{Half, ToolCalls, ToolResult, ToolUse, pair};
+use super::unit_of_work::{StartedSearch, ThreadKey, UnitOfWork};
+use crate::agents::{Activity, Entry, SearchOutput, SearchTool, ToolAction};
+use crate::domain::Domain;
+use crate::privacy::hash_key::HashKey;
+use crate::privacy::kept::Kept;
+use crate::privacy::policy::Private;
+use crate::projects::Tenant;
+use crate::searches::SearchResult;
+use crate::searches::limits::{MOST_PATH, MOST_QUERY, MOST_RESULTS, cut};
+use crate::searches::rules::learner::{FallbackKind, SearchState, Step};
+use crate::searches::rules::paths;
+use crate::types::{Timestamp, derived_id};
+
+impl Private for Entry {
+    fn domain(&self) -> Domain {
+        Domain::Searches
+    }
+
+    fn reduce(self, _: &HashKey) -> Option<Self> {
+        None
+    }
+}
+
+/// Learns from entries of one source, in order. `calls` are the calls that the entries are about, as far as they are known.
+pub(in crate::searches) async fn replay(
+    connection: &mut PgConnection,
+    tenant: &Tenant,
+    source: &str,
+    calls: &mut ToolCalls,
+    entries: &[Kept<Entry>],
+) -> sqlx::Result<TranscriptCounts> {
+    let threads: BTreeMap<_, _> =
+        entries.iter().map(|entry| (thread_of(entry, source), key_of(entry))).collect();
+    let searches = searches_in(entries, calls, source);
+    let mut unit = UnitOfWork::begin(connection, &tenant.name, &tenant.rules, &threads, &searches).await?;
+    let mut counts = TranscriptCounts::default();
+    for entry in entries {
+        unit.enter(entry, source, calls, &mut counts);
+    }
+    counts.add_saved(unit.save(connection, Timestamp::now()).await?);
+    Ok(counts)
+}
+
+/// Counts what entries say, and learns nothing from them.
+pub(in crate::searches) fn count(calls: &mut ToolCalls, entries: &[Kept<Entry>]) -> TranscriptCounts {
+    let mut counts = TranscriptCounts::default();
+    for entry in entries {
+        for activity in &entry.activities {
+            count_prompt(activity, &mut counts);
+            pair(calls, entry, activity, &mut counts);
+        }
+    }
+    counts
+}
+
+fn count_prompt(activity: &Activity, counts: &mut TranscriptCounts) {
+    counts.human_turns += usize::from(*activity == Activity::Prompt);
+}
+
+fn key_of(entry: &Entry) -> ThreadKey {
+    ThreadKey { session: entry.session.clone(), agent: entry.agent.clone() }
+}
+
+fn thread_of(entry: &Entry, source: &str) -> Uuid {
+    key_of(entry).id(source.as_bytes())
+}
+
+/// The id of one action of a call. It is the same from a hook as from a transcript: told twice, it is learned once.
+fn action_id(entry: &Entry, source: &str, call: &str, index: usize) -> Uuid {
+    let session = entry.session.as_deref().unwrap_or(source);
+    derived_id(&[b"action", session.as_bytes(), call.as_bytes(), &index.to_be_bytes()])
+}
+
+/// The ids of the searches that these entries may start.
+fn searches_in(entries: &[Kept<Entry>], calls: &ToolCalls, source: &str) -> Vec<Uuid> {
+    let mut ids = Vec::new();
+    for entry in entries {
+        for activity in &entry.activities {
+            let (call, actions) = match activity {
+                Activity::ToolUse { id: Some(id), actions } => (id, actions),
+                Activity::ToolResult { id: Some(id), .. } => {
+                    match calls.get(id).and_then(|call| call.pending.as_ref()) {
+                        Some(Half::Use(made)) => (id, &made.actions),
+                        _ => continue,
+                    }
+                }
+                _ => continue,
+            };
+            let numbered = actions.iter().enumerate();
+            let searches = numbered.filter(|(_, action)| matches!(action, ToolAction::Search { .. }));
+            ids.extend(searches.map(|(index, _)| action_id(entry, source, call, index)));
+        }
+    }
+    ids
+}
+
+/// A call that has been answered.
+struct AnsweredCall<'a> {
+    id: &'a str,
+    made: &'a ToolUse,
+    result: &'a ToolResult,
+}
+
+impl UnitOfWork<'_> {
+    /// Takes in an entry.
+    fn enter(
+        &mut self,
+        entry: &Kept<Entry>,
+        source: &str,
+        calls: &mut ToolCalls,
+        counts: &mut TranscriptCounts,
+    ) {
+        let thread = thread_of(entry, source);
+        if let Some(at) = entry.at {
+            // The first folder that a thread works in is the root of its paths.
+            let root = &mut self.thread(thread).root;
+            if root.is_none() {
+                *root = entry.root.as_deref().map(paths::folder);
+            }
+            self.advance(thread, at, entry.turn.as_deref());
+        }
+        for activity in &entry.activities {
+            count_prompt(activity, counts);
+            match activity {
+                Activity::ToolUse { id, .. } | Activity::ToolResult { id, .. } => {
+                    if let Some(id) = id {
+                        let is_use = matches!(activity, Activity::ToolUse { .. });
+                        let answered = calls.get(id).is_some_and(|call| call.answered);
+                        self.thread(thread).answered(id);
+                        if is_use && !answered {
+                            self.thread(thread).wait(id);
+                        }
+                    }
+                    if let Some((id, made, result)) = pair(calls, entry, activity, counts) {
+                        let call = AnsweredCall { id, made: &made, result: &result };
+                        self.take_call(thread, entry, source, &call);
+                    }
+                }
+                Activity::Prompt | Activity::TurnEnd | Activity::SessionEnd => {
+                    if let Some(at) = entry.at {
+                        self.end_turn(thread, at);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes the actions of a call as steps, and its searches as searches.
+    fn take_call(&mut self, thread: Uuid, entry: &Entry, source: &str, call: &AnsweredCall<'_>) {
+        let Some(at) = call.made.at.or(entry.at) else { return };
+        let root = self.thread(thread).root.clone();
+        let normalise = |path: &str| paths::normalise(path, call.made.folder.as_deref(), root.as_deref());
+        for (index, action) in call.made.actions.iter().enumerate() {
+            let id = action_id(entry, source, call.id, index);
+            let step = |kind, target: String| Step { id, kind, target, ok: call.result.ok, at };
+            match action {
+                ToolAction::Read { path } | ToolAction::Edit { path } => {
+                    let is_read = matches!(action, ToolAction::Read { .. });
+                    let kind = if is_read { FallbackKind::Read } else { FallbackKind::Edit };
+                    if (1..=MOST_PATH).contains(&path.len()) {
+                        self.step(thread, &step(kind, normalise(path)), None);
+                    }
+                }
+                ToolAction::Search { tool, query, .. } => {
+                    let mut query = query.clone();
+                    cut(&mut query, MOST_QUERY);
+                    if query.is_empty() || !call.result.ok {
+                        continue;
+                    }
+                    let kind = match tool {
+                        SearchTool::Grep => Some(FallbackKind::Grep),
+                        SearchTool::Glob => Some(FallbackKind::Glob),
+                        SearchTool::Index => None,
+                    };
+                    if let Some(kind) = kind {
+                        self.step(thread, &step(kind, query.clone()), None);
+                    }
+                    let is_search = |output: &SearchOutput| {
+                        kind.is_none() || (output.is_empty() && self.rules().track_builtin)
+                    };
+                    let output = call.result.output.as_ref().filter(|output| is_search(output));
+                    if let Some(output) = output.filter(|_| self.stored(id).is_none()) {
+                        let best_score = best_score(output);
+                        let count = output.count.unwrap_or(output.hits.len() as u64);
+                        let hits = output.hits.iter().take(MOST_RESULTS);
+                        let result = |path, score| SearchResult { path: normalise(path), score };
+                        let search = StartedSearch {
+                            id,
+                            thread,
+                            key: key_of(entry),
+                            turn: entry.turn.clone(),
+                            query,
+                            best_score,
+                            result_count: i32::try_from(count).unwrap_or(i32::MAX),
+                            results: hits.map(|hit| result(&hit.path, hit.score)).collect(),
+                            root: root.clone(),
+                            at,
+                            state: SearchState::of_new(best_score, self.rules()),
+                            hash: Vec::new(),
+                            hints: Vec::new(),
+                        };
+                        self.start(search, Vec::new());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The best score that is known of a search's output; 0 where it found nothing.
+fn best_score(output: &SearchOutput) -> Option<f64> {
+    if output.is_empty() {
+        return Some(0.0);
+    }
+    let named = || output.hits.iter().filter_map(|hit| hit.score).max_by(f64::total_cmp);
+    output.best_score.or_else(named)
+}

@@ -1,0 +1,385 @@
+//! The statements that read and write threads and searches, each for many rows. The columns of rows that are inserted come in
+//! as arrays, see [`insert`].
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
+
+use chrono::TimeDelta;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::events::PostedFallbacks;
+use super::unit_of_work::{AppendedStep, StartedSearch, StoredSearch, ThreadKey};
+use crate::db::insert::{self, Columns, columns};
+use crate::searches::SearchResult;
+use crate::searches::limits::MOST_RESULTS;
+use crate::searches::rules::learner::{
+    AgentThread, EndedSearch, FallbackKind, FollowedStep, OpenSearch, SearchState, Step,
+};
+use crate::types::Timestamp;
+
+/// One column of the rows that a statement takes.
+fn column<'a, R, T>(rows: &'a [R], value: impl Fn(&'a R) -> T) -> Vec<T> {
+    rows.iter().map(value).collect()
+}
+
+/// The threads of searches that are stored.
+pub(super) async fn read_threads_of(
+    connection: &mut PgConnection,
+    project: &str,
+    searches: &[Uuid],
+) -> sqlx::Result<BTreeMap<Uuid, ThreadKey>> {
+    const SQL: &str = "
+        select distinct thread_id, agent_session_id, agent_id from searches where project = $1 and id = any($2)";
+    let rows: Vec<(Uuid, Option<String>, Option<String>)> =
+        sqlx::query_as(SQL).bind(project).bind(searches).fetch_all(connection).await?;
+    Ok(rows.into_iter().map(|(thread, session, agent)| (thread, ThreadKey { session, agent })).collect())
+}
+
+/// Makes the threads that are not there yet.
+pub(super) async fn insert_threads(
+    connection: &mut PgConnection,
+    project: &str,
+    threads: &BTreeMap<Uuid, ThreadKey>,
+) -> sqlx::Result<()> {
+    const SQL: &str = "
+        insert into agent_threads (project, id, session, agent, received_at)
+        select $1, new.id, new.session, new.agent, $5
+        from unnest($2::uuid[], $3::text[], $4::text[]) as new (id, session, agent)
+        order by new.id
+        on conflict do nothing";
+    sqlx::query(SQL)
+        .bind(project)
+        .bind(threads.keys().copied().collect::<Vec<_>>())
+        .bind(threads.values().map(|key| key.session.as_deref()).collect::<Vec<_>>())
+        .bind(threads.values().map(|key| key.agent.as_deref()).collect::<Vec<_>>())
+        .bind(Timestamp::now())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Locks threads, in id order, so that two that lock the same ones wait for each other instead of forming a deadlock.
+pub(super) async fn lock_threads(
+    connection: &mut PgConnection,
+    project: &str,
+    ids: &[Uuid],
+) -> sqlx::Result<BTreeMap<Uuid, AgentThread>> {
+    const SQL: &str = "
+        select id, root, turn, waiting, last_at from agent_threads
+        where project = $1 and id = any($2) order by id for no key update";
+    type Row = (Uuid, Option<String>, Option<String>, Vec<String>, Option<Timestamp>);
+    let rows: Vec<Row> = sqlx::query_as(SQL).bind(project).bind(ids).fetch_all(connection).await?;
+    let thread = |(id, root, turn, waiting, last_at)| {
+        (id, AgentThread { root, turn, waiting, last_at, open: Vec::new() })
+    };
+    Ok(rows.into_iter().map(thread).collect())
+}
+
+/// Reads the open searches of locked threads, with all that followed them.
+pub(super) async fn read_open_searches(
+    connection: &mut PgConnection,
+    project: &str,
+    threads: &mut BTreeMap<Uuid, AgentThread>,
+) -> sqlx::Result<()> {
+    const SQL: &str = "
+        select thread_id, id, query, coalesce(root, ''), timestamp, results from searches
+        where project = $1 and thread_id = any($2) and state = 'tracking' order by timestamp, id";
+    type Row = (Uuid, Uuid, String, String, Timestamp, Json<Vec<SearchResult>>);
+    let ids: Vec<_> = threads.keys().copied().collect();
+    let rows: Vec<Row> = sqlx::query_as(SQL).bind(project).bind(ids).fetch_all(&mut *connection).await?;
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<_> = rows.iter().map(|(_, id, ..)| *id).collect();
+    let mut steps = read_steps(connection, project, &ids).await?;
+    let mut hints = read_hints(connection, project, &ids).await?;
+    for (thread, id, query, root, at, Json(results)) in rows {
+        if let Some(thread) = threads.get_mut(&thread) {
+            thread.open.push(OpenSearch {
+                id,
+                query,
+                root,
+                at,
+                offered: results.into_iter().map(|result| result.path).collect(),
+                hints: hints.remove(&id).unwrap_or_default(),
+                steps: steps.remove(&id).unwrap_or_default(),
+            });
+        }
+    }
+    Ok(())
+}
+
+async fn read_steps(
+    connection: &mut PgConnection,
+    project: &str,
+    searches: &[Uuid],
+) -> sqlx::Result<HashMap<Uuid, Vec<FollowedStep>>> {
+    const SQL: &str = "
+        select search_id, id, kind, target, ok, timestamp, share, counts from fallbacks
+        where project = $1 and search_id = any($2) order by timestamp, id";
+    type Row = (Uuid, Uuid, FallbackKind, String, bool, Timestamp, f64, bool);
+    let rows: Vec<Row> = sqlx::query_as(SQL).bind(project).bind(searches).fetch_all(connection).await?;
+    let mut steps: HashMap<Uuid, Vec<FollowedStep>> = HashMap::new();
+    for (search, id, kind, target, ok, at, share, counts) in rows {
+        let step = Step { id, kind, target, ok, at };
+        steps.entry(search).or_default().push(FollowedStep { step, share, counts });
+    }
+    Ok(steps)
+}
+
+async fn read_hints(
+    connection: &mut PgConnection,
+    project: &str,
+    searches: &[Uuid],
+) -> sqlx::Result<HashMap<Uuid, Vec<(Uuid, String)>>> {
+    const SQL: &str = "
+        select h.search_id, a.id, a.path from search_hints h
+        join associations a on a.project = $1 and a.id = h.association_id
+        where h.project = $1 and h.search_id = any($2)";
+    let rows: Vec<(Uuid, Uuid, String)> =
+        sqlx::query_as(SQL).bind(project).bind(searches).fetch_all(connection).await?;
+    let mut hints: HashMap<Uuid, Vec<_>> = HashMap::new();
+    for (search, association, path) in rows {
+        hints.entry(search).or_default().push((association, path));
+    }
+    Ok(hints)
+}
+
+/// Reads what is known of searches that are stored; their threads are locked.
+pub(super) async fn read_stored_searches(
+    connection: &mut PgConnection,
+    project: &str,
+    ids: &[Uuid],
+) -> sqlx::Result<HashMap<Uuid, StoredSearch>> {
+    let sql = "select id, thread_id, state, request_hash from searches where project = $1 and id = any($2)";
+    let rows: Vec<(Uuid, Uuid, SearchState, Vec<u8>)> =
+        sqlx::query_as(sql).bind(project).bind(ids).fetch_all(connection).await?;
+    let search = |(id, thread, state, hash)| (id, StoredSearch { thread, state, hash });
+    Ok(rows.into_iter().map(search).collect())
+}
+
+/// Reads which of these fallbacks, by search and id, are stored, and the hashes of the requests that posted them.
+pub(super) async fn read_posted_fallbacks(
+    connection: &mut PgConnection,
+    project: &str,
+    fallbacks: &[(Uuid, Uuid)],
+) -> sqlx::Result<PostedFallbacks> {
+    const SQL: &str = "
+        select f.search_id, f.id, f.request_hash from fallbacks f
+        join unnest($2::uuid[], $3::uuid[]) as sent (search_id, id)
+            on sent.search_id = f.search_id and sent.id = f.id
+        where f.project = $1";
+    if fallbacks.is_empty() {
+        return Ok(PostedFallbacks::new());
+    }
+    let rows: Vec<(Uuid, Uuid, Option<Vec<u8>>)> = sqlx::query_as(SQL)
+        .bind(project)
+        .bind(column(fallbacks, |(search, _)| *search))
+        .bind(column(fallbacks, |(_, id)| *id))
+        .fetch_all(connection)
+        .await?;
+    Ok(rows.into_iter().map(|(search, id, hash)| ((search, id), hash)).collect())
+}
+
+/// Reads the paths of associations.
+pub(super) async fn read_paths(
+    connection: &mut PgConnection,
+    project: &str,
+    associations: &[Uuid],
+) -> sqlx::Result<HashMap<Uuid, String>> {
+    if associations.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let sql = "select id, path from associations where project = $1 and id = any($2)";
+    let rows: Vec<(Uuid, String)> =
+        sqlx::query_as(sql).bind(project).bind(associations).fetch_all(connection).await?;
+    Ok(rows.into_iter().collect())
+}
+
+columns! {
+    /// The columns of a search that is new.
+    struct Searches<'a>(&'a StartedSearch);
+    |search| {
+        "id": "uuid" = search.id,
+        "thread_id": "uuid" = search.thread,
+        "query": "text" = search.query.as_str(),
+        "best_score": "float8" = search.best_score,
+        "result_count": "int" = search.result_count,
+        "results": "jsonb" = Json(&search.results[..search.results.len().min(MOST_RESULTS)]),
+        "agent_session_id": "text" = search.key.session.as_deref(),
+        "agent_id": "text" = search.key.agent.as_deref(),
+        "turn_id": "text" = search.turn.as_deref(),
+        "root": "text" = search.root.as_deref(),
+        "timestamp": "timestamptz" = search.at,
+        "state": "text" = search.state,
+        "request_hash": "bytea" = search.hash.as_slice(),
+    }
+}
+
+/// An association that a search was answered with.
+struct Hint {
+    search: Uuid,
+    association: Uuid,
+    rank: i32,
+    score: f64,
+}
+
+columns! {
+    /// The columns of a hint that is new.
+    struct Hints<'a>(Hint);
+    |hint| {
+        "search_id": "uuid" = hint.search,
+        "association_id": "uuid" = hint.association,
+        "rank": "int" = hint.rank,
+        "score": "float8" = hint.score,
+    }
+}
+
+columns! {
+    /// The columns of a fallback that is new.
+    struct Fallbacks<'a>(&'a AppendedStep);
+    |appended| {
+        "search_id": "uuid" = appended.search,
+        "id": "uuid" = appended.followed.step.id,
+        "kind": "text" = appended.followed.step.kind,
+        "target": "text" = appended.followed.step.target.as_str(),
+        "ok": "bool" = appended.followed.step.ok,
+        "timestamp": "timestamptz" = appended.followed.step.at,
+        "share": "float8" = appended.followed.share,
+        "counts": "bool" = appended.followed.counts,
+        "request_hash": "bytea" = appended.hash.as_deref(),
+    }
+}
+
+/// The statement that inserts rows of these columns, but for those that are there already.
+fn insertion<C: Columns>(table: &str) -> String {
+    format!(
+        "insert into {table} (project, {names}) select $1, {values} from (select {unnested}) new on conflict do nothing",
+        names = insert::names::<C>(),
+        values = insert::values::<C>("new"),
+        unnested = insert::unnested::<C>(2),
+    )
+}
+
+async fn insert_rows<C: Columns>(
+    connection: &mut PgConnection,
+    project: &str,
+    sql: &'static str,
+    rows: &[C::Row<'_>],
+) -> sqlx::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let parameters = insert::parameters(project, |parameters| C::bind_all(rows, parameters))?;
+    sqlx::query_with(sql, parameters).execute(connection).await?;
+    Ok(())
+}
+
+/// Inserts searches with their hints.
+pub(super) async fn insert_searches(
+    connection: &mut PgConnection,
+    project: &str,
+    searches: &[StartedSearch],
+) -> sqlx::Result<()> {
+    static SEARCHES: LazyLock<String> = LazyLock::new(|| insertion::<Searches>("searches"));
+    static HINTS: LazyLock<String> = LazyLock::new(|| insertion::<Hints>("search_hints"));
+    let hints = searches.iter().flat_map(|search| {
+        let hint = |(rank, &(association, score))| Hint { search: search.id, association, rank, score };
+        (1..).zip(&search.hints).map(hint)
+    });
+    let hints: Vec<_> = hints.collect();
+    let searches: Vec<_> = searches.iter().collect();
+    insert_rows::<Searches>(connection, project, &SEARCHES, &searches).await?;
+    insert_rows::<Hints>(connection, project, &HINTS, &hints).await
+}
+
+/// Inserts fallbacks. One that came by another way already (a hook and a transcript tell the same) stays as it is.
+pub(super) async fn insert_fallbacks(
+    connection: &mut PgConnection,
+    project: &str,
+    appended: &[AppendedStep],
+) -> sqlx::Result<()> {
+    static SQL: LazyLock<String> = LazyLock::new(|| insertion::<Fallbacks>("fallbacks"));
+    let appended: Vec<_> = appended.iter().collect();
+    insert_rows::<Fallbacks>(connection, project, &SQL, &appended).await
+}
+
+/// Ends searches. Exports are ordered by `completed_at`, so that is the time of the database's clock, and a microsecond more
+/// from search to search in the order given.
+pub(super) async fn end_searches(
+    connection: &mut PgConnection,
+    project: &str,
+    ended: &[EndedSearch],
+) -> sqlx::Result<()> {
+    const SQL: &str = "
+        update searches s set state = new.state, ended_at = new.ended_at, completed_at = new.completed_at
+        from unnest($2::uuid[], $3::text[], $4::timestamptz[], $5::timestamptz[])
+            as new (id, state, ended_at, completed_at)
+        where s.project = $1 and s.id = new.id";
+    const HINTS: &str = "
+        update search_hints h set read = new.read
+        from unnest($2::uuid[], $3::uuid[], $4::bool[]) as new (search_id, association_id, read)
+        where h.project = $1 and h.search_id = new.search_id and h.association_id = new.association_id";
+    if ended.is_empty() {
+        return Ok(());
+    }
+    // Read beforehand: where tables are distributed, an update may call no function whose result changes.
+    let now: Timestamp = sqlx::query_scalar("select clock_timestamp()").fetch_one(&mut *connection).await?;
+    let completed = (0..).take(ended.len()).map(|index| now.plus(TimeDelta::microseconds(index)));
+    sqlx::query(SQL)
+        .bind(project)
+        .bind(column(ended, |ended| ended.search.id))
+        .bind(column(ended, |ended| ended.state))
+        .bind(column(ended, |ended| ended.at))
+        .bind(completed.collect::<Vec<_>>())
+        .execute(&mut *connection)
+        .await?;
+    let hints: Vec<_> = ended
+        .iter()
+        .flat_map(|ended| ended.hints().map(|(association, read)| (ended.search.id, association, read)))
+        .collect();
+    if !hints.is_empty() {
+        sqlx::query(HINTS)
+            .bind(project)
+            .bind(column(&hints, |hint| hint.0))
+            .bind(column(&hints, |hint| hint.1))
+            .bind(column(&hints, |hint| hint.2))
+            .execute(connection)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Notes how threads stand.
+pub(super) async fn update_threads(
+    connection: &mut PgConnection,
+    project: &str,
+    threads: &BTreeMap<Uuid, AgentThread>,
+    received: Timestamp,
+) -> sqlx::Result<()> {
+    const SQL: &str = "
+        update agent_threads t
+        set root = new.root, turn = new.turn, last_at = new.last_at, has_open = new.has_open, received_at = $7,
+            waiting = array(select jsonb_array_elements_text(new.waiting))
+        from unnest($2::uuid[], $3::text[], $4::text[], $5::timestamptz[], $6::bool[], $8::jsonb[])
+            as new (id, root, turn, last_at, has_open, waiting)
+        where t.project = $1 and t.id = new.id";
+    if threads.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(SQL)
+        .bind(project)
+        .bind(threads.keys().copied().collect::<Vec<_>>())
+        .bind(threads.values().map(|thread| thread.root.as_deref()).collect::<Vec<_>>())
+        .bind(threads.values().map(|thread| thread.turn.as_deref()).collect::<Vec<_>>())
+        .bind(threads.values().map(|thread| thread.last_at).collect::<Vec<_>>())
+        .bind(threads.values().map(|thread| !thread.open.is_empty()).collect::<Vec<_>>())
+        .bind(received)
+        // Arrays of unequal length make no column.
+        .bind(threads.values().map(|thread| Json(&thread.waiting)).collect::<Vec<_>>())
+        .execute(connection)
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! Uses of tools and their results, paired by the id that the agent gives them, whichever comes first.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::counts::TranscriptCounts;
+use crate::agents::{Activity, Entry, SearchOutput, ToolAction};
+use crate::privacy::kept::Kept;
+use crate::types::Timestamp;
+
+/// A use of a tool and its result, or whichever of them is here.
+#[derive(Debug, Default, Clone)]
+pub(in crate::searches) struct ToolCall {
+    pub(in crate::searches) session: Option<String>,
+    pub(in crate::searches) used: bool,
+    pub(in crate::searches) answered: bool,
+    /// The half that is here and waits for the other.
+    pub(in crate::searches) pending: Option<Half>,
+    /// Whether the call has changed since it was read.
+    pub(in crate::searches) changed: bool,
+}
+
+/// One half of a call. A use that does nothing of interest is not kept.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(in crate::searches) enum Half {
+    /// The use.
+    Use(ToolUse),
+    /// The result.
+    Result(ToolResult),
+}
+
+/// A use of a tool.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(in crate::searches) struct ToolUse {
+    pub(super) at: Option<Timestamp>,
+    /// The folder that relative paths are relative to.
+    pub(super) folder: Option<String>,
+    pub(super) actions: Vec<ToolAction>,
+}
+
+/// What a tool has answered.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(in crate::searches) struct ToolResult {
+    pub(super) ok: bool,
+    pub(super) output: Option<SearchOutput>,
+}
+
+/// Calls by the id that the agent gives them.
+pub(in crate::searches) type ToolCalls = HashMap<String, ToolCall>;
+
+/// The ids of the calls that these entries are about.
+pub(in crate::searches) fn call_ids(entries: &[Kept<Entry>]) -> Vec<String> {
+    let id = |activity: &Activity| match activity {
+        Activity::ToolUse { id, .. } | Activity::ToolResult { id, .. } => id.clone(),
+        _ => None,
+    };
+    entries.iter().flat_map(|entry| &entry.activities).filter_map(id).collect()
+}
+
+/// Takes the half of a call that an activity is; returns the whole call, if the other half is here already. A half that was
+/// taken before counts no more.
+pub(super) fn pair<'e>(
+    calls: &mut ToolCalls,
+    entry: &Entry,
+    activity: &'e Activity,
+    counts: &mut TranscriptCounts,
+) -> Option<(&'e str, ToolUse, ToolResult)> {
+    let (id, half) = match activity {
+        Activity::ToolUse { id, actions } => {
+            let made = ToolUse { at: entry.at, folder: entry.root.clone(), actions: actions.clone() };
+            (id, Half::Use(made))
+        }
+        Activity::ToolResult { id, ok, output } => {
+            (id, Half::Result(ToolResult { ok: *ok, output: output.clone() }))
+        }
+        _ => return None,
+    };
+    let count = match half {
+        Half::Use(_) => &mut counts.tool_uses,
+        Half::Result(_) => &mut counts.tool_results,
+    };
+    let Some(id) = id else {
+        *count += 1;
+        return None;
+    };
+    let call = calls.entry(id.clone()).or_default();
+    call.session = call.session.take().or_else(|| entry.session.clone());
+    let taken = match half {
+        Half::Use(_) => &mut call.used,
+        Half::Result(_) => &mut call.answered,
+    };
+    if std::mem::replace(taken, true) {
+        return None;
+    }
+    *count += 1;
+    call.changed = true;
+    let other = call.pending.take();
+    if !(call.used && call.answered) {
+        call.pending = Some(half).filter(|half| !half.is_idle());
+        return None;
+    }
+    counts.matched += 1;
+    match (half, other) {
+        (Half::Use(made), Some(Half::Result(result))) | (Half::Result(result), Some(Half::Use(made))) => {
+            Some((id, made, result))
+        }
+        _ => None,
+    }
+}
+
+impl Half {
+    /// Whether it is a use that does nothing of interest.
+    fn is_idle(&self) -> bool {
+        matches!(self, Self::Use(made) if made.actions.is_empty())
+    }
+}

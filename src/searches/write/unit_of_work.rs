@@ -1,0 +1,245 @@
+//! What a transaction has loaded of searches, and what it is to change.
+
+use std::collections::{BTreeMap, HashMap};
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::tables;
+use crate::searches::SearchResult;
+use crate::searches::associations::evidence;
+use crate::searches::rules::learner::{
+    AgentThread, EndedSearch, FollowedStep, OpenSearch, SearchState, Step,
+};
+use crate::searches::settings::Rules;
+use crate::types::{Timestamp, derived_id};
+
+/// What a thread is named by.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ThreadKey {
+    /// The agent's session.
+    pub(super) session: Option<String>,
+    /// The subagent in the session.
+    pub(super) agent: Option<String>,
+}
+
+impl ThreadKey {
+    /// The thread's id. Where no session is known, `alone` stands for one.
+    pub(super) fn id(&self, alone: &[u8]) -> Uuid {
+        let agent = self.agent.as_deref().unwrap_or_default().as_bytes();
+        match &self.session {
+            Some(session) => derived_id(&[b"thread", session.as_bytes(), agent]),
+            None => derived_id(&[b"thread without session", alone, agent]),
+        }
+    }
+}
+
+/// A search that is new.
+#[derive(Debug)]
+pub(super) struct StartedSearch {
+    pub(super) id: Uuid,
+    pub(super) thread: Uuid,
+    pub(super) key: ThreadKey,
+    pub(super) turn: Option<String>,
+    pub(super) query: String,
+    pub(super) best_score: Option<f64>,
+    pub(super) result_count: i32,
+    pub(super) results: Vec<SearchResult>,
+    pub(super) root: Option<String>,
+    pub(super) at: Timestamp,
+    pub(super) state: SearchState,
+    /// The hash of the request, where the search was posted.
+    pub(super) hash: Vec<u8>,
+    /// The associations that the search was answered with, and their scores.
+    pub(super) hints: Vec<(Uuid, f64)>,
+}
+
+/// What is known of a search that is stored.
+#[derive(Debug)]
+pub(super) struct StoredSearch {
+    pub(super) thread: Uuid,
+    pub(super) state: SearchState,
+    pub(super) hash: Vec<u8>,
+}
+
+/// A step that is new, as one search sees it.
+#[derive(Debug)]
+pub(super) struct AppendedStep {
+    pub(super) search: Uuid,
+    pub(super) followed: FollowedStep,
+    /// The hash of the request, where the step was posted for this very search.
+    pub(super) hash: Option<Vec<u8>>,
+}
+
+/// The threads that a transaction has locked, and what happens to their searches in it.
+pub(super) struct UnitOfWork<'a> {
+    project: &'a str,
+    rules: &'a Rules,
+    threads: BTreeMap<Uuid, AgentThread>,
+    stored: HashMap<Uuid, StoredSearch>,
+    started: Vec<StartedSearch>,
+    appended: Vec<AppendedStep>,
+    ended: Vec<EndedSearch>,
+}
+
+impl<'a> UnitOfWork<'a> {
+    /// Locks these threads, making those that are not there yet, and loads their open searches and what is known of
+    /// `searches`.
+    pub(super) async fn begin(
+        connection: &mut PgConnection,
+        project: &'a str,
+        rules: &'a Rules,
+        threads: &BTreeMap<Uuid, ThreadKey>,
+        searches: &[Uuid],
+    ) -> sqlx::Result<Self> {
+        let ids: Vec<_> = threads.keys().copied().collect();
+        let mut threads = loop {
+            tables::insert_threads(connection, project, threads).await?;
+            let locked = tables::lock_threads(connection, project, &ids).await?;
+            // One that was erased just before it could be locked has to be made anew.
+            if locked.len() == ids.len() {
+                break locked;
+            }
+        };
+        tables::read_open_searches(connection, project, &mut threads).await?;
+        let stored = tables::read_stored_searches(connection, project, searches).await?;
+        Ok(Self { stored, ..Self::of(project, rules, threads) })
+    }
+
+    /// Locks those of these threads that are there, and loads their open searches.
+    pub(super) async fn of_known_threads(
+        connection: &mut PgConnection,
+        project: &'a str,
+        rules: &'a Rules,
+        threads: &[Uuid],
+    ) -> sqlx::Result<Self> {
+        let mut threads = tables::lock_threads(connection, project, threads).await?;
+        tables::read_open_searches(connection, project, &mut threads).await?;
+        Ok(Self::of(project, rules, threads))
+    }
+
+    fn of(project: &'a str, rules: &'a Rules, threads: BTreeMap<Uuid, AgentThread>) -> Self {
+        let stored = HashMap::new();
+        Self { project, rules, threads, stored, started: vec![], appended: vec![], ended: vec![] }
+    }
+
+    /// The settings in force.
+    pub(super) fn rules(&self) -> &'a Rules {
+        self.rules
+    }
+
+    /// What is known of a search, if it is stored or was started in this unit.
+    pub(super) fn stored(&self, search: Uuid) -> Option<&StoredSearch> {
+        self.stored.get(&search)
+    }
+
+    /// A thread that was locked.
+    pub(super) fn thread(&mut self, id: Uuid) -> &mut AgentThread {
+        self.threads.entry(id).or_default()
+    }
+
+    /// Something happened on a thread.
+    pub(super) fn advance(&mut self, thread: Uuid, at: Timestamp, turn: Option<&str>) {
+        let rules = self.rules;
+        let ended = self.thread(thread).advance(at, turn, rules);
+        self.end(ended);
+    }
+
+    /// A search was made; it is followed if it is weak. `hints` are the associations that it was answered with, and their
+    /// paths.
+    pub(super) fn start(&mut self, search: StartedSearch, hints: Vec<(Uuid, String)>) {
+        let stored = StoredSearch { thread: search.thread, state: search.state, hash: search.hash.clone() };
+        self.stored.insert(search.id, stored);
+        let open = (search.state == SearchState::Tracking).then(|| OpenSearch {
+            id: search.id,
+            query: search.query.clone(),
+            root: search.root.clone().unwrap_or_default(),
+            at: search.at,
+            offered: search.results.iter().map(|result| result.path.clone()).collect(),
+            hints,
+            steps: Vec::new(),
+        });
+        let (thread, rules) = (search.thread, self.rules);
+        self.started.push(search);
+        if let Some(open) = open {
+            let ended = self.thread(thread).follow(open, rules);
+            self.end(ended);
+        }
+    }
+
+    /// A step was taken that open searches may learn from. `addressed` is the search that the step was posted for, and the
+    /// hash of the request.
+    pub(super) fn step(&mut self, thread: Uuid, step: &Step, addressed: Option<(Uuid, &[u8])>) {
+        let followed = self.thread(thread).step(step, addressed.map(|(search, _)| search));
+        self.appended.extend(followed.into_iter().map(|(search, followed)| {
+            let hash = addressed.filter(|(addressed, _)| *addressed == search);
+            AppendedStep { search, followed, hash: hash.map(|(_, hash)| hash.to_vec()) }
+        }));
+    }
+
+    /// A step was posted for a search that is over: it is kept, and counts for nothing.
+    pub(super) fn step_too_late(&mut self, search: Uuid, step: Step, hash: &[u8]) {
+        let followed = FollowedStep { step, share: 0.0, counts: false };
+        self.appended.push(AppendedStep { search, followed, hash: Some(hash.to_vec()) });
+    }
+
+    /// The turn of one search ended.
+    pub(super) fn end_search(&mut self, thread: Uuid, search: Uuid, at: Timestamp) {
+        let rules = self.rules;
+        let ended = self.thread(thread).end_search(search, at, rules);
+        self.end(ended);
+    }
+
+    /// A turn ended.
+    pub(super) fn end_turn(&mut self, thread: Uuid, at: Timestamp) {
+        let rules = self.rules;
+        let ended = self.thread(thread).end_turn(at, rules);
+        self.end(ended);
+    }
+
+    /// Nothing has been heard of these agents for too long.
+    pub(super) fn expire(&mut self) {
+        let rules = self.rules;
+        let ended: Vec<_> = self.threads.values_mut().flat_map(|thread| thread.expire(rules)).collect();
+        self.end(ended);
+    }
+
+    fn end(&mut self, ended: Vec<EndedSearch>) {
+        for ended in ended {
+            if let Some(stored) = self.stored.get_mut(&ended.search.id) {
+                stored.state = ended.state;
+            }
+            self.ended.push(ended);
+        }
+    }
+
+    /// Saves what happened, and learns from the searches that have ended. `received` is when it came in, by our clock.
+    pub(super) async fn save(
+        self,
+        connection: &mut PgConnection,
+        received: Timestamp,
+    ) -> sqlx::Result<Saved> {
+        let project = self.project;
+        tables::insert_searches(connection, project, &self.started).await?;
+        tables::insert_fallbacks(connection, project, &self.appended).await?;
+        tables::end_searches(connection, project, &self.ended).await?;
+        tables::update_threads(connection, project, &self.threads, received).await?;
+        let associations = evidence::learn(connection, project, self.rules, &self.ended).await?;
+        Ok(Saved {
+            started: self.started.iter().filter(|search| search.state == SearchState::Tracking).count(),
+            resolved: self.ended.iter().filter(|ended| ended.state == SearchState::Resolved).count(),
+            associations,
+        })
+    }
+}
+
+/// What was saved.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Saved {
+    /// How many searches are now followed.
+    pub(super) started: usize,
+    /// How many searches were resolved.
+    pub(super) resolved: usize,
+    /// How many associations there were not before.
+    pub(super) associations: usize,
+}
