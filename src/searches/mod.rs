@@ -13,6 +13,7 @@ pub mod event;
 mod evidence;
 pub mod expansions;
 pub mod expiry;
+pub mod exports;
 mod feedback;
 pub mod hooks;
 mod intake;
