@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
-use clap::{Args, Subcommand};
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand, ValueEnum as _};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -13,17 +15,16 @@ use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::mpsc;
 
+use crate::exports::datasets::{self, Entry};
+use crate::exports::format::Format;
 use crate::exports::params::Common;
-use crate::exports::{
-    AcceptedSuggestions, CorrectionPairs, PreferencePairs, Rankings, Records, SearchPairs, SuggestionHistory,
-    TrainingPairs, stream,
-};
+use crate::exports::{Dataset, stream};
 use crate::{db, projects};
 
 #[derive(Debug, Args)]
 pub(super) struct Export {
     #[command(subcommand)]
-    dataset: Dataset,
+    wanted: Wanted,
     /// File to write, compressed if it ends in .gz; standard output if not given. It appears only once it is whole.
     #[arg(long, short, global = true, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -32,90 +33,75 @@ pub(super) struct Export {
     project: String,
 }
 
-#[derive(Debug, Subcommand)]
-enum Dataset {
-    /// Intent and program of every log that succeeded.
-    TrainingPairs {
-        #[command(flatten)]
-        common: Common,
-        #[command(flatten)]
-        own: TrainingPairs,
-    },
-    /// Failed attempts with their errors, and the programs that fixed them.
-    CorrectionPairs {
-        #[command(flatten)]
-        common: Common,
-        #[command(flatten)]
-        own: CorrectionPairs,
-    },
-    /// What users chose over suggestions that they had seen and passed over.
-    PreferencePairs {
-        #[command(flatten)]
-        common: Common,
-        #[command(flatten)]
-        own: PreferencePairs,
-    },
-    /// What the model was told, and the suggestion that was accepted.
-    AcceptedSuggestions {
-        #[command(flatten)]
-        common: Common,
-        #[command(flatten)]
-        own: AcceptedSuggestions,
-    },
-    /// Slates with graded labels.
-    Rankings {
-        #[command(flatten)]
-        common: Common,
-        #[command(flatten)]
-        own: Rankings,
-    },
-    /// Finalized records as lines of the seed's history file.
-    SuggestionHistory {
-        #[command(flatten)]
-        common: Common,
-        #[command(flatten)]
-        own: SuggestionHistory,
-    },
-    /// Queries that came back weak, the files that answered them, and the files that did not help.
-    SearchPairs {
-        #[command(flatten)]
-        common: Common,
-        #[command(flatten)]
-        own: SearchPairs,
-    },
+/// The data set that is asked for, with its parameters.
+#[derive(Debug)]
+struct Wanted {
+    entry: &'static Entry,
+    common: Common,
+    dataset: Box<dyn Dataset>,
+}
+
+impl Subcommand for Wanted {
+    fn augment_subcommands(command: Command) -> Command {
+        command.subcommands(datasets::ALL.iter().map(subcommand)).subcommand_required(true)
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        datasets::ALL.iter().any(|entry| entry.description.name == name)
+    }
+}
+
+/// The command of a data set, which takes only the formats that the data set offers.
+fn subcommand(entry: &Entry) -> Command {
+    let formats = entry.formats().filter_map(|format| format.to_possible_value());
+    let formats = PossibleValuesParser::new(formats)
+        .map(|name| Format::from_str(&name, false).expect("one of the names of formats"));
+    let command = Common::augment_args(Command::new(entry.description.name));
+    (entry.add_arguments)(command)
+        .about(entry.description.summary.trim_end_matches('.'))
+        .long_about(format!("{}\n\n{}", entry.description.summary, entry.documentation()))
+        .mut_arg("format", |argument| argument.value_parser(formats))
+}
+
+impl FromArgMatches for Wanted {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = matches.subcommand().and_then(|(name, matches)| {
+            let entry = datasets::ALL.iter().find(|entry| entry.description.name == name)?;
+            Some((entry, matches))
+        });
+        let (entry, matches) = given.ok_or_else(|| clap::Error::new(ErrorKind::MissingSubcommand))?;
+        let common = Common::from_arg_matches(matches)?;
+        Ok(Self { entry, common, dataset: (entry.from_arguments)(matches)? })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 impl Export {
     pub(super) async fn run(self, options: &PgConnectOptions) -> anyhow::Result<ExitCode> {
         let db = db::pool(options, db::EXPORT_NAME, 2);
         ensure!(projects::store::exists(&db, &self.project).await?, "there is no project {}", self.project);
-        let to = (self.project.as_str(), self.output);
-        match self.dataset {
-            Dataset::TrainingPairs { common, own } => write(&db, own, common, to).await?,
-            Dataset::CorrectionPairs { common, own } => write(&db, own, common, to).await?,
-            Dataset::PreferencePairs { common, own } => write(&db, own, common, to).await?,
-            Dataset::AcceptedSuggestions { common, own } => write(&db, own, common, to).await?,
-            Dataset::Rankings { common, own } => write(&db, own, common, to).await?,
-            Dataset::SuggestionHistory { common, own } => write(&db, own, common, to).await?,
-            Dataset::SearchPairs { common, own } => write(&db, own, common, to).await?,
-        }
+        write(&db, &self.project, self.wanted, self.output).await?;
         db.close().await;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-async fn write<R: Records>(
-    db: &PgPool,
-    own: R,
-    common: Common,
-    (project, place): (&str, Option<PathBuf>),
-) -> anyhow::Result<()> {
-    let export = stream::Export::prepare(db, project, own, common).await?;
+async fn write(db: &PgPool, project: &str, wanted: Wanted, path: Option<PathBuf>) -> anyhow::Result<()> {
+    let Wanted { entry, common, dataset } = wanted;
+    let export = stream::Export::prepare(db, project, &entry.description, dataset, common).await?;
     let (as_of, next_cursor) = (export.as_of(), export.next_cursor.clone());
     let (sender, mut chunks) = mpsc::channel(4);
     let producer = tokio::spawn(export.run(db.clone(), sender, ()));
     let progress = progress();
-    let mut out = Output::open(place)?;
+    let mut out = Output::open(path)?;
     let mut rows = 0;
     loop {
         let chunk = chunks.recv().await.context("the export broke off; the log has the cause")?;
@@ -130,7 +116,7 @@ async fn write<R: Records>(
     producer.await?;
     out.finish()?;
     progress.finish_and_clear();
-    eprintln!("{rows} rows of {} as of {as_of}", R::NAME);
+    eprintln!("{rows} rows of {} as of {as_of}", entry.description.name);
     if let Some(cursor) = next_cursor {
         eprintln!("there is more: --cursor {cursor}");
     }
@@ -145,25 +131,25 @@ fn progress() -> ProgressBar {
     ProgressBar::new_spinner().with_style(ProgressStyle::with_template(template).expect("a valid template"))
 }
 
-/// Where rows go. A file is written beside its place and moved there when it is whole.
+/// Where rows go. A file is written under another name beside its own, and renamed when it is whole.
 enum Output {
     Standard(std::io::Stdout),
-    Plain { file: std::io::BufWriter<std::fs::File>, place: PathBuf },
-    Zipped { file: GzEncoder<std::io::BufWriter<std::fs::File>>, place: PathBuf },
+    Plain { file: std::io::BufWriter<std::fs::File>, path: PathBuf },
+    Zipped { file: GzEncoder<std::io::BufWriter<std::fs::File>>, path: PathBuf },
 }
 
 impl Output {
-    fn open(place: Option<PathBuf>) -> anyhow::Result<Self> {
-        let Some(place) = place else {
+    fn open(path: Option<PathBuf>) -> anyhow::Result<Self> {
+        let Some(path) = path else {
             return Ok(Self::Standard(std::io::stdout()));
         };
-        let part = part_of(&place);
+        let part = part_of(&path);
         let file = std::fs::File::create(&part).with_context(|| format!("creating {}", part.display()))?;
         let file = std::io::BufWriter::with_capacity(1 << 20, file);
-        Ok(if place.extension().is_some_and(|extension| extension == "gz") {
-            Self::Zipped { file: GzEncoder::new(file, Compression::default()), place }
+        Ok(if path.extension().is_some_and(|extension| extension == "gz") {
+            Self::Zipped { file: GzEncoder::new(file, Compression::default()), path }
         } else {
-            Self::Plain { file, place }
+            Self::Plain { file, path }
         })
     }
 
@@ -176,19 +162,19 @@ impl Output {
     }
 
     fn finish(self) -> anyhow::Result<()> {
-        let (file, place) = match self {
+        let (file, path) = match self {
             Self::Standard(mut out) => return Ok(out.flush()?),
-            Self::Plain { file, place } => (file, place),
-            Self::Zipped { file, place } => (file.finish()?, place),
+            Self::Plain { file, path } => (file, path),
+            Self::Zipped { file, path } => (file.finish()?, path),
         };
         file.into_inner()?.sync_all()?;
-        std::fs::rename(part_of(&place), &place)
-            .with_context(|| format!("moving {} into place", place.display()))
+        std::fs::rename(part_of(&path), &path)
+            .with_context(|| format!("moving {} into place", path.display()))
     }
 }
 
-fn part_of(place: &std::path::Path) -> PathBuf {
-    let mut name = place.as_os_str().to_owned();
+fn part_of(path: &std::path::Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
     name.push(".part");
     name.into()
 }

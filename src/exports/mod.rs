@@ -1,101 +1,141 @@
-//! Exports: finished data sets, streamed. A data set says which records it has and how a row of it is written
-//! ([`Records`]); [`stream`] takes care of order, cursors, snapshots and memory; [`format`](mod@format) of the formats.
+//! Exports: finished data sets, streamed. A [`Dataset`] says which rows it has and what example each of them is; it lives with
+//! its domain, and [`datasets`] is the one list of all. [`stream`] takes care of order, cursors, snapshots and memory,
+//! [`format`](mod@format) of how examples are written, [`count`] of how many there are, [`routes`](mod@routes) of HTTP.
 
-mod accepted;
 mod compress;
-mod corrections;
+pub mod count;
+pub mod datasets;
 pub mod format;
-mod history;
 pub mod params;
-mod preferences;
-mod rankings;
 mod routes;
-mod searches;
-mod slates;
 pub mod stream;
-mod training;
+
+use std::fmt;
 
 use serde::Serialize;
 use sqlx::postgres::PgRow;
 use sqlx::{Postgres, QueryBuilder};
-use utoipa::ToSchema;
 use uuid::Uuid;
 
-pub use accepted::AcceptedSuggestions;
-pub use corrections::CorrectionPairs;
-pub use history::SuggestionHistory;
-pub use preferences::PreferencePairs;
-pub use rankings::Rankings;
 pub use routes::routes;
-pub use searches::SearchPairs;
-pub use training::TrainingPairs;
 
 use crate::http::Checks;
 use crate::types::Timestamp;
-use format::Format;
+use format::{Example, Format, Shape};
 use params::Common;
 
-/// The place of a row in its data set: when its record was finalized, the record, and the row within it.
+/// What is known of a data set whatever a request asks for.
+#[derive(Debug)]
+pub struct Description {
+    /// The name of the data set, which is the last part of its path.
+    pub name: &'static str,
+    /// What its rows are, in one sentence.
+    pub summary: &'static str,
+    /// What else its readers should know; the documentation adds the formats and file names.
+    pub notes: &'static str,
+    /// The shapes of examples that it yields, from which its formats follow. The first is the default.
+    pub shapes: &'static [Shape],
+    /// The names of the features of its candidates, where it yields rankings.
+    pub features: &'static [&'static str],
+    /// The table of which its rows are read, and with which others are joined.
+    pub table: &'static str,
+    /// The records that it leaves out because their text was not kept, where there can be such records.
+    pub skipped: Option<Skipped>,
+}
+
+/// The records that a data set leaves out because their text was not kept.
+#[derive(Debug)]
+pub struct Skipped {
+    /// The table of the records.
+    pub table: &'static str,
+    /// The rest of `select count(*)`, from `from` on; the project is `$1`.
+    pub from: &'static str,
+}
+
+/// A data set that has a description, and so can stand in the [list](datasets::ALL).
+pub trait Described: Dataset {
+    /// What is known of it.
+    const DESCRIPTION: Description;
+}
+
+/// A data set with the parameters of its own that a request gives.
+///
+/// SQL of a data set names the project `$1`, with every table that it reads, and never compares the projects of two tables: so
+/// a database that is spread over several servers finds them all on one.
+pub trait Dataset: fmt::Debug + Send + Sync {
+    /// Checks the parameters, some of which only make sense with one shape of examples.
+    fn check(&self, shape: Shape, checks: &mut Checks);
+
+    /// Adds `from` and `where`: the rows that make examples of this shape.
+    fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape);
+
+    /// The SQL of the columns by which rows are ordered, which are the first three fields of a [`RowKey`].
+    fn sort_key(&self) -> [&'static str; 3];
+
+    /// The SQL of the columns that [`Dataset::write`] reads, separated by commas.
+    fn columns(&self, common: &Common, shape: Shape) -> String;
+
+    /// Writes one row as an example.
+    fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()>;
+}
+
+/// Where a row stands in its data set: rows come in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
-    /// When its record was finalized.
-    pub at: Timestamp,
-    /// The record.
-    pub id: Uuid,
-    /// Which row of the record.
-    pub part: i32,
-    /// How many-th record of the export it is, from 1; pieces of one export count on.
+pub struct RowKey {
+    /// When the row's record was finalized.
+    pub completed_at: Timestamp,
+    /// The id of the row's record.
+    pub record_id: Uuid,
+    /// The number of the row within its record.
+    pub row: i32,
+    /// The number of the record within the export, from 1; pieces of one export count on.
     pub record: i64,
 }
 
-/// A data set, by its own parameters.
-pub trait Records: Clone + std::fmt::Debug + Send + Sync + 'static {
-    /// Its name, the last part of its path.
-    const NAME: &'static str;
-    /// The formats it offers, the default first.
-    const FORMATS: &'static [Format];
-
-    /// SQL that counts the records of project `$1` that have no row because their text was not kept.
-    const SKIPPED: Option<&'static str> = None;
-
-    /// Checks what depends on the format.
-    fn check(&self, format: Format, checks: &mut Checks);
-
-    /// Adds `from` and `where`: the rows of the data set.
-    fn from(&self, query: &mut QueryBuilder<Postgres>, project: &str, common: &Common, format: Format);
-
-    /// The SQL of the parts of a row's [`Key`].
-    fn key(&self) -> [&'static str; 3];
-
-    /// The SQL of the columns that [`Records::write`] reads.
-    fn columns(&self, common: &Common, format: Format) -> String;
-
-    /// What stands before the first row.
-    fn header(&self, format: Format) -> Option<String> {
-        let _ = format;
-        None
-    }
-
-    /// Writes one row as a line.
-    fn write(
-        &self,
-        row: &PgRow,
-        key: Key,
-        common: &Common,
-        format: Format,
-        out: &mut Vec<u8>,
-    ) -> anyhow::Result<()>;
+/// The lines of an export that are about to be sent.
+#[derive(Debug)]
+pub struct Lines<'a> {
+    format: Format,
+    shape: Shape,
+    bytes: &'a mut Vec<u8>,
 }
 
-/// A data set as `GET /v1/exports` lists it.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct Listed {
-    /// Its name, the last part of its path.
-    pub dataset: &'static str,
-    /// The formats it offers, the default first.
-    pub formats: &'static [Format],
-    /// How many rows it has with default parameters.
-    pub rows: i64,
-    /// How many records it leaves out because their text was not kept.
-    pub skipped: i64,
+impl Lines<'_> {
+    /// The shape of examples that is wanted.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Writes an example of the shape that is wanted.
+    pub fn write<R: Serialize>(
+        &mut self,
+        example: Example<'_, R>,
+        metadata: Option<impl Serialize>,
+    ) -> anyhow::Result<()> {
+        self.format.write(example, metadata, self.bytes)
+    }
+}
+
+/// Adds the condition that no older row has the same hash: of equal rows, the oldest is left.
+///
+/// The rows are those of `from` as `alias` that meet the `conditions`; `key` are the columns by which they are ordered.
+pub fn push_oldest(
+    query: &mut QueryBuilder<Postgres>,
+    (from, alias): (&str, &str),
+    hash: &str,
+    key: &[&str],
+    conditions: impl FnOnce(&mut QueryBuilder<Postgres>),
+) {
+    let of =
+        |table: &str| key.iter().map(|column| format!("{table}.{column}")).collect::<Vec<_>>().join(", ");
+    query.push(format_args!(
+        " and not exists (select from (select {alias}.* from {from} where {alias}.project = $1"
+    ));
+    conditions(query);
+    query.push(format_args!(
+        ") older where older.{hash} = {alias}.{hash} and ({}) < ({}))",
+        of("older"),
+        of(alias)
+    ));
 }

@@ -1,7 +1,7 @@
 //! The parameters of exports: the same ones, and the same documentation, for the endpoint and the command line.
 
 use clap::{Args, ValueEnum};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use sqlx::{Postgres, QueryBuilder};
 use utoipa::{IntoParams, ToSchema};
 
@@ -16,23 +16,23 @@ use crate::types::Timestamp;
 #[into_params(parameter_in = Query)]
 #[group(skip)]
 pub struct Common {
-    /// How a row is written; each data set names the formats it offers.
+    /// How a row is written; the data set's own first format, if not given.
     #[arg(long)]
     #[param(inline)]
     pub format: Option<Format>,
     /// Only records created then or later: RFC 3339, or Unix seconds.
     #[serde(deserialize_with = "time_in_query")]
     #[arg(long, value_name = "TIME")]
-    #[param(value_type = Option<Timestamp>)]
+    #[param(value_type = Option<Timestamp>, example = "2026-01-01T00:00:00Z")]
     pub since: Option<Timestamp>,
     /// Only records created before then.
     #[serde(deserialize_with = "time_in_query")]
     #[arg(long, value_name = "TIME")]
-    #[param(value_type = Option<Timestamp>)]
+    #[param(value_type = Option<Timestamp>, example = "2026-02-01T00:00:00Z")]
     pub until: Option<Timestamp>,
     /// The most records (logs or slates), never cutting one in two; the header Gleaner-Next-Cursor says where to go on.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    #[param(minimum = 1)]
+    #[param(minimum = 1, example = 1000)]
     pub limit: Option<i64>,
     /// Where to go on: Gleaner-Next-Cursor of the piece before.
     #[arg(long)]
@@ -40,7 +40,7 @@ pub struct Common {
     /// The state of the data then; by default just before the oldest write in flight.
     #[serde(deserialize_with = "time_in_query")]
     #[arg(long, value_name = "TIME")]
-    #[param(value_type = Option<Timestamp>)]
+    #[param(value_type = Option<Timestamp>, example = "2026-02-01T00:00:00Z")]
     pub as_of: Option<Timestamp>,
     /// Only one part of the records; no final program stands in both, and no session of records that have none.
     #[arg(long)]
@@ -48,7 +48,7 @@ pub struct Common {
     pub split: Option<Split>,
     /// Share of the validation part, 0 to 1; 0.1 if not given.
     #[arg(long, value_name = "SHARE")]
-    #[param(minimum = 0, maximum = 1)]
+    #[param(minimum = 0, maximum = 1, example = 0.1)]
     pub holdout: Option<f64>,
     /// Another seed splits differently; 0 if not given.
     #[arg(long, value_name = "N")]
@@ -156,17 +156,4 @@ impl Common {
     pub fn with_metadata(&self) -> bool {
         self.include.is_some()
     }
-}
-
-/// The pairing rule of correction pairs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Pairing {
-    /// One pair a log: the last failed attempt with an error before the first that passed, with that one.
-    #[default]
-    Fix,
-    /// Each failed attempt with the one after it that has a program.
-    Next,
-    /// Each failed attempt with the log's final program.
-    Final,
 }

@@ -4,17 +4,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use bytes::Bytes;
 use clap::Args;
 use futures_util::TryStreamExt as _;
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{PgConnection, PgPool, Postgres, QueryBuilder, Row as _};
+use sqlx::postgres::{PgArguments, PgConnectOptions};
+use sqlx::{Arguments as _, PgConnection, PgPool, Postgres, QueryBuilder, Row as _};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use uuid::Uuid;
 
-use super::format::Format;
+use super::format::{Format, Shape};
 use super::params::Common;
-use super::{Key, Records};
+use super::{Dataset, Description, Lines, RowKey};
 use crate::db::{self, EXPORT_NAME, WRITER_NAME};
 use crate::error::{Error, Result};
 use crate::http::page::{cursor_scope, open_cursor, seal_cursor};
@@ -31,33 +32,58 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const CHUNK: usize = 64 << 10;
 
 /// An export that is about to begin: its extent is fixed.
-pub struct Export<R> {
-    records: R,
+pub struct Export {
+    dataset: Box<dyn Dataset>,
     common: Common,
     project: String,
     format: Format,
+    shape: Shape,
     as_of: Timestamp,
-    after: Option<Key>,
-    last: Option<Key>,
+    /// The last row of what was taken before.
+    after: Option<RowKey>,
+    /// The last row that this export has, if not all there are.
+    last: Option<RowKey>,
     /// What still has to be said before the first row.
     header: Option<String>,
     /// Where the next piece begins, if there is one.
     pub next_cursor: Option<String>,
 }
 
-impl<R: Records> Export<R> {
+/// Whether more is to be sent.
+#[derive(PartialEq, Eq)]
+enum Progress {
+    More,
+    Done,
+    /// Nobody listens any more.
+    Abandoned,
+}
+
+impl Export {
     /// Checks the parameters and fixes the extent.
-    pub async fn prepare(db: &PgPool, project: &str, records: R, mut common: Common) -> Result<Self> {
-        let conditions = format!("{:?} {records:?}", common.conditions());
-        let scope = cursor_scope(R::NAME, &[&("conditions".to_owned(), conditions)]);
-        let format = common.format.unwrap_or(R::FORMATS[0]);
+    pub async fn prepare(
+        db: &PgPool,
+        project: &str,
+        description: &Description,
+        dataset: Box<dyn Dataset>,
+        mut common: Common,
+    ) -> Result<Self> {
+        let conditions = format!("{:?} {dataset:?}", common.conditions());
+        let scope = cursor_scope(description.name, &[&("conditions".to_owned(), conditions)]);
         let mut checks = Checks::default();
         common.check(&mut checks);
-        records.check(format, &mut checks);
-        checks.require(R::FORMATS.contains(&format), "format", "this data set does not offer that format");
+        let offered: Vec<_> = Format::of(description.shapes).collect();
+        let format = common.format.unwrap_or(offered[0]);
+        let shape = format.choose(description.shapes);
+        if let Some(shape) = shape {
+            dataset.check(shape, &mut checks);
+        } else {
+            let names: Vec<_> = offered.into_iter().map(Format::name).collect();
+            checks.fail("format", format!("this data set offers {}", names.join(", ")));
+        }
         let fits = format.is_json() || !common.with_metadata();
         checks.require(fits, "include", "the rows of this format have no place for metadata");
         checks.finish()?;
+        let shape = shape.context("a format without a shape")?;
         let cursor = common.cursor.take().map(|cursor| open_export_cursor(&cursor, scope)).transpose()?;
         let (from_cursor, after) = cursor.unzip();
         if let (Some(given), Some(kept)) = (common.as_of, from_cursor)
@@ -72,16 +98,17 @@ impl<R: Records> Export<R> {
             }
             None => before_writes_in_flight(db).await?,
         };
-        let header = if after.is_none() { records.header(format) } else { None };
+        let header = if after.is_none() { format.header(description.features) } else { None };
         let mut export = Self {
-            records,
-            header,
+            dataset,
             common,
             project: project.to_owned(),
             format,
+            shape,
             as_of,
             after,
             last: None,
+            header,
             next_cursor: None,
         };
         if let Some(limit) = export.common.limit {
@@ -104,15 +131,15 @@ impl<R: Records> Export<R> {
     }
 
     /// The last record within `limit`, and whether there is one more behind it.
-    async fn find_end(&self, connection: &mut PgConnection, limit: i64) -> Result<(Option<Key>, bool)> {
-        let [at, id, _] = self.records.key();
-        let mut query = QueryBuilder::new(format!("select distinct {at} as at, {id} as id"));
-        self.push_extent(&mut query);
-        query.push(" order by at, id offset ").push_bind(limit - 1).push(" limit 2");
+    async fn find_end(&self, connection: &mut PgConnection, limit: i64) -> Result<(Option<RowKey>, bool)> {
+        let [completed_at, record_id, _] = self.dataset.sort_key();
+        let columns = format!("select distinct {completed_at} as completed_at, {record_id} as record_id");
+        let mut query = self.select(&columns)?;
+        query.push(" order by completed_at, record_id offset ").push_bind(limit - 1).push(" limit 2");
         let found: Vec<(Timestamp, Uuid)> = query.build_query_as().fetch_all(connection).await?;
         let record = self.taken() + limit;
-        let last = found.first().map(|&(at, id)| Key { at, id, part: i32::MAX, record });
-        Ok((last, found.len() > 1))
+        let key = |&(completed_at, record_id)| RowKey { completed_at, record_id, row: i32::MAX, record };
+        Ok((found.first().map(key), found.len() > 1))
     }
 
     /// How many records were taken so far, in earlier pieces too.
@@ -120,31 +147,35 @@ impl<R: Records> Export<R> {
         self.after.map_or(0, |after| after.record)
     }
 
-    fn push_extent(&self, query: &mut QueryBuilder<Postgres>) {
-        let [at, id, part] = self.records.key();
-        self.records.from(query, &self.project, &self.common, self.format);
-        query.push(format_args!(" and {at} < ")).push_bind(self.as_of);
+    /// A query of these columns over what is still to be taken.
+    fn select(&self, columns: &str) -> Result<QueryBuilder<Postgres>> {
+        let mut query = query_of_project(columns, &self.project)?;
+        self.dataset.push_from(&mut query, &self.common, self.shape);
+        let [completed_at, record_id, row] = self.dataset.sort_key();
+        query.push(format_args!(" and {completed_at} < ")).push_bind(self.as_of);
         for (key, comparison) in [(self.after, ">"), (self.last, "<=")] {
-            if let Some(Key { at: key_at, id: key_id, part: key_part, .. }) = key {
-                query.push(format_args!(" and ({at}, {id}, {part}) {comparison} (")).push_bind(key_at);
-                query.push(", ").push_bind(key_id).push(", ").push_bind(key_part).push(")");
+            if let Some(key) = key {
+                query.push(format_args!(" and ({completed_at}, {record_id}, {row}) {comparison} ("));
+                query.push_bind(key.completed_at).push(", ").push_bind(key.record_id);
+                query.push(", ").push_bind(key.row).push(")");
             }
         }
+        Ok(query)
     }
 
     /// Sends the rows to `out` as chunks of lines, and an empty chunk when that was all. Where `out` closes without one,
-    /// the export broke off: it must not look whole. Ends early when nobody listens any more. Its `place` is free before
-    /// the reader learns of the end.
-    pub async fn run<P>(mut self, db: PgPool, out: mpsc::Sender<Bytes>, place: P) {
+    /// the export broke off: it must not look whole. Ends early when nobody listens any more. The `permit` under which it
+    /// runs is given back before the reader learns of the end.
+    pub async fn run<P>(mut self, db: PgPool, out: mpsc::Sender<Bytes>, permit: P) {
         loop {
-            match self.page(&db, &out).await {
-                Ok(Some(true)) => {}
-                Ok(Some(false)) => {
-                    drop(place);
+            match self.send_page(&db, &out).await {
+                Ok(Progress::More) => {}
+                Ok(Progress::Done) => {
+                    drop(permit);
                     let _ = out.send(Bytes::new()).await;
                     return;
                 }
-                Ok(None) => return,
+                Ok(Progress::Abandoned) => return,
                 Err(error) => {
                     tracing::error!(cause = format!("{error:#}"), "an export broke off");
                     return;
@@ -153,15 +184,13 @@ impl<R: Records> Export<R> {
         }
     }
 
-    /// Sends one page; whether another may follow, or none if nobody listens.
-    async fn page(&mut self, db: &PgPool, out: &mpsc::Sender<Bytes>) -> anyhow::Result<Option<bool>> {
-        let [at, id, part] = self.records.key();
-        let columns = self.records.columns(&self.common, self.format);
-        let mut query = QueryBuilder::new(format!(
-            "select {at} as key_at, {id} as key_id, {part} as key_part, {columns}"
-        ));
-        self.push_extent(&mut query);
-        query.push(" order by key_at, key_id, key_part limit ").push_bind(PAGE);
+    async fn send_page(&mut self, db: &PgPool, out: &mpsc::Sender<Bytes>) -> anyhow::Result<Progress> {
+        let [completed_at, record_id, row] = self.dataset.sort_key();
+        let columns = self.dataset.columns(&self.common, self.shape);
+        let mut query = self.select(&format!(
+            "select {completed_at} as key_completed_at, {record_id} as key_record_id, {row} as key_row, {columns}"
+        ))?;
+        query.push(" order by key_completed_at, key_record_id, key_row limit ").push_bind(PAGE);
         let mut connection = db.acquire().await?;
         let query = query.build();
         let mut rows = query.fetch(&mut *connection);
@@ -169,69 +198,70 @@ impl<R: Records> Export<R> {
         chunk.extend(self.header.take().unwrap_or_default().into_bytes());
         let mut count = 0;
         while let Some(row) = rows.try_next().await? {
-            let id = row.try_get("key_id")?;
-            let is_next = self.after.is_none_or(|after| after.id != id);
-            let record = self.after.map_or(0, |after| after.record) + i64::from(is_next);
-            let key = Key { at: row.try_get("key_at")?, id, part: row.try_get("key_part")?, record };
-            self.records.write(&row, key, &self.common, self.format, &mut chunk)?;
+            let record_id = row.try_get("key_record_id")?;
+            let is_next = self.after.is_none_or(|after| after.record_id != record_id);
+            let key = RowKey {
+                completed_at: row.try_get("key_completed_at")?,
+                record_id,
+                row: row.try_get("key_row")?,
+                record: self.taken() + i64::from(is_next),
+            };
+            let mut lines = Lines { format: self.format, shape: self.shape, bytes: &mut chunk };
+            self.dataset.write(&row, key, &self.common, &mut lines)?;
             self.after = Some(key);
             count += 1;
             if chunk.len() >= CHUNK && !send(out, &mut chunk).await {
-                return Ok(None);
+                return Ok(Progress::Abandoned);
             }
         }
         if !chunk.is_empty() && !send(out, &mut chunk).await {
-            return Ok(None);
+            return Ok(Progress::Abandoned);
         }
-        Ok(Some(count == PAGE))
+        Ok(if count == PAGE { Progress::More } else { Progress::Done })
     }
+}
 
-    /// How many rows there are.
-    pub async fn count(&self, db: &PgPool) -> Result<i64> {
-        let mut query = QueryBuilder::new("select count(*)");
-        self.push_extent(&mut query);
-        Ok(query.build_query_scalar().fetch_one(db).await?)
-    }
+/// A query of a data set that begins so: the project is `$1`.
+pub(super) fn query_of_project(beginning: &str, project: &str) -> Result<QueryBuilder<Postgres>> {
+    let mut arguments = PgArguments::default();
+    arguments.add(project).map_err(anyhow::Error::from_boxed)?;
+    Ok(QueryBuilder::with_arguments(beginning, arguments))
 }
 
 /// The connections that exports have to themselves, so that readers who dawdle keep nobody else waiting.
 #[derive(Debug, Clone)]
 pub struct Exports {
-    /// As many connections as there are places.
+    /// The connections, as many as there are permits.
     pub db: PgPool,
-    /// How long one may take.
+    /// How long an export may take.
     longest: Duration,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl Exports {
-    /// What `limits` allow.
+    /// Makes the connections and permits that `limits` allow.
     pub fn new(options: &PgConnectOptions, limits: Limits) -> Self {
         let size = limits.most_exports;
         Self {
             db: db::pool(options, EXPORT_NAME, size),
             longest: Duration::from_secs(limits.longest_export),
-            places: Arc::new(Semaphore::new(size as usize)),
+            permits: Arc::new(Semaphore::new(size as usize)),
         }
     }
 
     /// Runs an export, for as long as one may take; one cut off there ends as a broken one does.
-    pub async fn run<R: Records>(
-        self,
-        export: Export<R>,
-        out: mpsc::Sender<Bytes>,
-        place: OwnedSemaphorePermit,
-    ) {
-        if tokio::time::timeout(self.longest, export.run(self.db, out, place)).await.is_err() {
+    pub async fn run(self, export: Export, out: mpsc::Sender<Bytes>, permit: OwnedSemaphorePermit) {
+        if tokio::time::timeout(self.longest, export.run(self.db, out, permit)).await.is_err() {
             tracing::warn!(seconds = self.longest.as_secs(), "an export took too long and was broken off");
         }
     }
 
-    /// A place for one export. Waits a little where there is none: one whose reader has gone is about to be free.
-    pub async fn place(&self) -> Result<OwnedSemaphorePermit> {
-        let place = tokio::time::timeout(PATIENCE, Arc::clone(&self.places).acquire_owned()).await;
+    /// A permit for one export. Waits a little where there is none: an export whose reader has gone is about to give its
+    /// permit back.
+    pub async fn permit(&self) -> Result<OwnedSemaphorePermit> {
+        let permit = tokio::time::timeout(PATIENCE, Arc::clone(&self.permits).acquire_owned()).await;
         let taken = || Error::Unavailable("as many exports as allowed are under way; try again");
-        place.ok().and_then(Result::ok).ok_or_else(taken)
+        permit.ok().and_then(Result::ok).ok_or_else(taken)
     }
 }
 
@@ -293,17 +323,18 @@ async fn settle(db: &PgPool, as_of: Timestamp) -> Result<()> {
     Err(Error::Unavailable("writes from before as_of are still under way; try again"))
 }
 
-fn seal_export_cursor(scope: [u8; 8], as_of: Timestamp, last: Key) -> String {
-    seal_cursor(scope, last.at, &format!("{} {} {}", last.id, as_of.micros(), last.record))
+fn seal_export_cursor(scope: [u8; 8], as_of: Timestamp, last: RowKey) -> String {
+    seal_cursor(scope, last.completed_at, &format!("{} {} {}", last.record_id, as_of.micros(), last.record))
 }
 
-/// The state that the export is of, and the last record taken.
-fn open_export_cursor(cursor: &str, scope: [u8; 8]) -> Result<(Timestamp, Key)> {
-    let (at, rest) = open_cursor(cursor, scope)?;
+/// Reads a cursor: the state that the export is of, and the last record taken.
+fn open_export_cursor(cursor: &str, scope: [u8; 8]) -> Result<(Timestamp, RowKey)> {
+    let (completed_at, rest) = open_cursor(cursor, scope)?;
     let parsed = || {
-        let (id, rest) = rest.split_once(' ')?;
+        let (record_id, rest) = rest.split_once(' ')?;
         let (as_of, record) = rest.split_once(' ')?;
-        let key = Key { at, id: id.parse().ok()?, part: i32::MAX, record: record.parse().ok()? };
+        let record = record.parse().ok()?;
+        let key = RowKey { completed_at, record_id: record_id.parse().ok()?, row: i32::MAX, record };
         Some((Timestamp::from_micros(as_of.parse().ok()?)?, key))
     };
     parsed().ok_or_else(|| Error::invalid("/cursor", "is not a cursor of this list with these filters"))

@@ -7,6 +7,7 @@
 pub mod analytics;
 mod attempt;
 pub mod event;
+pub mod exports;
 pub mod routes;
 pub mod similar;
 pub mod store;

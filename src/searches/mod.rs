@@ -11,6 +11,7 @@ pub mod associations;
 pub mod event;
 pub mod expansions;
 pub mod expiry;
+pub mod exports;
 pub mod hooks;
 pub mod intake_pool;
 mod limits;

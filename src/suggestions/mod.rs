@@ -9,6 +9,7 @@
 pub mod activity;
 pub mod analytics;
 pub mod event;
+pub mod exports;
 mod figures;
 mod requests;
 pub mod routes;

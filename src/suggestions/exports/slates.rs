@@ -1,6 +1,5 @@
 //! What the data sets of suggestion records share: how their rows are told from others, read, and described.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -11,9 +10,9 @@ use sqlx::types::Json;
 use sqlx::{Postgres, QueryBuilder, Row as _};
 use uuid::Uuid;
 
-use super::Key;
-use super::format::Message;
-use super::params::Common;
+use crate::exports::format::Message;
+use crate::exports::params::Common;
+use crate::exports::{RowKey, Skipped};
 use crate::http::Checks;
 use crate::suggestions::MatchType;
 use crate::suggestions::rules::prompt;
@@ -72,6 +71,13 @@ pub(super) fn push_conditions(
     }
     common.push(query, "s.created_at", SPLIT);
 }
+
+/// The records that those data sets leave out which learn from exact matches: of some it is not known whether they are any.
+pub(super) const WITHOUT_TEXT: Skipped = Skipped {
+    table: "suggestions",
+    from: "from suggestions where project = $1 and state = 'finalized' and slate_hash is null
+        and (match_type = 'exact' or match_type is null)",
+};
 
 /// What decides in which part of a split a record stands: one session is never in both.
 const SPLIT: &str = "coalesce(s.session_name, s.id::text)";
@@ -138,7 +144,7 @@ pub(super) const METADATA: &str = ", s.session_name, s.server_name, s.suggestion
 /// What is known of a record besides its texts.
 #[derive(Serialize, sqlx::FromRow)]
 pub(super) struct Metadata {
-    #[sqlx(rename = "key_id")]
+    #[sqlx(rename = "key_record_id")]
     suggestion_id: Uuid,
     session_name: Option<String>,
     server_name: Option<String>,
@@ -164,21 +170,15 @@ pub(super) struct Metadata {
 
 impl Metadata {
     /// That of a row, if it is asked for.
-    pub(super) fn of(row: &PgRow, key: Key, common: &Common) -> sqlx::Result<Option<Self>> {
+    pub(super) fn of(row: &PgRow, key: RowKey, common: &Common) -> sqlx::Result<Option<Self>> {
         if !common.with_metadata() {
             return Ok(None);
         }
-        Ok(Some(Self { completed_at: Some(key.at), ..sqlx::FromRow::from_row(row)? }))
+        Ok(Some(Self { completed_at: Some(key.completed_at), ..sqlx::FromRow::from_row(row)? }))
     }
 }
 
 /// The beginning of a text up to its first white space.
 pub(super) fn first_word(text: &str) -> &str {
     text.split_whitespace().next().unwrap_or_default()
-}
-
-/// A text as a value of Vowpal Wabbit, where some characters have a meaning of their own.
-pub(super) fn plain(text: &str) -> Cow<'_, str> {
-    let special = |c: char| c.is_whitespace() || c == '|' || c == ':';
-    if text.contains(special) { text.replace(special, "_").into() } else { text.into() }
 }

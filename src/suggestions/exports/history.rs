@@ -10,14 +10,14 @@ use sqlx::types::Json;
 use sqlx::{Postgres, QueryBuilder, Row as _};
 use utoipa::IntoParams;
 
-use super::format::{self, Format};
-use super::params::Common;
 use super::slates::{METADATA, Metadata, TEXTS, Texts, object, push_conditions};
-use super::{Key, Records};
-use crate::http::{Check, Checks};
+use crate::exports::format::{Example, Shape};
+use crate::exports::params::Common;
+use crate::exports::{Dataset, Described, Description, Lines, RowKey, Skipped, push_oldest};
+use crate::http::Checks;
 use crate::suggestions::{MatchType, Reported};
 
-/// Which records.
+/// The parameters of the suggestion history.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
@@ -31,10 +31,6 @@ pub struct SuggestionHistory {
     server: Option<String>,
 }
 
-impl Check for SuggestionHistory {
-    fn check(&self, _: &mut Checks) {}
-}
-
 /// A line, with the seed's names in the seed's order.
 #[derive(Serialize)]
 struct Line<'a> {
@@ -46,7 +42,7 @@ struct Line<'a> {
     context: Option<Cow<'a, RawValue>>,
     llm_request: Option<Cow<'a, RawValue>>,
     llm_response: Option<Cow<'a, RawValue>>,
-    suggestions: &'a [String],
+    suggestions: Vec<String>,
     suggestion_node_version: Option<&'a str>,
     viewed_indices: Vec<i32>,
     cycle_count: i32,
@@ -57,45 +53,47 @@ struct Line<'a> {
     time_to_action_ms: Option<f64>,
 }
 
-impl Records for SuggestionHistory {
-    const NAME: &'static str = "suggestion-history";
-    const FORMATS: &'static [Format] = &[Format::Raw];
+impl Described for SuggestionHistory {
+    const DESCRIPTION: Description = Description {
+        name: "suggestion-history",
+        summary: "Finalized records as self-contained lines of `suggestion_history.jsonl`.",
+        notes: "`gleaner import` and `POST /v1/events` take them back. What a client reported itself stands there as reported.",
+        shapes: &[Shape::Raw],
+        features: &[],
+        table: "suggestions",
+        skipped: Some(Skipped {
+            table: "suggestions",
+            from: "from suggestions where project = $1 and state = 'finalized' and slate_hash is null",
+        }),
+    };
+}
 
-    const SKIPPED: Option<&'static str> = Some(
-        "select count(*) from suggestions where project = $1 and state = 'finalized' and slate_hash is null",
-    );
+impl Dataset for SuggestionHistory {
+    fn check(&self, _: Shape, _: &mut Checks) {}
 
-    fn check(&self, _: Format, _: &mut Checks) {}
-
-    fn from(&self, query: &mut QueryBuilder<Postgres>, project: &str, common: &Common, _: Format) {
-        query.push(" from suggestions s where s.project = ").push_bind(project.to_owned());
+    fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, _: Shape) {
+        query.push(" from suggestions s where s.project = $1");
         self.push_conditions(query, common);
         if common.is_exact() {
             // A line that was posted has a time of its own, so only lines that were taken as they are can be equal.
-            query.push(" and not (s.reported is not null and exists (select from (select s.* from suggestions s where s.project = ");
-            query.push_bind(project.to_owned());
-            self.push_conditions(query, common);
-            query.push(") older where older.reported is not null and older.request_hash = s.request_hash");
-            query.push(" and (older.completed_at, older.id) < (s.completed_at, s.id)))");
+            query.push(" and (s.reported is null or (true");
+            push_oldest(query, ("suggestions s", "s"), "request_hash", &["completed_at", "id"], |query| {
+                self.push_conditions(query, common);
+                query.push(" and s.reported is not null");
+            });
+            query.push("))");
         }
     }
 
-    fn key(&self) -> [&'static str; 3] {
+    fn sort_key(&self) -> [&'static str; 3] {
         ["s.completed_at", "s.id", "0"]
     }
 
-    fn columns(&self, _: &Common, _: Format) -> String {
+    fn columns(&self, _: &Common, _: Shape) -> String {
         format!("{TEXTS}, s.llm_response, s.reported{METADATA}")
     }
 
-    fn write(
-        &self,
-        row: &PgRow,
-        key: Key,
-        common: &Common,
-        _: Format,
-        out: &mut Vec<u8>,
-    ) -> anyhow::Result<()> {
+    fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
         let texts = Texts::of(row)?;
         let reported: Option<Json<Reported>> = row.try_get("reported")?;
         let reported = reported.map(|Json(reported)| reported).unwrap_or_default();
@@ -107,7 +105,7 @@ impl Records for SuggestionHistory {
         };
         let ours: Option<f64> = row.try_get("time_to_action_ms")?;
         let line = Line {
-            ts: reported.ts.unwrap_or(key.at.micros() as f64 / 1e6),
+            ts: reported.ts.unwrap_or(key.completed_at.micros() as f64 / 1e6),
             session: row.try_get("session_name")?,
             server: row.try_get("server_name")?,
             trigger_block: row.try_get("trigger_block_number")?,
@@ -115,7 +113,7 @@ impl Records for SuggestionHistory {
             context: on_one_line(object(row, "context")?)?,
             llm_request: on_one_line(object(row, "llm_request")?)?,
             llm_response: on_one_line(object(row, "llm_response")?)?,
-            suggestions: &texts.suggestions,
+            suggestions: texts.suggestions,
             suggestion_node_version: row.try_get("suggestion_node_version")?,
             viewed_indices: reported.viewed_indices.map_or_else(|| row.try_get("viewed_indices"), Ok)?,
             cycle_count: reported.cycle_count.map_or_else(|| row.try_get("cycle_count"), Ok)?,
@@ -127,7 +125,7 @@ impl Records for SuggestionHistory {
             match_type,
             time_to_action_ms: reported.time_to_action_ms.or(ours),
         };
-        Ok(format::write(out, line, Metadata::of(row, key, common)?)?)
+        lines.write(Example::Raw(line), Metadata::of(row, key, common)?)
     }
 }
 

@@ -1,0 +1,211 @@
+//! Correction pairs: a failed attempt with its error, and the program that fixed it; only of logs that succeeded.
+//! The write that finalizes a log has noted which attempts make pairs; here they are only read.
+
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+use sqlx::postgres::PgRow;
+use sqlx::{Postgres, QueryBuilder, Row as _};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::push_log_conditions;
+use crate::exports::format::{Example, Message, Shape};
+use crate::exports::params::Common;
+use crate::exports::{Dataset, Described, Description, Lines, RowKey, Skipped, push_oldest};
+use crate::http::Checks;
+use crate::types::{FreeForm, Timestamp};
+
+/// The parameters of correction pairs.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+#[group(skip)]
+pub struct CorrectionPairs {
+    /// Area of the language.
+    #[arg(long, value_name = "NAME")]
+    #[param(example = "cbu")]
+    domain_name: Option<String>,
+    /// The model asked.
+    #[arg(long, value_name = "NAME")]
+    model_used: Option<String>,
+    /// The pairing rule; fix if not given. The format trl-stepwise has none: a row is a log with all its attempts.
+    #[arg(long)]
+    #[param(inline)]
+    pairing: Option<Pairing>,
+}
+
+/// The pairing rule of correction pairs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+enum Pairing {
+    /// One pair a log: the last failed attempt with an error before the first that passed, with that one.
+    #[default]
+    Fix,
+    /// Each failed attempt with the one after it that has a program.
+    Next,
+    /// Each failed attempt with the log's final program.
+    Final,
+}
+
+#[derive(Serialize)]
+struct Raw<'a> {
+    user_intent: &'a str,
+    bad_dsl: &'a str,
+    error_message: Option<&'a str>,
+    error_stage: Option<&'a str>,
+    fixed_dsl: &'a str,
+    bad_attempt: i32,
+    fixed_attempt: Option<i32>,
+    generation_id: Uuid,
+}
+
+#[derive(Serialize)]
+struct Metadata<'a> {
+    generation_id: Uuid,
+    domain_name: &'a str,
+    model_used: Option<&'a str>,
+    session_id: Option<&'a str>,
+    cbu_id: Option<&'a str>,
+    instance_id: Option<&'a str>,
+    created_at: Timestamp,
+    completed_at: Timestamp,
+    error_stage: Option<&'a str>,
+    bad_attempt: Option<i32>,
+    fixed_attempt: Option<i32>,
+    bad_raw_response: Option<&'a str>,
+    fixed_raw_response: Option<&'a str>,
+    metadata: String,
+}
+
+impl Described for CorrectionPairs {
+    const DESCRIPTION: Description = Description {
+        name: "correction-pairs",
+        summary: "Failed attempts with their errors, and the programs that fixed them.",
+        notes: "Only of logs that succeeded.",
+        shapes: &[Shape::Correction, Shape::Preference, Shape::Steps, Shape::Raw],
+        features: &[],
+        table: "correction_pairs",
+        skipped: Some(Skipped {
+            table: "generations",
+            from: "from generations g
+                where g.project = $1 and g.success
+                    and exists (select from attempts a where a.project = $1 and a.generation_id = g.id and not a.passed)
+                    and (g.user_intent is null or exists (select from attempts a where a.project = $1
+                        and a.generation_id = g.id and a.passed is not null and a.extracted_dsl is null))",
+        }),
+    };
+}
+
+/// The rows, with the log `g`, the failed attempt `b` and the attempt `f` that fixed it.
+const FROM: &str = "correction_pairs p
+    join generations g on g.project = $1 and g.id = p.generation_id
+    left join attempts b on b.project = $1 and b.generation_id = p.generation_id and b.attempt = p.bad_attempt
+    left join attempts f on f.project = $1 and f.generation_id = p.generation_id and f.attempt = p.fixed_attempt";
+
+impl Dataset for CorrectionPairs {
+    fn check(&self, shape: Shape, checks: &mut Checks) {
+        let fits = shape != Shape::Steps || self.pairing.is_none();
+        checks.require(fits, "pairing", "steps are not paired");
+    }
+
+    fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
+        query.push(format_args!(" from {FROM} where p.project = $1"));
+        self.push_conditions(query, common, shape);
+        if common.is_exact() {
+            let from = "correction_pairs p join generations g on g.project = $1 and g.id = p.generation_id";
+            let key = ["completed_at", "generation_id", "bad_attempt"];
+            push_oldest(query, (from, "p"), "row_hash", &key, |query| {
+                self.push_conditions(query, common, shape);
+            });
+        }
+    }
+
+    fn sort_key(&self) -> [&'static str; 3] {
+        ["p.completed_at", "p.generation_id", "p.bad_attempt"]
+    }
+
+    fn columns(&self, common: &Common, shape: Shape) -> String {
+        let mut columns = "g.user_intent, b.error_stage, p.fixed_attempt".to_owned();
+        columns.push_str(if shape == Shape::Steps {
+            ", (select array_agg(a.extracted_dsl order by a.attempt) from attempts a where a.project = $1
+                and a.generation_id = p.generation_id and a.passed is not null) as programs,
+            (select array_agg(a.passed order by a.attempt) from attempts a where a.project = $1
+                and a.generation_id = p.generation_id and a.passed is not null) as passed"
+        } else {
+            ", b.extracted_dsl as bad, b.error_message, coalesce(f.extracted_dsl, g.final_valid_dsl) as fixed"
+        });
+        if common.with_metadata() {
+            columns.push_str(
+                ", g.domain_name, g.model_used, g.session_id, g.cbu_id, g.instance_id, g.created_at, g.metadata,
+                b.raw_response as bad_raw_response, f.raw_response as fixed_raw_response",
+            );
+        }
+        columns
+    }
+
+    fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
+        let task = row.try_get("user_intent")?;
+        let error_stage: Option<&str> = row.try_get("error_stage")?;
+        let fixed_attempt = row.try_get("fixed_attempt")?;
+        let metadata = common.with_metadata().then(|| -> sqlx::Result<_> {
+            Ok(Metadata {
+                generation_id: key.record_id,
+                domain_name: row.try_get("domain_name")?,
+                model_used: row.try_get("model_used")?,
+                session_id: row.try_get("session_id")?,
+                cbu_id: row.try_get("cbu_id")?,
+                instance_id: row.try_get("instance_id")?,
+                created_at: row.try_get("created_at")?,
+                completed_at: key.completed_at,
+                error_stage,
+                bad_attempt: (key.row > 0).then_some(key.row),
+                fixed_attempt,
+                bad_raw_response: row.try_get("bad_raw_response")?,
+                fixed_raw_response: row.try_get("fixed_raw_response")?,
+                metadata: row.try_get::<FreeForm, _>("metadata")?.as_str().to_owned(),
+            })
+        });
+        let metadata = metadata.transpose()?;
+        if lines.shape() == Shape::Steps {
+            let (steps, right) = (row.try_get("programs")?, row.try_get("passed")?);
+            return lines.write::<()>(Example::Steps { task, steps, right }, metadata);
+        }
+        let (wrong, right) = (row.try_get("bad")?, row.try_get("fixed")?);
+        let error_message: Option<&str> = row.try_get("error_message")?;
+        let example = match lines.shape() {
+            Shape::Raw => Example::Raw(Raw {
+                user_intent: task,
+                bad_dsl: wrong,
+                error_message,
+                error_stage,
+                fixed_dsl: right,
+                bad_attempt: key.row,
+                fixed_attempt,
+                generation_id: key.record_id,
+            }),
+            Shape::Preference => {
+                let prompt = vec![Message::new("user", task)];
+                Example::Preference { prompt, chosen: right, rejected: wrong }
+            }
+            _ => {
+                let silent = || format!("That failed ({}).", error_stage.unwrap_or("no stage said why"));
+                let feedback = error_message.map_or_else(|| silent().into(), Into::into);
+                Example::Correction { task, wrong, feedback, right }
+            }
+        };
+        lines.write(example, metadata)
+    }
+}
+
+impl CorrectionPairs {
+    fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
+        query.push(match (shape, self.pairing.unwrap_or_default()) {
+            (Shape::Steps, _) => " and p.kind = 'steps'",
+            (_, Pairing::Fix) => " and p.kind = 'fix'",
+            (_, Pairing::Next) => " and p.kind = 'next'",
+            (_, Pairing::Final) => " and p.kind = 'final'",
+        });
+        push_log_conditions(query, self.domain_name.as_deref(), self.model_used.as_deref());
+        common.push(query, "g.created_at", "g.final_valid_dsl");
+    }
+}

@@ -1,0 +1,104 @@
+//! Accepted suggestions: what the model was told, and what the user made of the slate.
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use sqlx::postgres::PgRow;
+use sqlx::{Postgres, QueryBuilder, Row as _};
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+use super::slates::{METADATA, MatchTypes, Metadata, TEXTS, Texts, WITHOUT_TEXT, kinds, push_conditions};
+use crate::exports::format::{Example, Message, Shape};
+use crate::exports::params::Common;
+use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
+use crate::http::Checks;
+use crate::suggestions::MatchType;
+
+/// The parameters of accepted suggestions.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+#[group(skip)]
+pub struct AcceptedSuggestions {
+    /// How what was submitted relates to the slate: exact, partial, prefix or none, separated by commas; exact if not
+    /// given.
+    #[arg(long, value_name = "KINDS")]
+    #[param(value_type = Option<String>, example = "exact,partial")]
+    match_type: Option<MatchTypes>,
+    /// Version of the prompt or node that made the slate.
+    #[arg(long, value_name = "NAME")]
+    suggestion_node_version: Option<String>,
+    /// Whether what users typed themselves is learned from too: partial and none, if match_type is not given.
+    #[arg(long)]
+    include_typed: bool,
+}
+
+#[derive(Serialize)]
+struct Raw<'a> {
+    prompt: Vec<Message<'a>>,
+    accepted: &'a str,
+    accepted_index: Option<i32>,
+    match_type: MatchType,
+    suggestion_id: Uuid,
+}
+
+impl Described for AcceptedSuggestions {
+    const DESCRIPTION: Description = Description {
+        name: "accepted-suggestions",
+        summary: "What the model was told, and the suggestion that was accepted.",
+        notes: "Only exact matches, if `match_type` is not given; with others, the answer is what was typed.",
+        shapes: &[Shape::Answer, Shape::Raw],
+        features: &[],
+        table: "suggestions",
+        skipped: Some(WITHOUT_TEXT),
+    };
+}
+
+impl Dataset for AcceptedSuggestions {
+    fn check(&self, _: Shape, checks: &mut Checks) {
+        MatchTypes::check_typed(self.match_type.as_ref(), self.include_typed, checks);
+    }
+
+    fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, _: Shape) {
+        query.push(" from suggestions s where s.project = $1");
+        self.push_conditions(query, common);
+        if common.is_exact() {
+            push_oldest(query, ("suggestions s", "s"), "example_hash", &["completed_at", "id"], |query| {
+                self.push_conditions(query, common);
+            });
+        }
+    }
+
+    fn sort_key(&self) -> [&'static str; 3] {
+        ["s.completed_at", "s.id", "0"]
+    }
+
+    fn columns(&self, common: &Common, _: Shape) -> String {
+        let metadata = if common.with_metadata() { METADATA } else { ", s.match_type, s.accepted_index" };
+        format!("{TEXTS}{metadata}")
+    }
+
+    fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
+        let texts = Texts::of(row)?;
+        let (prompt, answer) = (texts.prompt(), texts.input);
+        let example = match lines.shape() {
+            Shape::Raw => Example::Raw(Raw {
+                prompt,
+                accepted: answer,
+                accepted_index: row.try_get("accepted_index")?,
+                match_type: row.try_get("match_type")?,
+                suggestion_id: key.record_id,
+            }),
+            _ => Example::Answer { prompt, answer },
+        };
+        lines.write(example, Metadata::of(row, key, common)?)
+    }
+}
+
+impl AcceptedSuggestions {
+    fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common) {
+        query.push(" and s.example_hash is not null");
+        let kinds = kinds(self.match_type.as_ref(), self.include_typed);
+        push_conditions(query, Some(&kinds), self.suggestion_node_version.as_deref(), common);
+    }
+}

@@ -1,0 +1,118 @@
+//! Preference pairs: what a user submitted, over suggestions that they had seen and passed over. The write that finalizes a
+//! record has noted which texts these are; here they are only read.
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use sqlx::postgres::PgRow;
+use sqlx::{Postgres, QueryBuilder, Row as _};
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+use super::slates::{METADATA, MatchTypes, Metadata, TEXTS, Texts, WITHOUT_TEXT, kinds, push_conditions};
+use crate::exports::format::{Example, Message, Shape};
+use crate::exports::params::Common;
+use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
+use crate::http::Checks;
+use crate::suggestions::MatchType;
+
+/// The parameters of preference pairs.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+#[group(skip)]
+pub struct PreferencePairs {
+    /// How what was submitted relates to the slate: exact, partial, prefix or none, separated by commas; exact if not
+    /// given.
+    #[arg(long, value_name = "KINDS")]
+    #[param(value_type = Option<String>, example = "exact,partial")]
+    match_type: Option<MatchTypes>,
+    /// Version of the prompt or node that made the slate.
+    #[arg(long, value_name = "NAME")]
+    suggestion_node_version: Option<String>,
+    /// Whether what users typed themselves is learned from too: partial and none, if match_type is not given.
+    #[arg(long)]
+    include_typed: bool,
+}
+
+#[derive(Serialize)]
+struct Raw<'a> {
+    prompt: Vec<Message<'a>>,
+    chosen: &'a str,
+    rejected: &'a str,
+    chosen_index: Option<i32>,
+    rejected_index: i32,
+    match_type: MatchType,
+    suggestion_id: Uuid,
+}
+
+impl Described for PreferencePairs {
+    const DESCRIPTION: Description = Description {
+        name: "preference-pairs",
+        summary: "What users chose over suggestions that they had seen and passed over.",
+        notes: "A row is a pair, but in `trl-kto` one text, chosen or rejected; what was not viewed is in none. The prompt is what the model was told: \
+            `llm_request.messages`, else the context as one user message. Only exact matches, if `match_type` is not given; \
+            with others, chosen is what was typed.",
+        shapes: &[Shape::Preference, Shape::Label, Shape::Raw],
+        features: &[],
+        table: "preference_labels",
+        skipped: Some(WITHOUT_TEXT),
+    };
+}
+
+/// The rows, with the record `s`.
+const FROM: &str = "preference_labels l join suggestions s on s.project = $1 and s.id = l.suggestion_id";
+
+impl Dataset for PreferencePairs {
+    fn check(&self, _: Shape, checks: &mut Checks) {
+        MatchTypes::check_typed(self.match_type.as_ref(), self.include_typed, checks);
+    }
+
+    fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
+        let hash = if shape == Shape::Label { "label_hash" } else { "pair_hash" };
+        query.push(format_args!(" from {FROM} where l.project = $1"));
+        self.push_conditions(query, common, hash);
+        if common.is_exact() {
+            let key = ["completed_at", "suggestion_id", "rejected_index"];
+            push_oldest(query, (FROM, "l"), hash, &key, |query| self.push_conditions(query, common, hash));
+        }
+    }
+
+    fn sort_key(&self) -> [&'static str; 3] {
+        ["l.completed_at", "l.suggestion_id", "l.rejected_index"]
+    }
+
+    fn columns(&self, common: &Common, _: Shape) -> String {
+        let metadata = if common.with_metadata() { METADATA } else { ", s.match_type, s.accepted_index" };
+        format!("{TEXTS}{metadata}")
+    }
+
+    fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
+        let texts = Texts::of(row)?;
+        let metadata = Metadata::of(row, key, common)?;
+        let (prompt, chosen, rejected) = (texts.prompt(), texts.input, texts.suggestion(key.row));
+        let example = match lines.shape() {
+            Shape::Label => {
+                Example::Label { prompt, answer: rejected.unwrap_or(chosen), chosen: rejected.is_none() }
+            }
+            Shape::Raw => Example::Raw(Raw {
+                prompt,
+                chosen,
+                rejected: rejected.unwrap_or_default(),
+                chosen_index: row.try_get("accepted_index")?,
+                rejected_index: key.row,
+                match_type: row.try_get("match_type")?,
+                suggestion_id: key.record_id,
+            }),
+            _ => Example::Preference { prompt, chosen, rejected: rejected.unwrap_or_default() },
+        };
+        lines.write(example, metadata)
+    }
+}
+
+impl PreferencePairs {
+    fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common, hash: &str) {
+        query.push(format_args!(" and l.{hash} is not null"));
+        let kinds = kinds(self.match_type.as_ref(), self.include_typed);
+        push_conditions(query, Some(&kinds), self.suggestion_node_version.as_deref(), common);
+    }
+}

@@ -1,0 +1,225 @@
+//! Rankings: slates whose suggestions have grades, for learning to rank, and as decisions of a contextual bandit.
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use sqlx::postgres::PgRow;
+use sqlx::{Postgres, QueryBuilder, Row as _};
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+use super::slates::{METADATA, MatchTypes, Metadata, TEXTS, Texts, first_word, push_conditions};
+use crate::exports::format::{Candidate, Decision, Example, Feature, Message, Shape};
+use crate::exports::params::Common;
+use crate::exports::{Dataset, Described, Description, Lines, RowKey, Skipped, push_oldest};
+use crate::http::Checks;
+use crate::suggestions::MatchType;
+use crate::suggestions::rules::prompt;
+
+/// The parameters of rankings.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+#[group(skip)]
+pub struct Rankings {
+    /// How what was submitted relates to the slate: exact, partial, prefix or none, separated by commas; any if not
+    /// given.
+    #[arg(long, value_name = "KINDS")]
+    #[param(value_type = Option<String>, example = "exact,partial")]
+    match_type: Option<MatchTypes>,
+    /// Version of the prompt or node that made the slate.
+    #[arg(long, value_name = "NAME")]
+    suggestion_node_version: Option<String>,
+    /// In vw-dsjson, take slates without logged propensities too, as if each suggestion had been as likely to be first.
+    #[arg(long)]
+    assume_uniform: bool,
+}
+
+/// What is known of a suggestion when it is offered, by the names of the columns.
+const FEATURES: [&str; 6] =
+    ["position", "characters", "words", "context_blocks", "typed_before", "same_command"];
+
+/// What a slate's features are worked out from.
+struct Typed {
+    /// What was typed in the blocks of the context, oldest first.
+    inputs: Vec<String>,
+    blocks: i32,
+}
+
+impl Typed {
+    fn features(&self, index: i32, text: &str) -> [i64; FEATURES.len()] {
+        let command = first_word(text);
+        let last = self.inputs.last().map(|input| first_word(input));
+        [
+            i64::from(index),
+            i64::try_from(text.chars().count()).unwrap_or(i64::MAX),
+            i64::try_from(text.split_whitespace().count()).unwrap_or(i64::MAX),
+            i64::from(self.blocks),
+            i64::from(self.inputs.iter().any(|input| input == text)),
+            i64::from(!command.is_empty() && last == Some(command)),
+        ]
+    }
+
+    fn candidate(&self, graded: &Graded<'_>) -> Candidate {
+        let features = self.features(graded.index, graded.text).to_vec();
+        Candidate { index: graded.index, grade: graded.label, features }
+    }
+}
+
+/// A suggestion with its grade: 2 for an exact match, 1 for a partial one or a prefix, 0 for what was viewed and passed over.
+#[derive(Serialize)]
+struct Graded<'a> {
+    index: i32,
+    text: &'a str,
+    label: u8,
+    viewed: bool,
+}
+
+/// What was chosen and what was viewed and passed over, by index. A suggestion with the text of the one that was chosen is
+/// left out, as it was neither.
+fn grade<'a>(
+    texts: &'a Texts<'_>,
+    viewed: &[i32],
+    matched: Option<MatchType>,
+    accepted: Option<i32>,
+) -> Vec<Graded<'a>> {
+    let accepted_text = accepted.and_then(|index| texts.suggestion(index));
+    let graded = (0_i32..).zip(&texts.suggestions).filter_map(|(index, text)| {
+        let viewed = viewed.contains(&index);
+        let label = match matched {
+            Some(MatchType::Exact) if accepted == Some(index) => 2,
+            _ if accepted == Some(index) => 1,
+            _ if viewed && accepted_text != Some(text.as_str()) => 0,
+            _ => return None,
+        };
+        Some(Graded { index, text, label, viewed })
+    });
+    graded.collect()
+}
+
+#[derive(Serialize)]
+struct Raw<'a> {
+    suggestion_id: Uuid,
+    prompt: Vec<Message<'a>>,
+    input: &'a str,
+    match_type: Option<MatchType>,
+    candidates: Vec<Graded<'a>>,
+}
+
+impl Described for Rankings {
+    const DESCRIPTION: Description = Description {
+        name: "rankings",
+        summary: "Slates of suggestions with grades, to learn to rank them.",
+        notes: "An exact match has grade 2, a partial one or a prefix 1, and what was viewed and passed over 0; what was not \
+            viewed has no grade and is left out. `vw-dsjson` has only slates with logged propensities, unless `assume_uniform=true`.",
+        shapes: &[Shape::Ranking, Shape::Decision, Shape::Raw],
+        features: &FEATURES,
+        table: "suggestions",
+        skipped: Some(Skipped {
+            table: "suggestions",
+            from: "from suggestions
+                where project = $1 and state = 'finalized' and slate_hash is null and suggestion_count > 0",
+        }),
+    };
+}
+
+impl Dataset for Rankings {
+    fn check(&self, shape: Shape, checks: &mut Checks) {
+        let fits = shape == Shape::Decision || !self.assume_uniform;
+        checks.require(fits, "assume_uniform", "only the format vw-dsjson has propensities");
+    }
+
+    fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
+        query.push(" from suggestions s where s.project = $1");
+        self.push_conditions(query, common, shape);
+        if common.is_exact() {
+            push_oldest(query, ("suggestions s", "s"), "slate_hash", &["completed_at", "id"], |query| {
+                self.push_conditions(query, common, shape);
+            });
+        }
+    }
+
+    fn sort_key(&self) -> [&'static str; 3] {
+        ["s.completed_at", "s.id", "0"]
+    }
+
+    fn columns(&self, _: &Common, _: Shape) -> String {
+        format!("{TEXTS}, s.propensities{METADATA}")
+    }
+
+    fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
+        let texts = Texts::of(row)?;
+        let (matched, accepted) = (row.try_get("match_type")?, row.try_get("accepted_index")?);
+        let blocks: Option<i32> = row.try_get("context_block_count")?;
+        let typed = Typed { inputs: prompt::inputs(texts.context), blocks: blocks.unwrap_or(0) };
+        let viewed: Vec<i32> = row.try_get("viewed_indices")?;
+        let graded = grade(&texts, &viewed, matched, accepted);
+        let example = match lines.shape() {
+            Shape::Decision => Example::Decision(decision(row, key, &texts, &typed, (matched, accepted))?),
+            Shape::Raw => Example::Raw(Raw {
+                suggestion_id: key.record_id,
+                prompt: texts.prompt(),
+                input: texts.input,
+                match_type: matched,
+                candidates: graded,
+            }),
+            _ => Example::Ranking {
+                id: key.record_id,
+                query: key.record,
+                origin: matched.map_or("none", MatchType::as_str),
+                candidates: graded.iter().map(|graded| typed.candidate(graded)).collect(),
+            },
+        };
+        lines.write(example, Metadata::of(row, key, common)?)
+    }
+}
+
+/// The decision that was logged: which suggestion came up first. It has earned its cost if it was what the user took, and
+/// half of that if they changed it or took part of it.
+fn decision<'a>(
+    row: &'a PgRow,
+    key: RowKey,
+    texts: &'a Texts<'_>,
+    typed: &'a Typed,
+    (matched, accepted): (Option<MatchType>, Option<i32>),
+) -> sqlx::Result<Decision<'a>> {
+    let count = texts.suggestions.len();
+    let logged: Option<Vec<f64>> = row.try_get("propensities")?;
+    let cost = match matched {
+        Some(MatchType::Exact) if accepted == Some(0) => -1.0,
+        Some(_) if accepted == Some(0) => -0.5,
+        _ => 0.0,
+    };
+    let action = |(index, text): (i32, &'a String)| {
+        let [_, characters, words, _, typed_before, same_command] = typed.features(index, text);
+        vec![
+            ("command", Feature::Word(first_word(text))),
+            ("characters", Feature::Number(characters)),
+            ("words", Feature::Number(words)),
+            ("typed_before", Feature::Number(typed_before)),
+            ("same_command", Feature::Number(same_command)),
+        ]
+    };
+    let last = typed.inputs.last().map_or("", |input| first_word(input));
+    Ok(Decision {
+        id: key.record_id,
+        at: row.try_get("created_at")?,
+        policy: row.try_get("policy_id")?,
+        context: vec![("blocks", Feature::Number(typed.blocks.into())), ("last", Feature::Word(last))],
+        actions_are: "Suggestion",
+        actions: (0_i32..).zip(&texts.suggestions).map(action).collect(),
+        probabilities: logged.unwrap_or_else(|| vec![1.0 / count as f64; count]),
+        cost,
+    })
+}
+
+impl Rankings {
+    fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
+        query.push(" and s.slate_hash is not null and s.suggestion_count > 0");
+        query.push(" and (s.viewed_indices <> '{}' or s.accepted_index is not null)");
+        if shape == Shape::Decision && !self.assume_uniform {
+            query.push(" and s.propensities is not null");
+        }
+        let kinds = self.match_type.as_ref().map(MatchTypes::as_slice);
+        push_conditions(query, kinds, self.suggestion_node_version.as_deref(), common);
+    }
+}
