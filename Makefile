@@ -1,6 +1,6 @@
 # make run     install what is missing, build, and serve on 127.0.0.1:8080
 # make test    install what is missing, and check everything that CI checks
-# make lint    what the compiler, clippy and rustdoc have to say
+# make lint    what the compiler, clippy, rustdoc, cargo-machete and typos have to say
 # make fmt     format the code
 # make bench   measure against pgbench, COPY and others: the table of benches/README.md (BENCH=start,ingest,depth,export,similar SCALE=100000)
 # make torture kill and restart the server and Postgres under load for minutes (TORTURE_SECONDS=300)
@@ -9,7 +9,7 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET = $${CARGO_TARGET_DIR:-target}
 
-.PHONY: run test lint fmt bench torture deny rust
+.PHONY: run test lint fmt bench torture deny unused spelling rust
 .DEFAULT_GOAL := run
 
 # The last command replaces its shell, so that signals reach the service.
@@ -30,6 +30,7 @@ lint: rust
 	cargo fmt --check
 	cargo clippy --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items --locked
+	@$(MAKE) --no-print-directory unused spelling
 
 fmt: rust
 	cargo fmt
@@ -50,6 +51,21 @@ deny:
 		advisories=; \
 		[ -z "$$(ls -A "$${CARGO_HOME:-$$HOME/.cargo}/advisory-dbs" 2>/dev/null)" ] || advisories=advisories; \
 		set -x; cargo deny --offline check licenses bans sources $$advisories; \
+	fi
+
+# Dependencies that nothing uses.
+unused:
+	@if ! cargo machete --version >/dev/null 2>&1; then \
+		echo "cargo-machete is not installed: unused dependencies are not looked for."; \
+	else \
+		set -x; cargo machete; \
+	fi
+
+spelling:
+	@if ! command -v typos >/dev/null; then \
+		echo "typos is not installed: spelling is not checked."; \
+	else \
+		set -x; typos; \
 	fi
 
 rust:

@@ -1,9 +1,14 @@
 //! A running server, as the program's other commands reach it.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use ureq::Body;
+use ureq::config::ConfigBuilder;
+use ureq::http::Response;
+use ureq::typestate::AgentScope;
 
 use crate::config::secret;
 
@@ -33,13 +38,7 @@ impl Remote {
     /// A client of the server at `url`, which waits so long for an answer.
     pub(super) fn client(&self, url: &str, patience: Duration) -> anyhow::Result<Client> {
         let key = secret(self.key.as_deref(), self.key_file.as_deref())?;
-        let config = ureq::Agent::config_builder()
-            .timeout_global(Some(patience))
-            .timeout_connect(Some(patience.min(Duration::from_secs(10))))
-            .http_status_as_error(false)
-            .user_agent(concat!("gleaner/", env!("CARGO_PKG_VERSION")))
-            .build();
-        Ok(Client { agent: config.into(), url: url.to_owned(), key })
+        Ok(Client { agent: config(patience).build().into(), url: url.to_owned(), key })
     }
 }
 
@@ -82,10 +81,30 @@ impl Client {
         if let Some(project) = project {
             request = request.header("gleaner-project", project);
         }
-        let mut response = request.send(body)?;
+        Answer::read(request.send(body)?)
+    }
+}
+
+impl Answer {
+    fn read(mut response: Response<Body>) -> Result<Self, ureq::Error> {
         let retry_after =
             response.headers().get("retry-after").and_then(|after| after.to_str().ok()?.parse().ok());
         let status = response.status().as_u16();
-        Ok(Answer { status, retry_after, body: response.body_mut().read_to_string()? })
+        Ok(Self { status, retry_after, body: response.body_mut().read_to_string()? })
     }
+}
+
+/// Gets `path` of a server on this machine, which answers to `localhost` also while it is open. No proxy is asked.
+pub(super) fn get_local(address: SocketAddr, path: &str, patience: Duration) -> Result<Answer, ureq::Error> {
+    let agent = ureq::Agent::from(config(patience).proxy(None).build());
+    Answer::read(agent.get(format!("http://{address}{path}")).header("host", "localhost").call()?)
+}
+
+/// A client's settings: a status is an answer like any other.
+fn config(patience: Duration) -> ConfigBuilder<AgentScope> {
+    ureq::Agent::config_builder()
+        .timeout_global(Some(patience))
+        .timeout_connect(Some(patience.min(Duration::from_secs(10))))
+        .http_status_as_error(false)
+        .user_agent(concat!("gleaner/", env!("CARGO_PKG_VERSION")))
 }

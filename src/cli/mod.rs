@@ -96,7 +96,7 @@ pub fn run() -> ExitCode {
         Command::Watch(watch) => watch.run(&database, defaults),
         Command::Hook(hook) => hook.run(),
         Command::PostgresChild { args } => Err(embedded::child_main(args)),
-        Command::Healthcheck => block_on(serve::healthcheck(serve.bind)),
+        Command::Healthcheck => serve::healthcheck(serve.bind),
         Command::Serve => serve::run(&serve, &database, defaults),
         Command::Migrate => with_database(&database, async |_| Ok(ExitCode::SUCCESS)),
         Command::Keys(keys) => with_database(&database, async |options| keys.run(&options).await),

@@ -1,17 +1,16 @@
 //! `gleaner serve` and `gleaner healthcheck`.
 
 use std::io::Write as _;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
-use http_body_util::{BodyExt as _, Empty};
-use hyper_util::rt::TokioIo;
+use anyhow::{Context as _, ensure};
 use sqlx::postgres::PgConnectOptions;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::client::get_local;
 use super::{block_on, embedded_settings, parse_url};
 use crate::auth::keys::{self, Secret};
 use crate::config::{Database, Serve};
@@ -98,26 +97,12 @@ async fn serve_on(
 }
 
 /// Asks the server that listens on `bind` whether it is ready. Where that is every address, it is asked on this machine.
-pub(super) async fn healthcheck(bind: SocketAddr) -> anyhow::Result<ExitCode> {
-    let host = if bind.ip().is_unspecified() { "127.0.0.1".to_owned() } else { bind.ip().to_string() };
-    let answer = tokio::time::timeout(Duration::from_secs(4), ask(&host, bind.port()));
-    let (status, body) = answer.await.context("no answer within four seconds")??;
-    if status != hyper::StatusCode::OK {
-        bail!("not ready: {}", body.trim());
-    }
-    println!("{}", body.trim());
+pub(super) fn healthcheck(bind: SocketAddr) -> anyhow::Result<ExitCode> {
+    let ip = if bind.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { bind.ip() };
+    let address = SocketAddr::new(ip, bind.port());
+    let answer = get_local(address, "/readyz", Duration::from_secs(4));
+    let answer = answer.with_context(|| format!("asking {address}"))?;
+    ensure!(answer.status == 200, "not ready: {}", answer.body.trim());
+    println!("{}", answer.body.trim());
     Ok(ExitCode::SUCCESS)
-}
-
-async fn ask(host: &str, port: u16) -> anyhow::Result<(hyper::StatusCode, String)> {
-    let stream =
-        TcpStream::connect((host, port)).await.with_context(|| format!("connecting to {host}:{port}"))?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    tokio::spawn(connection);
-    let request =
-        hyper::Request::get("/readyz").header("host", "localhost").body(Empty::<bytes::Bytes>::new())?;
-    let response = sender.send_request(request).await?;
-    let status = response.status();
-    let body = response.into_body().collect().await?.to_bytes();
-    Ok((status, String::from_utf8_lossy(&body).into_owned()))
 }

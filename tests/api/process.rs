@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use axum::http::{Method, StatusCode};
+use axum::http::StatusCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -15,12 +15,11 @@ use crate::support::server::{Server, folder, gleaner, run};
 async fn an_open_server_closes_when_the_command_line_makes_a_key_beside_it() {
     let folder = folder();
     let server = Server::start(&folder);
-    let mut client = server.connect().await;
-    assert_eq!(client.send(Method::GET, "/v1/generations", None).await.expect("an answer").0, StatusCode::OK);
+    assert_eq!(server.get("/v1/generations").await.0, StatusCode::OK);
     let made = run(gleaner(&folder).args(["keys", "create", "--name", "first", "--scope", "operator"]), 0);
     let key = String::from_utf8(made.stdout).expect("text");
     eventually("the server is closed", async || {
-        let (status, _) = client.send(Method::GET, "/v1/generations", None).await.expect("an answer");
+        let (status, _) = server.get("/v1/generations").await;
         status == StatusCode::UNAUTHORIZED
     })
     .await;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use axum::http::{Method, StatusCode};
+use axum::http::StatusCode;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -95,16 +95,15 @@ fn once(folder: &TempDir, options: &[&str], transcripts: &Path) -> (usize, usize
 
 /// All searches, by their query, with how often each is there and how many reads it has.
 async fn searches(server: &Server) -> BTreeMap<String, Vec<(String, usize)>> {
-    let mut client = server.connect().await;
     let mut queries: BTreeMap<String, Vec<(String, usize)>> = BTreeMap::new();
     let mut path = "/v1/searches?limit=500".to_owned();
     loop {
-        let (status, page) = client.send(Method::GET, &path, None).await.expect("an answer");
+        let (status, page) = server.get(&path).await;
         assert_eq!(status, StatusCode::OK, "{page}");
         for search in page["data"].as_array().expect("a page") {
             let text = |name: &str| search[name].as_str().expect(name).to_owned();
             let path = format!("/v1/searches/{}", text("id"));
-            let (_, whole) = client.send(Method::GET, &path, None).await.expect("an answer");
+            let (_, whole) = server.get(&path).await;
             let reads = whole["fallbacks"].as_array().expect("fallbacks").len();
             queries.entry(text("query")).or_default().push((text("state"), reads));
         }
@@ -117,8 +116,7 @@ async fn searches(server: &Server) -> BTreeMap<String, Vec<(String, usize)>> {
 
 /// How many searches were followed so far.
 async fn started(server: &Server) -> usize {
-    let (_, figures) =
-        server.connect().await.send(Method::GET, "/v1/analytics/searches", None).await.expect("an answer");
+    let (_, figures) = server.get("/v1/analytics/searches").await;
     figures["sessions_started"].as_u64().and_then(|count| count.try_into().ok()).expect("a count")
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use axum::http::{Method, StatusCode};
+use axum::http::StatusCode;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -56,11 +56,7 @@ async fn survives(faults: &[Fault]) {
         load.more(200).await;
     }
     load.assert_kept(&server).await;
-    let mut client = server.connect().await;
-    eventually("the server is ready", async || {
-        client.send(Method::GET, "/readyz", None).await.expect("an answer").0 == StatusCode::OK
-    })
-    .await;
+    eventually("the server is ready", async || server.get("/readyz").await.0 == StatusCode::OK).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

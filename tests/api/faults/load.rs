@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use axum::http::{Method, StatusCode};
+use axum::http::StatusCode;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -110,25 +110,25 @@ impl Shared {
     }
 
     async fn one_by_one(self: Arc<Self>) {
-        let mut client = None;
+        let client = Client::new();
         while !self.is_stopping() {
             let id = Uuid::now_v7();
             let log = json!({"id": id, "user_intent": "load", "domain_name": "test"});
-            if self.insist(&mut client, "/v1/generations", &log).await.is_none() {
+            if self.insist(&client, "/v1/generations", &log).await.is_none() {
                 return;
             }
             let mut progress = Progress::default();
             self.acknowledge(id, progress, 1);
             for number in 1..=3 {
                 let path = format!("/v1/generations/{id}/attempts");
-                if self.insist(&mut client, &path, &attempt(number)).await.is_none() {
+                if self.insist(&client, &path, &attempt(number)).await.is_none() {
                     return;
                 }
                 progress.attempts = number;
                 self.acknowledge(id, progress, 1);
             }
             let path = format!("/v1/generations/{id}/finalize");
-            if self.insist(&mut client, &path, &json!({"success": true})).await.is_none() {
+            if self.insist(&client, &path, &json!({"success": true})).await.is_none() {
                 return;
             }
             self.acknowledge(id, WHOLE, 1);
@@ -136,7 +136,7 @@ impl Shared {
     }
 
     async fn in_batches(self: Arc<Self>) {
-        let mut client = None;
+        let client = Client::new();
         while !self.is_stopping() {
             let ids: Vec<_> = (0..20).map(|_| Uuid::now_v7()).collect();
             let events = ids.iter().flat_map(|id| {
@@ -153,7 +153,7 @@ impl Shared {
             });
             let batch = Value::from(events.collect::<Vec<_>>());
             loop {
-                let Some(summary) = self.insist(&mut client, "/v1/events", &batch).await else { return };
+                let Some(summary) = self.insist(&client, "/v1/events", &batch).await else { return };
                 if summary["rejected"] == json!([]) {
                     break;
                 }
@@ -195,18 +195,12 @@ impl Shared {
     }
 
     /// Posts until it is acknowledged; none when told to stop before that.
-    async fn insist(&self, client: &mut Option<Client>, path: &str, body: &Value) -> Option<Value> {
+    async fn insist(&self, client: &Client, path: &str, body: &Value) -> Option<Value> {
         loop {
-            let answer = async {
-                if client.is_none() {
-                    *client = Some(Client::connect(&self.address()).await?);
-                }
-                client.as_mut().expect("just made").send(Method::POST, path, Some(body)).await
-            };
-            match answer.await {
+            match client.send(format!("http://{}{path}", self.address()), Some(body)).await {
                 Ok((status, answer)) if status.is_success() => return Some(answer),
                 Ok((status, answer)) => assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{answer}"),
-                Err(_) => *client = None,
+                Err(_) => {}
             }
             if self.is_stopping() {
                 return None;
@@ -225,11 +219,10 @@ fn attempt(number: u64) -> Value {
 /// more events before they noticed.
 async fn stored(server: &Server) -> HashMap<Uuid, Progress> {
     let begun = Instant::now();
-    let mut client = server.connect().await;
     let mut stored = HashMap::new();
     let mut path = "/v1/generations?limit=500".to_owned();
     loop {
-        let (status, page) = client.send(Method::GET, &path, None).await.expect("an answer");
+        let (status, page) = server.get(&path).await;
         if status == StatusCode::SERVICE_UNAVAILABLE && begun.elapsed() < Duration::from_mins(1) {
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;

@@ -4,16 +4,11 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Output, Stdio};
 
-use axum::http::{Method, StatusCode};
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::client::conn::http1::SendRequest;
-use hyper_util::rt::TokioIo;
+use axum::http::StatusCode;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::net::TcpStream;
 
 /// A folder for data that also the user whom Postgres runs as under root can reach.
 pub(crate) fn folder() -> TempDir {
@@ -38,6 +33,7 @@ pub(crate) fn gleaner(folder: &TempDir) -> Command {
 /// A running server, killed when dropped.
 pub(crate) struct Server {
     process: Child,
+    client: Client,
     pub(crate) address: String,
 }
 
@@ -53,7 +49,7 @@ impl Server {
         BufReader::new(process.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
         let address =
             line.split_once("http://").and_then(|(_, rest)| rest.split(' ').next()).expect(&line).to_owned();
-        Self { process, address }
+        Self { process, client: Client::new(), address }
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -66,8 +62,10 @@ impl Server {
         self.process.wait().expect("ends").code()
     }
 
-    pub(crate) async fn connect(&self) -> Client {
-        Client::connect(&self.address).await.expect("connects")
+    /// What it answers to a GET.
+    pub(crate) async fn get(&self, path: &str) -> (StatusCode, Value) {
+        let answer = self.client.send(format!("http://{}{path}", self.address), None).await;
+        answer.expect("the server answers")
     }
 }
 
@@ -78,34 +76,30 @@ impl Drop for Server {
     }
 }
 
-/// One connection.
-pub(crate) struct Client(SendRequest<Full<Bytes>>);
+/// A client of the program, which keeps its connection.
+#[derive(Clone)]
+pub(crate) struct Client(ureq::Agent);
 
 impl Client {
-    pub(crate) async fn connect(address: &str) -> anyhow::Result<Self> {
-        let (sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(TcpStream::connect(address).await?)).await?;
-        tokio::spawn(connection);
-        Ok(Self(sender))
+    pub(crate) fn new() -> Self {
+        Self(ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().into())
     }
 
+    /// Sends a request, a POST if it has a body, and reads the whole answer; null, should that not be JSON.
     pub(crate) async fn send(
-        &mut self,
-        method: Method,
-        path: &str,
+        &self,
+        url: String,
         body: Option<&Value>,
     ) -> anyhow::Result<(StatusCode, Value)> {
-        let body = body.map(Value::to_string).unwrap_or_default();
-        let request = hyper::Request::builder()
-            .method(method)
-            .uri(path)
-            .header("host", "localhost")
-            .header("content-type", "application/json")
-            .body(Full::from(body))?;
-        self.0.ready().await?;
-        let response = self.0.send_request(request).await?;
-        let status = response.status();
-        let body = response.into_body().collect().await?.to_bytes();
+        let (agent, body) = (self.0.clone(), body.map(Value::to_string));
+        let sent = tokio::task::spawn_blocking(move || {
+            let mut response = match body {
+                Some(body) => agent.post(url).content_type("application/json").send(body)?,
+                None => agent.get(url).call()?,
+            };
+            anyhow::Ok((response.status(), response.body_mut().with_config().limit(u64::MAX).read_to_vec()?))
+        });
+        let (status, body) = sent.await??;
         Ok((status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
     }
 }
