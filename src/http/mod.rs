@@ -1,5 +1,5 @@
 //! Extractors and responses that handlers share, whose refusals are the service's own
-//! [`Error`](crate::error::Error): bodies ([`json`], [`line`]), parameters ([`params`]), lists ([`page`]) and
+//! [`Error`](crate::error::Error): bodies ([`json`], [`mod@line`]), parameters ([`params`]), lists ([`page`]) and
 //! responses to writes ([`reply`]). [`serve`] accepts the connections.
 
 pub mod check;
