@@ -1,4 +1,4 @@
-//! `POST /v1/events`: many events of any kind, one a line. A bad line never loses a good one.
+//! `POST /v1/events`: many events of any kind, one on each line. A bad line does not affect the others.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use crate::state::App;
 use crate::types::FreeForm;
 use crate::writer::Writer;
 
-/// The most events a batch may hold.
+/// The most events that one batch may hold.
 pub const MOST_LINES: usize = 20_000;
 
-/// A batch as the OpenAPI document shows it. The records that examples elsewhere erase are made here.
+/// The example of a batch in the OpenAPI document. It makes the records that other endpoints' examples erase.
 const EXAMPLE: &str = concat!(
     r#"{"event": "generation", "id": "01946984-36a0-7b2e-8f41-c07d9e35a6b2", "user_intent": "Create a fund with Jane as director", "domain_name": "cbu", "session_id": "other-session"}"#,
     "\n",
@@ -37,23 +37,23 @@ const EXAMPLE: &str = concat!(
     "\n",
 );
 
-/// The path of batches.
+/// Returns the endpoint of batches.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(post_events))
 }
 
-/// What became of a batch. Every line that is not blank is counted once.
+/// The outcome of a batch. Every line that is not blank is counted once.
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[schema(as = BatchSummary)]
 pub struct Summary {
-    /// Events that are now committed.
+    /// The number of events that are now committed.
     pub accepted: usize,
-    /// Events that had been sent before.
+    /// The number of events that had been sent before.
     pub duplicates: usize,
-    /// Events of which the project keeps nothing.
+    /// The number of events of which the project keeps nothing.
     #[serde(skip_serializing_if = "is_zero")]
     pub skipped: usize,
-    /// Lines that were refused, and why.
+    /// The lines that were refused, and why.
     pub rejected: Vec<Rejected>,
 }
 
@@ -66,11 +66,11 @@ fn is_zero(count: &usize) -> bool {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = RejectedLine)]
 pub struct Rejected {
-    /// Its number, from 1; blank lines count.
+    /// The line's number, from 1. Blank lines count.
     pub line: usize,
     /// The status that the event's own endpoint would have answered.
     pub status: u16,
-    /// What is wrong.
+    /// What is wrong with the line.
     pub detail: String,
     /// The fields that are wrong.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -86,11 +86,13 @@ impl Rejected {
 
 /// Takes many events at once.
 ///
-/// Each line (or member of a JSON array) is an object with `event` naming its kind, the fields of that kind's own endpoint,
-/// and the id that its path would hold: `generation`, `attempt`, `generation_outcome` and `review` (`generation_id`);
-/// `suggestion`, `view`, `partial_inputs`, `suggestion_outcome` and `suggestion_amendment` (`suggestion_id`); `search`,
-/// `fallback` and `search_outcome` (`search_id`). A line of the seed's `suggestion_history.jsonl` needs no `event`. Later
-/// lines may refer to earlier ones; events of one record take effect in line order. At most 20 000 lines and 64 MiB.
+/// Each line (or member of a JSON array) is an object. Its member `event` names the kind of event, and the
+/// other members are those of the kind's own endpoint, with the id that the endpoint's path would hold. The
+/// kinds are `generation`, `attempt`, `generation_outcome` and `review` (which refer to `generation_id`);
+/// `suggestion`, `view`, `partial_inputs`, `suggestion_outcome` and `suggestion_amendment` (`suggestion_id`);
+/// `search`, `fallback` and `search_outcome` (`search_id`). A line of the seed's `suggestion_history.jsonl`
+/// needs no `event`. Later lines may refer to earlier ones, and events of one record take effect in line
+/// order. A batch has at most 20 000 lines and 64 MiB.
 #[utoipa::path(post, path = "/v1/events", tag = "batch",
     request_body(content(
         (String = "application/x-ndjson", example = json!(EXAMPLE)),
@@ -148,8 +150,8 @@ async fn post_events(
     write(&app.writer, &caller.tenant, lines).await.map(axum::Json)
 }
 
-/// Writes the lines that could be read. Fails as a whole only where none was written because the database or the queue
-/// did not take them: then sending all again is right.
+/// Writes the lines that could be read. Fails as a whole only if the database or the queue accepted none of
+/// them, in which case the client should send the batch again.
 pub async fn write(
     writer: &Writer,
     tenant: &Arc<Tenant>,

@@ -1,4 +1,5 @@
-//! Settings: every one is an option and an environment variable; `--help` lists them all.
+//! The server's settings. Each is an option of the command line and an environment variable, and `--help`
+//! lists them.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,11 +10,11 @@ use clap::{Args, ValueEnum};
 use crate::exports::stream::Limits;
 use crate::privacy::capture::Capture;
 
-/// Where the database is.
+/// Which database is used.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Database")]
 pub struct Database {
-    /// Postgres 14 or newer to use; without it, a private one is run in the data folder.
+    /// URL of the Postgres (14 or newer) to use. Without it, a private one runs in the data folder.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true, global = true, value_name = "URL")]
     pub database_url: Option<String>,
 
@@ -21,33 +22,33 @@ pub struct Database {
     #[arg(long, env = "DATABASE_URL_FILE", global = true, value_name = "FILE")]
     pub database_url_file: Option<PathBuf>,
 
-    /// Folder of the private Postgres; by default ./data, or as root /var/lib/gleaner where the user that Postgres
+    /// Folder of the private Postgres. The default is ./data, or /var/lib/gleaner for root if the user that Postgres
     /// runs as cannot reach ./data.
     #[arg(long, env = "GLEANER_DATA_DIR", global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 
-    /// Folder of the Postgres programs, where they are not found by themselves.
+    /// Folder of the programs initdb and postgres, if they are not on the path or in a usual folder.
     #[arg(long, env = "PG_BINDIR", global = true, value_name = "DIR")]
     pub pg_bindir: Option<PathBuf>,
 
-    /// The most connections for reading; writing uses two more, and each export one.
+    /// The most database connections for reading. Writing uses two more, and each export one.
     #[arg(long, env = "GLEANER_DB_CONNECTIONS", default_value_t = crate::server::Settings::default().connections, global = true, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub db_connections: u32,
 }
 
 impl Database {
-    /// The URL, from wherever it is given.
+    /// Returns the database URL, given directly or in a file.
     pub fn url(&self) -> anyhow::Result<Option<String>> {
         secret(self.database_url.as_deref(), self.database_url_file.as_deref())
     }
 }
 
-/// What is kept.
+/// How much is kept.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Privacy")]
 pub struct Privacy {
-    /// How much is kept of what is posted, where a project's settings do not say.
+    /// How much is kept of the events posted, unless a project's settings say otherwise.
     #[arg(long, env = "GLEANER_CAPTURE", default_value = "full", global = true, value_name = "HOW")]
     pub capture: Capture,
 }
@@ -56,7 +57,7 @@ pub struct Privacy {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Serving")]
 pub struct Serve {
-    /// Address to listen on. Other than loopback needs a key.
+    /// Address to listen on. One that other machines can reach needs a key to exist.
     #[arg(
         long,
         env = "GLEANER_BIND",
@@ -66,28 +67,28 @@ pub struct Serve {
     )]
     pub bind: SocketAddr,
 
-    /// First key, with every scope: for compose and CI. At least 32 characters. Another one given at a later start
-    /// takes its place.
+    /// The first API key, with every scope, of at least 32 characters (for compose and CI). A different one given at
+    /// a later start replaces it.
     #[arg(long, env = "GLEANER_ADMIN_KEY", hide_env_values = true, global = true, value_name = "KEY")]
     pub admin_key: Option<String>,
 
-    /// File that holds the first key.
+    /// File that holds the first API key.
     #[arg(long, env = "GLEANER_ADMIN_KEY_FILE", global = true, value_name = "FILE")]
     pub admin_key_file: Option<PathBuf>,
 
-    /// What exports may take.
+    /// Limits on exports.
     #[command(flatten)]
     pub exports: Limits,
 }
 
 impl Serve {
-    /// The first key, from wherever it is given.
+    /// Returns the first key, given directly or in a file.
     pub fn key(&self) -> anyhow::Result<Option<String>> {
         secret(self.admin_key.as_deref(), self.admin_key_file.as_deref())
     }
 }
 
-/// What is logged, and how.
+/// What is logged, and in which format.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Logging")]
 pub struct Logging {
@@ -95,22 +96,22 @@ pub struct Logging {
     #[arg(long, env = "GLEANER_LOG", default_value = "info,sqlx=warn", global = true, value_name = "FILTER")]
     pub log: String,
 
-    /// How a log line looks.
+    /// The format of log lines.
     #[arg(long, env = "GLEANER_LOG_FORMAT", default_value = "pretty", global = true)]
     pub log_format: LogFormat,
 }
 
-/// How a log line looks.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Lines for people.
     Pretty,
-    /// One JSON object a line.
+    /// One JSON object on each line.
     Json,
 }
 
-/// A secret given directly or by a file, without the newline that files end with. An empty one is none: compose passes
-/// unset variables on as empty.
+/// Returns a secret that is given directly or in a file, without the file's final newline. An empty value
+/// counts as not given, because compose passes unset variables on as empty ones.
 pub(crate) fn secret(direct: Option<&str>, file: Option<&Path>) -> anyhow::Result<Option<String>> {
     let text =
         match (direct.filter(|text| !text.is_empty()), file.filter(|file| !file.as_os_str().is_empty())) {

@@ -1,6 +1,7 @@
-//! The closed set of domains: what can be recorded, one match for each question that is asked of all of them.
+//! The closed set of domains, with one `match` for each question that is asked of all of them.
 //!
-//! A new domain is a folder of its own, an arm in each match here, and a line in [`router`](crate::router).
+//! A new domain needs a folder of its own, an arm in each `match` here, and a line in
+//! [`router`](crate::router).
 
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
@@ -15,36 +16,38 @@ use crate::privacy::kept::Kept;
 use crate::searches::settings::Rules;
 use crate::{generations, searches, suggestions};
 
-/// A kind of records. Those of different domains know nothing of each other.
+/// A domain: one kind of record, with the events that can happen to it. Domains do not refer to each other's
+/// records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Domain {
-    /// Generation logs: an intent, the attempts at a program for it, and how that ended (seed 001).
+    /// Generation logs: an intent, the attempts at a program for it, and how they ended (seed 001).
     Generations,
-    /// Suggestion records: a slate, what the user looked at, and what they submitted (seed 000).
+    /// Suggestion records: a list of suggestions, what the user looked at, and what they submitted (seed
+    /// 000).
     Suggestions,
-    /// Searches of agents, what they did when the results were weak, and what that teaches (seed 004).
+    /// Searches by agents, what the agents did when the results were weak, and what that teaches (seed 004).
     Searches,
 }
 
-/// Something that happens to a record of some domain: validated, with its id and times made.
+/// Something that happens to a record. It is validated and has its id and times.
 #[derive(Debug)]
 pub enum Event {
-    /// Something that happens to a generation log.
+    /// An event of a generation log.
     Generation(generations::Event),
-    /// Something that happens to a suggestion record.
+    /// An event of a suggestion record.
     Suggestion(suggestions::Event),
-    /// Something that happens to a search.
+    /// An event of a search.
     Search(searches::Event),
 }
 
 /// Where a domain's table holds the names of agent sessions.
 pub struct SessionColumns {
-    /// The table.
+    /// The table's name.
     pub table: &'static str,
-    /// Its column with the session's name.
+    /// The column with the session's name.
     pub name: &'static str,
-    /// Its column with the time when the record was created.
+    /// The column with the time when the record was created.
     pub created_at: &'static str,
 }
 
@@ -52,7 +55,7 @@ impl Domain {
     /// All domains, in the order of their declaration.
     pub const ALL: [Self; 3] = [Self::Generations, Self::Suggestions, Self::Searches];
 
-    /// The names of all domains, in the same order.
+    /// The names of all domains, in the order of [`Domain::ALL`].
     pub const NAMES: [&str; Self::ALL.len()] = {
         let mut names = [""; Self::ALL.len()];
         let mut index = 0;
@@ -63,7 +66,7 @@ impl Domain {
         names
     };
 
-    /// The domain's name in paths, settings and answers.
+    /// Returns the domain's name in paths, settings and responses.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -73,7 +76,8 @@ impl Domain {
         }
     }
 
-    /// Whether a record says something without its texts. A search does not, so `metadata` keeps nothing of it.
+    /// Returns whether a record means something without its texts. A search does not, so nothing of it is
+    /// kept under [`Capture::Metadata`](crate::privacy::capture::Capture::Metadata).
     #[must_use]
     pub const fn has_metadata(self) -> bool {
         match self {
@@ -82,7 +86,7 @@ impl Domain {
         }
     }
 
-    /// Where the names of sessions are.
+    /// Returns where the domain's table holds the names of agent sessions.
     #[must_use]
     pub const fn session_columns(self) -> SessionColumns {
         match self {
@@ -98,7 +102,7 @@ impl Domain {
         }
     }
 
-    /// Erases all that an agent session has left; how many records of which kinds that were.
+    /// Erases the domain's records with this session name. Returns the number of records erased, by kind.
     pub async fn erase_session(
         self,
         connection: &mut PgConnection,
@@ -123,8 +127,8 @@ impl Domain {
     }
 }
 
-/// Reads one clean line of a batch as an event; its member `event` names the kind. `id` is for a line that has none of its
-/// own.
+/// Reads one clean line of a batch as an event, whose kind the member `event` names. `id` is for a record
+/// whose line has no id.
 pub fn read(project: &str, line: &str, id: Option<Uuid>) -> Result<Event> {
     let line = Line::new(project, line, id)?;
     let kind = line.kind.as_deref();
@@ -140,7 +144,8 @@ pub fn read(project: &str, line: &str, id: Option<Uuid>) -> Result<Event> {
     })
 }
 
-/// Writes events of one project and one domain in one transaction; their verdicts, in their order.
+/// Writes events of one project and one domain in one transaction. Returns their verdicts in the order of the
+/// events.
 pub async fn write(
     connection: &mut PgConnection,
     project: &str,
@@ -150,7 +155,7 @@ pub async fn write(
     let Some(domain) = events.first().map(|event| event.domain()) else {
         return Ok(Vec::new());
     };
-    // Boxed, because these futures are large and everything that waits for one would hold it.
+    // These futures are boxed because they are large, and every future that awaits one would contain it.
     match domain {
         Domain::Generations => {
             let events =
@@ -169,13 +174,13 @@ pub async fn write(
     }
 }
 
-/// The events of one domain, as that domain knows them.
+/// Unwraps the events of one domain.
 fn parts<'a, T>(events: &[&'a Kept<Event>], part: impl Fn(&'a Event) -> Option<&'a T>) -> Vec<Kept<&'a T>> {
     events.iter().filter_map(|event| event.part(&part)).collect()
 }
 
 impl Event {
-    /// The domain of the record that it happens to.
+    /// Returns the domain of the record that the event happens to.
     #[must_use]
     pub fn domain(&self) -> Domain {
         match self {

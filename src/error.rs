@@ -1,7 +1,8 @@
 //! The one error type of the service and its shape on the wire: RFC 9457 `application/problem+json`.
 //!
-//! Handlers return [`Error`]; what surrounds every request turns it into a body ([`Refused::render`]), so that every refusal,
-//! also one made by a layer or by the router itself, has the same shape and carries the request's id.
+//! Handlers return [`Error`]. The middleware around every request writes the body ([`Refused::render`]), so
+//! every refusal has the same shape and carries the request's id, even one made by a layer or by the router
+//! itself.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,82 +16,83 @@ use tower_http::request_id::RequestId;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
 
-/// What a store or handler function gives back.
+/// The result of a store or handler function.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a request was refused or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// 400: the request is not what its media type says; the text says where (line, column or byte).
+    /// 400: the body, path or query string is not well-formed; the text gives the line, column or byte.
     #[error("{0}")]
     Malformed(String),
-    /// 401: no key, or one that is unknown, expired or revoked.
+    /// 401: the request has no key, or one that is unknown, expired or revoked.
     #[error("{0}")]
     Unauthorized(&'static str),
-    /// 403: the key lacks a scope, or the browser or host may not reach an open server.
+    /// 403: the key lacks a scope, or this browser or host may not use a server that has no keys yet.
     #[error("{0}")]
     Forbidden(String),
-    /// 404: there is no such thing in this project.
+    /// 404: the named thing does not exist in this project.
     #[error("no such {0}")]
     NotFound(&'static str),
-    /// 409: it exists with another body, or is in a state that does not allow this.
+    /// 409: the record exists with another body, or is in a state that does not allow the request.
     #[error("{0}")]
     Conflict(String),
-    /// 408: the client stopped sending.
+    /// 408: the client stopped sending its request.
     #[error("{0}")]
     TooSlow(&'static str),
-    /// 413: more bytes or lines than allowed.
+    /// 413: the body has more bytes or lines than allowed.
     #[error("{0}")]
     TooLarge(String),
-    /// 415: a body of another media type.
+    /// 415: the body has a media type that this endpoint does not take.
     #[error("{0}")]
     UnsupportedMediaType(String),
-    /// 422: well-formed, but fields are missing, unknown or out of range.
+    /// 422: the request is well-formed, but fields are missing, unknown or out of range.
     #[error("{}", describe(.0))]
     Invalid(Vec<FieldError>),
-    /// 503: the database is away or the queue is full; trying again is right.
+    /// 503: the database cannot be reached, or the write queue is full; the client should try again.
     #[error("{0}")]
     Unavailable(&'static str),
-    /// 500: our fault. The cause is logged and never sent.
+    /// 500: the service itself is at fault. The cause is logged and never sent to the client.
     #[error("{0:#}")]
     Internal(anyhow::Error),
 }
 
-/// One field that is wrong.
+/// A field of a request that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FieldError {
-    /// JSON Pointer (RFC 6901) of the field in the body; of a query or path parameter, a slash and its name.
+    /// The field's JSON Pointer (RFC 6901) in the body. For a query or path parameter it is a slash and the
+    /// name.
     pub pointer: String,
-    /// What is wrong with it.
+    /// What is wrong with the field.
     pub detail: String,
 }
 
 /// An RFC 9457 problem document.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
-    /// Stable reference of the kind of problem, such as `/problems/not-found`.
+    /// A stable reference that identifies the kind of problem, such as `/problems/not-found`.
     pub r#type: String,
-    /// The kind in words.
+    /// The kind of problem in words.
     pub title: String,
     /// The HTTP status.
     pub status: u16,
-    /// What happened this time.
+    /// What went wrong with this request.
     pub detail: String,
-    /// The request's id, as in the `x-request-id` header.
+    /// The request's id, the same as in the `x-request-id` header.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub instance: String,
-    /// For bad input, the fields that are wrong.
+    /// The fields that are wrong, when the input was invalid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
 }
 
 impl Error {
-    /// A 422 about one field, by its JSON Pointer.
+    /// Makes a 422 about one field, which `pointer` names as a JSON Pointer (RFC 6901).
     pub fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::Invalid(vec![FieldError { pointer: pointer.into(), detail: detail.into() }])
     }
 
-    /// The HTTP status it becomes.
+    /// Returns the HTTP status of this error.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
@@ -108,7 +110,7 @@ impl Error {
         }
     }
 
-    /// The problem document, without the request's id.
+    /// Returns the problem document of this error, without the request's id.
     #[must_use]
     pub fn problem(&self) -> Problem {
         let detail = match self {
@@ -124,7 +126,7 @@ impl Error {
         Problem { errors, ..Problem::of(self.status(), detail) }
     }
 
-    /// Whether the same request may succeed later.
+    /// Returns whether the same request may succeed later.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable(_))
@@ -132,7 +134,7 @@ impl Error {
 }
 
 impl Problem {
-    /// A problem known only by its status, as layers and the router make them.
+    /// Makes a problem of a status alone, for refusals by layers and the router.
     fn of(status: StatusCode, detail: String) -> Self {
         let title = status.canonical_reason().unwrap_or("Error");
         let mut slug = String::from("/problems/");
@@ -159,7 +161,8 @@ fn describe(errors: &[FieldError]) -> String {
     text
 }
 
-/// Statements fail for a few reasons that clients may hear of; the rest is ours.
+/// A lost connection or an unavailable server becomes a 503, which clients may retry. Every other failure of
+/// a statement is a fault of the service.
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
         if is_connection_lost(&error) {
@@ -176,8 +179,9 @@ impl From<anyhow::Error> for Error {
     }
 }
 
-/// Whether the statement failed because of the connection or the server's state, not because of what it says.
-/// `SQLSTATE` classes: 08 connection, 53 resources, 57 operator intervention, 25006 read-only (a standby).
+/// Returns whether the statement failed because of the connection or the server's state, not because of what
+/// the statement says. The `SQLSTATE` classes are 08 (connection), 53 (resources) and 57 (operator
+/// intervention), and the code 25006 (read-only, as on a standby).
 #[must_use]
 pub fn is_connection_lost(error: &sqlx::Error) -> bool {
     match error {
@@ -214,7 +218,7 @@ impl IntoResponse for Error {
     }
 }
 
-/// What a refusal says of the request that it refuses.
+/// The parts of a request that its refusal mentions.
 #[derive(Debug, Clone)]
 pub struct Refused {
     method: Method,
@@ -223,14 +227,15 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// Of a request that may yet be refused.
+    /// Remembers what a refusal of `request` will mention, because the handler consumes the request.
     pub fn of(request: &Request) -> Self {
         let id = request.extensions().get::<RequestId>().map(|id| id.header_value().clone());
         Self { method: request.method().clone(), uri: request.uri().clone(), id }
     }
 
-    /// Writes the body of a refusal: an [`Error`]'s own problem, or one made of the status for what layers and the router
-    /// refuse by themselves (404 of an unknown path, 405, a panic). Any other answer stays as it is.
+    /// Writes the body of a refusal. That is the problem of an [`Error`], or one made of the status when a
+    /// layer or the router refused (404 of an unknown path, 405, a panic). A response with any other status
+    /// stays as it is.
     pub fn render(&self, response: &mut Response) {
         let status = response.status();
         if !(status.is_client_error() || status.is_server_error()) {
@@ -255,14 +260,14 @@ impl Refused {
     }
 }
 
-/// The refusals that an endpoint may answer, for the OpenAPI document: each is described once, under the document's
-/// components, and referred to by every operation.
+/// The refusals that an endpoint can answer with, for the OpenAPI document. Each is described once, among the
+/// document's components, and every operation refers to it.
 pub struct Refusals;
 
-/// A status with which requests are refused, as the document describes it.
+/// A status with which requests are refused, as the OpenAPI document describes it.
 struct Refusal {
     status: StatusCode,
-    /// The name of the response among the document's components.
+    /// The response's name among the document's components.
     name: &'static str,
     description: &'static str,
 }
@@ -308,7 +313,7 @@ impl Refusals {
         ]
     };
 
-    /// The responses that operations refer to, by their names among the document's components.
+    /// Returns the responses that operations refer to, with their names among the document's components.
     pub fn components() -> impl Iterator<Item = (&'static str, utoipa::openapi::Response)> {
         Self::ALL.into_iter().map(|Refusal { name, description, .. }| {
             let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();

@@ -1,4 +1,4 @@
-//! What those who run the service ask it: whether it is up and ready, which version, and its metrics.
+//! Endpoints for those who run the service: health, readiness, version and metrics.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::db;
 use crate::error::{Error, Refusals, Result};
 use crate::state::App;
 
-/// The paths for those who run the service.
+/// Returns the endpoints for those who run the service.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(get_health))
@@ -24,22 +24,23 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(get_metrics))
 }
 
-/// How the service is.
+/// The state of the service.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ServiceStatus)]
 struct Status {
-    /// `ok`, or `ready`.
+    /// `ok` from `/healthz`, `ready` from `/readyz`.
     status: &'static str,
 }
 
-/// The process is up.
+/// Answers as long as the process is up.
 #[utoipa::path(get, path = "/healthz", tag = "operations", security(()),
     responses((status = 200, description = "The process is up", body = Status), Refusals))]
 async fn get_health() -> axum::Json<Status> {
     axum::Json(Status { status: "ok" })
 }
 
-/// Requests can be answered: the database is reachable and migrated, and the server is not about to stop.
+/// Answers 200 if requests can be served: the database is reachable and migrated, and the server is not
+/// stopping. Otherwise the status is 503.
 #[utoipa::path(get, path = "/readyz", tag = "operations", security(()),
     responses((status = 200, description = "The service is ready", body = Status), Refusals))]
 async fn get_readiness(State(app): State<App>) -> Result<axum::Json<Status>> {
@@ -55,24 +56,24 @@ async fn get_readiness(State(app): State<App>) -> Result<axum::Json<Status>> {
     }
 }
 
-/// Which program answers.
+/// The program that answers, and its version.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ServiceVersion)]
 struct Version {
     /// The program's name.
     name: &'static str,
-    /// The program's version, as Cargo has it.
+    /// The program's version (semantic versioning).
     version: &'static str,
 }
 
-/// The program's version.
+/// Returns the program's version.
 #[utoipa::path(get, path = "/version", tag = "operations", security(()),
     responses((status = 200, description = "The version", body = Version), Refusals))]
 async fn get_version() -> axum::Json<Version> {
     axum::Json(Version { name: env!("CARGO_PKG_NAME"), version: env!("CARGO_PKG_VERSION") })
 }
 
-/// Metrics in the text format of Prometheus. From another machine a key is needed.
+/// Returns metrics in Prometheus's text format. From another machine a key is needed.
 #[utoipa::path(get, path = "/metrics", tag = "operations",
     responses((status = 200, description = "The metrics", content_type = "text/plain", body = String), Refusals))]
 async fn get_metrics(State(app): State<App>, _: MayMeasure) -> impl IntoResponse {
@@ -87,7 +88,8 @@ async fn get_metrics(State(app): State<App>, _: MayMeasure) -> impl IntoResponse
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], app.metrics.render())
 }
 
-/// Says what each metric is. Names as Prometheus has them: the unit last, `_total` on what only grows.
+/// Describes each metric. Names follow the conventions of Prometheus: the unit last, and `_total` for
+/// counters.
 fn describe() {
     use metrics::{describe_counter, describe_gauge, describe_histogram};
     describe_histogram!(

@@ -2,24 +2,53 @@
 //!
 //! # The map
 //!
-//! - [`cli`] is the command line, [`config`] its settings, [`app`] the service: state, router, start and stop.
-//! - A domain is a folder: `mod.rs` says what a thing is, `store.rs` and `write.rs` how it is kept, `routes.rs` how it is
-//!   reached. So far there are [`generations`], [`suggestions`] and [`searches`]; [`projects`] keeps tenants apart.
-//! - What all domains stand on: [`connections`], [`error`], [`extract`], [`answer`], [`page`], [`auth`], [`value`],
-//!   [`batch`], [`statistics`], and in [`db`] the connection, the private Postgres and the group commit.
-//! - [`exports`] streams what was learned; [`operations`] answers those who run the service.
+//! A domain is one kind of record and the events that can happen to it: [`generations`], [`suggestions`] and [`searches`].
+//! Each is a folder with the same parts: `mod.rs` has the records, `event.rs` the events that clients post, `write.rs` and
+//! `tables.rs` the writing of events, `store.rs` the queries, and `routes` the endpoints. [`domain`] lists the domains
+//! and asks each the same questions.
+//!
+//! To find or to add something:
+//!
+//! | what | where |
+//! |---|---|
+//! | a domain | its own folder, the matches in [`domain`] and a line in [`router`](mod@router) |
+//! | an event kind | the domain's `event.rs` and `write.rs` |
+//! | a data set to export | its own file and the list in [`exports`] |
+//! | an export format | [`exports::format`](mod@exports::format) |
+//! | an agent | a file in [`agents`] and a line in its table |
+//! | a setting of the server | [`config`] |
+//! | a setting of a project | [`projects`]; [`privacy`] for what is kept; [`searches::settings`] for learning |
+//! | a limit on requests | [`http::json`] for size, [`http::page`] for pages, [`exports::stream`] for exports |
+//! | a timeout | [`server::Settings`], [`http::serve`] |
+//! | a limit on a field | the `Check` of the request that has the field ([`http::check`]) |
+//! | an error that clients see | [`error`] |
+//! | a metric | where it is counted, and its description in [`health`] |
+//!
+//! The rest is what all domains share:
+//!
+//! - [`cli`] is the command line. [`server`] starts and stops the service, [`state`] is what handlers share, [`router`](mod@router)
+//!   has the endpoints with the middleware around them, [`openapi`] their document, and [`telemetry`] traces and metrics.
+//! - [`http`] has extractors and responses, [`auth`] the callers and their keys, [`writing`] the extractor of requests that
+//!   write events, [`batch`] many events in one request, and [`sessions`] what an agent session left in all domains.
+//! - [`writer`] commits events in batches. [`db`] connects to Postgres, runs a private one, and makes the statements.
+//! - [`retrieval`] finds texts that are like a given one, [`statistics`] has the mathematics of the analytics, and
+//!   [`types`] the values that every domain uses.
 //!
 //! # One request, walked
 //!
 //! `POST /v1/generations/{id}/attempts`:
 //!
-//! 1. [`app::router`] gives it an id and a span; [`auth::guard_open`] keeps strangers from an open server.
-//! 2. `generations::routes::append` says what it needs in its arguments: a [`auth::Caller`] who may write, a path with an
-//!    id, and [`extract::Json`], which cleans, parses and checks the body. Whatever does not fit is an [`error::Error`]
-//!    by now, and [`error::Refused`] makes a problem document of it.
-//! 3. [`generations::Event::append`] makes id, time, verdict and hash, and hands over to [`db::writer::Writer::write`].
-//! 4. A writer takes all events that wait; [`generations::write::write`] writes them in one transaction.
-//! 5. After the commit [`answer::Prefer`] answers 201, with the attempt if it is wanted: a 2xx means committed.
+//! 1. [`router::router`] gives the request an id and a span, and refuses unknown query parameters. [`auth::guard_open`]
+//!    protects a server that has no keys yet.
+//! 2. The handler in `generations::routes` says in its arguments what it needs: [`writing::Writing`], that is a caller
+//!    with the scope to write ([`auth::Caller`]), the id in the path, and [`http::Json`], which cleans, parses and checks
+//!    the body. A request that does not fit becomes an [`error::Error`], of which [`error::Refused`] makes a problem document.
+//! 3. [`generations::Event::append`] makes the event, with its id, time, verdict and hash, and [`writing::Writing::create`]
+//!    hands it to [`writer::Writer::write`].
+//! 4. The project's policy decides what is kept ([`privacy::kept::Kept`]). A writer takes all events that wait and writes
+//!    those of a project and domain in one transaction ([`domain::write`], [`db::steps`]).
+//! 5. After the commit the handler answers [`http::reply::Created`], with the record if the client wants it. A 2xx
+//!    response means that the event is committed.
 
 pub mod agents;
 pub mod auth;

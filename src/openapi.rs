@@ -1,4 +1,4 @@
-//! The OpenAPI document: what it says of the whole service. Each endpoint brings its own part along.
+//! The OpenAPI document: what it says about the whole service. Each endpoint documents itself.
 
 use utoipa::OpenApi;
 use utoipa::openapi::security::SecurityRequirement;
@@ -49,8 +49,8 @@ impl utoipa::Modify for SharedResponses {
     }
 }
 
-/// What is left to be said once every endpoint has brought its part: refusals that only a body, or only a key, can bring
-/// about are not said of operations that take none.
+/// Removes responses that an operation cannot give: refusals of a body where it takes none, and of a key
+/// where it needs none.
 pub fn complete(document: &mut utoipa::openapi::OpenApi) {
     for item in document.paths.paths.values_mut() {
         let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];

@@ -1,4 +1,4 @@
-//! The router: every endpoint, and the layers around them.
+//! The router: every endpoint, and the middleware around them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,7 +30,7 @@ use crate::state::App;
 use crate::telemetry::span;
 use crate::{auth, batch, exports, generations, health, projects, searches, sessions, suggestions};
 
-/// Every endpoint under `/v1`, with its documentation.
+/// Returns every endpoint with its documentation.
 fn api() -> OpenApiRouter<App> {
     let mut api = OpenApiRouter::with_openapi(Document::openapi())
         .merge(generations::similar::routes())
@@ -47,13 +47,13 @@ fn api() -> OpenApiRouter<App> {
     api
 }
 
-/// The OpenAPI document.
+/// Returns the OpenAPI document.
 #[must_use]
 pub fn openapi() -> utoipa::openapi::OpenApi {
     api().to_openapi()
 }
 
-/// The whole service.
+/// Returns the whole service.
 pub fn router(app: App) -> Router {
     let (api, document) = api().split_for_parts();
     let yaml = document.to_yaml().expect("the document is made of plain values");
@@ -62,7 +62,8 @@ pub fn router(app: App) -> Router {
         .compress_when(DefaultPredicate::new().and(NotForContentType::new("application/gzip")));
     let parameters = Arc::new(KnownParameters::of(&document));
     let request_id = HeaderName::from_static("x-request-id");
-    // As one layer: the router puts every layer into a box of its own, which each request would have to pass.
+    // The layers are added as one, because the router boxes every layer that is added to it, at a cost for
+    // each request.
     let layers = ServiceBuilder::new()
         .layer(SetRequestIdLayer::new(request_id.clone(), NewRequestId))
         .layer(PropagateRequestIdLayer::new(request_id))
@@ -91,8 +92,8 @@ impl MakeRequestId for NewRequestId {
     }
 }
 
-/// What happens around every request: it is admitted or refused, refusals get their shape, and it is counted and timed by
-/// route and status.
+/// Surrounds every request: admits or refuses it, writes the body of refusals, and times the request by route
+/// and status.
 async fn surround(
     State((app, parameters)): State<(App, Arc<KnownParameters>)>,
     mut request: Request,

@@ -1,4 +1,4 @@
-//! The server: how the application is started, served and stopped.
+//! The server: how it starts, serves and stops.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,16 +20,16 @@ use crate::state::{App, State};
 use crate::telemetry;
 use crate::writer::{self, Writer};
 
-/// How the application is to run.
+/// The settings of a server.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The most connections for reading.
+    /// The most database connections for reading.
     pub connections: u32,
-    /// What exports may take.
+    /// Limits on exports.
     pub exports: stream::Limits,
-    /// What holds where projects do not say.
+    /// The settings that apply where a project has none.
     pub defaults: Defaults,
-    /// How long a client may keep the server waiting for what it sends.
+    /// How long a client may pause while it sends a request.
     pub patience: Duration,
 }
 
@@ -44,9 +44,9 @@ impl Default for Settings {
     }
 }
 
-/// The application and what it leaves running.
+/// The application with its background tasks.
 pub struct Running {
-    /// The application.
+    /// The state that handlers share.
     pub app: App,
     writing: writer::Tasks,
     expiry: expiry::Task,
@@ -54,7 +54,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// The application on a database whose schema is up to date.
+    /// Starts the background tasks. The database must have an up-to-date schema before requests are served.
     #[must_use]
     pub fn start(options: &PgConnectOptions, settings: Settings) -> Self {
         let db = db::pool(options, "gleaner", settings.connections);
@@ -78,7 +78,8 @@ impl Running {
         Self { app, writing, expiry, writer_db }
     }
 
-    /// Waits until all that was handed to the writer is committed, then closes the connections.
+    /// Waits until every event handed to the writer is committed or refused, then closes the database
+    /// connections.
     pub async fn finish(self) {
         self.expiry.finish().await;
         self.writing.finish().await;
@@ -95,8 +96,8 @@ impl Running {
     }
 }
 
-/// Serves until `stop` completes, then finishes the requests under way, for ten seconds at most, then commits what
-/// waits, then closes the database's connections: in this order nothing acknowledged is lost.
+/// Serves until `stop` completes. Then requests in flight get ten seconds to finish, queued events are
+/// committed, and the database connections are closed. In this order no acknowledged event is lost.
 pub async fn serve(running: Running, listener: TcpListener, stop: impl Future<Output = ()>) {
     let app = running.app.clone();
     let stop = async {

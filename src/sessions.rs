@@ -1,4 +1,5 @@
-//! Agent sessions: the names under which records of all domains were posted, and their erasure.
+//! Agent sessions: a list of the session names under which records of any domain were posted, and their
+//! erasure.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,17 +23,17 @@ use crate::projects::Tenant;
 use crate::state::App;
 use crate::types::Timestamp;
 
-/// The paths of sessions.
+/// Returns the endpoints of sessions.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list_sessions)).routes(routes!(erase_session))
 }
 
-/// What was posted under one session name.
+/// An agent session, and the records posted under its name.
 #[derive(Debug, Serialize, ToSchema)]
 struct Session {
     /// The session's name.
     session: String,
-    /// How many records each domain has under it.
+    /// How many records each domain has under this name.
     #[serde(flatten)]
     records: Records,
     /// When the first of these records was created.
@@ -41,7 +42,7 @@ struct Session {
     last_at: Timestamp,
 }
 
-/// How many records there are, by domain.
+/// A number of records for each domain.
 #[derive(Debug, Serialize)]
 struct Records(BTreeMap<Domain, i64>);
 
@@ -83,7 +84,7 @@ impl Listed for Session {
     }
 }
 
-/// Sessions have no conditions of their own.
+/// The filter of a list that has none.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NoFilter {}
@@ -93,7 +94,8 @@ impl Check for NoFilter {}
 /// One page of sessions.
 type SessionPage = Page<Session>;
 
-/// Lists session names, the one with the newest record first. `since` and `until` are about that record.
+/// Lists the names of agent sessions, the one with the newest record first. `since` and `until` apply to that
+/// record.
 #[utoipa::path(get, path = "/v1/sessions", tag = "sessions", params(PageParams),
     responses((status = 200, description = "A page of sessions", body = SessionPage), Refusals))]
 async fn list_sessions(
@@ -130,7 +132,7 @@ async fn page(db: &PgPool, project: &str, page: &PageRequest) -> Result<SessionP
     Ok(page.page(query.build_query_as().fetch_all(db).await?))
 }
 
-/// The path parameter of one session.
+/// The path parameter of an endpoint about one session.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct ByName {
@@ -147,7 +149,7 @@ impl Check for ByName {}
 #[schema(as = ErasedRecordCounts)]
 struct ErasedRecords(BTreeMap<&'static str, u64>);
 
-/// Erases everything recorded under a session name, in all domains.
+/// Erases every record with this session name, in all domains.
 #[utoipa::path(delete, path = "/v1/sessions/{session}", tag = "sessions", params(ByName),
     responses((status = 200, description = "How many records were erased", body = ErasedRecords), Refusals))]
 async fn erase_session(

@@ -1,4 +1,4 @@
-//! The application's state: what handlers share.
+//! The state that handlers share.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::retrieval::Samples;
 use crate::searches::intake_pool::IntakePool;
 use crate::writer::Writer;
 
-/// What handlers share. Clones are the same application.
+/// The state that handlers share. Clones refer to the same state.
 #[derive(Clone)]
 pub struct App(pub(crate) Arc<State>);
 
@@ -27,30 +27,30 @@ impl Deref for App {
     }
 }
 
-/// The parts of an application.
+/// The parts of the shared state.
 pub struct State {
     /// Connections for reading, and for the few writes that are not events.
     pub db: PgPool,
-    /// The queue of events to be written.
+    /// The queue of events to write.
     pub writer: Writer,
-    /// The connections and places of exports.
+    /// The connections and limits of exports.
     pub exports: Exports,
-    /// The connections by which the work of agents is taken in.
+    /// The connections for agents' hooks and transcripts, and the locks that keep each source's lines in order.
     pub searches: IntakePool,
-    /// The keys and projects that were seen last.
+    /// The cache of keys and projects.
     pub keyring: Arc<Keyring>,
-    /// What is remembered of documents, for finding similar ones.
+    /// The samples of stored texts that plan the search for similar ones.
     pub samples: Arc<Samples>,
-    /// How long a client may keep the server waiting for what it sends.
+    /// How long a client may pause while it sends a request.
     pub patience: Duration,
-    /// Whether the server has begun to stop: it is no longer ready.
+    /// Whether the server has begun to stop, so that it no longer reports itself as ready.
     pub(crate) stopping: AtomicBool,
     /// The recorder of this process's metrics.
     pub metrics: PrometheusHandle,
 }
 
 impl State {
-    /// Whether the server has begun to stop.
+    /// Returns whether the server has begun to stop.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }

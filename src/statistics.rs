@@ -1,15 +1,16 @@
-//! The statistics that figures come with.
+//! The statistics behind the analytics: shares, their confidence intervals, and the comparison of two shares.
 
-/// Two-sided 95 % quantile of the normal distribution.
+/// The two-sided 95 % quantile of the normal distribution.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// A share of `n`, if `n` is not 0.
+/// Returns the share of `k` in `n`, or none if `n` is 0.
 #[must_use]
 pub fn rate(k: i64, n: i64) -> Option<f64> {
     (n > 0).then(|| k as f64 / n as f64)
 }
 
-/// The 95 % Wilson score interval of a share: unlike the normal one it stays within 0 and 1 and holds for small counts.
+/// Returns the 95 % Wilson score interval of the share of `k` in `n`, or none if `n` is 0. Unlike the normal
+/// approximation it stays within 0 and 1 and holds for small counts.
 #[must_use]
 pub fn wilson(k: i64, n: i64) -> Option<[f64; 2]> {
     let p = rate(k, n)?;
@@ -20,18 +21,19 @@ pub fn wilson(k: i64, n: i64) -> Option<[f64; 2]> {
     Some([((center - margin) / scale).max(0.0), ((center + margin) / scale).min(1.0)])
 }
 
-/// How two shares differ.
+/// The difference of two shares.
 #[derive(Debug, PartialEq)]
 pub struct Difference {
-    /// The first less the second.
+    /// The first share minus the second.
     pub difference: f64,
-    /// Its 95 % interval (unpooled normal).
+    /// The 95 % confidence interval of the difference (normal approximation, unpooled variance).
     pub interval: [f64; 2],
-    /// Probability of a difference at least as large if the shares were equal: two-proportion z test, pooled, two-sided.
+    /// The probability of a difference at least as large if the shares were equal (two-proportion z test,
+    /// pooled variance, two-sided).
     pub p_value: f64,
 }
 
-/// Compares two shares; none where a count is 0.
+/// Compares two shares, each given as a count and a total. Returns none if a total is 0.
 #[must_use]
 pub fn compare((k1, n1): (i64, i64), (k2, n2): (i64, i64)) -> Option<Difference> {
     let (p1, p2) = (rate(k1, n1)?, rate(k2, n2)?);
@@ -44,8 +46,8 @@ pub fn compare((k1, n1): (i64, i64), (k2, n2): (i64, i64)) -> Option<Difference>
     Some(Difference { difference, interval: [difference - margin, difference + margin], p_value })
 }
 
-/// Probability that a standard normal variable exceeds `z`, for `z` of 0 or more: Abramowitz and Stegun, 7.1.26, whose
-/// error is below 1.5e-7.
+/// Returns the probability that a standard normal variable exceeds `z`, for `z` of at least 0. The
+/// approximation is 7.1.26 of Abramowitz and Stegun, whose error is below 1.5e-7.
 fn upper_tail(z: f64) -> f64 {
     let x = z / std::f64::consts::SQRT_2;
     let t = 1.0 / (1.0 + 0.327_591_1 * x);

@@ -1,9 +1,9 @@
-//! What the service tells of itself: a span a request, and the recorder of metrics with their names.
+//! Tracing and metrics: a span for each request, and the recorder of this process's metrics.
 
 use axum::extract::Request;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
-/// The one recorder of this process's metrics.
+/// Returns the one recorder of this process's metrics, which is installed at the first call.
 #[must_use]
 #[expect(clippy::missing_panics_doc, reason = "the buckets are constants")]
 pub fn recorder() -> PrometheusHandle {
@@ -22,8 +22,8 @@ pub fn recorder() -> PrometheusHandle {
     handle.clone()
 }
 
-/// A span a request, with what relates it to others: its id, and the trace that the client says it is part of. Never bodies,
-/// keys or query strings, which hold users' text.
+/// Makes a request's span, with its id and the trace that the client says it belongs to. It never holds
+/// bodies, keys or query strings, because those contain users' text.
 pub fn span(request: &Request) -> tracing::Span {
     let header =
         |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -38,7 +38,8 @@ pub fn span(request: &Request) -> tracing::Span {
     )
 }
 
-/// The trace and the span that a `traceparent` header names (W3C Trace Context, section 3.2); none if it is malformed.
+/// Returns the trace and the span that a `traceparent` header names (W3C Trace Context, section 3.2), or none
+/// if the header is malformed.
 fn trace_context(traceparent: &str) -> Option<(&str, &str)> {
     let mut fields = traceparent.split('-');
     let [version, trace_id, parent_id, flags] = [(); 4].map(|()| fields.next().unwrap_or_default());
@@ -46,7 +47,7 @@ fn trace_context(traceparent: &str) -> Option<(&str, &str)> {
         text.len() == length && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     };
     let is_id = |text: &str, length| is_hex(text, length) && text.bytes().any(|byte| byte != b'0');
-    // A later version may have more fields; this one has not.
+    // Later versions of the header may have more fields; version 00 may not.
     let ends = fields.next().is_none() || version != "00";
     let is_good = is_hex(version, 2) && version != "ff" && is_id(trace_id, 32) && is_id(parent_id, 16);
     (is_good && is_hex(flags, 2) && ends).then_some((trace_id, parent_id))

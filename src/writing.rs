@@ -1,4 +1,4 @@
-//! What handlers have that write events: [`Writing`], one extractor for all that such a request brings along.
+//! [`Writing`], the extractor of handlers that write events.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -15,14 +15,15 @@ use crate::http::reply::{Changed, Created, Prefer, Shown};
 use crate::privacy::capture::Capture;
 use crate::state::App;
 
-/// A request to write: who sends it, under which key it may be sent again, and what is to be answered.
+/// A request to write events: the caller, the request's `Idempotency-Key`, and whether the client wants the
+/// record.
 ///
-/// As parameters of an operation it stands for the headers `Prefer` and `Idempotency-Key`; an operation that makes no id
-/// names [`Prefer`] alone.
+/// In the OpenAPI document it stands for the headers `Prefer` and `Idempotency-Key`. An operation that makes
+/// no id names [`Prefer`] alone.
 pub struct Writing {
-    /// The service.
+    /// The state that handlers share.
     pub app: App,
-    /// The caller, who may write.
+    /// The caller, who has the scope to write.
     pub caller: Caller<Write>,
     key: IdempotencyKey,
     prefer: Prefer,
@@ -46,20 +47,22 @@ impl IntoParams for Writing {
 }
 
 impl Writing {
-    /// The id that the request's `Idempotency-Key` stands for, if it has one: of a record that `route` makes, under `parent`.
+    /// Returns the id that the request's `Idempotency-Key` stands for, if it has one. `route` tells apart the
+    /// kinds of record, and `parent` is the record that the new one belongs to.
     #[must_use]
     pub fn id(&self, route: &str, parent: Option<Uuid>) -> Option<Uuid> {
         self.key.id(&self.caller.project, route, parent)
     }
 
-    /// Whether the client wants to see the record.
+    /// Returns whether the client wants to see the record.
     #[must_use]
     pub fn shows_record(&self) -> bool {
         !self.prefer.minimal()
     }
 
-    /// Writes an event that makes something at `address`; none where that is nothing to go to. `record` gets what is answered,
-    /// once the event is committed and if the client wants to see it.
+    /// Writes an event that makes a record, and responds with its `address` unless that is none. `record`
+    /// gets the body of the response. It is called once the event is committed, and only if the client wants
+    /// to see the record.
     pub async fn create<T>(
         &self,
         event: impl Into<Event>,
@@ -72,7 +75,8 @@ impl Writing {
         Ok(Created { shown: self.show(receipt, record).await?, address })
     }
 
-    /// Writes an event that changes a record. `record` gets what is answered, as for [`Writing::create`].
+    /// Writes an event that changes a record. `record` gets the body of the response, as in
+    /// [`Writing::create`].
     pub async fn change<T>(
         &self,
         event: impl Into<Event>,

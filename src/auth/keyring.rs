@@ -1,4 +1,4 @@
-//! The keyring: keys and projects as they were last seen in the database.
+//! The keyring: a cache of the keys and projects in the database.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,30 +18,31 @@ use crate::privacy::capture::Capture;
 use crate::projects::{self, Defaults, Tenant};
 use crate::types::Timestamp;
 
-/// How long another server's change to keys and projects may go unnoticed.
+/// How long a change that another server makes to keys and projects may go unnoticed.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// Keys by their hash, and when each was seen.
+/// Keys by their SHA-256, and when each was read.
 type KnownKeys = HashMap<[u8; 32], (Instant, Arc<ApiKey>)>;
-/// Projects by their name, and when each was seen.
+/// Projects by their name, and when each was read.
 type KnownProjects = HashMap<Arc<str>, (Instant, Arc<Tenant>)>;
 
-/// Keys and projects as last seen in the database.
+/// A cache of the keys and projects in the database.
 #[derive(Debug)]
 pub struct Keyring {
     db: PgPool,
     closed: AtomicBool,
     open_until: Mutex<Option<Instant>>,
-    /// How many changes this server has made: what was read before one is not kept after it.
+    /// How many changes this server has made to keys and projects. What was read before a change is not
+    /// cached after it.
     changes: AtomicU64,
     keys: Mutex<KnownKeys>,
     projects: Mutex<KnownProjects>,
-    /// What holds where projects do not say.
+    /// The settings that apply where a project has none of its own.
     defaults: Defaults,
 }
 
 impl Keyring {
-    /// A keyring that has seen nothing yet, on a server with these defaults.
+    /// Makes an empty keyring for a server with these defaults.
     #[must_use]
     pub fn new(db: PgPool, defaults: Defaults) -> Self {
         Self {
@@ -55,13 +56,14 @@ impl Keyring {
         }
     }
 
-    /// What is kept where projects do not say.
+    /// Returns the server's default for how much is kept.
     #[must_use]
     pub fn capture(&self) -> Capture {
         self.defaults.capture
     }
 
-    /// Whether there has never been a key: then everyone on this machine may do everything. A revoked key still counts.
+    /// Returns whether the server is open: as long as no key was ever made, everyone on this machine may do
+    /// everything. A revoked key counts as made.
     pub async fn is_open(&self) -> Result<bool> {
         if self.closed.load(Ordering::Relaxed) {
             return Ok(false);
@@ -80,7 +82,7 @@ impl Keyring {
         Ok(open)
     }
 
-    /// Forgets what is cached, after a change made by this server.
+    /// Empties the cache, after this server has changed keys or projects.
     pub fn refresh(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
         *self.open_until.lock().expect("never poisoned") = None;
@@ -88,7 +90,8 @@ impl Keyring {
         self.projects.lock().expect("never poisoned").clear();
     }
 
-    /// The caller's key; none on an open server.
+    /// Finds the key that a request carries; none on an open server. A key that is missing, unknown, expired
+    /// or revoked is a 401.
     pub(super) async fn authenticate(&self, headers: &HeaderMap) -> Result<Option<Arc<ApiKey>>> {
         let Some(secret) = credential(headers)? else {
             if self.is_open().await? {
@@ -114,7 +117,7 @@ impl Keyring {
             return Ok(Arc::clone(key));
         }
         let unknown = Error::Unauthorized("the key is not known here");
-        // Keys are printable; a NUL, which Basic lets through, Postgres would not even compare.
+        // Keys are printable. Basic allows a NUL, but Postgres refuses it in a comparison.
         let Some(prefix) =
             secret.get(..PREFIX).filter(|prefix| prefix.bytes().all(|byte| byte.is_ascii_graphic()))
         else {
@@ -132,7 +135,9 @@ impl Keyring {
         Ok(key)
     }
 
-    /// The project that a request is about: the key's own, or for those who may choose the one named by the header.
+    /// Finds the project that a request is about. That is the key's own project, or the one named by the
+    /// header `Gleaner-Project` if the caller may choose. Naming another project with an ordinary key is a
+    /// 403.
     pub(super) async fn project(&self, key: Option<&ApiKey>, headers: &HeaderMap) -> Result<Arc<Tenant>> {
         let named = match headers.get("gleaner-project") {
             Some(value) => Some(value.to_str().map_err(|_| {
@@ -153,7 +158,7 @@ impl Keyring {
         self.tenant(name).await
     }
 
-    /// A project as its events are taken, if it exists.
+    /// Finds the project `name` with the settings that writing needs. An unknown project is a 404.
     pub async fn tenant(&self, name: &str) -> Result<Arc<Tenant>> {
         if let Some((seen, tenant)) = self.projects.lock().expect("never poisoned").get(name)
             && seen.elapsed() < FRESH
@@ -172,7 +177,8 @@ impl Keyring {
     }
 }
 
-/// The key of a request: a bearer token, or the user name of Basic, which is what a URL with a user becomes.
+/// Reads the key of a request: a bearer token, or the user name of Basic (RFC 7617), which is what clients
+/// make of `https://KEY@host/`.
 fn credential(headers: &HeaderMap) -> Result<Option<String>> {
     let Some(value) = headers.get(header::AUTHORIZATION) else {
         return Ok(None);

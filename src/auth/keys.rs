@@ -1,4 +1,4 @@
-//! Keys: what one allows, how one is made, and how they are kept.
+//! API keys: what a key allows, how one is made, and how keys are stored.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,28 +12,28 @@ use crate::error::{Error, Result};
 use crate::http::{Check, Checks};
 use crate::types::Timestamp;
 
-/// Length of the part of a key that finds it in the table.
+/// The length of a key's prefix in bytes. The prefix is stored in clear and finds the key in the table.
 pub(super) const PREFIX: usize = 12;
-/// The shortest text taken as a key chosen by the operator.
+/// The fewest characters accepted of a key that the operator has chosen.
 const SHORTEST: usize = 32;
 
-/// What a key allows.
+/// A permission that a key grants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = ApiKeyScope)]
 pub enum Scope {
-    /// Post events.
+    /// The key may post events.
     Write,
-    /// Read records, lists, figures and exports.
+    /// The key may read records, lists, analytics and exports.
     Read,
-    /// Change its project's settings and keys, and erase.
+    /// The key may change its project's settings and keys, and erase records.
     Admin,
-    /// All of these, in every project.
+    /// The key may do everything in every project.
     Operator,
 }
 
 impl Scope {
-    /// As stored and sent.
+    /// Returns the scope's name, as it is stored and sent.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -48,52 +48,54 @@ impl Scope {
 /// An API key, without its secret.
 #[derive(Debug, Clone, Serialize, ToSchema, sqlx::FromRow)]
 pub struct ApiKey {
-    /// Names the key in `DELETE /v1/keys/{id}`.
+    /// The key's id, as in `DELETE /v1/keys/{id}`.
     pub id: Uuid,
-    /// The project it belongs to.
+    /// The project that the key belongs to.
     pub project: String,
-    /// What a person calls it.
+    /// The key's name, for people.
     pub name: String,
-    /// Its first characters.
+    /// The key's first 12 characters.
     pub prefix: String,
-    /// SHA-256 of the key.
+    /// The key's SHA-256.
     #[serde(skip)]
     pub hash: Vec<u8>,
-    /// Out of `write`, `read`, `admin`, `operator`.
+    /// The key's scopes: `write`, `read`, `admin` or `operator`.
     pub scopes: Vec<String>,
-    /// When it was made.
+    /// When the key was made.
     pub created_at: Timestamp,
-    /// When it ceases to work; null: never.
+    /// When the key expires. Null means never.
     pub expires_at: Option<Timestamp>,
-    /// When it was revoked; null: it was not.
+    /// When the key was revoked. Null means that it was not.
     pub revoked_at: Option<Timestamp>,
 }
 
 impl ApiKey {
-    /// Whether the key names `scope` itself.
+    /// Returns whether the key names `scope` itself. `operator`, which includes every scope, is not
+    /// considered.
     #[must_use]
     pub fn has(&self, scope: Scope) -> bool {
         self.scopes.iter().any(|own| own == scope.as_str())
     }
 }
 
-/// What a new key is to be.
+/// A request for a new key.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewApiKey)]
 pub struct NewKey {
-    /// Names the key in `DELETE /v1/keys/{id}`; the server makes an id if none is given. One that is taken is a conflict, as the
-    /// secret could not be shown again.
+    /// The key's id, as in `DELETE /v1/keys/{id}`; the server makes one if none is given. An id that is taken
+    /// is a conflict, even if the request is repeated, because the secret cannot be shown again.
     pub id: Option<Uuid>,
-    /// The project it belongs to; the caller's, if not given. Another one only for an operator.
+    /// The project that the key will belong to, by default the caller's. Only an operator may name another
+    /// one.
     pub project: Option<String>,
-    /// What to call it, at most 200 characters.
+    /// The key's name for people, at most 200 characters.
     #[schema(min_length = 1, max_length = 200)]
     pub name: String,
-    /// At least one of `write`, `read`, `admin`, `operator`.
+    /// The key's scopes, at least one of `write`, `read`, `admin` and `operator`.
     #[schema(min_items = 1)]
     pub scopes: Vec<Scope>,
-    /// When it ceases to work; never, if not given.
+    /// When the key expires. Without it the key never does.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -106,23 +108,23 @@ impl Check for NewKey {
 
 /// A secret that was just made, and what is stored of it.
 pub struct Secret {
-    /// The key itself, to be shown once.
+    /// The key itself, which is shown once.
     pub text: String,
-    /// Its beginning, which finds it.
+    /// The key's first 12 characters, which find it in the table.
     pub prefix: String,
-    /// SHA-256 of it.
+    /// The key's SHA-256.
     pub hash: Vec<u8>,
 }
 
 impl Secret {
-    /// A new random key: 304 random bits, of which 262 stay secret once the prefix is known.
+    /// Makes a random key of 304 bits, of which 262 stay secret once the prefix is known.
     pub fn random() -> Result<Self> {
         let mut bytes = [0; 38];
         getrandom::fill(&mut bytes).map_err(anyhow::Error::from)?;
         Ok(Self::of(format!("glnr_{}", URL_SAFE_NO_PAD.encode(bytes))))
     }
 
-    /// A key chosen by the operator.
+    /// Takes a key that the operator has chosen. Refuses one that is too short or not printable.
     pub fn chosen(text: &str) -> anyhow::Result<Self> {
         anyhow::ensure!(
             text.len() >= SHORTEST && text.bytes().all(|byte| byte.is_ascii_graphic()),
@@ -136,23 +138,24 @@ impl Secret {
     }
 }
 
-/// Whether there is any key, revoked ones too.
+/// Returns whether any key was ever made. Revoked keys count.
 pub async fn any(db: impl PgExecutor<'_>) -> Result<bool> {
     Ok(sqlx::query_scalar("select exists (select from keys)").fetch_one(db).await?)
 }
 
-/// The keys that begin so; nearly always none or one.
+/// Finds the keys that begin with `prefix`, which is nearly always none or one.
 pub async fn by_prefix(db: impl PgExecutor<'_>, prefix: &str) -> Result<Vec<ApiKey>> {
     Ok(sqlx::query_as("select * from keys where prefix = $1").bind(prefix).fetch_all(db).await?)
 }
 
-/// The keys of a project, or of all, newest first.
+/// Lists the keys of a project, or of all projects if none is given, newest first.
 pub async fn list(db: impl PgExecutor<'_>, project: Option<&str>) -> Result<Vec<ApiKey>> {
     let sql = "select * from keys where $1::text is null or project = $1 order by created_at desc, id desc";
     Ok(sqlx::query_as(sql).bind(project).fetch_all(db).await?)
 }
 
-/// Keeps a key in `project`. One that is there already, by its hash, stays as it is.
+/// Stores a key in `project`. A key whose hash is stored already stays as it is. An id that is taken is a
+/// 409.
 pub async fn insert(db: &PgPool, project: &str, key: &NewKey, secret: &Secret) -> Result<ApiKey> {
     let sql = "insert into keys (id, project, name, prefix, hash, scopes, created_at, expires_at)
                values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (hash) do nothing";
@@ -176,8 +179,9 @@ pub async fn insert(db: &PgPool, project: &str, key: &NewKey, secret: &Secret) -
     Ok(sqlx::query_as("select * from keys where hash = $1").bind(&secret.hash).fetch_one(db).await?)
 }
 
-/// Keeps the first key, which the operator chose, and revokes the one chosen before it: whoever changes
-/// `GLEANER_ADMIN_KEY` wants the old one to end. One that was revoked stays so, and replaces nothing.
+/// Stores the first key, which the operator has chosen, and revokes the one chosen before it: operators who
+/// change `GLEANER_ADMIN_KEY` want the old one to end. A key that was revoked stays revoked, and replaces
+/// nothing.
 pub async fn replace_first(db: &PgPool, secret: &Secret) -> Result<ApiKey> {
     let key = NewKey {
         id: None,
@@ -194,12 +198,12 @@ pub async fn replace_first(db: &PgPool, secret: &Secret) -> Result<ApiKey> {
     Ok(row)
 }
 
-/// The project that a key belongs to, if there is such a key.
+/// Returns the project that a key belongs to, or none if there is no such key.
 pub async fn project_of(db: impl PgExecutor<'_>, id: Uuid) -> Result<Option<String>> {
     Ok(sqlx::query_scalar("select project from keys where id = $1").bind(id).fetch_optional(db).await?)
 }
 
-/// Revokes a key, once; whether there is such a key.
+/// Revokes a key, unless it is revoked already. Returns whether there is such a key.
 pub async fn revoke(db: impl PgExecutor<'_>, id: Uuid) -> Result<bool> {
     let sql = "update keys set revoked_at = coalesce(revoked_at, $2) where id = $1";
     Ok(sqlx::query(sql).bind(id).bind(Timestamp::now()).execute(db).await?.rows_affected() > 0)

@@ -1,4 +1,4 @@
-//! Who may do what: [`Caller`] is an extractor that exists only for a request that is allowed.
+//! Who may do what. A handler with a [`Caller`] among its arguments runs only for requests that are allowed.
 
 pub mod keyring;
 pub mod keys;
@@ -17,19 +17,19 @@ use crate::projects::Tenant;
 use keyring::Keyring;
 use keys::{ApiKey, Scope};
 
-/// A scope as a type, so that a handler's signature says what it needs.
+/// A scope as a type, so that a handler's signature says which scope it needs.
 pub trait Needs: Send + Sync {
-    /// The scope.
+    /// The scope that the handler needs.
     const SCOPE: Scope;
 }
 
-/// The handler needs [`Scope::Write`].
+/// Marks handlers that need [`Scope::Write`].
 #[derive(Debug)]
 pub struct Write;
-/// The handler needs [`Scope::Read`].
+/// Marks handlers that need [`Scope::Read`].
 #[derive(Debug)]
 pub struct Read;
-/// The handler needs [`Scope::Admin`].
+/// Marks handlers that need [`Scope::Admin`].
 #[derive(Debug)]
 pub struct Admin;
 
@@ -46,9 +46,9 @@ impl Needs for Admin {
 /// A caller who has the scope `S` in the project that the request is about.
 #[derive(Debug)]
 pub struct Caller<S> {
-    /// The name of the project that the request is about; the project exists.
+    /// The name of the project that the request is about. The project exists.
     pub project: Arc<str>,
-    /// That project.
+    /// The project that the request is about, with the settings that writing needs.
     pub tenant: Arc<Tenant>,
     /// The caller's key; none on an open server.
     key: Option<Arc<ApiKey>>,
@@ -56,18 +56,18 @@ pub struct Caller<S> {
 }
 
 impl<S> Caller<S> {
-    /// Whether the caller may act on every project.
+    /// Returns whether the caller may act on every project.
     #[must_use]
     pub fn is_operator(&self) -> bool {
         self.key.as_ref().is_none_or(|key| key.has(Scope::Operator))
     }
 
-    /// Refuses a caller who may act neither for `project` nor for all.
+    /// Answers 403 to a caller who may act neither on `project` nor on every project.
     pub fn expect_project(&self, project: &str) -> Result<()> {
         if *self.project == *project { Ok(()) } else { self.expect(Scope::Operator) }
     }
 
-    /// Refuses a caller without `scope`: nobody gives what they do not have.
+    /// Answers 403 to a caller without `scope`. It keeps callers from granting scopes that they do not have.
     pub fn expect(&self, scope: Scope) -> Result<()> {
         match &self.key {
             Some(key) => expect_scope(key, scope),
@@ -100,15 +100,15 @@ fn expect_scope(key: &ApiKey, scope: Scope) -> Result<()> {
     Err(Error::Forbidden(format!("this key lacks the scope {}", scope.as_str())))
 }
 
-/// Guards an open server against web pages: only this machine's own names are answered, and no request that a browser
-/// sends on behalf of another site.
+/// Protects a server without keys from web pages. Such a server answers only requests to this machine's own
+/// names (which prevents DNS rebinding), and none that a browser sends on behalf of another site.
 pub async fn guard_open(keyring: &Keyring, headers: &HeaderMap) -> Result<()> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("");
     let cross_site = headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site")
         || headers
             .get(header::ORIGIN)
             .is_some_and(|origin| origin.to_str().map_or(true, |origin| !is_local_origin(origin)));
-    // Asking whether the server is open may need the database; most requests need no answer.
+    // Finding out whether the server is open may take a query, and most requests do not depend on it.
     if (cross_site || !is_local(host)) && keyring.is_open().await? {
         return Err(Error::Forbidden(
             "this server has no key yet, so it answers only requests of this machine to localhost; \
@@ -123,7 +123,7 @@ fn is_local_origin(origin: &str) -> bool {
     origin.split_once("://").is_some_and(|(_, host)| is_local(host))
 }
 
-/// Whether a host, with or without port, is one of this machine's own names.
+/// Returns whether a host, with or without a port, is one of this machine's own names.
 fn is_local(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -132,7 +132,7 @@ fn is_local(host: &str) -> bool {
     ["localhost", "127.0.0.1", "[::1]"].contains(&name.to_ascii_lowercase().as_str())
 }
 
-/// A caller who may see the metrics: anyone on this machine, and any key.
+/// A caller who may read the metrics: anyone on this machine, and elsewhere the holder of any key.
 pub struct MayMeasure;
 
 impl<S: Send + Sync> FromRequestParts<S> for MayMeasure

@@ -1,5 +1,6 @@
-//! Keeps GIN indexes quick. They take new rows into a list first, which every search reads to its end, and the writer who
-//! finds it full must sort it in. Here that is done in the background, a second after rows were written.
+//! Upkeep of GIN indexes. New rows first go to an index's pending list. Every search reads that list to its
+//! end, and a writer who finds it full must merge it into the index. Here the lists are merged in the
+//! background, a second after rows were written.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +8,11 @@ use std::time::Duration;
 use sqlx::PgPool;
 use tokio::sync::Notify;
 
-/// How long rows may stay in the lists.
+/// How long rows may stay in the pending lists.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Tidies after each time that `written` is told, for ever. Of several servers on one database one does it.
+/// Merges the pending lists a second after each notification of `written`, for ever. If several servers share
+/// the database, an advisory lock lets one at a time do it.
 pub async fn run(db: PgPool, written: Arc<Notify>) {
     const SQL: &str = "
         select gin_clean_pending_list(index.indexrelid)

@@ -1,46 +1,47 @@
-//! Statements for many rows: each column is told once, with its name, its SQL type and its value, and the lists that a
-//! statement needs are made of that.
+//! Statements for many rows. Each column is declared once, with its name, SQL type and value, and the lists
+//! that make up a statement are derived from that.
 //!
-//! The values of a column go to Postgres as one array, whatever the number of rows, so that one prepared statement serves
-//! every batch.
+//! The values of a column are sent to Postgres as one array, whatever the number of rows, so that one
+//! prepared statement serves every batch.
 
 use sqlx::Arguments as _;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::PgArguments;
 
-/// A column of the rows that a statement takes.
+/// A column of the rows that a statement writes.
 #[derive(Debug)]
 pub struct Column {
-    /// Its name, in the table and among the rows.
+    /// The column's name in the table.
     pub name: &'static str,
-    /// The SQL type in which its values are sent.
+    /// The SQL type in which the column's values are sent.
     pub sent_as: &'static str,
-    /// The SQL type in which they are kept, where that is another one: of arrays and `json` no array can be sent.
+    /// The SQL type of the column, where it is not the one sent. Arrays of arrays and of `json` cannot be
+    /// sent.
     pub kept_as: Option<&'static str>,
 }
 
-/// The columns of rows, as `columns!` declares them.
+/// The columns of a kind of rows, as `columns!` declares them.
 pub trait Columns {
-    /// What a row is made of.
+    /// The value that a row is made of.
     type Row<'a>;
 
     /// The columns, in the order of their parameters.
     const COLUMNS: &'static [Column];
 
-    /// Adds one parameter a column: the array of its values.
+    /// Adds one parameter for each column: the array of its values in all rows.
     fn bind_all(rows: &[Self::Row<'_>], arguments: &mut PgArguments) -> Result<(), BoxDynError>;
 
-    /// Adds one parameter a column: its value in a single row.
+    /// Adds one parameter for each column: its value in a single row.
     fn bind_one(row: &Self::Row<'_>, arguments: &mut PgArguments) -> Result<(), BoxDynError>;
 }
 
-/// The list of the columns: `a, b`.
+/// Returns the list of column names, such as `a, b`.
 #[must_use]
 pub fn names<C: Columns>() -> String {
     list::<C>(|_, column| column.name.to_owned())
 }
 
-/// The select list that makes rows of the arrays which are the parameters from `first` on:
+/// Returns the select list that makes rows of the arrays in the parameters from `first` on, such as
 /// `unnest($2::uuid[]) as a, unnest($3::text[])::json as b`.
 #[must_use]
 pub fn unnested<C: Columns>(first: usize) -> String {
@@ -50,13 +51,14 @@ pub fn unnested<C: Columns>(first: usize) -> String {
     })
 }
 
-/// The list of the columns of `alias`: `new.a, new.b`.
+/// Returns the list of columns with the table alias `alias`, such as `new.a, new.b`.
 #[must_use]
 pub fn values<C: Columns>(alias: &str) -> String {
     list::<C>(|_, column| format!("{alias}.{}", column.name))
 }
 
-/// The list of a single row's values, whose parameters are those from `first` on: `$2::uuid, $3::text::json`.
+/// Returns the list of a single row's values, whose parameters begin at `first`, such as `$2::uuid,
+/// $3::text::json`.
 #[must_use]
 pub fn value<C: Columns>(first: usize) -> String {
     list::<C>(|index, Column { sent_as, kept_as, .. }| match kept_as {
@@ -70,7 +72,7 @@ fn list<C: Columns>(item: impl Fn(usize, &Column) -> String) -> String {
     items.join(", ")
 }
 
-/// The parameters of a statement about a project: the project, and then whatever `rest` adds.
+/// Makes the parameters of a statement about a project: the project, and then those that `rest` adds.
 pub fn parameters(
     project: &str,
     rest: impl FnOnce(&mut PgArguments) -> Result<(), BoxDynError>,
@@ -80,7 +82,8 @@ pub fn parameters(
     Ok(arguments)
 }
 
-/// Declares the [`Columns`] of a kind of rows: a name, the type sent, perhaps the type kept, and the value.
+/// Declares the [`Columns`] of a kind of rows. Each column has a name, the type sent, the type kept if it
+/// differs, and an expression for the value.
 macro_rules! columns {
     (
         $(#[$meta:meta])*

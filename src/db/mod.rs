@@ -1,5 +1,6 @@
-//! The database: how it is reached and kept up to date ([`pool`], [`wait`], [`migrate()`]), the private one ([`embedded`]), and the
-//! group commit ([`writer`]).
+//! The database: how to reach it and keep its schema up to date ([`pool`], [`wait`], [`migrate()`]), the
+//! private Postgres ([`embedded`]), and how batches of events are written ([`steps`], [`insert`], [`retry`],
+//! [`receipt`]).
 
 pub mod embedded;
 pub mod gin;
@@ -15,24 +16,25 @@ use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, PgPool};
 
-/// The schema's history, embedded in the program.
+/// The migrations of the schema, embedded in the program.
 pub static MIGRATOR: Migrator = sqlx::migrate!();
 
-/// What connections of the writer call themselves: an export waits for the writes of these that are in flight.
+/// The application name of connections that write. An export waits until their writes in progress have ended.
 pub const WRITER_NAME: &str = "gleaner-writer";
 
-/// What connections of exports call themselves.
+/// The application name of connections that export.
 pub const EXPORT_NAME: &str = "gleaner-export";
 
-/// A pool of at most `size` connections that call themselves `name`. Connects when first used.
+/// Makes a pool of at most `size` connections with the application name `name`. It connects when first used.
 #[must_use]
 pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
-    // The writer's statements are always alike, and planning one takes longer than writing a row. What is read, and by which
-    // filters, is not: a plan made for any project and any filter would be a bad one for most.
+    // The writer repeats the same few statements, and planning one takes longer than writing a row. Reading
+    // is different: a plan made for every project and filter would be a bad one for most.
     let plans = if name == WRITER_NAME { "force_generic_plan" } else { "force_custom_plan" };
     let mut options = options.clone();
     if name == EXPORT_NAME {
-        // A page is read sooner than processes to share it with are started, and a reader costs one connection.
+        // Reading a page takes less time than starting parallel workers, and an export should cost one
+        // process.
         options = options.options([("max_parallel_workers_per_gather", "0")]);
     }
     let options = options
@@ -45,7 +47,8 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
         .connect_lazy_with(options)
 }
 
-/// Waits until the database answers, for a minute at most: with compose it may start later than the service.
+/// Waits until the database answers, for at most a minute, because with compose it may start later than the
+/// service.
 pub async fn wait(db: &PgPool) -> anyhow::Result<()> {
     let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
     let mut pause = Duration::from_millis(10);
@@ -65,7 +68,7 @@ pub async fn wait(db: &PgPool) -> anyhow::Result<()> {
     }
 }
 
-/// Brings the schema up to date; several servers may do so at once.
+/// Brings the schema up to date. Several servers may do so at the same time.
 pub async fn migrate(db: &PgPool) -> anyhow::Result<()> {
     MIGRATOR.run(db).await.context("migrating the database")?;
     let (ctype, encoding): (String, String) = sqlx::query_as(
@@ -83,7 +86,7 @@ pub async fn migrate(db: &PgPool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the database answers and has the schema that this program expects.
+/// Returns whether the database answers and has at least the schema that this program expects.
 pub async fn is_ready(db: &PgPool) -> crate::error::Result<bool> {
     let sql = "select coalesce(max(version), 0) from _sqlx_migrations where success";
     let version: i64 = sqlx::query_scalar(sql).fetch_one(db).await?;

@@ -1,38 +1,38 @@
-//! What became of an event that was to be written.
+//! The outcome of an event that was to be written.
 
 use crate::error::Result;
 use crate::privacy::capture::Capture;
 
-/// That an event is committed.
+/// The confirmation that an event is committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
-    /// It had been sent before; nothing was changed.
+    /// Whether the event had been sent before, so that nothing was changed.
     pub replayed: bool,
-    /// The number it has within its record, where its kind has one.
+    /// The event's number within its record, for kinds that are numbered.
     pub number: Option<i32>,
-    /// How much of it is kept.
+    /// How much of the event is kept.
     pub kept: Capture,
 }
 
 impl Receipt {
-    /// It is new.
+    /// Confirms an event that is new.
     #[must_use]
     pub const fn created(number: Option<i32>) -> Self {
         Self { replayed: false, number, kept: Capture::Full }
     }
 
-    /// It was there.
+    /// Confirms an event that had been sent before.
     #[must_use]
     pub const fn replayed(number: Option<i32>) -> Self {
         Self { replayed: true, number, kept: Capture::Full }
     }
 
-    /// Whether what is now stored is what the request said, no more and no less.
+    /// Returns whether what is now stored is exactly what the request said.
     #[must_use]
     pub fn is_as_sent(&self) -> bool {
         !self.replayed && self.kept == Capture::Full
     }
 }
 
-/// What became of one event.
+/// The outcome of one event.
 pub type Written = Result<Receipt>;

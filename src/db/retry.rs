@@ -1,16 +1,17 @@
-//! Trying a transaction again that lost against another one.
+//! Repeating of transactions that lost a race against another one.
 
 use std::time::Duration;
 
-/// How often a transaction is tried again.
+/// How often a transaction is repeated.
 const TRIES: u32 = 5;
 
-/// How often a transaction has lost against another one.
+/// Counts how often a transaction has lost a race.
 #[derive(Debug, Default)]
 pub struct Losses(u32);
 
 impl Losses {
-    /// Whether the same is to be tried again after this error, since it may well succeed; waits a little before.
+    /// Returns whether the transaction should be repeated after this error, and waits a little before it
+    /// does.
     pub async fn again(&mut self, error: &sqlx::Error) -> bool {
         let again = self.0 < TRIES && lost_a_race(error);
         if again {
@@ -22,7 +23,7 @@ impl Losses {
     }
 }
 
-/// Whether a statement failed by a deadlock (40P01) or a serialization failure (40001).
+/// Returns whether a statement failed because of a deadlock (40P01) or a serialization failure (40001).
 fn lost_a_race(error: &sqlx::Error) -> bool {
     error
         .as_database_error()

@@ -1,8 +1,8 @@
-//! How a domain's events are written: those of one batch are sorted into steps, each written by as few statements as there
-//! are things to do, such that the events of one record take effect in their order.
+//! How a domain's events are written. Those of one batch are sorted into steps, and each step takes as few
+//! statements as possible, such that the events of one record take effect in their order.
 //!
-//! A step first writes what is plainly new. What it leaves (sent before, in conflict, about a record that never was) is
-//! judged afterwards, again together.
+//! A step first writes the events that are certainly new. The others (sent before, in conflict, about an
+//! unknown record) are judged afterwards, again together.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,27 +12,29 @@ use uuid::Uuid;
 use super::receipt::Written;
 use crate::privacy::kept::Kept;
 
-/// An event as [`write`] writes it.
+/// A domain's event, as [`write()`] handles it.
 pub trait Batched: Sized {
     /// The kinds of events of the domain, in the order in which they can happen to a record.
     type Kind: Copy + Ord;
-    /// What decides whether an event joins those before it.
+    /// The state by which [`Batched::joins`] decides.
     type Joined: Default;
 
-    /// The record that it happens to.
+    /// Returns the id of the record that the event happens to.
     fn record(&self) -> Uuid;
 
-    /// Its kind.
+    /// Returns the event's kind.
     fn kind(&self) -> Self::Kind;
 
-    /// Whether one statement can write it together with the events of its kind right before it on the same record.
+    /// Returns whether one statement can write the event together with the events of the same kind directly
+    /// before it on the same record.
     fn joins(&self, joined: &mut Self::Joined) -> bool;
 
-    /// Whether writing events of a kind takes a single statement. That is a transaction of its own, which saves the two round
-    /// trips of a transaction's begin and end where one client waits alone.
+    /// Returns whether a single statement writes all these events. It is then a transaction by itself, which
+    /// saves the round trips of `begin` and `commit` where one client waits alone.
     fn is_one_statement(kind: Self::Kind, events: &[Kept<&Self>]) -> bool;
 
-    /// Writes what is plainly new of events of one kind; the verdicts, in their order, and none for what is left.
+    /// Writes those events of one kind that are certainly new. Returns the verdicts in the order of the
+    /// events, with none for an event that was not written.
     fn write(
         connection: &mut PgConnection,
         project: &str,
@@ -40,7 +42,8 @@ pub trait Batched: Sized {
         events: &[Kept<&Self>],
     ) -> impl Future<Output = sqlx::Result<Vec<Option<Written>>>> + Send;
 
-    /// The verdicts on events of one kind that writing has left, in their order; whatever is new after all is written.
+    /// Judges events of one kind that [`Batched::write`] has left, and writes those that are new after all.
+    /// Returns the verdicts in the order of the events.
     fn judge(
         connection: &mut PgConnection,
         project: &str,
@@ -49,7 +52,7 @@ pub trait Batched: Sized {
     ) -> impl Future<Output = sqlx::Result<Vec<Written>>> + Send;
 }
 
-/// Writes events of one project, all in one transaction; their verdicts, in their order.
+/// Writes events of one project in one transaction. Returns their verdicts in the order of the events.
 pub async fn write<E: Batched + Sync>(
     connection: &mut PgConnection,
     project: &str,
@@ -129,9 +132,9 @@ impl<K: Copy + Ord> Step<K> {
     }
 }
 
-/// Sorts events into as few steps as keep the order within each record. An event is its record, its kind, and whether it
-/// joins events of the same kind right before it in one statement. Kinds come in their order within a wave; an event that
-/// would have to come before the last one of its record goes into the next wave.
+/// Sorts events, each given as its record, its kind and whether it joins the events before it, into as few
+/// steps as keep the order within each record. Steps run in waves, and within a wave in the order of the
+/// kinds. An event that cannot follow its record's previous event in that order is left to the next wave.
 fn plan<K: Copy + Ord>(events: impl IntoIterator<Item = (Uuid, K, bool)>) -> Vec<Step<K>> {
     let mut last: HashMap<Uuid, (usize, K)> = HashMap::new();
     let mut steps: BTreeMap<(usize, K), Vec<usize>> = BTreeMap::new();

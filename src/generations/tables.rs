@@ -1,4 +1,4 @@
-//! The statements that write generation logs. Those for many rows take a column as an array, see [`insert`].
+//! The statements that write generation logs. Those for many rows take a column as an array, see [`insert`](mod@insert).
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;

@@ -1,14 +1,14 @@
-//! What a parsed request must satisfy beyond its types.
+//! Checks of a parsed request that its types cannot express.
 
 use crate::error::{Error, FieldError, Result};
 
-/// What a parsed value must satisfy beyond its types. Reports every field that does not.
+/// A value whose fields must satisfy more than their types say.
 pub trait Check {
-    /// Adds what is wrong to `checks`; nothing, where every value of the type is good.
+    /// Reports to `checks` every field that is wrong. The default reports none.
     fn check(&self, _checks: &mut Checks) {}
 }
 
-/// Collects what is wrong with a request, by JSON Pointer.
+/// Collects the fields of a request that are wrong, each named by a JSON Pointer (RFC 6901).
 #[derive(Debug, Default)]
 pub struct Checks {
     prefix: String,
@@ -16,19 +16,19 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// The value itself, if it satisfies its checks.
+    /// Returns `value` if it satisfies its checks, and otherwise a 422 that names every wrong field.
     pub fn of<T: Check>(value: T) -> Result<T> {
         let mut checks = Self::default();
         value.check(&mut checks);
         checks.finish().map(|()| value)
     }
 
-    /// An error, if anything was reported.
+    /// Returns a 422 if anything was reported.
     pub fn finish(self) -> Result<()> {
         if self.errors.is_empty() { Ok(()) } else { Err(Error::Invalid(self.errors)) }
     }
 
-    /// Reports `field` (a pointer's last part) as wrong.
+    /// Reports `field`, the last part of a JSON Pointer, as wrong.
     pub fn fail(&mut self, field: &str, detail: impl Into<String>) {
         self.errors.push(FieldError { pointer: format!("{}/{field}", self.prefix), detail: detail.into() });
     }
@@ -40,7 +40,7 @@ impl Checks {
         }
     }
 
-    /// A text that must not be empty, of at most `most` characters.
+    /// Reports a text that is empty or has more than `most` characters.
     pub fn text(&mut self, field: &str, text: &str, most: usize) {
         self.require(!text.is_empty(), field, "must not be empty");
         if text.len() > most && text.chars().count() > most {
@@ -48,19 +48,19 @@ impl Checks {
         }
     }
 
-    /// A name, id or other short text of at most 200 characters, if given.
+    /// Reports a name, id or other short text, if given, that is empty or has more than 200 characters.
     pub fn name(&mut self, field: &str, text: Option<&str>) {
         if let Some(text) = text {
             self.text(field, text, 200);
         }
     }
 
-    /// A count or duration, if given: not negative.
+    /// Reports a count or duration, if given, that is negative.
     pub fn count(&mut self, field: &str, count: Option<i32>) {
         self.require(count.is_none_or(|count| count >= 0), field, "must not be negative");
     }
 
-    /// Checks a nested value; its pointers begin with `field`.
+    /// Checks a nested value, whose fields are reported with pointers that begin with `field`.
     pub fn nested(&mut self, field: &str, value: &impl Check) {
         let length = self.prefix.len();
         self.prefix.push('/');

@@ -1,5 +1,5 @@
-//! Cleaning: what Postgres cannot keep (NUL characters, lone surrogates, numbers out of range) is replaced or refused
-//! before anything is parsed.
+//! Cleaning of input: what Postgres cannot store (NUL characters, lone surrogates, numbers out of range) is
+//! replaced or refused before anything is parsed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,12 +10,14 @@ use axum::response::Response;
 
 use crate::error::{Error, Result};
 
-/// How deep arrays and objects may nest: `serde_json`'s own limit, applied to unparsed objects too.
+/// How deep arrays and objects may nest. It is `serde_json`'s own limit, applied to objects that stay
+/// unparsed too.
 const DEPTH_LIMIT: u32 = 127;
 
-/// Replaces, in place, the escapes in a JSON text that Postgres cannot keep (`\u0000` and lone surrogates) by `\ufffd`,
-/// and says how many. Also refuses what would get past an unparsed object: nesting deeper than the parser allows, and
-/// numbers no double can hold. A raw NUL byte is no JSON; the parser will say so.
+/// Replaces, in place, the escapes in a JSON text that Postgres cannot store (`\u0000` and lone surrogates)
+/// by `\ufffd`, and returns how many there were. Also refuses what nobody would notice in an object that
+/// stays unparsed: nesting deeper than the parser allows, and numbers beyond the range of a double. A raw NUL
+/// byte is left to the parser, which refuses it.
 pub fn clean_json(json: &mut [u8]) -> Result<usize> {
     let mut replaced = 0;
     let mut depth = 0_u32;
@@ -51,8 +53,8 @@ pub fn clean_json(json: &mut [u8]) -> Result<usize> {
     Ok(replaced)
 }
 
-/// Whether a number fits both a double and Postgres's `numeric`, which has at most 16 383 digits after the point. What is
-/// no number passes; the parser will say so.
+/// Returns whether a number fits both a double and Postgres's `numeric`, which has at most 16 383 digits
+/// after the point. Text that is not a number passes, because the parser refuses it.
 fn can_be_kept(number: &str) -> bool {
     const DIGITS: usize = 300;
     const SCALE: i64 = 16_383;
@@ -69,12 +71,13 @@ fn can_be_kept(number: &str) -> bool {
     let fits = |exponent: i64| {
         exponent.abs() <= SCALE && i64::try_from(fraction).is_ok_and(|digits| digits - exponent <= SCALE)
     };
-    // serde_json rounds otherwise than the standard library, so near the greatest double it has to be asked itself.
+    // `serde_json` rounds differently from the standard library, so it decides on numbers near the greatest
+    // double.
     let out_of_range = |error: serde_json::Error| error.to_string().starts_with("number out of range");
     exponent.is_ok_and(fits) && !serde_json::from_str::<f64>(number).is_err_and(out_of_range)
 }
 
-/// Cleans the string that begins at `at`; returns the place after its closing quote.
+/// Cleans the string whose content begins at `at`. Returns the position after its closing quote.
 fn clean_string(json: &mut [u8], mut at: usize, replaced: &mut usize) -> usize {
     while let Some(plain) = json.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
         at += plain;
@@ -97,7 +100,7 @@ fn clean_string(json: &mut [u8], mut at: usize, replaced: &mut usize) -> usize {
     json.len()
 }
 
-/// The UTF-16 unit of the `\uXXXX` escape at `at`, if one stands there.
+/// Returns the UTF-16 code unit of the `\uXXXX` escape at `at`, if there is one.
 fn escaped_unit(json: &[u8], at: usize) -> Option<u16> {
     let escape = json.get(at..at + 6)?;
     let digits = escape.strip_prefix(b"\\u")?;
@@ -114,30 +117,30 @@ fn malformed_at(json: &[u8], at: usize, what: &str) -> Error {
     Error::Malformed(format!("the body is not JSON that can be kept: {what} at line {line} column {column}"))
 }
 
-/// Replaces NUL characters, which percent-encoding lets into paths and queries.
+/// Replaces NUL characters, which paths and query strings can contain as `%00`.
 pub(super) fn clean_text(text: &str, replaced: &Replaced) -> String {
     replaced.add(text.matches('\0').count());
     text.replace('\0', "\u{fffd}")
 }
 
-/// How many characters cleaning has replaced in one request.
+/// Counts the characters that cleaning has replaced in one request. Clones share the count.
 #[derive(Debug, Clone, Default)]
 pub struct Replaced(Arc<AtomicUsize>);
 
 impl Replaced {
-    /// Begins to count for a request.
+    /// Attaches a count of zero to the request, for the extractors to add to.
     pub fn begin(request: &mut Request) -> Self {
         let replaced = Self::default();
         request.extensions_mut().insert(replaced.clone());
         replaced
     }
 
-    /// Counts `n` more.
+    /// Adds `n` to the count.
     pub fn add(&self, n: usize) {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Tells the client, in the header `Gleaner-Replaced`, how many characters of its request were replaced.
+    /// Tells the client how many characters of its request were replaced, in the header `Gleaner-Replaced`.
     pub fn report(&self, response: &mut Response) {
         let count = self.0.load(Ordering::Relaxed);
         if count > 0 {

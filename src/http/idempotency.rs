@@ -1,4 +1,4 @@
-//! The `Idempotency-Key` header: an id for what a client cannot name.
+//! The `Idempotency-Key` header, by which a client can safely repeat a request without making an id itself.
 
 use axum::extract::FromRequestParts;
 use axum::http::HeaderValue;
@@ -9,11 +9,12 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::types::derived_id;
 
-/// The request's `Idempotency-Key`, if it has one.
+/// The request's `Idempotency-Key` header, if it has one.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Header)]
 pub struct IdempotencyKey {
-    /// Stands in for ids that the client cannot make.
+    /// Identifies the request for a client that does not make ids itself. The server derives the record's id
+    /// from it, so the same request sent again does not make a second record.
     #[param(rename = "Idempotency-Key", value_type = Option<String>, required = false, min_length = 1, max_length = 255)]
     key: Option<HeaderValue>,
 }
@@ -31,7 +32,8 @@ impl<S: Sync> FromRequestParts<S> for IdempotencyKey {
 }
 
 impl IdempotencyKey {
-    /// The id that it stands for: derived from project, route, parent and key.
+    /// Returns the id that the key stands for, derived from the project, the route, the parent record and the
+    /// key.
     #[must_use]
     pub fn id(&self, project: &str, route: &str, parent: Option<Uuid>) -> Option<Uuid> {
         let key = self.key.as_ref()?;

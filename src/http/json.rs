@@ -1,5 +1,5 @@
-//! JSON bodies: [`Json`] reads, cleans, parses and checks one; [`body`], [`decode`] and the rest are its parts, for endpoints
-//! that take something else than one JSON object.
+//! JSON bodies: [`Json`] reads, cleans, parses and checks one. [`body`], [`decode`] and the other functions
+//! are its steps, for endpoints whose body is not a single JSON object.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,12 +17,12 @@ use super::check::{Check, Checks};
 use super::clean::{Replaced, clean_json};
 use crate::error::{Error, Result};
 
-/// The most bytes of a JSON body, after decompression.
+/// The largest JSON body in bytes, after decompression.
 pub const JSON_LIMIT: usize = 2 << 20;
-/// The most bytes of an NDJSON body, after decompression.
+/// The largest NDJSON body in bytes, after decompression.
 pub const NDJSON_LIMIT: usize = 64 << 20;
 
-/// A JSON body, parsed and checked.
+/// A JSON object from the request's body, parsed and checked.
 #[derive(Debug)]
 pub struct Json<T>(pub T);
 
@@ -36,15 +36,15 @@ impl<S: Send + Sync, T: DeserializeOwned + Check> FromRequest<S> for Json<T> {
     }
 }
 
-/// A whole request body in memory, not yet cleaned.
+/// A request's whole body in memory, not yet cleaned.
 pub struct Body {
-    /// Its bytes, decompressed.
+    /// The body's bytes, decompressed.
     pub bytes: Vec<u8>,
     /// Counts what cleaning replaces, for the `Gleaner-Replaced` header.
     pub replaced: Replaced,
 }
 
-/// Reads a body of at most `limit` bytes.
+/// Reads a body of at most `limit` bytes. A longer one is a 413.
 pub async fn body(request: Request, limit: usize) -> Result<Body> {
     let replaced = request.extensions().get::<Replaced>().cloned().unwrap_or_default();
     let collected = Limited::new(request.into_body(), limit).collect().await.map_err(|error| {
@@ -56,7 +56,7 @@ pub async fn body(request: Request, limit: usize) -> Result<Body> {
     Ok(Body { bytes: Bytes::into(collected.to_bytes()), replaced })
 }
 
-/// The refusal of a body that could not be read to its end.
+/// Returns the refusal of a body that could not be read to its end.
 pub fn unreadable(error: &(dyn std::error::Error + 'static)) -> Error {
     let mut causes = std::iter::successors(Some(error), |error| error.source());
     if causes.any(<dyn std::error::Error>::is::<TimeoutError>) {
@@ -65,7 +65,7 @@ pub fn unreadable(error: &(dyn std::error::Error + 'static)) -> Error {
     Error::Malformed(format!("the body could not be read: {error}"))
 }
 
-/// Refuses a content type that is none of `allowed`; parameters such as charset are passed over.
+/// Answers 415 to a content type that is not among `allowed`. Parameters such as `charset` are ignored.
 pub fn expect_media_type(headers: &HeaderMap, allowed: &[&str]) -> Result<()> {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     let essence = given.split(';').next().unwrap_or("").trim();
@@ -85,7 +85,7 @@ pub fn parse<T: DeserializeOwned + Check>(json: &mut [u8], replaced: &Replaced) 
     Checks::of(value)
 }
 
-/// A value that must be written as an object: left to itself, a struct is also read from an array of its fields.
+/// A value that must be a JSON object. Serde alone would also read a struct from an array of its fields.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -106,23 +106,24 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// Reads a field that may be null, which is the same as leaving it out.
+/// Reads a field where null means the same as leaving the field out.
 pub fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// JSON text as a string slice; a byte that is not UTF-8 is named by its place.
+/// Returns JSON text as a string slice. Bytes that are not UTF-8 are a 400 that gives the position of the
+/// first.
 pub fn utf8(bytes: &[u8]) -> Result<&str> {
     str::from_utf8(bytes)
         .map_err(|error| Error::Malformed(format!("the body is not UTF-8 at byte {}", error.valid_up_to())))
 }
 
-/// Parses JSON that is clean already. Only when that fails is it parsed again, slower, to name the field.
+/// Parses clean JSON. Only when that fails is it parsed again, more slowly, to name the wrong field.
 pub fn decode<'de, T: Deserialize<'de>>(json: &'de str) -> Result<T> {
     serde_json::from_str(json).map_err(|error| {
-        // An enum that is no string is a syntax error to the parser, though the text is good JSON.
+        // `serde_json` calls it a syntax error when an enum is not a string, although the text is valid JSON.
         if !error.is_data() && serde_json::from_str::<IgnoredAny>(json).is_err() {
             return Error::Malformed(format!("the body is not JSON: {error}"));
         }
@@ -137,8 +138,8 @@ pub fn decode<'de, T: Deserialize<'de>>(json: &'de str) -> Result<T> {
     })
 }
 
-/// The 422 of a value that does not fit its type; a field that is missing, unknown or there twice is named itself, not the
-/// object that it is about.
+/// Returns the 422 of a value that does not fit its type. The pointer names a missing, unknown or repeated
+/// field itself, not the object around it.
 pub(super) fn field_error(path: &serde_path_to_error::Path, message: &str) -> Error {
     use serde_path_to_error::Segment;
     let mut pointer = String::new();
@@ -166,7 +167,7 @@ pub(super) fn field_error(path: &serde_path_to_error::Path, message: &str) -> Er
     Error::invalid(pointer, message)
 }
 
-/// A name as a part of a JSON Pointer.
+/// Escapes a name as a part of a JSON Pointer (RFC 6901, section 3).
 fn pointer_part(name: &str) -> String {
     format!("/{}", name.replace('~', "~0").replace('/', "~1"))
 }

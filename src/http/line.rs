@@ -1,4 +1,5 @@
-//! Lines of a batch: what each says of itself, and the body that its kind's own endpoint would take.
+//! Lines of a batch. Each names the kind of its event, and otherwise holds the body that the kind's own
+//! endpoint takes.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -16,11 +17,12 @@ use super::check::{Check, Checks};
 use super::json;
 use crate::error::{Error, Result};
 
-/// The media types of a body of lines. The last one is for clients that know a file by nothing but its bytes.
+/// The media types that a body of lines may have. `application/octet-stream` is for clients that do not know
+/// what a file contains.
 pub const LINES: &[&str] = &["application/x-ndjson", "application/jsonl", "application/octet-stream"];
 
-/// The media type of an answer of lines: the one of these that a client asks for, else NDJSON. Text can be looked at in a
-/// browser.
+/// Chooses the media type of a response of lines. That is JSONL or plain text (which browsers display) if the
+/// client accepts it, and otherwise NDJSON.
 #[must_use]
 pub fn accepted(headers: &HeaderMap) -> &'static str {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or("");
@@ -28,7 +30,7 @@ pub fn accepted(headers: &HeaderMap) -> &'static str {
     others.into_iter().find(|media_type| accept.contains(media_type)).unwrap_or("application/x-ndjson")
 }
 
-/// A file of lines, for the OpenAPI document: as its bytes.
+/// The schema of a file of lines in the OpenAPI document, which describes it as bytes.
 pub struct File;
 
 impl PartialSchema for File {
@@ -40,29 +42,29 @@ impl PartialSchema for File {
 
 impl ToSchema for File {}
 
-/// A kind of record that lines are about.
+/// A kind of record that lines refer to.
 pub trait Record {
     /// The member of a line that names the record, such as `generation_id`.
     const MEMBER: &'static str;
-    /// What a record is called in messages.
+    /// The record's name in error messages.
     const NAME: &'static str;
 }
 
-/// A line of a batch, clean and not yet parsed as what its kind holds.
+/// A line of a batch that is clean, but not yet parsed as the event it holds.
 #[derive(Debug)]
 pub struct Line<'a> {
-    /// The project that it is for.
+    /// The project that the line belongs to.
     pub project: &'a str,
-    /// The line's JSON.
+    /// The line's JSON text.
     pub text: &'a str,
-    /// The member `event`, which names the kind.
+    /// The line's member `event`, which names the kind of event.
     pub kind: Option<String>,
-    /// An id for an event that has none of its own.
+    /// The id for an event that has none of its own.
     pub id: Option<Uuid>,
 }
 
 impl<'a> Line<'a> {
-    /// A line for `project`; fails where it is not JSON.
+    /// Reads the kind of a line. Fails if the line is not JSON.
     pub fn new(project: &'a str, text: &'a str, id: Option<Uuid>) -> Result<Self> {
         #[derive(Deserialize)]
         struct Named {
@@ -72,14 +74,15 @@ impl<'a> Line<'a> {
         Ok(Self { project, text, kind: event, id })
     }
 
-    /// The id of the record that the line names, and its body.
+    /// Parses an event on an existing record. Returns the id of that record, which the line must name, and
+    /// the body.
     pub fn child<T: DeserializeOwned + Check, R: Record>(&self) -> Result<(Uuid, T)> {
         let Parsed { record, body, .. } = json::decode::<Parsed<T, R>>(self.text)?;
         let missing = || Error::invalid(format!("/{}", R::MEMBER), format!("must name the {}", R::NAME));
         Ok((record.ok_or_else(missing)?, Checks::of(body)?))
     }
 
-    /// The body of a line with which a record begins.
+    /// Parses an event that makes a record, which the line must name by `id` only.
     pub fn start<T: DeserializeOwned + Check, R: Record>(&self) -> Result<T> {
         let Parsed { record, body, .. } = json::decode::<Parsed<T, R>>(self.text)?;
         match record {
@@ -91,7 +94,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A line taken apart: what names its record, and otherwise the body of the kind's own endpoint.
+/// A line's two parts: the id of the record it refers to, and the body of the kind's own endpoint.
 struct Parsed<T, R> {
     record: Option<Uuid>,
     body: T,
@@ -119,10 +122,10 @@ impl<'de, T: Deserialize<'de>, R: Record> Deserialize<'de> for Parsed<T, R> {
     }
 }
 
-/// The members of a line without those that are about the line itself.
+/// The members of a line without `event` and the reference to a record, which are not part of the body.
 struct Body<'a, A> {
     map: A,
-    /// The member that names the record.
+    /// The member that refers to a record, such as `generation_id`.
     member: &'static str,
     record: &'a mut Option<Uuid>,
 }

@@ -1,6 +1,6 @@
-//! What handlers take from a request and give back, each with the service's own [`Error`](crate::error::Error): bodies
-//! ([`json`]), parameters ([`params`]), lists ([`page`]), answers to what was written ([`reply`]), and the connections
-//! under them ([`serve`]).
+//! Extractors and responses that handlers share, whose refusals are the service's own
+//! [`Error`](crate::error::Error): bodies ([`json`], [`mod@line`]), parameters ([`params`]), lists ([`page`]) and
+//! responses to writes ([`reply`]). [`serve`] accepts the connections.
 
 pub mod check;
 pub mod clean;

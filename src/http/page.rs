@@ -1,4 +1,5 @@
-//! Lists: newest first, keyset-paged by creation time and key, with an opaque cursor.
+//! Lists, newest first, in pages. An opaque cursor holds the sort key of a page's last record (keyset
+//! pagination).
 
 use std::borrow::Cow;
 
@@ -21,21 +22,21 @@ use crate::http::params::{from_pairs, query_pairs};
 use crate::http::{Check, Checks};
 use crate::types::{Timestamp, derived_id};
 
-/// The parameters that every list has.
+/// The query parameters that every list has.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct PageParams {
-    /// The most records of this page, 1 to 500; 50 if not given.
+    /// The most records on this page, 1 to 500. The default is 50.
     #[param(minimum = 1, maximum = 500)]
     limit: Option<i64>,
-    /// `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     cursor: Option<String>,
-    /// Only what was created then or later: RFC 3339, or Unix seconds.
+    /// Only records created at this time or later, as RFC 3339 or Unix seconds.
     #[serde(default, deserialize_with = "time_in_query")]
     #[param(value_type = Option<Timestamp>)]
     since: Option<Timestamp>,
-    /// Only what was created before then.
+    /// Only records created before this time, as RFC 3339 or Unix seconds.
     #[serde(default, deserialize_with = "time_in_query")]
     #[param(value_type = Option<Timestamp>)]
     until: Option<Timestamp>,
@@ -46,7 +47,7 @@ pub fn time_in_query<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Optio
     String::deserialize(deserializer)?.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
-/// Reports a time range that can hold nothing.
+/// Reports a time range whose beginning is after its end.
 pub fn check_range(checks: &mut Checks, since: Option<Timestamp>, until: Option<Timestamp>) {
     if let (Some(since), Some(until)) = (since, until) {
         checks.require(since <= until, "since", "must not be after until");
@@ -64,31 +65,32 @@ impl Check for PageParams {
     }
 }
 
-/// What a list request asks for: which page, and a filter of the list's own.
+/// A request for a list: which page, and the list's own filter.
 #[derive(Debug)]
 pub struct List<F> {
-    /// The list's own conditions.
+    /// The list's own filter.
     pub filter: F,
-    /// Which page of what matches.
+    /// The page of the matching records.
     pub page: PageRequest,
 }
 
-/// Which page of a list.
+/// The page of a list that a client asks for.
 #[derive(Debug)]
 pub struct PageRequest {
     limit: i64,
     after: Option<(Timestamp, String)>,
     since: Option<Timestamp>,
     until: Option<Timestamp>,
-    /// Marks the cursors of this list with this filter.
+    /// Binds the cursors of this request to its list and filter.
     scope: [u8; 8],
-    /// The request's path and parameters, but for the cursor: the next page's address begins so.
+    /// The request's path and parameters without the cursor. The address of the next page begins with it.
     address: String,
 }
 
-/// A record that stands in a list.
+/// A record that appears in a list.
 pub trait Listed {
-    /// When it was created, and its key: together they order the list.
+    /// Returns the time and the unique key by which the list is ordered, usually the record's creation time
+    /// and id.
     fn place(&self) -> (Timestamp, String);
 }
 
@@ -121,8 +123,9 @@ impl<S: Send + Sync, F: serde::de::DeserializeOwned + Check> FromRequestParts<S>
 }
 
 impl PageRequest {
-    /// Adds this page's conditions, order and limit to a query that ends within its `where`: the record `alias` has a
-    /// column `created_at` and the key column `key` of SQL type `key_type`.
+    /// Adds this page's conditions, order and limit to a query that ends within its `where` clause.
+    /// `created_at` and `key` are the expressions that the list is ordered by, and `key_type` is the SQL type
+    /// of `key`. One row more than the page holds is asked for, which shows whether there is another page.
     pub fn push(
         &self,
         query: &mut QueryBuilder<Postgres>,
@@ -147,7 +150,7 @@ impl PageRequest {
         Ok(())
     }
 
-    /// The page made of the rows that the query of [`PageRequest::push`] gave: one more than asked for if there are more.
+    /// Makes the page of the rows that the query of [`PageRequest::push`] returned.
     pub fn page<T: Listed>(&self, mut rows: Vec<T>) -> Page<T> {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let more = rows.len() > limit;
@@ -160,15 +163,15 @@ impl PageRequest {
     }
 }
 
-/// One page of a list. An operation names it by an alias, such as `type GenerationPage = Page<Generation>`, as its schema
-/// is called in the OpenAPI document.
+/// One page of a list. Operations name it by an alias, such as `type GenerationPage = Page<Generation>`,
+/// which is the name of its schema in the OpenAPI document.
 #[derive(Debug, Serialize)]
 pub struct Page<T> {
     /// The records, newest first.
     pub data: Vec<T>,
-    /// Give it as `cursor` for the next page; null on the last one.
+    /// The `cursor` parameter of the next page. Null on the last page.
     pub next_cursor: Option<String>,
-    /// Address of the next page, for the `Link` header (RFC 8288).
+    /// The address of the next page, for the `Link` header (RFC 8288).
     #[serde(skip)]
     next: Option<String>,
 }
@@ -177,7 +180,7 @@ impl<T: ToSchema> PartialSchema for Page<T> {
     fn schema() -> RefOr<Schema> {
         let nullable_text = SchemaType::from_iter([Type::String, Type::Null]);
         ObjectBuilder::new()
-            .description(Some("One page of a list"))
+            .description(Some("One page of a list."))
             .property(
                 "data",
                 Ref::from_schema_name(T::name())
@@ -189,7 +192,7 @@ impl<T: ToSchema> PartialSchema for Page<T> {
                 "next_cursor",
                 ObjectBuilder::new()
                     .schema_type(nullable_text)
-                    .description(Some("Give it as `cursor` for the next page; null on the last one.")),
+                    .description(Some("The `cursor` parameter of the next page. Null on the last page.")),
             )
             .required("next_cursor")
             .into()
@@ -214,7 +217,7 @@ impl<T: Serialize> IntoResponse for Page<T> {
     }
 }
 
-/// What a cursor is bound to: eight bytes over the list's name and its conditions.
+/// Returns what cursors are bound to: eight bytes of a hash of the list's name and conditions.
 pub fn cursor_scope(list: &str, conditions: &[&(String, String)]) -> [u8; 8] {
     let parts: Vec<_> =
         conditions.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]).collect();
@@ -222,14 +225,15 @@ pub fn cursor_scope(list: &str, conditions: &[&(String, String)]) -> [u8; 8] {
     hash.into_bytes()[..8].try_into().expect("an id has sixteen bytes")
 }
 
-/// Version byte, scope, time and key of the last record, in the URL-safe base 64 of RFC 4648.
+/// Encodes a cursor: version byte, scope, and the last record's time and key, in URL-safe base64 (RFC 4648).
 #[must_use]
 pub fn seal_cursor(scope: [u8; 8], at: Timestamp, key: &str) -> String {
     let bytes = [&[1], scope.as_slice(), &at.micros().to_be_bytes(), key.as_bytes()].concat();
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Opposite of [`seal_cursor`]: the place after which to go on.
+/// Decodes a cursor made by [`seal_cursor`] to the sort key of the previous page's last record. A cursor of
+/// another list or filter is refused.
 pub fn open_cursor(cursor: &str, scope: [u8; 8]) -> Result<(Timestamp, String)> {
     let opened = || {
         let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;

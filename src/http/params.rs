@@ -1,5 +1,5 @@
-//! Parameters of paths and query strings: [`Path`] and [`Query`] read, clean and check them, and [`KnownParameters`] refuses
-//! those that an endpoint does not have.
+//! Parameters of paths and query strings. [`Path`] and [`Query`] read, clean and check them, and
+//! [`KnownParameters`] refuses query parameters that an endpoint does not have.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ use crate::error::{Error, FieldError, Result};
 #[derive(Debug)]
 pub struct Query<T>(pub T);
 
-/// The path's parameters: one value, or a struct with a field a parameter.
+/// The path's parameters, parsed and checked: one value, or a struct with a field for each parameter.
 #[derive(Debug)]
 pub struct Path<T>(pub T);
 
@@ -35,7 +35,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Check> FromRequestParts<S> for Query<
     }
 }
 
-/// The query string's names and values, decoded and cleaned. An empty text counts as not given.
+/// Returns the query string's names and values, decoded and cleaned. Empty values are left out.
 pub fn query_pairs(parts: &Parts) -> Vec<(String, String)> {
     let replaced = parts.extensions.get::<Replaced>().cloned().unwrap_or_default();
     form_urlencoded::parse(parts.uri.query().unwrap_or("").as_bytes())
@@ -68,7 +68,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Check> FromRequestParts<S> for Path<T
     }
 }
 
-/// The path parameter of everything that is found by its id.
+/// The path parameter of an endpoint about one record.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 pub struct ById {
@@ -79,11 +79,11 @@ pub struct ById {
 
 impl Check for ById {}
 
-/// The query parameters that each endpoint has, as the OpenAPI document says, and whether each may be empty.
+/// The query parameters of each endpoint according to the OpenAPI document, and whether each may be empty.
 pub struct KnownParameters(HashMap<(Method, String), HashMap<String, bool>>);
 
 impl KnownParameters {
-    /// Those of `document`.
+    /// Reads the parameters from the OpenAPI document.
     #[must_use]
     pub fn of(document: &OpenApi) -> Self {
         let operations = document.paths.paths.iter().flat_map(|(path, item)| {
@@ -109,8 +109,8 @@ impl KnownParameters {
         Self(known.collect())
     }
 
-    /// Refuses query parameters that the document does not name for an endpoint, as what is misspelt must not be passed over;
-    /// and an empty value where the document asks for a number, a time or the like.
+    /// Answers 422 to a query parameter that the document does not name for the endpoint, so that a misspelt
+    /// filter is not ignored, and to an empty value of a parameter that is not free text.
     pub fn expect(&self, request: &Request) -> Result<()> {
         let Some(query) = request.uri().query() else {
             return Ok(());
@@ -135,7 +135,7 @@ impl KnownParameters {
     }
 }
 
-/// Whether an empty text fits a schema: any text does.
+/// Returns whether an empty text fits a schema, as it does only for free text.
 fn may_be_empty(schema: &RefOr<Schema>) -> bool {
     let RefOr::T(Schema::Object(object)) = schema else {
         return false;

@@ -1,5 +1,5 @@
-//! What handlers answer to requests that write something: [`Created`] and [`Changed`], which bring their own documentation
-//! along, and how much of a record the client wants to see ([`Prefer`]).
+//! Responses to requests that write: [`Created`] and [`Changed`], which document themselves, and [`Prefer`],
+//! by which a client says whether it wants to see the record.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -16,11 +16,12 @@ use utoipa::{IntoParams, IntoResponses, ToSchema};
 
 use crate::error::Result;
 
-/// How much of an answer the client wants (RFC 7240): the record, or no more than that it is written.
+/// How much of a record the client wants in the response (RFC 7240): all of it, or only the confirmation of
+/// the write.
 #[derive(Debug, Clone, Copy, IntoParams)]
 #[into_params(parameter_in = Header)]
 pub struct Prefer {
-    /// `return=minimal` leaves the record out of the answer.
+    /// `return=minimal` leaves the record out of the response (RFC 7240, section 4.2).
     #[param(rename = "Prefer", value_type = Option<String>, required = false)]
     minimal: bool,
 }
@@ -30,7 +31,7 @@ impl<S: Sync> FromRequestParts<S> for Prefer {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let values = parts.headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
-        // What follows a semicolon are parameters of the preference before it.
+        // Parameters of a preference follow a semicolon.
         let preferences =
             values.flat_map(|value| value.split(',')).filter_map(|value| value.split(';').next());
         let mut pairs = preferences.filter_map(|preference| preference.split_once('='));
@@ -42,33 +43,33 @@ impl<S: Sync> FromRequestParts<S> for Prefer {
 }
 
 impl Prefer {
-    /// Whether the record need not be got ready.
+    /// Returns whether the client does not want to see the record.
     pub fn minimal(self) -> bool {
         self.minimal
     }
 }
 
-/// What a client is told of a record after a write.
+/// How much of a record a response to a write shows.
 #[derive(Debug)]
 pub enum Shown<T> {
-    /// The project keeps nothing of what was sent: 204.
+    /// The project keeps nothing of what was sent; the status is 204.
     NotKept,
-    /// The write is committed, and the client asked for no more than that.
+    /// The write is committed, and the client did not ask for the record.
     Minimal,
-    /// The record, as it now is.
+    /// The record as it is after the write.
     Record(T),
 }
 
-/// The answer to a request that makes a record: 201 with its address or, where it had been sent before, 200.
+/// The response to a request that makes a record: 201 with its address, or 200 if it had been sent before.
 #[derive(Debug)]
 pub struct Created<T> {
-    /// What is shown of the record.
+    /// The record, as far as the client wants it.
     pub shown: Shown<T>,
-    /// Where the record is to be found, if this request has made it.
+    /// The record's address, if this request has made it.
     pub address: Option<String>,
 }
 
-/// The answer to a request that changes a record: 200.
+/// The response to a request that changes a record: 200.
 #[derive(Debug)]
 pub struct Changed<T>(pub Shown<T>);
 
@@ -103,10 +104,10 @@ impl<T: ToSchema> IntoResponses for Created<T> {
         let address = HeaderBuilder::new()
             .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
             .description(Some("The record's address"));
-        let made = record::<T>("It is stored").header("Location", address.build());
+        let made = record::<T>("The record was made").header("Location", address.build());
         let mut responses = NotKept::responses();
         responses.insert("201".to_owned(), RefOr::T(made.build()));
-        let known = record::<T>("It had been sent before; the record as it is now");
+        let known = record::<T>("The request had been sent before; the record as it is now");
         responses.insert("200".to_owned(), RefOr::T(known.build()));
         responses
     }
@@ -115,23 +116,23 @@ impl<T: ToSchema> IntoResponses for Created<T> {
 impl<T: ToSchema> IntoResponses for Changed<T> {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
         let mut responses = NotKept::responses();
-        responses.insert("200".to_owned(), RefOr::T(record::<T>("The record with the change").build()));
+        responses.insert("200".to_owned(), RefOr::T(record::<T>("The record after the change").build()));
         responses
     }
 }
 
-/// A response whose body is a `T`. The schema itself comes into the document with the operations that read it back.
+/// Describes a response whose body is a `T`. The operations that read the record back add the schema itself.
 fn record<T: ToSchema>(description: &str) -> ResponseBuilder {
     let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(T::name())));
     ResponseBuilder::new().description(description).content("application/json", content.build())
 }
 
-/// The answer where a project keeps nothing of what was posted, for the OpenAPI document.
+/// The response for a project that keeps nothing of what was posted, 204, in the OpenAPI document.
 pub struct NotKept;
 
 impl IntoResponses for NotKept {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-        let description = "The project keeps nothing of what is posted here (`capture`)";
+        let description = "The project keeps nothing of what is posted here (its setting `capture`)";
         let response = ResponseBuilder::new().description(description).build();
         [("204".to_owned(), RefOr::T(response))].into()
     }

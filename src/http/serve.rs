@@ -1,4 +1,4 @@
-//! How connections are served: taken, timed while a client sends, and ended in order.
+//! Serving of connections: accepting them, timing out idle ones, and closing them in order.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tower::ServiceExt as _;
 
-/// How long the requests under way may take once the server stops.
+/// How long requests in flight may take once the server is stopping.
 const END: Duration = Duration::from_secs(10);
 
-/// Serves until `stop` completes; then no connection is taken any more, and the requests under way end, within ten seconds.
-/// A client that takes longer than `patience` to send the head of a request is hung up on, as is one that lets a connection
-/// rest for so long.
+/// Serves until `stop` completes. Then no further connections are accepted, and requests in flight have ten
+/// seconds to finish. A connection is closed if its client takes longer than `patience` to send a request's
+/// head or leaves it idle that long.
 pub async fn serve(
     mut listener: TcpListener,
     router: Router,

@@ -1,4 +1,4 @@
-//! How much is kept of what is posted.
+//! The levels at which posted events can be kept.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -7,11 +7,11 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Capture {
-    /// Everything.
+    /// Everything is kept.
     #[default]
     Full,
-    /// Figures, verdicts, names, keyed hashes and times, but no text.
+    /// Numbers, verdicts, names, keyed hashes and times are kept, but no text.
     Metadata,
-    /// Nothing.
+    /// Nothing is kept.
     Off,
 }

@@ -1,4 +1,4 @@
-//! Keyed hashes: what stands in for texts that are not kept.
+//! Keyed hashes, which replace texts that are not kept.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use uuid::Uuid;
 
-/// The key of hashes that stand in for texts: without it, nobody can try out what a text may have been, and hashes of
-/// different projects cannot be compared.
+/// A project's secret key for the hashes that replace texts. Without the key nobody can test a guess at a
+/// text against its hash, and hashes of different projects cannot be compared.
 #[derive(Clone)]
 pub struct HashKey(Arc<[u8]>);
 
@@ -18,17 +18,17 @@ impl fmt::Debug for HashKey {
     }
 }
 
-/// Length of a keyed hash in bytes.
+/// The length of a keyed hash in bytes.
 pub const HASH: usize = 16;
 
 impl HashKey {
-    /// The key of these bytes.
+    /// Makes a key of these bytes.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(bytes.into())
     }
 
-    /// HMAC-SHA-256, cut to sixteen bytes.
+    /// Returns the HMAC-SHA-256 of `text` (RFC 2104), cut to 16 bytes.
     #[must_use]
     pub fn hash(&self, text: &[u8]) -> [u8; HASH] {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key may have any length");
@@ -37,7 +37,7 @@ impl HashKey {
         whole[..HASH].try_into().expect("SHA-256 has more bytes")
     }
 
-    /// An id that does not tell what it was derived from.
+    /// Returns an id that does not reveal the id it was derived from.
     #[must_use]
     pub fn id(&self, id: Uuid) -> Uuid {
         uuid::Builder::from_custom_bytes(self.hash(id.as_bytes())).into_uuid()

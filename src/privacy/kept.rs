@@ -1,11 +1,11 @@
-//! [`Kept`]: what may be written.
+//! [`Kept`]: proof that a value may be written.
 
 use std::ops::Deref;
 
-/// Something that may be written: what the project's policy has left of it.
+/// A value that may be written: what the project's policy has left of it.
 ///
-/// Whoever has one has passed [`Policy::keep`](super::policy::Policy::keep), which alone makes it; the functions that write
-/// take nothing else. So no way in can forget what a project does not want kept.
+/// Only [`Policy::keep`](super::policy::Policy::keep) makes one, and the functions that write accept nothing
+/// else. So no way into the service can bypass the project's privacy settings.
 #[derive(Debug, Clone, Copy)]
 pub struct Kept<T>(T);
 
@@ -14,7 +14,7 @@ impl<T> Kept<T> {
         Self(value)
     }
 
-    /// A part of what is kept, if it has that part: it is kept, too.
+    /// Returns a part of the kept value, if the value has that part. The part is kept as well.
     pub fn part<'a, P>(&'a self, part: impl FnOnce(&'a T) -> Option<&'a P>) -> Option<Kept<&'a P>> {
         part(&self.0).map(Kept)
     }

@@ -1,4 +1,4 @@
-//! What a project keeps, by domain, and its doing.
+//! What a project keeps in each domain, and how that choice is applied.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,13 +14,13 @@ use super::hash_key::HashKey;
 use super::kept::Kept;
 use crate::domain::{Domain, Event};
 
-/// Something posted that says how it is reduced to what is no text.
+/// A posted value that can be reduced to what is not text.
 pub trait Private: Sized {
-    /// The domain whose choice it falls under.
+    /// The domain whose capture setting applies to the value.
     fn domain(&self) -> Domain;
 
-    /// What is left of it under [`Capture::Metadata`]: figures, verdicts, names, times, and hashes with `key`. A thing that is
-    /// nothing without its text leaves nothing.
+    /// Returns what remains of the value under [`Capture::Metadata`]: numbers, verdicts, names, times, and
+    /// hashes made with `key`. Returns none if the value means nothing without its text.
     fn reduce(self, key: &HashKey) -> Option<Self>;
 }
 
@@ -34,7 +34,7 @@ impl Private for Event {
     }
 }
 
-/// What a project keeps.
+/// What a project keeps in each domain.
 #[derive(Debug, Clone)]
 pub struct Policy {
     captures: [Capture; Domain::ALL.len()],
@@ -42,7 +42,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// A project's choice, with the server's `default` in what it does not choose, and the key of its hashes.
+    /// Makes the policy of a project's choice. `default` is the server's setting for domains that the project
+    /// does not mention, and `key` the key of the project's hashes.
     #[must_use]
     pub fn new(choice: Option<&Choice>, default: Capture, key: HashKey) -> Self {
         let capture = |domain: Domain| {
@@ -56,13 +57,13 @@ impl Policy {
         Self { captures: Domain::ALL.map(capture), key }
     }
 
-    /// How much is kept in a domain.
+    /// Returns how much the project keeps in `domain`.
     #[must_use]
     pub fn capture(&self, domain: Domain) -> Capture {
         self.captures[domain as usize]
     }
 
-    /// What of a thing is kept, if anything is.
+    /// Reduces `value` to what the project keeps of it, or to none if the project keeps nothing.
     pub fn keep<T: Private>(&self, value: T) -> Option<Kept<T>> {
         match self.capture(value.domain()) {
             Capture::Full => Some(Kept::new(value)),
@@ -72,18 +73,19 @@ impl Policy {
     }
 }
 
-/// A project's choice: one for all domains, or one for some, where the server's default holds in the others.
+/// A project's capture setting: one for all domains, or one for some of them. The server's default applies to
+/// domains that are not mentioned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = CaptureChoice)]
 pub enum Choice {
-    /// The same in all domains.
+    /// All domains have the same setting.
     All(Capture),
-    /// A choice of its own in each domain named.
+    /// Each domain named has its own setting.
     Some(ByDomain),
 }
 
-/// A choice for some domains.
+/// The capture settings of some domains.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct ByDomain(BTreeMap<Domain, Capture>);
@@ -91,7 +93,9 @@ pub struct ByDomain(BTreeMap<Domain, Capture>);
 impl PartialSchema for ByDomain {
     fn schema() -> RefOr<Schema> {
         let object = ObjectBuilder::new()
-            .description(Some("A choice for some domains."))
+            .description(Some(
+                "The capture settings of some domains; the server's default applies to the others.",
+            ))
             .additional_properties(Some(AdditionalProperties::FreeForm(false)));
         let properties = Domain::ALL
             .into_iter()
@@ -130,7 +134,7 @@ impl<'de> Deserialize<'de> for Choice {
                 while let Some(name) = map.next_key::<String>()? {
                     let domain = Domain::ALL.into_iter().find(|domain| domain.name() == name);
                     let domain = domain.ok_or_else(|| de::Error::unknown_field(&name, NAMES))?;
-                    // A domain that is null is left out.
+                    // A null is the same as leaving the domain out.
                     if let Some(capture) = map.next_value::<Option<Capture>>()? {
                         chosen.insert(domain, capture);
                     }

@@ -1,4 +1,5 @@
-//! Projects keep tenants apart; keys say who may act for one. `store` keeps them, [`routes`] is how they are reached.
+//! Projects, which keep tenants apart: their settings and how those apply. Keys say who may act for a project
+//! ([`auth`](crate::auth)).
 
 pub mod routes;
 pub mod store;
@@ -14,18 +15,20 @@ use crate::privacy::policy::{Choice, Policy};
 use crate::searches::settings::{Rules, SearchSettings};
 use crate::types::Timestamp;
 
-/// A project's settings. What is not in force yet is refused, so that no privacy setting is silently without effect.
+/// A project's settings. A setting that this version cannot apply is refused, so that no privacy setting is
+/// silently without effect.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schema(as = ProjectSettings)]
 pub struct Settings {
-    /// What is kept of the events posted: in all domains, or by domain. The server's default, if not given.
+    /// How much is kept of the events posted, in all domains or by domain. The default is the server's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capture: Option<Choice>,
-    /// Rules that remove secrets before anything is written. None is in force yet.
+    /// Rules that remove secrets before anything is written. This version supports none, so the list must be
+    /// empty.
     #[serde(deserialize_with = "null_as_default")]
     pub redact: Vec<String>,
-    /// Days after which records are erased, by domain. None is in force yet.
+    /// Days after which records are erased, by domain. This version erases none, so every value must be null.
     pub retention_days: Option<serde_json::Map<String, serde_json::Value>>,
     /// How searches are judged and learned from.
     #[serde(deserialize_with = "null_as_default")]
@@ -46,22 +49,22 @@ impl Check for Settings {
 /// A project and its settings.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Project {
-    /// Its name.
+    /// The project's name.
     pub project: String,
-    /// What is kept of the events posted: in all domains, or in each.
+    /// How much is kept of the events posted, in all domains or by domain.
     pub capture: Choice,
     /// Rules that remove secrets before anything is written.
     pub redact: Vec<String>,
     /// Days after which records are erased, by domain.
     pub retention_days: Option<serde_json::Map<String, serde_json::Value>>,
-    /// How searches are judged and learned from; null is the server's default.
+    /// How searches are judged and learned from. Null stands for the server's default.
     pub searches: SearchSettings,
-    /// When it was made.
+    /// When the project was made.
     pub created_at: Timestamp,
 }
 
 impl Project {
-    /// The project of that name on a server with that default.
+    /// Describes a project. `default` is the server's setting for how much is kept.
     #[must_use]
     pub fn new(project: String, settings: Settings, created_at: Timestamp, default: Capture) -> Self {
         let Settings { capture, redact, retention_days, searches } = settings;
@@ -70,27 +73,27 @@ impl Project {
     }
 }
 
-/// A project as its events are taken.
+/// A project with what is needed to write its events.
 #[derive(Debug, Clone)]
 pub struct Tenant {
-    /// The project.
+    /// The project's name.
     pub name: Arc<str>,
-    /// What is kept of its events.
+    /// What is kept of the project's events.
     pub policy: Policy,
-    /// How its searches are judged and learned from.
+    /// How the project's searches are judged and learned from.
     pub rules: Rules,
 }
 
-/// The server's own settings, which hold where a project's do not say.
+/// The server's own settings, which apply where a project has none.
 #[derive(Debug, Clone, Default)]
 pub struct Defaults {
-    /// How much is kept.
+    /// How much is kept of the events posted.
     pub capture: Capture,
     /// How searches are judged and learned from.
     pub searches: SearchSettings,
 }
 
-/// Checks the name of a project: it stands in paths and headers.
+/// Checks the name of a project, which has to fit into paths and headers.
 fn check_name(checks: &mut Checks, field: &str, name: &str) {
     let fits = (1..=200).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));

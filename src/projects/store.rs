@@ -1,4 +1,4 @@
-//! How projects and keys are kept.
+//! How projects are stored.
 
 use sqlx::PgExecutor;
 use sqlx::types::Json;
@@ -11,13 +11,13 @@ use crate::privacy::policy::Policy;
 use crate::searches::settings::Rules;
 use crate::types::Timestamp;
 
-/// Whether the project exists.
+/// Returns whether the project exists.
 pub async fn exists(db: impl PgExecutor<'_>, project: &str) -> Result<bool> {
     let sql = "select exists (select from projects where name = $1)";
     Ok(sqlx::query_scalar(sql).bind(project).fetch_one(db).await?)
 }
 
-/// The project as its events are taken on a server with these defaults, if it exists.
+/// Returns the project with what is needed to write its events, or none if there is no such project.
 pub async fn tenant(db: impl PgExecutor<'_>, project: &str, defaults: &Defaults) -> Result<Option<Tenant>> {
     let sql = "select settings, hash_key from projects where name = $1";
     let found: Option<(Json<Settings>, Vec<u8>)> =
@@ -29,7 +29,8 @@ pub async fn tenant(db: impl PgExecutor<'_>, project: &str, defaults: &Defaults)
     }))
 }
 
-/// The project on a server with that default, if it exists.
+/// Returns the project with its settings, or none if there is no such project. `default` is the server's
+/// setting for how much is kept.
 pub(super) async fn get(db: impl PgExecutor<'_>, project: &str, default: Capture) -> Result<Option<Project>> {
     let sql = "select name, settings, created_at from projects where name = $1";
     let found: Option<(String, Json<Settings>, Timestamp)> =
@@ -37,14 +38,14 @@ pub(super) async fn get(db: impl PgExecutor<'_>, project: &str, default: Capture
     Ok(found.map(|(name, Json(settings), created_at)| Project::new(name, settings, created_at, default)))
 }
 
-/// Makes the project, or gives it new settings; whether it was made.
+/// Makes the project or replaces its settings. Returns whether it was made.
 pub async fn put(
     db: impl PgExecutor<'_>,
     project: &str,
     settings: &Settings,
     default: Capture,
 ) -> Result<(Project, bool)> {
-    // xmax is zero in a row version that no update has made.
+    // In a row version that no update has made, `xmax` is zero.
     let sql = "insert into projects (name, settings, created_at) values ($1, $2, $3)
                on conflict (name) do update set settings = excluded.settings
                returning name, settings, created_at, xmax = 0";

@@ -1,4 +1,4 @@
-//! The statements that write suggestion records. Those for many rows take a column as an array, see [`insert`].
+//! The statements that write suggestion records. Those for many rows take a column as an array, see [`insert`](mod@insert).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;

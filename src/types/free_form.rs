@@ -14,13 +14,14 @@ use utoipa::openapi::schema::{ObjectBuilder, Type as SchemaType};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-/// A JSON object whose members are the client's own: checked to be one, otherwise passed through unparsed.
+/// A JSON object whose members belong to the client. Only that it is an object is checked; its text is kept
+/// unparsed.
 #[derive(Debug, Clone, Serialize)]
 #[serde(transparent)]
 pub struct FreeForm(Box<RawValue>);
 
 impl FreeForm {
-    /// The object as JSON text.
+    /// Returns the object as JSON text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.get()
@@ -28,7 +29,7 @@ impl FreeForm {
 }
 
 impl FreeForm {
-    /// The object as a value of a `jsonb` column, which is empty where none was given.
+    /// Returns the object as a value of a `jsonb` column; an object that was not given becomes `{}`.
     #[must_use]
     pub fn or_empty(object: Option<&Self>) -> Json<&Self> {
         static EMPTY: LazyLock<FreeForm> = LazyLock::new(FreeForm::default);
@@ -57,7 +58,7 @@ impl PartialSchema for FreeForm {
         ObjectBuilder::new()
             .schema_type(SchemaType::Object)
             .additional_properties(Some(utoipa::openapi::schema::AdditionalProperties::FreeForm(true)))
-            .description(Some("A free-form object; its values are kept (a number perhaps written otherwise, of repeated members the last)."))
+            .description(Some("A free-form object. Its values are kept, but numbers may be written differently, and of members with the same name only the last is kept."))
             .into()
     }
 }

@@ -1,4 +1,4 @@
-//! How records and requests are told apart: the hash that tells a replay from a conflict, and ids derived from content.
+//! Hashes that tell a repeated request from a conflicting one, and ids that are derived from content.
 
 use std::collections::HashMap;
 use std::io;
@@ -8,13 +8,15 @@ use serde_json::ser::Formatter;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-/// For fields that name a record: the hash of a request leaves them out, while the OpenAPI document does not.
+/// Tells serde to leave a field out of the request hash, for use with `skip_serializing_if`. Fields that name
+/// the record are left out this way and still appear in the OpenAPI document.
 pub fn names_it<T>(_: &T) -> bool {
     true
 }
 
-/// Hash of a request as parsed, that is without nulls and whatever the order of an object's members: the same request
-/// sent again has the same hash. Ids are no part of it; where one matters it has found the record already.
+/// Hashes a parsed request, so that the same request sent again has the same hash. Nulls, white space and the
+/// order of an object's members make no difference. Ids are left out: where an id matters, it has found the
+/// record already.
 pub fn request_hash(request: &impl Serialize) -> Vec<u8> {
     let mut canonical = Vec::with_capacity(4 << 10);
     let mut serializer = serde_json::Serializer::with_formatter(&mut canonical, Canonical);
@@ -22,7 +24,7 @@ pub fn request_hash(request: &impl Serialize) -> Vec<u8> {
     Sha256::digest(canonical)[..16].to_vec()
 }
 
-/// Writes what was passed through unparsed with its members sorted; all else has an order of its own.
+/// Writes unparsed JSON with its members sorted. Everything else is serialized in a fixed order anyway.
 struct Canonical;
 
 impl Formatter for Canonical {
@@ -36,8 +38,9 @@ impl Formatter for Canonical {
     }
 }
 
-/// The id of a record whose client could only name it by an `Idempotency-Key`, or whose line in an import has none: the
-/// same parts give the same id. A UUID of version 8 (RFC 9562, section 5.8) over SHA-256.
+/// Derives an id from content: the same parts always give the same id. It names a record whose client sent
+/// only an `Idempotency-Key`, and a line of an import that has no id. The id is a UUID of version 8 (RFC
+/// 9562, section 5.8) made of SHA-256.
 #[must_use]
 pub fn derived_id(parts: &[&[u8]]) -> Uuid {
     let mut hash = Sha256::new();
@@ -51,19 +54,19 @@ pub fn derived_id(parts: &[&[u8]]) -> Uuid {
     uuid::Builder::from_custom_bytes(bytes).into_uuid()
 }
 
-/// The id of a line that has none of its own, and is the `nth` that reads so.
+/// Derives the id of an imported line that has none. `nth` counts lines with the same text, from 1.
 #[must_use]
 pub fn line_id(project: &str, line: &[u8], nth: u32) -> Uuid {
     derived_id(&[b"line", project.as_bytes(), line, &nth.to_be_bytes()])
 }
 
-/// Makes ids for the lines of an import that have none: the same line, at the same place among its equals, gets the same
-/// id every time.
+/// Makes ids for the lines of an import that have none. A line's id depends on its text and on how many lines
+/// with the same text came before, so importing the same file again gives the same ids.
 #[derive(Debug, Default)]
 pub struct LineIds(HashMap<[u8; 16], u32>);
 
 impl LineIds {
-    /// The id of the next line, which reads so.
+    /// Returns the id of the next line of the import, whose text is `line`.
     pub fn next(&mut self, project: &str, line: &[u8]) -> Uuid {
         let seen = self.0.entry(derived_id(&[line]).into_bytes()).or_default();
         *seen += 1;

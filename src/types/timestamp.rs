@@ -1,4 +1,4 @@
-//! A point in time, as every domain takes, keeps and sends it.
+//! A point in time, as every domain reads, stores and sends it.
 
 use std::fmt;
 
@@ -9,39 +9,39 @@ use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, OneOfBuilder, SchemaFo
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-/// A point in time, to the microsecond. Out: RFC 3339 UTC. In: RFC 3339, or Unix seconds as a number.
-/// Years 1 to 9999: what RFC 3339 can write and Postgres can keep.
+/// A point in time, to the microsecond, in the years 1 to 9999, which both RFC 3339 and Postgres can
+/// represent. It is sent as RFC 3339 in UTC, and read as RFC 3339 or as a number of Unix seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, sqlx::Type)]
 #[sqlx(transparent)]
 pub struct Timestamp(pub DateTime<Utc>);
 
 impl Timestamp {
-    /// The present, to the microsecond.
+    /// Returns the present time, to the microsecond.
     #[must_use]
     pub fn now() -> Self {
         Self::new(Utc::now()).expect("the clock shows a year from 1 to 9999")
     }
 
-    /// Drops what is finer than a microsecond; none outside the years 1 to 9999.
+    /// Cuts `time` to microseconds. Returns none outside the years 1 to 9999.
     #[must_use]
     pub fn new(time: DateTime<Utc>) -> Option<Self> {
         let whole = DateTime::from_timestamp_micros(time.timestamp_micros())?;
         (1..=9999).contains(&whole.year()).then_some(Self(whole))
     }
 
-    /// From Unix time in microseconds.
+    /// Makes a timestamp of Unix time in microseconds. Returns none outside the years 1 to 9999.
     #[must_use]
     pub fn from_micros(micros: i64) -> Option<Self> {
         Self::new(DateTime::from_timestamp_micros(micros)?)
     }
 
-    /// Unix time in microseconds.
+    /// Returns the Unix time in microseconds.
     #[must_use]
     pub fn micros(self) -> i64 {
         self.0.timestamp_micros()
     }
 
-    /// This time and `delta` more.
+    /// Returns the time that is `delta` later, or none if that is after the year 9999.
     #[must_use]
     pub fn plus(self, delta: TimeDelta) -> Option<Self> {
         Self::new(self.0.checked_add_signed(delta)?)
@@ -61,7 +61,7 @@ impl fmt::Display for Timestamp {
 impl std::str::FromStr for Timestamp {
     type Err = String;
 
-    /// RFC 3339, or Unix seconds.
+    /// Reads RFC 3339 or Unix seconds.
     fn from_str(text: &str) -> Result<Self, String> {
         let seconds = || text.parse::<f64>().ok().and_then(Self::from_seconds);
         Self::parse(text)
@@ -71,7 +71,8 @@ impl std::str::FromStr for Timestamp {
 }
 
 impl Timestamp {
-    /// From the reading of a clock in seconds, if [`is_unix`] takes it for Unix time.
+    /// Makes a timestamp of a clock's reading in seconds. Returns none if [`is_unix`] does not take it for
+    /// Unix time.
     #[must_use]
     pub fn from_unix(seconds: f64) -> Option<Self> {
         Self::from_seconds(seconds).filter(|_| is_unix(seconds))
@@ -144,8 +145,8 @@ impl PartialSchema for Timestamp {
 
 impl ToSchema for Timestamp {}
 
-/// Whether a clock's reading in seconds is Unix time: from 1e9, the ninth of September 2001. One that counts from the
-/// machine's start shows less.
+/// Returns whether a clock's reading in seconds is Unix time, that is at least 1e9 (9 September 2001). A
+/// clock that counts from the machine's start shows less.
 #[must_use]
 pub fn is_unix(seconds: f64) -> bool {
     seconds >= 1e9

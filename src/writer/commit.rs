@@ -1,5 +1,5 @@
-//! How a batch of events is committed: a transaction for each project and domain, tried again where it lost a race, and
-//! event by event where one of them makes it fail.
+//! The commit of a batch: a transaction for each project and domain. A transaction that lost a race is
+//! repeated, and one that fails because of an event is replaced by a transaction for each event.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use crate::error::{Error, is_connection_lost};
 use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
 
-/// Writes the jobs' events, a transaction for each project and domain, and answers each job.
+/// Writes the jobs' events in a transaction for each project and domain, and answers each job.
 pub(super) async fn commit(connection: &mut KeptConnection, jobs: Vec<Job>) {
     let started = Instant::now();
     let mut verdicts: Vec<Vec<Option<Written>>> =
@@ -35,15 +35,16 @@ pub(super) async fn commit(connection: &mut KeptConnection, jobs: Vec<Job>) {
     }
     metrics::histogram!("gleaner_commit_duration_seconds").record(started.elapsed().as_secs_f64());
     for (job, verdicts) in jobs.into_iter().zip(verdicts) {
-        // A caller that went away does not wait for the answer; its events are written all the same.
+        // A caller that has gone away does not receive the answer, but its events are written all the same.
         let _ = job.reply.send(verdicts.into_iter().flatten().collect());
     }
 }
 
-/// Whether the database was away when it was last written to.
+/// Whether the database was away at the last attempt to write.
 static AWAY: AtomicBool = AtomicBool::new(false);
 
-/// Writes events of one project and domain together; where one of them makes the transaction fail, each by itself.
+/// Writes events of one project and domain in one transaction. If an event makes that fail, each event is
+/// written in a transaction of its own.
 async fn write(connection: &mut KeptConnection, tenant: &Tenant, events: &[&Kept<Event>]) -> Vec<Written> {
     match try_write(connection, tenant, events).await {
         Ok(written) => {
@@ -53,7 +54,7 @@ async fn write(connection: &mut KeptConnection, tenant: &Tenant, events: &[&Kept
             written
         }
         Err(error) if is_connection_lost(&error) => {
-            // Once an outage: every batch of every client meets it.
+            // The warning is logged once per outage, because every batch of every client fails meanwhile.
             if !AWAY.swap(true, Ordering::Relaxed) {
                 tracing::warn!(%error, "events cannot be written: the database is away");
             }

@@ -1,26 +1,27 @@
-//! The connection that a writer keeps from batch to batch.
+//! The database connection that a writer keeps between batches.
 
 use std::time::{Duration, Instant};
 
 use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, PgPool, Postgres};
 
-/// A writer's connection and when it was last used. It is kept from batch to batch, because the pool tests connections that
-/// come and go, at a round trip each.
+/// A writer's connection and when it was last used. It is kept between batches because the pool tests every
+/// connection that it hands out, which costs a round trip.
 pub(super) struct KeptConnection {
     db: PgPool,
     connection: Option<(PoolConnection<Postgres>, Instant)>,
 }
 
 impl KeptConnection {
-    /// After so long the connection is given back, so that the pool tests it before it is used again.
+    /// How long the connection may be idle. After that it is returned, so that the pool tests it before the
+    /// next use.
     const REST: Duration = Duration::from_secs(1);
 
     pub(super) fn new(db: PgPool) -> Self {
         Self { db, connection: None }
     }
 
-    /// The connection, taken from the pool if there is none or if it has rested.
+    /// Returns the connection. It is taken from the pool if there is none or if it was idle too long.
     pub(super) async fn get(&mut self) -> sqlx::Result<&mut PgConnection> {
         let connection = match self.connection.take() {
             Some((connection, used)) if used.elapsed() < Self::REST => connection,
@@ -33,7 +34,7 @@ impl KeptConnection {
         Ok(connection)
     }
 
-    /// Lets go of the connection, whatever state it is in.
+    /// Drops the connection, in whatever state it is.
     pub(super) fn discard(&mut self) {
         self.connection = None;
     }

@@ -1,8 +1,9 @@
-//! Group commit: events wait in a bounded queue; a writer takes whatever is waiting, writes it in one transaction a
-//! project and domain, and answers each caller after the commit. There is no timer: alone, an event is written at once.
+//! Group commit. Events wait in a bounded queue. A writer takes whatever is waiting, writes it in one
+//! transaction for each project and domain, and answers each caller after the commit. There is no timer: an
+//! event that comes alone is written at once.
 //!
-//! One writer does nearly all. A second one joins in where much is waiting, or where the first one's transaction takes long,
-//! so that a lock which somebody else holds does not keep everybody waiting.
+//! The first of two writers does nearly all the work. The second joins in when much is waiting or when the
+//! first one's transaction takes long, so that a lock held by somebody else does not delay everybody.
 
 mod commit;
 mod connection;
@@ -24,16 +25,17 @@ use crate::privacy::capture::Capture;
 use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
 
-/// How many events may wait; beyond that a caller is told to come back.
+/// The most events that may wait or be written at a time. Beyond that, callers get a 503.
 const QUEUE: usize = 16_384;
-/// How many events one transaction takes, before it takes no further request; and how many of one request at a time.
+/// The most events of one request that are written together. A transaction accepts further requests until it
+/// has this many events.
 const BATCH: usize = 512;
-/// How many connections writing takes.
+/// How many database connections the writers use.
 pub const WRITERS: u32 = 2;
-/// How many events must wait before a second transaction is begun beside one that is under way. Few transactions of many
-/// events cost Postgres less than many of few, so what comes meanwhile mostly waits for the first one to end.
+/// How many events must wait before a second transaction begins beside the one in progress. A few large
+/// transactions cost Postgres less than many small ones, so events mostly wait for the first to end.
 const ENOUGH: usize = BATCH / 4;
-/// How long a transaction may take before others no longer wait for it.
+/// How long the first writer's transaction may take before the second writer joins in.
 const LATE: Duration = Duration::from_millis(3);
 
 struct Job {
@@ -43,7 +45,7 @@ struct Job {
     _room: OwnedSemaphorePermit,
 }
 
-/// Where events are handed in. Clones share one queue.
+/// The queue of events to write. Clones share one queue.
 #[derive(Debug, Clone)]
 pub struct Writer {
     queue: mpsc::UnboundedSender<Job>,
@@ -51,19 +53,19 @@ pub struct Writer {
     load: Arc<Load>,
 }
 
-/// How much there is to write, and whether the first writer keeps up with it.
+/// How much there is to write, and whether the first writer keeps up.
 #[derive(Debug, Default)]
 struct Load {
     /// How many events are in the queue.
     waiting: AtomicUsize,
-    /// Whether the first writer's transaction takes long.
+    /// Whether the first writer's transaction is taking longer than [`LATE`].
     late: AtomicBool,
     /// Wakes the second writer.
     help: Notify,
 }
 
 impl Load {
-    /// Wakes the second writer if there is something for it to do.
+    /// Wakes the second writer if there is work for it.
     fn check(&self) {
         let waiting = self.waiting.load(Ordering::Relaxed);
         if waiting >= ENOUGH || waiting > 0 && self.late.load(Ordering::Relaxed) {
@@ -72,7 +74,7 @@ impl Load {
     }
 }
 
-/// The tasks that write what is handed in.
+/// The background tasks of writing.
 #[derive(Debug)]
 pub struct Tasks {
     stop: watch::Sender<bool>,
@@ -81,7 +83,7 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Takes no more events, and waits until all that were taken are committed or refused.
+    /// Accepts no further events, and waits until those accepted are committed or refused.
     pub async fn finish(self) {
         let _ = self.stop.send(true);
         self.tidying.abort();
@@ -94,7 +96,7 @@ impl Tasks {
 }
 
 impl Writer {
-    /// Starts the tasks that write. They write on `db`, a pool of their own; the indexes are tidied on `tidy_db`.
+    /// Starts the writers on `db`, a pool of their own, and the upkeep of the GIN indexes on `tidy_db`.
     #[must_use]
     pub fn start(db: &PgPool, tidy_db: &PgPool) -> (Self, Tasks) {
         let (queue, jobs) = mpsc::unbounded_channel();
@@ -113,14 +115,14 @@ impl Writer {
         (Self { queue, room, load }, Tasks { stop, handles: vec![first, second], tidying })
     }
 
-    /// Writes what the project keeps of one event; returns once it is committed.
+    /// Writes what the project keeps of one event. Returns once that is committed.
     pub async fn write(&self, tenant: &Arc<Tenant>, event: impl Into<Event>) -> Written {
         let mut written = self.write_all(tenant, vec![event.into()]).await;
         written.pop().unwrap_or_else(|| Err(anyhow::anyhow!("an event without a verdict").into()))
     }
 
-    /// Writes what the project keeps of events, in their order, in pieces that leave room for others; returns once each is
-    /// committed or refused.
+    /// Writes what the project keeps of the events, in their order. Many events are written in pieces,
+    /// between which other requests get their turn. Returns once each event is committed or refused.
     pub async fn write_all(&self, tenant: &Arc<Tenant>, events: Vec<Event>) -> Vec<Written> {
         let mut verdicts: Vec<Option<Written>> = Vec::with_capacity(events.len());
         let (mut kept, mut members) = (Vec::with_capacity(events.len()), Vec::with_capacity(events.len()));
@@ -146,7 +148,8 @@ impl Writer {
         while !events.is_empty() {
             let rest = events.split_off(events.len().min(BATCH));
             let size = events.len();
-            // Only the first piece is turned away from a full queue: what has begun is to be finished.
+            // Only the first piece is refused when the queue is full, because a batch that has begun is
+            // better finished.
             match self.submit(tenant, events, written.is_empty()).await {
                 Ok(piece) => written.extend(piece),
                 Err(reason) => written.extend((0..size).map(|_| Err(Error::Unavailable(reason)))),
@@ -156,13 +159,14 @@ impl Writer {
         written
     }
 
-    /// How many events wait or are being written.
+    /// Returns how many events are waiting or being written.
     #[must_use]
     pub fn queued(&self) -> usize {
         QUEUE - self.room.available_permits()
     }
 
-    /// Has a piece written; an error says why it was not taken.
+    /// Queues a piece and waits for its verdicts. The error says why it was not accepted. With `may_refuse` a
+    /// full queue is an error; otherwise the piece waits for room.
     async fn submit(
         &self,
         tenant: &Arc<Tenant>,
@@ -186,18 +190,18 @@ impl Writer {
     }
 }
 
-/// What a writer's task works with.
+/// What a writer needs to run.
 #[derive(Clone)]
 struct Task {
     jobs: Arc<Mutex<mpsc::UnboundedReceiver<Job>>>,
     load: Arc<Load>,
     stopped: watch::Receiver<bool>,
-    /// Told after each transaction.
+    /// Notified after each transaction.
     written: Arc<Notify>,
 }
 
 impl Task {
-    /// The first writer: takes whatever waits, until the queue is closed and empty.
+    /// Runs the first writer, which takes whatever waits until the queue is closed and empty.
     async fn run(mut self, mut connection: KeptConnection) {
         loop {
             let batch = {
@@ -206,7 +210,7 @@ impl Task {
                     biased;
                     first = jobs.recv() => first,
                     _ = self.stopped.changed() => {
-                        // What was taken is still written; after that the closed queue yields nothing.
+                        // Events already accepted are still written; after that the closed queue yields none.
                         jobs.close();
                         jobs.recv().await
                     }
@@ -225,14 +229,16 @@ impl Task {
         }
     }
 
-    /// The second writer: takes what waits only when there is a lot of it, or when the first one is late.
+    /// Runs the second writer, which takes what waits only when that is much or when the first writer is
+    /// late.
     async fn help(mut self, mut connection: KeptConnection) {
         loop {
             tokio::select! {
                 () = self.load.help.notified() => {}
                 _ = self.stopped.changed() => return,
             }
-            // The first writer holds the queue only while it waits for something to come in.
+            // The first writer holds this lock only while it waits for an event to arrive, so there is no
+            // work then.
             let batch = self.jobs.try_lock().ok().and_then(|mut jobs| {
                 let first = jobs.try_recv().ok()?;
                 Some(self.take(first, &mut jobs))
@@ -245,7 +251,7 @@ impl Task {
         }
     }
 
-    /// A batch of `first` and as much of what waits behind it as one transaction takes.
+    /// Takes `first` and as many of the waiting jobs as fit into one transaction.
     fn take(&self, first: Job, jobs: &mut mpsc::UnboundedReceiver<Job>) -> Vec<Job> {
         let mut size = first.events.len();
         let mut batch = vec![first];

@@ -9,7 +9,7 @@ use std::{fs, io};
 use anyhow::{Context, Result, bail};
 use nix::unistd::{Gid, Uid, User};
 
-/// A user and its group. Postgres refuses to run as root, so for root this is somebody else.
+/// A user and its group. Postgres refuses to run as root, so root runs it as another user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Account {
     pub(super) uid: Uid,
@@ -18,8 +18,9 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// The caller, or for root: who owns the existing cluster, else `postgres`, else `nobody`. The owner
-    /// comes first so that a cluster stays usable when the user `postgres` appears after it was made.
+    /// Chooses the user that runs Postgres: the caller, or for root the first of the owner of the existing
+    /// cluster, `postgres` and `nobody`. The owner comes first so that a cluster stays usable when a user
+    /// `postgres` is added later.
     pub(super) fn for_cluster(pgdata: &Path) -> Result<Self> {
         let me = Uid::effective();
         if !me.is_root() {
@@ -48,15 +49,15 @@ impl Account {
         Self { uid, gid, name }
     }
 
-    /// Whether this is somebody else than the caller, which only root can become.
+    /// Returns whether this user is not the caller, which only root can arrange.
     pub(super) fn is_dropped_to(&self) -> bool {
         self.uid != Uid::effective()
     }
 
-    /// The topmost folder on the way to `path` that this user cannot enter; nothing when it can reach
-    /// `path`, or the place where it would be made.
+    /// Returns the topmost folder on the way to `path` that this user cannot enter, or none if the user can
+    /// reach `path` or the folder in which it would be made.
     pub(super) fn barrier(&self, path: &Path) -> Result<Option<PathBuf>> {
-        // Where even asking is refused, something is there.
+        // A path that may not even be examined exists.
         let nearest = path.ancestors().find(|p| p.try_exists().unwrap_or(true)).unwrap_or(path);
         if self.can_enter(nearest)? {
             return Ok(None);
@@ -71,18 +72,19 @@ impl Account {
         Ok(Some(nearest.into()))
     }
 
-    /// Tried by going there as that user: mode bits alone do not tell (lists of access, containers, mounts).
+    /// Tries to enter the folder as that user. Mode bits alone do not tell (access control lists, containers,
+    /// mounts).
     fn can_enter(&self, folder: &Path) -> Result<bool> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", ":"]).current_dir(folder).env_clear();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         if self.is_dropped_to() {
-            // With a user id, the groups of root are left as well; the folder is entered after both.
+            // Setting a user id also drops root's supplementary groups. The folder is entered after both.
             command.uid(self.uid.as_raw()).gid(self.gid.as_raw());
         }
         match command.status() {
             Ok(_) => Ok(true),
-            // The root folder is open to all, so it is the change of user that was not allowed.
+            // The root folder is open to everyone, so it was the change of user that was not permitted.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied && folder == Path::new("/") => {
                 Err(e).with_context(|| format!("cannot run programs as the user {}", self.name))
             }
@@ -93,7 +95,7 @@ impl Account {
         }
     }
 
-    /// Makes a folder and those above it that are missing, all private to this user.
+    /// Makes a folder and its missing parents, all private to this user.
     pub(super) fn make_folders(&self, path: &Path) -> Result<()> {
         let mut missing: Vec<_> = path.ancestors().take_while(|p| !p.exists()).collect();
         missing.reverse();
@@ -106,7 +108,8 @@ impl Account {
         made.with_context(|| format!("cannot make the folder {} as {}", path.display(), self.name))
     }
 
-    /// Gives what was just made to this user. A link is not followed: it could be anybody's.
+    /// Gives what was just made to this user. Symbolic links are not followed, since they could lead
+    /// anywhere.
     pub(super) fn own(&self, path: &Path) -> io::Result<()> {
         if !self.is_dropped_to() {
             return Ok(());

@@ -1,8 +1,8 @@
-//! Starting a program of Postgres as a child that does not outlive the service.
+//! Starting a Postgres program as a child that does not outlive the service.
 //!
-//! The kernel can be asked to signal a process when its parent ends, but only by that process itself, and
-//! becoming another user takes the request back. So the service starts itself again, as the hidden command
-//! `postgres-child`, which drops its user, makes the request and only then turns into the program.
+//! A process can ask the kernel for a signal when its parent ends, but only for itself, and changing the user
+//! cancels the request. So the service starts itself again with the hidden command `postgres-child`, which
+//! changes the user, makes the request and then executes the program.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -17,40 +17,42 @@ use super::account::Account;
 /// The name of the hidden command that runs [`child_main`].
 pub const COMMAND: &str = "postgres-child";
 
-/// What a program of Postgres may know of our environment: how to find libraries and locales. Nothing of
-/// the service's own (keys, for one), and none of the `PG…` variables that would change what it does.
+/// The environment variables that a Postgres program inherits: how to find libraries and locales. It inherits
+/// none of the service's own settings (which include keys), and no `PG…` variable that would change its
+/// behaviour.
 const KEPT: [&str; 5] = ["PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LOCALE_ARCHIVE", "TMPDIR"];
 
-/// Starts programs as an account.
+/// Starts programs as another user.
 #[derive(Debug, Clone)]
 pub(super) struct Launcher {
     pub(super) program: PathBuf,
     pub(super) account: Account,
-    /// Where the programs run: a folder that the account can enter.
+    /// The folder in which the programs run. The user can enter it.
     pub(super) folder: PathBuf,
 }
 
 impl Launcher {
-    /// A command that runs `program` with the arguments added to it. The program is sent SIGINT when the
-    /// *thread* that spawns it ends.
+    /// Makes a command that runs `program` with the arguments added to it. The program gets SIGINT when the
+    /// *thread* that spawned it ends.
     pub(super) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(&self.program);
         command.arg(COMMAND).arg(process::id().to_string());
         command.arg(self.account.uid.to_string()).arg(self.account.gid.to_string()).arg(program);
         command.env_clear().envs(KEPT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-        // Saves initdb the search for the zone's name.
+        // `TZ` saves initdb the search for the time zone's name.
         command.env("TZ", "UTC");
-        // Ctrl-C goes to a whole process group: the service needs its database until it has drained.
+        // Ctrl-C reaches a whole process group, but the service needs its database until all requests have
+        // ended.
         command.process_group(0).current_dir(&self.folder).stdin(Stdio::null());
         command
     }
 }
 
-/// The body of the hidden command `postgres-child`: drops the user, asks for a signal when the service ends,
-/// and becomes the given program. Comes back only with the reason why it could not.
+/// Runs the hidden command `postgres-child`: changes the user, asks for a signal when the service ends, and
+/// executes the given program. Returns only if that failed, with the reason.
 ///
 /// `args` are what follows the command's name: the service's process id, a user id, a group id, the program,
-/// and the program's arguments. To be called on the main thread, before any other is started.
+/// and the program's arguments. It must be called on the main thread, before any other thread starts.
 pub fn child_main(args: impl IntoIterator<Item = OsString>) -> Error {
     match prepare(args.into_iter()) {
         Ok(mut command) => {
@@ -89,7 +91,8 @@ fn drop_to(uid: Uid, gid: Gid, _command: &mut Command) -> Result<()> {
     setgroups(&[gid]).and_then(|()| setgid(gid)).and_then(|()| setuid(uid)).context("cannot drop the user")
 }
 
-/// Elsewhere no request to the kernel depends on the order, and not every system lets groups be set alone.
+/// Changes the user on systems other than Linux, where no request to the kernel depends on the order and
+/// where not every system can set groups separately.
 #[cfg(not(target_os = "linux"))]
 fn drop_to(uid: Uid, gid: Gid, command: &mut Command) -> Result<()> {
     command.uid(uid.as_raw()).gid(gid.as_raw());

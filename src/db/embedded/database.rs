@@ -8,12 +8,12 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
 
 use super::PORT;
 
-/// Its name.
+/// The name of the database.
 const DATABASE: &str = "gleaner";
 
-/// Through the socket in this folder.
+/// Returns options that connect through the socket in this folder.
 pub(super) fn connect_options(socket: &Path) -> PgConnectOptions {
-    // Nothing of what the environment says about other servers may be left.
+    // Environment variables about other servers must have no effect.
     PgConnectOptions::new_without_pgpass()
         .host("localhost")
         .port(PORT)
@@ -25,13 +25,13 @@ pub(super) fn connect_options(socket: &Path) -> PgConnectOptions {
         .application_name("gleaner")
 }
 
-/// Makes the database `gleaner` in a cluster that does not have it yet.
+/// Makes the database `gleaner` if the cluster does not have it yet.
 pub(super) async fn make_database(options: &PgConnectOptions) -> Result<()> {
     let mut connection = options.clone().database("postgres").connect().await?;
     let known = sqlx::query("select 1 from pg_database where datname = $1").bind(DATABASE);
     if known.fetch_optional(&mut connection).await?.is_none() {
         adjust(&mut connection).await?;
-        // Last, as its being there says that the rest is done.
+        // The database is made last, because its existence says that everything else is done.
         let create = format!("create database {DATABASE} template template0 encoding 'UTF8'");
         sqlx::query(AssertSqlSafe(create)).execute(&mut connection).await?;
     }
@@ -39,11 +39,11 @@ pub(super) async fn make_database(options: &PgConnectOptions) -> Result<()> {
     Ok(())
 }
 
-/// The settings of a new cluster that differ from Postgres' own; kept in `postgresql.auto.conf`, where they
-/// can be changed.
+/// Changes those settings of a new cluster whose defaults do not fit. They go to `postgresql.auto.conf`,
+/// where operators can change them.
 async fn adjust(connection: &mut PgConnection) -> Result<()> {
-    // Many small statements: none is worth compiling, and disks that seek slowly have become rare. Of the memory only what
-    // is used is taken.
+    // The service sends many small statements, none of which is worth compiling, and disks that seek slowly
+    // have become rare. Shared buffers take only as much memory as is used.
     let mut settings = vec![("jit", "off"), ("random_page_cost", "1.1"), ("shared_buffers", "512MB")];
     let lz4 = "select enumvals @> '{lz4}' from pg_settings where name = $1";
     for name in ["wal_compression", "default_toast_compression"] {

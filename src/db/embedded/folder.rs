@@ -1,11 +1,11 @@
-//! The data folder: where it is, who holds it, and what is in it.
+//! The data folder: where it is, who has locked it, and what it contains.
 //!
 //! ```text
 //! data/
-//!   lock           held by the running service; says its process id
+//!   lock           locked by the running service; contains its process id
 //!   pgdata/        the cluster
 //!   socket/        the Unix socket, unless the path is too long for one
-//!   postgres.log   what Postgres says, and postgres.log.1 what it said before
+//!   postgres.log   the output of Postgres; older output is in postgres.log.1
 //! ```
 
 use std::fs::{File, OpenOptions, TryLockError};
@@ -20,14 +20,14 @@ use nix::fcntl::OFlag;
 
 use super::account::Account;
 
-/// Where the data is kept when nothing else is said.
+/// The data folder if none is configured.
 const DEFAULT: &str = "data";
-/// The same for root, when the user that Postgres runs as cannot reach the default.
+/// The data folder for root if none is configured and the user that runs Postgres cannot reach [`DEFAULT`].
 const DEFAULT_OF_ROOT: &str = "/var/lib/gleaner";
-/// How long a lock is waited for: the service before this one may just be letting go of it.
+/// How long to wait for the lock, because the previous service may just be releasing it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A data folder and the user that Postgres runs as in it. Nothing has been made or locked yet.
+/// A data folder and the user that runs Postgres in it. Nothing has been made or locked yet.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
@@ -35,7 +35,7 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// The configured folder or the default one, once the user that Postgres runs as can reach it.
+    /// Returns the configured folder or the default one, if the user that runs Postgres can reach it.
     pub(super) fn locate(configured: Option<&Path>) -> Result<Self> {
         let folder = Self::at(configured.unwrap_or(Path::new(DEFAULT)))?;
         let Some(barrier) = folder.account.barrier(&folder.path)? else {
@@ -54,7 +54,7 @@ impl Folder {
     }
 
     fn at(path: &Path) -> Result<Self> {
-        // With links resolved where it exists: this is how the system names the folder a process is in.
+        // Symbolic links are resolved, because that is how the system names the folder that a process is in.
         let path = path.canonicalize().or_else(|_| std::path::absolute(path))?;
         let account = Account::for_cluster(&path.join("pgdata"))?;
         Ok(Self { path, account })
@@ -68,7 +68,7 @@ impl Folder {
         self.path.join("pgdata")
     }
 
-    /// The major version of the Postgres that made the cluster, when there is one.
+    /// Returns the major version of the Postgres that made the cluster, or none if there is no cluster.
     pub(super) fn version(&self) -> Result<Option<u32>> {
         let file = self.pgdata().join("PG_VERSION");
         match fs::read_to_string(&file) {
@@ -81,7 +81,7 @@ impl Folder {
         }
     }
 
-    /// Makes the folder where it is missing and takes its lock, or says who has it.
+    /// Makes the folder if it is missing, and locks it. The error says which process holds the lock.
     pub(super) fn lock(&mut self) -> Result<Lock> {
         self.account.make_folders(&self.path)?;
         self.path = self.path.canonicalize()?;
@@ -107,7 +107,7 @@ impl Folder {
         Ok(Lock { _file: file })
     }
 
-    /// Whether a running service holds the lock.
+    /// Returns whether a running service holds the lock.
     pub(super) fn is_locked(&self) -> Result<bool> {
         let file = match File::open(self.path.join("lock")) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -142,15 +142,15 @@ impl Folder {
     }
 }
 
-/// The lock of a data folder, let go when dropped. The kernel lets go of it when the service is killed,
-/// and since the file is closed in every program started, no Postgres that outlives the service keeps it.
+/// The lock of a data folder, released when dropped. The kernel releases it when the service is killed. No
+/// Postgres that outlives the service can keep it, because the file is closed in every program started.
 #[derive(Debug)]
 pub(super) struct Lock {
     _file: File,
 }
 
-/// Opens a file in a folder that belongs to the user Postgres runs as. A link put there in the file's
-/// place must not lead root to another file.
+/// Opens a file in a folder that belongs to the user that runs Postgres. A symbolic link in the file's stead
+/// must not lead root to another file.
 pub(super) fn open_no_link(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.custom_flags(OFlag::O_NOFOLLOW.bits()).mode(0o600).open(path)
 }

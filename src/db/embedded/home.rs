@@ -1,4 +1,4 @@
-//! The data folder at work: making the cluster in it, and running a server on it.
+//! Work in the data folder: making the cluster, and running a server on it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,14 +16,14 @@ use super::server::{Launch, Server};
 use super::socket::SocketFolder;
 use super::{PORT, Settings, postmaster, wait_for};
 
-/// The locale of the cluster; its character type decides which letters `pg_trgm` knows.
+/// The locale of the cluster. Its character type decides which characters `pg_trgm` takes for letters.
 const LOCALE: &str = if cfg!(target_os = "macos") { "en_US.UTF-8" } else { "C.UTF-8" };
 
 /// A locked data folder and the programs that work in it.
 #[derive(Debug)]
 pub(super) struct Home {
     pub(super) folder: Folder,
-    /// The major version of the Postgres that made the cluster; none when it is still to be made.
+    /// The major version of the Postgres that made the cluster; none if the cluster is still to be made.
     pub(super) version: Option<u32>,
     programs: Programs,
     launcher: Launcher,
@@ -34,7 +34,8 @@ impl Home {
     pub(super) fn open(settings: &Settings) -> Result<Self> {
         let mut folder = Folder::locate(settings.data_dir.as_deref())?;
         let version = folder.version()?;
-        // Before anything is made: without Postgres nothing is left behind.
+        // The programs are found before anything is made, so that nothing is left behind where there is no
+        // Postgres.
         let programs = Programs::find(settings, version)?;
         let lock = folder.lock()?;
         let program = settings.launcher.clone();
@@ -42,9 +43,8 @@ impl Home {
         Ok(Self { folder, version, programs, launcher, _lock: lock })
     }
 
-    /// Makes a cluster with its database, under another name that it loses when complete. Writing a
-    /// thousand small files to the disk one by one takes seconds on a busy machine, so until all are there
-    /// none is waited for.
+    /// Makes a cluster with its database. It has a temporary name until it is complete. Syncing a thousand
+    /// small files one by one takes seconds on a busy machine, so they are synced together at the end.
     pub(super) fn make_cluster(&self, durable: bool) -> Result<()> {
         let new = self.folder.path().join("pgdata.new");
         if new.exists() {
@@ -81,7 +81,7 @@ impl Home {
         Ok(())
     }
 
-    /// Starts a server, and makes the database where it is missing.
+    /// Starts a server, and makes the database if it is missing.
     pub(super) fn run(&self, pgdata: &Path, durable: bool) -> Result<(Server, PgConnectOptions)> {
         let socket = SocketFolder::make(&self.folder)?;
         let options = connect_options(socket.path());
@@ -100,7 +100,7 @@ impl Home {
     }
 }
 
-/// What must hold whatever the cluster's own configuration says.
+/// Returns the options that override the cluster's own configuration.
 fn server_args(pgdata: &Path, socket: &Path, durable: bool) -> Vec<OsString> {
     let on = if durable { "on" } else { "off" };
     let fixed = [
@@ -111,7 +111,7 @@ fn server_args(pgdata: &Path, socket: &Path, durable: bool) -> Vec<OsString> {
         "logging_collector=off".to_owned(),
         "log_destination=stderr".to_owned(),
         format!("fsync={on}"),
-        // Without fsync too: what is committed then survives at least the end of Postgres.
+        // Without fsync too, what is committed survives at least the end of Postgres.
         "synchronous_commit=on".to_owned(),
         format!("full_page_writes={on}"),
     ];

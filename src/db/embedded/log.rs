@@ -1,4 +1,4 @@
-//! What Postgres says: kept in a file of bounded size, and its last lines at hand for error messages.
+//! The output of Postgres, kept in a file of bounded size, with the last lines in memory for error messages.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use super::account::Account;
 use super::folder::open_no_link;
 
-/// Bytes after which the file is set aside; with the one set aside before, twice this is kept.
+/// The size in bytes at which the file is set aside. With the one set aside before, twice as much is kept.
 const FULL: u64 = 4 << 20;
-/// Bytes of one line that are kept: a statement in an error message can be of any length.
+/// How many bytes of one line are kept, because a statement in an error message can have any length.
 const LONGEST_LINE: usize = 4096;
-/// Lines kept at hand.
+/// How many lines are kept in memory.
 const TAIL: usize = 12;
 
-/// A log file that is set aside as `….1` when full.
+/// A log file that is renamed to `….1` when full.
 #[derive(Debug)]
 pub(super) struct Log {
     path: PathBuf,
@@ -32,7 +32,7 @@ impl Log {
         Ok(Self { path: path.into(), owner: owner.clone(), file, size })
     }
 
-    /// Adds a line. A full disk must not stop the server, so what cannot be written is let go.
+    /// Adds a line. Errors are ignored, because a full disk must not stop the server.
     pub(super) fn write(&mut self, line: &[u8]) {
         if self.size >= FULL
             && let Err(error) = self.set_aside()
@@ -55,7 +55,7 @@ impl Log {
     }
 }
 
-/// The last lines said.
+/// The last lines of output.
 #[derive(Debug, Default)]
 pub(super) struct Tail(VecDeque<String>);
 
@@ -67,7 +67,7 @@ impl Tail {
         self.0.push_back(String::from_utf8_lossy(&line[..line.len().min(LONGEST_LINE)]).into_owned());
     }
 
-    /// All of them, one below the other.
+    /// Returns all of these lines, separated by newlines.
     pub(super) fn text(&self) -> String {
         self.0.iter().flat_map(|line| ["\n  ", line]).collect()
     }

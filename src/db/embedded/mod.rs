@@ -1,10 +1,10 @@
-//! A private Postgres, run as a child of the service when no database is given.
+//! A private Postgres, run as a child of the service when no database is configured.
 //!
-//! [`Cluster::start`] finds the programs of Postgres (`programs`), finds and locks the data folder
-//! (`folder`), makes a cluster in it the first time (`home`), and runs a server on it (`server`) that
-//! listens on nothing but a Unix socket in a folder of its own (`socket`). Started by root, Postgres runs as another
-//! user (`account`). However the service ends, the server ends with it (`child`); where it could not,
-//! the next start stops it first (`postmaster`).
+//! [`Cluster::start`] finds the Postgres programs (`programs`), finds and locks the data folder (`folder`),
+//! makes a cluster in it the first time (`home`), and runs a server on it (`server`) that listens only on a
+//! Unix socket in a folder of its own (`socket`). If root starts the service, Postgres runs as another user
+//! (`account`). However the service ends, the server ends with it (`child`). Should that fail, the next start
+//! stops the server first (`postmaster`).
 
 mod account;
 mod child;
@@ -34,31 +34,32 @@ use self::server::Server;
 
 pub use self::child::{COMMAND, child_main};
 
-/// Only names the socket: no port is opened.
+/// The port, which is only part of the socket's name: no TCP port is opened.
 const PORT: u16 = 5432;
 /// How long a command waits for a service that is just starting or stopping.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// How to run a private Postgres.
+/// The settings of a private Postgres.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The data folder. None: `./data`, and for root `/var/lib/gleaner` when the user that Postgres runs as
-    /// cannot reach that.
+    /// The data folder. The default is `./data`, or `/var/lib/gleaner` for root if the user that runs
+    /// Postgres cannot reach `./data`.
     pub data_dir: Option<PathBuf>,
-    /// The folder of the programs `initdb` and `postgres`. None: looked for on the path and in the usual places.
+    /// The folder with the programs `initdb` and `postgres`. By default they are looked for on the path and
+    /// in the usual folders.
     pub pg_bindir: Option<PathBuf>,
-    /// The folders to look for programs in, as the variable `PATH` has them.
+    /// The folders in which to look for programs, in the format of the variable `PATH`.
     pub path: Option<OsString>,
-    /// Whether what is committed survives a crash of the machine. Only tests do without.
+    /// Whether commits survive a crash of the machine. Only tests do without.
     pub durable: bool,
-    /// The gleaner program, whose hidden command [`COMMAND`] the child processes start as.
+    /// The gleaner program, which child processes start with the hidden command [`COMMAND`].
     pub launcher: PathBuf,
 }
 
 impl Default for Settings {
-    /// The default folder, programs from `PATH`, durable, and this very program as launcher.
+    /// Uses the default folder, the programs on `PATH`, durable commits, and this very program as launcher.
     fn default() -> Self {
-        // On Linux by a name that stays true when the file is replaced by a newer version.
+        // On Linux this name stays valid when the file is replaced by a newer version.
         let launcher =
             if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { env::current_exe() };
         Self {
@@ -71,26 +72,27 @@ impl Default for Settings {
     }
 }
 
-/// A running private Postgres. When it dies by itself it is started again, at the same socket; dropping the
-/// cluster stops it and waits for its end.
+/// A running private Postgres. If it dies it is started again, at the same socket. Dropping the cluster stops
+/// it and waits for its end.
 #[derive(Debug)]
 pub struct Cluster {
-    // Dropped in this order: the lock, which the home holds, is let go last.
+    // Fields are dropped in this order. The lock, which the home holds, is released last.
     server: Server,
     options: PgConnectOptions,
     home: Home,
 }
 
 impl Cluster {
-    /// Starts the private Postgres, making its cluster and the database `gleaner` where they are missing, and
-    /// returns when it accepts connections.
+    /// Starts the private Postgres and returns when it accepts connections. Makes the cluster and the
+    /// database `gleaner` if they are missing.
     ///
-    /// Blocks, the first time for a second or two; within a Tokio runtime call it through `spawn_blocking`.
+    /// The call blocks, the first time for a second or two. Within a Tokio runtime it belongs in
+    /// `spawn_blocking`.
     ///
     /// # Errors
     ///
-    /// When no Postgres is installed, the data folder cannot be used or is used by another gleaner, or
-    /// Postgres does not start; each says what to do about it.
+    /// Fails if no Postgres is installed, if the data folder cannot be used or is in use by another gleaner,
+    /// or if Postgres does not start. Each error says what to do about it.
     pub fn start(settings: &Settings) -> Result<Self> {
         let home = Home::open(settings)?;
         if home.version.is_none() {
@@ -101,38 +103,39 @@ impl Cluster {
         Ok(Self { server, options, home })
     }
 
-    /// How to connect: through the Unix socket, as `postgres`, to the database `gleaner`. Stays the same when
-    /// Postgres is started again.
+    /// Returns the connection options: the Unix socket, the user `postgres` and the database `gleaner`. They
+    /// stay valid when Postgres is started again.
     #[must_use]
     pub fn options(&self) -> PgConnectOptions {
         self.options.clone()
     }
 
-    /// The data folder, as an absolute path.
+    /// Returns the absolute path of the data folder.
     #[must_use]
     pub fn data_dir(&self) -> &Path {
         self.home.folder.path()
     }
 
-    /// The process id of Postgres; none while it is being started again.
+    /// Returns the process id of Postgres, or none while it is being started again.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.server.pid().and_then(|pid| pid.as_raw().try_into().ok())
     }
 
-    /// Stops Postgres: open sessions are ended, everything is written out, and it has ended on return. A
-    /// shutdown that takes over half a minute is cut short, at the cost of a longer start next time.
+    /// Stops Postgres: ends open sessions, writes everything to disk, and returns when the server has ended.
+    /// After half a minute Postgres is stopped at once, which makes the next start take longer.
     pub fn stop(self) {
         drop(self);
     }
 }
 
-/// How to connect to the private Postgres that a service already runs on the data folder; none when no
-/// service does. For commands that work beside the service. Blocks for as long as a connection takes.
+/// Returns how to connect to the private Postgres that a running service already uses, or none if no service
+/// uses the data folder. It is for commands that work beside the service. It blocks for as long as connecting
+/// takes.
 ///
 /// # Errors
 ///
-/// When the folder cannot be used, or a service holds it but its Postgres does not answer.
+/// Fails if the folder cannot be used, or if a service has locked it but its Postgres does not answer.
 pub fn attach(settings: &Settings) -> Result<Option<PgConnectOptions>> {
     let folder = Folder::locate(settings.data_dir.as_deref())?;
     let begun = Instant::now();
@@ -144,8 +147,8 @@ pub fn attach(settings: &Settings) -> Result<Option<PgConnectOptions>> {
         if let Some(socket) = postmaster.filter(|p| p.ready).and_then(|p| p.socket) {
             break socket;
         }
-        // It is just starting or stopping, which takes seconds; a lock also outlives its holder for as long as a process
-        // that was being forked from it.
+        // The service is just starting or stopping, which takes seconds. A lock also outlives its holder for
+        // as long as a process that was being forked from it.
         if begun.elapsed() > PATIENCE {
             bail!(
                 "the gleaner that uses {} is starting or stopping: try again later",
@@ -160,7 +163,7 @@ pub fn attach(settings: &Settings) -> Result<Option<PgConnectOptions>> {
     Ok(Some(options))
 }
 
-/// Runs a little work of the async kind from code that blocks, whether or not a runtime is around it.
+/// Runs a short future from blocking code, whether or not that code runs inside a runtime.
 fn wait_for<T: Send>(work: impl Future<Output = Result<T>> + Send) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     thread::scope(|scope| {

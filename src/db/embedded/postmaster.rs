@@ -1,4 +1,5 @@
-//! `postmaster.pid`, in which a running Postgres says where it is, and what a killed one leaves behind.
+//! The file `postmaster.pid`, in which a running Postgres describes itself and which a killed one leaves
+//! behind.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -12,29 +13,30 @@ use nix::unistd::Pid;
 
 use super::folder::open_no_link;
 
-/// What stops a server that nobody waits for, and how long it may take: to write out all it has in memory,
-/// then to drop everything.
+/// The signals that stop a server without a service, and how long each may take: a fast shutdown, which
+/// writes everything to disk, then an immediate one.
 const STOP: [(Signal, Duration); 2] =
     [(Signal::SIGINT, Duration::from_mins(1)), (Signal::SIGQUIT, Duration::from_secs(10))];
-/// The same for the rest of a server that was killed: it ends by itself unless it is busy.
+/// The signals that stop what is left of a killed server, and how long each may take. It ends by itself
+/// unless it is busy.
 const STOP_REST: [(Signal, Duration); 3] = [
     (Signal::SIGCONT, Duration::from_secs(1)),
     (Signal::SIGQUIT, Duration::from_secs(5)),
     (Signal::SIGKILL, Duration::from_secs(5)),
 ];
 
-/// What `postmaster.pid` says.
+/// The contents of `postmaster.pid`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Postmaster {
     pub(super) pid: Pid,
-    /// The folder of its socket, once it has one.
+    /// The folder of the server's socket, once there is one.
     pub(super) socket: Option<PathBuf>,
-    /// Whether it accepts connections.
+    /// Whether the server accepts connections.
     pub(super) ready: bool,
 }
 
 impl Postmaster {
-    /// Nothing when there is no such file, or none that makes sense.
+    /// Reads the file. Returns none if it is missing or makes no sense.
     pub(super) fn read(pgdata: &Path) -> Result<Option<Self>> {
         match fs::read(file(pgdata)) {
             Ok(text) => Ok(Self::parse(&String::from_utf8_lossy(&text))),
@@ -43,7 +45,8 @@ impl Postmaster {
         }
     }
 
-    /// The lines: pid, data folder, time of start, port, socket folder, address, shared memory, status.
+    /// Parses the file, whose lines are: pid, data folder, time of start, port, socket folder, address,
+    /// shared memory, status.
     fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         let pid = lines.next()?.trim().parse().ok().filter(|pid| *pid > 0)?;
@@ -52,17 +55,18 @@ impl Postmaster {
         Some(Self { pid: Pid::from_raw(pid), socket, ready })
     }
 
-    /// Whether the process is alive and really a Postgres on this cluster: a process id is soon another's.
+    /// Returns whether the process is alive and really a Postgres on this cluster, because process ids are
+    /// reused.
     fn is_alive(&self, pgdata: &Path) -> bool {
         kill(self.pid, None).is_ok() && runs_on(self.pid, pgdata)
     }
 }
 
-/// Makes way for a new server: stops one that outlived its service, and keeps what a killed one left from
-/// being mistaken for one that runs. The caller holds the lock of the data folder.
+/// Prepares for a new server: stops one that outlived its service, and keeps the file of a killed one from
+/// being mistaken for that of a running server. The caller must hold the lock of the data folder.
 pub(super) fn make_way(pgdata: &Path) -> Result<()> {
     let Some(orphan) = Postmaster::read(pgdata)? else {
-        // Nothing to be made sense of, as after a full disk: Postgres would refuse to start over it.
+        // The file makes no sense, as after a full disk, and Postgres would refuse to start because of it.
         return match fs::remove_file(file(pgdata)) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e.into()),
             _ => Ok(()),
@@ -82,16 +86,16 @@ pub(super) fn make_way(pgdata: &Path) -> Result<()> {
     disown(pgdata)
 }
 
-/// Stops the sessions of a server that was killed.
+/// Stops the remaining sessions of a server that was killed.
 pub(super) fn stop_rest(pgdata: &Path) -> Result<()> {
     stop(|| all_on(pgdata), &STOP_REST, pgdata)
 }
 
-/// Sends the signals in turn, each to all that still run, until none does.
+/// Sends the signals in turn to all processes that still run, until none does.
 fn stop(running: impl Fn() -> Vec<Pid>, signals: &[(Signal, Duration)], pgdata: &Path) -> Result<()> {
     for (signal, patience) in signals {
         for pid in running() {
-            // It may also have been suspended.
+            // A suspended process handles signals only once it continues.
             let _ = kill(pid, *signal).and_then(|()| kill(pid, Signal::SIGCONT));
         }
         let begun = Instant::now();
@@ -109,9 +113,10 @@ fn stop(running: impl Fn() -> Vec<Pid>, signals: &[(Signal, Duration)], pgdata: 
     )
 }
 
-/// Writes our own process id over the dead one's in a left `postmaster.pid`. Postgres refuses to start while
-/// the named process lives, and it may by now be any other; its own parent it knows to be no rival. The rest
-/// stays: by the key in it Postgres finds out whether parts of the dead server still run.
+/// Replaces the dead process id in a left `postmaster.pid` by our own. Postgres refuses to start while the
+/// named process lives, and that id may by now be any process; its own parent it knows not to be a rival. The
+/// rest of the file stays, because its shared memory key tells Postgres whether parts of the dead server
+/// still run.
 fn disown(pgdata: &Path) -> Result<()> {
     let path = file(pgdata);
     let text = match fs::read(&path) {
@@ -128,8 +133,8 @@ fn file(pgdata: &Path) -> PathBuf {
     pgdata.join("postmaster.pid")
 }
 
-/// Every process of a Postgres server stays in its cluster's folder; all but the first name themselves
-/// after what they do (`postgres: checkpointer`).
+/// Returns whether a process belongs to a server on this cluster. Every process of a server has the cluster's
+/// folder as its working folder, and all but the first have titles such as `postgres: checkpointer`.
 #[cfg(target_os = "linux")]
 fn runs_on(pid: Pid, pgdata: &Path) -> bool {
     let Ok(command) = fs::read(format!("/proc/{pid}/cmdline")) else {
@@ -140,7 +145,7 @@ fn runs_on(pid: Pid, pgdata: &Path) -> bool {
     is_postgres && fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|folder| folder == pgdata)
 }
 
-/// All processes of servers on this cluster, also those whose postmaster was killed.
+/// Returns all processes of servers on this cluster, including those whose postmaster was killed.
 #[cfg(target_os = "linux")]
 fn all_on(pgdata: &Path) -> Vec<Pid> {
     let processes = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
@@ -156,7 +161,8 @@ fn runs_on(pid: Pid, pgdata: &Path) -> bool {
     command.contains("postgres") && command.contains(&*pgdata.to_string_lossy())
 }
 
-/// Nobody to be found. Postgres itself refuses to start as long as there are some.
+/// Returns no processes on systems other than Linux. Postgres itself refuses to start as long as there are
+/// some.
 #[cfg(not(target_os = "linux"))]
 fn all_on(_pgdata: &Path) -> Vec<Pid> {
     Vec::new()

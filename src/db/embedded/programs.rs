@@ -1,4 +1,4 @@
-//! Finding the Postgres programs of this machine.
+//! Finding the Postgres programs on this machine.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use anyhow::{Result, bail};
 
 use super::Settings;
 
-/// The oldest major version that Gleaner works with.
+/// The oldest major version of Postgres that Gleaner works with.
 const OLDEST: u32 = 14;
 
-/// Where distributions and installers put the programs; `*` stands for anything within one name.
+/// Where distributions and installers put the programs. A `*` matches anything within one name.
 const USUAL_FOLDERS: [&str; 8] = [
     "/usr/lib/postgresql/*/bin",
     "/usr/pgsql-*/bin",
@@ -23,7 +23,7 @@ const USUAL_FOLDERS: [&str; 8] = [
     "/usr/local/pgsql/bin",
 ];
 
-/// One installed Postgres: a folder that holds `initdb` and `postgres`.
+/// One installed Postgres: a folder with the programs `initdb` and `postgres`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Programs {
     folder: PathBuf,
@@ -31,8 +31,9 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// The first of: the configured folder, `PATH`, `pg_config --bindir`, the usual folders (newest
-    /// first). `wanted` is the version that made an existing cluster: only that one can open it.
+    /// Finds the programs in the configured folder, or else on `PATH`, by `pg_config --bindir` or in the
+    /// usual folders, newest first. `wanted` is the version that made an existing cluster, which is the only
+    /// one that can open it.
     pub(super) fn find(settings: &Settings, wanted: Option<u32>) -> Result<Self> {
         if let Some(folder) = &settings.pg_bindir {
             let found: Vec<_> = Self::in_folder(folder).into_iter().collect();
@@ -49,13 +50,13 @@ impl Programs {
         choose(&found, wanted, "on this machine")
     }
 
-    /// The program `initdb` or `postgres`.
+    /// Returns the path of the program `initdb` or `postgres`.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// What the folder holds, or nothing when either program is missing or does not run. Links are
-    /// followed: `initdb` looks for its sibling and its share files from where it really is.
+    /// Examines a folder. Returns none if either program is missing or does not run. Symbolic links are
+    /// followed, because `initdb` looks for `postgres` and its shared files next to where it really is.
     fn in_folder(folder: &Path) -> Option<Self> {
         let initdb = folder.join("initdb").canonicalize().ok()?;
         let folder = initdb.parent()?;
@@ -90,14 +91,14 @@ fn choose(found: &[Programs], wanted: Option<u32>, place: &str) -> Result<Progra
     }
 }
 
-/// `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)` is 15; `17beta2` is 17.
+/// Reads a major version: `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)` is 15, and `17beta2` is 17.
 fn major_version(line: &str) -> Option<u32> {
     let version = line.split_once("(PostgreSQL) ")?.1;
     let digits = version.split(|c: char| !c.is_ascii_digit()).next()?;
     digits.parse().ok()
 }
 
-/// What the first `pg_config` on the path says; it is there where only the development files are linked.
+/// Asks the first `pg_config` on the path, which exists even where only the development files are linked.
 fn pg_config_bindir(path: &OsStr) -> Option<PathBuf> {
     let program = std::env::split_paths(path).map(|f| f.join("pg_config")).find(|p| p.is_file())?;
     let output = Command::new(program).arg("--bindir").output().ok()?;
@@ -105,7 +106,7 @@ fn pg_config_bindir(path: &OsStr) -> Option<PathBuf> {
     (!folder.is_empty()).then(|| folder.into())
 }
 
-/// Every Postgres in the folders that match `patterns`.
+/// Finds every Postgres in the folders that match `patterns`, the newest first.
 fn newest_first(patterns: &[&str]) -> Vec<Programs> {
     let mut found: Vec<_> =
         patterns.iter().flat_map(|p| matching(p)).filter_map(|f| Programs::in_folder(&f)).collect();
@@ -113,7 +114,7 @@ fn newest_first(patterns: &[&str]) -> Vec<Programs> {
     found
 }
 
-/// The paths that match an absolute pattern with at most one `*` in each name.
+/// Returns the paths that match an absolute pattern with at most one `*` in each name.
 fn matching(pattern: &str) -> Vec<PathBuf> {
     let mut paths = vec![PathBuf::from("/")];
     for name in pattern.split('/').filter(|n| !n.is_empty()) {
@@ -143,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder with programs that say they are of `version`.
+    /// Makes a folder with programs that claim to be of `version`.
     fn pretend(folder: &Path, version: &str) {
         fs::create_dir_all(folder).unwrap();
         for name in ["initdb", "postgres"] {

@@ -1,4 +1,4 @@
-//! One running Postgres: started, watched, started again when it dies, stopped.
+//! One running Postgres: started, watched, started again when it dies, and stopped.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -17,19 +17,19 @@ use super::log::{Log, Tail};
 use super::postmaster::{self, Postmaster};
 use super::socket::SocketFolder;
 
-/// How long until connections are accepted: after a crash up to a gigabyte of log is gone through first.
+/// How long a start may take. After a crash, Postgres first replays up to a gigabyte of its log.
 const START: Duration = Duration::from_mins(5);
-/// How often that waiting is reported.
+/// How often a slow start is logged.
 const REPORT: Duration = Duration::from_secs(10);
-/// What stops a server: to end all sessions and write everything out, to drop everything, to die.
+/// The signals that stop a server, and how long each may take: fast shutdown, immediate shutdown, kill.
 const STOP: [(Signal, Duration); 3] = [
     (Signal::SIGINT, Duration::from_secs(30)),
     (Signal::SIGQUIT, Duration::from_secs(10)),
     (Signal::SIGKILL, Duration::from_secs(5)),
 ];
-/// Wait before the first restart and longest wait; doubled from one to the next.
+/// The delay before the first restart and the longest delay. It doubles from one restart to the next.
 const RESTART: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
-/// After this long the next death is a new one, and its restart the first.
+/// After running for this long, a server that dies is restarted with the first delay again.
 const STEADY: Duration = Duration::from_mins(1);
 
 /// A server that is kept running until dropped.
@@ -39,7 +39,7 @@ pub(super) struct Server {
     pgdata: PathBuf,
 }
 
-/// What it takes to start the server, the first time and again.
+/// The parameters of a start, used for the first one and for restarts.
 #[derive(Debug)]
 pub(super) struct Launch {
     pub(super) launcher: Launcher,
@@ -58,12 +58,12 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The running server, forgotten as soon as it ends: its process id may then become another's.
+    /// The running server, forgotten as soon as it ends, because its process id may then be reused.
     pid: Option<Pid>,
-    /// Whether the start has succeeded, so that from now on it is started again when it dies.
+    /// Whether the start has succeeded, so that the server is restarted when it dies.
     keep: bool,
     stopping: bool,
-    /// Whether its thread is through.
+    /// Whether the supervising thread has ended.
     ended: bool,
     tail: Tail,
 }
@@ -79,18 +79,19 @@ impl Server {
     pub(super) fn start(launch: Launch) -> Result<Self> {
         let shared = Arc::new(Shared::default());
         let server = Self { shared: Arc::clone(&shared), pgdata: launch.pgdata.clone() };
-        // A child is told of the end of the thread that started it, so this one lives as long as the server.
+        // The child gets a signal when the thread that started it ends, so this thread lives as long as the
+        // server.
         thread::Builder::new().name("postgres".to_owned()).spawn(move || supervise(launch, &shared))?;
         server.wait_until_ready()?;
         Ok(server)
     }
 
-    /// From now on the server is started again when it dies.
+    /// Makes the server restart from now on when it dies.
     pub(super) fn keep(&self) {
         self.shared.lock().keep = true;
     }
 
-    /// The process id, unless it just died.
+    /// Returns the process id, unless the server has just died.
     pub(super) fn pid(&self) -> Option<Pid> {
         self.shared.lock().pid
     }
@@ -162,7 +163,7 @@ fn supervise(mut launch: Launch, shared: &Shared) {
             break;
         }
     }
-    // Before anybody learns that it has ended: the socket's folder goes with it.
+    // The socket's folder is removed before anybody learns that the server has ended.
     drop(launch);
     shared.lock().ended = true;
     shared.changed.notify_all();
@@ -188,15 +189,15 @@ fn run(launch: &mut Launch, shared: &Shared) -> Result<()> {
         scope.spawn(|| note(said, &mut launch.log, shared));
         let ended = child.wait();
         shared.lock().pid = None;
-        // Its sessions may outlive a killed server, and no other can start before they have ended. With the
-        // last of them the pipe ends, which is what the scope waits for.
+        // The sessions of a killed server may outlive it, and no other server can start before they end. When
+        // the last of them ends the pipe closes, which is what the scope waits for.
         postmaster::stop_rest(&launch.pgdata)?;
         ended?;
         Ok(())
     })
 }
 
-/// Keeps what the server says, until all of its processes have ended.
+/// Logs the server's output until all of its processes have ended.
 fn note(mut said: impl BufRead, log: &mut Log, shared: &Shared) {
     let mut line = Vec::new();
     while said.read_until(b'\n', &mut line).unwrap_or(0) > 0 {

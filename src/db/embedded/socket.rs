@@ -11,21 +11,23 @@ use super::PORT;
 use super::account::Account;
 use super::folder::Folder;
 
-/// Longest path of a socket in bytes: the system's limit is 108, on macOS 104, with the final zero.
+/// The longest path of a socket in bytes. The system's limit is 108, or 104 on macOS, including the final
+/// zero.
 const LONGEST: usize = 100;
 
-/// What the names of a socket and its lock begin with; the port follows.
+/// The prefix of the names of a socket and its lock; the port follows.
 const SOCKET: &str = ".s.PGSQL.";
 
-/// A folder that only the user Postgres runs as (and root) can enter: who can enter it is let in without
-/// a password. Removed when dropped.
+/// A folder that only root and the user that runs Postgres can enter, because whoever can enter it may
+/// connect without a password. It is removed when dropped.
 #[derive(Debug)]
 pub(super) struct SocketFolder {
     path: PathBuf,
 }
 
 impl SocketFolder {
-    /// `socket` in the data folder, or where its path will not do, a short one in the temp folder.
+    /// Makes `socket` in the data folder, or a folder with a short name in the temporary folder if that path
+    /// is too long.
     pub(super) fn make(folder: &Folder) -> Result<Self> {
         let near = folder.path().join("socket");
         let path = if fits(&near) { near } else { short_path(folder)? };
@@ -42,8 +44,8 @@ impl SocketFolder {
         &self.path
     }
 
-    /// Removes what a killed server left. Its lock names a process id that may since be another's, which
-    /// would keep Postgres from starting; that none is running here the data folder's lock has shown.
+    /// Removes what a killed server left. Its lock names a process id that may have been reused, which would
+    /// keep Postgres from starting. The lock of the data folder proves that no server runs here.
     pub(super) fn clear(&self) -> Result<()> {
         for entry in self.path.read_dir()? {
             let entry = entry?;
@@ -57,19 +59,19 @@ impl SocketFolder {
 
 impl Drop for SocketFolder {
     fn drop(&mut self) {
-        // Not empty when Postgres could not be stopped: then it stays, as it is in use.
+        // The folder is not empty if Postgres could not be stopped. Then it stays, because it is in use.
         let _ = fs::remove_dir(&self.path);
     }
 }
 
-/// Whether a socket in this folder can be named, also in a list in the configuration of Postgres.
+/// Returns whether a socket in this folder can be named, also in a list in the configuration of Postgres.
 fn fits(folder: &Path) -> bool {
     let plain = |path: &str| !path.contains([',', '"']) && !path.contains(char::is_control);
     let length = folder.join(format!("{SOCKET}{PORT}")).as_os_str().len();
     length <= LONGEST && folder.to_str().is_some_and(plain)
 }
 
-/// A name that is the data folder's alone, since no two have the same device and inode.
+/// Returns a name that belongs to this data folder alone, since no two have the same device and inode.
 fn short_path(folder: &Folder) -> Result<PathBuf> {
     let metadata = fs::metadata(folder.path())?;
     let name = format!("gleaner-{}-{:x}-{:x}", folder.account.uid, metadata.dev(), metadata.ino());
@@ -85,7 +87,8 @@ fn short_path(folder: &Folder) -> Result<PathBuf> {
     )
 }
 
-/// In the temp folder anybody may have made a folder of this name first.
+/// Checks that a folder in the temporary folder is ours, because anybody may have made one of this name
+/// first.
 fn check_private(path: &Path, account: &Account) -> Result<()> {
     let metadata =
         fs::symlink_metadata(path).with_context(|| format!("cannot look at {}", path.display()))?;
@@ -94,7 +97,7 @@ fn check_private(path: &Path, account: &Account) -> Result<()> {
     }
     match metadata.uid() {
         uid if uid == account.uid.as_raw() => Ok(()),
-        // Root made it, and was interrupted before it gave it away.
+        // Root made the folder, and was interrupted before giving it to the user.
         uid if uid == Uid::effective().as_raw() => Ok(account.own(path)?),
         _ => bail!(
             "the folder {} for the socket of Postgres belongs to another user: remove it",
