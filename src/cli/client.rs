@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::auth::keyring::PROJECT;
 use crate::config::secret;
 
 /// Where a server is, if none is told: where `serve` listens.
@@ -80,7 +81,7 @@ impl Client {
             request = request.header("authorization", format!("Bearer {key}"));
         }
         if let Some(project) = project {
-            request = request.header("gleaner-project", project);
+            request = request.header(PROJECT, project);
         }
         let mut response = request.send(body)?;
         let retry_after =

@@ -22,21 +22,21 @@ use super::{
 use crate::auth::{Caller, Read};
 use crate::error::{Error, Refusals, Result};
 use crate::http::params::{from_pairs, query_pairs};
-use crate::http::{Check, Checks, Path};
+use crate::http::{Check, Checks, Path, line};
 use crate::state::App;
 use axum::http::request::Parts;
 
 /// The paths of exports.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
-        .routes(routes!(list))
-        .routes(routes!(training_pairs))
-        .routes(routes!(correction_pairs))
-        .routes(routes!(preference_pairs))
-        .routes(routes!(accepted_suggestions))
-        .routes(routes!(rankings))
-        .routes(routes!(suggestion_history))
-        .routes(routes!(search_pairs))
+        .routes(routes!(list_datasets))
+        .routes(routes!(export_training_pairs))
+        .routes(routes!(export_correction_pairs))
+        .routes(routes!(export_preference_pairs))
+        .routes(routes!(export_accepted_suggestions))
+        .routes(routes!(export_rankings))
+        .routes(routes!(export_suggestion_history))
+        .routes(routes!(export_search_pairs))
         .route("/v1/exports/{file}", axum::routing::get(by_file_name))
 }
 
@@ -48,7 +48,7 @@ struct Datasets {
 /// The data sets with their formats, how many rows they have, and how many records lack the text they need.
 #[utoipa::path(get, path = "/v1/exports", tag = "exports",
     responses((status = 200, description = "The data sets", body = Datasets), Refusals))]
-async fn list(State(app): State<App>, caller: Caller<Read>) -> Result<axum::Json<Datasets>> {
+async fn list_datasets(State(app): State<App>, caller: Caller<Read>) -> Result<axum::Json<Datasets>> {
     let data = vec![
         listed::<TrainingPairs>(&app, &caller.project).await?,
         listed::<CorrectionPairs>(&app, &caller.project).await?,
@@ -75,10 +75,14 @@ async fn listed<R: Records + Default>(app: &App, project: &str) -> Result<Listed
 /// Formats: `openai` (default), `trl-prompt-completion`, `alpaca`, `rft`, `raw`. A review's `corrected_dsl` replaces the
 /// program; `poor` without a correction is left out. Also under `/v1/exports/training-pairs.jsonl` and `.jsonl.gz`.
 #[utoipa::path(get, path = "/v1/exports/training-pairs", tag = "exports", params(Common, TrainingPairs),
-    responses((status = 200, description = "One JSON object a line", content_type = "application/x-ndjson", body = String,
+    responses((status = 200, description = "One JSON object a line", content((String = "application/x-ndjson"), (String = "application/jsonl"), (String = "text/plain")),
         headers(("Gleaner-As-Of" = String, description = "The state of the data that is exported"),
             ("Gleaner-Next-Cursor" = String, description = "Where the next piece begins, if limit left any"))), Refusals))]
-async fn training_pairs(State(app): State<App>, caller: Caller<Read>, request: Request) -> Result<Response> {
+async fn export_training_pairs(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    request: Request,
+) -> Result<Response> {
     answer::<TrainingPairs>(&app, &caller, request, false).await
 }
 
@@ -87,10 +91,10 @@ async fn training_pairs(State(app): State<App>, caller: Caller<Read>, request: R
 /// Formats: `openai` (default), `trl-prompt-completion`, `trl-preference`, `openai-preference`, `trl-stepwise`, `raw`.
 /// Only of logs that succeeded. Also under `/v1/exports/correction-pairs.jsonl` and `.jsonl.gz`.
 #[utoipa::path(get, path = "/v1/exports/correction-pairs", tag = "exports", params(Common, CorrectionPairs),
-    responses((status = 200, description = "One JSON object a line", content_type = "application/x-ndjson", body = String,
+    responses((status = 200, description = "One JSON object a line", content((String = "application/x-ndjson"), (String = "application/jsonl"), (String = "text/plain")),
         headers(("Gleaner-As-Of" = String, description = "The state of the data that is exported"),
             ("Gleaner-Next-Cursor" = String, description = "Where the next piece begins, if limit left any"))), Refusals))]
-async fn correction_pairs(
+async fn export_correction_pairs(
     State(app): State<App>,
     caller: Caller<Read>,
     request: Request,
@@ -105,10 +109,10 @@ async fn correction_pairs(
 /// if `match_type` is not given; with others, chosen is what was typed. Also under `/v1/exports/preference-pairs.jsonl`
 /// and `.jsonl.gz`.
 #[utoipa::path(get, path = "/v1/exports/preference-pairs", tag = "exports", params(Common, PreferencePairs),
-    responses((status = 200, description = "One row a line", content_type = "application/x-ndjson", body = String,
+    responses((status = 200, description = "One row a line", content((String = "application/x-ndjson"), (String = "application/jsonl"), (String = "text/plain")),
         headers(("Gleaner-As-Of" = String, description = "The state of the data that is exported"),
             ("Gleaner-Next-Cursor" = String, description = "Where the next piece begins, if limit left any"))), Refusals))]
-async fn preference_pairs(
+async fn export_preference_pairs(
     State(app): State<App>,
     caller: Caller<Read>,
     request: Request,
@@ -121,10 +125,10 @@ async fn preference_pairs(
 /// Formats: `openai` (default), `trl-prompt-completion`, `alpaca`, `raw`. Only exact matches, if `match_type` is not
 /// given; with others, the answer is what was typed. Also under `/v1/exports/accepted-suggestions.jsonl` and `.jsonl.gz`.
 #[utoipa::path(get, path = "/v1/exports/accepted-suggestions", tag = "exports", params(Common, AcceptedSuggestions),
-    responses((status = 200, description = "One row a line", content_type = "application/x-ndjson", body = String,
+    responses((status = 200, description = "One row a line", content((String = "application/x-ndjson"), (String = "application/jsonl"), (String = "text/plain")),
         headers(("Gleaner-As-Of" = String, description = "The state of the data that is exported"),
             ("Gleaner-Next-Cursor" = String, description = "Where the next piece begins, if limit left any"))), Refusals))]
-async fn accepted_suggestions(
+async fn export_accepted_suggestions(
     State(app): State<App>,
     caller: Caller<Read>,
     request: Request,
@@ -138,10 +142,10 @@ async fn accepted_suggestions(
 /// Formats: `letor` (default), `lightgbm-tsv`, `vw-dsjson`, `raw`. `vw-dsjson` has only slates with logged propensities,
 /// unless `assume_uniform=true`. Also under `/v1/exports/rankings.jsonl` and `.jsonl.gz`.
 #[utoipa::path(get, path = "/v1/exports/rankings", tag = "exports", params(Common, Rankings),
-    responses((status = 200, description = "One row a line", content_type = "application/x-ndjson", body = String,
+    responses((status = 200, description = "One row a line", content((String = "application/x-ndjson"), (String = "application/jsonl"), (String = "text/plain")),
         headers(("Gleaner-As-Of" = String, description = "The state of the data that is exported"),
             ("Gleaner-Next-Cursor" = String, description = "Where the next piece begins, if limit left any"))), Refusals))]
-async fn rankings(State(app): State<App>, caller: Caller<Read>, request: Request) -> Result<Response> {
+async fn export_rankings(State(app): State<App>, caller: Caller<Read>, request: Request) -> Result<Response> {
     answer::<Rankings>(&app, &caller, request, false).await
 }
 
@@ -151,10 +155,10 @@ async fn rankings(State(app): State<App>, caller: Caller<Read>, request: Request
 /// Format: `raw`. What a client reported itself stands there as reported. Also under
 /// `/v1/exports/suggestion-history.jsonl` and `.jsonl.gz`.
 #[utoipa::path(get, path = "/v1/exports/suggestion-history", tag = "exports", params(Common, SuggestionHistory),
-    responses((status = 200, description = "One row a line", content_type = "application/x-ndjson", body = String,
+    responses((status = 200, description = "One row a line", content((String = "application/x-ndjson"), (String = "application/jsonl"), (String = "text/plain")),
         headers(("Gleaner-As-Of" = String, description = "The state of the data that is exported"),
             ("Gleaner-Next-Cursor" = String, description = "Where the next piece begins, if limit left any"))), Refusals))]
-async fn suggestion_history(
+async fn export_suggestion_history(
     State(app): State<App>,
     caller: Caller<Read>,
     request: Request,
@@ -168,10 +172,14 @@ async fn suggestion_history(
 /// searches that were resolved; `split` goes by the agent's session. Also under `/v1/exports/search-pairs.jsonl` and
 /// `.jsonl.gz`.
 #[utoipa::path(get, path = "/v1/exports/search-pairs", tag = "exports", params(Common, SearchPairs),
-    responses((status = 200, description = "One JSON object a line", content_type = "application/x-ndjson", body = String,
+    responses((status = 200, description = "One JSON object a line", content((String = "application/x-ndjson"), (String = "application/jsonl"), (String = "text/plain")),
         headers(("Gleaner-As-Of" = String, description = "The state of the data that is exported"),
             ("Gleaner-Next-Cursor" = String, description = "Where the next piece begins, if limit left any"))), Refusals))]
-async fn search_pairs(State(app): State<App>, caller: Caller<Read>, request: Request) -> Result<Response> {
+async fn export_search_pairs(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    request: Request,
+) -> Result<Response> {
     answer::<SearchPairs>(&app, &caller, request, false).await
 }
 
@@ -222,16 +230,10 @@ async fn answer<R: Records + DeserializeOwned + Check>(
     let format = export.media_type();
     let (sender, mut chunks) = mpsc::channel(4);
     tokio::spawn(app.exports.clone().run(export, sender, place));
-    let wants_jsonl = parts
-        .headers
-        .get(header::ACCEPT)
-        .and_then(|accept| accept.to_str().ok())
-        .is_some_and(|accept| accept.contains("application/jsonl"));
-    let media_type = match (zipped, format, wants_jsonl) {
-        (true, ..) => "application/gzip",
-        (false, Some(own), _) => own,
-        (false, None, true) => "application/jsonl",
-        (false, None, false) => "application/x-ndjson",
+    let media_type = match (zipped, format) {
+        (true, _) => "application/gzip",
+        (false, Some(own)) => own,
+        (false, None) => line::accepted(&parts.headers),
     };
     let coding = if zipped { None } else { Coding::accepted(&parts.headers) };
     if let Some(coding) = coding.or(zipped.then_some(Coding::Gzip)) {

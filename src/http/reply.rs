@@ -14,10 +14,6 @@ use utoipa::openapi::schema::Type;
 use utoipa::openapi::{ContentBuilder, ObjectBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoParams, IntoResponses, ToSchema};
 
-use crate::db::receipt::Receipt;
-use crate::error::Result;
-use crate::privacy::capture::Capture;
-
 /// How much of an answer the client wants (RFC 7240): the record, or no more than that it is written.
 #[derive(Debug, Clone, Copy, IntoParams)]
 #[into_params(parameter_in = Header)]
@@ -47,42 +43,6 @@ impl Prefer {
     /// Whether the record need not be got ready.
     pub fn minimal(self) -> bool {
         self.minimal
-    }
-
-    /// The answer to what made something of the record at `address`: 201 and where it is, or 200 when it was there; with
-    /// what `body` gets, if it is wanted. Nothing, where the project keeps nothing.
-    pub async fn created<T: Serialize>(
-        self,
-        receipt: Receipt,
-        address: String,
-        body: impl AsyncFnOnce() -> Result<T>,
-    ) -> Result<Response> {
-        let mut response = self.changed(receipt, body).await?;
-        if !receipt.replayed && receipt.kept != Capture::Off {
-            *response.status_mut() = StatusCode::CREATED;
-            let address = HeaderValue::try_from(address).map_err(anyhow::Error::from)?;
-            response.headers_mut().insert(header::LOCATION, address);
-        }
-        Ok(response)
-    }
-
-    /// The answer to what changed a record: 200, with what `body` gets, if it is wanted. Nothing, where the project keeps
-    /// nothing.
-    pub async fn changed<T: Serialize>(
-        self,
-        receipt: Receipt,
-        body: impl AsyncFnOnce() -> Result<T>,
-    ) -> Result<Response> {
-        const APPLIED: HeaderName = HeaderName::from_static("preference-applied");
-        if receipt.kept == Capture::Off {
-            return Ok(not_kept());
-        }
-        if self.minimal {
-            let mut response = StatusCode::OK.into_response();
-            response.headers_mut().insert(APPLIED, HeaderValue::from_static("return=minimal"));
-            return Ok(response);
-        }
-        Ok(axum::Json(body().await?).into_response())
     }
 }
 

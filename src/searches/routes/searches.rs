@@ -1,25 +1,27 @@
 //! How searches are started, followed, resolved and listed.
 
 use axum::extract::State;
-use axum::response::Response;
+use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use crate::auth::{Caller, Read, Write};
+use crate::auth::{Caller, Read};
+use crate::db::receipt::Receipt;
 use crate::error::{Error, Refusals, Result};
 use crate::http::page::{List, Page, PageParams};
-use crate::http::reply::{NotKept, Prefer};
-use crate::http::{ById, IdempotencyKey, Json, Path};
+use crate::http::reply::{Changed, Created, Prefer};
+use crate::http::{ById, Json, Path};
 use crate::projects::Tenant;
 use crate::searches::analytics::{self, Figures};
 use crate::searches::store::{self, Filter};
 use crate::searches::{AppendedFallback, Event, NewFallback, NewSearch, Resolve, Search, associations};
 use crate::state::App;
+use crate::writing::Writing;
 
 /// The paths of searches.
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
+    OpenApiRouter::with_openapi(Answers::openapi())
         .routes(routes!(start_search, list_searches))
         .routes(routes!(get_search))
         .routes(routes!(append_fallback))
@@ -27,87 +29,84 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(get_search_figures))
 }
 
+/// The schemas that only answers to writes have.
+#[derive(OpenApi)]
+#[openapi(components(schemas(AppendedFallback)))]
+struct Answers;
+
 /// Starts a search.
 ///
 /// One whose best score is under the threshold is tracked: what the agent does next is learned from. The answer has, as
 /// `hints`, where similar queries were answered before.
-#[utoipa::path(post, path = "/v1/searches", tag = "searches", request_body = NewSearch,
-    params(Prefer, IdempotencyKey),
-    responses(
-        (status = 201, description = "The search", body = Search, headers(("Location" = String, description = "Its address"))),
-        (status = 200, description = "It had been sent before; as it is now", body = Search),
-        NotKept,
-        Refusals,
-    ))]
-async fn start_search(
-    State(app): State<App>,
-    caller: Caller<Write>,
-    key: IdempotencyKey,
-    prefer: Prefer,
-    Json(new): Json<NewSearch>,
-) -> Result<Response> {
-    let id = key.id(&caller.project, "searches", None);
+#[utoipa::path(post, path = "/v1/searches", tag = "searches", params(Writing),
+    request_body(content = NewSearch, example = json!({
+        "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71",
+        "query": "where is the login button drawn",
+        "best_score": 0.31,
+        "results": [{"path": "docs/login.md", "score": 0.31}],
+        "agent_session_id": "my-session",
+        "turn_id": "turn-1",
+        "root": "/home/jane/my-project",
+        "timestamp": 1_736_937_000.0,
+    })),
+    responses(Created<Search>, Refusals))]
+async fn start_search(writing: Writing, Json(new): Json<NewSearch>) -> Result<Created<Search>> {
+    let Writing { app, caller, .. } = &writing;
     let rules = &caller.tenant.rules;
     let hints = associations::hints(&app.db, &caller.project, &new.query, new.root.as_deref(), rules).await?;
     let shown = hints.iter().map(|hint| (hint.id, hint.score)).collect();
-    let event = Event::start(new, id, shown);
+    let event = Event::start(new, writing.id("searches", None), shown);
     let id = event.search_id;
-    let receipt = app.writer.write(&caller.tenant, event).await?;
-    let body = async || {
-        let search = stored(&app, &caller.tenant, id).await?;
+    let record = async |receipt: Receipt| {
+        let search = stored(app, &caller.tenant, id).await?;
         let hints = if receipt.replayed { search.hints } else { Some(hints) };
         Ok(Search { hints, ..search })
     };
-    prefer.created(receipt, address(id), body).await
+    writing.create(event, address(id), record).await
 }
 
 /// Appends what the agent did after a search that is tracked.
 ///
 /// It counts for every search of the same agent that is tracked, by its share. One that comes after a silence longer than
 /// the window shows that the session was over: it is kept, but does not count.
-#[utoipa::path(post, path = "/v1/searches/{id}/fallbacks", tag = "searches", request_body = NewFallback,
-    params(ById, Prefer, IdempotencyKey),
-    responses(
-        (status = 201, description = "The fallback", body = AppendedFallback, headers(("Location" = String, description = "Its search's address"))),
-        (status = 200, description = "It had been sent before", body = AppendedFallback),
-        NotKept,
-        Refusals,
-    ))]
+#[utoipa::path(post, path = "/v1/searches/{id}/fallbacks", tag = "searches", params(ById, Writing),
+    request_body(content = NewFallback, examples(
+        ("read" = (summary = "A file was read", value = json!({
+            "kind": "read", "path": "src/ui/login.rs", "timestamp": 1_736_937_004.0,
+        }))),
+        ("grep" = (summary = "A pattern was looked for", value = json!({
+            "kind": "grep", "pattern": "fn draw_login", "timestamp": 1_736_937_002.0,
+        }))),
+    )),
+    responses(Created<AppendedFallback>, Refusals))]
 async fn append_fallback(
-    State(app): State<App>,
-    caller: Caller<Write>,
-    key: IdempotencyKey,
-    prefer: Prefer,
+    writing: Writing,
     Path(ById { id }): Path<ById>,
     Json(new): Json<NewFallback>,
-) -> Result<Response> {
-    let fallback = key.id(&caller.project, "fallbacks", Some(id));
-    let event = Event::append(id, new, fallback);
+) -> Result<Created<AppendedFallback>> {
+    let event = Event::append(id, new, writing.id("fallbacks", Some(id)));
     let fallback = event.fallback_id().unwrap_or_default();
-    let receipt = app.writer.write(&caller.tenant, event).await?;
-    let body = async || {
-        let fallback = store::fallback(&app.db, &caller.project, id, fallback).await?;
+    let record = async |_| {
+        let fallback = store::fallback(&writing.app.db, &writing.caller.project, id, fallback).await?;
         fallback.ok_or(Error::NotFound("fallback"))
     };
-    prefer.created(receipt, address(id), body).await
+    writing.create(event, address(id), record).await
 }
 
 /// Resolves a search: the turn in which it was made has ended.
 ///
 /// With enough files read it is `resolved`, with the `associations` that it made; else `unresolved`. One that was over
 /// already stays as it is.
-#[utoipa::path(post, path = "/v1/searches/{id}/resolve", tag = "searches", params(ById, Prefer), request_body = Resolve,
-    responses((status = 200, description = "The search, ended", body = Search), NotKept, Refusals))]
+#[utoipa::path(post, path = "/v1/searches/{id}/resolve", tag = "searches", params(ById, Prefer),
+    request_body(content = Resolve, example = json!({"timestamp": 1_736_937_010.0})),
+    responses(Changed<Search>, Refusals))]
 async fn resolve_search(
-    State(app): State<App>,
-    caller: Caller<Write>,
-    prefer: Prefer,
+    writing: Writing,
     Path(ById { id }): Path<ById>,
     Json(resolve): Json<Resolve>,
-) -> Result<Response> {
-    let event = Event::finalize(id, &resolve);
-    let receipt = app.writer.write(&caller.tenant, event).await?;
-    prefer.changed(receipt, async || stored(&app, &caller.tenant, id).await).await
+) -> Result<Changed<Search>> {
+    let record = async |_| stored(&writing.app, &writing.caller.tenant, id).await;
+    writing.change(Event::finalize(id, &resolve), record).await
 }
 
 /// Gets a whole search: what was done after it, which hints it was answered with, and what was learned from it.
