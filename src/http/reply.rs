@@ -14,8 +14,6 @@ use utoipa::openapi::schema::Type;
 use utoipa::openapi::{ContentBuilder, ObjectBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoParams, IntoResponses, ToSchema};
 
-use crate::error::Result;
-
 /// How much of a record the client wants in the response (RFC 7240): all of it, or only the confirmation of
 /// the write.
 #[derive(Debug, Clone, Copy, IntoParams)]
