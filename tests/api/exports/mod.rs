@@ -2,6 +2,7 @@
 
 mod any_chains;
 mod corrections;
+mod counts;
 mod cursors;
 mod datasets;
 mod encodings;
