@@ -5,6 +5,7 @@ mod corrections;
 mod counts;
 mod cursors;
 mod datasets;
+mod documents;
 mod encodings;
 mod formats;
 mod limits;
