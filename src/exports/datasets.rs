@@ -62,17 +62,17 @@ impl Entry {
         Format::of(self.description.shapes)
     }
 
-    /// What readers should know besides the summary: the formats, the notes, and the names as files, in Markdown.
+    /// What readers should know besides the summary, in Markdown: the formats, and the notes.
     #[must_use]
     pub fn documentation(&self) -> String {
-        let Description { name, notes, .. } = self.description;
+        let notes = self.description.notes;
         let names: Vec<_> = self.formats().map(|format| format!("`{}`", format.name())).collect();
         let formats = match names.as_slice() {
             [only] => format!("Format: {only}"),
             [default, rest @ ..] => format!("Formats: {default} (default), {}", rest.join(", ")),
             [] => String::new(),
         };
-        format!("{formats}. {notes} Also under `/v1/exports/{name}.jsonl` and `.jsonl.gz`.")
+        format!("{formats}. {notes}")
     }
 }
 

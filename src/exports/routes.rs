@@ -51,6 +51,7 @@ pub fn routes() -> OpenApiRouter<App> {
 
 /// The documentation of a data set's endpoint.
 fn operation(entry: &Entry) -> Operation {
+    let name = entry.description.name;
     let text = || ObjectBuilder::new().schema_type(Type::String);
     let content = || ContentBuilder::new().schema(Some(text().build())).build();
     let header = |description: &str| {
@@ -75,9 +76,12 @@ fn operation(entry: &Entry) -> Operation {
     let parameters: Vec<Parameter> = common.into_iter().chain((entry.parameters)()).collect();
     OperationBuilder::new()
         .tag("exports")
-        .operation_id(Some(format!("export_{}", entry.description.name.replace('-', "_"))))
+        .operation_id(Some(format!("export_{}", name.replace('-', "_"))))
         .summary(Some(entry.description.summary))
-        .description(Some(entry.documentation()))
+        .description(Some(format!(
+            "{} Also under `/v1/exports/{name}.jsonl` and `.jsonl.gz`.",
+            entry.documentation()
+        )))
         .parameters(Some(parameters))
         .responses(ResponsesBuilder::new().response("200", rows).responses_from_into_responses::<Refusals>())
         .build()
@@ -91,6 +95,9 @@ struct DatasetList {
 }
 
 /// The data sets with their formats, how many rows they have, and how many records lack the text they need.
+///
+/// Data sets are counted exactly up to 10 000 records. Of larger ones a sample is counted; then `rows_estimated` is true, and
+/// `rows` usually within a tenth of what an export has.
 #[utoipa::path(get, path = "/v1/exports", tag = "exports", operation_id = "list_datasets",
     responses((status = 200, description = "The data sets", body = DatasetList), Refusals))]
 async fn list(State(app): State<App>, caller: Caller<Read>) -> Result<Json<DatasetList>> {

@@ -28,6 +28,8 @@ const PAGE: i64 = 5_000;
 const STALL: Duration = Duration::from_mins(1);
 /// How long an export waits for others to end.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The most records that a cursor may say were taken: more than any database holds, and still to be counted on from.
+const MOST_RECORDS: i64 = 1 << 53;
 /// How many bytes are sent at a time.
 const CHUNK: usize = 64 << 10;
 
@@ -137,7 +139,7 @@ impl Export {
         let mut query = self.select(&columns)?;
         query.push(" order by completed_at, record_id offset ").push_bind(limit - 1).push(" limit 2");
         let found: Vec<(Timestamp, Uuid)> = query.build_query_as().fetch_all(connection).await?;
-        let record = self.taken() + limit;
+        let record = self.taken().saturating_add(limit);
         let key = |&(completed_at, record_id)| RowKey { completed_at, record_id, row: i32::MAX, record };
         Ok((found.first().map(key), found.len() > 1))
     }
@@ -333,7 +335,7 @@ fn open_export_cursor(cursor: &str, scope: [u8; 8]) -> Result<(Timestamp, RowKey
     let parsed = || {
         let (record_id, rest) = rest.split_once(' ')?;
         let (as_of, record) = rest.split_once(' ')?;
-        let record = record.parse().ok()?;
+        let record = record.parse().ok().filter(|record| (1..=MOST_RECORDS).contains(record))?;
         let key = RowKey { completed_at, record_id: record_id.parse().ok()?, row: i32::MAX, record };
         Some((Timestamp::from_micros(as_of.parse().ok()?)?, key))
     };

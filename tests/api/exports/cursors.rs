@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
 use super::{CORRECTIONS, TRAINING, pieces, rows, solved};
@@ -84,6 +86,54 @@ async fn a_cursor_belongs_to_its_data_set_and_filters() {
     let rest = format!("{TRAINING}?domain_name=cbu&format=raw&cursor={cursor}");
     assert_eq!(rows(&service, &rest).await.len(), 2);
     service.get(&format!("{rest}&as_of=2020-01-01T00:00:00Z")).await.refused(422, &["/as_of"]);
+}
+
+#[tokio::test]
+async fn a_forged_cursor_is_refused_and_counts_nothing_beyond_its_range() {
+    let service = Service::open().await;
+    let logs: Vec<_> = (1..=3).map(|id| solved(id, "intent", &[passed(1, "y")])).collect();
+    service.accept(&logs).await;
+    let first = service.get(&format!("{TRAINING}?limit=1")).await;
+    let cursor = first.header("gleaner-next-cursor").expect("there is more");
+    let bytes = URL_SAFE_NO_PAD.decode(cursor).expect("base 64");
+    // A version, a scope and a time, then the record, the state and the number of records taken as text.
+    let (head, text) = bytes.split_at(1 + 8 + 8);
+    let text = String::from_utf8(text.to_vec()).expect("text");
+    let parts: Vec<_> = text.split(' ').collect();
+    let [record, as_of, "1"] = parts.as_slice() else { panic!("{text}") };
+    let forged = |text: String| URL_SAFE_NO_PAD.encode([head, text.as_bytes()].concat());
+    let edge = i64::MAX;
+    for text in [
+        format!("{record} {as_of} {edge}"),
+        format!("{record} {as_of} {}", edge - 1),
+        format!("{record} {as_of} 0"),
+        format!("{record} {as_of} -1"),
+        format!("{record} {as_of} {}", i64::MIN),
+        format!("{record} {edge} 1"),
+        format!("{record} {} 1", i64::MIN),
+        format!("x {as_of} 1"),
+        format!("{record} {as_of}"),
+        format!("{record} {as_of} 1 1"),
+    ] {
+        for rest in ["", "&limit=1", &format!("&limit={edge}")] {
+            let path = format!("{TRAINING}?cursor={}{rest}", forged(text.clone()));
+            service.get(&path).await.refused(422, &["/cursor"]);
+        }
+    }
+    let times = [i64::MAX, i64::MIN].map(|time| {
+        let head = [&bytes[..9], &time.to_be_bytes()].concat();
+        URL_SAFE_NO_PAD.encode([head.as_slice(), text.as_bytes()].concat())
+    });
+    for cursor in times {
+        service.get(&format!("{TRAINING}?cursor={cursor}")).await.refused(422, &["/cursor"]);
+    }
+    for taken in [1_i64, 1 << 53] {
+        let cursor = forged(format!("{record} {as_of} {taken}"));
+        for rest in ["", &format!("&limit={edge}")] {
+            let path = format!("{TRAINING}?format=raw&cursor={cursor}{rest}");
+            assert_eq!(rows(&service, &path).await.len(), 2, "{taken} {rest}");
+        }
+    }
 }
 
 #[tokio::test]

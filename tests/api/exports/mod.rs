@@ -2,8 +2,10 @@
 
 mod any_chains;
 mod corrections;
+mod counts;
 mod cursors;
 mod datasets;
+mod documents;
 mod encodings;
 mod formats;
 mod limits;

@@ -47,6 +47,9 @@ async fn search_pairs_have_the_answer_and_what_did_not_help() {
         listed["data"].as_array().expect("data").iter().find(|set| set["dataset"] == "search-pairs").cloned();
     assert_eq!(
         listed,
-        Some(json!({"dataset": "search-pairs", "formats": ["raw", "triplets"], "rows": 4, "skipped": 0}))
+        Some(
+            json!({"dataset": "search-pairs", "formats": ["raw", "triplets"], "rows": 4, "rows_estimated": false,
+            "skipped": 0, "skipped_estimated": false})
+        )
     );
 }

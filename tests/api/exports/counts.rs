@@ -1,0 +1,52 @@
+//! How many rows data sets are said to have: counted one by one up to a number of records, and estimated beyond.
+
+use axum::http::Method;
+use serde_json::{Value, json};
+
+use crate::support::Service;
+
+/// Inserts finalized slates of a project as the writer would, every fifth without its text.
+async fn insert_slates(service: &Service, project: &str, count: i32) {
+    let sql = "
+        insert into suggestions (project, id, state, suggestion_count, created_at, completed_at, viewed_indices,
+            request_hash, slate_hash)
+        select $1, gen_random_uuid(), 'finalized', 1, now(), clock_timestamp(), '{0}', '', case when n % 5 > 0 then
+            gen_random_uuid() end
+        from generate_series(1, $2) n";
+    sqlx::query(sql).bind(project).bind(count).execute(service.pool()).await.expect("slates");
+}
+
+/// The entry of the suggestion history in the list of data sets, without its formats.
+async fn history(service: &Service, project: &str) -> Value {
+    let headers = [("gleaner-project", project)];
+    let listed = service.call(Method::GET, "/v1/exports", &headers, None).await.expect(200);
+    let mut sets = listed["data"].as_array().expect("data").iter();
+    let mut set = sets.find(|set| set["dataset"] == "suggestion-history").expect("the set").clone();
+    set.as_object_mut().expect("an object").remove("formats");
+    set
+}
+
+#[tokio::test]
+async fn data_sets_are_counted_exactly_up_to_10_000_records_and_estimated_beyond() {
+    let service = Service::open().await;
+    insert_slates(&service, "default", 10_000).await;
+    let exact = |rows: i32, skipped: i32| {
+        json!({"dataset": "suggestion-history", "rows": rows, "rows_estimated": false, "skipped": skipped,
+            "skipped_estimated": false})
+    };
+    assert_eq!(history(&service, "default").await, exact(8_000, 2_000));
+    insert_slates(&service, "default", 20_000).await;
+    service.project("small").await;
+    insert_slates(&service, "small", 100).await;
+    assert_eq!(history(&service, "small").await, exact(80, 20));
+    // Whether or not the database has looked at the table yet.
+    for statement in ["", "analyze suggestions"] {
+        sqlx::query(statement).execute(service.pool()).await.expect("statistics");
+        let large = history(&service, "default").await;
+        assert_eq!([&large["rows_estimated"], &large["skipped_estimated"]], [true, true], "{large}");
+        for (field, truth) in [("rows", 24_000), ("skipped", 6_000)] {
+            let estimate = large[field].as_i64().expect("a number");
+            assert!((estimate - truth).abs() < truth / 4, "{field}: {estimate}");
+        }
+    }
+}
