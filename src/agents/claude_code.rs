@@ -38,7 +38,7 @@ pub(super) static AGENT: Agent = Agent {
     },
 };
 
-/// What says that a person has stopped the agent.
+/// How a text begins that says that a person has stopped the agent.
 const INTERRUPTED: &str = "[Request interrupted by user";
 
 /// How texts of user messages begin that no person has written.
@@ -58,7 +58,7 @@ const NOT_SAID: [&str; 13] = [
     "This session is being continued from a previous conversation",
 ];
 
-/// Members of structured results that say what was found.
+/// The members of structured results that say what was found.
 const STRUCTURES: [&str; 2] = ["\"filenames\"", "\"structuredContent\""];
 
 /// A line of a transcript.

@@ -37,7 +37,8 @@ pub(super) static AGENT: Agent = Agent {
     },
 };
 
-/// How much older than its line the head of a session may be; older ones are copied from the session it was forked from.
+/// How much older than its line the head of a session may be, in microseconds; an older one is copied from the session that
+/// this one was forked from.
 const HEAD_AGE: i64 = 60_000_000;
 
 /// A line of a rollout.
@@ -52,7 +53,7 @@ struct Line<'a> {
     payload: Raw<'a>,
 }
 
-/// What is in the envelope.
+/// The payload of a line.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Payload<'a> {
@@ -149,7 +150,7 @@ fn item(payload: &Payload<'_>, tools: &ToolPatterns) -> Option<Activity> {
     }
 }
 
-/// What a tool has answered: a text with a head of its own, JSON of output and status, or content as MCP has it.
+/// Reads what a tool has answered, that is whether it worked and what it found: a text with a head of its own, JSON of output and status, or content as MCP has it.
 fn answer(output: Raw<'_>) -> (bool, Option<SearchOutput>) {
     #[derive(Debug, Default, Deserialize)]
     #[serde(default)]

@@ -1,5 +1,5 @@
-//! JSON read for little of what it holds: members stay as they are written until they are known to matter, and one that
-//! is not what it should be is as good as none.
+//! JSON of which little is read: members stay as they are written until they are known to matter, and a member that is not
+//! what it should be is as good as none.
 
 use std::borrow::Cow;
 

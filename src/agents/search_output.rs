@@ -7,12 +7,12 @@ use super::json::{self, Raw};
 
 /// How many results are kept.
 const RESULTS: usize = 100;
-/// How deep results are looked for.
+/// How many levels deep results are looked for.
 const DEPTH: usize = 4;
-/// An answer longer than this, in bytes, that is no JSON is not one that says that nothing was found.
+/// The most bytes of an answer that is no JSON and says that nothing was found.
 const SHORT: usize = 500;
 
-/// Members that hold results.
+/// The members that hold results.
 const LISTS: [&str; 9] =
     ["results", "matches", "hits", "items", "documents", "files", "filenames", "data", "structuredContent"];
 const SCORES: [&str; 5] = ["score", "similarity", "relevance", "relevance_score", "_score"];
@@ -157,7 +157,7 @@ fn in_value(value: &Value, depth: usize) -> Option<SearchOutput> {
     }
 }
 
-/// One result: it has a path or a score.
+/// Reads one result, which has a path or a score.
 fn in_item(item: &Value) -> Option<SearchOutput> {
     let metadata = item.get("metadata");
     let member =
@@ -174,7 +174,7 @@ fn one(path: Option<&str>, score: Option<f64>) -> SearchOutput {
     SearchOutput { best_score: score, count: Some(1), hits }
 }
 
-/// Several answers as one; none if none says anything.
+/// Merges several answers into one; none if none says anything.
 fn merge(parts: impl IntoIterator<Item = Option<SearchOutput>>) -> Option<SearchOutput> {
     parts.into_iter().flatten().reduce(|mut all, part| {
         all.best_score = match (all.best_score, part.best_score) {

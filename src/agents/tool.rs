@@ -1,4 +1,5 @@
-//! What a use of a tool does, by the tool's name and input. Agents share names or nearly so, so one list serves all.
+//! What a use of a tool does, told by the tool's name and input. Agents share names of tools or nearly so, so one list serves
+//! all.
 
 use std::borrow::Cow;
 
@@ -79,7 +80,7 @@ struct Input<'a> {
     input: Raw<'a>,
 }
 
-/// What the tool called `name` does with `input`, a JSON object or a text. Relative paths are told from `folder`, where
+/// Tells what the tool called `name` does with `input`, a JSON object or a text. Relative paths are told from `folder`, where
 /// that is known.
 pub(super) fn actions(
     name: &str,

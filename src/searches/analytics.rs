@@ -7,30 +7,30 @@ use utoipa::ToSchema;
 use super::settings::Rules;
 use crate::error::Result;
 
-/// What the loop has done in a project.
+/// What the feedback loop has done in a project.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 #[schema(as = SearchFigures)]
 pub struct Figures {
     /// Whether associations are being learned.
     #[sqlx(skip)]
     pub enabled: bool,
-    /// Weak searches that were followed.
+    /// How many weak searches were followed.
     pub sessions_started: i64,
-    /// Those that led to a file.
+    /// How many of these led to a file.
     pub sessions_resolved: i64,
-    /// Those whose turn ended without enough reads.
+    /// How many of these ended with their turn and without enough reads.
     pub sessions_unresolved: i64,
-    /// Those whose agent fell silent without enough reads.
+    /// How many of these ended because the agent fell silent before enough reads.
     pub sessions_timeout: i64,
-    /// Those that are still followed.
+    /// How many of these are still followed.
     pub active_sessions: i64,
-    /// Searches that were good enough.
+    /// How many searches were good enough not to be followed.
     pub strong_searches: i64,
-    /// Files that were the answer to some query.
+    /// How many files were the answer to some query.
     pub files_learned: i64,
-    /// Pairs of a query and a file.
+    /// How many pairs of a query and a file there are.
     pub associations_created: i64,
-    /// Malformed lines and hooks, which were passed over.
+    /// How many malformed lines and hooks were passed over.
     pub errors: i64,
     /// Whether hints get read.
     #[sqlx(flatten)]
@@ -40,21 +40,21 @@ pub struct Figures {
 /// Whether hints get read: what the loop is worth.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 pub struct HintFigures {
-    /// Weak searches that are over and were answered with hints.
+    /// How many weak searches that are over were answered with hints.
     pub searches_hinted: i64,
-    /// Those of which the agent then read at least one hint.
+    /// How many of these were followed by the agent reading at least one hint.
     pub searches_helped: i64,
-    /// Share of weak searches that are over which were answered with hints; null without any.
+    /// The share of the weak searches that are over which were answered with hints; null without any.
     pub hint_rate: Option<f64>,
-    /// Share of those answered with hints of which one was read; null without any.
+    /// The share of the searches answered with hints of which one was read; null without any.
     pub read_rate: Option<f64>,
-    /// Hints given to these searches.
+    /// How many hints these searches were answered with.
     pub hints_shown: i64,
-    /// Hints that were then read.
+    /// How many of these hints were then read.
     pub hints_read: i64,
 }
 
-/// The figures of a project.
+/// Computes the figures of a project.
 pub async fn figures(db: &PgPool, project: &str, rules: &Rules) -> Result<Figures> {
     const SQL: &str = "
         select sessions.*, learned.*, errors.*, hinted.*,

@@ -1,4 +1,4 @@
-//! What happens to a search, as the writer takes it: validated, with its id, times and hashes made.
+//! What can happen to a search, as the writer takes it: validated, with its id, times and hashes made.
 
 use uuid::Uuid;
 
@@ -10,22 +10,22 @@ use crate::types::{Timestamp, derived_id, request_hash};
 /// Something that happens to a search, as the writer takes it.
 #[derive(Debug)]
 pub struct Event {
-    /// The search.
+    /// The id of the search.
     pub search_id: Uuid,
-    /// What happens to it.
+    /// What happens to the search.
     pub action: Action,
 }
 
 /// What happens to a search.
 #[derive(Debug)]
 pub enum Action {
-    /// It is made.
+    /// The search is made.
     Start(Box<Start>),
-    /// The agent does something afterwards.
+    /// The agent does something after the search.
     Append(Box<Append>),
     /// The agent's turn ends.
     Finalize {
-        /// When.
+        /// When the turn ends.
         at: Timestamp,
     },
 }
@@ -35,30 +35,30 @@ pub enum Action {
 pub struct Start {
     /// The request.
     pub new: NewSearch,
-    /// When.
+    /// When the search was made.
     pub at: Timestamp,
-    /// Of the request.
+    /// The hash of the request.
     pub hash: Vec<u8>,
-    /// The associations that it is answered with, and how well each fits.
+    /// The associations that the search is answered with, and their scores.
     pub hints: Vec<(Uuid, f64)>,
 }
 
 /// What an agent did after a search.
 #[derive(Debug)]
 pub struct Append {
-    /// Names it in its search.
+    /// The id of the fallback in its search.
     pub id: Uuid,
     /// The request.
     pub new: NewFallback,
-    /// When.
+    /// When the agent did it.
     pub at: Timestamp,
-    /// Of the request.
+    /// The hash of the request.
     pub hash: Vec<u8>,
 }
 
 impl Event {
-    /// A search is made, and answered with `hints`. `id` is the request's own or one derived for it; without either the
-    /// server makes one.
+    /// Makes the event of a search that is made, and answered with `hints`. The search has the request's own id or else `id`;
+    /// without either a new id is made.
     #[must_use]
     pub fn start(new: NewSearch, id: Option<Uuid>, hints: Vec<(Uuid, f64)>) -> Self {
         let hash = request_hash(&new);
@@ -67,8 +67,8 @@ impl Event {
         Self { search_id, action: Action::Start(Box::new(Start { new, at, hash, hints })) }
     }
 
-    /// The agent does something after a search. `id` as for [`Event::start`]; without either, but with a time, the same
-    /// thing at the same time is the same.
+    /// Makes the event of what an agent does after a search. The fallback has the request's own id or else `id`; without
+    /// either, but with a time, the id is derived, so that the same request at the same time is the same fallback.
     #[must_use]
     pub fn append(search_id: Uuid, new: NewFallback, id: Option<Uuid>) -> Self {
         let hash = request_hash(&new);
@@ -78,14 +78,14 @@ impl Event {
         Self { search_id, action: Action::Append(Box::new(Append { id, new, at, hash })) }
     }
 
-    /// The agent's turn ends.
+    /// Makes the event of the end of the agent's turn.
     #[must_use]
     pub fn finalize(search_id: Uuid, resolve: &Resolve) -> Self {
         let at = resolve.timestamp.unwrap_or_else(Timestamp::now);
         Self { search_id, action: Action::Finalize { at } }
     }
 
-    /// The id of the fallback that is appended.
+    /// The id of the fallback that the event appends, if it does.
     #[must_use]
     pub fn fallback_id(&self) -> Option<Uuid> {
         match &self.action {
@@ -100,7 +100,7 @@ impl Record for Search {
     const NAME: &'static str = "search";
 }
 
-/// Reads a line of a batch whose kind is one of this domain's; none of another's.
+/// Reads a line of a batch whose kind is one of this domain's; returns none for kinds of other domains.
 pub fn read(kind: Option<&str>, line: &Line<'_>) -> Option<Result<Event>> {
     Some(match kind? {
         "search" => line.start::<_, Search>().map(|new| Event::start(new, line.id, Vec::new())),

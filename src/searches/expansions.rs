@@ -17,13 +17,13 @@ const NEAREST: i64 = 50;
 pub struct Expansion {
     /// The pattern, as the agent gave it to grep or glob.
     pub pattern: String,
-    /// The query that had missed it.
+    /// The query that had missed what the pattern found.
     pub query: String,
-    /// How like that query the one at hand is, 0 to 1.
+    /// The similarity of that query to the one at hand, 0 to 1.
     pub score: f64,
-    /// How many searches it helped.
+    /// How many searches the pattern helped.
     pub evidence: i64,
-    /// When it last did, by the agent's clock.
+    /// When the pattern last helped, by the agent's clock.
     pub last_seen_at: Timestamp,
 }
 

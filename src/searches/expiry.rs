@@ -1,7 +1,7 @@
-//! Ends the searches of agents that went silent: nobody would tell.
+//! The expiry of searches whose agents went silent, because nobody would tell of their end.
 //!
-//! By our own clock, as there is no event that has a time: a window after the last one came in. What ends is the same as
-//! if the next event had come after a silence.
+//! It goes by our own clock, as no event tells the time: a search ends a window after the last event of its agent came in. It
+//! ends in the same way as if the next event had come after a silence.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +19,12 @@ use crate::auth::keyring::Keyring;
 use crate::error::Result;
 use crate::types::Timestamp;
 
-/// How often is looked at most, and how often at least.
+/// The shortest and the longest pause between two looks at what is due.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 /// How many threads one transaction ends.
 const PIECE: i64 = 100;
 
-/// The task that ends searches.
+/// The background task that ends searches.
 #[derive(Debug)]
 pub struct Task {
     stop: watch::Sender<bool>,
@@ -32,7 +32,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Starts it.
+    /// Starts the task.
     #[must_use]
     pub fn start(db: &PgPool, keyring: Arc<Keyring>) -> Self {
         let (stop, mut stopped) = watch::channel(false);
@@ -55,7 +55,7 @@ impl Task {
         Self { stop, handle }
     }
 
-    /// Stops it, once what it is at is done.
+    /// Stops the task, once the transaction that it is at is over.
     pub async fn finish(self) {
         let _ = self.stop.send(true);
         if let Err(error) = self.handle.await {
@@ -64,8 +64,8 @@ impl Task {
     }
 }
 
-/// Ends the searches of all agents of which nothing has come in for the window before `now`; how long until the next may
-/// be due, if any is open.
+/// Ends the searches of all agents of which nothing has come in for the window before `now`; returns how long it is until the
+/// next may be due, if any is open.
 pub async fn expire(db: &PgPool, keyring: &Keyring, now: Timestamp) -> Result<Option<Duration>> {
     const OPEN: &str = "
         select min(received_at), bool_and(waiting <> '{}') from agent_threads where project = $1 and has_open";
@@ -83,7 +83,7 @@ pub async fn expire(db: &PgPool, keyring: &Keyring, now: Timestamp) -> Result<Op
     Ok(next.map(|next| next.to_std().unwrap_or_default()))
 }
 
-/// Ends those of some trails that are due; whether there were any.
+/// Ends the searches of some threads that are due; returns whether there were any.
 async fn expire_some(db: &PgPool, project: &str, rules: &Rules, now: Timestamp) -> Result<bool> {
     const DUE: &str = "
         select id from agent_threads

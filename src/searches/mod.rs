@@ -38,40 +38,40 @@ use limits::{MOST_PATH, MOST_QUERY, MOST_RESULTS};
 /// A search, and what came of it.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 pub struct Search {
-    /// Names it in its project.
+    /// The id of the search in its project.
     pub id: Uuid,
     /// What was sought.
     pub query: String,
-    /// The best score of its results; 0 without any, null if there are some and no score is known.
+    /// The best score of the results; 0 without results, null if there are some and no score is known.
     pub best_score: Option<f64>,
-    /// How many results it had.
+    /// How many results the search had.
     pub result_count: i32,
     /// The results that were named; paths are relative to `root` if they lie in it.
     #[sqlx(json)]
     pub results: Vec<SearchResult>,
     /// The agent's session.
     pub agent_session_id: Option<String>,
-    /// The subagent in it.
+    /// The subagent in the session; null for the main agent.
     pub agent_id: Option<String>,
-    /// The turn in which it was made.
+    /// The turn in which the search was made.
     pub turn_id: Option<String>,
-    /// The folder it is about.
+    /// The folder that the search is about.
     pub root: Option<String>,
-    /// When it was made.
+    /// When the search was made.
     pub timestamp: Timestamp,
-    /// How it stands.
+    /// The state of the search.
     pub state: SearchState,
-    /// When its session ended, by the agent's clock.
+    /// When the search ended, by the agent's clock.
     pub ended_at: Option<Timestamp>,
-    /// What was done after it, in the order of time; lists leave it out.
+    /// What the agent did after the search, in the order of time; lists leave this out.
     #[sqlx(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallbacks: Option<Vec<Fallback>>,
-    /// Where similar queries were answered, as it was told when it was made; lists leave them out.
+    /// The hints that the search was answered with: where similar queries were answered; lists leave them out.
     #[sqlx(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hints: Option<Vec<Association>>,
-    /// What was learned from it; lists leave it out.
+    /// The associations that were learned from the search; lists leave them out.
     #[sqlx(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub associations: Option<Vec<Association>>,
@@ -81,10 +81,10 @@ pub struct Search {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SearchResult {
-    /// The file.
+    /// The path of the file that was found.
     #[schema(min_length = 1, max_length = 4096)]
     pub path: String,
-    /// How well it fits.
+    /// How well the file fits the query, on the scale of the tool that searched.
     #[serde(default)]
     pub score: Option<f64>,
 }
@@ -92,7 +92,7 @@ pub struct SearchResult {
 /// Something that the agent did after a weak search.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 pub struct Fallback {
-    /// Names it in its search.
+    /// The id of the fallback in its search.
     pub id: Uuid,
     /// What was done.
     pub kind: FallbackKind,
@@ -100,72 +100,74 @@ pub struct Fallback {
     pub path: Option<String>,
     /// The pattern that was looked for.
     pub pattern: Option<String>,
-    /// Whether it worked.
+    /// Whether the fallback worked.
     pub ok: bool,
-    /// When.
+    /// When the agent did it.
     pub timestamp: Timestamp,
-    /// Which part of it is this search's, 0 to 1: where several are open, more to the one whose query it resembles.
+    /// The part of the fallback that is this search's, 0 to 1: where several searches are open, the one whose query it
+    /// resembles gets more.
     pub share: f64,
-    /// False where it came only after the session was over.
+    /// Whether the fallback counts; false where it came only after the session was over.
     pub counts: bool,
 }
 
-/// A fallback that was appended, and how its search stands now.
+/// A fallback that was appended, and the state of its search.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 pub struct AppendedFallback {
-    /// The search.
+    /// The id of the search.
     pub search_id: Uuid,
-    /// How it stands.
+    /// The state of the search now.
     pub state: SearchState,
-    /// What was appended.
+    /// The fallback.
     #[serde(flatten)]
     #[sqlx(flatten)]
     pub fallback: Fallback,
 }
 
-/// For fields that name a record: the hash of a request leaves them out, while the OpenAPI document does not.
+/// Whether a field is left out of the hash of a request, while the OpenAPI document has it: an id names the record, and is no
+/// part of what is said of it.
 fn names_it<T>(_: &T) -> bool {
     true
 }
 
-/// Starts a search.
+/// A search to be started.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewSearch {
-    /// Makes sending it again harmless; the server makes one if not given.
+    /// The id of the search, with which sending it again is harmless; the server makes one if not given.
     #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
     /// What was sought.
     #[schema(min_length = 1, max_length = 2000)]
     pub query: String,
-    /// The best score of its results; the best that they name, if not given.
+    /// The best score of the results; the best that they name, if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best_score: Option<f64>,
-    /// How many results it had; as many as are named, if not given.
+    /// How many results the search had; as many as are named, if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub result_count: Option<i32>,
-    /// Its results: reading one of these is no discovery.
+    /// The results of the search: reading one of these is no discovery.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 500)]
     pub results: Vec<SearchResult>,
-    /// The agent's session: erasing the session erases it.
+    /// The agent's session: erasing the session erases the search.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 200)]
     pub agent_session_id: Option<String>,
-    /// The subagent in it.
+    /// The subagent in the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 200)]
     pub agent_id: Option<String>,
-    /// The turn; another one than before ends the searches of the turn before.
+    /// The agent's turn; a turn that differs from the one before ends the searches of that one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 200)]
     pub turn_id: Option<String>,
-    /// The folder it is about: paths are kept relative to it.
+    /// The folder that the search is about: paths are kept relative to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 4096)]
     pub root: Option<String>,
-    /// When it was made; now, if not given.
+    /// When the search was made; now, if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Timestamp>,
 }
@@ -181,7 +183,7 @@ impl NewSearch {
         self.best_score.or(named).or((self.count() == 0).then_some(0.0))
     }
 
-    /// How many results it had.
+    /// How many results the search had.
     #[must_use]
     pub fn count(&self) -> i32 {
         self.result_count.unwrap_or_else(|| i32::try_from(self.results.len()).unwrap_or(i32::MAX))
@@ -205,11 +207,12 @@ impl Check for NewSearch {
     }
 }
 
-/// Appends what the agent did after a search.
+/// What the agent did after a search, to be appended.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewFallback {
-    /// Makes sending it again harmless; without one, the same at the same `timestamp` is the same.
+    /// The id of the fallback, with which sending it again is harmless; without one, the same body with the same `timestamp` is
+    /// the same fallback.
     #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
     /// What was done.
@@ -222,10 +225,10 @@ pub struct NewFallback {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 2000)]
     pub pattern: Option<String>,
-    /// Whether it worked: what failed teaches nothing. True if not given.
+    /// Whether the fallback worked: what failed teaches nothing. True if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ok: Option<bool>,
-    /// When; now, if not given.
+    /// When the agent did it; now, if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Timestamp>,
 }
@@ -240,7 +243,7 @@ impl NewFallback {
 }
 
 impl FallbackKind {
-    /// Whether it is done to a file, not with a pattern.
+    /// Whether a fallback of this kind has a path; otherwise it has a pattern.
     #[must_use]
     pub fn has_path(self) -> bool {
         matches!(self, Self::Read | Self::Edit)
@@ -260,12 +263,12 @@ impl Check for NewFallback {
     }
 }
 
-/// Resolves a search: the agent's turn has ended.
+/// The end of the agent's turn in which a search was made.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = SearchResolution)]
 pub struct Resolve {
-    /// When; now, if not given.
+    /// When the turn ended; now, if not given.
     pub timestamp: Option<Timestamp>,
 }
 

@@ -1,4 +1,4 @@
-//! How searches are judged and learned from: a project's own settings over the server's.
+//! The settings by which searches are judged and learned from: a project's own over the server's.
 
 use chrono::TimeDelta;
 use clap::Args;
@@ -13,7 +13,7 @@ use crate::http::{Check, Checks};
 #[serde(deny_unknown_fields, default)]
 #[command(next_help_heading = "Searches")]
 pub struct SearchSettings {
-    /// Whether associations are learned; sessions are followed either way. True if not given.
+    /// Whether associations are learned; searches are followed either way. True if not given.
     #[arg(long = "learn-from-search", env = "GLEANER_LEARN_FROM_SEARCH", global = true, value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learn: Option<bool>,
@@ -22,7 +22,7 @@ pub struct SearchSettings {
     #[schema(minimum = -1e9, maximum = 1e9)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score_threshold: Option<f64>,
-    /// The longest silence of an agent, in seconds, that a search's session outlives; 60 if not given.
+    /// The longest silence of an agent, in seconds, after which what it does still counts for a search; 60 if not given.
     #[arg(long = "learn-timeout", env = "GLEANER_LEARN_TIMEOUT", global = true, value_name = "SECONDS")]
     #[schema(minimum = 1, maximum = 86_400)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,7 +51,7 @@ pub struct SearchSettings {
     pub track_builtin: Option<bool>,
     /// Days after which evidence counts half; 30 if not given.
     #[arg(long = "learn-half-life", env = "GLEANER_LEARN_HALF_LIFE", global = true, value_name = "DAYS")]
-    #[schema(minimum = 0.05, maximum = 36_500)]
+    #[schema(minimum = 0.001, maximum = 36_500)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub half_life_days: Option<f64>,
 }
@@ -91,22 +91,22 @@ impl Check for SearchSettings {
 pub struct Rules {
     /// Whether associations are learned.
     pub learn: bool,
-    /// Under it, a search is weak.
+    /// The best score under which a search is weak.
     pub threshold: f64,
-    /// The longest silence within a session.
+    /// The longest silence of an agent after which what it does still counts.
     pub window: TimeDelta,
-    /// How many files must have been read.
+    /// How many files must have been read for a search to be resolved.
     pub min_reads: usize,
-    /// Which tools search an index.
+    /// The tools that search an index.
     pub tools: ToolPatterns,
-    /// Whether built-in searches that find nothing count.
+    /// Whether built-in searches that find nothing count as weak searches.
     pub track_builtin: bool,
-    /// In seconds.
+    /// The seconds after which evidence counts half.
     pub half_life: f64,
 }
 
 impl Rules {
-    /// A project's `own` settings over the `server`'s.
+    /// Lays a project's `own` settings over the `server`'s.
     #[must_use]
     pub fn new(own: &SearchSettings, server: &SearchSettings) -> Self {
         let window = own.session_timeout.or(server.session_timeout).unwrap_or(60.0);
@@ -123,7 +123,7 @@ impl Rules {
         }
     }
 
-    /// Whether a search with this best score is weak; none that is known is not.
+    /// Whether a search with this best score is weak; a search of which no score is known is not.
     #[must_use]
     pub fn is_weak(&self, best_score: Option<f64>) -> bool {
         best_score.is_some_and(|score| score < self.threshold)

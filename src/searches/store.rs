@@ -1,4 +1,4 @@
-//! How searches are read and erased. [`write`](super::write) is how they are written.
+//! How searches are read and erased. How they are written is said in [`write`](mod@super::write).
 
 use serde::Deserialize;
 use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
@@ -18,12 +18,12 @@ const SELECT: &str = "
         s.timestamp, s.state, s.ended_at
     from searches s where s.project = ";
 
-/// Which searches a list holds.
+/// The conditions of a list of searches.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct Filter {
-    /// How they stand.
+    /// The state of the searches.
     #[param(inline)]
     state: Option<SearchState>,
     /// The agent's session.
@@ -38,7 +38,7 @@ impl Listed for Search {
     }
 }
 
-/// One page of a project's searches, by the time they were made.
+/// Lists one page of a project's searches, by the time at which they were made.
 pub async fn list(
     db: impl PgExecutor<'_>,
     project: &str,
@@ -68,7 +68,7 @@ macro_rules! fallbacks {
     };
 }
 
-/// One fallback of a search.
+/// Reads one fallback of a search, if there is one.
 pub async fn fallback(
     db: impl PgExecutor<'_>,
     project: &str,
@@ -79,7 +79,7 @@ pub async fn fallback(
     Ok(sqlx::query_as(sql).bind(project).bind(search).bind(id).fetch_optional(db).await?)
 }
 
-/// The whole search, if there is one: all its parts are of the same moment.
+/// Reads a whole search, if there is one: all its parts are of the same moment.
 pub async fn get(db: &PgPool, project: &str, rules: &Rules, id: Uuid) -> Result<Option<Search>> {
     let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
     let mut query = QueryBuilder::<Postgres>::new(SELECT);
@@ -99,7 +99,7 @@ pub async fn get(db: &PgPool, project: &str, rules: &Rules, id: Uuid) -> Result<
     Ok(Some(search))
 }
 
-/// The hints that a search was answered with, weighed as of now.
+/// Reads the hints that a search was answered with, with their weights of now.
 async fn hints(
     connection: &mut PgConnection,
     project: &str,
@@ -117,7 +117,7 @@ async fn hints(
     query.fetch_all(connection).await
 }
 
-/// The associations that a search has made or strengthened, what it says most for first.
+/// Reads the associations that a search has made or strengthened, in the order of how much it says for them.
 async fn learned(
     connection: &mut PgConnection,
     project: &str,

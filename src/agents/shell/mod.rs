@@ -1,8 +1,8 @@
 //! What a shell command searches, reads and writes.
 //!
 //! Agents that have no tools of their own for it look around with `rg`, `find`, `cat` and `sed -n`. A command line is cut
-//! into its commands by `split`; `programs` knows what each does; here its paths are followed through `cd`, and it is told
-//! what searches from what merely filters another command's output.
+//! into its commands by [`split`](mod@split); [`programs`] knows what each does. Here paths are followed through `cd`, and
+//! commands that search are told from those that merely filter another command's output.
 
 mod options;
 mod patch;
@@ -14,10 +14,10 @@ use self::programs::{Effect, effects};
 use self::split::{Command, Output, Part, split};
 use super::action::{SearchTool, ToolAction};
 
-/// How deep a shell in a shell, or a command run by `find`, is followed.
+/// How many levels deep a shell in a shell, or a command run by `find`, is followed.
 const DEPTH: usize = 3;
 
-/// What `command` does, in order. Relative paths are told from `directory`, where one is given; those that only the shell
+/// Tells what `command` does, in order. Relative paths are told from `directory`, where one is given; those that only the shell
 /// knows (variables, patterns) are left out.
 #[must_use]
 pub(super) fn actions(command: &str, directory: Option<&str>) -> Vec<ToolAction> {
@@ -26,7 +26,7 @@ pub(super) fn actions(command: &str, directory: Option<&str>) -> Vec<ToolAction>
     walk.actions
 }
 
-/// `path` as seen from `folder`.
+/// Joins `path` to the `folder` that it is seen from.
 pub(super) fn join(folder: &str, path: &str) -> String {
     if path.starts_with(['/', '~']) || folder.is_empty() {
         return path.to_owned();
@@ -41,9 +41,9 @@ pub(super) fn join(folder: &str, path: &str) -> String {
 #[derive(Default)]
 struct Walk {
     actions: Vec<ToolAction>,
-    /// Where the shell is, and where it returns to at the ends of groups; none where that cannot be known.
+    /// The folder that the shell is in, above those that it returns to at the ends of groups; none where it cannot be known.
     folders: Vec<Option<String>>,
-    /// Whether what comes through the pipe are names of files.
+    /// Whether the names of files come through the pipe.
     names_piped: bool,
 }
 
@@ -63,7 +63,7 @@ impl Walk {
         self.folders.last().and_then(Option::as_deref)
     }
 
-    /// `path` from where the command line began; none if only the shell knows what it stands for.
+    /// Resolves `path` from where the command line began; none if only the shell knows what it stands for.
     fn resolve(&self, path: &str) -> Option<String> {
         let known = !path.is_empty() && path != "-" && !path.contains(['$', '`', '*', '?', '{', '\n']);
         if !known || path.starts_with("/dev/") {
@@ -137,8 +137,8 @@ impl Walk {
     }
 }
 
-/// The program that `words` run and its arguments, without what stands before it: keywords, assignments, programs that run
-/// others. Also whether its last arguments come through the pipe.
+/// Finds the program that `words` run and its arguments, without what stands before it: keywords, assignments, programs that run
+/// others. Tells also whether the last arguments come through the pipe.
 fn program(mut words: &[String]) -> (&str, &[String], bool) {
     let mut from_pipe = false;
     while let Some((first, rest)) = words.split_first() {
@@ -161,7 +161,7 @@ fn program(mut words: &[String]) -> (&str, &[String], bool) {
     ("", &[], from_pipe)
 }
 
-/// How many of `words` are options of `xargs` and their values.
+/// Counts how many of `words` are options of `xargs` and their values.
 fn xargs_options(words: &[String]) -> usize {
     let mut at = 0;
     while let Some(word) = words.get(at).filter(|word| word.starts_with('-')) {

@@ -1,4 +1,4 @@
-//! What the programs do that search, list, read and write files.
+//! What programs do that search, list, read and write files.
 
 use super::options::{Arguments, Takes};
 use super::patch::patched_files;
@@ -7,19 +7,19 @@ use crate::agents::action::SearchTool;
 /// What running a program does. Paths are as they were written.
 #[derive(Debug, PartialEq)]
 pub(super) enum Effect {
-    /// Looks for `query`, or through what it is given if `files` is false.
+    /// The program looks for `query` in files or, if `files` is false, in its input.
     Search { tool: SearchTool, query: String, path: Option<String>, files: bool },
-    /// Names files, for others to look through.
+    /// The program names files, for others to look through.
     List,
-    /// Shows files.
+    /// The program shows files.
     Read(Vec<String>),
-    /// Writes files.
+    /// The program writes files.
     Edit(Vec<String>),
-    /// Goes to a folder, or nobody knows where.
+    /// The shell goes to a folder; none if it cannot be known.
     Go(Option<String>),
-    /// Runs a command line.
+    /// The program runs a command line.
     Shell(String),
-    /// Runs a command on what it found.
+    /// The program runs a command on what it found.
     Each(Vec<String>),
 }
 
@@ -113,7 +113,7 @@ const AWK: Takes =
 const GIT: Takes = Takes { short: "Cc", attached: None, long: &["git-dir", "work-tree"] };
 const NONE: Takes = Takes { short: "", attached: None, long: &[] };
 
-/// What `program` does with `words`, its arguments.
+/// Tells what `program` does with `words`, its arguments.
 pub(super) fn effects(program: &str, words: &[String], heredoc: &str) -> Vec<Effect> {
     let with = |takes| Arguments::new(words, takes);
     match program {

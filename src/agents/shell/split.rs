@@ -3,15 +3,15 @@
 //!
 //! It reads each byte a bounded number of times and never fails: of what is not shell, it makes what it can.
 
-/// How deep substitutions within substitutions are followed.
+/// How many levels deep substitutions within substitutions are followed.
 const DEPTH: usize = 3;
 
-/// What a command line consists of.
+/// A part of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Part {
     /// A group in parentheses or braces, or a substitution, begins.
     Open,
-    /// It ends.
+    /// A group or substitution ends.
     Close,
     /// A command runs.
     Run(Command),
@@ -25,25 +25,25 @@ pub(super) struct Command {
     pub(super) words: Vec<String>,
     /// Whether another command's output is its input.
     pub(super) piped_from: bool,
-    /// Where its output goes.
+    /// Where the output goes.
     pub(super) output: Output,
-    /// The files its input comes from.
+    /// The files that the input comes from.
     pub(super) sources: Vec<String>,
-    /// The files its output goes to.
+    /// The files that the output goes to.
     pub(super) targets: Vec<String>,
-    /// What its heredocs hold.
+    /// The text of the heredocs.
     pub(super) heredoc: String,
 }
 
 /// Where a command's output goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Output {
-    /// To whoever ran the command line.
+    /// The output is shown to the one who ran the command line.
     #[default]
     Shown,
-    /// To the next command of a pipeline.
+    /// The output goes to the next command of a pipeline.
     Piped,
-    /// To a file, a variable or another command's arguments.
+    /// The output goes to a file, a variable or another command's arguments.
     Kept,
 }
 
@@ -68,7 +68,7 @@ struct Splitter<'a> {
     raw: String,
     /// Heredocs that begin at the next line, by their ends; and whether tabs before it are dropped.
     heredocs: Vec<(String, bool)>,
-    /// Steps of the substitutions in the command, which run before it.
+    /// The parts of the substitutions in the command, which run before it.
     substitutions: Vec<Part>,
 }
 
@@ -316,7 +316,7 @@ fn unquote(word: &str) -> String {
 
 /// The length of what stands before the parenthesis that ends a substitution.
 fn substitution_length(text: &str) -> usize {
-    /// What the scan is in.
+    /// What the scan is within.
     #[derive(PartialEq)]
     enum In {
         Parentheses,

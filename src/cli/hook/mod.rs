@@ -96,7 +96,7 @@ fn is_ours(agent: &Agent, hook: &serde_json::Value) -> bool {
     posts || hook["command"].as_str().is_some_and(runs)
 }
 
-/// Gives an agent's settings these hooks, and says what was done.
+/// Gives an agent's settings these hooks, and prints what was done.
 fn change(agent: &Agent, project: bool, groups: &[Group]) -> anyhow::Result<()> {
     let path = settings_file(agent, project)?;
     let text = match fs::read_to_string(&path) {
@@ -120,7 +120,7 @@ fn change(agent: &Agent, project: bool, groups: &[Group]) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Sends what standard input holds to a server.
+/// Sends what standard input holds to the path of an agent's hooks.
 fn send(agent: &Agent, remote: &Remote) -> anyhow::Result<()> {
     let mut body = Vec::new();
     io::stdin().read_to_end(&mut body).context("reading standard input")?;

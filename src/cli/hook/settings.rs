@@ -1,5 +1,5 @@
 //! Hooks in an agent's settings: `{"hooks": {"<event>": [{"matcher": …, "hooks": [<hook>, …]}, …]}}`. The file is the
-//! user's; what is not ours keeps its place, its form and its comments.
+//! user's; what is not ours stays where and as it is, with its comments.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ use serde_json::Value;
 /// A hook for an event.
 #[derive(Debug, Clone)]
 pub(super) struct Group {
-    /// The event.
+    /// The name of the event.
     pub(super) event: &'static str,
-    /// Whether it comes with a tool, of which there is a choice: all are meant.
+    /// Whether the event comes with a tool, so that the hook has to say that it is for all of them.
     pub(super) of_tools: bool,
     /// The hook.
     pub(super) hook: CstInputValue,
@@ -22,13 +22,13 @@ pub(super) struct Group {
 /// What became of an event's hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
-    /// It was not there.
+    /// The hook was not there.
     Added,
-    /// One of ours, but another, was there.
+    /// Another one of ours was there.
     Replaced,
-    /// It was there.
+    /// The hook was there.
     Kept,
-    /// It was there and is no longer.
+    /// The hook was there and is no longer.
     Removed,
 }
 
@@ -157,7 +157,7 @@ mod tests {
         change(text, &[group("PostToolUse", url), group("Stop", url)], is_ours).expect("settings")
     }
 
-    /// Settings of somebody who has hooks of his own.
+    /// Settings of somebody who has hooks of their own.
     const SETTINGS: &str = r#"{
     // Mine.
     "model":  "large",

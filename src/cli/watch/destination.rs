@@ -21,9 +21,9 @@ const CONNECTIONS: u32 = 2;
 
 /// Why lines were not taken.
 pub(super) enum Refusal {
-    /// For now: nobody answers, or not in time. To be tried again, `after` so long if that was said.
+    /// Nobody answers, or not in time: it is to be tried again, after `after` if that was said.
     Away { reason: String, after: Option<Duration> },
-    /// For good.
+    /// The lines were refused for good.
     Final(anyhow::Error),
 }
 
@@ -36,7 +36,7 @@ pub(super) enum Destination {
 }
 
 impl Destination {
-    /// The database that `options` name.
+    /// Connects to the database that `options` name.
     pub(super) async fn database(
         options: &PgConnectOptions,
         project: Option<&str>,
@@ -53,7 +53,7 @@ impl Destination {
         Ok(Self::Database { running, name, project })
     }
 
-    /// What tells this destination from others.
+    /// The name that tells this destination from others.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Server { client, project: None } => client.url().to_owned(),
@@ -62,7 +62,7 @@ impl Destination {
         }
     }
 
-    /// Sends lines of `origin`; what became of them, once they are kept.
+    /// Sends lines of `origin`; returns what became of them, once they are kept.
     pub(super) async fn send(&self, origin: &Origin, lines: Bytes) -> Result<TranscriptCounts, Refusal> {
         match self {
             Self::Server { client, project } => {

@@ -20,22 +20,22 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Those after the first `offset` bytes, which `mark` is of.
+    /// Reads the lines after the first `offset` bytes, of which `mark` is the mark.
     pub(super) fn new(file: File, offset: u64, mark: Mark) -> Self {
         Self { file, offset, mark }
     }
 
-    /// The mark of what was given, and what came before it.
+    /// The mark of everything up to the end of the lines that were given.
     pub(super) fn mark(&self) -> &Mark {
         &self.mark
     }
 
-    /// Where the lines that were given end.
+    /// The offset at which the lines that were given end.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The next whole lines; none when there are no more. A last line without a newline is whole if it is an object of
+    /// Gives the next whole lines; none when there are no more. A last line without a newline is whole if it is an object of
     /// JSON: nothing can follow in it.
     pub(super) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut piece = Vec::new();
@@ -67,7 +67,7 @@ impl Lines {
         Ok(Some(piece))
     }
 
-    /// Fills `piece` up to `size` bytes; whether there may be more.
+    /// Fills `piece` up to `size` bytes; returns whether there may be more.
     fn fill(&self, piece: &mut Vec<u8>, size: usize) -> io::Result<bool> {
         let mut filled = piece.len();
         piece.resize(size, 0);
@@ -83,7 +83,7 @@ impl Lines {
         Ok(filled == size)
     }
 
-    /// Goes on after a line that has at least `known` bytes; to where the file ends, if the line has not ended.
+    /// Skips a line that has at least `known` bytes; goes to where the file ends, if the line has not ended.
     fn skip_line(&mut self, known: u64) -> io::Result<()> {
         self.offset += known;
         let mut buffer = vec![0; 1 << 20];

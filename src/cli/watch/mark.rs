@@ -1,4 +1,4 @@
-//! What tells whether a file is still the one that was read: some of its bytes.
+//! Marks, which tell by some bytes of a file whether it is still the one that was read.
 
 use std::fs::File;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt as _;
 
 use sha2::{Digest as _, Sha256};
 
-/// How many bytes at the beginning, and as many before the offset that was reached.
+/// How many bytes a mark has of the beginning, and as many before the offset that was reached.
 const BYTES: usize = 4_096;
 
 /// The first and the last bytes of what was read of a file.
@@ -17,7 +17,7 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// That of the first `length` bytes of `file`, as it is now.
+    /// Reads the mark of the first `length` bytes of `file`, as it is now.
     pub(super) fn of(file: &File, length: u64) -> io::Result<Self> {
         let part = usize::try_from(length).unwrap_or(BYTES).min(BYTES);
         let mut mark = Self { head: vec![0; part], tail: vec![0; part] };
@@ -26,7 +26,7 @@ impl Mark {
         Ok(mark)
     }
 
-    /// Reads on: the next bytes are these.
+    /// Adds the bytes that come next.
     pub(super) fn extend(&mut self, bytes: &[u8]) {
         let room = BYTES - self.head.len();
         self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
@@ -34,14 +34,14 @@ impl Mark {
         self.tail.drain(..self.tail.len().saturating_sub(BYTES));
     }
 
-    /// As it is written down.
+    /// The hash of the mark, as it is written down.
     pub(super) fn hash(&self) -> String {
         let digest = Sha256::new().chain_update(&self.head).chain_update(&self.tail).finalize();
         hex(&digest[..8])
     }
 }
 
-/// Bytes in hexadecimal digits.
+/// Writes bytes in hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::new(), |mut text, byte| {

@@ -144,7 +144,7 @@ impl Watch {
     }
 }
 
-/// A file as it was: if it is so still, there is nothing new in it.
+/// What a file looked like: if it still does, there is nothing new in it.
 #[derive(PartialEq)]
 struct Seen {
     size: u64,
@@ -158,7 +158,7 @@ impl Seen {
     }
 }
 
-/// What follows transcripts.
+/// The follower of transcripts.
 struct Follower {
     destination: Destination,
     positions: Positions,
@@ -170,7 +170,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Waits; whether it is time to stop.
+    /// Waits; returns whether it is time to stop.
     async fn pause(&mut self, time: Duration) -> bool {
         tokio::time::timeout(time, self.stopped.wait_for(|stopped| *stopped)).await.is_ok()
     }
@@ -226,7 +226,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Sends lines until they are taken; whether they were, or it is time to stop.
+    /// Sends lines until they are taken; returns false if it is time to stop before that.
     async fn send(&mut self, origin: &Origin, lines: Vec<u8>) -> Result<bool> {
         let lines = bytes::Bytes::from(lines);
         let mut pause = PAUSES.0;
@@ -254,7 +254,7 @@ impl Follower {
     }
 }
 
-/// Ends `time` after it was told to stop.
+/// Waits until `time` after it was told to stop.
 async fn stopped_since(mut stopped: watch::Receiver<bool>, time: Duration) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
     tokio::time::sleep(time).await;
@@ -262,9 +262,9 @@ async fn stopped_since(mut stopped: watch::Receiver<bool>, time: Duration) {
 
 /// What keeps a transcript from being sent.
 enum Trouble {
-    /// It cannot be read.
+    /// The file cannot be read.
     File(io::Error),
-    /// Nothing can be sent.
+    /// Nothing at all can be sent.
     All(anyhow::Error),
 }
 

@@ -19,16 +19,16 @@ use crate::cli::files;
 /// How long what was sent may go unwritten: after a crash so much is sent again.
 const SAVE: Duration = Duration::from_secs(1);
 
-/// Where a transcript stands.
+/// How far a transcript was sent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Position {
-    /// What it is called where it is sent: the path under which it was first seen.
+    /// The name of the transcript where it is sent: the path under which it was first seen.
     source: String,
     device: u64,
     inode: u64,
     /// How many bytes were sent.
     offset: u64,
-    /// Hash of the mark of those bytes.
+    /// The hash of the mark of those bytes.
     mark: String,
 }
 
@@ -46,7 +46,7 @@ impl Position {
     }
 }
 
-/// What a transcript is called: its path, or the end of one that is longer than servers take.
+/// The name of a transcript where it is sent: its path, or the end of one that is longer than servers take.
 fn source(path: &Path) -> String {
     const MOST: usize = 1_000;
     let path = path.to_string_lossy();
@@ -54,10 +54,10 @@ fn source(path: &Path) -> String {
     path.chars().skip(cut).collect()
 }
 
-/// Where all transcripts stand, for one destination.
+/// How far all transcripts were sent to one destination.
 pub(super) struct Positions {
     path: PathBuf,
-    /// Held as long as this watcher lives.
+    /// The lock that is held as long as this watcher lives.
     _lock: File,
     positions: BTreeMap<PathBuf, Position>,
     changed: bool,
@@ -65,7 +65,7 @@ pub(super) struct Positions {
 }
 
 impl Positions {
-    /// Reads what is written down in `folder` for the destination of that name, or begins anew.
+    /// Reads the positions that are written down in `folder` for the destination of that name, or begins anew.
     pub(super) fn open(folder: &Path, destination: &str, from_start: bool) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("making the folder {}", folder.display()))?;
         let name = hex(&Sha256::digest(destination)[..8]);
@@ -156,12 +156,12 @@ impl Positions {
         self.changed |= self.positions.len() != before;
     }
 
-    /// Writes down where all stand, if that was not done just now.
+    /// Writes the positions down, if that was not done just now.
     pub(super) fn save_soon(&mut self) -> Result<()> {
         if self.saved.elapsed() < SAVE { Ok(()) } else { self.save() }
     }
 
-    /// Writes down where all stand.
+    /// Writes the positions down.
     pub(super) fn save(&mut self) -> Result<()> {
         if self.changed {
             let text = serde_json::to_vec_pretty(&self.positions).context("a path is not UTF-8")?;

@@ -12,7 +12,7 @@ use crate::searches::write::TranscriptCounts;
 /// How often a line is written where there is no terminal.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// What was taken so far, and how it stands.
+/// What was taken so far, and what the watcher is at.
 pub(super) struct Progress {
     bar: ProgressBar,
     files: usize,
@@ -46,13 +46,13 @@ impl Progress {
         }
     }
 
-    /// So many transcripts are followed.
+    /// Notes that so many transcripts are followed.
     pub(super) fn files(&mut self, files: usize) {
         self.files = files;
         self.show();
     }
 
-    /// Lines were taken.
+    /// Notes that lines were taken.
     pub(super) fn taken(&mut self, counts: TranscriptCounts, bytes: usize) {
         self.counts.add(counts);
         self.bytes += bytes as u64;
@@ -61,7 +61,7 @@ impl Progress {
         self.show();
     }
 
-    /// The server cannot take lines.
+    /// Notes that the server cannot take lines.
     pub(super) fn waiting(&mut self, reason: &str) {
         if self.waiting.as_deref() != Some(reason) {
             self.bar.suspend(|| eprintln!("waiting: {reason}"));

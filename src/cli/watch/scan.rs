@@ -1,4 +1,4 @@
-//! Which transcripts there are.
+//! The search for transcripts in folders.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 use crate::agents;
 
-/// How deep folders are looked through.
+/// How many levels deep folders are looked through.
 const DEPTH: usize = 8;
 
-/// What is in the folders.
+/// The files that are in the folders.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// The transcripts, in the order of their paths.
     pub(super) transcripts: Vec<PathBuf>,
-    /// All files by their number, under which a file that is renamed is known again.
+    /// All files by their inode, by which a file that is renamed is known again.
     pub(super) by_inode: HashMap<u64, PathBuf>,
 }
 

@@ -14,15 +14,15 @@ use crate::error::Result;
 use crate::searches::settings::Rules;
 use crate::types::Timestamp;
 
-/// A project's feed, held until the transaction ends. Whoever changes associations takes it first, so no two of them
-/// can wait for each other's rows.
+/// The lock on a project's feed, held until the transaction ends. A transaction that changes associations takes it first, so
+/// no two of them can wait for each other's rows.
 #[derive(Debug)]
 pub(super) struct Feed {
     last: i64,
 }
 
 impl Feed {
-    /// Takes it, once nobody else holds it.
+    /// Locks the feed, once no other transaction holds it.
     pub(super) async fn lock(connection: &mut PgConnection, project: &str) -> sqlx::Result<Self> {
         const SQL: &str = "
             insert into association_feeds as f (project, last_change) values ($1, 0)
@@ -31,7 +31,7 @@ impl Feed {
         Ok(Self { last: sqlx::query_scalar(SQL).bind(project).fetch_one(connection).await? })
     }
 
-    /// Notes that these associations have changed.
+    /// Gives these associations, which have changed, the next numbers.
     pub(super) async fn note(
         self,
         connection: &mut PgConnection,
@@ -58,26 +58,27 @@ impl Feed {
 pub struct Change {
     /// The number of the change: greater than that of any change before it.
     pub change: i64,
-    /// The association.
+    /// The id of the association.
     id: Uuid,
-    /// `learned`: it is to be known as it stands here. `gone`: its file has left. `erased`: forget it; nothing else is told.
+    /// The kind of the change: `learned`, the association is now as it stands here; `gone`, its file has left; `erased`, it is
+    /// to be forgotten, and nothing else is told of it.
     kind: String,
-    /// The query.
+    /// The query that was answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     query: Option<String>,
-    /// The folder.
+    /// The folder that the path is relative to, if it lies in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     root: Option<String>,
-    /// The file.
+    /// The file that answered the query.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
-    /// What speaks for it now.
+    /// The sum of the evidence, each piece decayed until the beginning of this hour.
     #[serde(skip_serializing_if = "Option::is_none")]
     weight: Option<f64>,
-    /// How many searches found it.
+    /// How many searches found the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     evidence: Option<i32>,
-    /// When one last did.
+    /// When a search last found the file, by the agent's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_seen_at: Option<Timestamp>,
 }

@@ -1,4 +1,4 @@
-//! Associations: where queries were answered, found by similarity of the query. [`evidence`] says how they come to be and to
+//! Associations: where queries were answered, found by similarity of the query. `evidence` says how they come to be and to
 //! their weight, [`feedback`] what people say of them, [`feed`] how an index elsewhere follows them.
 
 pub(super) mod evidence;
@@ -30,7 +30,7 @@ const HINTS: i64 = 5;
 /// Where a query was answered.
 #[derive(Debug, Clone, Serialize, ToSchema, sqlx::FromRow)]
 pub struct Association {
-    /// Names it in its project.
+    /// The id of the association in its project.
     pub id: Uuid,
     /// The query that was answered.
     pub query: String,
@@ -38,17 +38,18 @@ pub struct Association {
     pub root: Option<String>,
     /// The file that answered it.
     pub path: String,
-    /// How like its query the one at hand is, 0 to 1.
+    /// The similarity of that query to the one at hand, 0 to 1.
     pub score: f64,
-    /// What speaks for it, each piece of evidence decayed until this hour; negative where more speaks against it.
+    /// The sum of the evidence, each piece decayed until the beginning of this hour; negative where more speaks against the
+    /// association than for it.
     pub weight: f64,
-    /// How many searches found it.
+    /// How many searches found the file.
     pub evidence: i32,
-    /// When one last did, by the agent's clock.
+    /// When a search last found the file, by the agent's clock.
     pub last_seen_at: Timestamp,
 }
 
-/// The hints for a query: associations for which more speaks than against.
+/// Finds the hints for a query: associations for which more speaks than against.
 pub(super) async fn hints(
     db: &PgPool,
     project: &str,
@@ -122,14 +123,14 @@ pub(super) async fn find(
         .await?)
 }
 
-/// The time as of which weights are told: the beginning of this hour, so that the same question has the same answer.
+/// The time for which weights are told: the beginning of this hour, so that the same question has the same answer.
 pub(super) fn now() -> Timestamp {
     const HOUR: i64 = 3_600_000_000;
     let now = Timestamp::now();
     Timestamp::from_micros(now.micros() / HOUR * HOUR).unwrap_or(now)
 }
 
-/// One association, as for its own query.
+/// Reads one association, if there is one, as for its own query.
 pub(super) async fn get(
     db: impl PgExecutor<'_>,
     project: &str,

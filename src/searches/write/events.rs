@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
 
+use super::rows::{PostedFallbacks, StartedSearch, StoredSearch, ThreadKey};
 use super::tables;
-use super::unit_of_work::{StartedSearch, StoredSearch, ThreadKey, UnitOfWork};
+use super::unit_of_work::UnitOfWork;
 use crate::db::receipt::{Receipt, Written};
 use crate::error::Error;
 use crate::privacy::kept::Kept;
@@ -16,9 +17,6 @@ use crate::searches::rules::learner::{SearchState, Step};
 use crate::searches::rules::paths;
 use crate::searches::settings::Rules;
 use crate::types::Timestamp;
-
-/// The hashes of the requests by which fallbacks were posted, by search and id; none of a fallback that was not posted.
-pub(super) type PostedFallbacks = HashMap<(Uuid, Uuid), Option<Vec<u8>>>;
 
 /// Writes events of one project, all in one transaction; returns their verdicts, in the order of the events.
 pub async fn write(

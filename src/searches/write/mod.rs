@@ -1,15 +1,13 @@
 //! How searches are written, in one transaction each time: events that clients post ([`write`](fn@write)), entries of agents
-//! ([`replay`](fn@replay)), and the silence of agents ([`expire`]).
+//! (`replay`), and the silence of agents (`expire`).
 //!
-//! There is no other way to the tables, and the ways in take only what has passed the project's policy ([`Kept`]). Each
-//! loads a [`UnitOfWork`], tells it what happened, and saves it.
-//!
-//! [`Kept`]: crate::privacy::kept::Kept
-//! [`UnitOfWork`]: unit_of_work::UnitOfWork
+//! There is no other way to the tables, and the ways in take only what has passed the project's policy
+//! ([`Kept`](crate::privacy::kept::Kept)). Each loads a `UnitOfWork`, tells it what happened, and saves it.
 
 mod counts;
 mod events;
 mod replay;
+mod rows;
 mod tables;
 mod tool_calls;
 mod unit_of_work;

@@ -6,8 +6,9 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::counts::TranscriptCounts;
+use super::rows::{StartedSearch, ThreadKey};
 use super::tool_calls::{Half, ToolCalls, ToolResult, ToolUse, pair};
-use super::unit_of_work::{StartedSearch, ThreadKey, UnitOfWork};
+use super::unit_of_work::UnitOfWork;
 use crate::agents::{Activity, Entry, SearchOutput, SearchTool, ToolAction};
 use crate::domain::Domain;
 use crate::privacy::hash_key::HashKey;

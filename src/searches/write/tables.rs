@@ -9,8 +9,7 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::events::PostedFallbacks;
-use super::unit_of_work::{AppendedStep, StartedSearch, StoredSearch, ThreadKey};
+use super::rows::{AppendedStep, PostedFallbacks, StartedSearch, StoredSearch, ThreadKey};
 use crate::db::insert::{self, Columns, columns};
 use crate::searches::SearchResult;
 use crate::searches::limits::MOST_RESULTS;
