@@ -37,7 +37,7 @@ fn api() -> OpenApiRouter<App> {
         .merge(suggestions::routes::routes())
         .merge(searches::routes::routes())
         .merge(batch::routes())
-        .merge(exports::routes())
+        .merge(exports::routes::routes())
         .merge(projects::routes::routes())
         .merge(auth::routes::routes())
         .merge(sessions::routes())

@@ -18,7 +18,7 @@ const QUERIES: [&str; 5] =
     ["sqlx::query", "sqlx::query_as", "sqlx::query_scalar", "sqlx::raw_sql", "sqlx::QueryBuilder"];
 
 /// The most files that need each other in a circle. That a file names a folder above it is not counted: it is part of that.
-const LARGEST_CIRCLE: usize = 2;
+const LARGEST_CIRCLE: usize = 3;
 
 /// A file of `src`.
 struct Source {
@@ -229,7 +229,7 @@ fn rules_do_not_read_the_database() {
 #[test]
 fn handlers_hold_no_sql() {
     forbid(
-        |source| source.is_routes() && source.file != "exports/routes.rs",
+        Source::is_routes,
         &QUERIES,
         "Statements are in `store.rs`, where they can be read beside each other, and reached without HTTP.",
     );

@@ -7,7 +7,7 @@ pub mod count;
 pub mod datasets;
 pub mod format;
 pub mod params;
-mod routes;
+pub mod routes;
 pub mod stream;
 
 use std::fmt;
@@ -16,8 +16,6 @@ use serde::Serialize;
 use sqlx::postgres::PgRow;
 use sqlx::{Postgres, QueryBuilder};
 use uuid::Uuid;
-
-pub use routes::routes;
 
 use crate::http::Checks;
 use crate::types::Timestamp;
