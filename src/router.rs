@@ -33,7 +33,6 @@ use crate::{auth, batch, exports, generations, health, projects, searches, sessi
 /// Every endpoint under `/v1`, with its documentation.
 fn api() -> OpenApiRouter<App> {
     let mut api = OpenApiRouter::with_openapi(Document::openapi())
-        .merge(generations::similar::routes())
         .merge(generations::routes::routes())
         .merge(suggestions::routes::routes())
         .merge(searches::routes::routes())

@@ -18,6 +18,8 @@ use crate::privacy::capture::Capture;
 use crate::projects::{self, Defaults, Tenant};
 use crate::types::Timestamp;
 
+/// The header that names the project that a request is about.
+pub const PROJECT: &str = "Gleaner-Project";
 /// How long another server's change to keys and projects may go unnoticed.
 const FRESH: Duration = Duration::from_secs(5);
 
@@ -134,9 +136,9 @@ impl Keyring {
 
     /// The project that a request is about: the key's own, or for those who may choose the one named by the header.
     pub(super) async fn project(&self, key: Option<&ApiKey>, headers: &HeaderMap) -> Result<Arc<Tenant>> {
-        let named = match headers.get("gleaner-project") {
+        let named = match headers.get(PROJECT) {
             Some(value) => Some(value.to_str().map_err(|_| {
-                Error::Malformed("the header Gleaner-Project holds other characters than ASCII".to_owned())
+                Error::Malformed(format!("the header {PROJECT} holds other characters than ASCII"))
             })?),
             None => None,
         };

@@ -10,6 +10,7 @@ use ureq::config::ConfigBuilder;
 use ureq::http::Response;
 use ureq::typestate::AgentScope;
 
+use crate::auth::keyring::PROJECT;
 use crate::config::secret;
 
 /// Where a server is, if none is told: where `serve` listens.
@@ -79,7 +80,7 @@ impl Client {
             request = request.header("authorization", format!("Bearer {key}"));
         }
         if let Some(project) = project {
-            request = request.header("gleaner-project", project);
+            request = request.header(PROJECT, project);
         }
         Answer::read(request.send(body)?)
     }

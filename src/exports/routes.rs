@@ -26,12 +26,13 @@ use super::params::{COMMON, Common};
 use super::stream::Export;
 use crate::auth::{Caller, Read};
 use crate::error::{Refusals, Result};
+use crate::http::line;
 use crate::http::params::{from_pairs, query_pairs};
 use crate::state::App;
 
 /// The paths of exports.
 pub fn routes() -> OpenApiRouter<App> {
-    datasets::ALL.iter().fold(OpenApiRouter::new().routes(routes!(list)), |router, entry| {
+    datasets::ALL.iter().fold(OpenApiRouter::new().routes(routes!(list_datasets)), |router, entry| {
         let path = format!("/v1/exports/{}", entry.description.name);
         let get = |zipped| {
             axum::routing::get(
@@ -60,7 +61,7 @@ fn operation(entry: &Entry) -> Operation {
         .header("Gleaner-As-Of", header("The state of the data that is exported"))
         .header("Gleaner-Next-Cursor", header("Where the next piece begins, if limit left any"));
     let media_types = entry.formats().flat_map(|format| match format.media_type() {
-        None => vec!["application/x-ndjson", "application/jsonl"],
+        None => vec!["application/x-ndjson", "application/jsonl", "text/plain"],
         Some(own) => own.split(';').take(1).collect(),
     });
     let rows = media_types.fold(rows, |rows, media_type| rows.content(media_type, content()));
@@ -90,9 +91,9 @@ struct DatasetList {
 }
 
 /// The data sets with their formats, how many rows they have, and how many records lack the text they need.
-#[utoipa::path(get, path = "/v1/exports", tag = "exports", operation_id = "list_datasets",
+#[utoipa::path(get, path = "/v1/exports", tag = "exports",
     responses((status = 200, description = "The data sets", body = DatasetList), Refusals))]
-async fn list(State(app): State<App>, caller: Caller<Read>) -> Result<Json<DatasetList>> {
+async fn list_datasets(State(app): State<App>, caller: Caller<Read>) -> Result<Json<DatasetList>> {
     let data = summaries(&app.db, &caller.project).await?;
     Ok(Json(DatasetList { data }))
 }
@@ -117,16 +118,10 @@ async fn export(
     let own = export.media_type();
     let (sender, mut chunks) = mpsc::channel(4);
     tokio::spawn(app.exports.clone().run(export, sender, permit));
-    let wants_jsonl = parts
-        .headers
-        .get(header::ACCEPT)
-        .and_then(|accept| accept.to_str().ok())
-        .is_some_and(|accept| accept.contains("application/jsonl"));
-    let media_type = match (zipped, own, wants_jsonl) {
-        (true, ..) => "application/gzip",
-        (false, Some(own), _) => own,
-        (false, None, true) => "application/jsonl",
-        (false, None, false) => "application/x-ndjson",
+    let media_type = match (zipped, own) {
+        (true, _) => "application/gzip",
+        (false, Some(own)) => own,
+        (false, None) => line::accepted(&parts.headers),
     };
     let coding = if zipped { None } else { Coding::accepted(&parts.headers) };
     if let Some(coding) = coding.or(zipped.then_some(Coding::Gzip)) {

@@ -14,8 +14,6 @@ use utoipa::openapi::schema::Type;
 use utoipa::openapi::{ContentBuilder, ObjectBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoParams, IntoResponses, ToSchema};
 
-use crate::error::Result;
-
 /// How much of an answer the client wants (RFC 7240): the record, or no more than that it is written.
 #[derive(Debug, Clone, Copy, IntoParams)]
 #[into_params(parameter_in = Header)]

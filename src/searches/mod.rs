@@ -263,6 +263,7 @@ impl Check for NewFallback {
 /// Resolves a search: the agent's turn has ended.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = SearchResolution)]
 pub struct Resolve {
     /// When; now, if not given.
     pub timestamp: Option<Timestamp>,

@@ -19,6 +19,7 @@ pub struct SearchSettings {
     pub learn: Option<bool>,
     /// A search with a best score under this is weak; 0.65 if not given.
     #[arg(long = "learn-threshold", env = "GLEANER_LEARN_THRESHOLD", global = true, value_name = "SCORE")]
+    #[schema(minimum = -1e9, maximum = 1e9)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score_threshold: Option<f64>,
     /// The longest silence of an agent, in seconds, that a search's session outlives; 60 if not given.
@@ -40,6 +41,7 @@ pub struct SearchSettings {
         value_name = "NAMES",
         value_delimiter = ','
     )]
+    #[schema(max_items = 100)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
     /// Whether a built-in search (Grep, Glob, `rg`, `grep`, `find` in a shell) that finds nothing counts as a weak search;
@@ -59,7 +61,11 @@ impl Check for SearchSettings {
         let within = |value: Option<f64>, least: f64, most: f64| {
             value.is_none_or(|value| (least..=most).contains(&value))
         };
-        checks.require(within(self.score_threshold, -1e9, 1e9), "score_threshold", "must be a finite number");
+        checks.require(
+            within(self.score_threshold, -1e9, 1e9),
+            "score_threshold",
+            "must be -1000000000 to 1000000000",
+        );
         checks.require(
             within(self.session_timeout, 1.0, 86_400.0),
             "session_timeout",
@@ -68,9 +74,9 @@ impl Check for SearchSettings {
         let fits = self.min_fallback_reads.is_none_or(|least| (1..=1_000).contains(&least));
         checks.require(fits, "min_fallback_reads", "must be 1 to 1000");
         checks.require(
-            within(self.half_life_days, 1e-3, 36_500.0),
+            within(self.half_life_days, 0.05, 36_500.0),
             "half_life_days",
-            "must be 0.001 to 36500",
+            "must be 0.05 to 36500",
         );
         let tools = self.tools.as_deref().unwrap_or_default();
         checks.require(tools.len() <= 100, "tools", "has more than 100 names");

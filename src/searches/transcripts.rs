@@ -33,10 +33,10 @@ use crate::types::{Timestamp, derived_id};
 #[into_params(parameter_in = Query)]
 pub struct Origin {
     /// The agent that writes the transcript.
-    #[param(inline, value_type = Agent)]
+    #[param(inline, value_type = Agent, example = "claude-code")]
     pub agent: &'static Agent,
     /// The name of the transcript: a line counts once under it.
-    #[param(min_length = 1, max_length = 1000)]
+    #[param(min_length = 1, max_length = 1000, example = "my-session.jsonl")]
     pub source: String,
     /// Whether searches are followed and learned from; true if not given. Otherwise lines are only counted.
     pub learn: Option<bool>,

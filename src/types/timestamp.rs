@@ -132,7 +132,7 @@ impl PartialSchema for Timestamp {
         let seconds = ObjectBuilder::new()
             .schema_type(SchemaType::Number)
             .minimum(Some(-62_135_596_800_i64))
-            .maximum(Some(253_402_300_799_i64))
+            .exclusive_maximum(Some(253_402_300_800_i64))
             .description(Some("Unix seconds (accepted, never sent)"));
         OneOfBuilder::new()
             .item(text)

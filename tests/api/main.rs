@@ -3,6 +3,7 @@
 mod auth;
 mod bad_input;
 mod capture;
+mod contract;
 mod exports;
 mod faults;
 mod generations;

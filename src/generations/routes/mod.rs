@@ -2,13 +2,14 @@
 
 mod analytics;
 mod logs;
+mod similar;
 mod templates;
 
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::state::App;
 
-/// Every path of this domain but that of similar examples.
+/// Every path of this domain.
 pub fn routes() -> OpenApiRouter<App> {
-    logs::routes().merge(templates::routes()).merge(analytics::routes())
+    similar::routes().merge(logs::routes()).merge(templates::routes()).merge(analytics::routes())
 }

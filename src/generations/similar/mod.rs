@@ -6,33 +6,24 @@ mod rank;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use axum::extract::State;
 use serde::{Deserialize, Serialize};
+use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::Rating;
-use crate::auth::{Caller, Read};
-use crate::error::{Refusals, Result};
-use crate::http::{Check, Checks, Query};
-use crate::retrieval::{Candidate, Candidates, Corpus, Scope};
-use crate::state::App;
+use crate::error::Result;
+use crate::http::{Check, Checks};
+use crate::retrieval::{Candidate, Candidates, Corpus, Samples, Scope};
 use rank::{Solved, rank};
-
-/// The path of similar examples.
-pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(similar))
-}
 
 /// What to be similar to.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct Wanted {
+pub(super) struct Wanted {
     /// The intent at hand.
-    #[param(min_length = 1)]
+    #[param(min_length = 1, example = "Create a fund with Jane as director")]
     intent: String,
     /// Area of the language.
     domain_name: Option<String>,
@@ -48,12 +39,14 @@ struct Wanted {
     exclude_id: Option<Uuid>,
     /// `messages`: as chat messages ready to be put into a prompt.
     #[param(inline)]
-    format: Option<Shape>,
+    pub(super) format: Option<Shape>,
 }
 
+/// The shape in which examples are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-enum Shape {
+pub(super) enum Shape {
+    /// As chat messages.
     Messages,
 }
 
@@ -72,13 +65,14 @@ impl Check for Wanted {
 
 /// A log that succeeded with an intent like the one at hand.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
-struct Example {
+#[schema(as = SolvedExample)]
+pub(super) struct Example {
     /// The log.
     generation_id: Uuid,
     /// Its intent.
-    user_intent: String,
+    pub(super) user_intent: String,
     /// Its program, as a reviewer corrected it if one did.
-    valid_dsl: String,
+    pub(super) valid_dsl: String,
     /// Area of the language.
     domain_name: String,
     /// How similar, 0 to 1: 1 where the intents are the same; otherwise the more, the more rare parts the intents have in
@@ -90,54 +84,13 @@ struct Example {
     rating: Option<Rating>,
 }
 
-#[derive(Serialize, ToSchema)]
-struct Examples {
-    /// The most similar first; at most one for each intent and program, and rather different programs than one again and
-    /// again.
-    data: Vec<Example>,
-}
-
-#[derive(Serialize, ToSchema)]
-struct Messages {
-    /// The examples in turn, each as what the user asked and what the assistant answers.
-    messages: Vec<Message>,
-}
-
-/// The examples in the shape that was asked for.
-#[derive(Serialize, ToSchema)]
-#[serde(untagged)]
-enum Found {
-    Examples(Examples),
-    Messages(Messages),
-}
-
-#[derive(Serialize, ToSchema)]
-struct Message {
-    role: &'static str,
-    content: String,
-}
-
-/// Solved examples similar to an intent: of logs that succeeded and that no reviewer found poor.
-#[utoipa::path(get, path = "/v1/generations/similar", tag = "generations", params(Wanted),
-    responses((status = 200, description = "The examples; with `format=messages`, as chat messages", body = Found), Refusals))]
-async fn similar(
-    State(app): State<App>,
-    caller: Caller<Read>,
-    Query(wanted): Query<Wanted>,
-) -> Result<axum::Json<Found>> {
-    let data = find(&app, &caller.project, &wanted).await?;
-    if wanted.format != Some(Shape::Messages) {
-        return Ok(axum::Json(Found::Examples(Examples { data })));
-    }
-    let turns = data.into_iter().flat_map(|example| {
-        [("user", example.user_intent), ("assistant", example.valid_dsl)]
-            .map(|(role, content)| Message { role, content })
-    });
-    Ok(axum::Json(Found::Messages(Messages { messages: turns.collect() })))
-}
-
 /// Finds, ranks and fetches the examples.
-async fn find(app: &App, project: &Arc<str>, wanted: &Wanted) -> Result<Vec<Example>> {
+pub(super) async fn find(
+    db: &PgPool,
+    samples: &Arc<Samples>,
+    project: &Arc<str>,
+    wanted: &Wanted,
+) -> Result<Vec<Example>> {
     const SQL: &str = "
         select id as generation_id, user_intent, coalesce(corrected_dsl, final_valid_dsl) as valid_dsl, domain_name, rating
         from generations where project = $1 and id = any($2)";
@@ -146,7 +99,7 @@ async fn find(app: &App, project: &Arc<str>, wanted: &Wanted) -> Result<Vec<Exam
     let intent: String = wanted.intent.chars().take(LONGEST_INTENT).collect();
     let scope = Scope { project: Arc::clone(project), facet: wanted.domain_name.clone() };
     let (model_used, exclude_id) = (wanted.model_used.as_deref(), wanted.exclude_id);
-    let logs: Vec<Log> = Candidates { db: &app.db, samples: &app.samples, corpus: &LOGS }
+    let logs: Vec<Log> = Candidates { db, samples, corpus: &LOGS }
         .find(&scope, &intent, |query| query.bind(model_used.map(str::to_owned)).bind(exclude_id))
         .await?;
     // That takes the processor for milliseconds: not on a thread that answers requests.
@@ -157,7 +110,7 @@ async fn find(app: &App, project: &Arc<str>, wanted: &Wanted) -> Result<Vec<Exam
     });
     let ranked = ranked.await.map_err(anyhow::Error::from)?;
     let ids: Vec<_> = ranked.iter().map(|(id, _)| *id).collect();
-    let examples: Vec<Example> = sqlx::query_as(SQL).bind(&**project).bind(ids).fetch_all(&app.db).await?;
+    let examples: Vec<Example> = sqlx::query_as(SQL).bind(&**project).bind(ids).fetch_all(db).await?;
     let mut examples: HashMap<_, _> =
         examples.into_iter().map(|example| (example.generation_id, example)).collect();
     let with_similarity =

@@ -25,6 +25,7 @@ const USEFUL: f64 = 1.0;
 /// What somebody says of an association.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = NewAssociationFeedback)]
 pub struct NewFeedback {
     /// Whether the association helped.
     pub verdict: Verdict,
@@ -35,6 +36,7 @@ impl Check for NewFeedback {}
 /// Whether an association helped.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = AssociationVerdict)]
 pub enum Verdict {
     /// The association helped.
     Useful,

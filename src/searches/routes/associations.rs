@@ -1,7 +1,7 @@
 //! How associations, and the patterns that led to them, are asked for and reported on.
 
 use axum::extract::State;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::auth::{Caller, Read, Write};
 use crate::error::{Refusals, Result};
 use crate::http::reply::{Changed, NotKept, Shown};
-use crate::http::{ById, Check, Checks, Json, Path, Query};
+use crate::http::{ById, Check, Checks, Json, Path, Query, line};
 use crate::searches::associations::feedback::{self, Feedback, GoneFile, NewFeedback};
 use crate::searches::associations::{self, Association, feed};
 use crate::searches::expansions::{self, Expansion};
@@ -23,11 +23,11 @@ use crate::writing::Writing;
 /// The paths of associations and expansions.
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
-        .routes(routes!(list_associations))
+        .routes(routes!(find_associations))
         .routes(routes!(list_association_changes))
         .routes(routes!(report_association))
         .routes(routes!(mark_file_gone))
-        .routes(routes!(list_expansions))
+        .routes(routes!(find_expansions))
 }
 
 /// A query, for which similar ones are looked up.
@@ -36,7 +36,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[into_params(parameter_in = Query)]
 struct SimilarTo {
     /// The query at hand.
-    #[param(min_length = 1, max_length = 2000)]
+    #[param(min_length = 1, max_length = 2000, example = "login button")]
     query: String,
     /// Only what was learned in this folder is answered.
     #[param(min_length = 1, max_length = 4096)]
@@ -73,7 +73,7 @@ struct Associations {
 /// Lists where queries like this one were answered. What is old ranks lower, and is never left out for that.
 #[utoipa::path(get, path = "/v1/associations", tag = "searches", params(SimilarTo),
     responses((status = 200, description = "The associations", body = Associations), Refusals))]
-async fn list_associations(
+async fn find_associations(
     State(app): State<App>,
     caller: Caller<Read>,
     Query(wanted): Query<SimilarTo>,
@@ -94,7 +94,7 @@ struct Expansions {
 /// Lists patterns that found what similar queries had missed: after each, the agent read the file that answered.
 #[utoipa::path(get, path = "/v1/searches/expansions", tag = "searches", params(SimilarTo),
     responses((status = 200, description = "The patterns", body = Expansions), Refusals))]
-async fn list_expansions(
+async fn find_expansions(
     State(app): State<App>,
     caller: Caller<Read>,
     Query(wanted): Query<SimilarTo>,
@@ -130,12 +130,14 @@ impl Check for ChangesAfter {
 /// A follower asks again with the `change` of the last line, even after an empty answer, and so misses no change and gets
 /// none twice. The decay of weights is no change: it is the same for all.
 #[utoipa::path(get, path = "/v1/associations/changes", tag = "searches", params(ChangesAfter),
-    responses((status = 200, description = "One JSON object a line", content_type = "application/x-ndjson", body = String,
+    responses((status = 200, description = "One JSON object a line",
+        content((String = "application/x-ndjson"), (String = "application/jsonl"), (String = "text/plain")),
         headers(("Gleaner-Next-Cursor" = i64, description = "The cursor of the next request"))), Refusals))]
 async fn list_association_changes(
     State(app): State<App>,
     caller: Caller<Read>,
     Query(wanted): Query<ChangesAfter>,
+    headers: HeaderMap,
 ) -> Result<Response> {
     let (after, limit) = (wanted.cursor.unwrap_or(0), wanted.limit.unwrap_or(1_000));
     let changes = feed::list(&app.db, &caller.project, after, limit, &caller.tenant.rules).await?;
@@ -145,14 +147,16 @@ async fn list_association_changes(
         body.push(b'\n');
     }
     let next = changes.last().map_or(after, |change| change.change);
-    let mut response = ([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response();
+    let mut response = ([(header::CONTENT_TYPE, line::accepted(&headers))], body).into_response();
     response.headers_mut().insert("gleaner-next-cursor", HeaderValue::from(next));
     Ok(response)
 }
 
 /// Reports whether an association helped. With an `Idempotency-Key`, sending the report again changes nothing.
-#[utoipa::path(post, path = "/v1/associations/{id}/feedback", tag = "searches", params(ById, Writing),
-    request_body = NewFeedback, responses(Changed<Association>, Refusals))]
+#[utoipa::path(post, path = "/v1/associations/{id}/feedback", tag = "searches",
+    params(("id" = Uuid, Path, description = "The association's id.", example = "158da681-b4fa-80b8-a80e-4f85f4da9cc2"), Writing),
+    request_body(content = NewFeedback, example = json!({"verdict": "useful"})),
+    responses(Changed<Association>, Refusals))]
 async fn report_association(
     writing: Writing,
     Path(ById { id }): Path<ById>,
@@ -174,7 +178,8 @@ struct GoneAssociations {
 }
 
 /// Marks a file as gone: no association leads to it any more, until an agent finds it again.
-#[utoipa::path(post, path = "/v1/associations/gone", tag = "searches", request_body = GoneFile,
+#[utoipa::path(post, path = "/v1/associations/gone", tag = "searches",
+    request_body(content = GoneFile, example = json!({"root": "/home/jane/my-project", "path": "src/old_login.rs"})),
     responses(
         (status = 200, description = "How many associations led to the file", body = GoneAssociations),
         NotKept,

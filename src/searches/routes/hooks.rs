@@ -41,7 +41,10 @@ struct HookAnswer {}
 /// Takes what a hook of an agent sends.
 ///
 /// The answer is always the same, also to what is not understood.
-#[utoipa::path(post, path = "/v1/hooks/{agent}", tag = "searches", request_body = serde_json::Value,
+#[utoipa::path(post, path = "/v1/hooks/{agent}", tag = "searches", 
+    request_body(content = serde_json::Value, example = json!({
+        "hook_event_name": "Stop", "session_id": "my-session", "cwd": "/home/jane/my-project",
+    })),
     responses((status = 200, description = "An empty object", body = HookAnswer), Refusals))]
 async fn report_hook(
     State(app): State<App>,

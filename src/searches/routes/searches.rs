@@ -38,7 +38,17 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 ///
 /// A search whose best score is under the threshold is tracked: what the agent does next is learned from. The answer has, as
 /// `hints`, where similar queries were answered before.
-#[utoipa::path(post, path = "/v1/searches", tag = "searches", params(Writing), request_body = NewSearch,
+#[utoipa::path(post, path = "/v1/searches", tag = "searches", params(Writing),
+    request_body(content = NewSearch, example = json!({
+        "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71",
+        "query": "where is the login button drawn",
+        "best_score": 0.31,
+        "results": [{"path": "docs/login.md", "score": 0.31}],
+        "agent_session_id": "my-session",
+        "turn_id": "turn-1",
+        "root": "/home/jane/my-project",
+        "timestamp": 1_736_937_000.0,
+    })),
     responses(Created<Search>, Refusals))]
 async fn start_search(writing: Writing, Json(new): Json<NewSearch>) -> Result<Created<Search>> {
     let (app, tenant) = (&writing.app, &writing.caller.tenant);
@@ -61,7 +71,15 @@ async fn start_search(writing: Writing, Json(new): Json<NewSearch>) -> Result<Cr
 /// A fallback counts for every search of the same agent that is tracked, by its share. One that comes after a silence longer
 /// than the window shows that the session was over: it is kept, but does not count.
 #[utoipa::path(post, path = "/v1/searches/{id}/fallbacks", tag = "searches", params(ById, Writing),
-    request_body = NewFallback, responses(Created<AppendedFallback>, Refusals))]
+    request_body(content = NewFallback, examples(
+        ("read" = (summary = "A file was read", value = json!({
+            "kind": "read", "path": "src/ui/login.rs", "timestamp": 1_736_937_004.0,
+        }))),
+        ("grep" = (summary = "A pattern was looked for", value = json!({
+            "kind": "grep", "pattern": "fn draw_login", "timestamp": 1_736_937_002.0,
+        }))),
+    )),
+    responses(Created<AppendedFallback>, Refusals))]
 async fn append_fallback(
     writing: Writing,
     Path(ById { id }): Path<ById>,
@@ -81,7 +99,8 @@ async fn append_fallback(
 /// With enough files read the search is `resolved`, with the `associations` that it made; else it is `unresolved`. A search
 /// that was over already stays as it is.
 #[utoipa::path(post, path = "/v1/searches/{id}/resolve", tag = "searches", params(ById, Prefer),
-    request_body = Resolve, responses(Changed<Search>, Refusals))]
+    request_body(content = Resolve, example = json!({"timestamp": 1_736_937_010.0})),
+    responses(Changed<Search>, Refusals))]
 async fn resolve_search(
     writing: Writing,
     Path(ById { id }): Path<ById>,

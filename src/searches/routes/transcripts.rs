@@ -12,7 +12,7 @@ use crate::auth::{Caller, Write};
 use crate::error::{Error, Refusals, Result};
 use crate::http::json::{self, expect_media_type};
 use crate::http::reply::{NotKept, Shown};
-use crate::http::{NDJSON_LIMIT, Query, Replaced};
+use crate::http::{NDJSON_LIMIT, Query, Replaced, line};
 use crate::searches::transcripts::{Intake, Origin};
 use crate::searches::write::TranscriptCounts;
 use crate::state::App;
@@ -21,6 +21,13 @@ use crate::state::App;
 const PIECE: usize = 2 << 20;
 /// How long a sender may send nothing: others of the same source are waiting.
 const STALL: Duration = Duration::from_mins(1);
+
+/// A piece of a transcript as the OpenAPI document shows it.
+const EXAMPLE: &str = concat!(
+    r#"{"type": "user", "sessionId": "my-session", "cwd": "/home/jane/my-project", "timestamp": "2025-01-15T10:30:00Z", "#,
+    r#""message": {"role": "user", "content": "Draw the login button in blue"}}"#,
+    "\n",
+);
 
 /// The path of transcripts.
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -32,7 +39,11 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 /// What was taken before a failure stays taken: sending all again does the rest. A last line without a newline counts as
 /// a line; should it have been cut off, it is a bad one, and the whole one is new when it comes.
 #[utoipa::path(post, path = "/v1/transcripts", tag = "searches", params(Origin),
-    request_body(content((String = "application/x-ndjson"), (String = "application/jsonl"))),
+    request_body(content(
+        (String = "application/x-ndjson", example = json!(EXAMPLE)),
+        (String = "application/jsonl"),
+        (inline(line::File) = "application/octet-stream"),
+    )),
     responses(
         (status = 200, description = "What became of the lines", body = TranscriptCounts),
         NotKept,
@@ -44,7 +55,7 @@ async fn append_transcript(
     Query(origin): Query<Origin>,
     request: Request,
 ) -> Result<Shown<TranscriptCounts>> {
-    expect_media_type(request.headers(), &["application/x-ndjson", "application/jsonl"])?;
+    expect_media_type(request.headers(), line::LINES)?;
     let replaced = request.extensions().get::<Replaced>().cloned().unwrap_or_default();
     let Some(origin) = caller.tenant.policy.keep(origin) else { return Ok(Shown::NotKept) };
     let intake = Intake::begin(&app.searches, &caller.tenant, origin).await;

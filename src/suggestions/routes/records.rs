@@ -189,11 +189,13 @@ fn address(id: Uuid) -> String {
 /// They are kept as sent, and resolved in the order of `at`, then of arrival. Sent again with the same `id`, or as the
 /// same move with the same `at`, a look counts once. The answer leaves out what lists leave out.
 #[utoipa::path(post, path = "/v1/suggestions/{id}/views", tag = "suggestions", params(ById, Writing),
-    request_body(content = NewViews, example = json!({"views": [
-        {"direction": "next", "at": 1_736_937_001.5},
-        {"direction": "next", "at": 1_736_937_002.1},
-        {"index": 0, "at": 1_736_937_003.0},
-    ]})),
+    request_body(content = NewViews, examples(
+        ("one" = (summary = "A look", value = json!({"index": 1, "at": 1_736_937_001.5}))),
+        ("several" = (summary = "Several looks", value = json!({"views": [
+            {"index": 2, "at": 1_736_937_002.1},
+            {"direction": "next", "at": 1_736_937_003.0},
+        ]}))),
+    )),
     responses(Created<Suggestion>, Refusals))]
 async fn append_views(
     writing: Writing,

@@ -1,0 +1,73 @@
+//! How similar examples are reached.
+
+use axum::extract::State;
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::auth::{Caller, Read};
+use crate::error::{Refusals, Result};
+use crate::generations::similar::{self, Example, Shape, Wanted};
+use crate::http::Query;
+use crate::state::App;
+
+/// The path of similar examples.
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(find_similar_generations))
+}
+
+/// The examples in the shape that was asked for.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[schema(as = SolvedExamplesOrMessages)]
+enum Found {
+    Examples(Examples),
+    Messages(Messages),
+}
+
+/// Solved examples.
+#[derive(Serialize, ToSchema)]
+#[schema(as = SolvedExamples)]
+struct Examples {
+    /// The most similar first; at most one for each intent and program, and rather different programs than one again and
+    /// again.
+    data: Vec<Example>,
+}
+
+/// Solved examples as a conversation, to be put into a prompt.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ChatMessages)]
+struct Messages {
+    /// The examples in turn, each as what the user asked and what the assistant answers.
+    messages: Vec<Message>,
+}
+
+/// A message of a conversation.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ChatMessage)]
+struct Message {
+    /// Who speaks: `user` or `assistant`.
+    role: &'static str,
+    /// What they say.
+    content: String,
+}
+
+/// Solved examples similar to an intent: of logs that succeeded and that no reviewer found poor.
+#[utoipa::path(get, path = "/v1/generations/similar", tag = "generations", params(Wanted),
+    responses((status = 200, description = "The examples; with `format=messages`, as chat messages", body = Found), Refusals))]
+async fn find_similar_generations(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    Query(wanted): Query<Wanted>,
+) -> Result<axum::Json<Found>> {
+    let data = similar::find(&app.db, &app.samples, &caller.project, &wanted).await?;
+    if wanted.format != Some(Shape::Messages) {
+        return Ok(axum::Json(Found::Examples(Examples { data })));
+    }
+    let turns = data.into_iter().flat_map(|example| {
+        [("user", example.user_intent), ("assistant", example.valid_dsl)]
+            .map(|(role, content)| Message { role, content })
+    });
+    Ok(axum::Json(Found::Messages(Messages { messages: turns.collect() })))
+}

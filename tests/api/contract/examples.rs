@@ -1,0 +1,113 @@
+//! Examples: what the document prints works when it is sent as printed.
+
+use std::collections::BTreeSet;
+
+use super::Contract;
+use crate::support::Service;
+
+/// Every operation, in the order in which a reader would try them: what is referred to comes before what refers to it, and
+/// erasure last.
+const ORDER: &[&str] = &[
+    "get_health",
+    "get_readiness",
+    "get_version",
+    "get_metrics",
+    "put_project",
+    "get_project",
+    "put_prompt_template",
+    "get_prompt_template",
+    "list_prompt_templates",
+    "post_events",
+    "start_generation",
+    "append_attempt",
+    "finalize_generation",
+    "review_generation",
+    "get_generation",
+    "list_generations",
+    "find_similar_generations",
+    "get_prompt_figures",
+    "compare_prompts",
+    "start_suggestion",
+    "append_views",
+    "append_partial_inputs",
+    "finalize_suggestion",
+    "amend_suggestion",
+    "get_suggestion",
+    "list_suggestions",
+    "list_negative_signals",
+    "get_block_metadata",
+    "get_suggestion_figures",
+    "compare_suggestion_versions",
+    "start_search",
+    "append_fallback",
+    "resolve_search",
+    "get_search",
+    "list_searches",
+    "find_associations",
+    "find_expansions",
+    "list_association_changes",
+    "report_association",
+    "mark_file_gone",
+    "get_search_figures",
+    "report_claude_code_hook",
+    "report_codex_hook",
+    "append_transcript",
+    "list_datasets",
+    "export_training_pairs",
+    "export_correction_pairs",
+    "export_preference_pairs",
+    "export_accepted_suggestions",
+    "export_rankings",
+    "export_suggestion_history",
+    "export_search_pairs",
+    "deprecate_prompt_template",
+    "list_sessions",
+    "delete_generation",
+    "delete_suggestion",
+    "erase_session",
+    "create_key",
+    "list_keys",
+    "revoke_key",
+];
+
+#[tokio::test]
+async fn every_example_works_when_it_is_sent_as_printed() {
+    let (service, key) = Service::closed().await;
+    let contract = Contract::of(&service).await;
+    let operations = contract.operations();
+    let known: BTreeSet<_> = operations.iter().map(|operation| operation.id).collect();
+    assert_eq!(ORDER.iter().copied().collect::<BTreeSet<_>>(), known);
+
+    for id in ORDER {
+        let operation = operations.iter().find(|operation| operation.id == *id).expect("an operation");
+        for parameter in operation.parameters().filter(|parameter| parameter["required"] == true) {
+            assert!(!parameter["example"].is_null(), "{id} has no example of {}", parameter["name"]);
+        }
+        let calls = operation.examples();
+        assert!(!calls.is_empty(), "{id} has no example of its body");
+        for call in calls {
+            if let Some((media_type, body)) = &call.body {
+                let content = operation.bodies().find(|(other, _)| *other == media_type).expect("a body").1;
+                contract.assert_valid(&content["schema"], body, id);
+            }
+            let answer = service.send(operation.request(&call, &key)).await;
+            assert!(answer.status.is_success(), "{id}: {} {}", answer.status, answer.text());
+            let response = &operation.value["responses"][answer.status.as_str()];
+            assert!(response.is_object(), "{id} does not say that it answers {}", answer.status);
+            let media_type = answer.header("content-type").unwrap_or_default();
+            let media_type = media_type.split(';').next().unwrap_or_default();
+            match &response["content"] {
+                content if content.is_object() => {
+                    let content = &content[media_type];
+                    assert!(content.is_object(), "{id} does not say that it answers with {media_type:?}");
+                    let body = match media_type {
+                        "application/json" => answer.json(),
+                        _ => answer.text().into(),
+                    };
+                    contract.assert_valid(&content["schema"], &body, id);
+                }
+                _ => assert_eq!(answer.text(), "", "{id} does not say that it answers with a body"),
+            }
+        }
+    }
+}
