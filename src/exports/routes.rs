@@ -32,7 +32,7 @@ use crate::state::App;
 
 /// The paths of exports.
 pub fn routes() -> OpenApiRouter<App> {
-    datasets::ALL.iter().fold(OpenApiRouter::new().routes(routes!(list)), |router, entry| {
+    datasets::ALL.iter().fold(OpenApiRouter::new().routes(routes!(list_datasets)), |router, entry| {
         let path = format!("/v1/exports/{}", entry.description.name);
         let get = |zipped| {
             axum::routing::get(
@@ -98,9 +98,9 @@ struct DatasetList {
 ///
 /// Data sets are counted exactly up to 10 000 records. Of larger ones a sample is counted; then `rows_estimated` is true, and
 /// `rows` usually within a tenth of what an export has.
-#[utoipa::path(get, path = "/v1/exports", tag = "exports", operation_id = "list_datasets",
+#[utoipa::path(get, path = "/v1/exports", tag = "exports",
     responses((status = 200, description = "The data sets", body = DatasetList), Refusals))]
-async fn list(State(app): State<App>, caller: Caller<Read>) -> Result<Json<DatasetList>> {
+async fn list_datasets(State(app): State<App>, caller: Caller<Read>) -> Result<Json<DatasetList>> {
     let data = summaries(&app.db, &caller.project).await?;
     Ok(Json(DatasetList { data }))
 }
