@@ -79,7 +79,7 @@ impl FromRow<'_, PgRow> for Session {
 }
 
 impl Listed for Session {
-    fn place(&self) -> (Timestamp, String) {
+    fn sort_key(&self) -> (Timestamp, String) {
         (self.last_at, self.session.clone())
     }
 }

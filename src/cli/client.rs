@@ -1,4 +1,4 @@
-//! A running server, as the program's other commands reach it.
+//! The client by which the program's commands reach a running server.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,37 +13,37 @@ use ureq::typestate::AgentScope;
 use crate::auth::keyring::PROJECT;
 use crate::config::secret;
 
-/// Where a server is, if none is told: where `serve` listens.
+/// The address of a server if none is given, which is where `serve` listens.
 pub(super) const LOCAL: &str = "http://127.0.0.1:8080";
 
-/// Which server, and with what key.
+/// The server that a command uses, and the key for it.
 #[derive(Debug, Clone, Args)]
 pub(super) struct Remote {
-    /// The server's address.
+    /// Address of the server.
     #[arg(long, env = "GLEANER_URL", value_name = "URL")]
     pub(super) url: Option<String>,
-    /// An API key for it.
+    /// API key for the server.
     #[arg(long, env = "GLEANER_KEY", hide_env_values = true, value_name = "KEY")]
     key: Option<String>,
-    /// File that holds the key.
+    /// File that holds the API key.
     #[arg(long, env = "GLEANER_KEY_FILE", value_name = "FILE")]
     key_file: Option<PathBuf>,
 }
 
 impl Remote {
-    /// The address without a slash at its end; none if it was not given, or as empty.
+    /// Returns the address without a slash at its end. Returns none if it was not given or is empty.
     pub(super) fn url(&self) -> Option<&str> {
         self.url.as_deref().map(|url| url.trim_end_matches('/')).filter(|url| !url.is_empty())
     }
 
-    /// A client of the server at `url`, which waits so long for an answer.
+    /// Makes a client of the server at `url`. It waits `patience` for each response.
     pub(super) fn client(&self, url: &str, patience: Duration) -> anyhow::Result<Client> {
         let key = secret(self.key.as_deref(), self.key_file.as_deref())?;
         Ok(Client { agent: config(patience).build().into(), url: url.to_owned(), key })
     }
 }
 
-/// A client of a server. It blocks; clones share connections.
+/// A blocking client of a server. Clones share connections.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
     agent: ureq::Agent,
@@ -51,18 +51,18 @@ pub(super) struct Client {
     key: Option<String>,
 }
 
-/// What a server has answered.
+/// A server's response.
 pub(super) struct Answer {
-    /// The status.
+    /// The HTTP status.
     pub(super) status: u16,
-    /// When to ask again, in seconds, if it says so.
+    /// When to try again, in seconds, if the server says so.
     pub(super) retry_after: Option<u64>,
     /// The body.
     pub(super) body: String,
 }
 
 impl Client {
-    /// The server's address.
+    /// Returns the server's address.
     pub(super) fn url(&self) -> &str {
         &self.url
     }

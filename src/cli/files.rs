@@ -1,4 +1,4 @@
-//! Folders that belong to a program, and files that are replaced as a whole.
+//! Folders of programs in the user's home, and atomic replacement of files.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -6,8 +6,8 @@ use std::{env, fs, process};
 
 use anyhow::Context as _;
 
-/// Writes `text` to `path`, such that after a crash there is the old file or the new one. A link is followed, and a
-/// file's permissions stay; folders are made where they are missing.
+/// Writes `text` to `path` atomically: after a crash there is either the old file or the new one. A symbolic
+/// link is followed, the file's permissions stay, and missing folders are made.
 pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().unwrap_or(Path::new("."));
@@ -30,7 +30,8 @@ pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     written
 }
 
-/// A program's own folder: the one that the environment variable names, else `folder` within the user's.
+/// Returns a program's own folder, which the environment variable names or else is `folder` in the user's
+/// home.
 pub(super) fn home(variable: &str, folder: &str) -> anyhow::Result<PathBuf> {
     if let Some(path) = env::var_os(variable).filter(|path| !path.is_empty()) {
         return Ok(path.into());

@@ -1,4 +1,4 @@
-//! `gleaner import`: events from files, through the same writer as those that come by HTTP.
+//! `gleaner import`: stores events from files, through the same writer as events that come by HTTP.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,15 +23,15 @@ use crate::types::ids::LineIds;
 
 /// How many lines are handed to the writer at a time.
 const LINES: usize = 2_000;
-/// How many bytes of lines are held at a time, however few lines that are.
+/// How many bytes of lines are held at a time, even if that is fewer lines.
 const BYTES: usize = 8 << 20;
 
 #[derive(Debug, Args)]
 pub(super) struct Import {
-    /// NDJSON files of events, also compressed with gzip; - is standard input.
+    /// NDJSON files of events, possibly compressed with gzip. A - is standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The project they belong to.
+    /// Project that the events belong to.
     #[arg(long, default_value = "default", value_name = "NAME")]
     project: String,
 }
@@ -73,7 +73,8 @@ impl Import {
                 let summary = batch::write(&running.app.writer, &tenant, events).await?;
                 let lost = summary.rejected.iter().find(|rejected| rejected.status == 503);
                 if let Some(Rejected { line, detail, .. }) = lost {
-                    // Every line has an id, or says what became of a record that has one.
+                    // Every line has an id or names the record it refers to, so importing it again is
+                    // harmless.
                     bail!("{name}, line {line}: {detail}. Importing it again does what is missing");
                 }
                 total.add(&name, summary);
@@ -89,11 +90,11 @@ impl Import {
     }
 }
 
-/// A file's lines that are not blank, with their numbers.
+/// The lines of a file that are not blank, with their numbers.
 struct Lines {
     reader: Box<dyn BufRead + Send>,
     number: usize,
-    /// The file's size in bytes, where it tells how much there is to do.
+    /// The file's size in bytes, if it tells how much there is to read.
     size: Option<u64>,
 }
 
@@ -114,7 +115,7 @@ impl Lines {
         Ok(Self { reader: Box::new(input), number: 0, size })
     }
 
-    /// The next lines; none at the end.
+    /// Returns the next lines, or none at the end of the file.
     fn chunk(&mut self) -> std::io::Result<Vec<(usize, Vec<u8>)>> {
         let (mut lines, mut bytes) = (Vec::new(), 0);
         while lines.len() < LINES && bytes < BYTES {
@@ -137,7 +138,7 @@ impl Lines {
     }
 }
 
-/// A bar on a terminal, a line now and then elsewhere.
+/// Shows progress as a bar on a terminal, and as occasional lines elsewhere.
 struct Progress {
     bar: ProgressBar,
     name: String,
@@ -192,7 +193,7 @@ struct Totals {
     duplicates: usize,
     skipped: usize,
     rejected: usize,
-    /// How often a reason was given, and where first.
+    /// How often each reason was given, and where first.
     reasons: BTreeMap<String, (usize, String)>,
 }
 

@@ -16,28 +16,28 @@ use crate::types::Timestamp;
 pub(super) enum Keys {
     /// Make a key and print its secret, which is not stored.
     Create {
-        /// What to call it.
+        /// Name of the key, for people.
         #[arg(long, default_value = "cli")]
         name: String,
-        /// The project it belongs to.
+        /// Project that the key belongs to.
         #[arg(long, default_value = "default")]
         project: String,
-        /// What it allows; give it several times for several.
+        /// Scope that the key grants. Repeat the option for several.
         #[arg(long = "scope", required = true)]
         scopes: Vec<Scope>,
-        /// When it ceases to work: RFC 3339, or Unix seconds; never, if not given.
+        /// When the key expires, as RFC 3339 or Unix seconds. Without it the key never does.
         #[arg(long, value_name = "TIME")]
         expires_at: Option<Timestamp>,
     },
     /// List keys, without their secrets.
     List {
-        /// Only this project's.
+        /// Only keys of this project.
         #[arg(long)]
         project: Option<String>,
     },
-    /// Revoke a key; running servers know within five seconds.
+    /// Revoke a key. Running servers refuse it within five seconds.
     Revoke {
-        /// Its id, as `list` shows it.
+        /// Id of the key, as `list` shows it.
         id: Uuid,
     },
 }

@@ -50,16 +50,16 @@ pub struct Cli {
 enum Command {
     /// Serve HTTP until told to stop (the default).
     Serve,
-    /// Bring the database's schema up to date and end; `serve` does so by itself.
+    /// Bring the database's schema up to date and exit. `serve` does this by itself.
     Migrate,
     /// Print the OpenAPI document as YAML.
     Openapi,
-    /// Ask a running server whether it is ready; the exit status tells.
+    /// Ask a running server whether it is ready. The exit status is 0 if it is.
     Healthcheck,
     /// Make, list and revoke API keys.
     #[command(subcommand)]
     Keys(keys::Keys),
-    /// Store events from NDJSON files, as POST /v1/events does; safe to run again.
+    /// Store events from NDJSON files, as POST /v1/events does. It is safe to repeat.
     Import(import::Import),
     /// Write a data set to a file or to standard output, as GET /v1/exports/{dataset} does.
     Export(export::Export),
@@ -68,7 +68,7 @@ enum Command {
     /// Have agents report what they do.
     #[command(subcommand)]
     Hook(hook::Hook),
-    /// Become the private Postgres; started by `serve`, not by hand.
+    /// Become the private Postgres. `serve` uses this command; it is not for people.
     #[command(hide = true, name = embedded::COMMAND)]
     PostgresChild {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -76,7 +76,7 @@ enum Command {
     },
 }
 
-/// Runs the command; errors are printed as one sentence with their causes.
+/// Runs the command. Errors are printed as one sentence with their causes.
 #[must_use]
 pub fn run() -> ExitCode {
     let Cli { command, serve, database, privacy, searches, logging } = Cli::parse();
@@ -126,12 +126,12 @@ fn start_logging(logging: &Logging) {
 fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(future);
-    // Not for what a client that does not read still holds.
+    // Tasks for clients that do not read their responses must not delay the exit any longer.
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
 }
 
-/// How the private Postgres is to be run.
+/// Returns the settings of the private Postgres.
 fn embedded_settings(database: &Database) -> embedded::Settings {
     embedded::Settings {
         data_dir: database.data_dir.clone().filter(|dir| !dir.as_os_str().is_empty()),
@@ -140,8 +140,8 @@ fn embedded_settings(database: &Database) -> embedded::Settings {
     }
 }
 
-/// Runs a command on the database, with its schema up to date: the one given, else the private one, which may be in the
-/// hands of a running server.
+/// Runs a command on the database, after bringing its schema up to date. That is the database configured, or
+/// the private Postgres, which a running server may already have started.
 fn with_database(
     database: &Database,
     command: impl AsyncFnOnce(PgConnectOptions) -> anyhow::Result<ExitCode>,
@@ -171,7 +171,7 @@ fn with_database(
 
 fn parse_url(url: &str) -> anyhow::Result<PgConnectOptions> {
     let is_postgres = ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme));
-    // The error is kept from showing the URL, which may hold a password.
+    // The parser's error is not shown, because it contains the URL, which may hold a password.
     url.parse()
         .ok()
         .filter(|_| is_postgres)

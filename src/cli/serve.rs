@@ -19,7 +19,7 @@ use crate::db::embedded::Cluster;
 use crate::projects::Defaults;
 use crate::server::{self, Running, Settings};
 
-/// Serves until SIGINT or SIGTERM. The private Postgres, if there is one, outlives the requests.
+/// Serves until SIGINT or SIGTERM. The private Postgres, if there is one, stops after the last request.
 pub(super) fn run(serve: &Serve, database: &Database, defaults: Defaults) -> anyhow::Result<ExitCode> {
     let key = serve.key()?.map(|key| Secret::chosen(&key)).transpose()?;
     let mut own = None;
@@ -51,7 +51,8 @@ async fn serve_on(
     settings: Settings,
     data: &str,
 ) -> anyhow::Result<()> {
-    // From here on a signal drains; before, it just ends the process, and the private Postgres with it.
+    // From here on a signal lets requests finish. Earlier ones end the process, and the private Postgres with
+    // it.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let stop = async move {
         tokio::select! {
@@ -85,7 +86,7 @@ async fn serve_on(
     let listener = TcpListener::bind(bind).await.with_context(|| format!("listening on {bind}"))?;
     let address = listener.local_addr()?;
     let key = if open { "" } else { "-H \"Authorization: Bearer $GLEANER_KEY\" " };
-    // Whoever started the service may have stopped reading.
+    // The output may be closed by now, which is no reason to stop.
     let _ = writeln!(
         std::io::stdout(),
         "gleaner listens on http://{address} (data: {data})\n\
@@ -96,7 +97,8 @@ async fn serve_on(
     Ok(())
 }
 
-/// Asks the server that listens on `bind` whether it is ready. Where that is every address, it is asked on this machine.
+/// Asks the server that listens on `bind` whether it is ready. An unspecified address (0.0.0.0) is reached on
+/// this machine.
 pub(super) fn healthcheck(bind: SocketAddr) -> anyhow::Result<ExitCode> {
     let ip = if bind.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { bind.ip() };
     let address = SocketAddr::new(ip, bind.port());

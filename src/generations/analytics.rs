@@ -1,4 +1,4 @@
-//! How well prompt templates work.
+//! Analytics of prompt templates: how often programs made with them pass and succeed.
 
 use serde::{Deserialize, Serialize};
 use sqlx::{PgPool, QueryBuilder};
@@ -10,22 +10,22 @@ use crate::http::{Check, Checks};
 use crate::statistics::{self, rate, wilson};
 use crate::types::Timestamp;
 
-/// Which logs figures are about.
+/// The generation logs that the figures are computed from.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Scope {
-    /// Area of the language.
+    /// Only logs of this area of the language, such as `cbu`.
     domain_name: Option<String>,
-    /// Only logs created then or later: RFC 3339, or Unix seconds.
+    /// Only logs created at this time or later, as RFC 3339 or Unix seconds.
     #[serde(deserialize_with = "time_in_query")]
     #[param(value_type = Option<Timestamp>)]
     since: Option<Timestamp>,
-    /// Only logs created before then.
+    /// Only logs created before this time, as RFC 3339 or Unix seconds.
     #[serde(deserialize_with = "time_in_query")]
     #[param(value_type = Option<Timestamp>)]
     until: Option<Timestamp>,
-    /// Figures for each version of a template.
+    /// With `version`, each version of a template has figures of its own.
     #[param(inline)]
     by: Option<By>,
 }
@@ -42,46 +42,46 @@ impl Check for Scope {
     }
 }
 
-/// Figures of one prompt template. Rates are null where there is nothing to divide by.
+/// The figures of one prompt template. Rates are null where there is nothing to divide by.
 #[derive(Debug, Serialize, ToSchema)]
 struct PromptFigures {
-    /// The template.
+    /// The template's name.
     prompt_template: String,
-    /// The version, with `by=version`; null where attempts did not say.
+    /// The template's version, with `by=version`. Null for attempts that did not name one.
     prompt_template_version: Option<i32>,
-    /// Finalized logs whose first attempt used it.
+    /// Finalized logs whose first attempt used the template.
     total_uses: i64,
-    /// Of these, those whose first attempt passed and that succeeded.
+    /// Of `total_uses`, the logs that succeeded and whose first attempt passed.
     first_try_success: i64,
-    /// Their share.
+    /// The share of `first_try_success` in `total_uses`.
     first_try_rate: Option<f64>,
-    /// Its 95 % Wilson interval.
+    /// The 95 % Wilson interval of `first_try_rate`.
     first_try_rate_interval: Option<[f64; 2]>,
-    /// Of these, those that succeeded.
+    /// Of `total_uses`, the logs that succeeded.
     success: i64,
-    /// Their share.
+    /// The share of `success` in `total_uses`.
     success_rate: Option<f64>,
-    /// Its 95 % Wilson interval.
+    /// The 95 % Wilson interval of `success_rate`.
     success_rate_interval: Option<[f64; 2]>,
-    /// Mean number of attempts of these logs.
+    /// The mean number of attempts of the logs in `total_uses`.
     avg_attempts: Option<f64>,
-    /// Mean of these logs' total latency, in milliseconds.
+    /// The mean total latency of the logs in `total_uses`, in milliseconds.
     avg_latency_ms: Option<f64>,
-    /// Attempts that used it, in any log.
+    /// Attempts that used the template, in any log.
     attempts: i64,
-    /// Of these, those that passed.
+    /// Of `attempts`, those that passed.
     passed: i64,
-    /// Their share of those that passed or failed.
+    /// The share of `passed` in the attempts that passed or failed.
     pass_rate: Option<f64>,
-    /// Its 95 % Wilson interval.
+    /// The 95 % Wilson interval of `pass_rate`.
     pass_rate_interval: Option<[f64; 2]>,
-    /// Median latency of an attempt, in milliseconds.
+    /// The median latency of an attempt, in milliseconds.
     p50_latency_ms: Option<f64>,
-    /// 95th percentile of it.
+    /// The 95th percentile of an attempt's latency, in milliseconds.
     p95_latency_ms: Option<f64>,
-    /// Sum over the attempts.
+    /// The number of prompt tokens of all attempts.
     total_input_tokens: i64,
-    /// Sum over the attempts.
+    /// The number of response tokens of all attempts.
     total_output_tokens: i64,
 }
 
@@ -129,7 +129,8 @@ impl From<Row> for PromptFigures {
     }
 }
 
-/// Figures of the templates that attempts name, the most used first; of one alone, if named.
+/// Returns the figures of the templates that attempts name, the most used first, or of one template if it is
+/// named.
 async fn figures(
     db: &PgPool,
     project: &str,
@@ -191,20 +192,21 @@ async fn figures(
     Ok(rows.into_iter().map(PromptFigures::from).collect())
 }
 
-/// Figures of all prompt templates.
+/// The figures of all prompt templates.
 #[derive(Serialize, ToSchema)]
 #[schema(as = PromptAnalytics)]
 pub(super) struct AllFigures {
-    /// The most used template first.
+    /// The figures of each template, the most used first.
     data: Vec<PromptFigures>,
 }
 
-/// How well each prompt template works: as a log's first, and over all attempts that used it.
+/// Returns how well each prompt template works, as the template of a log's first attempt and over all
+/// attempts.
 pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<AllFigures> {
     Ok(AllFigures { data: figures(db, project, scope, None).await? })
 }
 
-/// Which templates are compared.
+/// The templates to compare.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -212,14 +214,14 @@ pub(super) struct Pair {
     /// A template, or one version of it as `name@2`.
     #[param(min_length = 1, example = "cbu_create@1")]
     a: String,
-    /// Another template, or another version.
+    /// The template to compare with, or one version of it as `name@2`.
     #[param(min_length = 1, example = "cbu_create@2")]
     b: String,
 }
 
 impl Check for Pair {}
 
-/// A template, perhaps in one version.
+/// A template, or one version of it.
 struct Named<'a> {
     template: &'a str,
     version: Option<i32>,
@@ -235,33 +237,35 @@ impl<'a> Named<'a> {
     }
 }
 
-/// Two templates side by side. The differences are those of `a` less `b`.
+/// Two templates side by side. Differences are those of `a` minus `b`.
 #[derive(Serialize, ToSchema)]
 #[schema(as = PromptComparison)]
 pub(super) struct Comparison {
-    /// Figures of the first.
+    /// The figures of the template `a`.
     a: PromptFigures,
-    /// Figures of the second.
+    /// The figures of the template `b`.
     b: PromptFigures,
-    /// The difference of the success rates; null where one template has no finalized log.
+    /// The difference of the success rates. Null if one template has no finalized log.
     difference: Option<f64>,
-    /// Its 95 % interval.
+    /// The 95 % confidence interval of the difference (normal approximation).
     interval: Option<[f64; 2]>,
-    /// Probability of a difference at least as large if there were none (two-proportion z test, two-sided).
+    /// The probability of a difference at least as large if there were none (two-proportion z test,
+    /// two-sided).
     p_value: Option<f64>,
-    /// The same of the shares of logs that succeeded at the first try.
+    /// The comparison of the first-try rates.
     first_try: Option<FirstTry>,
 }
 
-/// How two shares differ.
+/// The difference of two shares.
 #[derive(Serialize, ToSchema)]
 #[schema(as = RateDifference)]
 struct FirstTry {
-    /// The first less the second.
+    /// The first share minus the second.
     difference: f64,
-    /// The 95 % interval of the difference.
+    /// The 95 % confidence interval of the difference (normal approximation).
     interval: [f64; 2],
-    /// Probability of a difference at least as large if there were none (two-proportion z test, two-sided).
+    /// The probability of a difference at least as large if there were none (two-proportion z test,
+    /// two-sided).
     p_value: f64,
 }
 

@@ -1,4 +1,4 @@
-//! An attempt: one call of the model for a log, and whether what came of it is to be learned from.
+//! An attempt: one call of the model for a generation log, and whether it is evidence to learn from.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -8,141 +8,142 @@ use super::names_it;
 use crate::http::{Check, Checks, null_as_default};
 use crate::types::{FreeForm, Timestamp};
 
-/// One call of the model, and what parser, linter and compiler said of its program.
+/// One call of the model, and what parser, linter and compiler said about its program.
 #[derive(Debug, Clone, Serialize, ToSchema, sqlx::FromRow)]
 pub struct Attempt {
-    /// Names the attempt in its log.
+    /// The attempt's id, unique within its log.
     pub id: Uuid,
-    /// Number within the log, from 1.
+    /// The attempt's number within the log, from 1.
     pub attempt: i32,
-    /// When the model was asked.
+    /// When the model was called.
     pub timestamp: Timestamp,
-    /// Name of the prompt template used.
+    /// The name of the prompt template used.
     pub prompt_template: Option<String>,
-    /// Version of the template used.
+    /// The version of the prompt template used.
     pub prompt_template_version: Option<i32>,
-    /// The whole prompt as sent.
+    /// The whole prompt as it was sent.
     pub prompt_text: Option<String>,
-    /// The whole response.
+    /// The model's whole response.
     pub raw_response: Option<String>,
     /// The program found in the response.
     pub extracted_dsl: Option<String>,
-    /// What the parser said; null: it did not run.
+    /// The parser's result. Null if it did not run.
     #[sqlx(json(nullable))]
     pub parse_result: Option<ParseResult>,
-    /// What the linter said; null: it did not run.
+    /// The linter's result. Null if it did not run.
     #[sqlx(json(nullable))]
     pub lint_result: Option<LintResult>,
-    /// What the compiler said; null: it did not run.
+    /// The compiler's result. Null if it did not run.
     #[sqlx(json(nullable))]
     pub compile_result: Option<CompileResult>,
-    /// Time the model took, in milliseconds.
+    /// How long the model took, in milliseconds.
     pub latency_ms: Option<i32>,
-    /// Tokens of the prompt.
+    /// The number of tokens in the prompt.
     pub input_tokens: Option<i32>,
-    /// Tokens of the response.
+    /// The number of tokens in the response.
     pub output_tokens: Option<i32>,
-    /// The client's own object.
+    /// The client's own data about the attempt.
     pub metadata: FreeForm,
 }
 
-/// What the parser said.
+/// The parser's result.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParseResult {
     /// Whether the program parsed.
     pub success: bool,
-    /// Why not.
+    /// Why the program did not parse.
     #[serde(default)]
     pub error: Option<String>,
 }
 
-/// What the linter said.
+/// The linter's result.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LintResult {
     /// Whether the program may be compiled.
     pub valid: bool,
-    /// Why not.
+    /// Why the program may not be compiled.
     #[serde(default, deserialize_with = "null_as_default")]
     pub errors: Vec<String>,
-    /// What it may be compiled in spite of.
+    /// Remarks that do not keep the program from being compiled.
     #[serde(default, deserialize_with = "null_as_default")]
     pub warnings: Vec<String>,
 }
 
-/// What the compiler said.
+/// The compiler's result.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompileResult {
     /// Whether the program compiled.
     pub success: bool,
-    /// Why not.
+    /// Why the program did not compile.
     #[serde(default)]
     pub error: Option<String>,
-    /// Steps of the compiled plan.
+    /// The number of steps of the compiled plan.
     #[serde(default, deserialize_with = "null_as_default")]
     pub step_count: i32,
 }
 
-/// Appends an attempt. Every field may be left out.
+/// An attempt to append to a log. Every field is optional.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewAttempt {
-    /// Makes sending it again harmless where it has no number.
+    /// The attempt's id, which makes it safe to send the request again if it gives no number.
     #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
-    /// Number within the log, from 1; the next one if not given.
+    /// The attempt's number within the log, from 1. The default is the next one.
     #[serde(skip_serializing_if = "names_it")]
     #[schema(minimum = 1, maximum = 1_000_000_000)]
     pub attempt: Option<i32>,
-    /// When the model was asked; now, if not given.
+    /// When the model was called. The default is now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Timestamp>,
-    /// Name of the prompt template used.
+    /// The name of the prompt template used.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 200)]
     pub prompt_template: Option<String>,
-    /// Version of the template used.
+    /// The version of the prompt template used.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub prompt_template_version: Option<i32>,
-    /// The whole prompt as sent.
+    /// The whole prompt as it was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_text: Option<String>,
-    /// The whole response.
+    /// The model's whole response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raw_response: Option<String>,
     /// The program found in the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extracted_dsl: Option<String>,
-    /// What the parser said; null: it did not run.
+    /// The parser's result. Null if it did not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parse_result: Option<ParseResult>,
-    /// What the linter said; null: it did not run.
+    /// The linter's result. Null if it did not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lint_result: Option<LintResult>,
-    /// What the compiler said; null: it did not run.
+    /// The compiler's result. Null if it did not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compile_result: Option<CompileResult>,
-    /// Time the model took, in milliseconds.
+    /// How long the model took, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub latency_ms: Option<i32>,
-    /// Tokens of the prompt.
+    /// The number of tokens in the prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub input_tokens: Option<i32>,
-    /// Tokens of the response.
+    /// The number of tokens in the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub output_tokens: Option<i32>,
-    /// The client's own object; empty if not given.
+    /// The client's own data about the attempt. The default is an empty object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<FreeForm>,
 }
 
-/// The greatest number that a client may give an attempt: behind it there is room for a thousand million next ones.
+/// The greatest number that a client may give an attempt. It leaves room for a thousand million more after
+/// it.
 const GREATEST_NUMBER: i32 = 1_000_000_000;
 
 impl Check for NewAttempt {
@@ -160,19 +161,20 @@ impl Check for NewAttempt {
     }
 }
 
-/// Whether an attempt is one to learn from, and what was wrong with it.
+/// Whether an attempt passed or failed, and why it failed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// True: it has a program, at least one stage ran and all that ran succeeded. False: it has one and a stage failed.
+    /// True if the attempt has a program, at least one stage ran, and every stage that ran succeeded. False
+    /// if it has a program and a stage failed. None otherwise: the attempt teaches nothing.
     pub passed: Option<bool>,
-    /// Of a failed attempt: the first stage that failed.
+    /// The first stage that failed.
     pub error_stage: Option<&'static str>,
-    /// Of a failed attempt: what that stage said, if it said anything.
+    /// The message of the first stage that failed, if it gave one.
     pub error_message: Option<String>,
 }
 
 impl NewAttempt {
-    /// Whether it passed, failed or neither, and the error of its first failing stage.
+    /// Judges the attempt by its program and by what parser, linter and compiler said.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         if self.extracted_dsl.as_deref().unwrap_or("").is_empty() {

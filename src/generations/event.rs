@@ -1,4 +1,5 @@
-//! What happens to a log, as the writer takes it: validated, with its id, times, verdicts and hashes made.
+//! Events of generation logs, as the writer takes them: validated, with their ids, times, verdicts and
+//! hashes.
 
 use uuid::Uuid;
 
@@ -8,74 +9,76 @@ use crate::http::line::{Line, Record};
 use crate::privacy::hash_key::HashKey;
 use crate::types::{Timestamp, request_hash};
 
-/// Something that happens to a log, as the writer takes it: validated, with its id and times made.
+/// Something that happens to a generation log. It is validated, and has its id and times.
 #[derive(Debug)]
 pub struct Event {
-    /// The log.
+    /// The id of the log.
     pub generation_id: Uuid,
-    /// What happens to it.
+    /// What happens to the log.
     pub action: Action,
 }
 
-/// What happens to a log.
+/// What happens to a generation log.
 #[derive(Debug)]
 pub enum Action {
-    /// It begins.
+    /// The log begins.
     Start(Box<Start>),
-    /// An attempt is made.
+    /// An attempt is added to the log.
     Append(Box<Append>),
-    /// It ends.
+    /// The log is finalized.
     Finalize {
-        /// How.
+        /// How the log ended.
         outcome: Outcome,
-        /// Of the request.
+        /// The hash of the request, which tells a repeated request from a conflicting one.
         hash: Vec<u8>,
     },
-    /// Somebody judges it.
+    /// The log is reviewed.
     Review {
-        /// The judgement.
+        /// The review.
         review: NewReview,
-        /// When.
+        /// When the review was received.
         at: Timestamp,
     },
 }
 
-/// A log that begins.
+/// The beginning of a log.
 #[derive(Debug)]
 pub struct Start {
-    /// The request.
+    /// The client's request.
     pub new: NewGeneration,
-    /// When it began.
+    /// When the log began.
     pub created_at: Timestamp,
-    /// Of the request.
+    /// The hash of the request, which tells a repeated request from a conflicting one.
     pub hash: Vec<u8>,
-    /// Of the request to finalize it that the request stands for.
+    /// The hash of an equivalent request to finalize, if the log is finished already. A client that sends
+    /// such a request later is repeating itself.
     pub outcome_hash: Option<Vec<u8>>,
-    /// Its iterations, numbered.
+    /// The log's attempts, numbered.
     pub attempts: Vec<Append>,
 }
 
-/// An attempt that is made.
+/// An attempt to add to a log.
 #[derive(Debug)]
 pub struct Append {
-    /// Names it in its log.
+    /// The attempt's id within its log.
     pub id: Uuid,
-    /// Whether the client chose the id, so that it may be there already.
+    /// Whether the client chose the id, so that it may be in use already.
     pub id_given: bool,
-    /// Its number; the next one if none.
+    /// The attempt's number. Without one it gets the next.
     pub number: Option<i32>,
-    /// When the model was asked.
+    /// When the model was called.
     pub timestamp: Timestamp,
-    /// The request.
+    /// The client's request.
     pub new: NewAttempt,
-    /// What the request says of itself.
+    /// The verdict on the attempt.
     pub verdict: Verdict,
-    /// Of the request.
+    /// The hash of the request, which tells a repeated request from a conflicting one.
     pub hash: Vec<u8>,
 }
 
 impl Event {
-    /// A log begins. `id` is the request's own or one derived for it; without either the server makes one.
+    /// Makes the event that a log begins. `id` is used if the request has no id of its own; without either
+    /// the server makes one.
     #[must_use]
     pub fn start(mut new: NewGeneration, id: Option<Uuid>) -> Self {
         let hash = request_hash(&new);
@@ -96,20 +99,20 @@ impl Event {
         }
     }
 
-    /// An attempt is made. `id` as for [`Event::start`].
+    /// Makes the event that an attempt is added. `id` is used as in [`Event::start`].
     #[must_use]
     pub fn append(generation_id: Uuid, new: NewAttempt, id: Option<Uuid>) -> Self {
         Self { generation_id, action: Action::Append(Box::new(Append::new(new, id))) }
     }
 
-    /// A log ends.
+    /// Makes the event that a log is finalized.
     #[must_use]
     pub fn finalize(generation_id: Uuid, outcome: Outcome) -> Self {
         let hash = request_hash(&outcome);
         Self { generation_id, action: Action::Finalize { outcome, hash } }
     }
 
-    /// Somebody judges a log.
+    /// Makes the event that a log is reviewed.
     #[must_use]
     pub fn review(generation_id: Uuid, review: NewReview) -> Self {
         Self { generation_id, action: Action::Review { review, at: Timestamp::now() } }
@@ -117,7 +120,7 @@ impl Event {
 }
 
 impl Event {
-    /// The log that begins.
+    /// Returns the log's id and beginning, if this is that event.
     pub(super) fn as_start(&self) -> Option<(Uuid, &Start)> {
         match &self.action {
             Action::Start(start) => Some((self.generation_id, start)),
@@ -125,7 +128,7 @@ impl Event {
         }
     }
 
-    /// The attempt that is made.
+    /// Returns the log's id and the attempt, if an attempt is added.
     pub(super) fn as_append(&self) -> Option<(Uuid, &Append)> {
         match &self.action {
             Action::Append(append) => Some((self.generation_id, append)),
@@ -133,7 +136,7 @@ impl Event {
         }
     }
 
-    /// How the log ends, and the hash of the request that says so.
+    /// Returns the log's id, its outcome and the hash of the request, if the log is finalized.
     pub(super) fn as_outcome(&self) -> Option<(Uuid, &Outcome, &[u8])> {
         match &self.action {
             Action::Finalize { outcome, hash } => Some((self.generation_id, outcome, hash)),
@@ -141,8 +144,8 @@ impl Event {
         }
     }
 
-    /// Leaves figures, verdicts, names and times, and keyed hashes for what tells requests apart; no text. What was worked
-    /// out of the text stays.
+    /// Removes every text. Numbers, verdicts, names and times stay, as does what was derived from the texts,
+    /// and keyed hashes replace what tells requests apart.
     pub fn reduce(&mut self, key: &HashKey) {
         match &mut self.action {
             Action::Start(start) => {
@@ -155,7 +158,7 @@ impl Event {
             }
             Action::Append(append) => append.reduce(key),
             Action::Finalize { outcome, hash } => {
-                // An empty program says that one was given.
+                // An empty program still says that there was one.
                 outcome.final_valid_dsl.iter_mut().for_each(String::clear);
                 outcome.error = None;
                 *hash = key.hash(hash).to_vec();
@@ -192,7 +195,7 @@ impl Append {
 }
 
 impl Start {
-    /// The open log `id` as it is once stored.
+    /// Returns the open log as it will be stored under `id`.
     #[must_use]
     pub fn stored(&self, id: Uuid) -> Generation {
         let new = &self.new;
@@ -227,7 +230,7 @@ impl Start {
 }
 
 impl Append {
-    /// The attempt as it is once stored under `number`.
+    /// Returns the attempt as it will be stored under `number`.
     #[must_use]
     pub fn stored(&self, number: i32) -> Attempt {
         let new = &self.new;
@@ -269,7 +272,7 @@ impl Record for Generation {
     const NAME: &'static str = "generation";
 }
 
-/// Reads a line of a batch whose kind is one of this domain's; none of another's.
+/// Reads a line of a batch if its kind is one of this domain's. Returns none for another domain's kind.
 pub fn read(kind: Option<&str>, line: &Line<'_>) -> Option<Result<Event>> {
     Some(match kind? {
         "generation" => line.start::<_, Generation>().map(|new| Event::start(new, line.id)),

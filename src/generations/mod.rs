@@ -1,8 +1,10 @@
-//! Generation logs (seed 001): an intent is started, attempts to turn it into a program are appended, and the log is
-//! finalized as a success or a failure. What was finalized is evidence: training pairs, correction pairs, similar examples.
+//! Generation logs (seed 001). A log starts with an intent, attempts to turn it into a program are appended,
+//! and the log is finalized as a success or a failure. Finalized logs are evidence: training pairs,
+//! correction pairs and similar examples are made of them.
 //!
-//! Here is what a log is, in `attempt` what an attempt is, in `event` what can happen to a log; [`store`] and [`write`](mod@write)
-//! are how it is kept, [`routes`] how it is reached, [`analytics`], [`similar`] and [`templates`] what it serves besides.
+//! This file says what a log is, `attempt` what an attempt is, and `event` what can happen to a log.
+//! [`write`](mod@write) and [`store`] write and read logs, and [`routes`] has the endpoints. [`analytics`],
+//! [`similar`] and [`templates`] serve what is made of them.
 
 pub mod analytics;
 mod attempt;
@@ -27,64 +29,65 @@ pub use event::{Action, Append, Event, Start};
 use crate::http::{Check, Checks, null_as_default};
 use crate::types::{FreeForm, Timestamp, names_it};
 
-/// A generation log: an intent, and how the effort to satisfy it went.
+/// A generation log: an intent, and what was done to satisfy it.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 pub struct Generation {
-    /// Names the log in its project.
+    /// The log's id, unique within its project.
     pub id: Uuid,
-    /// What the user wanted, in natural language; null where no text is kept.
+    /// What the user wanted, in natural language. Null if the project keeps no text.
     pub user_intent: Option<String>,
-    /// Area of the language, such as `cbu`, `entity`, `document`.
+    /// The area of the language, such as `cbu`, `entity` or `document`.
     pub domain_name: String,
-    /// The agent session it belongs to.
+    /// The name of the agent session that the log belongs to.
     pub session_id: Option<String>,
-    /// The business unit the program is about.
+    /// The business unit that the program is about.
     pub cbu_id: Option<String>,
     /// Where the program was persisted.
     pub instance_id: Option<String>,
-    /// The model asked.
+    /// The model that was called.
     pub model_used: Option<String>,
-    /// The client's own object.
+    /// The client's own data about the log.
     pub metadata: FreeForm,
-    /// When the effort began.
+    /// When the log began.
     pub created_at: Timestamp,
-    /// Null while the log is open.
+    /// Whether a program satisfied the intent. Null while the log is open.
     pub success: Option<bool>,
-    /// The program that passed; null unless it succeeded, and where no text is kept.
+    /// The program that satisfied the intent. Null unless the log succeeded, and if the project keeps no
+    /// text.
     pub final_valid_dsl: Option<String>,
-    /// Why it was given up, where the client said so.
+    /// Why the client gave up, if it said so.
     pub error: Option<String>,
-    /// When it was finalized.
+    /// When the log was finalized.
     pub completed_at: Option<Timestamp>,
-    /// How many attempts there are.
+    /// The number of attempts.
     pub total_attempts: i64,
-    /// Sum over the attempts, in milliseconds.
+    /// The latency of all attempts together, in milliseconds.
     pub total_latency_ms: i64,
-    /// Sum over the attempts.
+    /// The number of prompt tokens of all attempts.
     pub total_input_tokens: i64,
-    /// Sum over the attempts.
+    /// The number of response tokens of all attempts.
     pub total_output_tokens: i64,
-    /// What a reviewer said.
+    /// The latest review of the log.
     #[sqlx(json(nullable))]
     pub review: Option<Review>,
-    /// The attempts by number; lists leave them out.
+    /// The attempts, ordered by number. Lists leave them out.
     #[sqlx(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iterations: Option<Vec<Attempt>>,
 }
 
-/// What a reviewer said of a log.
+/// A review of a log.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Review {
-    /// The verdict.
+    /// The reviewer's verdict.
     pub rating: Rating,
-    /// Who gave it.
+    /// Who reviewed the log.
     pub reviewer: Option<String>,
-    /// In the reviewer's words.
+    /// The reviewer's remarks.
     pub note: Option<String>,
-    /// What the program should have been: training pairs take it instead of the log's own.
+    /// What the program should have been. Training pairs use it instead of the log's own program.
     pub corrected_dsl: Option<String>,
-    /// When.
+    /// When the review was received.
     pub reviewed_at: Timestamp,
 }
 
@@ -95,52 +98,52 @@ pub struct Review {
 #[serde(rename_all = "lowercase")]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
 pub enum Rating {
-    /// To be learned from.
+    /// The log is a good example to learn from.
     Good,
-    /// Not wrong.
+    /// The log is not wrong.
     Acceptable,
-    /// Not to be learned from.
+    /// The log should not be learned from.
     Poor,
 }
 
-/// Starts a log; with `success`, one that is finished already.
+/// Starts a generation log. With `success`, the log is finished already.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewGeneration {
-    /// Makes sending it again harmless; the server makes one if not given.
+    /// The log's id, which makes it safe to send the request again. The server makes one if none is given.
     #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
-    /// What the user wanted, in natural language; not the whole prompt.
+    /// What the user wanted, in natural language. It is not the whole prompt.
     #[schema(min_length = 1)]
     pub user_intent: String,
-    /// Area of the language, such as `cbu`, `entity`, `document`.
+    /// The area of the language, such as `cbu`, `entity` or `document`.
     #[schema(min_length = 1, max_length = 50)]
     pub domain_name: String,
-    /// The agent session it belongs to: erasing the session erases it.
+    /// The name of the agent session that the log belongs to. Erasing the session erases the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 200)]
     pub session_id: Option<String>,
-    /// The business unit the program is about.
+    /// The business unit that the program is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 200)]
     pub cbu_id: Option<String>,
-    /// The model asked.
+    /// The model that was called.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 200)]
     pub model_used: Option<String>,
-    /// The client's own object; empty if not given.
+    /// The client's own data about the log. The default is an empty object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<FreeForm>,
-    /// When the effort began; now, if not given.
+    /// When the log began. The default is now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Timestamp>,
-    /// Attempts already made.
+    /// The attempts already made.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub iterations: Vec<NewAttempt>,
-    /// How it ended, for a log that is finished already.
+    /// Whether a program satisfied the intent, for a log that is finished already.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub success: Option<bool>,
-    /// The program that passed; that of the last attempt that passed, if not given.
+    /// The program that satisfied the intent. The default is that of the last attempt that passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub final_valid_dsl: Option<String>,
     /// Where the program was persisted.
@@ -150,7 +153,7 @@ pub struct NewGeneration {
 }
 
 impl NewGeneration {
-    /// The program of a log that succeeded: the one given, else that of its last attempt that passed.
+    /// Returns the program of a log that succeeded: the one given, or that of the last attempt that passed.
     #[must_use]
     pub fn program(&self) -> Option<&str> {
         let last_passed = || {
@@ -161,7 +164,7 @@ impl NewGeneration {
         self.final_valid_dsl.as_deref().or_else(last_passed).filter(|program| !program.is_empty())
     }
 
-    /// How it ended, if it has, in the words of [`Outcome`].
+    /// Returns how the log ended, if it has, as a request to finalize it would say it.
     #[must_use]
     pub fn outcome(&self) -> Option<Outcome> {
         Some(Outcome {
@@ -201,7 +204,7 @@ impl Check for NewGeneration {
     }
 }
 
-/// The numbers of a log's iterations: their own, else the next one.
+/// Returns the numbers of a log's attempts: the ones given, or the next one each.
 fn numbers(iterations: &[NewAttempt]) -> Vec<i32> {
     let next = |greatest: &mut i32, attempt: &NewAttempt| {
         let number = attempt.attempt.unwrap_or_else(|| greatest.saturating_add(1));
@@ -211,25 +214,25 @@ fn numbers(iterations: &[NewAttempt]) -> Vec<i32> {
     iterations.iter().scan(0, next).collect()
 }
 
-/// Why a success without a program is refused.
+/// The error message for a success without a program.
 pub const NO_PROGRAM: &str = "a success needs a program: no attempt passed and none is given";
 const NOT_A_SUCCESS: &str = "only a success has a program that passed";
 
-/// Finalizes a log.
+/// Finalizes a generation log.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = GenerationOutcome)]
 pub struct Outcome {
     /// Whether a program satisfied the intent.
     pub success: bool,
-    /// That program; of the last attempt that passed, if not given.
+    /// The program that satisfied the intent. The default is that of the last attempt that passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub final_valid_dsl: Option<String>,
-    /// Where it was persisted.
+    /// Where the program was persisted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 200)]
     pub instance_id: Option<String>,
-    /// Why the effort was given up.
+    /// Why the client gave up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -245,16 +248,16 @@ impl Check for Outcome {
     }
 }
 
-/// Reviews a log; a later review replaces it.
+/// Reviews a generation log. A later review replaces an earlier one.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewReview {
-    /// The verdict.
+    /// The reviewer's verdict.
     pub rating: Rating,
-    /// Who gives it.
+    /// Who reviews the log.
     #[schema(min_length = 1, max_length = 200)]
     pub reviewer: Option<String>,
-    /// In the reviewer's words.
+    /// The reviewer's remarks.
     pub note: Option<String>,
     /// What the program should have been.
     #[schema(min_length = 1)]

@@ -1,4 +1,4 @@
-//! How generation logs are read. [`write`](super::write) is how they are written.
+//! How generation logs are read and erased. [`write`](super::write) writes them.
 
 use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
@@ -11,7 +11,8 @@ use crate::types::Timestamp;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-/// Selects logs as `g`, without iterations. The totals are summed up here and stored nowhere, so they cannot drift.
+/// Selects logs as `g`, without their attempts. The totals are computed here and stored nowhere, so they
+/// cannot drift.
 const SELECT: &str = "
     select g.id, g.user_intent, g.domain_name, g.session_id, g.cbu_id, g.instance_id, g.model_used, g.metadata,
         g.created_at, g.success, g.final_valid_dsl, g.error, g.completed_at, t.*,
@@ -27,27 +28,27 @@ const SELECT: &str = "
     ) t
     where g.project = ";
 
-/// Which logs a list holds.
+/// The filter of a list of generation logs.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct Filter {
-    /// Area of the language.
+    /// Only logs of this area of the language.
     domain_name: Option<String>,
-    /// Only those that succeeded, or that failed.
+    /// Only logs that succeeded, or only logs that failed.
     success: Option<bool>,
-    /// Only those not finalized yet, or only those that are.
+    /// Only logs that are not finalized yet, or only logs that are.
     open: Option<bool>,
-    /// The model asked.
+    /// Only logs of this model.
     model_used: Option<String>,
-    /// Some attempt used this template.
+    /// Only logs with an attempt that used this prompt template.
     prompt_template: Option<String>,
-    /// The agent session.
+    /// Only logs of this agent session.
     session_id: Option<String>,
-    /// The reviewer's verdict.
+    /// Only logs with this verdict of a reviewer.
     #[param(inline)]
     rating: Option<Rating>,
-    /// Text in the intent, whatever its case.
+    /// Only logs whose intent contains this text. Case is ignored.
     q: Option<String>,
 }
 
@@ -88,12 +89,12 @@ impl Filter {
 }
 
 impl Listed for Generation {
-    fn place(&self) -> (Timestamp, String) {
+    fn sort_key(&self) -> (Timestamp, String) {
         (self.created_at, self.id.to_string())
     }
 }
 
-/// One page of a project's logs.
+/// Returns one page of a project's logs.
 pub async fn list(
     db: impl PgExecutor<'_>,
     project: &str,
@@ -107,7 +108,8 @@ pub async fn list(
     Ok(page.page(query.build_query_as().fetch_all(db).await?))
 }
 
-/// The whole log, if there is one: its totals and its iterations are of the same moment.
+/// Returns the whole log, or none if there is no such log. Its totals and attempts are read at the same
+/// moment.
 pub async fn get(db: &PgPool, project: &str, id: Uuid) -> Result<Option<Generation>> {
     let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
     let mut query = QueryBuilder::new(SELECT);
@@ -122,7 +124,7 @@ pub async fn get(db: &PgPool, project: &str, id: Uuid) -> Result<Option<Generati
     Ok(Some(generation))
 }
 
-/// One attempt of a log.
+/// Returns one attempt of a log.
 pub async fn attempt(
     db: impl PgExecutor<'_>,
     project: &str,
@@ -136,13 +138,13 @@ pub async fn attempt(
 /// How many records were erased.
 #[derive(Debug, Default, sqlx::FromRow)]
 pub struct Erased {
-    /// Logs.
+    /// The number of generation logs erased.
     pub generations: u64,
-    /// Their attempts.
+    /// The number of attempts erased.
     pub attempts: u64,
 }
 
-/// Erases a log and all that hangs on it.
+/// Erases a log and everything that belongs to it.
 pub async fn delete(db: &PgPool, project: &str, id: Uuid) -> Result<Erased> {
     let mut transaction = db.begin().await?;
     let sql = "delete from generations where project = $1 and id = $2 returning id, completed_at";
@@ -154,7 +156,7 @@ pub async fn delete(db: &PgPool, project: &str, id: Uuid) -> Result<Erased> {
 
 /// Erases all logs of an agent session.
 pub async fn delete_session(connection: &mut PgConnection, project: &str, session: &str) -> Result<Erased> {
-    // Locked in id order, as the writer locks them.
+    // The logs are locked in the order of their ids, as the writer locks them, which prevents deadlocks.
     let sql = "delete from generations where project = $1 and id in (
                    select id from generations where project = $1 and session_id = $2 order by id for update)
                returning id, completed_at";
@@ -162,7 +164,8 @@ pub async fn delete_session(connection: &mut PgConnection, project: &str, sessio
     delete_children(connection, project, logs).await
 }
 
-/// The logs go first: an append that waits for its log's lock then finds it gone, and one that came before is seen here.
+/// Erases what belongs to erased logs. The logs go first: an append that waits for its log's lock then finds
+/// the log gone, and one that came before is seen here.
 async fn delete_children(
     connection: &mut PgConnection,
     project: &str,

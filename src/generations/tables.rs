@@ -1,4 +1,5 @@
-//! The statements that write generation logs. Those for many rows take a column as an array, see [`insert`](mod@insert).
+//! The statements that write generation logs. Those for many rows take a column as an array (see
+//! [`insert`](mod@insert)).
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -13,7 +14,7 @@ use crate::db::insert::{self, Columns as _, columns};
 use crate::retrieval::keys;
 use crate::types::{FreeForm, Timestamp};
 
-/// A log that begins, as a row.
+/// A row of a log that begins.
 pub(super) struct LogRow<'a> {
     id: Uuid,
     start: &'a Start,
@@ -34,7 +35,7 @@ impl<'a> LogRow<'a> {
     }
 }
 
-/// The intent, if it is kept. One that is not is empty, as no other is.
+/// Returns the intent, if it is kept. One that is not kept is empty, which no other intent is.
 fn kept_intent(start: &Start) -> Option<&str> {
     Some(start.new.user_intent.as_str()).filter(|intent| !intent.is_empty())
 }
@@ -60,11 +61,11 @@ columns! {
     }
 }
 
-/// Inserts logs; the ids of those that were not there yet.
+/// Inserts logs. Returns the ids of those that did not exist yet.
 ///
-/// They are inserted in id order, so that two writers with the same ids wait for each other instead of forming a deadlock;
-/// but finalized in the order given, a microsecond apart, which is less than a row takes, so no time lies ahead of the
-/// commit.
+/// Logs are inserted in the order of their ids, so that two writers with the same ids wait for each other
+/// instead of forming a deadlock. They are finalized in the order given, a microsecond apart. That is less
+/// time than a row takes, so no time of completion is later than the commit.
 pub(super) async fn insert_logs(
     connection: &mut PgConnection,
     project: &str,
@@ -89,7 +90,7 @@ pub(super) async fn insert_logs(
     Ok(created.into_iter().collect())
 }
 
-/// The hashes of the requests that started these logs.
+/// Returns the hashes of the requests that started these logs.
 pub(super) async fn request_hashes(
     connection: &mut PgConnection,
     project: &str,
@@ -101,19 +102,20 @@ pub(super) async fn request_hashes(
     Ok(rows.into_iter().collect())
 }
 
-/// An attempt to be added to a log, as a row.
+/// A row of an attempt to be added to a log.
 #[derive(Clone, Copy)]
 pub(super) struct AttemptRow<'a> {
-    /// Its log.
+    /// The id of the log.
     pub(super) log: Uuid,
     /// The attempt.
     pub(super) append: &'a Append,
-    /// Of those that one statement adds to the log without a number of their own, how many-th it is, from 1.
+    /// The position, from 1, among the attempts that one statement adds to the log and that have no number of
+    /// their own.
     pub(super) nth: i32,
 }
 
 columns! {
-    /// What decides where an attempt goes and which number it gets.
+    /// The columns that decide to which log an attempt is added and which number it gets.
     struct AttemptKeys<'a>(AttemptRow<'a>);
     |row| {
         "generation_id": "uuid" = row.log,
@@ -147,28 +149,28 @@ columns! {
     }
 }
 
-/// The logs that attempts are added to.
+/// Which logs attempts are added to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AppendTo {
-    /// Logs that are open; they are locked, in id order.
+    /// Logs that are open. They are locked in the order of their ids.
     Open,
     /// Logs that the same transaction has made, finished or not.
     New,
 }
 
-/// Adds attempts to logs; the numbers, by log and id, of those that were added. Attempts whose id or number is taken are
-/// left, as are those to a log that is not there or not open.
+/// Adds attempts to logs. Returns the numbers of those that were added, by log and id. Left out are attempts
+/// whose id or number is taken, and attempts to a log that does not exist or is not open.
 ///
-/// An attempt that another server adds while the statement waits for a log's lock is not seen by it, but has taken the
-/// number that it would give, so that the new one is left and can be judged.
+/// The statement does not see an attempt that another server adds while it waits for the log's lock. That
+/// attempt has taken the next number, so the new one is left out and can be judged.
 pub(super) async fn insert_attempts(
     connection: &mut PgConnection,
     project: &str,
     target: AppendTo,
     attempts: &[AttemptRow<'_>],
 ) -> sqlx::Result<HashMap<(Uuid, Uuid), i32>> {
-    /// Whether an attempt's log is among those locked is asked by a bare `in`, which is hashed: a join may be planned to
-    /// compare each with each.
+    /// The attempts are matched to the locked logs by a bare `in`, which Postgres always hashes. A join might
+    /// be planned as a nested loop.
     fn many(logs: &str) -> String {
         format!(
             "with log as materialized ({logs}),
@@ -197,7 +199,8 @@ pub(super) async fn insert_attempts(
         )
     });
     static INTO_NEW: LazyLock<String> = LazyLock::new(|| many("select distinct unnest($2) as id"));
-    /// One attempt alone, which is what a server without much to do mostly has: half the work of the statement for many.
+    /// The statement for a single attempt, the usual case on a server with little to do. It does half the
+    /// work of the statement for many.
     static ONE: LazyLock<String> = LazyLock::new(|| {
         format!(
             "insert into attempts (project, generation_id, attempt, {names})
@@ -242,7 +245,7 @@ pub(super) struct StoredAttempt {
     pub(super) request_hash: Vec<u8>,
 }
 
-/// The stored attempts that have the id or the number of one of these, by log.
+/// Returns the stored attempts, by log, that have the id or the number of one of these.
 pub(super) async fn stored_attempts(
     connection: &mut PgConnection,
     project: &str,
@@ -273,15 +276,16 @@ pub(super) async fn stored_attempts(
 
 /// A log that is locked.
 pub(super) struct LockedLog {
-    /// Whether it is finalized.
+    /// Whether the log is finalized.
     pub(super) finalized: bool,
-    /// The hash of the request that finalized it.
+    /// The hash of the request that finalized the log.
     pub(super) outcome_hash: Option<Vec<u8>>,
-    /// The database's clock when it was locked.
+    /// The database's time when the log was locked.
     pub(super) now: Timestamp,
 }
 
-/// Locks logs, in id order, so that two that lock the same ones wait for each other instead of forming a deadlock.
+/// Locks logs in the order of their ids, so that two transactions that lock the same ones wait for each other
+/// instead of forming a deadlock.
 pub(super) async fn lock(
     connection: &mut PgConnection,
     project: &str,
@@ -296,7 +300,7 @@ pub(super) async fn lock(
     Ok(rows.into_iter().map(log).collect())
 }
 
-/// How an open log ends, as a row.
+/// A row of a log's outcome.
 pub(super) struct OutcomeRow<'a> {
     pub(super) id: Uuid,
     pub(super) outcome: &'a Outcome,
@@ -305,7 +309,7 @@ pub(super) struct OutcomeRow<'a> {
 }
 
 columns! {
-    /// The columns of a log that its end gives values to.
+    /// The columns that finalizing a log sets.
     struct Outcomes<'a>(OutcomeRow<'a>);
     |row| {
         "id": "uuid" = row.id,
@@ -318,8 +322,8 @@ columns! {
     }
 }
 
-/// Finalizes logs that are locked and open, and notes what corrections they teach. The ids of those that could be: a success
-/// for which no program is given needs an attempt that passed.
+/// Finalizes logs that are locked and open, and stores the correction pairs that they teach. Returns the ids
+/// of those finalized. A success without a program needs an attempt that passed.
 pub(super) async fn finalize(
     connection: &mut PgConnection,
     project: &str,
@@ -356,7 +360,7 @@ pub(super) async fn finalize(
     Ok(done.into_iter().map(|(id, _)| id).collect())
 }
 
-/// A review of a log, as a row.
+/// A row of a review.
 pub(super) struct ReviewRow<'a> {
     pub(super) id: Uuid,
     pub(super) review: &'a NewReview,
@@ -364,7 +368,7 @@ pub(super) struct ReviewRow<'a> {
 }
 
 columns! {
-    /// The columns of a log that a review gives values to.
+    /// The columns that reviewing a log sets.
     struct Reviews<'a>(ReviewRow<'a>);
     |row| {
         "id": "uuid" = row.id,
@@ -376,7 +380,7 @@ columns! {
     }
 }
 
-/// Reviews logs; the ids of those that there are.
+/// Reviews logs. Returns the ids of those that exist.
 pub(super) async fn review(
     connection: &mut PgConnection,
     project: &str,
@@ -398,8 +402,8 @@ pub(super) async fn review(
     Ok(reviewed.into_iter().collect())
 }
 
-/// Notes which attempts of these logs teach a correction, by each of the pairing rules. `steps` are the attempts that
-/// have a program; a pair of equal programs teaches nothing.
+/// Stores which attempts of these logs teach a correction, by each of the pairing rules. `step` has the
+/// attempts with a program. Two equal programs teach nothing.
 pub(super) async fn insert_pairs(
     connection: &mut PgConnection,
     project: &str,

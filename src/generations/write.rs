@@ -1,4 +1,4 @@
-//! How generation logs are written: many events in few statements.
+//! How generation logs are written: many events in a few statements.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use crate::db::steps::{self, Batched};
 use crate::error::Error;
 use crate::privacy::kept::Kept;
 
-/// Writes events of one project, all in one transaction; their verdicts, in their order.
+/// Writes events of one project in one transaction. Returns their verdicts in the order of the events.
 pub async fn write(
     connection: &mut PgConnection,
     project: &str,
@@ -27,15 +27,15 @@ pub async fn write(
 pub enum Kind {
     /// The log begins.
     Start,
-    /// An attempt is added.
+    /// An attempt is added to the log.
     Append,
-    /// The log ends.
+    /// The log is finalized.
     Finalize,
     /// The log is reviewed.
     Review,
 }
 
-/// The attempts to one log that go into one statement.
+/// The attempts to one log that one statement adds.
 #[derive(Debug, Default)]
 pub struct Appends {
     numbered: bool,
@@ -43,9 +43,9 @@ pub struct Appends {
 }
 
 impl Appends {
-    /// Takes one more, if a single statement can write it with those before it: it can neither see a number that one of
-    /// them was given by the client, when it looks for the next, nor that one of them has the same id. Otherwise begins
-    /// anew with this one.
+    /// Returns whether the statement that adds the previous attempts can add this one, too. It cannot if it
+    /// must find the next number after one that a client has given, which it does not see, nor if the id
+    /// comes again. In those cases the attempt begins a new statement.
     fn take(&mut self, append: &Append) -> bool {
         let nameless_after_number = append.number.is_none() && self.numbered;
         let again = append.id_given && self.ids.contains(&append.id);
@@ -128,12 +128,12 @@ impl Batched for Event {
     }
 }
 
-/// The logs that begin.
+/// Returns the logs that begin.
 fn starts<'a>(events: &[Kept<&'a Event>]) -> impl Iterator<Item = (Uuid, &'a Start)> {
     events.iter().filter_map(|event| event.as_start())
 }
 
-/// The attempts, those without a number counted by log.
+/// Returns the rows of the attempts. Those without a number are counted for each log.
 fn append_rows<'a>(events: &[Kept<&'a Event>]) -> Vec<AttemptRow<'a>> {
     let mut nameless: HashMap<Uuid, i32> = HashMap::new();
     let appends = events.iter().filter_map(|event| event.as_append());
@@ -145,7 +145,7 @@ fn append_rows<'a>(events: &[Kept<&'a Event>]) -> Vec<AttemptRow<'a>> {
     appends.map(row).collect()
 }
 
-/// The verdict on an attempt, if it is among those added.
+/// Returns the verdict on an attempt, if it was added.
 fn created(numbers: &HashMap<(Uuid, Uuid), i32>, row: &AttemptRow<'_>) -> Option<Written> {
     numbers.get(&(row.log, row.append.id)).map(|&number| Ok(Receipt::created(Some(number))))
 }
@@ -174,7 +174,7 @@ async fn write_starts(
     Ok(starts(events).map(verdict).collect())
 }
 
-/// The verdicts on starts of logs that were there.
+/// Judges the starts of logs that existed already.
 async fn judge_starts(
     connection: &mut PgConnection,
     project: &str,
@@ -190,8 +190,8 @@ async fn judge_starts(
     Ok(starts(events).map(verdict).collect())
 }
 
-/// The verdicts on attempts that were left: replays, conflicts, and those that are new after all, because another server
-/// took their number while they waited for the log's lock.
+/// Judges attempts that were not added: repeated ones, conflicts, and those that are new after all because
+/// another server took their number while they waited for the log's lock.
 async fn judge_appends(
     connection: &mut PgConnection,
     project: &str,
@@ -237,7 +237,7 @@ async fn judge_appends(
         for &index in &new {
             verdicts[index] = created(&numbers, &rows[index]);
         }
-        // Of two with the same number in one batch, the first is stored only now.
+        // Of two attempts with the same number in one batch, the first is stored only now.
         let late = left(&verdicts);
         if !late.is_empty() && late.len() < rows.len() {
             let late_rows: Vec<_> = late.iter().map(|&index| rows[index]).collect();
@@ -271,7 +271,8 @@ async fn finalize(
                 "the generation {id} is finalized already, with another body"
             )))),
             Some(log) => {
-                // Exports are ordered by this time: it is the database's, and no two logs of a batch have the same.
+                // Exports are ordered by this time. It is the database's, and no two logs of a batch have the
+                // same.
                 let completed_at = log.now.plus(TimeDelta::microseconds(later)).unwrap_or(log.now);
                 open.push(OutcomeRow { id, outcome, hash, completed_at });
                 None

@@ -91,7 +91,7 @@ pub struct PageRequest {
 pub trait Listed {
     /// Returns the time and the unique key by which the list is ordered, usually the record's creation time
     /// and id.
-    fn place(&self) -> (Timestamp, String);
+    fn sort_key(&self) -> (Timestamp, String);
 }
 
 impl<S: Send + Sync, F: serde::de::DeserializeOwned + Check> FromRequestParts<S> for List<F> {
@@ -155,7 +155,7 @@ impl PageRequest {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let more = rows.len() > limit;
         rows.truncate(limit);
-        let last = rows.last().filter(|_| more).map(Listed::place);
+        let last = rows.last().filter(|_| more).map(Listed::sort_key);
         let next_cursor = last.map(|(at, key)| seal_cursor(self.scope, at, &key));
         let next =
             next_cursor.as_ref().map(|cursor| format!("{}&cursor={cursor}", self.address).replace("?&", "?"));

@@ -33,7 +33,7 @@ pub struct Filter {
 impl Check for Filter {}
 
 impl Listed for Search {
-    fn place(&self) -> (Timestamp, String) {
+    fn sort_key(&self) -> (Timestamp, String) {
         (self.timestamp, self.id.to_string())
     }
 }

@@ -1,4 +1,4 @@
-//! What a user does before the submit: looks at a suggestion, or types.
+//! What a user does before they submit something: looks at a suggestion, or types.
 
 use std::collections::HashSet;
 
@@ -11,21 +11,22 @@ use crate::http::{Check, Checks};
 use crate::privacy::hash_key::HashKey;
 use crate::types::{Timestamp, derived_id};
 
-/// Something that a user did, with its name in its record.
+/// Something that a user did before they submitted something.
 #[derive(Debug, Clone)]
 pub struct Activity {
-    /// The activity's name: the client's own id, else one made of what was done and when, else a new one.
+    /// The activity's id in its record: the client's own, or one derived from what was done and when, or a
+    /// new one.
     pub id: Uuid,
-    /// Whether the name is the client's own id.
+    /// Whether the client chose the id.
     pub id_given: bool,
     /// What was done.
     pub act: Act,
-    /// When it was done, where the client said so.
+    /// When it was done, if the client said so.
     pub at: Option<Timestamp>,
 }
 
 impl Activity {
-    /// Leaves out what was typed, and what the name was derived from.
+    /// Removes the text typed, and hides what the id was derived from.
     pub fn reduce(&mut self, key: &HashKey) {
         if let Act::Typed(text) = &mut self.act {
             *text = None;
@@ -36,17 +37,17 @@ impl Activity {
     }
 }
 
-/// What a user can do before the submit.
+/// What a user can do before they submit something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act {
-    /// They looked at a suggestion.
+    /// The user looked at a suggestion.
     Viewed(Look),
-    /// They typed, and this stood in the input; none where no text is kept.
+    /// The user typed, and the input now contains this text. None if the project keeps no text.
     Typed(Option<String>),
 }
 
 impl Act {
-    /// The act as the column `kind`.
+    /// Returns the value of the column `kind`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -55,7 +56,7 @@ impl Act {
         }
     }
 
-    /// The index that was viewed, as a column; none of a step to the next or previous one.
+    /// Returns the index of the suggestion that was viewed, or none for a step to the next or previous one.
     #[must_use]
     pub fn index(&self) -> Option<i32> {
         match self {
@@ -64,7 +65,7 @@ impl Act {
         }
     }
 
-    /// The direction of a step, as a column: 1 to the next suggestion, -1 to the previous one.
+    /// Returns the direction of a step: 1 to the next suggestion, -1 to the previous one.
     #[must_use]
     pub fn direction(&self) -> Option<i16> {
         match self {
@@ -74,7 +75,7 @@ impl Act {
         }
     }
 
-    /// What was typed, as a column.
+    /// Returns the text that was typed.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         match self {
@@ -84,29 +85,29 @@ impl Act {
     }
 }
 
-/// What the activities of one request are named by that have no id of their own.
+/// The sources of ids for the activities of one request that have no id of their own.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Names {
     /// The id that the request's `Idempotency-Key` stands for.
     key: Option<Uuid>,
-    /// The id of the line of an import, where not even its time names a move.
+    /// The id of the line of an import. It is used for an activity without a time.
     line: Option<Uuid>,
 }
 
 impl Names {
-    /// By an `Idempotency-Key`, if there is one.
+    /// Derives ids from an `Idempotency-Key`, if there is one.
     #[must_use]
     pub fn of_key(key: Option<Uuid>) -> Self {
         Self { key, line: None }
     }
 
-    /// By the line of an import, if it is one.
+    /// Derives ids from the line of an import, if it is one.
     #[must_use]
     pub fn of_line(line: Option<Uuid>) -> Self {
         Self { key: None, line }
     }
 
-    /// Names the activities in the record `suggestion`; of those with the same name, one is left.
+    /// Gives ids to the activities of the record `suggestion`. Of several with the same id, the first stays.
     fn give(
         self,
         suggestion: Uuid,
@@ -135,7 +136,7 @@ impl Names {
 }
 
 impl NewViews {
-    /// The views as activities in the record `suggestion`.
+    /// Returns the views as activities of the record `suggestion`.
     #[must_use]
     pub fn into_activities(self, suggestion: Uuid, names: Names) -> Vec<Activity> {
         let Self { id, index, direction, at, views } = self;
@@ -150,7 +151,7 @@ impl NewViews {
 }
 
 impl NewPartialInputs {
-    /// The inputs as activities in the record `suggestion`.
+    /// Returns the inputs as activities of the record `suggestion`.
     #[must_use]
     pub fn into_activities(self, suggestion: Uuid, names: Names) -> Vec<Activity> {
         let activities =
@@ -159,18 +160,19 @@ impl NewPartialInputs {
     }
 }
 
-/// A look at a suggestion: at one by its `index`, or at the next or previous one.
+/// A look at a suggestion, given by its `index` or as a step to the next or previous one.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewView {
-    /// Makes sending it again harmless; so do the same move and the same `at`.
+    /// The view's id, which makes it safe to send the view again. The same move with the same `at` is safe as
+    /// well.
     pub id: Option<Uuid>,
-    /// The suggestion looked at.
+    /// The index of the suggestion looked at, from 0.
     #[schema(minimum = 0)]
     pub index: Option<i32>,
-    /// Or the way gone; past the end it begins anew.
+    /// The direction of the step. The one after the last suggestion leads to the first.
     pub direction: Option<Direction>,
-    /// When.
+    /// When the user looked at the suggestion.
     pub at: Option<Timestamp>,
 }
 
@@ -187,16 +189,17 @@ impl Check for NewView {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewViews {
-    /// Makes sending it again harmless; so do the same move and the same `at`.
+    /// The view's id, which makes it safe to send the view again. The same move with the same `at` is safe as
+    /// well.
     pub id: Option<Uuid>,
-    /// The suggestion looked at.
+    /// The index of the suggestion looked at, from 0.
     #[schema(minimum = 0)]
     pub index: Option<i32>,
-    /// Or the way gone; past the end it begins anew.
+    /// The direction of the step. The one after the last suggestion leads to the first.
     pub direction: Option<Direction>,
-    /// When.
+    /// When the user looked at the suggestion.
     pub at: Option<Timestamp>,
-    /// Several, in this order where their times do not tell.
+    /// Several views, which are ordered by their times and otherwise as given.
     pub views: Option<Vec<NewView>>,
 }
 
@@ -221,23 +224,24 @@ impl Check for NewViews {
     }
 }
 
-/// What stood in the input at some moment.
+/// The content of the input at some moment.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPartialInput {
-    /// Makes sending it again harmless; so do the same text and the same `at`.
+    /// The input's id, which makes it safe to send the input again. The same text with the same `at` is safe
+    /// as well.
     pub id: Option<Uuid>,
-    /// All of it.
+    /// The whole content of the input.
     pub text: String,
-    /// When.
+    /// When the input contained this text.
     pub at: Option<Timestamp>,
 }
 
-/// What was typed on the way.
+/// Texts that the input contained before the user submitted something.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPartialInputs {
-    /// What stood there, in this order where the times do not tell.
+    /// The inputs, which are ordered by their times and otherwise as given.
     #[schema(min_items = 1)]
     pub inputs: Vec<NewPartialInput>,
 }

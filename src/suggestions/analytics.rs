@@ -1,4 +1,4 @@
-//! How well slates of suggestions do.
+//! Analytics of suggestion records: how well slates do.
 
 use serde::{Deserialize, Serialize};
 use sqlx::{PgPool, Postgres, QueryBuilder};
@@ -12,30 +12,30 @@ use crate::http::{Check, Checks};
 use crate::statistics::{self, rate, wilson};
 use crate::types::Timestamp;
 
-/// Which records figures are about.
+/// The suggestion records that the figures are computed from.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Scope {
-    /// Only records created then or later: RFC 3339, or Unix seconds.
+    /// Only records created at this time or later, as RFC 3339 or Unix seconds.
     #[serde(deserialize_with = "time_in_query")]
     #[param(value_type = Option<Timestamp>)]
     since: Option<Timestamp>,
-    /// Only records created before then.
+    /// Only records created before this time, as RFC 3339 or Unix seconds.
     #[serde(deserialize_with = "time_in_query")]
     #[param(value_type = Option<Timestamp>)]
     until: Option<Timestamp>,
-    /// The agent session.
+    /// Only records of this agent session.
     session_name: Option<String>,
-    /// Version of the prompt or node.
+    /// Only records with this version of the prompt or node.
     suggestion_node_version: Option<String>,
-    /// Figures for each value of this as well.
+    /// A property by which the figures are computed in groups as well.
     #[param(inline)]
     group_by: Option<GroupBy>,
-    /// From how many milliseconds on thinking is long; 10 000 if not given.
+    /// The time in milliseconds from which a rejection is slow. The default is 10 000.
     #[param(minimum = 0)]
     slow_ms: Option<f64>,
-    /// From how many moves on they are many; 3 if not given.
+    /// The number of moves from which a user cycled a lot. The default is 3.
     #[param(minimum = 1)]
     many_cycles: Option<i32>,
 }
@@ -47,17 +47,17 @@ impl Check for Scope {
     }
 }
 
-/// What figures can be grouped by.
+/// A property by which figures can be grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum GroupBy {
-    /// Version of the prompt or node.
+    /// The version of the prompt or node.
     Version,
     /// The model that answered.
     Model,
-    /// Its temperature.
+    /// The model's temperature.
     Temperature,
-    /// How many blocks the context has.
+    /// The number of blocks in the context.
     ContextBlockCount,
     /// The agent session.
     Session,
@@ -76,7 +76,7 @@ impl GroupBy {
 }
 
 impl Scope {
-    /// Adds the conditions on the record `s`, and the grouping.
+    /// Adds the conditions on the record `s`.
     fn push(&self, query: &mut QueryBuilder<Postgres>, project: &str) {
         query.push(" where s.state = 'finalized' and s.project = ").push_bind(project.to_owned());
         if let Some(since) = self.since {
@@ -96,7 +96,7 @@ impl Scope {
         }
     }
 
-    /// The columns of a row's group: all records together are one, and each value another.
+    /// Returns the columns that identify a row's group: the group's value, and whether the row is a group or all records.
     fn value(&self) -> String {
         match self.group_by {
             None => "null::jsonb as value, false as is_group".to_owned(),
@@ -107,7 +107,7 @@ impl Scope {
         }
     }
 
-    /// The grouping sets of a query that groups by `also` besides.
+    /// Returns the grouping sets: all records and each group, both divided by the column `also` if there is one.
     fn grouping(&self, also: Option<&str>) -> String {
         let set = |column: Option<&str>| {
             let columns: Vec<_> = column.into_iter().chain(also).collect();
@@ -123,7 +123,8 @@ impl Scope {
     }
 }
 
-/// Figures of all records in scope and of each group: one scan for them, and one for the places in the slate.
+/// Computes the figures of all records and of each group, with one scan for the records and one for the
+/// positions in the slate.
 pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<Answer> {
     let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
     let mut query = QueryBuilder::new(format!("select {},", scope.value()));
@@ -190,7 +191,7 @@ pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<An
     })
 }
 
-/// Which versions are compared.
+/// The versions to compare.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -198,26 +199,27 @@ pub(super) struct Pair {
     /// A version of the prompt or node.
     #[param(min_length = 1, example = "v1.0")]
     a: String,
-    /// Another version.
+    /// The version to compare with.
     #[param(min_length = 1, example = "v1.1")]
     b: String,
 }
 
 impl Check for Pair {}
 
-/// Two versions side by side. The differences are those of `a` less `b`.
+/// Two versions side by side. Differences are those of `a` minus `b`.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SuggestionComparison)]
 pub(super) struct Comparison {
-    /// Figures of the first.
+    /// The figures of the version `a`.
     a: Figures,
-    /// Figures of the second.
+    /// The figures of the version `b`.
     b: Figures,
-    /// The difference of the acceptance rates; null where one version has no slate to judge.
+    /// The difference of the acceptance rates. Null if one version has no slate to judge.
     difference: Option<f64>,
-    /// Its 95 % interval.
+    /// The 95 % confidence interval of the difference (normal approximation).
     interval: Option<[f64; 2]>,
-    /// Probability of a difference at least as large if there were none (two-proportion z test, two-sided).
+    /// The probability of a difference at least as large if there were none (two-proportion z test,
+    /// two-sided).
     p_value: Option<f64>,
 }
 

@@ -1,4 +1,5 @@
-//! What happens to a record, as the writer takes it: validated, with its id, times, verdict and hashes made.
+//! Events of suggestion records, as the writer takes them: validated, with their ids, times, outcomes and
+//! hashes.
 
 use uuid::Uuid;
 
@@ -15,77 +16,79 @@ use crate::privacy::hash_key::{HASH, HashKey};
 use crate::types::ids::line_id;
 use crate::types::{Timestamp, request_hash};
 
-/// Something that happens to a record, as the writer takes it: validated, with its id and times made.
+/// Something that happens to a suggestion record. It is validated, and has its id and times.
 #[derive(Debug)]
 pub struct Event {
-    /// The record.
+    /// The id of the record.
     pub suggestion_id: Uuid,
-    /// What happens to it.
+    /// What happens to the record.
     pub action: Action,
 }
 
-/// What happens to a record.
+/// What happens to a suggestion record.
 #[derive(Debug)]
 pub enum Action {
-    /// It begins.
+    /// The record begins.
     Start(Box<Start>),
     /// The user looks at suggestions, or types.
     Append {
-        /// What they do.
+        /// What the user does.
         activities: Vec<Activity>,
-        /// When the server heard of it.
+        /// When the server received the request.
         received_at: Timestamp,
     },
-    /// It ends.
+    /// The record is finalized or discarded.
     Finalize {
-        /// How.
+        /// What the user submitted, and when.
         outcome: Outcome,
-        /// Of the request.
+        /// The hash of the request, which tells a repeated request from a conflicting one.
         hash: Vec<u8>,
-        /// Of what was submitted, where that is not kept.
+        /// The keyed hash of the text submitted, if the project keeps no text.
         input_hash: Option<[u8; HASH]>,
     },
-    /// Something is added to it.
+    /// Something is added to the record.
     Amend(Amendment),
 }
 
-/// A record that begins.
+/// The beginning of a record.
 #[derive(Debug)]
 pub struct Start {
-    /// The request.
+    /// The client's request.
     pub new: NewSuggestion,
     /// When the slate was made.
     pub created_at: Timestamp,
-    /// Of the request.
+    /// The hash of the request, which tells a repeated request from a conflicting one.
     pub hash: Vec<u8>,
-    /// What figures group it by.
+    /// The properties by which analytics group the record.
     pub facts: Facts,
     /// What the client reported of the outcome.
     pub reported: Option<Reported>,
-    /// What follows from its end, for one that is finished already.
+    /// The outcome, if the record is finished already.
     pub conclusion: Option<Conclusion>,
-    /// Of the request to finalize it that the request stands for.
+    /// The hash of an equivalent request to finalize, if the record is finished already. A client that sends
+    /// such a request later is repeating itself.
     pub outcome_hash: Option<Vec<u8>>,
-    /// Where the texts are not kept.
+    /// The hashes that replace the texts, if the project keeps no text.
     pub hashes: Option<Hashes>,
 }
 
-/// What stands in for texts that are not kept: keyed hashes.
+/// The keyed hashes that replace texts.
 #[derive(Debug)]
 pub struct Hashes {
-    /// Of each suggestion, one after the other.
+    /// The hash of each suggestion, one after the other.
     pub suggestions: Vec<u8>,
-    /// Of what was submitted.
+    /// The hash of the text submitted.
     pub input: Option<[u8; HASH]>,
 }
 
-/// The keyed hashes of texts, one after the other.
+/// Returns the keyed hashes of texts, one after the other.
 pub(super) fn hash_all(key: &HashKey, texts: &[String]) -> Vec<u8> {
     texts.iter().flat_map(|text| key.hash(text.as_bytes())).collect()
 }
 
 impl Event {
-    /// A record begins. `id` is one derived for a request that has none of its own; without either the server makes one.
+    /// Makes the event that a record begins. `id` is used if the request has no id of its own; without either
+    /// the server makes one.
     #[must_use]
     pub fn start(new: NewSuggestion, id: Option<Uuid>) -> Self {
         let hash = request_hash(&new);
@@ -99,7 +102,7 @@ impl Event {
         Self { suggestion_id: id, action: Action::Start(Box::new(Start::new(new, hash, reported))) }
     }
 
-    /// A record is told of by the seed's own line.
+    /// Makes the event that a record begins from a line of the seed's history.
     #[must_use]
     pub fn line(line: HistoryLine, id: Uuid) -> Self {
         let hash = request_hash(&line);
@@ -107,13 +110,13 @@ impl Event {
         Self { suggestion_id: id, action: Action::Start(Box::new(Start::new(new, hash, Some(reported)))) }
     }
 
-    /// The user looks at suggestions.
+    /// Makes the event that the user looks at suggestions.
     #[must_use]
     pub fn view(suggestion_id: Uuid, views: NewViews, names: Names) -> Self {
         Self::append(suggestion_id, views.into_activities(suggestion_id, names))
     }
 
-    /// The user types.
+    /// Makes the event that the user types.
     #[must_use]
     pub fn partial_inputs(suggestion_id: Uuid, inputs: NewPartialInputs, names: Names) -> Self {
         Self::append(suggestion_id, inputs.into_activities(suggestion_id, names))
@@ -123,20 +126,20 @@ impl Event {
         Self { suggestion_id, action: Action::Append { activities, received_at: Timestamp::now() } }
     }
 
-    /// A record ends.
+    /// Makes the event that a record is finalized.
     #[must_use]
     pub fn finalize(suggestion_id: Uuid, outcome: Outcome) -> Self {
         let hash = request_hash(&outcome);
         Self { suggestion_id, action: Action::Finalize { outcome, hash, input_hash: None } }
     }
 
-    /// Something is added to a record.
+    /// Makes the event that something is added to a record.
     #[must_use]
     pub fn amend(suggestion_id: Uuid, amendment: Amendment) -> Self {
         Self { suggestion_id, action: Action::Amend(amendment) }
     }
 
-    /// The record that begins.
+    /// Returns the record's id and beginning, if this is that event.
     pub(super) fn as_start(&self) -> Option<(Uuid, &Start)> {
         match &self.action {
             Action::Start(start) => Some((self.suggestion_id, start)),
@@ -144,7 +147,7 @@ impl Event {
         }
     }
 
-    /// What the user does, and when the server heard of it.
+    /// Returns the record's id, what the user did and when the server received it, if this is that event.
     pub(super) fn as_append(&self) -> Option<(Uuid, &[Activity], Timestamp)> {
         match &self.action {
             Action::Append { activities, received_at } => {
@@ -154,7 +157,7 @@ impl Event {
         }
     }
 
-    /// How the record ends.
+    /// Returns how the record ends, if this is that event.
     pub(super) fn as_ending(&self) -> Option<Ending<'_>> {
         match &self.action {
             Action::Finalize { outcome, hash, input_hash } => {
@@ -164,8 +167,9 @@ impl Event {
         }
     }
 
-    /// Leaves figures, verdicts, names and times, and keyed hashes in place of texts. What was worked out of the texts
-    /// stays; what is still to be worked out of what was submitted needs it, so that goes when the record is written.
+    /// Removes every text. Numbers, verdicts, names and times stay, as does what was derived from the texts,
+    /// and keyed hashes replace the texts. What is yet to be derived from the text submitted needs it, so
+    /// that text is removed when the record is written.
     pub fn reduce(&mut self, key: &HashKey) {
         match &mut self.action {
             Action::Start(start) => {
@@ -190,7 +194,7 @@ impl Event {
         }
     }
 
-    /// What is added.
+    /// Returns the record's id and what is added, if this is that event.
     pub(super) fn as_amendment(&self) -> Option<(Uuid, &Amendment)> {
         match &self.action {
             Action::Amend(amendment) => Some((self.suggestion_id, amendment)),
@@ -199,19 +203,19 @@ impl Event {
     }
 }
 
-/// How a record ends.
+/// The end of a record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ending<'a> {
     pub(super) id: Uuid,
     pub(super) outcome: &'a Outcome,
-    /// Of the request.
+    /// The hash of the request, which tells a repeated request from a conflicting one.
     pub(super) hash: &'a [u8],
-    /// Of what was submitted, where that is not kept.
+    /// The keyed hash of the text submitted, if the project keeps no text.
     pub(super) input_hash: Option<[u8; HASH]>,
 }
 
 impl<'a> Ending<'a> {
-    /// What was submitted, where it is kept.
+    /// Returns the text submitted, if it is kept.
     pub(super) fn kept_input(&self) -> Option<&'a str> {
         let kept = self.input_hash.is_none() && !self.outcome.discards();
         kept.then_some(self.outcome.actual_input.as_str())
@@ -243,27 +247,28 @@ impl Start {
         }
     }
 
-    /// How far the record is with it.
+    /// Returns the state of the record when it begins.
     pub(super) fn state(&self) -> State {
         self.conclusion.as_ref().map_or(State::Pending, |conclusion| conclusion.state)
     }
 
-    /// Whether more than the name is kept: not of what a command discards.
+    /// Returns whether more than the id is kept. It is not if the text submitted is a command, which discards
+    /// the record.
     pub(super) fn is_kept(&self) -> bool {
         self.state() != State::Discarded
     }
 
-    /// Whether the texts are.
+    /// Returns whether the texts are kept.
     pub(super) fn keeps_text(&self) -> bool {
         self.is_kept() && self.hashes.is_none()
     }
 
-    /// What is kept in place of the texts.
+    /// Returns the hashes that replace the texts, if the record is kept without text.
     pub(super) fn hashes(&self) -> Option<&Hashes> {
         self.hashes.as_ref().filter(|_| self.is_kept())
     }
 
-    /// The pending record `id` as it is once stored.
+    /// Returns the pending record as it will be stored under `id`.
     #[must_use]
     pub fn stored(&self, id: Uuid) -> Suggestion {
         let new = &self.new;
@@ -307,7 +312,7 @@ impl Start {
     }
 }
 
-/// How many texts there are, as a column.
+/// Returns the number of texts.
 pub(super) fn count(texts: &[String]) -> i32 {
     i32::try_from(texts.len()).unwrap_or(i32::MAX)
 }
@@ -317,7 +322,8 @@ impl Record for Suggestion {
     const NAME: &'static str = "suggestion";
 }
 
-/// Reads a line of a batch whose kind is one of this domain's, or a line of the seed's history; none of another's.
+/// Reads a line of a batch if its kind is one of this domain's or if it is a line of the seed's history.
+/// Returns none for another domain's kind.
 pub fn read(kind: Option<&str>, line: &Line<'_>) -> Option<Result<Event>> {
     let names = || Names::of_line(line.id);
     Some(match kind {

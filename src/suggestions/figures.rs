@@ -1,4 +1,4 @@
-//! Figures of suggestion records, and how they follow from sums.
+//! Figures of suggestion records, and how they are computed from sums.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -11,11 +11,11 @@ use crate::statistics::{rate, wilson};
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionShare)]
 pub(super) struct Share {
-    /// How many.
+    /// The number of records in the part.
     pub(super) count: i64,
-    /// Their share.
+    /// The share of the part in the whole.
     pub(super) share: Option<f64>,
-    /// Its 95 % Wilson interval.
+    /// The 95 % Wilson interval of the share.
     pub(super) interval: Option<[f64; 2]>,
 }
 
@@ -25,7 +25,7 @@ impl Share {
     }
 }
 
-/// How inputs relate to slates.
+/// How the texts submitted relate to the slates, in numbers of records.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionSharesByMatchType)]
 pub(super) struct ByMatchType {
@@ -33,31 +33,31 @@ pub(super) struct ByMatchType {
     pub(super) partial: Share,
     pub(super) prefix: Share,
     pub(super) none: Share,
-    /// Records without the text to tell from; they are in no share.
+    /// Records without the texts to compare. They are in no share.
     pub(super) unknown: i64,
 }
 
-/// What becomes of suggestions in one place of the slate.
+/// What becomes of the suggestions at one position of the slate.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionPosition)]
 pub(super) struct Position {
-    /// The place, from 0.
+    /// The position in the slate, from 0.
     pub(super) position: i32,
-    /// Slates of which it was viewed or taken.
+    /// The number of slates whose suggestion at this position was viewed or accepted.
     pub(super) shown: i64,
-    /// Of these, those of which it was taken.
+    /// The number of slates whose suggestion at this position was accepted.
     pub(super) accepted: i64,
-    /// Their share.
+    /// The share of `accepted` in `shown`.
     pub(super) rate: Option<f64>,
-    /// Its 95 % Wilson interval.
+    /// The 95 % Wilson interval of `rate`.
     pub(super) interval: Option<[f64; 2]>,
 }
 
-/// How long users think, in milliseconds, of the records that tell.
+/// How long users take until they submit, in milliseconds, in the records that have the times.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionThinkTime)]
 pub(super) struct ThinkTime {
-    /// How many tell.
+    /// The number of records that have the times.
     pub(super) count: i64,
     pub(super) mean_ms: Option<f64>,
     pub(super) p50_ms: Option<f64>,
@@ -66,31 +66,31 @@ pub(super) struct ThinkTime {
     pub(super) p99_ms: Option<f64>,
 }
 
-/// How users go through slates.
+/// How often users move through slates.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionCycles)]
 pub(super) struct Cycles {
-    /// Mean number of moves.
+    /// The mean number of moves.
     pub(super) mean: Option<f64>,
-    /// The most moves.
+    /// The greatest number of moves.
     pub(super) most: Option<i32>,
-    /// Records with any.
+    /// The records with at least one move.
     pub(super) browsed: Share,
 }
 
-/// What slates cost.
+/// How many tokens slates cost.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionTokens)]
 pub(super) struct Tokens {
-    /// Sum over the records that tell.
+    /// The number of tokens of all records that have one.
     pub(super) total: i64,
-    /// How many tell.
+    /// The number of records that have a number of tokens.
     pub(super) records: i64,
-    /// That sum for each of them of which something was taken.
+    /// `total`, divided by the number of these records whose slate was accepted.
     pub(super) per_accepted: Option<f64>,
 }
 
-/// Signs that a slate was no good, and how many records show each.
+/// Negative signals, and how many records show each.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = NegativeSignals)]
 pub(super) struct Signals {
@@ -101,21 +101,21 @@ pub(super) struct Signals {
     pub(super) cycled_back: i64,
 }
 
-/// Figures of finalized records. Those discarded or pending are in none.
+/// Figures of finalized records. Pending and discarded records are in none.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionFigures)]
 pub(super) struct Figures {
-    /// How many there are.
+    /// The number of finalized records.
     pub(super) records: i64,
-    /// Of these, those whose slate had no suggestion; they are in no share.
+    /// The number of records whose slate had no suggestion. They are in no share.
     pub(super) empty: i64,
-    /// Of slates with suggestions, those of which one was taken: exactly, changed, or in part.
+    /// The number of slates of which a suggestion was accepted: exactly, changed, or in part.
     pub(super) accepted: i64,
-    /// Their share.
+    /// The share of `accepted` in the slates that can be judged.
     pub(super) acceptance_rate: Option<f64>,
-    /// Its 95 % Wilson interval.
+    /// The 95 % Wilson interval of `acceptance_rate`.
     pub(super) acceptance_rate_interval: Option<[f64; 2]>,
-    /// Of which nothing was taken.
+    /// The slates of which no suggestion was accepted.
     pub(super) ignored: Share,
     pub(super) by_match_type: ByMatchType,
     pub(super) by_position: Vec<Position>,
@@ -125,23 +125,23 @@ pub(super) struct Figures {
     pub(super) negative_signals: Signals,
 }
 
-/// Figures of the records with one value.
+/// The figures of one group of records.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionFiguresGroup)]
 pub(super) struct Group {
-    /// The value of what is grouped by; null where records have none.
+    /// The value of the property that records are grouped by. Null where records have none.
     pub(super) group: Value,
     #[serde(flatten)]
     pub(super) figures: Figures,
 }
 
-/// Figures of all records, and of each group.
+/// The figures of all records, and of each group.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionAnalytics)]
 pub(super) struct Answer {
     #[serde(flatten)]
     pub(super) figures: Figures,
-    /// With `group_by`: the largest group first.
+    /// With `group_by`, the groups, the largest first.
     pub(super) groups: Option<Vec<Group>>,
 }
 
@@ -180,11 +180,11 @@ pub(super) struct PositionRow {
 impl Figures {
     pub(super) fn of(row: &Row, by_position: Vec<Position>) -> Self {
         let accepted = row.exact + row.partial + row.prefix;
-        let percentile = |place: usize| row.percentiles.as_ref()?.get(place).copied();
+        let percentile = |index: usize| row.percentiles.as_ref()?.get(index).copied();
         let share = |count| Share::of(count, row.judged);
         let signal = |signal: Signal| {
-            let place = Signal::ALL.iter().position(|other| *other == signal);
-            place.and_then(|place| row.signals.get(place)).copied().unwrap_or(0)
+            let index = Signal::ALL.iter().position(|other| *other == signal);
+            index.and_then(|index| row.signals.get(index)).copied().unwrap_or(0)
         };
         Self {
             records: row.records,

@@ -1,10 +1,11 @@
-//! Suggestion records (seed 000): a model offers a slate, the user looks through it and submits something, and the record
-//! is finalized by what that was. What was finalized is evidence: preferences, rankings, and how well slates do.
+//! Suggestion records (seed 000). A model offers a slate of suggestions, the user looks through it and
+//! submits something, and the record is finalized by what that was. Finalized records are evidence:
+//! preferences, rankings, and how well slates do.
 //!
-//! Here is what a record is, in `requests` and `moves` what clients send of it, in `history` the seed's own line of one, in
-//! `event` what can happen to it; [`matching`] and
-//! [`viewing`] are the rules, `conclusion` what follows from them; [`store`] and [`write`](mod@write) are how records
-//! are kept, [`routes`] how they are reached, [`analytics`] and [`signals`] what they serve besides exports.
+//! This file says what a record is, `requests` and `activity` what clients send about it, and `event` what
+//! can happen to it. [`rules`] derives the outcome. [`write`](mod@write) and [`store`] write and read
+//! records, and [`routes`] has the endpoints. [`analytics`] and [`signals`] serve figures and negative
+//! signals.
 
 pub mod activity;
 pub mod analytics;
@@ -36,112 +37,114 @@ use crate::types::{FreeForm, Timestamp};
 /// A slate of suggestions, and what became of it.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 pub struct Suggestion {
-    /// Names the record in its project.
+    /// The record's id, unique within its project.
     pub id: Uuid,
-    /// How far it is.
+    /// Whether the record is pending, finalized or discarded.
     pub state: State,
-    /// The texts offered, in order; null where no text is kept.
+    /// The suggestions in the order offered. Null if the project keeps no text.
     #[sqlx(json(nullable))]
     pub suggestions: Option<Vec<String>>,
-    /// How many there are.
+    /// The number of suggestions.
     pub suggestion_count: i32,
-    /// Version of the prompt or node that made them.
+    /// The version of the prompt or node that made the suggestions.
     pub suggestion_node_version: Option<String>,
-    /// The agent session it belongs to.
+    /// The name of the agent session that the record belongs to.
     pub session_name: Option<String>,
-    /// The server that session runs on.
+    /// The server that the session runs on.
     pub server_name: Option<String>,
-    /// The block whose end made the client ask.
+    /// The number of the block after which the client asked for suggestions.
     pub trigger_block_number: Option<i32>,
-    /// The block that the submitted input became.
+    /// The number of the block that the submitted text became.
     pub result_block_number: Option<i32>,
     /// The policy that ordered the slate.
     pub policy_id: Option<String>,
-    /// The probability with which it would have shown each suggestion first.
+    /// For each suggestion, the probability with which the policy would have shown it first.
     pub propensities: Option<Vec<f64>>,
-    /// How many blocks the context has.
+    /// The number of blocks in the context.
     pub context_block_count: Option<i32>,
-    /// The model that answered, else the one asked.
+    /// The model that answered, or else the one asked for.
     pub model: Option<String>,
-    /// What it was asked to answer with.
+    /// The temperature asked for.
     pub temperature: Option<f64>,
-    /// Tokens of the call, both ways.
+    /// The number of tokens of the call, prompt and response together.
     pub total_tokens: Option<i64>,
-    /// When the client asked, in seconds of its clock.
+    /// When the client asked for suggestions, in seconds of its clock.
     pub fetch_start_ts: Option<f64>,
-    /// When the slate came up, likewise.
+    /// When the slate was shown, in seconds of the client's clock.
     pub fetch_end_ts: Option<f64>,
-    /// When the user submitted, likewise.
+    /// When the user submitted, in seconds of the client's clock.
     pub submit_ts: Option<f64>,
     /// When the slate was made.
     pub created_at: Timestamp,
     /// When the record was finalized or discarded.
     pub completed_at: Option<Timestamp>,
-    /// Which suggestions were looked at, in order, with repetitions; the first one comes up by itself.
+    /// The indices of the suggestions viewed, in order, with repetitions. The first suggestion is shown
+    /// without a move.
     pub viewed_indices: Vec<i32>,
-    /// How many moves through the slate there were.
+    /// The number of moves through the slate.
     pub cycle_count: i32,
-    /// Which one was showing at the submit; -1: none.
+    /// The index of the suggestion shown when the user submitted, or -1 for none.
     #[sqlx(rename = "displayed_index")]
     pub displayed_index_at_submit: Option<i32>,
-    /// What the user submitted; null where no text is kept.
+    /// The text that the user submitted. Null if the project keeps no text.
     pub actual_input: Option<String>,
-    /// How that relates to the slate; null while the record is pending, and where no text was kept to tell from.
+    /// How the text submitted relates to the slate. Null while the record is pending, and if no text was kept
+    /// to compare.
     pub match_type: Option<MatchType>,
-    /// To which suggestion it relates; null where to none.
+    /// The index of the suggestion that the text submitted relates to. Null if it relates to none.
     pub accepted_index: Option<i32>,
-    /// From the slate's coming up to the submit, in milliseconds.
+    /// The time from showing the slate until the user submitted, in milliseconds.
     pub time_to_action_ms: Option<f64>,
-    /// What lists, and the answers to views and partial inputs, leave out.
+    /// The parts of a record that lists, and the responses to views and partial inputs, leave out.
     #[sqlx(skip)]
     #[serde(flatten)]
     pub whole: Option<Whole>,
 }
 
-/// What only the whole record has.
+/// The parts of a record that only the whole record has.
 #[derive(Debug, Default, Serialize, ToSchema, sqlx::FromRow)]
 #[schema(as = SuggestionDetails)]
 pub struct Whole {
-    /// What the model was told of, as sent.
+    /// The context that the model was given, as it was sent.
     pub context: Option<FreeForm>,
-    /// What it was asked, as sent.
+    /// The request to the model, as it was sent.
     pub llm_request: Option<FreeForm>,
-    /// What it answered, as sent.
+    /// The response of the model, as it was sent.
     pub llm_response: Option<FreeForm>,
-    /// What the client itself made of the outcome, where it said so; figures do not use it.
+    /// The outcome as the client reported it. Analytics do not use it.
     #[sqlx(json(nullable))]
     pub reported: Option<Reported>,
-    /// `viewed_indices` with times.
+    /// The suggestions viewed, as in `viewed_indices`, with times.
     #[sqlx(skip)]
     #[schema(required = false)]
     pub views: Vec<View>,
-    /// What stood in the input on the way, oldest first.
+    /// What the input contained before the user submitted, oldest first.
     #[sqlx(skip)]
     #[schema(required = false)]
     pub partial_inputs: Vec<PartialInput>,
 }
 
-/// What stood in the input at some moment.
+/// The content of the input at some moment.
 #[derive(Debug, Clone, Serialize, ToSchema, sqlx::FromRow)]
 pub struct PartialInput {
-    /// Names it in its record.
+    /// The input's id, unique within its record.
     pub id: Uuid,
-    /// All of it.
+    /// The whole content of the input. Null if the project keeps no text.
     pub text: Option<String>,
-    /// When, where the client said so.
+    /// When the input contained this text, if the client said so.
     pub at: Option<Timestamp>,
 }
 
-/// How far a record is.
+/// The state of a suggestion record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type)]
 #[serde(rename_all = "lowercase")]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
 #[schema(as = SuggestionState)]
 pub enum State {
-    /// Nothing was submitted yet.
+    /// The user has submitted nothing yet.
     Pending,
-    /// Something was.
+    /// The user has submitted a text.
     Finalized,
-    /// A command was; nothing but the name is kept.
+    /// The user has submitted a command; only the record's id is kept.
     Discarded,
 }

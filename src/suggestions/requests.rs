@@ -1,4 +1,4 @@
-//! What clients send of a record: its beginning, its end, and what is known afterwards.
+//! Requests about a suggestion record: its beginning, its end, and what becomes known afterwards.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -8,93 +8,98 @@ use super::MatchType;
 use crate::http::{Check, Checks};
 use crate::types::{FreeForm, Timestamp, names_it};
 
-/// Starts a record with a slate; with `actual_input`, one that is finished already.
+/// Starts a suggestion record with a slate. With `actual_input`, the record is finished already.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewSuggestion {
-    /// Makes sending it again harmless; the server makes one if not given.
+    /// The record's id, which makes it safe to send the request again. The server makes one if none is given.
     #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
-    /// What the model was told of: `blocks`, `nodes`, `cwd` and whatever else.
+    /// The context that the model was given: `blocks`, `nodes`, `cwd` and any other members.
     pub context: FreeForm,
-    /// The texts offered, in order.
+    /// The suggestions in the order offered.
     pub suggestions: Vec<String>,
-    /// What the model was asked: `messages`, `model`, `temperature` and whatever else.
+    /// The request to the model: `messages`, `model`, `temperature` and any other members.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub llm_request: Option<FreeForm>,
-    /// What it answered: `model`, `usage` and whatever else.
+    /// The response of the model: `model`, `usage` and any other members.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub llm_response: Option<FreeForm>,
-    /// Version of the prompt or node that made the slate.
+    /// The version of the prompt or node that made the slate.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 200)]
     pub suggestion_node_version: Option<String>,
-    /// The agent session it belongs to: erasing the session erases it.
+    /// The name of the agent session that the record belongs to. Erasing the session erases the record.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 200)]
     pub session_name: Option<String>,
-    /// The server that session runs on.
+    /// The server that the session runs on.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 200)]
     pub server_name: Option<String>,
-    /// The block whose end made the client ask.
+    /// The number of the block after which the client asked for suggestions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trigger_block_number: Option<i32>,
     /// The policy that ordered the slate.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 200)]
     pub policy_id: Option<String>,
-    /// The probability with which that policy would have shown each suggestion first: as many as suggestions, each from 0
-    /// to 1, the first above 0.
+    /// For each suggestion, the probability from 0 to 1 with which the policy would have shown it first. The
+    /// first one must be above 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub propensities: Option<Vec<f64>>,
-    /// How many blocks the context has; counted in `context.blocks`, if not given.
+    /// The number of blocks in the context. The default is the length of `context.blocks`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub context_block_count: Option<i32>,
-    /// When the client asked, in seconds of its clock.
+    /// When the client asked for suggestions, in seconds of its clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fetch_start_ts: Option<f64>,
-    /// When the slate came up, likewise.
+    /// When the slate was shown, in seconds of the client's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fetch_end_ts: Option<f64>,
-    /// When the slate was made; now, if not given.
+    /// When the slate was made. The default is now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Timestamp>,
-    /// What the user submitted, for a record that is finished already; the fields below belong to it.
+    /// The text that the user submitted, for a record that is finished already. The fields below belong to
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actual_input: Option<String>,
-    /// Which suggestions were looked at; the first one, if not given.
+    /// The indices of the suggestions viewed. The default is the first suggestion only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub viewed_indices: Option<Vec<i32>>,
-    /// How many moves through the slate there were; one for each view after the first, if not given.
+    /// The number of moves through the slate. The default is one for each view after the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub cycle_count: Option<i32>,
-    /// Which one was showing at the submit, -1 for none; the last one viewed, if not given.
+    /// The index of the suggestion shown when the user submitted, or -1 for none. The default is the last one
+    /// viewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = -1)]
     pub displayed_index_at_submit: Option<i32>,
     /// When the user submitted, in seconds of the client's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub submit_ts: Option<f64>,
-    /// From the slate's coming up to the submit; `submit_ts` less `fetch_end_ts`, if not given.
+    /// The time from showing the slate until the user submitted, in milliseconds. The default is `submit_ts`
+    /// minus `fetch_end_ts`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub time_to_action_ms: Option<f64>,
-    /// The block that the input became.
+    /// The number of the block that the submitted text became.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_block_number: Option<i32>,
-    /// What the client made of it: kept as reported. Figures use our own rule.
+    /// How the client matched the text submitted to the slate. It is kept as reported; analytics use the
+    /// server's own rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub match_type: Option<MatchType>,
-    /// Likewise.
+    /// The index that the client took for the suggestion accepted. It is kept as reported; analytics use the
+    /// server's own rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_index: Option<i32>,
 }
 
 impl NewSuggestion {
-    /// How it ended, if it has, in the words of [`Outcome`].
+    /// Returns how the record ended, if it has, as a request to finalize it would say it.
     #[must_use]
     pub fn outcome(&self) -> Option<Outcome> {
         Some(Outcome {
@@ -154,40 +159,44 @@ impl Check for NewSuggestion {
     }
 }
 
-/// Finalizes a record.
+/// Finalizes a suggestion record.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = SuggestionOutcome)]
 pub struct Outcome {
-    /// What the user submitted, to the letter. What begins with `:` is a command, and discards the record.
+    /// The text that the user submitted, unchanged. A text that begins with `:` is a command, and discards
+    /// the record.
     pub actual_input: String,
-    /// Which suggestion was showing, -1 for none; the last one viewed, if not given.
+    /// The index of the suggestion shown when the user submitted, or -1 for none. The default is the last one
+    /// viewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = -1)]
     pub displayed_index_at_submit: Option<i32>,
-    /// When, in seconds of the clock that `fetch_end_ts` is of.
+    /// When the user submitted, in seconds of the clock that `fetch_end_ts` is from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub submit_ts: Option<f64>,
-    /// From the slate's coming up to the submit; `submit_ts` less `fetch_end_ts`, if not given.
+    /// The time from showing the slate until the user submitted, in milliseconds. The default is `submit_ts`
+    /// minus `fetch_end_ts`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub time_to_action_ms: Option<f64>,
-    /// The block that the input became.
+    /// The number of the block that the submitted text became.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_block_number: Option<i32>,
-    /// The slate once more, for a project that keeps no text: without it, only an exact match can be told.
+    /// The suggestions once more, for a project that keeps no text. Without them only an exact match can be
+    /// recognized.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestions: Option<Vec<String>>,
 }
 
 impl Outcome {
-    /// Whether the input is a command of the client's, which suggestions are not about.
+    /// Returns whether the text submitted is a command of the client, which is not what suggestions are for.
     #[must_use]
     pub fn discards(&self) -> bool {
         self.actual_input.starts_with(':')
     }
 
-    /// Whether what was showing is one of `count` suggestions, or none.
+    /// Returns whether the index of the suggestion shown is -1 or below `count`.
     #[must_use]
     pub fn is_within(&self, count: usize) -> bool {
         let inside = |index: i32| index == -1 || usize::try_from(index).is_ok_and(|index| index < count);
@@ -210,12 +219,12 @@ impl Check for Outcome {
     }
 }
 
-/// Adds what is known only after the submit.
+/// Adds to a record what becomes known only after the user has submitted.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = SuggestionAmendment)]
 pub struct Amendment {
-    /// The block that the input became.
+    /// The number of the block that the submitted text became.
     pub result_block_number: i32,
 }
 

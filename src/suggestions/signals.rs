@@ -1,4 +1,4 @@
-//! Signals that a slate was no good: which records show them.
+//! Negative signals: which records show that a slate was of no use.
 
 use serde::{Deserialize, Serialize};
 use sqlx::{PgPool, Postgres, QueryBuilder};
@@ -10,29 +10,29 @@ use crate::error::Result;
 use crate::http::page::{Page, PageRequest};
 use crate::http::{Check, Checks};
 
-/// A sign that a slate was no good.
+/// A sign that a slate was of no use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = NegativeSignal)]
 pub enum Signal {
-    /// A suggestion was looked at, and another one or none was taken.
+    /// The user looked at a suggestion and accepted another one or none.
     ViewedRejected,
-    /// The user thought for long, and took none.
+    /// The user took a long time and accepted none.
     SlowRejection,
-    /// They went through the slate many times.
+    /// The user moved through the slate many times.
     ManyCycles,
-    /// They took one, and had to change it.
+    /// The user accepted a suggestion, but had to change it.
     Partial,
-    /// They came back to one that they had left.
+    /// The user returned to a suggestion that they had left.
     CycledBack,
 }
 
 impl Signal {
-    /// All of them.
+    /// All signals, in the order of their declaration.
     pub const ALL: [Self; 5] =
         [Self::ViewedRejected, Self::SlowRejection, Self::ManyCycles, Self::Partial, Self::CycledBack];
 
-    /// Adds the condition that the finalized record `s` shows it.
+    /// Adds the condition that the finalized record `s` shows the signal.
     pub(super) fn push(self, query: &mut QueryBuilder<Postgres>, limits: Limits) {
         match self {
             Self::ViewedRejected => {
@@ -59,7 +59,7 @@ impl Signal {
     }
 }
 
-/// From when on something is slow or many.
+/// The limits from which a rejection is slow and moves are many.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     pub(super) slow_ms: f64,
@@ -67,29 +67,29 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// As given, else ten seconds and three moves.
+    /// Uses the limits given. The defaults are ten seconds and three moves.
     pub(super) fn of(slow_ms: Option<f64>, many_cycles: Option<i32>) -> Self {
         Self { slow_ms: slow_ms.unwrap_or(10_000.0), many_cycles: many_cycles.unwrap_or(3) }
     }
 }
 
-/// Which records are listed for a sign.
+/// The filter of a list of records that show a signal.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct SignalFilter {
-    /// The sign.
+    /// The signal that the records show.
     #[param(inline, example = "viewed_rejected")]
     signal: Signal,
-    /// From how many milliseconds on thinking is long; 10 000 if not given.
+    /// The time in milliseconds from which a rejection is slow. The default is 10 000.
     #[param(minimum = 0)]
     slow_ms: Option<f64>,
-    /// From how many moves on they are many; 3 if not given.
+    /// The number of moves from which a user cycled a lot. The default is 3.
     #[param(minimum = 1)]
     many_cycles: Option<i32>,
-    /// The agent session.
+    /// Only records of this agent session.
     session_name: Option<String>,
-    /// Version of the prompt or node.
+    /// Only records with this version of the prompt or node.
     suggestion_node_version: Option<String>,
 }
 
@@ -99,13 +99,13 @@ impl Check for SignalFilter {
     }
 }
 
-/// Checks what [`Limits`] are made of.
+/// Checks the limits of signals.
 pub(super) fn check_limits(checks: &mut Checks, slow_ms: Option<f64>, many_cycles: Option<i32>) {
     checks.require(slow_ms.is_none_or(|slow| slow >= 0.0), "slow_ms", "must not be negative");
     checks.require(many_cycles.is_none_or(|many| many >= 1), "many_cycles", "must be 1 or more");
 }
 
-/// One page of the finalized records that show a sign, newest first.
+/// Returns one page of the finalized records that show a signal, newest first.
 pub(super) async fn list(
     db: &PgPool,
     project: &str,

@@ -1,4 +1,4 @@
-//! How suggestion records are read and erased. [`write`](super::write) is how they are written.
+//! How suggestion records are read and erased. [`write`](super::write) writes them.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::http::Check;
 use crate::http::page::{Listed, Page, PageRequest};
 use crate::types::Timestamp;
 
-/// The columns of a [`Suggestion`] of `suggestions s`.
+/// The columns of `suggestions s` that make a [`Suggestion`].
 pub(super) const COLUMNS: &str = "
     s.id, s.state, s.suggestions, s.suggestion_count, s.suggestion_node_version, s.session_name, s.server_name,
     s.trigger_block_number, s.result_block_number, s.policy_id, s.propensities, s.context_block_count, s.model,
@@ -24,34 +24,34 @@ pub(super) const COLUMNS: &str = "
     coalesce(s.viewed_indices, '{}') as viewed_indices, coalesce(s.cycle_count, 0) as cycle_count, s.displayed_index,
     s.actual_input, s.match_type, s.accepted_index, s.time_to_action_ms";
 
-/// Which records a list holds.
+/// The filter of a list of suggestion records.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct Filter {
-    /// How far they are.
+    /// Only records in this state.
     #[param(inline)]
     state: Option<State>,
-    /// How the input relates to the slate.
+    /// Only records whose submitted text relates to the slate in this way.
     #[param(inline)]
     match_type: Option<MatchType>,
-    /// The agent session.
+    /// Only records of this agent session.
     session_name: Option<String>,
-    /// The server.
+    /// Only records of sessions on this server.
     server_name: Option<String>,
-    /// Version of the prompt or node.
+    /// Only records with this version of the prompt or node.
     suggestion_node_version: Option<String>,
 }
 
 impl Check for Filter {}
 
 impl Listed for Suggestion {
-    fn place(&self) -> (Timestamp, String) {
+    fn sort_key(&self) -> (Timestamp, String) {
         (self.created_at, self.id.to_string())
     }
 }
 
-/// One page of a project's records.
+/// Returns one page of a project's records.
 pub async fn list(
     db: &PgPool,
     project: &str,
@@ -78,7 +78,8 @@ pub async fn list(
     read_page(db, project, query, page).await
 }
 
-/// The page of a query of [`COLUMNS`] that ends within its `where`. What was viewed of pending records is resolved here.
+/// Reads the page of a query that selects [`COLUMNS`] and ends within its `where` clause. The views of
+/// pending records are resolved here.
 pub(super) async fn read_page(
     db: &PgPool,
     project: &str,
@@ -103,7 +104,7 @@ pub(super) async fn read_page(
 }
 
 impl Suggestion {
-    /// Resolves what was looked at in a pending record.
+    /// Resolves which suggestions of a pending record were viewed, and sets its fields accordingly.
     fn see(&mut self, looks: Vec<(Look, Option<Timestamp>)>) -> Vec<View> {
         self.cycle_count = i32::try_from(looks.len()).unwrap_or(i32::MAX);
         let views = resolve(usize::try_from(self.suggestion_count).unwrap_or(0), looks);
@@ -114,7 +115,7 @@ impl Suggestion {
         views
     }
 
-    /// The views of a record in whatever state, with times.
+    /// Returns the views of a record in any state, with times.
     fn views(&mut self, looks: Vec<(Look, Option<Timestamp>)>) -> Vec<View> {
         let mut views = if self.state == State::Pending {
             self.see(looks)
@@ -131,13 +132,13 @@ impl Suggestion {
 /// How much of a record is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// All of it.
+    /// The whole record.
     Whole,
-    /// What lists show.
+    /// The part of a record that lists show.
     Listed,
 }
 
-/// The record, if there is one: all that is read is of the same moment.
+/// Returns the record, or none if there is no such record. Everything is read at the same moment.
 pub async fn get(db: &PgPool, project: &str, id: Uuid, extent: Extent) -> Result<Option<Suggestion>> {
     let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
     let more =
@@ -164,13 +165,13 @@ pub async fn get(db: &PgPool, project: &str, id: Uuid, extent: Extent) -> Result
 /// How many records were erased.
 #[derive(Debug, Default)]
 pub struct Erased {
-    /// Slates.
+    /// The number of suggestion records erased.
     pub suggestions: u64,
-    /// What users did before the submit.
+    /// The number of users' activities erased.
     pub moves: u64,
 }
 
-/// Erases a record and all that hangs on it.
+/// Erases a record and everything that belongs to it.
 pub async fn delete(db: &PgPool, project: &str, id: Uuid) -> Result<Erased> {
     let mut transaction = db.begin().await?;
     let sql = "delete from suggestions where project = $1 and id = $2 returning id, completed_at";
@@ -182,7 +183,7 @@ pub async fn delete(db: &PgPool, project: &str, id: Uuid) -> Result<Erased> {
 
 /// Erases all records of an agent session.
 pub async fn delete_session(connection: &mut PgConnection, project: &str, session: &str) -> Result<Erased> {
-    // Locked in id order, as the writer locks them.
+    // The records are locked in the order of their ids, as the writer locks them, which prevents deadlocks.
     let sql = "delete from suggestions where project = $1 and id in (
                    select id from suggestions where project = $1 and session_name = $2 order by id for update)
                returning id, completed_at";
@@ -190,7 +191,8 @@ pub async fn delete_session(connection: &mut PgConnection, project: &str, sessio
     delete_children(connection, project, slates).await
 }
 
-/// The slates go first, for the same reason as generation logs do.
+/// Erases what belongs to erased records. The records go first: an event that waits for its record's lock
+/// then finds the record gone, and one that came before is seen here.
 async fn delete_children(
     connection: &mut PgConnection,
     project: &str,

@@ -1,4 +1,5 @@
-//! The statements that write suggestion records. Those for many rows take a column as an array, see [`insert`](mod@insert).
+//! The statements that write suggestion records. Those for many rows take a column as an array (see
+//! [`insert`](mod@insert)).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -15,7 +16,7 @@ use crate::db::insert::{self, Columns as _, columns};
 use crate::privacy::hash_key::{HASH, HashKey};
 use crate::types::{FreeForm, Timestamp};
 
-/// Numbers as Postgres writes an array: an array of arrays would have to be rectangular.
+/// Writes numbers as a Postgres array in text, because an array of arrays would have to be rectangular.
 fn array<T: ToString>(numbers: &[T]) -> String {
     let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
     format!("{{{}}}", numbers.join(","))
@@ -25,26 +26,26 @@ fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).expect("texts and numbers are JSON")
 }
 
-/// A record that begins, as a row.
+/// A row of a record that begins.
 pub(super) struct StartRow<'a> {
     pub(super) id: Uuid,
     pub(super) start: &'a Start,
 }
 
 impl<'a> StartRow<'a> {
-    /// One of its texts, where texts are kept.
+    /// Returns one of the record's texts, if texts are kept.
     fn text<T>(&self, text: impl FnOnce(&'a Start) -> Option<T>) -> Option<T> {
         text(self.start).filter(|_| self.start.keeps_text())
     }
 
-    /// Something that follows from its end, if it has ended.
+    /// Returns a part of the outcome, if the record has ended.
     fn end<T>(&self, part: impl FnOnce(&'a Conclusion) -> T) -> Option<T> {
         self.start.conclusion.as_ref().map(part)
     }
 }
 
 columns! {
-    /// The columns of a record that begins. Of one that is discarded only the name is kept.
+    /// The columns of a record that begins. Of a discarded record only the id is kept.
     struct Starts<'a>(StartRow<'a>);
     |row| {
         "id": "uuid" = row.id,
@@ -88,8 +89,9 @@ columns! {
     }
 }
 
-/// Inserts records; the ids of those that were not there yet. They are inserted in id order and finalized a microsecond
-/// apart, for the same reasons as generation logs are.
+/// Inserts records. Returns the ids of those that did not exist yet. Records are inserted in the order of
+/// their ids, which prevents deadlocks, and finalized a microsecond apart, so that exports can be ordered by
+/// that time.
 pub(super) async fn insert(
     connection: &mut PgConnection,
     project: &str,
@@ -121,7 +123,7 @@ pub(super) async fn insert(
     Ok(created.into_iter().map(|(id, _)| id).collect())
 }
 
-/// The hashes of the requests that started these records.
+/// Returns the hashes of the requests that started these records.
 pub(super) async fn request_hashes(
     connection: &mut PgConnection,
     project: &str,
@@ -133,7 +135,7 @@ pub(super) async fn request_hashes(
     Ok(rows.into_iter().collect())
 }
 
-/// A text that was chosen or rejected, as a row.
+/// A row of a text that was chosen or rejected.
 struct LabelRow<'a> {
     suggestion_id: Uuid,
     completed_at: Timestamp,
@@ -145,7 +147,7 @@ fn label_rows(suggestion_id: Uuid, completed_at: Timestamp, conclusion: &Conclus
 }
 
 columns! {
-    /// The columns of what was chosen or rejected.
+    /// The columns of a text that was chosen or rejected.
     struct Labels<'a>(LabelRow<'a>);
     |row| {
         "completed_at": "timestamptz" = row.completed_at,
@@ -156,7 +158,7 @@ columns! {
     }
 }
 
-/// Notes what was chosen and rejected in records that this transaction has ended.
+/// Stores which texts were chosen and rejected in records that this transaction has finalized.
 async fn insert_labels(
     connection: &mut PgConnection,
     project: &str,
@@ -176,24 +178,25 @@ async fn insert_labels(
     Ok(())
 }
 
-/// A record that is locked, as far as what happens to it depends on it.
+/// A locked record, with what later events depend on.
 #[derive(Debug, sqlx::FromRow)]
 pub(super) struct Locked {
     pub(super) id: Uuid,
     pub(super) state: State,
     pub(super) suggestion_count: i32,
-    /// The texts offered, of a pending record whose texts are kept.
+    /// The suggestions, of a pending record whose texts are kept.
     #[sqlx(json(nullable))]
     pub(super) suggestions: Option<Vec<String>>,
     pub(super) suggestion_hashes: Option<Vec<u8>>,
     pub(super) fetch_end_ts: Option<f64>,
     pub(super) prompt_hash: Option<Uuid>,
     pub(super) outcome_hash: Option<Vec<u8>>,
-    /// The database's clock when it was locked.
+    /// The database's time when the record was locked.
     pub(super) now: Timestamp,
 }
 
-/// Locks records, in id order, so that two that lock the same ones wait for each other instead of forming a deadlock.
+/// Locks records in the order of their ids, so that two transactions that lock the same ones wait for each
+/// other instead of forming a deadlock.
 pub(super) async fn lock(
     connection: &mut PgConnection,
     project: &str,
@@ -207,13 +210,13 @@ pub(super) async fn lock(
     Ok(rows.into_iter().map(|locked| (locked.id, locked)).collect())
 }
 
-/// The key of the hashes that stand in for texts.
+/// Returns the project's key for the hashes that replace texts.
 pub(super) async fn hash_key(connection: &mut PgConnection, project: &str) -> sqlx::Result<HashKey> {
     let sql = "select hash_key from projects where name = $1";
     Ok(HashKey::new(sqlx::query_scalar(sql).bind(project).fetch_one(connection).await?))
 }
 
-/// How a pending record ends and what follows, as a row.
+/// A row of a pending record's outcome.
 pub(super) struct EndRow<'a> {
     pub(super) ending: Ending<'a>,
     pub(super) end: Conclusion,
@@ -221,7 +224,7 @@ pub(super) struct EndRow<'a> {
 }
 
 impl EndRow<'_> {
-    /// What stands in for the input, where that is not kept and the record is.
+    /// Returns the hash of the text submitted, if the record is kept without text.
     fn input_hash(&self) -> Option<&[u8]> {
         let hash = self.ending.input_hash.as_ref().filter(|_| self.end.state == State::Finalized);
         hash.map(<[u8; HASH]>::as_slice)
@@ -229,7 +232,7 @@ impl EndRow<'_> {
 }
 
 columns! {
-    /// The columns of a record that its end gives values to.
+    /// The columns that finalizing a record sets.
     struct Ends<'a>(EndRow<'a>);
     |row| {
         "id": "uuid" = row.ending.id,
@@ -252,7 +255,7 @@ columns! {
     }
 }
 
-/// Ends records that are locked and pending. Of one that is discarded, only the name is kept.
+/// Finalizes or discards records that are locked and pending. Of a discarded record only the id is kept.
 pub(super) async fn finalize(
     connection: &mut PgConnection,
     project: &str,
@@ -293,7 +296,7 @@ pub(super) async fn finalize(
     insert_labels(connection, project, &labels).await
 }
 
-/// Adds to records that are not discarded; the ids of those.
+/// Amends records that are not discarded. Returns their ids.
 pub(super) async fn amend(
     connection: &mut PgConnection,
     project: &str,
@@ -317,19 +320,19 @@ pub(super) async fn amend(
     Ok(amended.into_iter().collect())
 }
 
-/// Something that a user did with a record, as a row.
+/// A row of something that a user did.
 pub(super) struct ActivityRow<'a> {
     suggestion_id: Uuid,
-    /// Which event of the statement it belongs to.
+    /// The index of the activity's event in the statement.
     event: i32,
     activity: &'a Activity,
-    /// The highest index that the event's views have.
+    /// The highest index among the event's views.
     highest: Option<i32>,
     received_at: Timestamp,
 }
 
 columns! {
-    /// What decides whether an activity is added.
+    /// The columns that decide whether an activity is added.
     struct ActivityKeys<'a>(ActivityRow<'a>);
     |row| {
         "event": "int" = row.event,
@@ -352,11 +355,12 @@ columns! {
     }
 }
 
-/// The activities of one event: its record, what was done, and when the server heard of it.
+/// The activities of one event: the record's id, what was done, and when the server received it.
 pub(super) type Append<'a> = (Uuid, &'a [Activity], Timestamp);
 
-/// Adds activities to pending records, which are locked in id order; the names of those that were added. An event of which an
-/// activity is known already, or that views a suggestion which is not there, is left as a whole.
+/// Adds activities to pending records, which are locked in the order of their ids. Returns the ids of the
+/// activities added. An event is left out as a whole if one of its activities exists already or views a
+/// suggestion that does not.
 pub(super) async fn append(
     connection: &mut PgConnection,
     project: &str,
@@ -410,7 +414,7 @@ fn activity_rows<'a>(
     activities.iter().map(row)
 }
 
-/// The highest index that views among these activities have.
+/// Returns the highest index among the views of these activities.
 pub(super) fn highest(activities: &[Activity]) -> Option<i32> {
     activities.iter().filter_map(|activity| activity.act.index()).max()
 }
@@ -426,7 +430,7 @@ pub(super) struct StoredActivity {
     pub(super) text: Option<String>,
 }
 
-/// Those of these activities that are stored, by record and name.
+/// Returns those of these activities that are stored, by record and id.
 pub(super) async fn stored_activities(
     connection: &mut PgConnection,
     project: &str,
@@ -445,10 +449,11 @@ pub(super) async fn stored_activities(
     Ok(rows.into_iter().map(|stored| ((stored.suggestion_id, stored.id), stored)).collect())
 }
 
-/// A look as it is stored: its record, `index`, `direction` and time.
+/// A stored view: its record, `index`, `direction` and time.
 type LookRow = (Uuid, Option<i32>, Option<i16>, Option<Timestamp>);
 
-/// What was looked at in these records, each record's in the order of the times that clients gave, then of arrival.
+/// Returns the views of these records, each record's in the order of the times that clients gave, and
+/// otherwise of arrival.
 pub(super) async fn looks(
     connection: &mut PgConnection,
     project: &str,

@@ -1,4 +1,4 @@
-//! How suggestion records are written: many events in few statements, as generation logs are.
+//! How suggestion records are written: many events in a few statements.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,7 +19,7 @@ use crate::privacy::hash_key::{HASH, HashKey};
 use crate::privacy::kept::Kept;
 use crate::types::Timestamp;
 
-/// Writes events of one project, all in one transaction; their verdicts, in their order.
+/// Writes events of one project in one transaction. Returns their verdicts in the order of the events.
 pub async fn write(
     connection: &mut PgConnection,
     project: &str,
@@ -35,15 +35,15 @@ pub enum Kind {
     Start,
     /// The user looks at suggestions, or types.
     Append,
-    /// The record ends.
+    /// The record is finalized or discarded.
     Finalize,
-    /// Something is added to it.
+    /// Something is added to the record.
     Amend,
 }
 
 impl Batched for Event {
     type Kind = Kind;
-    /// The names of the activities of each record that go into one statement.
+    /// The ids of the activities of each record that one statement adds.
     type Joined = HashMap<Uuid, HashSet<Uuid>>;
 
     fn record(&self) -> Uuid {
@@ -59,8 +59,8 @@ impl Batched for Event {
         }
     }
 
-    /// Activities go into one statement with those before them unless a name comes again, since the statement could not tell
-    /// which of the two it has written.
+    /// Returns whether the statement that adds the previous activities can add these, too. It cannot if an id
+    /// comes again, because it could not tell which of the two activities it has added.
     fn joins(&self, names: &mut HashMap<Uuid, HashSet<Uuid>>) -> bool {
         let Some((record, activities, _)) = self.as_append() else {
             return false;
@@ -131,26 +131,26 @@ impl Batched for Event {
     }
 }
 
-/// The receipt of an event that is new: here no event has a number.
+/// The receipt of a new event. The events of this domain have no numbers.
 const NEW: Receipt = Receipt::created(None);
 
-/// The verdicts on those events that were written.
+/// Returns the verdicts on the events that were written.
 fn accepted(events: &[Kept<&Event>], written: impl Fn(&Event) -> bool) -> Vec<Option<Written>> {
     events.iter().map(|event| written(event).then_some(Ok(NEW))).collect()
 }
 
-/// The records that begin.
+/// Returns the records that begin.
 fn starts<'a>(events: &[Kept<&'a Event>]) -> Vec<StartRow<'a>> {
     let starts = events.iter().filter_map(|event| event.as_start());
     starts.map(|(id, start)| StartRow { id, start }).collect()
 }
 
-/// Whether all activities of an event are among those added.
+/// Returns whether all activities of an event were added.
 fn is_added((record, activities, _): &Append<'_>, added: &HashSet<(Uuid, Uuid)>) -> bool {
     activities.iter().all(|activity| added.contains(&(*record, activity.id)))
 }
 
-/// What a record that takes no more is called in messages; none of one that is pending.
+/// Returns the state in words for error messages, or none for a pending record.
 fn ended(state: State) -> Option<&'static str> {
     match state {
         State::Pending => None,
@@ -159,7 +159,7 @@ fn ended(state: State) -> Option<&'static str> {
     }
 }
 
-/// The verdicts on starts of records that were there.
+/// Judges the starts of records that existed already.
 async fn judge_starts(
     connection: &mut PgConnection,
     project: &str,
@@ -179,7 +179,8 @@ async fn judge_starts(
 
 const NO_SUCH_INDEX: &str = "is not the place of a suggestion";
 
-/// The verdicts on activities that were left: replays, conflicts, and those of which some are new after all.
+/// Judges activities that were not added: repeated ones, conflicts, and events of which only some activities
+/// are new.
 async fn judge_appends(
     connection: &mut PgConnection,
     project: &str,
@@ -218,7 +219,8 @@ async fn judge_appends(
     Ok(verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(unwritten)).collect())
 }
 
-/// The verdict on activities of one event of which only `new` are not stored yet; none if these can be added.
+/// Returns the verdict on the activities of one event of which only `new` are not stored yet, or none if
+/// these can be added.
 fn verdict_on_append(
     (id, activities, _): &Append<'_>,
     new: &[Activity],
@@ -253,7 +255,7 @@ fn verdict_on_append(
     None
 }
 
-/// Whether an activity is the stored one. Of a text that was not kept only the name tells.
+/// Returns whether an activity is the same as the stored one. If the text was not kept, only the id decides.
 fn is_same(activity: &Activity, stored: &StoredActivity) -> bool {
     let act = &activity.act;
     act.index() == stored.index
@@ -262,7 +264,7 @@ fn is_same(activity: &Activity, stored: &StoredActivity) -> bool {
         && (stored.text.is_none() || act.text().is_none() || act.text() == stored.text.as_deref())
 }
 
-/// The verdicts on amendments that were left.
+/// Judges amendments that were not written.
 async fn judge_amendments(
     connection: &mut PgConnection,
     project: &str,
@@ -279,7 +281,7 @@ async fn judge_amendments(
     Ok(ids.iter().map(verdict).collect())
 }
 
-/// Ends those records that are pending and that can end so.
+/// Finalizes those records that are pending and fit their outcomes.
 async fn finalize(
     connection: &mut PgConnection,
     project: &str,
@@ -288,12 +290,13 @@ async fn finalize(
     let endings: Vec<_> = events.iter().filter_map(|event| event.as_ending()).collect();
     let ids: Vec<_> = endings.iter().map(|ending| ending.id).collect();
     let records = tables::lock(connection, project, &ids).await?;
-    // A second statement, as the first one does not see what was added while it waited for the locks.
+    // The views are read by a second statement, because the first one does not see what was added while it
+    // waited for the locks.
     let mut looks: HashMap<Uuid, Vec<(Look, Option<Timestamp>)>> = HashMap::new();
     for (id, look, at) in tables::looks(connection, project, &ids).await? {
         looks.entry(id).or_default().push((look, at));
     }
-    // Where texts are not kept, the match is told by hashes, and these need the project's key.
+    // Where texts are not kept, hashes tell the match, and these need the project's key.
     let needs_key = |record: &Locked| record.state == State::Pending && record.suggestions.is_none();
     let key = if records.values().any(needs_key) {
         Some(tables::hash_key(connection, project).await?)
@@ -313,7 +316,8 @@ async fn finalize(
                 None => {
                     match conclude(record, looks.remove(&id).unwrap_or_default(), &ending, key.as_ref()) {
                         Ok(end) => {
-                            // Exports are ordered by this time: it is the database's, and no two of a batch are the same.
+                            // Exports are ordered by this time. It is the database's, and no two records of a
+                            // batch have the same.
                             let completed_at = record.now.plus(TimeDelta::microseconds(later));
                             ends.push(EndRow {
                                 ending,
@@ -334,7 +338,7 @@ async fn finalize(
     Ok(verdicts)
 }
 
-/// What follows from the end of a pending record; an error where the outcome cannot be that of its slate.
+/// Derives the outcome of a pending record. Fails if the request does not fit its slate.
 fn conclude(
     record: &Locked,
     looks: Vec<(Look, Option<Timestamp>)>,

@@ -1,4 +1,4 @@
-//! The registry of prompt templates (seed 001, 1.2): every version is kept.
+//! The registry of prompt templates (seed 001, section 1.2), which keeps every version.
 
 pub(super) mod store;
 
@@ -12,34 +12,34 @@ use crate::types::Timestamp;
 #[derive(Debug, Clone, Serialize, ToSchema, sqlx::FromRow)]
 #[schema(as = PromptTemplate)]
 pub struct Template {
-    /// The name that attempts give as `prompt_template`.
+    /// The template's name, which attempts give as `prompt_template`.
     pub template_id: String,
-    /// From 1.
+    /// The version's number, from 1.
     pub version: i32,
-    /// The text, with its placeholders.
+    /// The text with its placeholders.
     pub template_text: String,
-    /// Area of the language.
+    /// The area of the language, such as `cbu`.
     pub domain_name: String,
-    /// What it is for.
+    /// What the template is for.
     pub description: Option<String>,
     /// When this version was made.
     pub created_at: Timestamp,
-    /// When it was deprecated; null: it is in use.
+    /// When the template was deprecated. Null if it is in use.
     pub deprecated_at: Option<Timestamp>,
 }
 
-/// A new version of a template.
+/// A new version of a prompt template.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewPromptTemplate)]
 pub(super) struct NewTemplate {
-    /// The text, with its placeholders.
+    /// The text with its placeholders.
     #[schema(min_length = 1)]
     template_text: String,
-    /// Area of the language.
+    /// The area of the language, such as `cbu`.
     #[schema(min_length = 1, max_length = 50)]
     domain_name: String,
-    /// What it is for.
+    /// What the template is for.
     description: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! How prompt templates are kept.
+//! How prompt templates are stored.
 
 use serde::Deserialize;
 use sqlx::{PgPool, QueryBuilder};
@@ -10,7 +10,8 @@ use crate::http::Check;
 use crate::http::page::{Listed, Page, PageRequest};
 use crate::types::Timestamp;
 
-/// The newest version of a template, made of `new` where it is not just that already; whether it was made.
+/// Makes a new version of a template, unless the newest version is the same already. Returns the newest
+/// version, and whether it was made.
 pub(in crate::generations) async fn put(
     db: &PgPool,
     project: &str,
@@ -46,7 +47,7 @@ pub(in crate::generations) async fn put(
     }
 }
 
-/// One version of a template, the newest if none is named.
+/// Returns one version of a template, by default the newest.
 pub(in crate::generations) async fn find(
     db: &PgPool,
     project: &str,
@@ -58,26 +59,26 @@ pub(in crate::generations) async fn find(
     Ok(sqlx::query_as(sql).bind(project).bind(template_id).bind(version).fetch_optional(db).await?)
 }
 
-/// Which templates a list holds.
+/// The filter of a list of prompt templates.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::generations) struct Filter {
-    /// Area of the language.
+    /// Only templates for this area of the language.
     domain_name: Option<String>,
-    /// Only deprecated ones, or only those in use.
+    /// Only deprecated templates, or only those in use.
     deprecated: Option<bool>,
 }
 
 impl Check for Filter {}
 
 impl Listed for Template {
-    fn place(&self) -> (Timestamp, String) {
+    fn sort_key(&self) -> (Timestamp, String) {
         (self.created_at, self.template_id.clone())
     }
 }
 
-/// One page of a project's templates, each in its newest version, the one changed last first.
+/// Returns one page of a project's templates, each in its newest version, the most recently changed first.
 pub(in crate::generations) async fn list(
     db: &PgPool,
     project: &str,
@@ -98,7 +99,7 @@ pub(in crate::generations) async fn list(
     Ok(page.page(query.build_query_as().fetch_all(db).await?))
 }
 
-/// Deprecates every version of a template; its newest one, if there is such a template.
+/// Deprecates every version of a template. Returns the newest version, or none if there is no such template.
 pub(in crate::generations) async fn deprecate(
     db: &PgPool,
     project: &str,

@@ -10,56 +10,57 @@ use crate::http::{Check, Checks};
 use crate::suggestions::requests::NewSuggestion;
 use crate::types::{FreeForm, Timestamp};
 
-/// A line of `suggestion_history.jsonl`: a finished record. It is taken as it is; its id is derived from its bytes.
+/// A line of `suggestion_history.jsonl`, which is a finished record. It is taken as it is, and its id is
+/// derived from its bytes.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = SuggestionHistoryLine)]
 pub struct HistoryLine {
-    /// When it was written, in seconds.
+    /// When the line was written, in Unix seconds.
     pub ts: Option<f64>,
-    /// The agent session.
+    /// The name of the agent session.
     pub session: Option<String>,
-    /// The server it runs on.
+    /// The server that the session runs on.
     pub server: Option<String>,
-    /// The block whose end made the client ask.
+    /// The number of the block after which the client asked for suggestions.
     pub trigger_block: Option<i32>,
-    /// The block that the input became.
+    /// The number of the block that the submitted text became.
     pub result_block: Option<i32>,
-    /// What the model was told of.
+    /// The context that the model was given.
     pub context: FreeForm,
-    /// What it was asked.
+    /// The request to the model.
     pub llm_request: Option<FreeForm>,
-    /// What it answered.
+    /// The response of the model.
     pub llm_response: Option<FreeForm>,
-    /// The texts offered.
+    /// The suggestions in the order offered.
     pub suggestions: Vec<String>,
-    /// Version of the prompt or node that made them.
+    /// The version of the prompt or node that made the suggestions.
     pub suggestion_node_version: Option<String>,
-    /// Which were looked at.
+    /// The indices of the suggestions viewed.
     pub viewed_indices: Option<Vec<i32>>,
-    /// How many moves there were.
+    /// The number of moves through the slate.
     pub cycle_count: Option<i32>,
-    /// Which was showing at the submit.
+    /// The index of the suggestion shown when the user submitted.
     pub displayed_index_at_submit: Option<i32>,
-    /// Which was picked, as the client saw it.
+    /// The index of the suggestion accepted, according to the client.
     pub accepted_index: Option<i32>,
-    /// What the user submitted.
+    /// The text that the user submitted.
     pub actual_input: String,
-    /// How that relates to the slate, as the client saw it.
+    /// How the text submitted relates to the slate, according to the client.
     pub match_type: Option<MatchType>,
-    /// From the slate's coming up to the submit.
+    /// The time from showing the slate until the user submitted, in milliseconds.
     pub time_to_action_ms: Option<f64>,
-    /// How many blocks the context has.
+    /// The number of blocks in the context.
     pub context_block_count: Option<i32>,
-    /// When the client asked, in seconds of its clock.
+    /// When the client asked for suggestions, in seconds of its clock.
     pub fetch_start_ts: Option<f64>,
-    /// When the slate came up, likewise.
+    /// When the slate was shown, in seconds of the client's clock.
     pub fetch_end_ts: Option<f64>,
-    /// When the user submitted, likewise.
+    /// When the user submitted, in seconds of the client's clock.
     pub submit_ts: Option<f64>,
 }
 
-/// Names can be as empty as the client left them; only what no index can hold is refused.
+/// Names may be empty, as clients write them. Only values that cannot be stored are refused.
 impl Check for HistoryLine {
     fn check(&self, checks: &mut Checks) {
         for (field, name) in [
@@ -72,30 +73,30 @@ impl Check for HistoryLine {
     }
 }
 
-/// What a client reported of an outcome that we judge by our own rule: kept, and given back.
+/// The outcome as a client reported it. It is kept and returned, while analytics use the server's own rule.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 #[schema(as = ReportedOutcome)]
 pub struct Reported {
-    /// When the line was written, in seconds.
+    /// When the line was written, in Unix seconds.
     pub ts: Option<f64>,
-    /// Which suggestions were looked at.
+    /// The indices of the suggestions viewed.
     pub viewed_indices: Option<Vec<i32>>,
-    /// How many moves there were.
+    /// The number of moves through the slate.
     pub cycle_count: Option<i32>,
-    /// Which was showing at the submit.
+    /// The index of the suggestion shown when the user submitted.
     pub displayed_index_at_submit: Option<i32>,
-    /// Which was picked.
+    /// The index of the suggestion accepted.
     pub accepted_index: Option<i32>,
-    /// How the input relates to the slate.
+    /// How the text submitted relates to the slate.
     pub match_type: Option<MatchType>,
-    /// From the slate's coming up to the submit.
+    /// The time from showing the slate until the user submitted, in milliseconds.
     pub time_to_action_ms: Option<f64>,
 }
 
 impl HistoryLine {
-    /// The record, and what the line reports of it. Where that is impossible (a view of a suggestion that is not there, a
-    /// negative time), the record goes without.
+    /// Splits the line into the record and the outcome that the client reported. Impossible values (a view of
+    /// a suggestion that does not exist, a negative time) are left out of the record.
     #[must_use]
     pub fn split(self, id: Uuid) -> (NewSuggestion, Reported) {
         let count = self.suggestions.len();
@@ -141,7 +142,7 @@ impl HistoryLine {
     }
 }
 
-/// Whether a JSON text is such a line, by the names that only it has.
+/// Returns whether a JSON text is such a line, by member names that no other line has.
 #[must_use]
 pub fn is_history_line(json: &str) -> bool {
     #[derive(Deserialize)]

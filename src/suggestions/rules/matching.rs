@@ -1,27 +1,27 @@
-//! How what a user submitted relates to what he was offered.
+//! How the text that a user submitted relates to the suggestions offered to them.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// How an input relates to a slate.
+/// How a submitted text relates to a slate.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema, sqlx::Type,
 )]
 #[serde(rename_all = "lowercase")]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
 pub enum MatchType {
-    /// It is a suggestion, word for word.
+    /// The text is a suggestion, word for word.
     Exact,
-    /// It begins with a suggestion, and goes on.
+    /// The text begins with a suggestion and continues.
     Partial,
-    /// It is the beginning of a suggestion.
+    /// The text is the beginning of a suggestion.
     Prefix,
-    /// It is something else.
+    /// The text is none of these.
     None,
 }
 
 impl MatchType {
-    /// As stored and sent.
+    /// Returns the value that is stored and sent.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -44,18 +44,19 @@ impl std::str::FromStr for MatchType {
     }
 }
 
-/// How an input relates to a slate, and to which suggestion.
+/// How a submitted text relates to a slate, and to which suggestion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Match {
-    /// How.
+    /// How the text relates to the slate.
     pub kind: MatchType,
-    /// To which; none where it relates to none.
+    /// The index of the suggestion that the text relates to, or none.
     pub index: Option<usize>,
 }
 
-/// The best match of `input`: an exact one anywhere before a partial one, that before a prefix. Of equal suggestions, and
-/// of those that the input begins, the one `displayed` is preferred, then the first; of those that begin the input, the
-/// longest. Empty texts match nothing. Nothing is trimmed.
+/// Finds the best match of `input`: an exact one before a partial one, and that before a prefix. Of equal
+/// suggestions, and of those that the input is the beginning of, the one `displayed` is preferred, then the
+/// first. Of those that the input begins with, the longest is preferred. Empty texts match nothing, and
+/// nothing is trimmed.
 pub fn classify(input: &str, suggestions: &[impl AsRef<str>], displayed: Option<usize>) -> Match {
     let best = |fits: &dyn Fn(&str) -> bool| {
         let fitting = suggestions.iter().map(AsRef::as_ref).enumerate().filter(|(_, text)| fits(text));

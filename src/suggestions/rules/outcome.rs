@@ -1,4 +1,4 @@
-//! What follows from the end of a record: the match, the time it took, and what it teaches.
+//! The outcome of a suggestion record: the match, the time it took, and what it teaches.
 
 use std::collections::HashSet;
 
@@ -10,55 +10,56 @@ use crate::suggestions::State;
 use crate::suggestions::requests::Outcome;
 use crate::types::derived_id;
 
-/// What of a slate its outcome is judged by.
+/// The parts of a slate that its outcome depends on.
 #[derive(Debug)]
 pub struct Slate<'a> {
-    /// The texts offered.
+    /// The suggestions in the order offered.
     pub suggestions: &'a [String],
-    /// When it came up, in seconds of the client's clock.
+    /// When the slate was shown, in seconds of the client's clock.
     pub fetch_end_ts: Option<f64>,
-    /// Of what the model was told.
+    /// The hash of the messages that the model was given.
     pub prompt_hash: Uuid,
 }
 
-/// What follows from the end of a record.
+/// The outcome of a suggestion record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conclusion {
-    /// Finalized or discarded.
+    /// Whether the record is finalized or discarded.
     pub state: State,
-    /// Which suggestions were looked at.
+    /// The indices of the suggestions viewed, in order.
     pub viewed_indices: Vec<i32>,
-    /// How many moves there were.
+    /// The number of moves through the slate.
     pub cycle_count: i32,
-    /// Which suggestion was showing; -1: none.
+    /// The index of the suggestion shown when the user submitted, or -1 for none.
     pub displayed_index: i32,
-    /// How the input relates to the slate.
+    /// How the text submitted relates to the slate.
     pub match_type: Option<MatchType>,
-    /// To which suggestion.
+    /// The index of the suggestion accepted.
     pub accepted_index: Option<i32>,
-    /// From the slate's coming up to the submit.
+    /// The time from showing the slate until the user submitted, in milliseconds.
     pub time_to_action_ms: Option<f64>,
-    /// Of prompt and input, if there is anything to learn from.
+    /// The hash of prompt and text submitted, which finds equal training examples. None if there is nothing
+    /// to learn from.
     pub example_hash: Option<Uuid>,
-    /// Of prompt, slate, views and input.
+    /// The hash of prompt, slate, views and text submitted, which finds equal ranking examples.
     pub slate_hash: Option<Uuid>,
-    /// What was chosen and rejected.
+    /// The texts chosen and rejected.
     pub labels: Vec<Label>,
 }
 
-/// A text that the user chose, or rejected after having seen it.
+/// A text that the user chose, or that they rejected after having seen it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
-    /// The suggestion that was rejected; -1: the input, which was chosen.
+    /// The index of the suggestion rejected, or -1 for the text submitted, which was chosen.
     pub rejected_index: i32,
-    /// Of prompt, text and verdict.
+    /// The hash of prompt, text and verdict, which finds equal labels.
     pub label_hash: Uuid,
-    /// Of prompt, input and rejected text.
+    /// The hash of prompt, text submitted and text rejected, which finds equal pairs.
     pub pair_hash: Option<Uuid>,
 }
 
 impl Conclusion {
-    /// Of a record that a command discards.
+    /// Returns the outcome of a record that a command discards.
     fn discarded() -> Self {
         Self {
             state: State::Discarded,
@@ -74,7 +75,7 @@ impl Conclusion {
         }
     }
 
-    /// Of a slate of which these were viewed, once the user has submitted something.
+    /// Derives the outcome of a slate of which the suggestions `viewed` were seen.
     #[must_use]
     pub fn of(slate: &Slate<'_>, viewed: Vec<i32>, cycle_count: Option<i32>, outcome: &Outcome) -> Self {
         if outcome.discards() {
@@ -101,31 +102,31 @@ impl Conclusion {
         }
     }
 
-    /// Of a slate whose texts are not kept: an exact match is told by `place`, the suggestion whose hash is that of the
-    /// input; without one, the match is not known.
+    /// Derives the outcome of a slate whose texts are not kept. `exact` is the index of the suggestion whose
+    /// hash is that of the text submitted; without one, the match is not known.
     #[must_use]
     pub fn of_hashes(
         fetch_end_ts: Option<f64>,
         viewed: Vec<i32>,
-        place: Option<i32>,
+        exact: Option<i32>,
         outcome: &Outcome,
     ) -> Self {
         let nothing = Slate { suggestions: &[], fetch_end_ts, prompt_hash: Uuid::nil() };
         let mut conclusion = Self::of(&nothing, viewed, None, outcome).without_text();
         if conclusion.state == State::Finalized {
-            conclusion.match_type = place.map(|_| MatchType::Exact);
-            conclusion.accepted_index = place;
+            conclusion.match_type = exact.map(|_| MatchType::Exact);
+            conclusion.accepted_index = exact;
         }
         conclusion
     }
 
-    /// Without what stands for texts that are not kept.
+    /// Removes what was derived from texts that are not kept.
     #[must_use]
     pub fn without_text(self) -> Self {
         Self { example_hash: None, slate_hash: None, labels: Vec::new(), ..self }
     }
 
-    /// Whether a suggestion was looked at more than once.
+    /// Returns whether a suggestion was viewed more than once.
     #[must_use]
     pub fn cycled_back(&self) -> bool {
         let mut seen = HashSet::new();
@@ -140,8 +141,8 @@ fn slate_hash(slate: &Slate<'_>, viewed: &[i32], input: &str) -> Uuid {
     derived_id(&own.into_iter().chain(texts).collect::<Vec<_>>())
 }
 
-/// What was chosen, and which other texts were rejected: viewed, and not the one that the input is made of. Empty texts
-/// teach nothing, and a text is rejected once.
+/// Returns the text chosen and the texts rejected. Rejected are the suggestions viewed, except the one that
+/// was accepted. Empty texts teach nothing, and each text is rejected once.
 fn labels(slate: &Slate<'_>, viewed: &[i32], matched: Match, input: &str) -> Vec<Label> {
     let prompt = slate.prompt_hash.as_bytes().as_slice();
     let label = |text: &str, verdict: &[u8]| derived_id(&[b"label", prompt, text.as_bytes(), verdict]);

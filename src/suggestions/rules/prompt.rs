@@ -1,4 +1,4 @@
-//! What a model was told, and what it said of itself: read once from the client's own objects.
+//! What a model was told and what it answered, read once from the client's own JSON.
 
 use std::borrow::Cow;
 
@@ -12,9 +12,9 @@ use crate::types::{FreeForm, derived_id};
 /// A message of a chat, reduced to text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// Who said it.
+    /// The role of the message's author, such as `user`.
     pub role: Cow<'a, str>,
-    /// What.
+    /// The text of the message.
     pub content: Cow<'a, str>,
 }
 
@@ -46,7 +46,7 @@ struct Usage {
 }
 
 impl Usage {
-    /// Both ways together, by whichever names the provider gives them.
+    /// Returns the number of tokens, prompt and response together, by whichever names the provider uses.
     fn total(&self) -> Option<i64> {
         let both = || {
             let input = self.prompt_tokens.or(self.input_tokens)?;
@@ -75,13 +75,14 @@ struct Part {
     text: Option<String>,
 }
 
-/// The value, if the text is there and is one.
+/// Parses the JSON, if there is some and it is a `T`.
 fn read<'a, T: Deserialize<'a>>(json: Option<&'a RawValue>) -> Option<T> {
     serde_json::from_str(json?.get()).ok()
 }
 
-/// What the model was told: the messages of the request, else the context as one user message. Of a message only text is
-/// taken; a request whose messages cannot be read so has none.
+/// Returns what the model was told: the messages of the request, or else the context as one user message.
+/// Only the text of a message is used. A request whose messages cannot be read counts as one without
+/// messages.
 #[must_use]
 pub fn messages<'a>(llm_request: Option<&'a str>, context: &'a str) -> Vec<Message<'a>> {
     let said = || {
@@ -94,19 +95,19 @@ pub fn messages<'a>(llm_request: Option<&'a str>, context: &'a str) -> Vec<Messa
     said().unwrap_or_else(|| vec![Message { role: "user".into(), content: context.into() }])
 }
 
-/// The text of a message: its content, or that of its parts.
+/// Returns the text of a message: its content, or that of the content's parts.
 fn text(content: Option<&RawValue>) -> Option<Cow<'_, str>> {
     let Some(content) = content else { return Some("".into()) };
     if content.get().starts_with('[') {
         let parts: Vec<Part> = read(Some(content))?;
         return Some(parts.into_iter().filter_map(|part| part.text).collect::<String>().into());
     }
-    // A `Cow` that is not a field is never borrowed by itself.
+    // Serde borrows a `Cow` only within a struct, so the text is read as `&str` first.
     let borrowed: Option<&str> = read(Some(content));
     borrowed.map(Cow::Borrowed).or_else(|| read::<String>(Some(content)).map(Cow::Owned))
 }
 
-/// The inputs of the blocks in a context, oldest first.
+/// Returns the inputs of the blocks in a context, oldest first.
 #[must_use]
 pub fn inputs(context: &str) -> Vec<String> {
     #[derive(Deserialize)]
@@ -118,23 +119,23 @@ pub fn inputs(context: &str) -> Vec<String> {
     blocks.into_iter().filter_map(|block| block.input).collect()
 }
 
-/// What figures group slates by.
+/// The properties by which analytics group slates.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts {
-    /// The model that answered, else the one asked.
+    /// The model that answered, or else the one asked for.
     pub model: Option<String>,
-    /// What it was asked to answer with.
+    /// The temperature asked for.
     pub temperature: Option<f64>,
-    /// Tokens of the call, both ways.
+    /// The number of tokens of the call, prompt and response together.
     pub total_tokens: Option<i64>,
-    /// How many blocks the context has.
+    /// The number of blocks in the context.
     pub context_block_count: Option<i32>,
-    /// Of the messages as exported.
+    /// The hash of the messages as exports write them.
     pub prompt_hash: Uuid,
 }
 
 impl Facts {
-    /// Those of a request.
+    /// Reads the properties of a request.
     #[must_use]
     pub fn of(new: &NewSuggestion) -> Self {
         let request: Option<Request<'_>> = parse(new.llm_request.as_ref());

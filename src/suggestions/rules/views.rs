@@ -1,53 +1,53 @@
-//! What a user looked at: moves as they were sent become suggestions seen, in order, each for a while.
+//! Which suggestions a user looked at: turns moves, as clients send them, into views with durations.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::types::{Timestamp, is_unix};
 
-/// Which way a user went through a slate; at its end it begins anew.
+/// The direction of a step through a slate, which continues at the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = ViewDirection)]
 pub enum Direction {
-    /// To the next suggestion, from the last one to the first.
+    /// The step leads to the next suggestion, and from the last one to the first.
     Next,
-    /// To the one before, from the first one to the last.
+    /// The step leads to the previous suggestion, and from the first one to the last.
     Prev,
 }
 
 /// A move to a suggestion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// To this one.
+    /// The user moved to the suggestion with this index.
     At(usize),
-    /// From the one shown so far.
+    /// The user moved on from the suggestion shown so far.
     Go(Direction),
 }
 
-/// A suggestion that was looked at.
+/// A suggestion that a user looked at.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[schema(as = SuggestionView)]
 pub struct View {
-    /// Which one.
+    /// The index of the suggestion, from 0.
     #[schema(minimum = 0)]
     pub index: i32,
-    /// When it came up, where the client said so.
+    /// When the suggestion was shown, if the client said so.
     pub at: Option<Timestamp>,
-    /// How long it was shown, in milliseconds; null where the times do not tell.
+    /// How long the suggestion was shown, in milliseconds. Null if the times do not tell.
     pub dwell_ms: Option<f64>,
 }
 
 impl View {
-    /// A look whose duration is not known.
+    /// Makes a view of unknown duration.
     #[must_use]
     pub fn new(index: i32, at: Option<Timestamp>) -> Self {
         Self { index, at, dwell_ms: None }
     }
 }
 
-/// What was seen of a slate of `count` suggestions: the first one by itself, then each move in the order given. Of an
-/// empty slate nothing can be seen.
+/// Returns the views of a slate of `count` suggestions: the first one without a move, then one for each move
+/// in the order given. An empty slate has no views.
 pub fn resolve(count: usize, looks: impl IntoIterator<Item = (Look, Option<Timestamp>)>) -> Vec<View> {
     if count == 0 {
         return Vec::new();
@@ -65,23 +65,24 @@ pub fn resolve(count: usize, looks: impl IntoIterator<Item = (Look, Option<Times
     views.map(|(index, at)| View::new(i32::try_from(index).unwrap_or(i32::MAX), at)).collect()
 }
 
-/// Fills in how long each was shown: until the next one came up, the last one until the submit. The first came up when
-/// the slate did. `fetch_end` and `submit` are seconds of the client's clock.
+/// Sets the duration of each view, which lasts until the next one begins, and the last until the user
+/// submits. The first one begins when the slate is shown. `fetch_end` and `submit` are seconds of the
+/// client's clock.
 pub fn measure(views: &mut [View], fetch_end: Option<f64>, submit: Option<f64>) {
-    let came_up = |place: usize, view: &View| {
+    let came_up = |index: usize, view: &View| {
         let at = view.at.map(|at| at.micros() as f64 / 1e6);
-        if place == 0 { at.or(fetch_end) } else { at }
+        if index == 0 { at.or(fetch_end) } else { at }
     };
     let mut end = submit;
-    for (place, view) in views.iter_mut().enumerate().rev() {
-        let begin = came_up(place, view);
+    for (index, view) in views.iter_mut().enumerate().rev() {
+        let begin = came_up(index, view);
         view.dwell_ms = begin.zip(end).and_then(|(begin, end)| elapsed_ms(begin, end));
         end = begin;
     }
 }
 
-/// Milliseconds between two readings of a clock, in seconds, to the microsecond; none where the second is before the
-/// first, or where one is Unix time and the other is not.
+/// Returns the milliseconds between two readings of a clock in seconds, to the microsecond. Returns none if
+/// the second is earlier, or if only one of them is Unix time.
 #[must_use]
 pub fn elapsed_ms(begin: f64, end: f64) -> Option<f64> {
     let same_clock = is_unix(begin) == is_unix(end);
