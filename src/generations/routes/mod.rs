@@ -1,4 +1,4 @@
-//! How generation logs, prompt templates and their figures are reached over HTTP.
+//! The endpoints of generation logs, prompt templates and their analytics.
 
 mod analytics;
 mod logs;
@@ -8,7 +8,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::state::App;
 
-/// Every path of this domain but that of similar examples.
+/// Returns every endpoint of this domain except that of similar examples.
 pub fn routes() -> OpenApiRouter<App> {
     logs::routes().merge(templates::routes()).merge(analytics::routes())
 }
