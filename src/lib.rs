@@ -3,17 +3,17 @@
 //! # The map
 //!
 //! A domain is one kind of record and the events that can happen to it: [`generations`], [`suggestions`] and [`searches`].
-//! Each is a folder with the same parts: `mod.rs` has the records, `event.rs` the events that clients post, `write.rs` and
-//! `tables.rs` the writing of events, `store.rs` the queries, and `routes` the endpoints. [`domain`] lists the domains
-//! and asks each the same questions.
+//! Each is a folder with the same parts: `mod.rs` has the records, `event` the events that clients post, `rules` what follows
+//! from them without a database, `write` and `tables` the writing of events, `store` the queries, `exports` the data sets, and
+//! `routes` the endpoints. [`domain`] lists the domains and asks each the same questions.
 //!
 //! To find or to add something:
 //!
 //! | what | where |
 //! |---|---|
 //! | a domain | its own folder, the matches in [`domain`] and a line in [`router`](mod@router) |
-//! | an event kind | the domain's `event.rs` and `write.rs` |
-//! | a data set to export | its own file and the list in [`exports`] |
+//! | an event kind | the domain's `event` and `write` |
+//! | a data set to export | a file in the domain's `exports` folder and a line in [`exports::datasets`] |
 //! | an export format | [`exports::format`](mod@exports::format) |
 //! | an agent | a file in [`agents`] and a line in its table |
 //! | a setting of the server | [`config`] |

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use axum::extract::{Path, State};
+use axum::extract::{RawPathParams, State};
 use axum::routing::{get, post};
 use futures_util::TryStreamExt as _;
 use futures_util::future::join_all;
@@ -124,9 +124,11 @@ struct Attempt {
 pub(crate) fn plain_server(socket: &str) {
     async fn insert(
         State(db): State<PgPool>,
-        Path(log): Path<Uuid>,
+        params: RawPathParams,
         axum::Json(new): axum::Json<Attempt>,
     ) -> &'static str {
+        let log: Uuid =
+            params.iter().next().and_then(|(_, log)| log.parse().ok()).expect("the path has an id");
         let sql = format!(
             "insert into attempts (project, generation_id, attempt, id, {COLUMNS}) values ('{PROJECT}', $1, $2, $3, now(), $4,
              $5, $6, $7, $8, $9, $10, false, 'lint', 'Unknown verb', $11, $12, $13, $14, $15)"

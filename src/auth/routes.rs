@@ -1,4 +1,4 @@
-//! How keys are reached.
+//! The endpoints of API keys.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -15,25 +15,25 @@ use crate::http::{ById, Json, Path};
 use crate::projects;
 use crate::state::App;
 
-/// The paths of keys.
+/// Returns the endpoints of API keys.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(create_key, list_keys)).routes(routes!(revoke_key))
 }
 
-/// A key that was just made.
+/// An API key that was just made.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = CreatedApiKey)]
 struct CreatedKey {
-    /// The secret. It is not stored and cannot be shown again.
+    /// The secret, which is not stored and cannot be shown again.
     key: String,
     #[serde(flatten)]
     row: ApiKey,
 }
 
-/// Makes a key and shows its secret, once.
+/// Makes an API key and shows its secret, once.
 ///
-/// A server without any key is open to everyone on its machine; making the first key closes it, so the first one
-/// should have the scope `operator`.
+/// A server without any key is open to everyone on its machine. Making the first key closes it, so the first
+/// one should have the scope `operator`.
 #[utoipa::path(post, path = "/v1/keys", tag = "keys", 
     request_body(content = NewKey, example = json!({
         "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71", "name": "laptop", "scopes": ["operator"],
@@ -62,18 +62,18 @@ async fn create_key(
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ApiKeyList)]
 struct Keys {
-    /// Newest first, without their secrets.
+    /// The keys, newest first, without their secrets.
     data: Vec<ApiKey>,
 }
 
-/// Lists the project's keys, revoked ones too.
+/// Lists the project's keys, including revoked ones.
 #[utoipa::path(get, path = "/v1/keys", tag = "keys",
     responses((status = 200, description = "The keys, without their secrets", body = Keys), Refusals))]
 async fn list_keys(State(app): State<App>, caller: Caller<Admin>) -> Result<axum::Json<Keys>> {
     Ok(axum::Json(Keys { data: keys::list(&app.db, Some(&caller.project)).await? }))
 }
 
-/// Revokes a key: at once on this server, within five seconds on others of the same database.
+/// Revokes a key, immediately on this server and within five seconds on other servers of the same database.
 #[utoipa::path(delete, path = "/v1/keys/{id}", tag = "keys", params(ById),
     responses((status = 204, description = "It no longer works"), Refusals))]
 async fn revoke_key(

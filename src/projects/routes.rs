@@ -1,4 +1,4 @@
-//! How projects and keys are reached.
+//! The endpoints of projects.
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -15,12 +15,12 @@ use crate::error::{Error, Refusals, Result};
 use crate::http::{Check, Checks, Json, Path};
 use crate::state::App;
 
-/// The paths of projects.
+/// Returns the endpoints of projects.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(get_project, put_project))
 }
 
-/// The path parameter of one project.
+/// The path parameter of an endpoint about one project.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct ByName {
@@ -35,7 +35,7 @@ impl Check for ByName {
     }
 }
 
-/// A project's settings.
+/// Returns a project with its settings.
 #[utoipa::path(get, path = "/v1/projects/{project}", tag = "projects", params(ByName),
     responses((status = 200, description = "The project", body = Project), Refusals))]
 async fn get_project(
@@ -50,7 +50,7 @@ async fn get_project(
         .ok_or(Error::NotFound("project"))
 }
 
-/// Makes a project, or changes its settings.
+/// Makes a project, or replaces its settings.
 #[utoipa::path(put, path = "/v1/projects/{project}", tag = "projects", params(ByName),
     request_body(content = Settings, example = json!({
         "capture": {"suggestions": "metadata"},

@@ -1,4 +1,4 @@
-//! How the figures of prompt templates are reached.
+//! The endpoints of prompt templates' analytics.
 
 use axum::extract::State;
 use utoipa_axum::router::OpenApiRouter;
@@ -10,12 +10,13 @@ use crate::generations::analytics::{self, AllFigures, Comparison, Pair, Scope};
 use crate::http::Query;
 use crate::state::App;
 
-/// The paths of figures about prompt templates.
+/// Returns the endpoints of prompt templates' analytics.
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(get_prompt_figures)).routes(routes!(compare_prompts))
 }
 
-/// How well each prompt template works: as a log's first, and over all attempts that used it.
+/// Returns how well each prompt template works, as the template of a log's first attempt and over all
+/// attempts.
 #[utoipa::path(get, path = "/v1/analytics/prompts", tag = "analytics", params(Scope),
     responses((status = 200, description = "Figures by template", body = AllFigures), Refusals))]
 async fn get_prompt_figures(

@@ -1,4 +1,4 @@
-//! How logs are started, continued, ended, reviewed, read and erased.
+//! The endpoints of generation logs.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -17,7 +17,7 @@ use crate::http::{ById, Json, Path};
 use crate::state::App;
 use crate::writing::Writing;
 
-/// The paths of generation logs.
+/// Returns the endpoints of generation logs.
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(start_generation, list_generations))
@@ -27,9 +27,10 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(review_generation))
 }
 
-/// Starts a log.
+/// Starts a generation log.
 ///
-/// Given `success`, the log is finished already and stored finalized, with its `iterations`, in one step.
+/// With `success`, the log is finished already, and is stored with its `iterations` and finalized in one
+/// step.
 #[utoipa::path(post, path = "/v1/generations", tag = "generations", params(Writing),
     request_body(content = NewGeneration, examples(
         ("open" = (summary = "A log to be continued", value = json!({
@@ -54,7 +55,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 async fn start_generation(writing: Writing, Json(new): Json<NewGeneration>) -> Result<Created<Generation>> {
     let event = Event::start(new, writing.id("generations", None));
     let id = event.generation_id;
-    // Of a log that is open the answer is known beforehand, which saves reading it back.
+    // The response about an open log is known beforehand, which saves reading the log back.
     let open = event
         .as_start()
         .filter(|(_, start)| start.new.success.is_none() && writing.shows_record())
@@ -68,7 +69,8 @@ async fn start_generation(writing: Writing, Json(new): Json<NewGeneration>) -> R
 
 /// Appends an attempt to an open log.
 ///
-/// The same number with the same body is a replay, also after the log was finalized; with another body a conflict.
+/// Sending an attempt again, with the same number and body, changes nothing, even after the log was
+/// finalized. Another body with the same number is a conflict.
 #[utoipa::path(post, path = "/v1/generations/{id}/attempts", tag = "generations", params(ById, Writing),
     request_body(content = NewAttempt, example = json!({
         "attempt": 1,
@@ -104,9 +106,9 @@ async fn append_attempt(
     writing.create(event, address(id), record).await
 }
 
-/// Finalizes a log.
+/// Finalizes a generation log.
 ///
-/// On success without `final_valid_dsl`, the program is that of the last attempt that passed.
+/// For a success without `final_valid_dsl`, the program is that of the last attempt that passed.
 #[utoipa::path(post, path = "/v1/generations/{id}/finalize", tag = "generations", params(ById, Prefer),
     request_body(content = Outcome, example = json!({"success": true, "instance_id": "cbu-7"})),
     responses(Changed<Generation>, Refusals))]
@@ -118,7 +120,7 @@ async fn finalize_generation(
     change(&writing, Event::finalize(id, outcome)).await
 }
 
-/// Reviews a log; a later review replaces an earlier one.
+/// Reviews a generation log. A later review replaces an earlier one.
 #[utoipa::path(put, path = "/v1/generations/{id}/review", tag = "generations", params(ById, Prefer),
     request_body(content = NewReview, example = json!({
         "rating": "good",
@@ -134,13 +136,13 @@ async fn review_generation(
     change(&writing, Event::review(id, review)).await
 }
 
-/// Writes what changes a log; the answer is the log with it.
+/// Writes an event that changes a log, and responds with the changed log.
 async fn change(writing: &Writing, event: Event) -> Result<Changed<Generation>> {
     let id = event.generation_id;
     writing.change(event, async |_| stored(&writing.app, &writing.caller.project, id).await).await
 }
 
-/// The whole log, with its attempts as `iterations`.
+/// Returns the whole generation log, with its attempts as `iterations`.
 #[utoipa::path(get, path = "/v1/generations/{id}", tag = "generations", params(ById),
     responses((status = 200, description = "The log", body = Generation), Refusals))]
 async fn get_generation(
@@ -154,7 +156,7 @@ async fn get_generation(
 /// One page of generation logs.
 type GenerationPage = Page<Generation>;
 
-/// The logs, newest first, without their attempts.
+/// Lists generation logs, newest first, without their attempts.
 #[utoipa::path(get, path = "/v1/generations", tag = "generations", params(Filter, PageParams),
     responses((status = 200, description = "A page of logs", body = GenerationPage), Refusals))]
 async fn list_generations(
@@ -165,7 +167,7 @@ async fn list_generations(
     store::list(&app.db, &caller.project, &list.filter, &list.page).await
 }
 
-/// Erases a log with its attempts.
+/// Erases a generation log with its attempts.
 #[utoipa::path(delete, path = "/v1/generations/{id}", tag = "generations",
     params(("id" = Uuid, Path, description = "The record's id.", example = "01946984-36a0-7b2e-8f41-c07d9e35a6b2")),
     responses((status = 204, description = "It is erased"), Refusals))]

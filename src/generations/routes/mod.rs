@@ -1,4 +1,4 @@
-//! How generation logs, prompt templates and their figures are reached over HTTP.
+//! The endpoints of generation logs, prompt templates and their analytics.
 
 mod analytics;
 mod logs;
@@ -9,7 +9,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::state::App;
 
-/// Every path of this domain.
+/// Returns every endpoint of this domain.
 pub fn routes() -> OpenApiRouter<App> {
     similar::routes().merge(logs::routes()).merge(templates::routes()).merge(analytics::routes())
 }

@@ -1,4 +1,4 @@
-//! How the registry of prompt templates is reached.
+//! The endpoints of the registry of prompt templates.
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -16,7 +16,7 @@ use crate::http::page::{List, Page, PageParams};
 use crate::http::{Check, Checks, Json, Path, Query};
 use crate::state::App;
 
-/// The paths of prompt templates.
+/// Returns the endpoints of prompt templates.
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(put_prompt_template, get_prompt_template))
@@ -24,11 +24,11 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(deprecate_prompt_template))
 }
 
-/// The path parameter of one template.
+/// The path parameter of an endpoint about one prompt template.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct ByName {
-    /// The template's name, as attempts give it as `prompt_template`.
+    /// The template's name, which attempts give as `prompt_template`.
     #[param(min_length = 1, max_length = 200, example = "cbu_create")]
     template_id: String,
 }
@@ -39,18 +39,18 @@ impl Check for ByName {
     }
 }
 
-/// Which version of a template is read.
+/// The version of a prompt template to read.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct WhichVersion {
-    /// The version, from 1; the newest, if not given.
+    /// The version's number, from 1. The default is the newest version.
     version: Option<i32>,
 }
 
 impl Check for WhichVersion {}
 
-/// Makes a new version of a template. The newest version sent again is not made twice.
+/// Makes a new version of a prompt template. Sending the newest version again does not make another one.
 #[utoipa::path(put, path = "/v1/prompt-templates/{template_id}", tag = "generations", params(ByName),
     request_body(content = NewTemplate, example = json!({
         "template_text": "Write a program that does this: {intent}",
@@ -79,7 +79,7 @@ fn address(template: &Template) -> String {
     format!("/v1/prompt-templates/{}?version={}", name.replace('+', "%20"), template.version)
 }
 
-/// One version of a template, the newest if none is named.
+/// Returns one version of a prompt template, by default the newest.
 #[utoipa::path(get, path = "/v1/prompt-templates/{template_id}", tag = "generations", params(ByName, WhichVersion),
     responses((status = 200, description = "The template", body = Template), Refusals))]
 async fn get_prompt_template(
@@ -95,7 +95,7 @@ async fn get_prompt_template(
 /// One page of prompt templates.
 type PromptTemplatePage = Page<Template>;
 
-/// The templates, each in its newest version, the one changed last first.
+/// Lists prompt templates, each in its newest version, the most recently changed first.
 #[utoipa::path(get, path = "/v1/prompt-templates", tag = "generations", params(Filter, PageParams),
     responses((status = 200, description = "A page of templates", body = PromptTemplatePage), Refusals))]
 async fn list_prompt_templates(
@@ -106,7 +106,7 @@ async fn list_prompt_templates(
     store::list(&app.db, &caller.project, &list.filter, &list.page).await
 }
 
-/// Deprecates every version of a template; a version made later is in use again.
+/// Deprecates every version of a prompt template. A version made later is in use again.
 #[utoipa::path(post, path = "/v1/prompt-templates/{template_id}/deprecate", tag = "generations", params(ByName),
     responses((status = 200, description = "Its newest version", body = Template), Refusals))]
 async fn deprecate_prompt_template(

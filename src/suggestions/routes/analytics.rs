@@ -1,4 +1,4 @@
-//! How the figures of suggestions are reached.
+//! The endpoints of suggestions' analytics.
 
 use axum::extract::State;
 use utoipa_axum::router::OpenApiRouter;
@@ -11,13 +11,13 @@ use crate::state::App;
 use crate::suggestions::analytics::{self, Comparison, Pair, Scope};
 use crate::suggestions::figures::Answer;
 
-/// The paths of figures about suggestions.
+/// Returns the endpoints of suggestions' analytics.
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(get_suggestion_figures)).routes(routes!(compare_suggestion_versions))
 }
 
-/// How well slates do: how often one is taken, how, in which place, after how long, at what cost, and the signs that they
-/// were no good.
+/// Returns how well slates do: how often, how and at which position a suggestion is accepted, after how long
+/// and at what cost, and how many records show negative signals.
 #[utoipa::path(get, path = "/v1/analytics/suggestions", tag = "analytics", params(Scope),
     responses((status = 200, description = "The figures", body = Answer), Refusals))]
 async fn get_suggestion_figures(

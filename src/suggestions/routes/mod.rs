@@ -1,4 +1,4 @@
-//! How suggestion records and their figures are reached over HTTP.
+//! The endpoints of suggestion records and their analytics.
 
 mod analytics;
 mod records;
@@ -7,7 +7,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::state::App;
 
-/// Every path of this domain.
+/// Returns every endpoint of this domain.
 pub fn routes() -> OpenApiRouter<App> {
     records::routes().merge(analytics::routes())
 }

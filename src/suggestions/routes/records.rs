@@ -1,4 +1,4 @@
-//! How records are started, continued, ended, read and erased.
+//! The endpoints of suggestion records.
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -27,7 +27,7 @@ use crate::suggestions::{
 use crate::types::ids::line_id;
 use crate::writing::Writing;
 
-/// The paths of suggestion records.
+/// Returns the endpoints of suggestion records.
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Answers::openapi())
         .routes(routes!(start_suggestion, list_suggestions))
@@ -39,28 +39,28 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(get_block_metadata))
 }
 
-/// The schemas that only answers to writes have.
+/// The schemas of responses to writes, which no other response has.
 #[derive(OpenApi)]
 #[openapi(components(schemas(Answer)))]
 struct Answers;
 
-/// A record that a command has discarded: nothing of it is kept but its name.
+/// A discarded record, of which nothing is kept but its id.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = DiscardedSuggestion)]
 struct Discarded {
-    /// What is left to say of it.
+    /// The state of the record, which is always `discarded`.
     #[schema(inline)]
     state: IsDiscarded,
 }
 
-/// The state of a record that is discarded.
+/// The state of a discarded record.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum IsDiscarded {
     Discarded,
 }
 
-/// What a request to start or finalize a record is answered with.
+/// The response to a request that starts or finalizes a record.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = SuggestionOrDiscarded)]
@@ -78,8 +78,8 @@ impl From<Suggestion> for Answer {
     }
 }
 
-/// What a request to start a record may hold: a slate, or a line of the seed's history. Which one it is, is told by names
-/// before parsing; what has none that only one of them has, fits both.
+/// The body of a request to start a record: a slate, or a line of the seed's history. Member names tell which
+/// one it is before it is parsed. A body that has none of the names that only one of them has, fits both.
 struct SlateOrLine;
 
 impl PartialSchema for SlateOrLine {
@@ -105,10 +105,11 @@ impl ToSchema for SlateOrLine {
     }
 }
 
-/// Starts a record with a slate, as fetched.
+/// Starts a suggestion record with a slate.
 ///
-/// Given `actual_input`, the record is finished already and stored finalized in one step. So is a line of the seed's
-/// `suggestion_history.jsonl`, whose id is derived from its bytes. An input that begins with `:` discards the record.
+/// With `actual_input`, the record is finished already, and is stored and finalized in one step. So is a line
+/// of the seed's `suggestion_history.jsonl`, whose id is derived from its bytes. A text submitted that begins
+/// with `:` is a command and discards the record.
 #[utoipa::path(post, path = "/v1/suggestions", tag = "suggestions", params(Writing),
     request_body(content = SlateOrLine, content_type = "application/json", examples(
         ("pending" = (summary = "A slate, as fetched", value = json!({
@@ -166,9 +167,9 @@ async fn start_suggestion(writing: Writing, request: Request) -> Result<Created<
         Event::start(json::parse(&mut body.bytes, &body.replaced)?, key)
     };
     let id = event.suggestion_id;
-    // One that is discarded has no address that a client would want.
+    // The address of a discarded record would be of no use to the client.
     let is_kept = event.as_start().is_none_or(|(_, start)| start.is_kept());
-    // Of a record that is pending the answer is known beforehand, which saves reading it back.
+    // The response about a pending record is known beforehand, which saves reading the record back.
     let pending = event
         .as_start()
         .filter(|(_, start)| start.conclusion.is_none() && writing.shows_record())
@@ -184,10 +185,11 @@ fn address(id: Uuid) -> String {
     format!("/v1/suggestions/{id}")
 }
 
-/// Appends looks at suggestions to a pending record.
+/// Appends views of suggestions to a pending record.
 ///
-/// They are kept as sent, and resolved in the order of `at`, then of arrival. Sent again with the same `id`, or as the
-/// same move with the same `at`, a look counts once. The answer leaves out what lists leave out.
+/// Views are stored as sent, and resolved in the order of `at`, and otherwise of arrival. A view that is sent
+/// again with the same `id`, or as the same move with the same `at`, counts once. The response leaves out
+/// what lists leave out.
 #[utoipa::path(post, path = "/v1/suggestions/{id}/views", tag = "suggestions", params(ById, Writing),
     request_body(content = NewViews, examples(
         ("one" = (summary = "A look", value = json!({"index": 1, "at": 1_736_937_001.5}))),
@@ -206,9 +208,9 @@ async fn append_views(
     append(&writing, Event::view(id, views, names)).await
 }
 
-/// Appends what was typed on the way to a pending record.
+/// Appends to a pending record what the input contained before the user submitted.
 ///
-/// Sent again with the same `id`, or as the same text with the same `at`, it counts once.
+/// An input that is sent again with the same `id`, or as the same text with the same `at`, counts once.
 #[utoipa::path(post, path = "/v1/suggestions/{id}/partial-inputs", tag = "suggestions", params(ById, Writing),
     request_body(content = NewPartialInputs, example = json!({"inputs": [
         {"text": "@cl", "at": 1_736_937_004.0},
@@ -224,17 +226,18 @@ async fn append_partial_inputs(
     append(&writing, Event::partial_inputs(id, inputs, names)).await
 }
 
-/// Writes what is appended to a record; the answer is the record with it.
+/// Writes an event that appends to a record, and responds with the record.
 async fn append(writing: &Writing, event: Event) -> Result<Created<Suggestion>> {
     let id = event.suggestion_id;
     let record = async |_| stored(&writing.app, &writing.caller.project, id, Extent::Listed).await;
     writing.create(event, address(id), record).await
 }
 
-/// Finalizes a record with what the user submitted.
+/// Finalizes a suggestion record with the text that the user submitted.
 ///
-/// The match is worked out here: an exact one anywhere, else the longest suggestion that the input begins with, else one
-/// that begins with the input. An input that begins with `:` discards the record.
+/// The server matches the text to the slate: an equal suggestion, or else the longest suggestion that the
+/// text begins with, or else one that begins with the text. A text that begins with `:` is a command and
+/// discards the record.
 #[utoipa::path(post, path = "/v1/suggestions/{id}/finalize", tag = "suggestions", params(ById, Prefer),
     request_body(content = Outcome, example = json!({
         "actual_input": "@claude explain the failures",
@@ -250,7 +253,8 @@ async fn finalize_suggestion(
     change(&writing, Event::finalize(id, outcome)).await
 }
 
-/// Adds the block that the input became, which is made after the submit.
+/// Adds the number of the block that the submitted text became, which is known only after the user has
+/// submitted.
 #[utoipa::path(patch, path = "/v1/suggestions/{id}", tag = "suggestions", params(ById, Prefer),
     request_body(content = Amendment, example = json!({"result_block_number": 6})),
     responses(Changed<Suggestion>, Refusals))]
@@ -262,7 +266,7 @@ async fn amend_suggestion(
     change(&writing, Event::amend(id, amendment)).await
 }
 
-/// Writes what changes a record; the answer is the record with it.
+/// Writes an event that changes a record, and responds with the record.
 async fn change<T: From<Suggestion>>(writing: &Writing, event: Event) -> Result<Changed<T>> {
     let id = event.suggestion_id;
     let record =
@@ -270,7 +274,7 @@ async fn change<T: From<Suggestion>>(writing: &Writing, event: Event) -> Result<
     writing.change(event, record).await
 }
 
-/// The whole record, with its views and partial inputs.
+/// Returns the whole suggestion record, with its views and partial inputs.
 #[utoipa::path(get, path = "/v1/suggestions/{id}", tag = "suggestions", params(ById),
     responses((status = 200, description = "The record", body = Suggestion), Refusals))]
 async fn get_suggestion(
@@ -284,7 +288,7 @@ async fn get_suggestion(
 /// One page of suggestion records.
 type SuggestionPage = Page<Suggestion>;
 
-/// The records, newest first, without context, request, response, and the times of views.
+/// Lists suggestion records, newest first, without context, request, response and the times of views.
 #[utoipa::path(get, path = "/v1/suggestions", tag = "suggestions", params(Filter, PageParams),
     responses((status = 200, description = "A page of records", body = SuggestionPage), Refusals))]
 async fn list_suggestions(
@@ -295,7 +299,7 @@ async fn list_suggestions(
     store::list(&app.db, &caller.project, &list.filter, &list.page).await
 }
 
-/// Finalized records that show a sign that the slate was no good, newest first.
+/// Lists finalized records that show a negative signal, newest first.
 #[utoipa::path(get, path = "/v1/suggestions/negative-signals", tag = "suggestions", params(SignalFilter, PageParams),
     responses((status = 200, description = "A page of records", body = SuggestionPage), Refusals))]
 async fn list_negative_signals(
@@ -306,22 +310,22 @@ async fn list_negative_signals(
     signals::list(&app.db, &caller.project, list.filter, &list.page).await
 }
 
-/// What a client keeps with the block that the input became.
+/// The metadata that a client stores with the block that the submitted text became.
 #[derive(Debug, Serialize, ToSchema)]
 struct BlockMetadata {
-    /// The texts offered.
+    /// The suggestions in the order offered.
     suggestions: Option<Vec<String>>,
-    /// Which one the input relates to; null where to none.
+    /// The index of the suggestion that the text relates to. Null if it relates to none.
     accepted_index: Option<i32>,
-    /// How it relates to that one.
+    /// How the text submitted relates to the slate.
     match_type: Option<MatchType>,
-    /// How many moves through the slate there were.
+    /// The number of moves through the slate.
     cycle_count: i32,
-    /// From the slate's coming up to the submit, in milliseconds.
+    /// The time from showing the slate until the user submitted, in milliseconds.
     time_to_action_ms: Option<f64>,
 }
 
-/// The light object that a client keeps with the block that the input became.
+/// Returns the small object that a client stores with the block that the submitted text became.
 #[utoipa::path(get, path = "/v1/suggestions/{id}/block-metadata", tag = "suggestions", params(ById),
     responses((status = 200, description = "Of a finalized record", body = BlockMetadata), Refusals))]
 async fn get_block_metadata(
@@ -337,7 +341,7 @@ async fn get_block_metadata(
     Ok(axum::Json(BlockMetadata { suggestions, accepted_index, match_type, cycle_count, time_to_action_ms }))
 }
 
-/// Erases a record with all that belongs to it.
+/// Erases a suggestion record with everything that belongs to it.
 #[utoipa::path(delete, path = "/v1/suggestions/{id}", tag = "suggestions",
     params(("id" = Uuid, Path, description = "The record's id.", example = "01946984-36a0-7b2e-8f41-c07d9e35a6b2")),
     responses((status = 204, description = "It is erased"), Refusals))]
