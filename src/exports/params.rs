@@ -23,12 +23,12 @@ pub struct Common {
     /// Only records created then or later: RFC 3339, or Unix seconds.
     #[serde(deserialize_with = "time_in_query")]
     #[arg(long, value_name = "TIME")]
-    #[param(value_type = Option<Timestamp>, example = "2026-01-01T00:00:00Z")]
+    #[param(value_type = Option<Timestamp>)]
     pub since: Option<Timestamp>,
     /// Only records created before then.
     #[serde(deserialize_with = "time_in_query")]
     #[arg(long, value_name = "TIME")]
-    #[param(value_type = Option<Timestamp>, example = "2026-02-01T00:00:00Z")]
+    #[param(value_type = Option<Timestamp>)]
     pub until: Option<Timestamp>,
     /// The most records (logs or slates), never cutting one in two; the header Gleaner-Next-Cursor says where to go on.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
@@ -40,7 +40,7 @@ pub struct Common {
     /// The state of the data then; by default just before the oldest write in flight.
     #[serde(deserialize_with = "time_in_query")]
     #[arg(long, value_name = "TIME")]
-    #[param(value_type = Option<Timestamp>, example = "2026-02-01T00:00:00Z")]
+    #[param(value_type = Option<Timestamp>)]
     pub as_of: Option<Timestamp>,
     /// Only one part of the records; no final program stands in both, and no session of records that have none.
     #[arg(long)]
@@ -48,7 +48,7 @@ pub struct Common {
     pub split: Option<Split>,
     /// Share of the validation part, 0 to 1; 0.1 if not given.
     #[arg(long, value_name = "SHARE")]
-    #[param(minimum = 0, maximum = 1, example = 0.1)]
+    #[param(minimum = 0, maximum = 1)]
     pub holdout: Option<f64>,
     /// Another seed splits differently; 0 if not given.
     #[arg(long, value_name = "N")]

@@ -22,7 +22,7 @@ use crate::types::Timestamp;
 pub struct SearchPairs {
     /// Only searches in this folder.
     #[arg(long, value_name = "DIR")]
-    #[param(example = "/src/app")]
+    #[param(example = "/home/jane/my-project")]
     root: Option<String>,
 }
 

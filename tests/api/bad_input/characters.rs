@@ -151,8 +151,7 @@ async fn characters_that_cannot_be_kept_are_replaced_and_counted_in_paths_and_qu
         ("/v1/exports/training-pairs?domain_name=%00&model_used=%00&system=%00", 200),
         ("/v1/exports/correction-pairs?domain_name=%00&model_used=%00", 200),
         ("/v1/exports/training-pairs?format=%00", 422),
-        ("/v1/exports/%00.jsonl", 404),
-        ("/v1/projects/%00", 404),
+        ("/v1/projects/%00", 422),
         ("/v1/sessions?cursor=%00", 422),
     ] {
         let answer = service.get(path).await;

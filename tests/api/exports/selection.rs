@@ -35,8 +35,8 @@ async fn of_equal_rows_the_oldest_is_kept() {
         (format!("{CORRECTIONS}?pairing=final&"), vec![5, 4, 3, 2, 6, 6], vec![5, 3, 2]),
         (format!("{CORRECTIONS}?format=trl-stepwise&"), vec![5, 4, 3, 2, 6], vec![5, 2, 6]),
     ] {
-        for (dedupe, expected) in [("", all.clone()), ("none", all), ("exact", exact)] {
-            let rows = rows(&service, &format!("{path}include=metadata&dedupe={dedupe}")).await;
+        for (dedupe, expected) in [("", all.clone()), ("&dedupe=none", all), ("&dedupe=exact", exact)] {
+            let rows = rows(&service, &format!("{path}include=metadata{dedupe}")).await;
             assert_eq!(ids(rows), expected, "{path} {dedupe}");
         }
     }
