@@ -47,67 +47,92 @@ pub async fn summaries(db: &PgPool, project: &str) -> Result<Vec<Summary>> {
 
 async fn summary(db: &PgPool, project: &str, entry: &Entry) -> Result<Summary> {
     let description = &entry.description;
-    let rows = count(db, project, description.table, |query| {
-        let shape = description.shapes[0];
-        (entry.default)().push_from(query, &Common::default(), shape);
+    let sample = Sample::of(db, project, description.table).await?;
+    let rows = sample.count(|query| match description.count {
+        Some(sql) => {
+            query.push(sql);
+        }
+        None => (entry.default)().push_from(query, &Common::default(), description.shapes[0]),
     });
     let skipped = async {
-        match &description.skipped {
-            Some(skipped) => {
-                count(db, project, skipped.table, |query| {
-                    query.push(skipped.from);
-                })
-                .await
+        match description.skipped {
+            Some(sql) => {
+                sample
+                    .count(|query| {
+                        query.push(sql);
+                    })
+                    .await
             }
-            None => Ok((0, false)),
+            None => Ok(0),
         }
     };
-    let ((rows, rows_estimated), (skipped, skipped_estimated)) = tokio::try_join!(rows, skipped)?;
+    let (rows, skipped) = tokio::try_join!(rows, skipped)?;
     Ok(Summary {
         dataset: description.name,
         formats: entry.formats().collect(),
         rows,
-        rows_estimated,
+        rows_estimated: sample.part.is_some(),
         skipped,
-        skipped_estimated,
+        skipped_estimated: sample.part.is_some() && description.skipped.is_some(),
     })
 }
 
-/// Counts what a query finds that begins with `from`, and says whether that is an estimate.
-///
-/// Where the project has many records in `table`, the query runs on a sample of the table's pages, which stands under the
-/// table's name before it. The sample is the same each time as long as the table does not grow.
-async fn count(
-    db: &PgPool,
-    project: &str,
-    table: &str,
-    push_from: impl FnOnce(&mut QueryBuilder<Postgres>),
-) -> Result<(i64, bool)> {
-    let sql = format!(
-        "select (select count(*) from (select from {table} where project = $1 limit {MOST_COUNTED} + 1) record),
-            (pg_relation_size(oid) / current_setting('block_size')::int)::float8,
-            case when reltuples > 0 and relpages > 0 then reltuples::float8 / relpages end
-        from pg_class where oid = '{table}'::regclass"
-    );
-    let (records, pages, rows_of_page): (i64, f64, Option<f64>) =
-        sqlx::query_as(AssertSqlSafe(sql)).bind(project).fetch_one(db).await?;
-    let share = SAMPLED / (rows_of_page.unwrap_or(ROWS_OF_PAGE) * pages);
-    if records <= MOST_COUNTED || share >= 1.0 {
-        let mut query = query_of_project("select count(*) ", project)?;
-        push_from(&mut query);
-        return Ok((query.build_query_scalar().fetch_one(db).await?, false));
+/// What is counted: all records of a project in a table, or a part of the table.
+struct Sample<'a> {
+    db: &'a PgPool,
+    project: &'a str,
+    table: &'a str,
+    part: Option<Part>,
+}
+
+/// A part of a table: some of its pages, the same ones each time as long as the table does not grow.
+struct Part {
+    /// The share of the pages, in percent.
+    percent: f64,
+    /// For how many rows of the table each of them stands.
+    weight: f64,
+}
+
+impl<'a> Sample<'a> {
+    /// Takes all where the project has few records, and otherwise a part.
+    async fn of(db: &'a PgPool, project: &'a str, table: &'a str) -> Result<Self> {
+        let sql = format!(
+            "select (select count(*) from (select from {table} where project = $1 limit {MOST_COUNTED} + 1) record),
+                (pg_relation_size(oid) / current_setting('block_size')::int)::float8,
+                case when reltuples > 0 and relpages > 0 then reltuples::float8 / relpages end
+            from pg_class where oid = '{table}'::regclass"
+        );
+        let (records, pages, rows_of_page): (i64, f64, Option<f64>) =
+            sqlx::query_as(AssertSqlSafe(sql)).bind(project).fetch_one(db).await?;
+        let share = SAMPLED / (rows_of_page.unwrap_or(ROWS_OF_PAGE) * pages);
+        if records <= MOST_COUNTED || share >= 1.0 {
+            return Ok(Self { db, project, table, part: None });
+        }
+        let percent = share * 100.0;
+        let sql = format!("select count(*) from {table} tablesample system ($1) repeatable (0)");
+        let sampled: i64 = sqlx::query_scalar(AssertSqlSafe(sql)).bind(percent).fetch_one(db).await?;
+        // How many pages a sample has varies more than how many rows a page has.
+        let weight =
+            rows_of_page.map_or(1.0 / share, |rows_of_page| rows_of_page * pages / sampled.max(1) as f64);
+        Ok(Self { db, project, table, part: Some(Part { percent, weight }) })
     }
-    let percent = share * 100.0;
-    let sql = format!("select count(*) from {table} tablesample system ($1) repeatable (0)");
-    let sampled: i64 = sqlx::query_scalar(AssertSqlSafe(sql)).bind(percent).fetch_one(db).await?;
-    let mut query =
-        query_of_project(&format!("with {table} as (select * from {table} tablesample system ("), project)?;
-    query.push_bind(percent).push(") repeatable (0)) select count(*) ");
-    push_from(&mut query);
-    let found: i64 = query.build_query_scalar().fetch_one(db).await?;
-    // How many pages a sample has varies more than how many rows a page has.
-    let every = rows_of_page.map_or(1.0 / share, |rows_of_page| rows_of_page * pages / sampled.max(1) as f64);
-    #[expect(clippy::cast_possible_truncation, reason = "no table has 2^63 rows")]
-    let estimate = (found as f64 * every).round() as i64;
-    Ok((estimate, true))
+
+    /// Counts what a query finds that begins with `from`. Where only a part of the table is taken, that stands under the
+    /// table's name before the query.
+    async fn count(&self, push_from: impl FnOnce(&mut QueryBuilder<Postgres>)) -> Result<i64> {
+        let Self { db, project, table, part } = self;
+        let Some(Part { percent, weight }) = part else {
+            let mut query = query_of_project("select count(*) ", project)?;
+            push_from(&mut query);
+            return Ok(query.build_query_scalar().fetch_one(*db).await?);
+        };
+        let beginning = format!("with {table} as (select * from {table} tablesample system (");
+        let mut query = query_of_project(&beginning, project)?;
+        query.push_bind(*percent).push(") repeatable (0)) select count(*) ");
+        push_from(&mut query);
+        let found: i64 = query.build_query_scalar().fetch_one(*db).await?;
+        #[expect(clippy::cast_possible_truncation, reason = "no table has 2^63 rows")]
+        let estimate = (found as f64 * weight).round() as i64;
+        Ok(estimate)
+    }
 }

@@ -35,19 +35,12 @@ pub struct Description {
     pub shapes: &'static [Shape],
     /// The names of the features of its candidates, where it yields rankings.
     pub features: &'static [&'static str],
-    /// The table of which its rows are read, and with which others are joined.
+    /// The table of the records that its rows are made of.
     pub table: &'static str,
-    /// The records that it leaves out because their text was not kept, where there can be such records.
-    pub skipped: Option<Skipped>,
-}
-
-/// The records that a data set leaves out because their text was not kept.
-#[derive(Debug)]
-pub struct Skipped {
-    /// The table of the records.
-    pub table: &'static str,
-    /// The rest of `select count(*)`, from `from` on; the project is `$1`.
-    pub from: &'static str,
+    /// How its rows are counted, as SQL from `from` on that begins with `table`; if not given, by its own query, which does.
+    pub count: Option<&'static str>,
+    /// How the records are counted that it leaves out because their text was not kept, if there can be any, as SQL from `from` on.
+    pub skipped: Option<&'static str>,
 }
 
 /// A data set that has a description, and so can stand in the [list](datasets::ALL).

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::push_log_conditions;
 use crate::exports::format::{Example, Message, Shape};
 use crate::exports::params::Common;
-use crate::exports::{Dataset, Described, Description, Lines, RowKey, Skipped, push_oldest};
+use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
 use crate::http::Checks;
 use crate::types::{FreeForm, Timestamp};
 
@@ -84,15 +84,20 @@ impl Described for CorrectionPairs {
         notes: "Only of logs that succeeded.",
         shapes: &[Shape::Correction, Shape::Preference, Shape::Steps, Shape::Raw],
         features: &[],
-        table: "correction_pairs",
-        skipped: Some(Skipped {
-            table: "generations",
-            from: "from generations g
+        table: "generations",
+        count: Some(
+            "from generations g
+            join correction_pairs p on p.project = $1 and p.kind = 'fix' and p.completed_at = g.completed_at
+                and p.generation_id = g.id
+            where g.project = $1 and g.success",
+        ),
+        skipped: Some(
+            "from generations g
                 where g.project = $1 and g.success
                     and exists (select from attempts a where a.project = $1 and a.generation_id = g.id and not a.passed)
                     and (g.user_intent is null or exists (select from attempts a where a.project = $1
                         and a.generation_id = g.id and a.passed is not null and a.extracted_dsl is null))",
-        }),
+        ),
     };
 }
 

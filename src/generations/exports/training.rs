@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::push_log_conditions;
 use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
-use crate::exports::{Dataset, Described, Description, Lines, RowKey, Skipped, push_oldest};
+use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
 use crate::generations::Rating;
 use crate::http::Checks;
 use crate::types::{FreeForm, Timestamp};
@@ -72,12 +72,12 @@ impl Described for TrainingPairs {
         shapes: &[Shape::Solution, Shape::Raw],
         features: &[],
         table: "generations",
-        skipped: Some(Skipped {
-            table: "generations",
-            from: "from generations
+        count: None,
+        skipped: Some(
+            "from generations
                 where project = $1 and success and (user_intent is null or coalesce(corrected_dsl, final_valid_dsl) is null)
                     and rating is distinct from 'poor'",
-        }),
+        ),
     };
 }
 

@@ -77,6 +77,7 @@ impl Described for SearchPairs {
         shapes: &[Shape::Raw, Shape::Triplet],
         features: &[],
         table: "searches",
+        count: None,
         skipped: None,
     };
 }

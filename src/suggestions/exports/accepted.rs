@@ -50,6 +50,7 @@ impl Described for AcceptedSuggestions {
         shapes: &[Shape::Answer, Shape::Raw],
         features: &[],
         table: "suggestions",
+        count: None,
         skipped: Some(WITHOUT_TEXT),
     };
 }

@@ -13,7 +13,7 @@ use utoipa::IntoParams;
 use super::slates::{METADATA, Metadata, TEXTS, Texts, object, push_conditions};
 use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
-use crate::exports::{Dataset, Described, Description, Lines, RowKey, Skipped, push_oldest};
+use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
 use crate::http::Checks;
 use crate::suggestions::{MatchType, Reported};
 
@@ -61,10 +61,8 @@ impl Described for SuggestionHistory {
         shapes: &[Shape::Raw],
         features: &[],
         table: "suggestions",
-        skipped: Some(Skipped {
-            table: "suggestions",
-            from: "from suggestions where project = $1 and state = 'finalized' and slate_hash is null",
-        }),
+        count: None,
+        skipped: Some("from suggestions where project = $1 and state = 'finalized' and slate_hash is null"),
     };
 }
 

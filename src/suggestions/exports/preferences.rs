@@ -54,7 +54,12 @@ impl Described for PreferencePairs {
             with others, chosen is what was typed.",
         shapes: &[Shape::Preference, Shape::Label, Shape::Raw],
         features: &[],
-        table: "preference_labels",
+        table: "suggestions",
+        count: Some(
+            "from suggestions s
+            join preference_labels l on l.project = $1 and l.completed_at = s.completed_at and l.suggestion_id = s.id
+            where s.project = $1 and s.state = 'finalized' and s.match_type = 'exact' and l.pair_hash is not null",
+        ),
         skipped: Some(WITHOUT_TEXT),
     };
 }

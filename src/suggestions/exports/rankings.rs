@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::slates::{METADATA, MatchTypes, Metadata, TEXTS, Texts, first_word, push_conditions};
 use crate::exports::format::{Candidate, Decision, Example, Feature, Message, Shape};
 use crate::exports::params::Common;
-use crate::exports::{Dataset, Described, Description, Lines, RowKey, Skipped, push_oldest};
+use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
 use crate::http::Checks;
 use crate::suggestions::MatchType;
 use crate::suggestions::rules::prompt;
@@ -114,11 +114,11 @@ impl Described for Rankings {
         shapes: &[Shape::Ranking, Shape::Decision, Shape::Raw],
         features: &FEATURES,
         table: "suggestions",
-        skipped: Some(Skipped {
-            table: "suggestions",
-            from: "from suggestions
+        count: None,
+        skipped: Some(
+            "from suggestions
                 where project = $1 and state = 'finalized' and slate_hash is null and suggestion_count > 0",
-        }),
+        ),
     };
 }
 

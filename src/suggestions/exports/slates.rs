@@ -10,9 +10,9 @@ use sqlx::types::Json;
 use sqlx::{Postgres, QueryBuilder, Row as _};
 use uuid::Uuid;
 
+use crate::exports::RowKey;
 use crate::exports::format::Message;
 use crate::exports::params::Common;
-use crate::exports::{RowKey, Skipped};
 use crate::http::Checks;
 use crate::suggestions::MatchType;
 use crate::suggestions::rules::prompt;
@@ -72,12 +72,11 @@ pub(super) fn push_conditions(
     common.push(query, "s.created_at", SPLIT);
 }
 
-/// The records that those data sets leave out which learn from exact matches: of some it is not known whether they are any.
-pub(super) const WITHOUT_TEXT: Skipped = Skipped {
-    table: "suggestions",
-    from: "from suggestions where project = $1 and state = 'finalized' and slate_hash is null
-        and (match_type = 'exact' or match_type is null)",
-};
+/// The SQL of the records that are left out where exact matches are learned from: without text it is not known of some
+/// whether they are any.
+pub(super) const WITHOUT_TEXT: &str =
+    "from suggestions where project = $1 and state = 'finalized' and slate_hash is null
+        and (match_type = 'exact' or match_type is null)";
 
 /// What decides in which part of a split a record stands: one session is never in both.
 const SPLIT: &str = "coalesce(s.session_name, s.id::text)";
