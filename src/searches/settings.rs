@@ -51,7 +51,7 @@ pub struct SearchSettings {
     pub track_builtin: Option<bool>,
     /// Days after which evidence counts half; 30 if not given.
     #[arg(long = "learn-half-life", env = "GLEANER_LEARN_HALF_LIFE", global = true, value_name = "DAYS")]
-    #[schema(minimum = 0.001, maximum = 36_500)]
+    #[schema(minimum = 0.05, maximum = 36_500)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub half_life_days: Option<f64>,
 }
