@@ -89,22 +89,17 @@ create table association_queries (
     id      uuid not null,
     root    text not null,
     query   text not null,
+    search_keys integer[] not null,
     primary key (id, project)
 );
 
+create index association_queries_root on association_queries (project, root, id);
+-- Nobody tidies the list of new rows after transcripts and hooks, and few rows come: they go into the index at once.
+create index association_queries_search_keys on association_queries using gin (search_keys) with (fastupdate = off);
+
 comment on table association_queries is 'A query that led somewhere. Its id is derived from root and query.';
 comment on column association_queries.root is 'Empty where no root is known.';
-
-create table association_terms (
-    project  text not null,
-    term     text not null,
-    root_key bigint not null,
-    query_id uuid not null,
-    primary key (project, term, root_key, query_id)
-);
-
-comment on table association_terms is 'Finds queries by what they share: stems of words, and pairs of neighbours, which stay rare where words do not.';
-comment on column association_terms.root_key is 'Hash of the root.';
+comment on column association_queries.search_keys is 'Hashes of its words, by which similar queries are found; see retrieval/keys.rs.';
 
 create table associations (
     project      text not null,

@@ -2,7 +2,6 @@
 //! [`insert`](mod@insert)).
 
 use std::collections::{HashMap, HashSet};
-use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use sqlx::PgConnection;
@@ -23,14 +22,9 @@ pub(super) struct LogRow<'a> {
 
 impl<'a> LogRow<'a> {
     pub(super) fn new(project: &str, id: Uuid, start: &'a Start) -> Self {
-        let mut search_keys = String::from("{");
-        if let Some(intent) = kept_intent(start) {
-            for key in keys::of_document(project, &start.new.domain_name, intent) {
-                let comma = if search_keys.len() > 1 { "," } else { "" };
-                let _ = write!(search_keys, "{comma}{key}");
-            }
-        }
-        search_keys.push('}');
+        let keys =
+            kept_intent(start).map(|intent| keys::of_document(project, &start.new.domain_name, intent));
+        let search_keys = keys::literal(&keys.unwrap_or_default());
         Self { id, start, search_keys }
     }
 }

@@ -15,8 +15,8 @@ use super::{Corpus, Scope, in_scope};
 
 /// The number of candidates beyond which less telling keys are not asked for.
 const ENOUGH: usize = 100;
-/// How many of the newest rows are looked at to fill candidates up.
-const NEWEST: usize = 5 * MOST;
+/// How many rows are looked at to fill candidates up.
+const FIRST_ROWS: usize = 5 * MOST;
 
 /// A statement that reads candidates, to which the domain binds the parameters of [`Corpus::filter`].
 pub type Query<R> = QueryAs<'static, Postgres, R, PgArguments>;
@@ -39,8 +39,8 @@ pub struct Candidates<'a> {
 }
 
 impl Candidates<'_> {
-    /// Reads the candidates for a text, at most [`MOST`], the oldest first: those that the plan finds, filled up with the newest
-    /// where these are likely to be of use, as there are few documents or too many that fit.
+    /// Reads the candidates for a text, at most [`MOST`], by id: those that the plan finds, filled up with the first rows in the
+    /// corpus' order where these are likely to be of use, as there are few documents or too many that fit.
     pub async fn find<R: Candidate>(
         &self,
         scope: &Scope,
@@ -63,9 +63,9 @@ impl Candidates<'_> {
         text: &str,
         bind: &impl Fn(Query<R>) -> Query<R>,
     ) -> sqlx::Result<(Vec<R>, bool)> {
-        let Corpus { table, keys, indexed, newest_first, .. } = self.corpus;
+        let Corpus { table, keys, indexed, order, filled_up, .. } = self.corpus;
         let of_project = self.sample(&scope.of_project()).await?;
-        let sample = self.sample(scope).await?;
+        let sample = self.sample(&self.sampled(scope)).await?;
         let plan = KeyPlan::new(text, scope, &sample, &of_project);
         let (mut found, mut all_read) = (Vec::new(), true);
         for (having, of_plan) in [("&&", plan.any), ("@>", plan.all)] {
@@ -81,10 +81,11 @@ impl Candidates<'_> {
                 all_read &= self.add(&mut found, &rows, of_plan, scope, bind).await?;
             }
         }
-        if found.is_empty() || plan.newest && found.len() < ENOUGH || sample.is_of_few() && found.len() < MOST
+        if plan.first_rows && found.len() < ENOUGH
+            || *filled_up && (found.is_empty() || sample.is_of_few() && found.len() < MOST)
         {
             let rows = format!(
-                "select * from {table} where {} and $3::int[] is null order by {newest_first} limit {NEWEST}",
+                "select * from {table} where {} and $3::int[] is null order by {order} limit {FIRST_ROWS}",
                 in_scope(self.corpus)
             );
             self.add(&mut found, &rows, None, scope, bind).await?;
@@ -119,6 +120,11 @@ impl Candidates<'_> {
         Ok(all_read)
     }
 
+    /// Returns the scope whose sample serves for this one.
+    fn sampled(&self, scope: &Scope) -> Scope {
+        if self.corpus.facets_are_sampled { scope.clone() } else { scope.of_project() }
+    }
+
     async fn sample(&self, scope: &Scope) -> sqlx::Result<Arc<Sample>> {
         self.samples.of(self.db, self.corpus, scope).await
     }
@@ -126,7 +132,7 @@ impl Candidates<'_> {
     /// Renews the samples of a scope and of its project where these have outgrown them; whether any was.
     async fn renew_samples(&self, scope: &Scope) -> sqlx::Result<bool> {
         let mut renewed = false;
-        for scope in HashSet::from([scope.of_project(), scope.clone()]) {
+        for scope in HashSet::from([scope.of_project(), self.sampled(scope)]) {
             let sample = self.sample(&scope).await?;
             renewed |= self.samples.renew(self.db, self.corpus, &scope, &sample).await?;
         }

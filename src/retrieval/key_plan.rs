@@ -13,7 +13,7 @@ use super::text::words;
 pub const MOST: usize = 1_000;
 /// How many keys are tried in search of documents that have all of them.
 const TOGETHER: usize = 6;
-/// The number of documents beyond which a thousand of them, taken by chance, are no better than the newest.
+/// The number of documents beyond which a thousand of them, taken by chance, are no better than any others.
 const HOPELESS: f64 = 5_000.0;
 
 /// What the index is asked for.
@@ -23,8 +23,8 @@ pub(super) struct KeyPlan {
     pub(super) any: Vec<Key>,
     /// Common keys: candidates have all of them, where the rare ones find little.
     pub(super) all: Vec<Key>,
-    /// Whether too many documents have even all common keys: then the newest are as good as any.
-    pub(super) newest: bool,
+    /// Whether too many documents have even all common keys: then the first rows in the corpus' order are as good as any.
+    pub(super) first_rows: bool,
 }
 
 impl KeyPlan {
@@ -62,14 +62,14 @@ impl KeyPlan {
         let any: Vec<_> = rare.map(|&(_, key)| key).collect();
         // A word first, which keeps to the facet; then pairs, which Postgres reads sooner than the words they are of.
         let Some(word) = of_words.iter().map(|&(_, key)| key).find(|key| !any.contains(key)) else {
-            return Self { newest: any.is_empty(), any, ..Self::default() };
+            return Self { first_rows: any.is_empty(), any, ..Self::default() };
         };
         let others = rarest[any.len()..].iter().map(|&(_, key)| key).filter(|&key| key != word);
         let (all, documents) = together(iter::once(word).chain(others), sample);
         if documents > HOPELESS {
-            Self { any, newest: true, ..Self::default() }
+            Self { any, first_rows: true, ..Self::default() }
         } else {
-            Self { any, all, newest: false }
+            Self { any, all, first_rows: false }
         }
     }
 }
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(plan(&[2], &[50, 50]), any(&[50, 2]));
         assert_eq!(plan(&[150], &[101, 2]), any(&[150, 101, 2]), "neither 101 nor 150 was seen");
         assert_eq!(plan(&[1, 2, 50], &[]), KeyPlan { all: vec![1], ..any(&[50, 2]) });
-        assert_eq!(plan(&[], &[]), KeyPlan { newest: true, ..any(&[]) });
+        assert_eq!(plan(&[], &[]), KeyPlan { first_rows: true, ..any(&[]) });
     }
 
     #[test]
@@ -131,8 +131,8 @@ mod tests {
         // A fifth, a third and half of the documents have one of them; three in a hundred have all.
         assert_eq!(plan(&[2, 3, 5]), KeyPlan { all: vec![5, 3, 2], ..rest() });
         assert_eq!(plan(&[2, 3, 5, 70]), KeyPlan { any: vec![70], all: vec![5, 3, 2], ..rest() });
-        assert_eq!(plan(&[1, 2]), KeyPlan { newest: true, ..rest() });
-        assert_eq!(plan(&[1, 2, 70]), KeyPlan { any: vec![70], newest: true, ..rest() });
+        assert_eq!(plan(&[1, 2]), KeyPlan { first_rows: true, ..rest() });
+        assert_eq!(plan(&[1, 2, 70]), KeyPlan { any: vec![70], first_rows: true, ..rest() });
         // In the project parts of words are more common than in a facet.
         let project = multiples(4_000_000);
         let plan = KeyPlan::of_keys(vec![50], vec![25], &multiples(1_000), &project);

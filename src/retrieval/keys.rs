@@ -1,5 +1,5 @@
 //! The keys of a document: hashes of its project with each of its words, with each of them in its facet, with each two words
-//! that stand together, and with the prefix of each longer word.
+//! that stand together, and with the prefix of each longer word. A text without words has itself as a key.
 //!
 //! One array of integers a row, in one index, is smaller and faster to keep than a text search vector, and since the project
 //! is in every key, no search meets another tenant's rows. Databases hold what [`of_document`] returned; another way to
@@ -30,6 +30,14 @@ pub fn of_document(project: &str, facet: &str, text: &str) -> Vec<Key> {
     keys
 }
 
+/// Writes keys as a literal of a Postgres array. An array of arrays would have to be rectangular, so a statement for many rows
+/// takes the keys of each row as text.
+#[must_use]
+pub fn literal(keys: &[Key]) -> String {
+    let keys: Vec<_> = keys.iter().map(ToString::to_string).collect();
+    format!("{{{}}}", keys.join(","))
+}
+
 impl Scope {
     /// Returns the key of a word in lower case in this scope.
     pub(super) fn key_of_word(&self, word: &str) -> Key {
@@ -58,12 +66,13 @@ fn of_word(project: &str, facet: Option<&str>, word: &str) -> Key {
 
 fn of_parts(project: &str, text: &str) -> Vec<Key> {
     let words: Vec<_> = words(text).take(MOST_WORDS).collect();
+    let itself = words.is_empty().then(|| key(project, "text", &[text.trim()]));
     let pairs = words.windows(2).map(|pair| key(project, "pair", &[pair[0], " ", pair[1]]));
     let prefixes = words.iter().filter_map(|word| {
         let (end, _) = word.char_indices().nth(PREFIX)?;
         Some(key(project, "prefix", &[&word[..end]]))
     });
-    pairs.chain(prefixes).collect()
+    pairs.chain(prefixes).chain(itself).collect()
 }
 
 /// Hashes a key with CRC-32: what that is will not change, and the rare document that is found by accident ranks low.

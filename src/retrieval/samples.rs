@@ -22,7 +22,7 @@ use super::{Corpus, Scope, in_scope};
 
 /// How many documents a sample has at least, if there are so many. It has fewer than twice as many.
 const ROWS: i64 = 2_000;
-/// How many rows, the newest, are counted and sampled while a search waits. All of a larger scope are in the background.
+/// How many rows, the first in the order of the corpus, are counted and sampled while a search waits. All of a larger scope are in the background.
 const COUNTED_AT_ONCE: i64 = 50_000;
 /// The size assumed of a scope that is not counted to its end yet. It is rather too large: a search is then narrower than it need
 /// be, but never slow.
@@ -149,13 +149,13 @@ impl Sample {
     async fn take(db: &PgPool, corpus: &Corpus, scope: &Scope, most: Option<i64>) -> sqlx::Result<Self> {
         let started = Instant::now();
         let counted = count(db, corpus, scope, most).await?;
-        let Corpus { table, text, keys, indexed, newest_first, .. } = corpus;
+        let Corpus { table, text, keys, indexed, order, .. } = corpus;
         let sql = format!(
             "select left({text}, 1000), {keys} from {table}
             where project = $1 and {indexed} and {text} is not null and {keys} is not null and id = any(array(
                 select id from (
-                    select id from {table} where {} order by {newest_first} limit $3
-                ) newest
+                    select id from {table} where {} order by {order} limit $3
+                ) first
                 where uuid_hash(id) % $4 = 0
             ))",
             in_scope(corpus)

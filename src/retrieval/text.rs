@@ -43,6 +43,21 @@ pub fn words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Parts the words of identifiers with spaces: `parseHTTP2` as `parse HTTP2`, `login_button` as `login button`.
+#[must_use]
+pub fn with_identifiers_split(text: &str) -> String {
+    let mut split = String::with_capacity(text.len() + 8);
+    let mut before = ' ';
+    for c in text.chars() {
+        if before.is_lowercase() && c.is_uppercase() {
+            split.push(' ');
+        }
+        split.push(if c == '_' { ' ' } else { c });
+        before = c;
+    }
+    split
+}
+
 /// Returns the trigrams of a word as `pg_trgm` makes them: of the word with two spaces before and one behind.
 pub fn trigrams(word: &str) -> impl Iterator<Item = [char; 3]> {
     let mut window = [' '; 3];
@@ -70,6 +85,12 @@ mod tests {
         assert_eq!(pieces("基金を作る a"), ["基", "金", "を", "作", "る", "a"]);
         assert_eq!(pieces("  "), Vec::<&str>::new());
         assert_eq!(words("a-b").collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    #[test]
+    fn identifiers_are_split_into_their_words() {
+        assert_eq!(with_identifiers_split("func.*parseHTTP2"), "func.*parse HTTP2");
+        assert_eq!(with_identifiers_split("LoginButton login_button"), "Login Button login button");
     }
 
     #[test]

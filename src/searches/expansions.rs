@@ -1,5 +1,7 @@
 //! Expansions: patterns that found what similar queries had missed.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use sqlx::PgPool;
 use utoipa::ToSchema;
@@ -7,6 +9,7 @@ use utoipa::ToSchema;
 use super::associations;
 use super::settings::Rules;
 use crate::error::Result;
+use crate::retrieval::Samples;
 use crate::types::Timestamp;
 
 /// How many similar associations are looked at.
@@ -31,7 +34,8 @@ pub struct Expansion {
 /// latest hundred searches.
 pub async fn find(
     db: &PgPool,
-    project: &str,
+    samples: &Arc<Samples>,
+    project: &Arc<str>,
     query: &str,
     root: Option<&str>,
     limit: i64,
@@ -61,9 +65,9 @@ pub async fn find(
             count(distinct id) as evidence, max(timestamp) as last_seen_at
         from led group by pattern
         order by max(score) desc, count(distinct id) desc, max(timestamp) desc, pattern limit $4";
-    let near = associations::find(db, project, query, root, NEAREST, rules).await?;
+    let near = associations::find(db, samples, project, query, root, NEAREST, rules).await?;
     Ok(sqlx::query_as(SQL)
-        .bind(project)
+        .bind(&**project)
         .bind(near.iter().map(|near| near.id).collect::<Vec<_>>())
         .bind(near.iter().map(|near| near.score).collect::<Vec<_>>())
         .bind(limit)

@@ -128,8 +128,10 @@ static LOGS: Corpus = Corpus {
     text: "user_intent",
     keys: "search_keys",
     facet: "domain_name",
+    facets_are_sampled: true,
     indexed: "success",
-    newest_first: "created_at desc, id desc",
+    order: "created_at desc, id desc",
+    filled_up: true,
     columns: "id, rating,
         case when octet_length(user_intent) <= 1000 then user_intent else left(user_intent, 1000) end as intent,
         case when octet_length(coalesce(corrected_dsl, final_valid_dsl)) <= 2000

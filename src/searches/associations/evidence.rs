@@ -7,8 +7,9 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::feed::Feed;
+use crate::retrieval::keys;
+use crate::retrieval::text::with_identifiers_split;
 use crate::searches::rules::learner::EndedSearch;
-use crate::searches::rules::terms;
 use crate::searches::settings::Rules;
 use crate::types::{Timestamp, derived_id};
 
@@ -85,35 +86,28 @@ pub(in crate::searches) async fn learn(
     Ok(created)
 }
 
-/// Inserts queries that are new, with their terms.
+/// Inserts queries that are new, with the keys that they are found by.
 async fn insert_queries(
     connection: &mut PgConnection,
     project: &str,
     queries: &BTreeMap<Uuid, (&str, &str)>,
 ) -> sqlx::Result<()> {
     const SQL: &str = "
-        insert into association_queries (project, id, root, query)
-        select $1, new.* from unnest($2::uuid[], $3::text[], $4::text[]) as new
-        on conflict do nothing returning id";
-    const TERMS: &str = "
-        insert into association_terms (project, term, root_key, query_id)
-        select $1, new.* from unnest($2::text[], $3::bigint[], $4::uuid[]) as new";
-    let new: Vec<Uuid> = sqlx::query_scalar(SQL)
+        insert into association_queries (project, id, root, query, search_keys)
+        select $1, new.id, new.root, new.query, new.search_keys::int[]
+        from unnest($2::uuid[], $3::text[], $4::text[], $5::text[]) as new (id, root, query, search_keys)
+        on conflict do nothing";
+    let search_keys = queries.values().map(|(root, query)| {
+        keys::literal(&keys::of_document(project, root, &with_identifiers_split(query)))
+    });
+    sqlx::query(SQL)
         .bind(project)
         .bind(queries.keys().copied().collect::<Vec<_>>())
         .bind(queries.values().map(|(root, _)| *root).collect::<Vec<_>>())
         .bind(queries.values().map(|(_, query)| *query).collect::<Vec<_>>())
-        .fetch_all(&mut *connection)
+        .bind(search_keys.collect::<Vec<_>>())
+        .execute(connection)
         .await?;
-    let (mut terms, mut roots, mut ids) = (Vec::new(), Vec::new(), Vec::new());
-    for (id, (root, query)) in new.into_iter().filter_map(|id| Some((id, queries.get(&id)?))) {
-        for term in terms::terms(query) {
-            terms.push(term);
-            roots.push(root_key(root));
-            ids.push(id);
-        }
-    }
-    sqlx::query(TERMS).bind(project).bind(terms).bind(roots).bind(ids).execute(connection).await?;
     Ok(())
 }
 
@@ -270,11 +264,7 @@ pub(in crate::searches) async fn forget(
         returning a.id, a.query_id";
     const DROP_QUERIES: &str = "
         delete from association_queries q where q.project = $1 and q.id = any($2) and not exists (
-            select from associations a where a.project = $1 and a.query_id = q.id)
-        returning q.id, q.root, q.query";
-    const DROP_TERMS: &str = "
-        delete from association_terms t using unnest($2::text[], $3::bigint[], $4::uuid[]) as old (term, root_key, id)
-        where t.project = $1 and t.term = old.term and t.root_key = old.root_key and t.query_id = old.id";
+            select from associations a where a.project = $1 and a.query_id = q.id)";
     let feed = Feed::lock(connection, project).await?;
     let changed: Vec<Uuid> =
         sqlx::query_scalar(TAKE).bind(project).bind(sources).fetch_all(&mut *connection).await?;
@@ -288,25 +278,8 @@ pub(in crate::searches) async fn forget(
     let sql = "delete from association_evidence where project = $1 and association_id = any($2)";
     sqlx::query(sql).bind(project).bind(&dropped).execute(&mut *connection).await?;
     sqlx::query(WEIGH).bind(project).bind(&changed).bind(rules.half_life).execute(&mut *connection).await?;
-    let queries: Vec<(Uuid, String, String)> =
-        sqlx::query_as(DROP_QUERIES).bind(project).bind(queries).fetch_all(&mut *connection).await?;
-    let (mut terms, mut roots, mut ids) = (Vec::new(), Vec::new(), Vec::new());
-    for (id, root, query) in queries {
-        for term in terms::terms(&query) {
-            terms.push(term);
-            roots.push(root_key(&root));
-            ids.push(id);
-        }
-    }
-    sqlx::query(DROP_TERMS).bind(project).bind(terms).bind(roots).bind(ids).execute(&mut *connection).await?;
+    sqlx::query(DROP_QUERIES).bind(project).bind(queries).execute(&mut *connection).await?;
     feed.note(connection, project, &changed).await
-}
-
-/// The key of a root among the terms.
-pub(super) fn root_key(root: &str) -> i64 {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&derived_id(&[b"root", root.as_bytes()]).as_bytes()[..8]);
-    i64::from_be_bytes(bytes)
 }
 
 fn query_id(root: &str, query: &str) -> Uuid {

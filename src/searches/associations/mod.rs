@@ -5,25 +5,25 @@ pub(super) mod evidence;
 pub mod feed;
 pub mod feedback;
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use sqlx::{PgExecutor, PgPool};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use self::evidence::root_key;
-use super::rules::{paths, terms};
+use super::rules::paths;
 use super::settings::Rules;
 use crate::error::Result;
+use crate::retrieval::rank::Texts;
+use crate::retrieval::text::with_identifiers_split;
+use crate::retrieval::{Candidate, Candidates, Corpus, Samples, Scope};
 use crate::types::Timestamp;
 
-/// How many queries are looked at for each term: bounds the work, however common the words.
-const QUERIES_A_TERM: i64 = 400;
-/// How many of these, the ones that share most and rarest terms, are compared with the query at hand.
-const CANDIDATES: i64 = 200;
 /// How many similar queries are looked at for their associations.
-const NEAREST: i64 = 50;
+const NEAREST: usize = 50;
 /// The least similarity of a query that is worth telling.
-const LEAST_SIMILARITY: f64 = 0.2;
+const LEAST_SIMILARITY: f64 = 0.3;
 /// How many hints a search is answered with.
 const HINTS: i64 = 5;
 
@@ -52,73 +52,84 @@ pub struct Association {
 /// Finds the hints for a query: associations for which more speaks than against.
 pub(super) async fn hints(
     db: &PgPool,
-    project: &str,
+    samples: &Arc<Samples>,
+    project: &Arc<str>,
     query: &str,
     root: Option<&str>,
     rules: &Rules,
 ) -> Result<Vec<Association>> {
-    let mut found = find(db, project, query, root, HINTS, rules).await?;
+    let mut found = find(db, samples, project, query, root, HINTS, rules).await?;
     found.retain(|association| association.weight > 0.0);
     Ok(found)
 }
 
-/// Finds associations by what their queries share with this one. The work is bounded: from each term, so many queries are
-/// taken; of these, those that share most are compared; and of the most similar ones the associations are read.
+/// Queries as documents: found within a project or a root. Identifiers are split into their words, in keys and for ranking.
+static QUERIES: Corpus = Corpus {
+    table: "association_queries",
+    text: "query",
+    keys: "search_keys",
+    facet: "root",
+    facets_are_sampled: false,
+    indexed: "true",
+    order: "root, id",
+    filled_up: false,
+    columns: "id, query",
+    filter: "true",
+};
+
+/// A query that may be similar.
+#[derive(sqlx::FromRow)]
+struct Query {
+    id: Uuid,
+    query: String,
+}
+
+impl Candidate for Query {
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}
+
+/// Finds associations whose queries are similar to this one.
 pub(super) async fn find(
-    db: impl PgExecutor<'_>,
-    project: &str,
+    db: &PgPool,
+    samples: &Arc<Samples>,
+    project: &Arc<str>,
     query: &str,
     root: Option<&str>,
     limit: i64,
     rules: &Rules,
 ) -> Result<Vec<Association>> {
     const SQL: &str = "
-        with shared as (
-            select taken.query_id, sum(wanted.worth / ln(1 + taken.frequency)) as worth
-            from unnest($3::text[], $4::float8[]) as wanted (term, worth)
-            cross join lateral (
-                select t.query_id, count(*) over () as frequency from (
-                    select t.query_id from association_terms t
-                    where t.project = $1 and t.term = wanted.term and ($5::bigint is null or t.root_key = $5)
-                    limit $6
-                ) t
-            ) taken
-            group by taken.query_id
-            order by worth desc, taken.query_id limit $13
-        ),
-        near as (
-            select q.id, q.query, q.root, similarity(q.query, $2)::float8 as score
-            from shared join association_queries q on q.project = $1 and q.id = shared.query_id
-            where $7::text is null or q.root = $7
-            order by score desc, shared.worth desc, q.id limit $8
-        )
-        select a.id, near.query, nullif(near.root, '') as root, a.path, near.score, weighed.weight, a.evidence, a.last_seen_at
-        from near
+        select a.id, q.query, nullif(q.root, '') as root, a.path, near.score, weighed.weight, a.evidence, a.last_seen_at
+        from unnest($2::uuid[], $3::float8[]) as near (id, score)
+        join association_queries q on q.project = $1 and q.id = near.id
         join associations a on a.project = $1 and a.query_id = near.id and a.gone_at is null
         cross join lateral (
-            select decayed(a.weight, extract(epoch from $9 - a.weighed_at)::float8, $10) as weight
+            select decayed(a.weight, extract(epoch from $4 - a.weighed_at)::float8, $5) as weight
         ) weighed
-        where near.score >= $11
         order by near.score * (1 + weighed.weight / (1 + abs(weighed.weight))) desc, weighed.weight desc, a.id
-        limit $12";
-    let terms = terms::terms(query);
-    // A pair of words says more than the two.
-    let worth: Vec<_> = terms.iter().map(|term| if term.contains(' ') { 3.0 } else { 1.0 }).collect();
-    let root = root.map(paths::folder);
+        limit $6";
+    let text = with_identifiers_split(query);
+    let scope = Scope { project: Arc::clone(project), facet: root.map(paths::folder) };
+    let queries: Vec<Query> =
+        Candidates { db, samples, corpus: &QUERIES }.find(&scope, &text, |query| query).await?;
+    // That takes the processor for milliseconds: not on a thread that answers requests.
+    let near = tokio::task::spawn_blocking(move || {
+        let texts = queries.iter().map(|near| with_identifiers_split(&near.query)).chain([text]);
+        let texts: Vec<_> = texts.map(|text| text.to_lowercase()).collect();
+        let closest = Texts::new(&texts).closest(NEAREST).into_iter();
+        let near = closest.map(|(likeness, place)| (queries[place].id, f64::from(likeness)));
+        near.filter(|(_, likeness)| *likeness >= LEAST_SIMILARITY).unzip::<_, _, Vec<_>, Vec<_>>()
+    });
+    let (ids, scores) = near.await.map_err(anyhow::Error::from)?;
     Ok(sqlx::query_as(SQL)
-        .bind(project)
-        .bind(query)
-        .bind(terms)
-        .bind(worth)
-        .bind(root.as_deref().map(root_key))
-        .bind(QUERIES_A_TERM)
-        .bind(&root)
-        .bind(NEAREST)
+        .bind(&**project)
+        .bind(ids)
+        .bind(scores)
         .bind(now())
         .bind(rules.half_life)
-        .bind(LEAST_SIMILARITY)
         .bind(limit)
-        .bind(CANDIDATES)
         .fetch_all(db)
         .await?)
 }

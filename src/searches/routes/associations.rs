@@ -79,8 +79,16 @@ async fn find_associations(
     Query(wanted): Query<SimilarTo>,
 ) -> Result<axum::Json<Associations>> {
     let (root, rules) = (wanted.root.as_deref(), &caller.tenant.rules);
-    let data =
-        associations::find(&app.db, &caller.project, &wanted.query, root, wanted.limit(), rules).await?;
+    let data = associations::find(
+        &app.db,
+        &app.samples,
+        &caller.project,
+        &wanted.query,
+        root,
+        wanted.limit(),
+        rules,
+    )
+    .await?;
     Ok(axum::Json(Associations { data }))
 }
 
@@ -100,7 +108,9 @@ async fn find_expansions(
     Query(wanted): Query<SimilarTo>,
 ) -> Result<axum::Json<Expansions>> {
     let (root, rules) = (wanted.root.as_deref(), &caller.tenant.rules);
-    let data = expansions::find(&app.db, &caller.project, &wanted.query, root, wanted.limit(), rules).await?;
+    let data =
+        expansions::find(&app.db, &app.samples, &caller.project, &wanted.query, root, wanted.limit(), rules)
+            .await?;
     Ok(axum::Json(Expansions { data }))
 }
 

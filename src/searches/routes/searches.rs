@@ -53,7 +53,8 @@ struct Answers;
 async fn start_search(writing: Writing, Json(new): Json<NewSearch>) -> Result<Created<Search>> {
     let (app, tenant) = (&writing.app, &writing.caller.tenant);
     let root = new.root.as_deref();
-    let hints = associations::hints(&app.db, &tenant.name, &new.query, root, &tenant.rules).await?;
+    let hints =
+        associations::hints(&app.db, &app.samples, &tenant.name, &new.query, root, &tenant.rules).await?;
     let shown = hints.iter().map(|hint| (hint.id, hint.score)).collect();
     let event = Event::start(new, writing.id("searches", None), shown);
     let id = event.search_id;
