@@ -7,7 +7,7 @@
 //! A sample is a little old, and may be: a plan needs the magnitude of a frequency. It is wrong by magnitudes only where the
 //! scope has grown by a factor, so age alone does not tell. Documents come by thousands a second, and under load a sample of
 //! few takes long. Therefore a sample is taken again in two ways: in the background when it is old, and at once when a search
-//! has found more than its plan can have meant and the scope has indeed grown ([`Samples::renew`]).
+//! has found more than its plan can have meant and the scope has indeed grown (`Samples::renew`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
