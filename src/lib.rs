@@ -3,24 +3,24 @@
 //! # The map
 //!
 //! A domain is one kind of record and the events that can happen to it: [`generations`], [`suggestions`] and [`searches`].
-//! Each is a folder with the same parts: `mod.rs` has the records, `event` the events that clients post, `rules` what follows
-//! from them without a database, `write` and `tables` the writing of events, `store` the queries, `exports` the data sets, and
-//! `routes` the endpoints. [`domain`] lists the domains and asks each the same questions.
+//! Each is a folder with the same parts: `mod.rs` has the records and the bodies that clients post, `event` makes events of
+//! them, `rules` says what follows without a database, `write` and `tables` write events, `store` has the queries, `exports`
+//! the data sets, and `routes` the endpoints. [`domain`] lists the domains and asks each the same questions.
 //!
-//! To find or to add something:
+//! To find or to add something (`CONTRIBUTING.md` has the steps, `ARCHITECTURE.md` the reasons):
 //!
 //! | what | where |
 //! |---|---|
-//! | a domain | its own folder, the matches in [`domain`] and a line in [`router`](mod@router) |
-//! | an event kind | the domain's `event` and `write` |
+//! | a domain | its own folder, a migration, the matches in [`domain`], a line in [`router`](mod@router) and a tag in [`openapi`] |
+//! | an event kind | the domain's folder: the body in `mod.rs`, then `event`, `write`, `tables` and `routes` |
 //! | a data set to export | a file in the domain's `exports` folder and a line in [`exports::datasets`] |
-//! | an export format | [`exports::format`](mod@exports::format) |
-//! | an agent | a file in [`agents`] and a line in its table |
+//! | an export format | [`exports::format`](mod@exports::format) and nothing else: data sets name shapes, and a format says which it writes |
+//! | an agent | a file in [`agents`] and a line in its table `ALL`; new names of tools in `agents/tool.rs`, of hooks in `agents/hook.rs` |
 //! | a setting of the server | [`config`] |
-//! | a setting of a project | [`projects`]; [`privacy`] for what is kept; [`searches::settings`] for learning |
+//! | a setting of a project | [`projects::Settings`]; a member of [`projects::Tenant`] brings it to requests and writers; [`searches::settings`] for learning |
 //! | a limit on requests | [`http::json`] for size, [`http::page`] for pages, [`exports::stream`] for exports |
 //! | a timeout | [`server::Settings`], [`http::serve`] |
-//! | a limit on a field | the `Check` of the request that has the field ([`http::check`]) |
+//! | a limit on a field | its `#[schema]` and the `Check` of the body that has it ([`http::check`]), in the domain's `mod.rs` |
 //! | an error that clients see | [`error`] |
 //! | a metric | where it is counted, and its description in [`health`] |
 //!
