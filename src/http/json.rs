@@ -1,20 +1,17 @@
 //! JSON bodies: [`Json`] reads, cleans, parses and checks one. [`body`], [`decode`] and the other functions
 //! are its steps, for endpoints whose body is not a single JSON object.
 
-use std::fmt;
-use std::marker::PhantomData;
-
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use tower_http::timeout::TimeoutError;
 
 use super::check::{Check, Checks};
 use super::clean::{Replaced, clean_json};
+use super::objects::ObjectsOnly;
 use crate::error::{Error, Result};
 
 /// The largest JSON body in bytes, after decompression.
@@ -81,29 +78,7 @@ pub fn expect_media_type(headers: &HeaderMap, allowed: &[&str]) -> Result<()> {
 /// Cleans, parses and checks one JSON text.
 pub fn parse<T: DeserializeOwned + Check>(json: &mut [u8], replaced: &Replaced) -> Result<T> {
     replaced.add(clean_json(json)?);
-    let Object(value) = decode(utf8(json)?)?;
-    Checks::of(value)
-}
-
-/// A value that must be a JSON object. Serde alone would also read a struct from an array of its fields.
-struct Object<T>(T);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
-            type Value = Object<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
-            }
-        }
-        deserializer.deserialize_map(Members(PhantomData))
-    }
+    Checks::of(decode(utf8(json)?)?)
 }
 
 /// Reads a field where null means the same as leaving the field out.
@@ -120,20 +95,23 @@ pub fn utf8(bytes: &[u8]) -> Result<&str> {
         .map_err(|error| Error::Malformed(format!("the body is not UTF-8 at byte {}", error.valid_up_to())))
 }
 
-/// Parses clean JSON. Only when that fails is it parsed again, more slowly, to name the wrong field.
+/// Parses clean JSON. Only when that fails is it parsed again, more slowly: first to tell whether it is JSON at all, whatever
+/// was wrong with a value before, and then to name the wrong field.
 pub fn decode<'de, T: Deserialize<'de>>(json: &'de str) -> Result<T> {
-    serde_json::from_str(json).map_err(|error| {
-        // `serde_json` calls it a syntax error when an enum is not a string, although the text is valid JSON.
-        if !error.is_data() && serde_json::from_str::<IgnoredAny>(json).is_err() {
-            return Error::Malformed(format!("the body is not JSON: {error}"));
+    let mut deserializer = serde_json::Deserializer::from_str(json);
+    let parsed = T::deserialize(ObjectsOnly(&mut deserializer));
+    parsed.and_then(|value| deserializer.end().map(|()| value)).map_err(|error| {
+        let malformed = |error| Error::Malformed(format!("the body is not JSON: {error}"));
+        if let Err(syntax) = serde_json::from_str::<IgnoredAny>(json) {
+            return malformed(if error.is_data() { syntax } else { error });
         }
         let mut deserializer = serde_json::Deserializer::from_str(json);
-        match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
+        match serde_path_to_error::deserialize::<_, T>(ObjectsOnly(&mut deserializer)) {
             Err(error) => {
                 let path = error.path().clone();
                 field_error(&path, &error.into_inner().to_string())
             }
-            Ok(_) => Error::Malformed(format!("the body is not JSON: {error}")),
+            Ok(_) => malformed(error),
         }
     })
 }

@@ -7,6 +7,7 @@ pub mod clean;
 pub mod idempotency;
 pub mod json;
 pub mod line;
+mod objects;
 pub mod page;
 pub mod params;
 pub mod reply;

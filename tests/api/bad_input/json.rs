@@ -54,6 +54,22 @@ async fn what_is_not_json_is_malformed_and_the_place_is_named() {
 }
 
 #[tokio::test]
+async fn what_is_not_json_is_malformed_also_behind_a_value_of_a_wrong_type() {
+    let service = Service::open().await;
+    for (body, said) in [
+        (r#"{"user_intent": 5, "domain_name": }"#, "line 1 column 35"),
+        (r#"{"colour": 1, "user_intent": "x""#, "line 1 column 32"),
+        (r#"{"user_intent": {"a": [1, 2}, "domain_name": "d"}"#, "line 1 column 28"),
+    ] {
+        let problem = service.post_text(LOGS, "application/json", body).await.refused(400, &[]);
+        assert!(problem["detail"].as_str().expect("a text").contains(said), "{problem}");
+        let line = format!("{{\"event\": \"generation\", {}", &body[1..]);
+        let summary = service.post_text("/v1/events", "application/x-ndjson", line).await.expect(200);
+        assert_eq!(summary["rejected"][0]["status"], 400, "{summary}");
+    }
+}
+
+#[tokio::test]
 async fn a_body_that_is_not_utf_8_is_malformed() {
     let service = Service::open().await;
     let path = open_log(&service).await;

@@ -53,15 +53,22 @@ async fn a_bound_of_a_body_is_where_the_document_says() {
             contract.bounded(&content["schema"], "", &mut places);
             let validator = contract.validator(&content["schema"]);
             for (pointer, schema) in places {
+                // The probe at a bound comes before the one beyond it.
+                let mut good = Value::Null;
                 for probe in contract.probes(schema) {
+                    if !probe.is_beyond {
+                        good.clone_from(&probe.value);
+                    }
                     let mut calls = operation.examples();
                     calls.retain_mut(|call| match &mut call.body {
                         Some((other, body)) if other == media_type => {
                             // Else it would be the example once more, with another body.
                             body.as_object_mut().map(|body| body.remove("id"));
+                            // What is of one of several schemas may be good, or unknown, by another one.
+                            contract.put(&content["schema"], body, &pointer, &good);
+                            let can_have_it = validator.is_valid(body);
                             contract.put(&content["schema"], body, &pointer, &probe.value);
-                            // What is of one of several schemas may be good by another one.
-                            validator.is_valid(body) != probe.is_beyond
+                            can_have_it && validator.is_valid(body) != probe.is_beyond
                         }
                         _ => false,
                     });
@@ -167,7 +174,7 @@ impl Contract {
     }
 
     /// Puts a value into a body; what would hold it is made where it is not there.
-    fn put(&self, schema: &Value, body: &mut Value, pointer: &str, value: &Value) {
+    pub(super) fn put(&self, schema: &Value, body: &mut Value, pointer: &str, value: &Value) {
         let (mut schema, mut place) = (schema, body);
         for name in pointer.split('/').skip(1) {
             schema = self.member(schema, name).unwrap_or_else(|| panic!("no schema at {pointer}"));
@@ -188,14 +195,14 @@ impl Contract {
     }
 
     /// The schema of a member of an object, or of the items of an array.
-    fn member<'a>(&'a self, schema: &'a Value, name: &str) -> Option<&'a Value> {
+    pub(super) fn member<'a>(&'a self, schema: &'a Value, name: &str) -> Option<&'a Value> {
         let schema = self.resolve(schema);
         let own = if name == "0" { schema.get("items") } else { schema["properties"].get(name) };
         own.or_else(|| parts(schema).find_map(|part| self.member(part, name)))
     }
 
     /// The least value that a schema allows.
-    fn sample(&self, schema: &Value) -> Value {
+    pub(super) fn sample(&self, schema: &Value) -> Value {
         let schema = self.resolve(schema);
         if let Some(value) = schema["enum"].get(0) {
             return value.clone();
@@ -217,12 +224,12 @@ impl Contract {
 }
 
 /// The names of the types that a schema allows.
-fn types(schema: &Value) -> impl Iterator<Item = &str> {
+pub(super) fn types(schema: &Value) -> impl Iterator<Item = &str> {
     let several = schema["type"].as_array().into_iter().flatten();
     several.chain(schema.get("type")).filter_map(Value::as_str)
 }
 
 /// The schemas that a schema is put together of.
-fn parts(schema: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn parts(schema: &Value) -> impl Iterator<Item = &Value> {
     ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|name| schema[name].as_array()).flatten()
 }

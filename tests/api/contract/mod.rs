@@ -1,9 +1,10 @@
 //! The contract: what the served OpenAPI document says holds when it is tried. Operations and schemas have names of their
-//! own, examples work when they are sent as printed, bounds are where they are said to be.
+//! own, examples work when they are sent as printed, bounds are where they are said to be, and so are objects and names.
 
 mod bounds;
 mod examples;
 mod names;
+mod shapes;
 
 use axum::body::Body;
 use axum::http::{Method, Request};
