@@ -9,6 +9,8 @@ create table suggestions (
     context                 json,
     llm_request             json,
     llm_response            json,
+    failed                  boolean not null default false,
+    error                   text,
     suggestions             json,
     suggestion_count        integer not null,
     suggestion_hashes       bytea,
@@ -23,6 +25,8 @@ create table suggestions (
     model                   text,
     temperature             double precision,
     total_tokens            bigint,
+    prompt_tokens           bigint,
+    completion_tokens       bigint,
     fetch_start_ts          double precision,
     fetch_end_ts            double precision,
     submit_ts               double precision,
@@ -41,7 +45,9 @@ create table suggestions (
     request_hash            bytea not null,
     outcome_hash            bytea,
     prompt_hash             uuid,
+    context_hash            uuid,
     example_hash            uuid,
+    context_example_hash    uuid generated always as (md5(context_hash::text || actual_input)::uuid) stored,
     slate_hash              uuid,
     primary key (id, project)
 );
@@ -51,6 +57,8 @@ create index suggestions_session on suggestions (project, session_name, created_
 create index suggestions_completed on suggestions (project, completed_at, id) where state = 'finalized';
 create index suggestions_example on suggestions (project, example_hash, completed_at, id)
     where state = 'finalized' and example_hash is not null;
+create index suggestions_context_example on suggestions (project, context_example_hash, completed_at, id)
+    where state = 'finalized' and context_example_hash is not null;
 create index suggestions_slate on suggestions (project, slate_hash, completed_at, id)
     where state = 'finalized' and slate_hash is not null;
 create index suggestions_line on suggestions (project, request_hash, completed_at, id)
@@ -59,6 +67,8 @@ create index suggestions_line on suggestions (project, request_hash, completed_a
 comment on table suggestions is 'One slate of suggestions and what became of it. What the user did in between are rows of suggestion_activity.';
 comment on column suggestions.state is 'pending: not submitted yet; finalized; discarded: a command (:…) was typed, and nothing but the name is kept.';
 comment on column suggestions.context is 'What the model was told of, as sent.';
+comment on column suggestions.failed is 'Whether the fetch of suggestions failed.';
+comment on column suggestions.error is 'Why it failed.';
 comment on column suggestions.suggestions is 'The texts offered, in order.';
 comment on column suggestions.suggestion_count is 'How many there are.';
 comment on column suggestions.suggestion_hashes is 'Where the texts are not kept: a keyed hash of each, 16 bytes, one after the other.';
@@ -66,7 +76,7 @@ comment on column suggestions.policy_id is 'The policy that ordered the slate.';
 comment on column suggestions.propensities is 'The probability with which that policy would have shown each suggestion first.';
 comment on column suggestions.context_block_count is 'How many blocks the context has.';
 comment on column suggestions.model is 'The model that answered, else the one asked.';
-comment on column suggestions.total_tokens is 'Of the call of the model.';
+comment on column suggestions.total_tokens is 'Of the call of the model; prompt_tokens and completion_tokens are its parts, where they are told.';
 comment on column suggestions.fetch_start_ts is 'Seconds of the client''s clock, whatever its epoch; fetch_end_ts and submit_ts likewise.';
 comment on column suggestions.completed_at is 'Database clock at the write that finalized the record: exports are ordered by it.';
 comment on column suggestions.viewed_indices is 'Of a finalized record: the suggestions looked at, in order, with repetitions.';
@@ -80,8 +90,10 @@ comment on column suggestions.reported is 'What the client reported of the same,
 comment on column suggestions.request_hash is 'Of the request that started the record: tells a replay from a conflict.';
 comment on column suggestions.outcome_hash is 'Of the request that finalized it, likewise.';
 comment on column suggestions.prompt_hash is 'Of what the model was told, as exported.';
-comment on column suggestions.example_hash is 'Of that and the input: finds equal examples.';
-comment on column suggestions.slate_hash is 'Of that, the slate, what was viewed, and the input: finds equal rankings.';
+comment on column suggestions.context_hash is 'Of the context.';
+comment on column suggestions.example_hash is 'Of prompt_hash and the input: finds equal examples.';
+comment on column suggestions.context_example_hash is 'Of context_hash and the input: finds equal examples where the context is the prompt.';
+comment on column suggestions.slate_hash is 'Of prompt_hash, the slate, what was viewed, and the input: finds equal rankings.';
 
 create table suggestion_activity (
     project       text not null,

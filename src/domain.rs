@@ -47,8 +47,19 @@ pub struct SessionColumns {
     pub table: &'static str,
     /// The column with the session's name.
     pub name: &'static str,
+    /// The column with the name of the server that the session runs on, if records of the domain name it.
+    pub server: Option<&'static str>,
     /// The column with the time when the record was created.
     pub created_at: &'static str,
+}
+
+/// The name of an agent session, by which its records are erased.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionName<'a> {
+    /// The name that clients gave the session.
+    pub session: &'a str,
+    /// The server that the session runs on. Without one, sessions of this name on every server are meant.
+    pub server: Option<&'a str>,
 }
 
 impl Domain {
@@ -90,40 +101,56 @@ impl Domain {
     #[must_use]
     pub const fn session_columns(self) -> SessionColumns {
         match self {
-            Self::Generations => {
-                SessionColumns { table: "generations", name: "session_id", created_at: "created_at" }
-            }
-            Self::Suggestions => {
-                SessionColumns { table: "suggestions", name: "session_name", created_at: "created_at" }
-            }
-            Self::Searches => {
-                SessionColumns { table: "searches", name: "agent_session_id", created_at: "timestamp" }
-            }
+            Self::Generations => SessionColumns {
+                table: "generations",
+                name: "session_id",
+                server: None,
+                created_at: "created_at",
+            },
+            Self::Suggestions => SessionColumns {
+                table: "suggestions",
+                name: "session_name",
+                server: Some("server_name"),
+                created_at: "created_at",
+            },
+            Self::Searches => SessionColumns {
+                table: "searches",
+                name: "agent_session_id",
+                server: None,
+                created_at: "timestamp",
+            },
         }
     }
 
-    /// Erases the domain's records with this session name. Returns the number of records erased, by kind.
+    /// Erases the domain's records of this session. Returns the number of records erased, by kind. A record that names no
+    /// server is of no server's session.
     pub async fn erase_session(
         self,
         connection: &mut PgConnection,
         project: &str,
         rules: &Rules,
-        session: &str,
+        SessionName { session, server }: SessionName<'_>,
     ) -> Result<Vec<(&'static str, u64)>> {
-        match self {
+        Ok(match self {
             Self::Generations => {
-                let erased = generations::store::delete_session(connection, project, session).await?;
-                Ok(vec![("generations", erased.generations), ("attempts", erased.attempts)])
+                let erased = match server {
+                    None => generations::store::delete_session(connection, project, session).await?,
+                    Some(_) => generations::store::Erased::default(),
+                };
+                vec![("generations", erased.generations), ("attempts", erased.attempts)]
             }
             Self::Suggestions => {
-                let erased = suggestions::store::delete_session(connection, project, session).await?;
-                Ok(vec![("suggestions", erased.suggestions)])
+                let erased = suggestions::store::delete_session(connection, project, session, server).await?;
+                vec![("suggestions", erased.suggestions)]
             }
             Self::Searches => {
-                let erased = searches::store::delete_session(connection, project, rules, session).await?;
-                Ok(vec![("searches", erased)])
+                let erased = match server {
+                    None => searches::store::delete_session(connection, project, rules, session).await?,
+                    Some(_) => 0,
+                };
+                vec![("searches", erased)]
             }
-        }
+        })
     }
 }
 

@@ -1,5 +1,5 @@
-//! Agent sessions: a list of the session names under which records of any domain were posted, and their
-//! erasure.
+//! Agent sessions: a list of the sessions under whose names records of any domain were posted, and their erasure. A session
+//! is known by its name and the server that it runs on, so that one name on two servers is two sessions.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,10 +15,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::auth::{Admin, Caller, Read};
-use crate::domain::{Domain, SessionColumns};
+use crate::domain::{Domain, SessionColumns, SessionName};
 use crate::error::{Refusals, Result};
 use crate::http::page::{List, Listed, Page, PageParams, PageRequest};
-use crate::http::{Check, Path};
+use crate::http::{Check, Path, Query};
 use crate::projects::Tenant;
 use crate::state::App;
 use crate::types::Timestamp;
@@ -28,18 +28,23 @@ pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list_sessions)).routes(routes!(erase_session))
 }
 
-/// An agent session, and the records posted under its name.
+/// An agent session, and the records posted under its name and server.
 #[derive(Debug, Serialize, ToSchema)]
 struct Session {
     /// The session's name.
     session: String,
-    /// How many records each domain has under this name.
+    /// The server that the session runs on. Null for records that name none; only suggestions do.
+    server: Option<String>,
+    /// How many records each domain has of this session.
     #[serde(flatten)]
     records: Records,
     /// When the first of these records was created.
     first_at: Timestamp,
     /// When the last of these records was created.
     last_at: Timestamp,
+    /// Name and server as one text, which no other session has.
+    #[serde(skip)]
+    key: String,
 }
 
 /// A number of records for each domain.
@@ -71,64 +76,76 @@ impl FromRow<'_, PgRow> for Session {
         let counts = Domain::ALL.into_iter().zip(row.try_get::<Vec<i64>, _>("counts")?);
         Ok(Self {
             session: row.try_get("session")?,
+            server: row.try_get("server")?,
             records: Records(counts.collect()),
             first_at: row.try_get("first_at")?,
             last_at: row.try_get("last_at")?,
+            key: row.try_get("key")?,
         })
     }
 }
 
 impl Listed for Session {
     fn sort_key(&self) -> (Timestamp, String) {
-        (self.last_at, self.session.clone())
+        (self.last_at, self.key.clone())
     }
 }
 
-/// The filter of a list that has none.
-#[derive(Debug, Deserialize)]
+/// The server that sessions run on.
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct NoFilter {}
+#[into_params(parameter_in = Query)]
+struct OnServer {
+    /// Only what was recorded on this server. Records that name no server, which are all but suggestions, are then left alone.
+    #[param(min_length = 1)]
+    server: Option<String>,
+}
 
-impl Check for NoFilter {}
+impl Check for OnServer {}
 
 /// One page of sessions.
 type SessionPage = Page<Session>;
 
-/// Lists the names of agent sessions, the one with the newest record first. `since` and `until` apply to that
+/// Lists agent sessions by name and server, the one with the newest record first. `since` and `until` apply to that
 /// record.
-#[utoipa::path(get, path = "/v1/sessions", tag = "sessions", params(PageParams),
+#[utoipa::path(get, path = "/v1/sessions", tag = "sessions", params(OnServer, PageParams),
     responses((status = 200, description = "A page of sessions", body = SessionPage), Refusals))]
 async fn list_sessions(
     State(app): State<App>,
     caller: Caller<Read>,
-    list: List<NoFilter>,
+    list: List<OnServer>,
 ) -> Result<SessionPage> {
-    page(&app.db, &caller.project, &list.page).await
+    page(&app.db, &caller.project, list.filter.server, &list.page).await
 }
 
-async fn page(db: &PgPool, project: &str, page: &PageRequest) -> Result<SessionPage> {
+async fn page(db: &PgPool, project: &str, server: Option<String>, page: &PageRequest) -> Result<SessionPage> {
     let counts: Vec<_> = Domain::ALL
         .iter()
         .map(|domain| format!("count(*) filter (where domain = '{}')", domain.name()))
         .collect();
     let mut query = QueryBuilder::new(format!(
         "select * from (
-             select session, array[{}] as counts, min(created_at) as first_at, max(created_at) as last_at
+             select session, server, jsonb_build_array(session, server)::text as key, array[{}] as counts,
+                 min(created_at) as first_at, max(created_at) as last_at
              from (",
         counts.join(", ")
     ));
     for (index, domain) in Domain::ALL.into_iter().enumerate() {
-        let SessionColumns { table, name, created_at } = domain.session_columns();
+        let SessionColumns { table, name, server, created_at } = domain.session_columns();
+        let server = server.unwrap_or("null");
         let union = if index == 0 { "" } else { " union all " };
         query.push(format_args!(
-            "{union}select '{}' as domain, {name} as session, {created_at} as created_at from {table}
+            "{union}select '{}' as domain, {name} as session, {server}::text as server, {created_at} as created_at from {table}
              where {name} is not null and project = ",
             domain.name()
         ));
         query.push_bind(project.to_owned());
     }
-    query.push(") records group by session) sessions where true");
-    page.push(&mut query, "last_at", "session", "text")?;
+    query.push(") records group by session, server) sessions where true");
+    if let Some(server) = server {
+        query.push(" and server = ").push_bind(server);
+    }
+    page.push(&mut query, "last_at", "key", "text")?;
     Ok(page.page(query.build_query_as().fetch_all(db).await?))
 }
 
@@ -149,18 +166,22 @@ impl Check for ByName {}
 #[schema(as = ErasedRecordCounts)]
 struct ErasedRecords(BTreeMap<&'static str, u64>);
 
-/// Erases every record with this session name, in all domains.
-#[utoipa::path(delete, path = "/v1/sessions/{session}", tag = "sessions", params(ByName),
+/// Erases every record with this session name, in all domains and whatever its server; with `server`, only that
+/// server's session.
+#[utoipa::path(delete, path = "/v1/sessions/{session}", tag = "sessions", params(ByName, OnServer),
     responses((status = 200, description = "How many records were erased", body = ErasedRecords), Refusals))]
 async fn erase_session(
     State(app): State<App>,
     caller: Caller<Admin>,
     Path(ByName { session }): Path<ByName>,
+    Query(OnServer { server }): Query<OnServer>,
 ) -> Result<axum::Json<ErasedRecords>> {
-    erase(&app.db, &caller.tenant, &session).await.map(axum::Json)
+    erase(&app.db, &caller.tenant, SessionName { session: &session, server: server.as_deref() })
+        .await
+        .map(axum::Json)
 }
 
-async fn erase(db: &PgPool, tenant: &Tenant, session: &str) -> Result<ErasedRecords> {
+async fn erase(db: &PgPool, tenant: &Tenant, session: SessionName<'_>) -> Result<ErasedRecords> {
     let mut transaction = db.begin().await?;
     let mut erased = BTreeMap::new();
     for domain in Domain::ALL {

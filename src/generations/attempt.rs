@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::names_it;
 use crate::http::{Check, Checks, null_as_default};
-use crate::types::{FreeForm, Timestamp};
+use crate::types::{FreeForm, OptionalName, Timestamp};
 
 /// One call of the model, and what parser, linter and compiler said about its program.
 #[derive(Debug, Clone, Serialize, ToSchema, sqlx::FromRow)]
@@ -100,9 +100,8 @@ pub struct NewAttempt {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Timestamp>,
     /// The name of the prompt template used.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 200)]
-    pub prompt_template: Option<String>,
+    #[serde(skip_serializing_if = "OptionalName::is_none")]
+    pub prompt_template: OptionalName,
     /// The version of the prompt template used.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]

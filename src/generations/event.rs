@@ -7,7 +7,7 @@ use super::{Attempt, Generation, NewAttempt, NewGeneration, NewReview, Outcome, 
 use crate::error::Result;
 use crate::http::line::{Line, Record};
 use crate::privacy::hash_key::HashKey;
-use crate::types::{Timestamp, request_hash};
+use crate::types::{OptionalName, Timestamp, request_hash};
 
 /// Something that happens to a generation log. It is validated, and has its id and times.
 #[derive(Debug)]
@@ -164,7 +164,7 @@ impl Event {
                 *hash = key.hash(hash).to_vec();
             }
             Action::Review { review, .. } => {
-                review.reviewer = None;
+                review.reviewer = OptionalName::default();
                 review.note = None;
                 review.corrected_dsl = None;
             }
@@ -209,10 +209,10 @@ impl Start {
             id,
             user_intent: Some(new.user_intent.clone()),
             domain_name: new.domain_name.clone(),
-            session_id: new.session_id.clone(),
-            cbu_id: new.cbu_id.clone(),
-            instance_id: new.instance_id.clone(),
-            model_used: new.model_used.clone(),
+            session_id: new.session_id.clone().into(),
+            cbu_id: new.cbu_id.clone().into(),
+            instance_id: new.instance_id.clone().into(),
+            model_used: new.model_used.clone().into(),
             metadata: new.metadata.clone().unwrap_or_default(),
             created_at: self.created_at,
             success: None,
@@ -238,7 +238,7 @@ impl Append {
             id: self.id,
             attempt: number,
             timestamp: self.timestamp,
-            prompt_template: new.prompt_template.clone(),
+            prompt_template: new.prompt_template.clone().into(),
             prompt_template_version: new.prompt_template_version,
             prompt_text: new.prompt_text.clone(),
             raw_response: new.raw_response.clone(),

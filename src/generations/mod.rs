@@ -27,7 +27,7 @@ pub use attempt::{Attempt, CompileResult, LintResult, NewAttempt, ParseResult, V
 pub use event::{Action, Append, Event, Start};
 
 use crate::http::{Check, Checks, null_as_default};
-use crate::types::{FreeForm, Timestamp, names_it};
+use crate::types::{FreeForm, OptionalName, Timestamp, names_it};
 
 /// A generation log: an intent, and what was done to satisfy it.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
@@ -120,17 +120,14 @@ pub struct NewGeneration {
     #[schema(min_length = 1, max_length = 50)]
     pub domain_name: String,
     /// The name of the agent session that the log belongs to. Erasing the session erases the log.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 200)]
-    pub session_id: Option<String>,
+    #[serde(skip_serializing_if = "OptionalName::is_none")]
+    pub session_id: OptionalName,
     /// The business unit that the program is about.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 200)]
-    pub cbu_id: Option<String>,
+    #[serde(skip_serializing_if = "OptionalName::is_none")]
+    pub cbu_id: OptionalName,
     /// The model that was called.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 200)]
-    pub model_used: Option<String>,
+    #[serde(skip_serializing_if = "OptionalName::is_none")]
+    pub model_used: OptionalName,
     /// The client's own data about the log. The default is an empty object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<FreeForm>,
@@ -147,9 +144,8 @@ pub struct NewGeneration {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub final_valid_dsl: Option<String>,
     /// Where the program was persisted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 200)]
-    pub instance_id: Option<String>,
+    #[serde(skip_serializing_if = "OptionalName::is_none")]
+    pub instance_id: OptionalName,
 }
 
 impl NewGeneration {
@@ -229,9 +225,8 @@ pub struct Outcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub final_valid_dsl: Option<String>,
     /// Where the program was persisted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 200)]
-    pub instance_id: Option<String>,
+    #[serde(skip_serializing_if = "OptionalName::is_none")]
+    pub instance_id: OptionalName,
     /// Why the client gave up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -255,8 +250,8 @@ pub struct NewReview {
     /// The reviewer's verdict.
     pub rating: Rating,
     /// Who reviews the log.
-    #[schema(min_length = 1, max_length = 200)]
-    pub reviewer: Option<String>,
+    #[serde(default)]
+    pub reviewer: OptionalName,
     /// The reviewer's remarks.
     pub note: Option<String>,
     /// What the program should have been.

@@ -31,7 +31,7 @@ pub use rules::learner::{FallbackKind, SearchState};
 pub use settings::SearchSettings;
 
 use crate::http::{Check, Checks, null_as_default};
-use crate::types::Timestamp;
+use crate::types::{OptionalName, Timestamp};
 use associations::Association;
 use limits::{MOST_PATH, MOST_QUERY, MOST_RESULTS};
 
@@ -152,21 +152,18 @@ pub struct NewSearch {
     #[schema(max_items = 500)]
     pub results: Vec<SearchResult>,
     /// The agent's session: erasing the session erases the search.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 200)]
-    pub agent_session_id: Option<String>,
+    #[serde(skip_serializing_if = "OptionalName::is_none")]
+    pub agent_session_id: OptionalName,
     /// The subagent in the session.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 200)]
-    pub agent_id: Option<String>,
+    #[serde(skip_serializing_if = "OptionalName::is_none")]
+    pub agent_id: OptionalName,
     /// The agent's turn; a turn that differs from the one before ends the searches of that one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 200)]
-    pub turn_id: Option<String>,
+    #[serde(skip_serializing_if = "OptionalName::is_none")]
+    pub turn_id: OptionalName,
     /// The folder that the search is about: paths are kept relative to it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 4096)]
-    pub root: Option<String>,
+    #[serde(skip_serializing_if = "OptionalName::is_none")]
+    #[schema(value_type = Option<String>, max_length = 4096)]
+    pub root: OptionalName,
     /// When the search was made; now, if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Timestamp>,
@@ -201,7 +198,7 @@ impl Check for NewSearch {
         checks.name("agent_session_id", self.agent_session_id.as_deref());
         checks.name("agent_id", self.agent_id.as_deref());
         checks.name("turn_id", self.turn_id.as_deref());
-        if let Some(root) = &self.root {
+        if let Some(root) = self.root.as_deref() {
             checks.text("root", root, MOST_PATH);
         }
     }
@@ -218,13 +215,13 @@ pub struct NewFallback {
     /// What was done.
     pub kind: FallbackKind,
     /// The file that was read or edited.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 4096)]
-    pub path: Option<String>,
+    #[serde(skip_serializing_if = "OptionalName::is_none")]
+    #[schema(value_type = Option<String>, max_length = 4096)]
+    pub path: OptionalName,
     /// The pattern that was looked for, with grep or glob.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 2000)]
-    pub pattern: Option<String>,
+    #[serde(skip_serializing_if = "OptionalName::is_none")]
+    #[schema(value_type = Option<String>, max_length = 2000)]
+    pub pattern: OptionalName,
     /// Whether the fallback worked: what failed teaches nothing. True if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ok: Option<bool>,

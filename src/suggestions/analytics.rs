@@ -1,15 +1,20 @@
 //! Analytics of suggestion records: how well slates do.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
-use sqlx::{PgPool, Postgres, QueryBuilder};
+use serde_json::Value;
+use sqlx::types::Json;
+use sqlx::{PgConnection, PgPool, Postgres, QueryBuilder};
 use utoipa::{IntoParams, ToSchema};
 
 use super::figures::{Answer, Figures, Group, Position, PositionRow, Row};
+use super::grouping::GroupBy;
 use super::signals::{Limits, Signal, check_limits};
 use crate::error::{Error, Result};
 use crate::http::page::{check_range, time_in_query};
 use crate::http::{Check, Checks};
-use crate::statistics::{self, rate, wilson};
+use crate::statistics;
 use crate::types::Timestamp;
 
 /// The suggestion records that the figures are computed from.
@@ -27,10 +32,13 @@ pub(super) struct Scope {
     until: Option<Timestamp>,
     /// Only records of this agent session.
     session_name: Option<String>,
+    /// Only records of sessions on this server.
+    server_name: Option<String>,
     /// Only records with this version of the prompt or node.
     suggestion_node_version: Option<String>,
-    /// A property by which the figures are computed in groups as well.
-    #[param(inline)]
+    /// A property by which the figures are computed in groups as well: one of those named here, or `llm:` and the name of a
+    /// parameter of the request to the model. A parameter whose value has more than 200 characters counts as not given.
+    #[param(inline, example = "llm:max_tokens")]
     group_by: Option<GroupBy>,
     /// The time in milliseconds from which a rejection is slow. The default is 10 000.
     #[param(minimum = 0)]
@@ -47,38 +55,10 @@ impl Check for Scope {
     }
 }
 
-/// A property by which figures can be grouped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum GroupBy {
-    /// The version of the prompt or node.
-    Version,
-    /// The model that answered.
-    Model,
-    /// The model's temperature.
-    Temperature,
-    /// The number of blocks in the context.
-    ContextBlockCount,
-    /// The agent session.
-    Session,
-}
-
-impl GroupBy {
-    fn column(self) -> &'static str {
-        match self {
-            Self::Version => "s.suggestion_node_version",
-            Self::Model => "s.model",
-            Self::Temperature => "s.temperature",
-            Self::ContextBlockCount => "s.context_block_count",
-            Self::Session => "s.session_name",
-        }
-    }
-}
-
 impl Scope {
     /// Adds the conditions on the record `s`.
     fn push(&self, query: &mut QueryBuilder<Postgres>, project: &str) {
-        query.push(" where s.state = 'finalized' and s.project = ").push_bind(project.to_owned());
+        query.push(" where s.state <> 'discarded' and s.project = ").push_bind(project.to_owned());
         if let Some(since) = self.since {
             query.push(" and s.created_at >= ").push_bind(since);
         }
@@ -87,6 +67,7 @@ impl Scope {
         }
         let named = [
             ("session_name", &self.session_name),
+            ("server_name", &self.server_name),
             ("suggestion_node_version", &self.suggestion_node_version),
         ];
         for (column, value) in named {
@@ -97,13 +78,19 @@ impl Scope {
     }
 
     /// Returns the columns that identify a row's group: the group's value, and whether the row is a group or all records.
-    fn value(&self) -> String {
+    fn value(&self) -> &'static str {
         match self.group_by {
-            None => "null::jsonb as value, false as is_group".to_owned(),
-            Some(by) => {
-                let column = by.column();
-                format!("to_jsonb({column}) as value, grouping({column}) = 0 as is_group")
-            }
+            None => "null::jsonb as value, false as is_group",
+            Some(_) => "own.value, grouping(own.value) = 0 as is_group",
+        }
+    }
+
+    /// Joins the record `s` with the value of its group, as `own`.
+    fn push_group(&self, query: &mut QueryBuilder<Postgres>) {
+        if let Some(by) = &self.group_by {
+            query.push(" cross join lateral (select ");
+            by.push_value(query);
+            query.push(" as value) own");
         }
     }
 
@@ -113,7 +100,7 @@ impl Scope {
             let columns: Vec<_> = column.into_iter().chain(also).collect();
             format!("({})", columns.join(", "))
         };
-        let group = self.group_by.map(|by| set(Some(by.column())));
+        let group = self.group_by.as_ref().map(|_| set(Some("own.value")));
         let sets: Vec<_> = [set(None)].into_iter().chain(group).collect();
         format!(" group by grouping sets ({})", sets.join(", "))
     }
@@ -123,14 +110,62 @@ impl Scope {
     }
 }
 
+/// The most groups of an answer.
+const MOST_GROUPS: usize = 1_000;
+
+/// The condition of records that figures are about. Records that wait for the user are only counted as fetches.
+const ENDED: &str = "s.state = 'finalized'";
+
+/// The columns with numbers of tokens, in the order of [`Row::costs`].
+const TOKENS: [&str; 3] = ["s.total_tokens", "s.prompt_tokens", "s.completion_tokens"];
+
 /// Computes the figures of all records and of each group, with one scan for the records and one for the
 /// positions in the slate.
 pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<Answer> {
     let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
+    let mut rows = rows(&mut snapshot, project, scope).await?;
+    let all = rows.iter().position(|row| !row.is_group);
+    let all =
+        all.map(|place| rows.remove(place)).ok_or_else(|| anyhow::anyhow!("a grand total has no row"))?;
+    let values: Vec<_> = rows.iter().filter_map(|row| row.value.as_ref()).collect();
+    let mut positions: HashMap<_, Vec<_>> = HashMap::new();
+    for row in position_rows(&mut snapshot, project, scope, &values).await? {
+        positions.entry(row.is_group.then(|| text(row.value.as_ref()))).or_default().push(Position::of(&row));
+    }
+    let figures = Figures::of(&all, positions.remove(&None).unwrap_or_default());
+    let left_out = all.rows - 1 - i64::try_from(rows.len()).unwrap_or(i64::MAX);
+    let groups = rows.into_iter().map(|row| {
+        let own = positions.remove(&Some(text(row.value.as_ref()))).unwrap_or_default();
+        Group { figures: Figures::of(&row, own), group: row.value.unwrap_or_default() }
+    });
+    let groups: Vec<_> = groups.collect();
+    let is_grouped = scope.group_by.is_some();
+    Ok(Answer {
+        groups_left_out: is_grouped.then_some(left_out),
+        groups: is_grouped.then_some(groups),
+        figures,
+    })
+}
+
+/// Returns a text for a group's value that no other group of the same answer has. A number has one text, however it is
+/// written: to the database, 1 and 1.0 are the same group.
+fn text(value: Option<&Value>) -> String {
+    match value {
+        None => String::new(),
+        Some(Value::Number(number)) => number.as_f64().unwrap_or_default().to_string(),
+        Some(other) => other.to_string(),
+    }
+}
+
+/// Sums up the records: all of them, and the largest groups.
+async fn rows(connection: &mut PgConnection, project: &str, scope: &Scope) -> Result<Vec<Row>> {
     let mut query = QueryBuilder::new(format!("select {},", scope.value()));
-    query.push(
-        " count(*) as records,
-        count(*) filter (where s.suggestion_count > 0) as offered,
+    query.push(format_args!(
+        " count(*) over () as rows,
+        count(*) as fetches,
+        count(*) filter (where s.failed) as failed,
+        count(*) filter (where {ENDED}) as records,
+        count(*) filter (where {ENDED} and s.suggestion_count > 0) as offered,
         count(s.match_type) filter (where s.suggestion_count > 0) as judged,
         count(*) filter (where s.match_type = 'exact') as exact,
         count(*) filter (where s.match_type = 'partial') as partial,
@@ -142,21 +177,41 @@ pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<An
         (avg(s.cycle_count) filter (where s.suggestion_count > 0))::float8 as mean_cycles,
         max(s.cycle_count) filter (where s.suggestion_count > 0) as most_cycles,
         count(*) filter (where s.cycle_count > 0 and s.suggestion_count > 0) as browsed,
-        coalesce(sum(s.total_tokens), 0)::bigint as tokens,
-        count(s.total_tokens) as counted,
-        count(*) filter (where s.total_tokens is not null and s.accepted_index is not null) as counted_accepted,
-        array[",
-    );
+        array["
+    ));
+    for (place, column) in TOKENS.into_iter().enumerate() {
+        let comma = if place == 0 { "" } else { "," };
+        query.push(format_args!(
+            "{comma} coalesce(sum({column}) filter (where {ENDED}), 0)::bigint,
+            count({column}) filter (where {ENDED}), count({column}) filter (where s.accepted_index is not null)"
+        ));
+    }
+    query.push("] as costs, array[");
     for (place, signal) in Signal::ALL.into_iter().enumerate() {
         query.push(if place == 0 { "count(*) filter (where " } else { ", count(*) filter (where " });
         signal.push(&mut query, scope.limits());
         query.push(")");
     }
     query.push("] as signals from suggestions s");
+    scope.push_group(&mut query);
     scope.push(&mut query, project);
-    query.push(scope.grouping(None)).push(" order by is_group, records desc, value");
-    let rows: Vec<Row> = query.build_query_as().fetch_all(&mut *snapshot).await?;
+    query.push(scope.grouping(None));
+    if scope.group_by.is_some() {
+        query.push(format_args!(
+            " having grouping(own.value) = 1 or count(*) filter (where {ENDED} or s.failed) > 0"
+        ));
+    }
+    query.push(format_args!(" order by is_group, records desc, value limit {MOST_GROUPS} + 1"));
+    Ok(query.build_query_as().fetch_all(connection).await?)
+}
 
+/// Sums up the positions in the slate: of all records, and of the groups with these values.
+async fn position_rows(
+    connection: &mut PgConnection,
+    project: &str,
+    scope: &Scope,
+    values: &[&Value],
+) -> Result<Vec<PositionRow>> {
     let mut query = QueryBuilder::new(format!("select {},", scope.value()));
     query.push(
         " place.position, count(*) as shown, count(*) filter (where place.position = s.accepted_index) as accepted
@@ -164,31 +219,16 @@ pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<An
             select distinct unnest(s.viewed_indices || s.accepted_index) as position
         ) place",
     );
+    scope.push_group(&mut query);
     scope.push(&mut query, project);
     query.push(" and s.match_type is not null and place.position is not null");
-    query.push(scope.grouping(Some("place.position"))).push(" order by is_group, position");
-    let positions: Vec<PositionRow> = query.build_query_as().fetch_all(&mut *snapshot).await?;
-
-    let figures = |row: &Row| {
-        let own = positions.iter().filter(|place| place.is_group == row.is_group && place.value == row.value);
-        let places = own.map(|&PositionRow { position, shown, accepted, .. }| Position {
-            position,
-            shown,
-            accepted,
-            rate: rate(accepted, shown),
-            interval: wilson(accepted, shown),
-        });
-        Figures::of(row, places.collect())
-    };
-    let all = rows.iter().find(|row| !row.is_group).map(&figures);
-    let groups = rows
-        .iter()
-        .filter(|row| row.is_group)
-        .map(|row| Group { group: row.value.clone().unwrap_or_default(), figures: figures(row) });
-    Ok(Answer {
-        groups: scope.group_by.map(|_| groups.collect()),
-        figures: all.ok_or_else(|| anyhow::anyhow!("a grand total has no row"))?,
-    })
+    query.push(scope.grouping(Some("place.position")));
+    if scope.group_by.is_some() {
+        query.push(" having grouping(own.value) = 1 or own.value is null or own.value = any(");
+        query.push_bind(values.iter().map(|value| Json(*value)).collect::<Vec<_>>()).push(")");
+    }
+    query.push(" order by is_group, position");
+    Ok(query.build_query_as().fetch_all(connection).await?)
 }
 
 /// The versions to compare.

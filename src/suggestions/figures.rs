@@ -53,6 +53,12 @@ pub(super) struct Position {
     pub(super) interval: Option<[f64; 2]>,
 }
 
+impl Position {
+    pub(super) fn of(&PositionRow { position, shown, accepted, .. }: &PositionRow) -> Self {
+        Self { position, shown, accepted, rate: rate(accepted, shown), interval: wilson(accepted, shown) }
+    }
+}
+
 /// How long users take until they submit, in milliseconds, in the records that have the times.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionThinkTime)]
@@ -78,16 +84,37 @@ pub(super) struct Cycles {
     pub(super) browsed: Share,
 }
 
-/// How many tokens slates cost.
+/// How many tokens slates cost: prompt and response together, and each by itself.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionTokens)]
 pub(super) struct Tokens {
+    /// Those of prompt and response together.
+    #[serde(flatten)]
+    pub(super) both: Cost,
+    /// Those of the prompt.
+    pub(super) prompt: Cost,
+    /// Those of the response.
+    pub(super) completion: Cost,
+}
+
+/// A number of tokens.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SuggestionCost)]
+pub(super) struct Cost {
     /// The number of tokens of all records that have one.
     pub(super) total: i64,
     /// The number of records that have a number of tokens.
     pub(super) records: i64,
     /// `total`, divided by the number of these records whose slate was accepted.
     pub(super) per_accepted: Option<f64>,
+}
+
+impl Cost {
+    /// Takes the sum, the records that have a number, and those of them that were accepted, which stand at `place`.
+    fn of(costs: &[i64], place: usize) -> Self {
+        let number = |index: usize| costs.get(place * 3 + index).copied().unwrap_or(0);
+        Self { total: number(0), records: number(1), per_accepted: rate(number(0), number(2)) }
+    }
 }
 
 /// Negative signals, and how many records show each.
@@ -101,10 +128,14 @@ pub(super) struct Signals {
     pub(super) cycled_back: i64,
 }
 
-/// Figures of finalized records. Pending and discarded records are in none.
+/// Figures of finalized records. Discarded records are in none, and pending ones are only counted as fetches.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionFigures)]
 pub(super) struct Figures {
+    /// The number of fetches of suggestions, that is of finalized and pending records.
+    pub(super) fetches: i64,
+    /// The fetches that failed.
+    pub(super) failed: Share,
     /// The number of finalized records.
     pub(super) records: i64,
     /// The number of records whose slate had no suggestion. They are in no share.
@@ -141,14 +172,20 @@ pub(super) struct Group {
 pub(super) struct Answer {
     #[serde(flatten)]
     pub(super) figures: Figures,
-    /// With `group_by`, the groups, the largest first.
+    /// With `group_by`, the groups with finalized records or failed fetches, the largest first, at most 1 000.
     pub(super) groups: Option<Vec<Group>>,
+    /// With `group_by`, the number of groups that are not listed, because they are smaller than these 1 000.
+    pub(super) groups_left_out: Option<i64>,
 }
 
 #[derive(sqlx::FromRow)]
 pub(super) struct Row {
     pub(super) value: Option<Value>,
     pub(super) is_group: bool,
+    /// The number of rows, that is one for all records and one for each group.
+    pub(super) rows: i64,
+    pub(super) fetches: i64,
+    pub(super) failed: i64,
     pub(super) records: i64,
     pub(super) offered: i64,
     pub(super) judged: i64,
@@ -162,9 +199,8 @@ pub(super) struct Row {
     pub(super) mean_cycles: Option<f64>,
     pub(super) most_cycles: Option<i32>,
     pub(super) browsed: i64,
-    pub(super) tokens: i64,
-    pub(super) counted: i64,
-    pub(super) counted_accepted: i64,
+    /// For each kind of tokens three numbers, as [`Cost::of`] takes them.
+    pub(super) costs: Vec<i64>,
     pub(super) signals: Vec<i64>,
 }
 
@@ -187,6 +223,8 @@ impl Figures {
             index.and_then(|index| row.signals.get(index)).copied().unwrap_or(0)
         };
         Self {
+            fetches: row.fetches,
+            failed: Share::of(row.failed, row.fetches),
             records: row.records,
             empty: row.records - row.offered,
             accepted,
@@ -215,9 +253,9 @@ impl Figures {
                 browsed: Share::of(row.browsed, row.offered),
             },
             tokens: Tokens {
-                total: row.tokens,
-                records: row.counted,
-                per_accepted: rate(row.tokens, row.counted_accepted),
+                both: Cost::of(&row.costs, 0),
+                prompt: Cost::of(&row.costs, 1),
+                completion: Cost::of(&row.costs, 2),
             },
             negative_signals: Signals {
                 viewed_rejected: signal(Signal::ViewedRejected),

@@ -12,6 +12,7 @@ pub mod analytics;
 pub mod event;
 pub mod exports;
 mod figures;
+mod grouping;
 mod requests;
 pub mod routes;
 pub mod rules;
@@ -68,6 +69,14 @@ pub struct Suggestion {
     pub temperature: Option<f64>,
     /// The number of tokens of the call, prompt and response together.
     pub total_tokens: Option<i64>,
+    /// The number of tokens of the prompt.
+    pub prompt_tokens: Option<i64>,
+    /// The number of tokens of the response.
+    pub completion_tokens: Option<i64>,
+    /// Whether the fetch of suggestions failed.
+    pub failed: bool,
+    /// Why the fetch of suggestions failed. Null if it did not, and if the project keeps no text.
+    pub error: Option<String>,
     /// When the client asked for suggestions, in seconds of its clock.
     pub fetch_start_ts: Option<f64>,
     /// When the slate was shown, in seconds of the client's clock.
@@ -98,6 +107,7 @@ pub struct Suggestion {
     /// The parts of a record that lists, and the responses to views and partial inputs, leave out.
     #[sqlx(skip)]
     #[serde(flatten)]
+    #[schema(value_type = Whole)]
     pub whole: Option<Whole>,
 }
 

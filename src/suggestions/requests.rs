@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::MatchType;
 use crate::http::{Check, Checks};
-use crate::types::{FreeForm, Timestamp, names_it};
+use crate::types::{FreeForm, OptionalName, Timestamp, names_it};
 
 /// Starts a suggestion record with a slate. With `actual_input`, the record is finished already.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -25,25 +25,24 @@ pub struct NewSuggestion {
     /// The response of the model: `model`, `usage` and any other members.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub llm_response: Option<FreeForm>,
+    /// Why the fetch of suggestions failed, if it did; there may be no suggestions then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     /// The version of the prompt or node that made the slate.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 200)]
-    pub suggestion_node_version: Option<String>,
+    #[serde(skip_serializing_if = "OptionalName::is_none")]
+    pub suggestion_node_version: OptionalName,
     /// The name of the agent session that the record belongs to. Erasing the session erases the record.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 200)]
-    pub session_name: Option<String>,
+    #[serde(skip_serializing_if = "OptionalName::is_none")]
+    pub session_name: OptionalName,
     /// The server that the session runs on.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 200)]
-    pub server_name: Option<String>,
+    #[serde(skip_serializing_if = "OptionalName::is_none")]
+    pub server_name: OptionalName,
     /// The number of the block after which the client asked for suggestions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trigger_block_number: Option<i32>,
     /// The policy that ordered the slate.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 200)]
-    pub policy_id: Option<String>,
+    #[serde(skip_serializing_if = "OptionalName::is_none")]
+    pub policy_id: OptionalName,
     /// For each suggestion, the probability from 0 to 1 with which the policy would have shown it first. The
     /// first one must be above 0.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,6 +98,12 @@ pub struct NewSuggestion {
 }
 
 impl NewSuggestion {
+    /// Returns why the fetch of suggestions failed, if it did.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.error.as_deref().filter(|error| !error.is_empty())
+    }
+
     /// Returns how the record ended, if it has, as a request to finalize it would say it.
     #[must_use]
     pub fn outcome(&self) -> Option<Outcome> {

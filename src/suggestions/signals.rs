@@ -89,6 +89,8 @@ pub(super) struct SignalFilter {
     many_cycles: Option<i32>,
     /// Only records of this agent session.
     session_name: Option<String>,
+    /// Only records of sessions on this server.
+    server_name: Option<String>,
     /// Only records with this version of the prompt or node.
     suggestion_node_version: Option<String>,
 }
@@ -112,13 +114,16 @@ pub(super) async fn list(
     filter: SignalFilter,
     page: &PageRequest,
 ) -> Result<Page<Suggestion>> {
-    let SignalFilter { signal, slow_ms, many_cycles, session_name, suggestion_node_version } = filter;
+    let SignalFilter { signal, slow_ms, many_cycles, session_name, server_name, suggestion_node_version } =
+        filter;
     let mut query = QueryBuilder::new(format!("select {COLUMNS} from suggestions s where s.project = "));
     query.push_bind(project.to_owned()).push(" and s.state = 'finalized' and ");
     signal.push(&mut query, Limits::of(slow_ms, many_cycles));
-    for (column, value) in
-        [("session_name", session_name), ("suggestion_node_version", suggestion_node_version)]
-    {
+    for (column, value) in [
+        ("session_name", session_name),
+        ("server_name", server_name),
+        ("suggestion_node_version", suggestion_node_version),
+    ] {
         if let Some(value) = value {
             query.push(format_args!(" and s.{column} = ")).push_bind(value);
         }

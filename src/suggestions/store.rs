@@ -20,7 +20,8 @@ use crate::types::Timestamp;
 pub(super) const COLUMNS: &str = "
     s.id, s.state, s.suggestions, s.suggestion_count, s.suggestion_node_version, s.session_name, s.server_name,
     s.trigger_block_number, s.result_block_number, s.policy_id, s.propensities, s.context_block_count, s.model,
-    s.temperature, s.total_tokens, s.fetch_start_ts, s.fetch_end_ts, s.submit_ts, s.created_at, s.completed_at,
+    s.temperature, s.total_tokens, s.prompt_tokens, s.completion_tokens, s.failed, s.error, s.fetch_start_ts,
+    s.fetch_end_ts, s.submit_ts, s.created_at, s.completed_at,
     coalesce(s.viewed_indices, '{}') as viewed_indices, coalesce(s.cycle_count, 0) as cycle_count, s.displayed_index,
     s.actual_input, s.match_type, s.accepted_index, s.time_to_action_ms";
 
@@ -41,6 +42,8 @@ pub struct Filter {
     server_name: Option<String>,
     /// Only records with this version of the prompt or node.
     suggestion_node_version: Option<String>,
+    /// Only records whose fetch failed, or only those whose fetch did not.
+    failed: Option<bool>,
 }
 
 impl Check for Filter {}
@@ -65,6 +68,9 @@ pub async fn list(
     }
     if let Some(match_type) = filter.match_type {
         query.push(" and s.match_type = ").push_bind(match_type);
+    }
+    if let Some(failed) = filter.failed {
+        query.push(" and s.failed = ").push_bind(failed);
     }
     for (column, value) in [
         ("session_name", &filter.session_name),
@@ -181,13 +187,22 @@ pub async fn delete(db: &PgPool, project: &str, id: Uuid) -> Result<Erased> {
     Ok(erased)
 }
 
-/// Erases all records of an agent session.
-pub async fn delete_session(connection: &mut PgConnection, project: &str, session: &str) -> Result<Erased> {
+/// Erases all records of an agent session: with a server, of the session on that server, and otherwise of the sessions of
+/// this name on every server.
+pub async fn delete_session(
+    connection: &mut PgConnection,
+    project: &str,
+    session: &str,
+    server: Option<&str>,
+) -> Result<Erased> {
     // The records are locked in the order of their ids, as the writer locks them, which prevents deadlocks.
     let sql = "delete from suggestions where project = $1 and id in (
-                   select id from suggestions where project = $1 and session_name = $2 order by id for update)
+                   select id from suggestions
+                   where project = $1 and session_name = $2 and ($3::text is null or server_name = $3)
+                   order by id for update)
                returning id, completed_at";
-    let slates = sqlx::query_as(sql).bind(project).bind(session).fetch_all(&mut *connection).await?;
+    let query = sqlx::query_as(sql).bind(project).bind(session).bind(server);
+    let slates = query.fetch_all(&mut *connection).await?;
     delete_children(connection, project, slates).await
 }
 

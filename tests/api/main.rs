@@ -13,6 +13,7 @@ mod private_postgres;
 mod process;
 mod retrieval;
 mod searches;
+mod seed_000;
 mod seed_001;
 mod suggestions;
 mod support;

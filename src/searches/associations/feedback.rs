@@ -17,7 +17,7 @@ use crate::privacy::policy::Private;
 use crate::projects::Tenant;
 use crate::searches::limits::MOST_PATH;
 use crate::searches::rules::paths;
-use crate::types::Timestamp;
+use crate::types::{OptionalName, Timestamp};
 
 /// The weight of evidence that somebody found an association useful.
 const USEFUL: f64 = 1.0;
@@ -92,8 +92,9 @@ pub async fn give(db: &PgPool, tenant: &Tenant, feedback: &Kept<Feedback>) -> Re
 #[serde(deny_unknown_fields)]
 pub struct GoneFile {
     /// The folder in which the file was; left out for associations of no known root.
-    #[schema(min_length = 1, max_length = 4096)]
-    root: Option<String>,
+    #[serde(default)]
+    #[schema(value_type = Option<String>, max_length = 4096)]
+    root: OptionalName,
     /// The path of the file.
     #[schema(min_length = 1, max_length = 4096)]
     path: String,
@@ -102,7 +103,7 @@ pub struct GoneFile {
 impl Check for GoneFile {
     fn check(&self, checks: &mut Checks) {
         checks.text("path", &self.path, MOST_PATH);
-        if let Some(root) = &self.root {
+        if let Some(root) = self.root.as_deref() {
             checks.text("root", root, MOST_PATH);
         }
     }

@@ -51,7 +51,10 @@ pub async fn write(
 
 impl Start {
     fn thread_key(&self) -> ThreadKey {
-        ThreadKey { session: self.new.agent_session_id.clone(), agent: self.new.agent_id.clone() }
+        ThreadKey {
+            session: self.new.agent_session_id.clone().into(),
+            agent: self.new.agent_id.clone().into(),
+        }
     }
 }
 
@@ -102,7 +105,7 @@ impl UnitOfWork<'_> {
             id,
             thread,
             key,
-            turn: new.turn_id.clone(),
+            turn: new.turn_id.clone().into(),
             query: new.query.clone(),
             best_score,
             result_count: new.count(),

@@ -1,13 +1,18 @@
 //! Accepted suggestions: what the model was told, and what the user made of the slate.
 
-use clap::Args;
+use std::borrow::Cow;
+
+use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use sqlx::postgres::PgRow;
 use sqlx::{Postgres, QueryBuilder, Row as _};
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::slates::{METADATA, MatchTypes, Metadata, TEXTS, Texts, WITHOUT_TEXT, kinds, push_conditions};
+use super::slates::{
+    METADATA, MatchTypes, Metadata, TEXTS, Texts, WITHOUT_TEXT, kinds, object, on_one_line, push_conditions,
+};
 use crate::exports::format::{Example, Message, Shape};
 use crate::exports::params::Common;
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
@@ -31,10 +36,26 @@ pub struct AcceptedSuggestions {
     /// Whether what users typed themselves is learned from too: partial and none, if match_type is not given.
     #[arg(long)]
     include_typed: bool,
+    /// What stands for what the model was told; request if not given.
+    #[arg(long)]
+    #[param(inline)]
+    prompt: Option<Prompt>,
+}
+
+/// What stands for what the model was told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+enum Prompt {
+    /// The messages of `llm_request`, or the context where it has none.
+    #[default]
+    Request,
+    /// The context, as one message of the user.
+    Context,
 }
 
 #[derive(Serialize)]
 struct Raw<'a> {
+    context: Option<Cow<'a, RawValue>>,
     prompt: Vec<Message<'a>>,
     accepted: &'a str,
     accepted_index: Option<i32>,
@@ -46,7 +67,8 @@ impl Described for AcceptedSuggestions {
     const DESCRIPTION: Description = Description {
         name: "accepted-suggestions",
         summary: "What the model was told, and the suggestion that was accepted.",
-        notes: "Only exact matches, if `match_type` is not given; with others, the answer is what was typed.",
+        notes: "Only exact matches, if `match_type` is not given; with others, the answer is what was typed. `prompt=context` \
+            makes the context the question, whatever was sent to the model; `raw` has the context either way.",
         shapes: &[Shape::Answer, Shape::Raw],
         features: &[],
         table: "suggestions",
@@ -64,7 +86,11 @@ impl Dataset for AcceptedSuggestions {
         query.push(" from suggestions s where s.project = $1");
         self.push_conditions(query, common);
         if common.is_exact() {
-            push_oldest(query, ("suggestions s", "s"), "example_hash", &["completed_at", "id"], |query| {
+            let hash = match self.prompt.unwrap_or_default() {
+                Prompt::Request => "example_hash",
+                Prompt::Context => "context_example_hash",
+            };
+            push_oldest(query, ("suggestions s", "s"), hash, &["completed_at", "id"], |query| {
                 self.push_conditions(query, common);
             });
         }
@@ -81,9 +107,14 @@ impl Dataset for AcceptedSuggestions {
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
         let texts = Texts::of(row)?;
-        let (prompt, answer) = (texts.prompt(), texts.input);
+        let prompt = match self.prompt.unwrap_or_default() {
+            Prompt::Request => texts.prompt(),
+            Prompt::Context => texts.context_as_prompt(),
+        };
+        let answer = texts.input;
         let example = match lines.shape() {
             Shape::Raw => Example::Raw(Raw {
+                context: on_one_line(object(row, "context")?)?,
                 prompt,
                 accepted: answer,
                 accepted_index: row.try_get("accepted_index")?,

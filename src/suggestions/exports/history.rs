@@ -10,7 +10,7 @@ use sqlx::types::Json;
 use sqlx::{Postgres, QueryBuilder, Row as _};
 use utoipa::IntoParams;
 
-use super::slates::{METADATA, Metadata, TEXTS, Texts, object, push_conditions};
+use super::slates::{METADATA, Metadata, TEXTS, Texts, object, on_one_line, push_conditions};
 use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
@@ -125,14 +125,6 @@ impl Dataset for SuggestionHistory {
         };
         lines.write(Example::Raw(line), Metadata::of(row, key, common)?)
     }
-}
-
-/// An object without line breaks: in JSON they only stand between values, where a space does as well.
-fn on_one_line(object: Option<&RawValue>) -> serde_json::Result<Option<Cow<'_, RawValue>>> {
-    let Some(object) = object.filter(|object| object.get().contains(['\n', '\r'])) else {
-        return Ok(object.map(Cow::Borrowed));
-    };
-    RawValue::from_string(object.get().replace(['\n', '\r'], " ")).map(|object| Some(Cow::Owned(object)))
 }
 
 impl SuggestionHistory {

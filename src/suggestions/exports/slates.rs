@@ -1,5 +1,6 @@
 //! What the data sets of suggestion records share: how their rows are told from others, read, and described.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -124,6 +125,11 @@ impl<'r> Texts<'r> {
         messages.map(|message| Message::new(message.role, message.content)).collect()
     }
 
+    /// The context as one message of the user.
+    pub(super) fn context_as_prompt(&self) -> Vec<Message<'r>> {
+        vec![Message::new("user", self.context)]
+    }
+
     /// One of the texts offered.
     pub(super) fn suggestion(&self, index: i32) -> Option<&str> {
         self.suggestions.get(usize::try_from(index).ok()?).map(String::as_str)
@@ -135,10 +141,18 @@ pub(super) fn object<'r>(row: &'r PgRow, column: &str) -> sqlx::Result<Option<&'
     Ok(row.try_get::<Option<Json<&RawValue>>, _>(column)?.map(|Json(object)| object))
 }
 
+/// An object without line breaks: in JSON they only stand between values, where a space does as well.
+pub(super) fn on_one_line(object: Option<&RawValue>) -> serde_json::Result<Option<Cow<'_, RawValue>>> {
+    let Some(object) = object.filter(|object| object.get().contains(['\n', '\r'])) else {
+        return Ok(object.map(Cow::Borrowed));
+    };
+    RawValue::from_string(object.get().replace(['\n', '\r'], " ")).map(|object| Some(Cow::Owned(object)))
+}
+
 /// The columns of [`Metadata`].
 pub(super) const METADATA: &str = ", s.session_name, s.server_name, s.suggestion_node_version, s.policy_id, s.model,
-    s.temperature, s.total_tokens, s.context_block_count, s.trigger_block_number, s.result_block_number, s.created_at,
-    s.match_type, s.accepted_index, s.viewed_indices, s.cycle_count, s.displayed_index, s.time_to_action_ms";
+    s.temperature, s.total_tokens, s.prompt_tokens, s.completion_tokens, s.context_block_count, s.trigger_block_number,
+    s.result_block_number, s.created_at, s.match_type, s.accepted_index, s.viewed_indices, s.cycle_count, s.displayed_index, s.time_to_action_ms";
 
 /// What is known of a record besides its texts.
 #[derive(Serialize, sqlx::FromRow)]
@@ -152,6 +166,8 @@ pub(super) struct Metadata {
     model: Option<String>,
     temperature: Option<f64>,
     total_tokens: Option<i64>,
+    prompt_tokens: Option<i64>,
+    completion_tokens: Option<i64>,
     context_block_count: Option<i32>,
     trigger_block_number: Option<i32>,
     result_block_number: Option<i32>,

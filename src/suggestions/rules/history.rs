@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::matching::MatchType;
 use crate::http::{Check, Checks};
 use crate::suggestions::requests::NewSuggestion;
-use crate::types::{FreeForm, Timestamp};
+use crate::types::{FreeForm, OptionalName, Timestamp};
 
 /// A line of `suggestion_history.jsonl`, which is a finished record. It is taken as it is, and its id is
 /// derived from its bytes.
@@ -19,9 +19,11 @@ pub struct HistoryLine {
     /// When the line was written, in Unix seconds.
     pub ts: Option<f64>,
     /// The name of the agent session.
-    pub session: Option<String>,
+    #[serde(default)]
+    pub session: OptionalName,
     /// The server that the session runs on.
-    pub server: Option<String>,
+    #[serde(default)]
+    pub server: OptionalName,
     /// The number of the block after which the client asked for suggestions.
     pub trigger_block: Option<i32>,
     /// The number of the block that the submitted text became.
@@ -35,7 +37,8 @@ pub struct HistoryLine {
     /// The suggestions in the order offered.
     pub suggestions: Vec<String>,
     /// The version of the prompt or node that made the suggestions.
-    pub suggestion_node_version: Option<String>,
+    #[serde(default)]
+    pub suggestion_node_version: OptionalName,
     /// The indices of the suggestions viewed.
     pub viewed_indices: Option<Vec<i32>>,
     /// The number of moves through the slate.
@@ -60,16 +63,12 @@ pub struct HistoryLine {
     pub submit_ts: Option<f64>,
 }
 
-/// Names may be empty, as clients write them. Only values that cannot be stored are refused.
+/// Only values that cannot be stored are refused.
 impl Check for HistoryLine {
     fn check(&self, checks: &mut Checks) {
-        for (field, name) in [
-            ("session", &self.session),
-            ("server", &self.server),
-            ("suggestion_node_version", &self.suggestion_node_version),
-        ] {
-            checks.name(field, name.as_deref().filter(|name| !name.is_empty()));
-        }
+        checks.name("session", self.session.as_deref());
+        checks.name("server", self.server.as_deref());
+        checks.name("suggestion_node_version", self.suggestion_node_version.as_deref());
     }
 }
 
@@ -116,11 +115,12 @@ impl HistoryLine {
             suggestions: self.suggestions,
             llm_request: self.llm_request,
             llm_response: self.llm_response,
+            error: None,
             suggestion_node_version: self.suggestion_node_version,
             session_name: self.session,
             server_name: self.server,
             trigger_block_number: self.trigger_block,
-            policy_id: None,
+            policy_id: OptionalName::default(),
             propensities: None,
             context_block_count: self.context_block_count.filter(|count| *count >= 0),
             fetch_start_ts: self.fetch_start_ts,

@@ -45,14 +45,25 @@ struct Usage {
     output_tokens: Option<i64>,
 }
 
+/// How many tokens a call took, where the provider says so.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// Those of prompt and response together.
+    pub total: Option<i64>,
+    /// Those of the prompt.
+    pub prompt: Option<i64>,
+    /// Those of the response.
+    pub completion: Option<i64>,
+}
+
 impl Usage {
-    /// Returns the number of tokens, prompt and response together, by whichever names the provider uses.
-    fn total(&self) -> Option<i64> {
-        let both = || {
-            let input = self.prompt_tokens.or(self.input_tokens)?;
-            input.checked_add(self.completion_tokens.or(self.output_tokens)?)
-        };
-        self.total_tokens.or_else(both).filter(|total| *total >= 0)
+    /// Returns the numbers of tokens by whichever names the provider uses. Negative ones are none.
+    fn tokens(&self) -> Tokens {
+        let count = |one: Option<i64>, other: Option<i64>| one.or(other).filter(|count| *count >= 0);
+        let prompt = count(self.prompt_tokens, self.input_tokens);
+        let completion = count(self.completion_tokens, self.output_tokens);
+        let both = prompt.zip(completion).and_then(|(prompt, completion)| prompt.checked_add(completion));
+        Tokens { total: count(self.total_tokens, both), prompt, completion }
     }
 }
 
@@ -126,12 +137,14 @@ pub struct Facts {
     pub model: Option<String>,
     /// The temperature asked for.
     pub temperature: Option<f64>,
-    /// The number of tokens of the call, prompt and response together.
-    pub total_tokens: Option<i64>,
+    /// The numbers of tokens of the call.
+    pub tokens: Tokens,
     /// The number of blocks in the context.
     pub context_block_count: Option<i32>,
     /// The hash of the messages as exports write them.
     pub prompt_hash: Uuid,
+    /// The hash of the context.
+    pub context_hash: Uuid,
 }
 
 impl Facts {
@@ -150,9 +163,10 @@ impl Facts {
         Self {
             model: name(answered).or_else(|| name(asked)),
             temperature: read(temperature),
-            total_tokens: usage.and_then(|usage| usage.total()),
+            tokens: usage.map(|usage| usage.tokens()).unwrap_or_default(),
             context_block_count: new.context_block_count.or_else(|| i32::try_from(blocks?.len()).ok()),
             prompt_hash: prompt_hash(new),
+            context_hash: derived_id(&[b"context", new.context.as_str().as_bytes()]),
         }
     }
 }

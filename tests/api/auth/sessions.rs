@@ -1,7 +1,7 @@
 //! Sessions: their list, and erasing everything that was recorded under a name.
 
 use axum::http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{LOGS, log};
@@ -18,7 +18,7 @@ async fn sessions_are_listed_with_counts_and_times() {
     }
     service.create(LOGS, log()).await;
     let session = |name: &str, count: i32, first: &str, last: &str| {
-        json!({"session": name, "generations": count, "suggestions": 0, "searches": 0, "first_at": format!("{first}T00:00:00.000000Z"),
+        json!({"session": name, "server": null, "generations": count, "suggestions": 0, "searches": 0, "first_at": format!("{first}T00:00:00.000000Z"),
             "last_at": format!("{last}T00:00:00.000000Z")})
     };
     let expected = [
@@ -31,6 +31,48 @@ async fn sessions_are_listed_with_counts_and_times() {
     }
     let since = service.all("/v1/sessions?since=2025-01-03T00:00:00Z").await;
     assert_eq!(since, expected[..2]);
+}
+
+#[tokio::test]
+async fn one_name_on_two_servers_is_two_sessions() {
+    let service = Service::open().await;
+    let slate = |n: u128, server: Option<&str>| {
+        json!({"event": "suggestion", "id": Uuid::from_u128(n), "context": {}, "suggestions": ["a"], "session_name": "s",
+            "server_name": server, "created_at": n, "actual_input": "a"})
+    };
+    let log = with(log(), &json!({"event": "generation", "session_id": "s", "created_at": 0}));
+    let events = [
+        slate(1, Some("east")),
+        slate(2, Some("west")),
+        slate(2_000, Some("west")),
+        slate(4, None),
+        slate(5, Some("")),
+        log,
+    ];
+    service.accept(&events).await;
+    let sessions = async |query: &str| {
+        let sessions = service.all(&format!("/v1/sessions{query}")).await;
+        let row =
+            |own: &Value| json!([own["session"], own["server"], own["suggestions"], own["generations"]]);
+        sessions.iter().map(row).collect::<Value>()
+    };
+    let (west, none, east) =
+        (json!(["s", "west", 2, 0]), json!(["s", null, 2, 1]), json!(["s", "east", 1, 0]));
+    for query in ["", "?limit=1", "?limit=2"] {
+        assert_eq!(sessions(query).await, json!([west, none, east]), "{query}");
+    }
+    assert_eq!(sessions("?server=west").await, json!([west]));
+    assert_eq!(sessions("?server=north").await, json!([]));
+    // An empty name would mean every server, which nobody wants by mistake.
+    service.get("/v1/sessions?server=").await.refused(422, &["/server"]);
+    service.delete("/v1/sessions/s?server=").await.refused(422, &["/server"]);
+
+    let erased = |suggestions: i32, generations: i32| json!({"suggestions": suggestions, "generations": generations, "attempts": 0, "searches": 0});
+    assert_eq!(service.delete("/v1/sessions/s?server=north").await.expect(200), erased(0, 0));
+    assert_eq!(service.delete("/v1/sessions/s?server=west").await.expect(200), erased(2, 0));
+    assert_eq!(sessions("").await, json!([none, east]));
+    assert_eq!(service.delete("/v1/sessions/s").await.expect(200), erased(3, 1));
+    assert_eq!(sessions("").await, json!([]));
 }
 
 #[tokio::test]

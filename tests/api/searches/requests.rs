@@ -77,7 +77,7 @@ async fn a_search_that_cannot_be_is_refused_by_its_fields() {
         (json!({"query": "q", "result_count": -1}), "/result_count"),
         (json!({"query": "q", "results": [{"path": ""}]}), "/results/0/path"),
         (json!({"query": "q", "results": [{"path": "a", "line": 1}]}), "/results/0/line"),
-        (json!({"query": "q", "agent_session_id": ""}), "/agent_session_id"),
+        (json!({"query": "q", "agent_session_id": "x".repeat(201)}), "/agent_session_id"),
         (json!({"query": "q", "timestamp": "soon"}), "/timestamp"),
         (json!({"query": "q", "depth": 1}), "/depth"),
     ] {

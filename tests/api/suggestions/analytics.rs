@@ -17,14 +17,38 @@ fn version(name: &str, tokens: i64, time_ms: f64) -> Value {
         "llm_request": {"temperature": 0.5}, "time_to_action_ms": time_ms})
 }
 
+/// A call of the model with the numbers of tokens that its parts took, and its own parameters.
+fn call(name: &str, prompt: i64, completion: i64, time_ms: f64, parameters: &Value) -> Value {
+    let usage = json!({"prompt_tokens": prompt, "completion_tokens": completion});
+    let parts = json!({"llm_response": {"model": "m", "usage": usage},
+        "llm_request": with(json!({"temperature": 0.5}), parameters), "server_name": "east"});
+    with(version(name, 0, time_ms), &parts)
+}
+
 async fn service() -> Service {
     let service = Service::open().await;
     service
         .accept(&[
             finished(1, &[0], "a1", &version("v1", 100, 1000.0)),
-            finished(2, &[0, 1], "b2", &version("v1", 100, 2000.0)),
-            finished(3, &[0, 1, 2, 1], "c3 and more", &version("v2", 300, 3000.0)),
-            finished(4, &[0, 1, 0], "other", &version("v2", 200, 20_000.0)),
+            finished(2, &[0, 1], "b2", &call("v1", 80, 20, 2000.0, &json!({"max_tokens": 20, "top_p": 1}))),
+            finished(
+                3,
+                &[0, 1, 2, 1],
+                "c3 and more",
+                &call("v2", 250, 50, 3000.0, &json!({"max_tokens": 50, "top_p": 1.0})),
+            ),
+            finished(
+                4,
+                &[0, 1, 0],
+                "other",
+                &call(
+                    "v2",
+                    170,
+                    30,
+                    20_000.0,
+                    &json!({"max_tokens": 50, "top_p": null, "long": "x".repeat(200)}),
+                ),
+            ),
             finished(5, &[0], "a", &json!({})),
             with(finished(6, &[], "typed", &json!({})), &json!({"suggestions": []})),
             finished(7, &[0], ":quit", &version("v1", 900, 1.0)),
@@ -43,6 +67,7 @@ async fn figures_answer_the_seeds_questions() {
     assert_close(
         &round(&figures),
         &round(&json!({
+            "fetches": 7, "failed": {"count": 0, "share": 0.0, "interval": [0.0, 0.354_330]},
             "records": 6, "empty": 1, "accepted": 4, "acceptance_rate": 0.8,
             "acceptance_rate_interval": [0.375_535, 0.963_776], "ignored": fifth,
             "by_match_type": {"exact": share(2, 0.117_621, 0.769_276), "partial": fifth, "prefix": fifth, "none": fifth,
@@ -54,10 +79,12 @@ async fn figures_answer_the_seeds_questions() {
             "think_time": {"count": 4, "mean_ms": 6500.0, "p50_ms": 2500.0, "p90_ms": 14900.0, "p95_ms": 17450.0,
                 "p99_ms": 19490.0},
             "cycles": {"mean": 1.2, "most": 3, "browsed": share(3, 0.230_724, 0.882_379)},
-            "tokens": {"total": 700, "records": 4, "per_accepted": 233.333_333},
+            "tokens": {"total": 700, "records": 4, "per_accepted": 233.333_333,
+                "prompt": {"total": 500, "records": 3, "per_accepted": 250.0},
+                "completion": {"total": 100, "records": 3, "per_accepted": 50.0}},
             "negative_signals": {"viewed_rejected": 3, "slow_rejection": 1, "many_cycles": 1, "partial": 1,
                 "cycled_back": 2},
-            "groups": null
+            "groups": null, "groups_left_out": null
         })),
     );
 }
@@ -83,13 +110,25 @@ async fn figures_are_grouped_and_narrowed() {
         ("temperature", json!([[0.5, 4, 3], [null, 2, 1]])),
         ("context_block_count", json!([[0, 6, 4]])),
         ("session", json!([[null, 6, 4]])),
+        ("server", json!([["east", 3, 2], [null, 3, 2]])),
+        ("prompt_tokens", json!([[80, 1, 1], [170, 1, 0], [250, 1, 1], [null, 3, 2]])),
+        ("completion_tokens", json!([[20, 1, 1], [30, 1, 0], [50, 1, 1], [null, 3, 2]])),
+        ("llm:temperature", json!([[0.5, 4, 3], [null, 2, 1]])),
+        ("llm:max_tokens", json!([[50, 2, 1], [20, 1, 1], [null, 3, 2]])),
+        ("llm:top_p", json!([[1, 2, 2], [null, 4, 2]])),
+        ("llm:long", json!([[null, 6, 4]])),
+        ("llm:messages", json!([[null, 6, 4]])),
     ] {
         let figures =
             service.get(&format!("/v1/analytics/suggestions?group_by={group_by}")).await.expect(200);
         let groups = figures["groups"].as_array().expect("groups");
-        let found: Vec<_> =
+        let mut found: Vec<_> =
             groups.iter().map(|own| json!([own["group"], own["records"], own["accepted"]])).collect();
-        assert_eq!(json!(found), expected, "{group_by}");
+        // The largest group comes first; the one without a value is shown last here.
+        assert!(groups.is_sorted_by_key(|own| std::cmp::Reverse(own["records"].as_i64())), "{group_by}");
+        found.sort_by_key(|own| own[0].is_null());
+        assert_close(&json!(found), &expected);
+        assert_eq!(figures["groups_left_out"], 0);
         assert_eq!(figures["records"], 6);
         let shown = |figures: &Value| figures["by_position"][0]["shown"].as_i64().expect("a count");
         assert_eq!(groups.iter().map(shown).sum::<i64>(), shown(&figures), "{group_by}");
@@ -97,14 +136,36 @@ async fn figures_are_grouped_and_narrowed() {
     for (query, records) in [
         ("suggestion_node_version=v1", 2),
         ("session_name=none", 0),
+        ("server_name=east", 3),
+        ("server_name=west", 0),
         ("since=2000-01-01T00:00:00Z", 6),
         ("until=2000-01-01T00:00:00Z", 0),
     ] {
         let figures = service.get(&format!("/v1/analytics/suggestions?{query}")).await.expect(200);
         assert_eq!(figures["records"], records, "{query}");
     }
-    service.get("/v1/analytics/suggestions?group_by=colour").await.refused(422, &["/group_by"]);
+    for wrong in ["colour", "", "llm:", "llm"] {
+        let path = format!("/v1/analytics/suggestions?group_by={wrong}");
+        service.get(&path).await.refused(422, &["/group_by"]);
+    }
     service.get("/v1/analytics/suggestions?many_cycles=0").await.refused(422, &["/many_cycles"]);
+}
+
+#[tokio::test]
+async fn of_more_groups_than_1_000_the_largest_are_listed_with_their_positions() {
+    let service = Service::open().await;
+    let session = |number: u128| {
+        finished(number + 1, &[0], "a1", &json!({"session_name": format!("s{}", number % 1_001)}))
+    };
+    service.accept(&(0..1_002).map(session).collect::<Vec<_>>()).await;
+    let figures = service.get("/v1/analytics/suggestions?group_by=session").await.expect(200);
+    let groups = figures["groups"].as_array().expect("groups");
+    assert_eq!(
+        (groups.len(), &figures["groups_left_out"], &groups[0]["group"]),
+        (1_000, &json!(1), &json!("s0"))
+    );
+    assert!(groups.iter().all(|own| own["by_position"][0]["shown"] == own["records"]));
+    assert_eq!(figures["by_position"][0]["shown"], 1_002);
 }
 
 #[tokio::test]
@@ -133,6 +194,8 @@ async fn each_negative_signal_lists_its_records() {
         ("many_cycles&many_cycles=2", vec![4, 3]),
         ("partial", vec![3]),
         ("partial&suggestion_node_version=v1", vec![]),
+        ("partial&server_name=west", vec![]),
+        ("partial&server_name=east", vec![3]),
         ("cycled_back", vec![4, 3]),
     ] {
         let mut found =

@@ -2,6 +2,7 @@
 
 mod analytics;
 mod exports;
+mod failures;
 mod history;
 mod outcome;
 mod refused;

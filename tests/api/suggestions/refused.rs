@@ -16,7 +16,7 @@ async fn what_is_wrong_is_refused_by_its_name() {
         (SLATES, json!({"context": [], "suggestions": []}), &["/context"]),
         (SLATES, json!({"context": {}, "suggestions": [1]}), &["/suggestions/0"]),
         (SLATES, start(json!({"colour": 1})), &["/colour"]),
-        (SLATES, start(json!({"session_name": ""})), &["/session_name"]),
+        (SLATES, start(json!({"session_name": "x".repeat(201)})), &["/session_name"]),
         (SLATES, start(json!({"propensities": [0.5]})), &["/propensities"]),
         (SLATES, start(json!({"propensities": [0.0, 1.0]})), &["/propensities"]),
         (SLATES, start(json!({"propensities": [0.5, 1.5]})), &["/propensities"]),

@@ -29,8 +29,19 @@ async fn each_format_of_preference_pairs_is_byte_exact() {
 #[tokio::test]
 async fn each_format_of_accepted_suggestions_is_byte_exact() {
     let service = four().await;
-    let queries = ["", "format=trl-prompt-completion", "format=alpaca&match_type=exact,prefix", "format=raw"];
+    let queries = [
+        "",
+        "format=trl-prompt-completion",
+        "format=alpaca&match_type=exact,prefix",
+        "format=raw",
+        "prompt=request",
+        "prompt=context",
+        "format=alpaca&prompt=context",
+        "format=raw&prompt=context&match_type=partial",
+    ];
     assert_text!("accepted_suggestions", bodies(&service, ACCEPTED, &queries).await);
+    service.get(&format!("{ACCEPTED}?prompt=intent")).await.refused(422, &["/prompt"]);
+    service.get(&format!("{PREFERENCES}?prompt=context")).await.refused(422, &["/prompt"]);
     let rows = service.get(&format!("{ACCEPTED}?include=metadata")).await.rows();
     assert_whole!("metadata_of_accepted_suggestions", rows[0]["metadata"]);
 }

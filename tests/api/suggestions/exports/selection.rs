@@ -38,6 +38,24 @@ async fn exact_deduplication_keeps_the_oldest_of_equal_rows() {
 }
 
 #[tokio::test]
+async fn equal_contexts_are_equal_rows_where_the_context_is_the_prompt() {
+    let service = Service::open().await;
+    let of = |number: u128, context: Value, message: &str| {
+        let request = json!({"messages": [{"role": "user", "content": message}]});
+        with(finished(number, &["a"], &[0], "a"), &json!({"context": context, "llm_request": request}))
+    };
+    let (one, other) = (json!({"cwd": "/one"}), json!({"cwd": "/other"}));
+    service.accept(&[of(1, one.clone(), "p"), of(2, one, "q"), of(3, other, "p")]).await;
+    let ids = async |query: &str| {
+        let rows = service.get(&format!("{ACCEPTED}?format=raw&dedupe=exact{query}")).await.rows();
+        column(&rows, "suggestion_id")
+    };
+    let expected = |numbers: [u128; 2]| numbers.map(|number| json!(Uuid::from_u128(number)));
+    assert_eq!(ids("").await, expected([1, 2]));
+    assert_eq!(ids("&prompt=context").await, expected([1, 3]));
+}
+
+#[tokio::test]
 async fn a_session_is_on_one_side_of_a_split_only() {
     let service = Service::open().await;
     let events: Vec<_> = (0..200)
