@@ -37,8 +37,12 @@ create table generations (
 );
 
 create index generations_created on generations (project, created_at desc, id desc);
+-- The newest of all projects, which statements on the view dsl_generation_log ask for.
+create index generations_newest on generations (created_at);
 create index generations_domain on generations (project, domain_name, created_at desc, id desc);
 create index generations_session on generations (project, session_id, created_at) where session_id is not null;
+create index generations_cbu on generations (project, cbu_id, created_at desc, id desc) where cbu_id is not null;
+create index generations_instance on generations (project, instance_id, created_at desc, id desc) where instance_id is not null;
 create index generations_completed on generations (project, completed_at, id) where success;
 create index generations_pair on generations (project, pair_hash, completed_at, id) where success;
 create index generations_search_keys on generations using gin (search_keys) with (gin_pending_list_limit = 16384) where success;
@@ -153,32 +157,47 @@ exception
     when feature_not_supported or invalid_parameter_value then null;
 end $$;
 
+-- A text as a UUID; null where it is none, for a client may call its sessions as it likes.
+create function text_as_uuid(text) returns uuid language sql immutable parallel safe
+    return case when $1 ~ '^([0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}$' then $1::uuid end;
+
+-- Left joins, so that a statement reads no attempts of which it shows nothing.
 create view dsl_generation_log as
 select
-    g.project,
     g.id as log_id,
-    g.instance_id,
+    text_as_uuid(g.instance_id) as instance_id,
     g.user_intent,
-    g.final_valid_dsl,
-    coalesce(a.iterations, '[]') as iterations,
+    case when learned.success then coalesce(g.corrected_dsl, g.final_valid_dsl) end as final_valid_dsl,
+    coalesce(attempted.iterations, '[]') as iterations,
     g.domain_name,
-    g.session_id,
-    g.cbu_id,
+    text_as_uuid(g.session_id) as session_id,
+    text_as_uuid(g.cbu_id) as cbu_id,
     g.model_used,
-    a.total_attempts,
-    coalesce(g.success, false) as success,
-    a.total_latency_ms,
-    a.total_input_tokens,
-    a.total_output_tokens,
+    total.attempts as total_attempts,
+    learned.success,
+    total.latency_ms as total_latency_ms,
+    total.input_tokens as total_input_tokens,
+    total.output_tokens as total_output_tokens,
     g.created_at,
-    g.completed_at
+    g.completed_at,
+    g.rating,
+    g.corrected_dsl,
+    g.project
 from generations g
 cross join lateral (
+    select g.success is true and (g.rating is distinct from 'poor' or g.corrected_dsl is not null) as success
+) learned
+left join lateral (
     select
-        count(*) as total_attempts,
-        sum(a.latency_ms) as total_latency_ms,
-        sum(a.input_tokens) as total_input_tokens,
-        sum(a.output_tokens) as total_output_tokens,
+        count(*)::int as attempts,
+        case when sum(a.latency_ms) > 2147483647 then 2147483647 else sum(a.latency_ms) end::int as latency_ms,
+        case when sum(a.input_tokens) > 2147483647 then 2147483647 else sum(a.input_tokens) end::int as input_tokens,
+        case when sum(a.output_tokens) > 2147483647 then 2147483647 else sum(a.output_tokens) end::int as output_tokens
+    from attempts a
+    where a.project = g.project and a.generation_id = g.id
+) total on true
+left join lateral (
+    select
         jsonb_agg(
             jsonb_build_object(
                 'attempt', a.attempt,
@@ -199,6 +218,33 @@ cross join lateral (
         ) as iterations
     from attempts a
     where a.project = g.project and a.generation_id = g.id
-) a;
+) attempted on true;
 
-comment on view dsl_generation_log is 'The table of seed 001, column for column and with project, so that its SELECTs run unchanged.';
+comment on view dsl_generation_log is 'The table of seed 001, with its columns and their types, and after them rating, corrected_dsl and project. It is read-only.';
+comment on column dsl_generation_log.instance_id is 'Null where the log has another text than a UUID; so are session_id and cbu_id.';
+comment on column dsl_generation_log.final_valid_dsl is 'The program to learn from: the reviewer''s, or else the one that passed. Null unless success.';
+comment on column dsl_generation_log.success is 'Whether there is a program to learn from: the log succeeded, and no reviewer found its program poor without correcting it.';
+
+create function refuse_to_write() returns trigger language plpgsql as $$
+begin
+    raise exception 'the view % is read-only', tg_table_name
+        using errcode = 'feature_not_supported',
+            hint = 'Logs are written over HTTP, beginning with POST /v1/generations; gleaner import takes files of them.';
+end $$;
+
+create trigger read_only instead of insert or update or delete on dsl_generation_log
+    for each row execute function refuse_to_write();
+
+-- The name that the seed's statements give it. A database may have a table of that name already, or not allow a schema to
+-- be made; then there is only the view above.
+do $$
+begin
+    create schema if not exists "ob-poc";
+    if to_regclass('"ob-poc".dsl_generation_log') is null then
+        create view "ob-poc".dsl_generation_log as select * from dsl_generation_log;
+        comment on view "ob-poc".dsl_generation_log is 'The view dsl_generation_log under the schema that the statements of seed 001 name.';
+    end if;
+exception
+    when insufficient_privilege then
+        raise notice 'no schema "ob-poc" was made, as this role may not create one';
+end $$;

@@ -71,7 +71,8 @@ impl Source {
 
     /// Keeps records, or decides what follows from them.
     fn is_below_routes(&self) -> bool {
-        ["event.rs", "store.rs", "tables.rs", "write.rs"].contains(&self.name()) || self.is_in("rules")
+        ["append.rs", "event.rs", "pairs.rs", "store.rs", "tables.rs", "write.rs"].contains(&self.name())
+            || self.is_in("rules")
     }
 }
 

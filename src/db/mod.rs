@@ -1,11 +1,12 @@
 //! The database: how to reach it and keep its schema up to date ([`pool`], [`wait`], [`migrate()`]), the
-//! private Postgres ([`embedded`]), and how batches of events are written ([`steps`], [`insert`], [`retry`],
-//! [`receipt`]).
+//! private Postgres ([`embedded`]), and how batches of events are written ([`steps`], [`insert`], [`replays`],
+//! [`retry`], [`receipt`]).
 
 pub mod embedded;
 pub mod gin;
 pub mod insert;
 pub mod receipt;
+pub mod replays;
 pub mod retry;
 pub mod steps;
 

@@ -20,6 +20,8 @@ pub enum Format {
     Openai,
     /// `prompt` and `completion` messages of TRL: loss on the completion only.
     TrlPromptCompletion,
+    /// Chat messages of one question, `Fix this DSL: … Error: …`, and its answer; the task is not told.
+    FixPrompt,
     /// `prompt`, `chosen` and `rejected` messages of TRL.
     TrlPreference,
     /// `input`, `preferred_output` and `non_preferred_output`, as for DPO at `OpenAI`.
@@ -218,6 +220,7 @@ impl Format {
     pub fn shapes(self) -> &'static [Shape] {
         match self {
             Self::Openai | Self::TrlPromptCompletion => &[Shape::Solution, Shape::Answer, Shape::Correction],
+            Self::FixPrompt => &[Shape::Correction],
             Self::TrlPreference | Self::OpenaiPreference => &[Shape::Preference],
             Self::TrlKto => &[Shape::Label],
             Self::TrlStepwise => &[Shape::Steps],
@@ -336,6 +339,11 @@ impl Format {
                     lines.push('\n');
                 }
                 out.extend(lines.into_bytes());
+            }
+            (Self::FixPrompt, Example::Correction { wrong, feedback, right, .. }) => {
+                let question = format!("Fix this DSL:\n{wrong}\n\nError: {feedback}");
+                let messages = vec![Message::new("user", question), Message::new("assistant", right)];
+                write(out, Messages { messages }, metadata)?;
             }
             (Self::Openai, example) => {
                 let Some(Chat { mut prompt, answer }) = Chat::of(example) else { bail!(MISMATCH) };

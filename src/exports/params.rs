@@ -30,6 +30,12 @@ pub struct Common {
     #[arg(long, value_name = "TIME")]
     #[param(value_type = Option<Timestamp>)]
     pub until: Option<Timestamp>,
+    /// Which records come first. Newest is the order of oldest turned round: `newest` with `limit` has the latest records, a
+    /// `cursor` of it goes on to the ones before them, and none that is finalized after `as_of` comes in between. A `cursor`
+    /// belongs to the order that it was made in. The order changes nothing about which rows there are.
+    #[arg(long)]
+    #[param(inline)]
+    pub order: Option<Order>,
     /// The most records (logs or slates), never cutting one in two; the header Gleaner-Next-Cursor says where to go on.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     #[param(minimum = 1, example = 1000)]
@@ -63,6 +69,17 @@ pub struct Common {
     pub include: Option<Include>,
 }
 
+/// The order of records.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// The record that was finalized first comes first.
+    #[default]
+    Oldest,
+    /// The record that was finalized last comes first.
+    Newest,
+}
+
 /// A part of the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -93,8 +110,10 @@ pub enum Include {
 }
 
 /// Names of the parameters of [`Common`], to tell them from a data set's own.
-pub const COMMON: [&str; 11] =
-    ["format", "since", "until", "limit", "cursor", "as_of", "split", "holdout", "seed", "dedupe", "include"];
+pub const COMMON: [&str; 12] = [
+    "format", "since", "until", "order", "limit", "cursor", "as_of", "split", "holdout", "seed", "dedupe",
+    "include",
+];
 
 impl Check for Common {
     fn check(&self, checks: &mut Checks) {
@@ -139,10 +158,16 @@ impl Common {
         }
     }
 
-    /// Those that must not change between the pieces of one export: which records it has.
+    /// Those that must not change between the pieces of one export: which records it has, and in which order.
     #[must_use]
     pub fn conditions(&self) -> Self {
         Self { format: None, limit: None, cursor: None, as_of: None, include: None, ..self.clone() }
+    }
+
+    /// The order of the records.
+    #[must_use]
+    pub fn order(&self) -> Order {
+        self.order.unwrap_or_default()
     }
 
     /// Whether equal rows are left out.

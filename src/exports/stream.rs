@@ -1,4 +1,4 @@
-//! How an export flows: page by page in key order, each page a statement of its own, so that a long export holds back no
+//! How an export flows: page by page in key order, one way or the other; each page a statement of its own, so that a long export holds back no
 //! vacuum; JSON is made here, not in SQL; the memory used is that of a few chunks.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use uuid::Uuid;
 
 use super::format::{Format, Shape};
-use super::params::Common;
+use super::params::{Common, Order};
 use super::{Dataset, Description, Lines, RowKey};
 use crate::db::{self, EXPORT_NAME, WRITER_NAME};
 use crate::error::{Error, Result};
@@ -86,7 +86,9 @@ impl Export {
         checks.require(fits, "include", "the rows of this format have no place for metadata");
         checks.finish()?;
         let shape = shape.context("a format without a shape")?;
-        let cursor = common.cursor.take().map(|cursor| open_export_cursor(&cursor, scope)).transpose()?;
+        let edge = edge(common.order());
+        let cursor = common.cursor.take();
+        let cursor = cursor.map(|cursor| open_export_cursor(&cursor, scope, edge)).transpose()?;
         let (from_cursor, after) = cursor.unzip();
         if let (Some(given), Some(kept)) = (common.as_of, from_cursor)
             && given != kept
@@ -137,10 +139,12 @@ impl Export {
         let [completed_at, record_id, _] = self.dataset.sort_key();
         let columns = format!("select distinct {completed_at} as completed_at, {record_id} as record_id");
         let mut query = self.select(&columns)?;
-        query.push(" order by completed_at, record_id offset ").push_bind(limit - 1).push(" limit 2");
+        self.push_order(&mut query, &["completed_at", "record_id"]);
+        query.push(" offset ").push_bind(limit - 1).push(" limit 2");
         let found: Vec<(Timestamp, Uuid)> = query.build_query_as().fetch_all(connection).await?;
         let record = self.taken().saturating_add(limit);
-        let key = |&(completed_at, record_id)| RowKey { completed_at, record_id, row: i32::MAX, record };
+        let row = edge(self.common.order());
+        let key = |&(completed_at, record_id)| RowKey { completed_at, record_id, row, record };
         Ok((found.first().map(key), found.len() > 1))
     }
 
@@ -155,7 +159,11 @@ impl Export {
         self.dataset.push_from(&mut query, &self.common, self.shape);
         let [completed_at, record_id, row] = self.dataset.sort_key();
         query.push(format_args!(" and {completed_at} < ")).push_bind(self.as_of);
-        for (key, comparison) in [(self.after, ">"), (self.last, "<=")] {
+        let [behind, up_to] = match self.common.order() {
+            Order::Oldest => [">", "<="],
+            Order::Newest => ["<", ">="],
+        };
+        for (key, comparison) in [(self.after, behind), (self.last, up_to)] {
             if let Some(key) = key {
                 query.push(format_args!(" and ({completed_at}, {record_id}, {row}) {comparison} ("));
                 query.push_bind(key.completed_at).push(", ").push_bind(key.record_id);
@@ -163,6 +171,18 @@ impl Export {
             }
         }
         Ok(query)
+    }
+
+    /// Adds the order of rows by these columns.
+    fn push_order(&self, query: &mut QueryBuilder<Postgres>, columns: &[&str]) {
+        let direction = match self.common.order() {
+            Order::Oldest => "asc",
+            Order::Newest => "desc",
+        };
+        for (place, column) in columns.iter().enumerate() {
+            let before = if place == 0 { "order by" } else { "," };
+            query.push(format_args!(" {before} {column} {direction}"));
+        }
     }
 
     /// Sends the rows to `out` as chunks of lines, and an empty chunk when that was all. Where `out` closes without one,
@@ -192,7 +212,8 @@ impl Export {
         let mut query = self.select(&format!(
             "select {completed_at} as key_completed_at, {record_id} as key_record_id, {row} as key_row, {columns}"
         ))?;
-        query.push(" order by key_completed_at, key_record_id, key_row limit ").push_bind(PAGE);
+        self.push_order(&mut query, &["key_completed_at", "key_record_id", "key_row"]);
+        query.push(" limit ").push_bind(PAGE);
         let mut connection = db.acquire().await?;
         let query = query.build();
         let mut rows = query.fetch(&mut *connection);
@@ -325,18 +346,26 @@ async fn settle(db: &PgPool, as_of: Timestamp) -> Result<()> {
     Err(Error::Unavailable("writes from before as_of are still under way; try again"))
 }
 
+/// A number of a row behind all rows of its record, in this order.
+fn edge(order: Order) -> i32 {
+    match order {
+        Order::Oldest => i32::MAX,
+        Order::Newest => i32::MIN,
+    }
+}
+
 fn seal_export_cursor(scope: [u8; 8], as_of: Timestamp, last: RowKey) -> String {
     seal_cursor(scope, last.completed_at, &format!("{} {} {}", last.record_id, as_of.micros(), last.record))
 }
 
-/// Reads a cursor: the state that the export is of, and the last record taken.
-fn open_export_cursor(cursor: &str, scope: [u8; 8]) -> Result<(Timestamp, RowKey)> {
+/// Reads a cursor: the state that the export is of, and the last record taken, with the number of a row behind all of its.
+fn open_export_cursor(cursor: &str, scope: [u8; 8], edge: i32) -> Result<(Timestamp, RowKey)> {
     let (completed_at, rest) = open_cursor(cursor, scope)?;
     let parsed = || {
         let (record_id, rest) = rest.split_once(' ')?;
         let (as_of, record) = rest.split_once(' ')?;
         let record = record.parse().ok().filter(|record| (1..=MOST_RECORDS).contains(record))?;
-        let key = RowKey { completed_at, record_id: record_id.parse().ok()?, row: i32::MAX, record };
+        let key = RowKey { completed_at, record_id: record_id.parse().ok()?, row: edge, record };
         Some((Timestamp::from_micros(as_of.parse().ok()?)?, key))
     };
     parsed().ok_or_else(|| Error::invalid("/cursor", "is not a cursor of this list with these filters"))

@@ -3,7 +3,9 @@
 
 use uuid::Uuid;
 
-use super::{Attempt, Generation, NewAttempt, NewGeneration, NewReview, Outcome, Verdict, numbers};
+use super::{
+    Amendment, Attempt, Generation, NewAttempt, NewGeneration, NewReview, Outcome, Verdict, numbers,
+};
 use crate::error::Result;
 use crate::http::line::{Line, Record};
 use crate::privacy::hash_key::HashKey;
@@ -39,6 +41,8 @@ pub enum Action {
         /// When the review was received.
         at: Timestamp,
     },
+    /// Something is added to the log that became known later.
+    Amend(Amendment),
 }
 
 /// The beginning of a log.
@@ -117,6 +121,12 @@ impl Event {
     pub fn review(generation_id: Uuid, review: NewReview) -> Self {
         Self { generation_id, action: Action::Review { review, at: Timestamp::now() } }
     }
+
+    /// Makes the event that something is added to a log which became known later.
+    #[must_use]
+    pub fn amend(generation_id: Uuid, amendment: Amendment) -> Self {
+        Self { generation_id, action: Action::Amend(amendment) }
+    }
 }
 
 impl Event {
@@ -140,6 +150,14 @@ impl Event {
     pub(super) fn as_outcome(&self) -> Option<(Uuid, &Outcome, &[u8])> {
         match &self.action {
             Action::Finalize { outcome, hash } => Some((self.generation_id, outcome, hash)),
+            _ => None,
+        }
+    }
+
+    /// Returns the log's id and the amendment, if the log is amended.
+    pub(super) fn as_amendment(&self) -> Option<(Uuid, &Amendment)> {
+        match &self.action {
+            Action::Amend(amendment) => Some((self.generation_id, amendment)),
             _ => None,
         }
     }
@@ -168,6 +186,7 @@ impl Event {
                 review.note = None;
                 review.corrected_dsl = None;
             }
+            Action::Amend(amendment) => amendment.metadata = None,
         }
     }
 }
@@ -281,6 +300,9 @@ pub fn read(kind: Option<&str>, line: &Line<'_>) -> Option<Result<Event>> {
             line.child::<_, Generation>().map(|(log, outcome)| Event::finalize(log, outcome))
         }
         "review" => line.child::<_, Generation>().map(|(log, review)| Event::review(log, review)),
+        "generation_amendment" => {
+            line.child::<_, Generation>().map(|(log, amendment)| Event::amend(log, amendment))
+        }
         _ => return None,
     })
 }

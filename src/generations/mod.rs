@@ -4,13 +4,16 @@
 //!
 //! This file says what a log is, `attempt` what an attempt is, and `event` what can happen to a log.
 //! [`write`](mod@write) and [`store`] write and read logs, and [`routes`] has the endpoints. [`analytics`],
-//! [`similar`] and [`templates`] serve what is made of them.
+//! [`exports`], [`similar`] and [`templates`] serve what is made of them.
 
 pub mod analytics;
+mod append;
 mod attempt;
 pub mod event;
 pub mod exports;
+mod pairs;
 pub mod routes;
+pub mod rules;
 pub mod similar;
 pub mod store;
 mod tables;
@@ -263,5 +266,30 @@ impl Check for NewReview {
     fn check(&self, checks: &mut Checks) {
         checks.name("reviewer", self.reviewer.as_deref());
         checks.require(self.corrected_dsl.as_deref() != Some(""), "corrected_dsl", "must not be empty");
+    }
+}
+
+/// Adds to a log, open or finalized, what became known later. At least one field must be given. A field that is given replaces
+/// the log's own, `metadata` as a whole, and the others stay as they are.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = GenerationAmendment)]
+pub struct Amendment {
+    /// Where the program was persisted.
+    #[serde(default)]
+    pub instance_id: OptionalName,
+    /// The business unit that the program is about.
+    #[serde(default)]
+    pub cbu_id: OptionalName,
+    /// The client's own data about the log.
+    pub metadata: Option<FreeForm>,
+}
+
+impl Check for Amendment {
+    fn check(&self, checks: &mut Checks) {
+        checks.name("instance_id", self.instance_id.as_deref());
+        checks.name("cbu_id", self.cbu_id.as_deref());
+        let says_something = self.instance_id.is_some() || self.cbu_id.is_some() || self.metadata.is_some();
+        checks.require(says_something, "instance_id", "must be given, or else cbu_id or metadata");
     }
 }

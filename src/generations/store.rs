@@ -45,6 +45,10 @@ pub struct Filter {
     prompt_template: Option<String>,
     /// Only logs of this agent session.
     session_id: Option<String>,
+    /// Only logs about this business unit.
+    cbu_id: Option<String>,
+    /// Only logs whose program was persisted here.
+    instance_id: Option<String>,
     /// Only logs with this verdict of a reviewer.
     #[param(inline)]
     rating: Option<Rating>,
@@ -60,6 +64,8 @@ impl Filter {
             ("g.domain_name", &self.domain_name),
             ("g.model_used", &self.model_used),
             ("g.session_id", &self.session_id),
+            ("g.cbu_id", &self.cbu_id),
+            ("g.instance_id", &self.instance_id),
         ];
         for (column, value) in equal {
             if let Some(value) = value {

@@ -6,9 +6,11 @@ use chrono::TimeDelta;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::tables::{self, AppendTo, AttemptRow, LogRow, OutcomeRow, ReviewRow};
-use super::{Action, Append, Event, NO_PROGRAM, Start};
+use super::append::{self, AppendTo, AttemptRow};
+use super::tables::{self, LogRow, OutcomeRow, ReviewRow};
+use super::{Action, Append, Event, NO_PROGRAM, Start, pairs};
 use crate::db::receipt::{Receipt, Written};
+use crate::db::replays::judge_starts;
 use crate::db::steps::{self, Batched};
 use crate::error::Error;
 use crate::privacy::kept::Kept;
@@ -33,6 +35,8 @@ pub enum Kind {
     Finalize,
     /// The log is reviewed.
     Review,
+    /// Something is added to the log that became known later.
+    Amend,
 }
 
 /// The attempts to one log that one statement adds.
@@ -75,6 +79,7 @@ impl Batched for Event {
             Action::Append(_) => Kind::Append,
             Action::Finalize { .. } => Kind::Finalize,
             Action::Review { .. } => Kind::Review,
+            Action::Amend(_) => Kind::Amend,
         }
     }
 
@@ -88,7 +93,7 @@ impl Batched for Event {
     fn is_one_statement(kind: Kind, events: &[Kept<&Self>]) -> bool {
         match kind {
             Kind::Start => starts(events).all(|(_, start)| start.attempts.is_empty()),
-            Kind::Append | Kind::Review => true,
+            Kind::Append | Kind::Review | Kind::Amend => true,
             Kind::Finalize => false,
         }
     }
@@ -103,11 +108,12 @@ impl Batched for Event {
             Kind::Start => write_starts(connection, project, events).await,
             Kind::Append => {
                 let rows = append_rows(events);
-                let numbers = tables::insert_attempts(connection, project, AppendTo::Open, &rows).await?;
+                let numbers = append::insert_attempts(connection, project, AppendTo::Open, &rows).await?;
                 Ok(rows.iter().map(|row| created(&numbers, row)).collect())
             }
             Kind::Finalize => finalize(connection, project, events).await,
             Kind::Review => review(connection, project, events).await,
+            Kind::Amend => amend(connection, project, events).await,
         }
     }
 
@@ -118,9 +124,12 @@ impl Batched for Event {
         events: &[Kept<&Self>],
     ) -> sqlx::Result<Vec<Written>> {
         match kind {
-            Kind::Start => judge_starts(connection, project, events).await,
+            Kind::Start => {
+                let hashes: Vec<_> = starts(events).map(|(id, start)| (id, start.hash.as_slice())).collect();
+                judge_starts(connection, project, ("generations", "generation"), &hashes).await
+            }
             Kind::Append => judge_appends(connection, project, &append_rows(events)).await,
-            Kind::Finalize | Kind::Review => Ok(events
+            Kind::Finalize | Kind::Review | Kind::Amend => Ok(events
                 .iter()
                 .map(|_| Err(anyhow::anyhow!("an event was left unwritten").into()))
                 .collect()),
@@ -162,31 +171,15 @@ async fn write_starts(
         .flat_map(|(log, start)| start.attempts.iter().map(move |append| AttemptRow { log, append, nth: 0 }))
         .collect();
     if !attempts.is_empty() {
-        let inserted = tables::insert_attempts(connection, project, AppendTo::New, &attempts).await?;
+        let inserted = append::insert_attempts(connection, project, AppendTo::New, &attempts).await?;
         debug_assert_eq!(inserted.len(), attempts.len(), "a new log has no attempts yet");
         let failed_before: Vec<_> = created_starts()
             .filter(|(_, start)| start.attempts.iter().any(|attempt| attempt.verdict.passed == Some(false)))
             .map(|(id, _)| id)
             .collect();
-        tables::insert_pairs(connection, project, &failed_before).await?;
+        pairs::insert(connection, project, &failed_before).await?;
     }
     let verdict = |(id, _)| created.contains(&id).then(|| Ok(Receipt::created(None)));
-    Ok(starts(events).map(verdict).collect())
-}
-
-/// Judges the starts of logs that existed already.
-async fn judge_starts(
-    connection: &mut PgConnection,
-    project: &str,
-    events: &[Kept<&Event>],
-) -> sqlx::Result<Vec<Written>> {
-    let ids: Vec<_> = starts(events).map(|(id, _)| id).collect();
-    let stored = tables::request_hashes(connection, project, &ids).await?;
-    let verdict = |(id, start): (Uuid, &Start)| match stored.get(&id) {
-        Some(hash) if *hash == start.hash => Ok(Receipt::replayed(None)),
-        Some(_) => Err(Error::Conflict(format!("the generation {id} is there already, with another body"))),
-        None => Err(Error::Unavailable("the generation was erased at this moment; try again")),
-    };
     Ok(starts(events).map(verdict).collect())
 }
 
@@ -199,13 +192,13 @@ async fn judge_appends(
 ) -> sqlx::Result<Vec<Written>> {
     let ids: Vec<_> = rows.iter().map(|row| row.log).collect();
     let logs = tables::lock(connection, project, &ids).await?;
-    let stored = tables::stored_attempts(connection, project, rows).await?;
+    let stored = append::stored_attempts(connection, project, rows).await?;
     let verdict = |row: &AttemptRow<'_>| {
         let (id, append) = (row.log, row.append);
         let Some(log) = logs.get(&id) else {
             return Some(Err(Error::NotFound("generation")));
         };
-        let same = |wanted: &dyn Fn(&tables::StoredAttempt) -> bool| {
+        let same = |wanted: &dyn Fn(&append::StoredAttempt) -> bool| {
             stored.get(&id).into_iter().flatten().find(|stored| wanted(stored))
         };
         let found = same(&|stored| stored.id == append.id)
@@ -233,7 +226,7 @@ async fn judge_appends(
     let new = left(&verdicts);
     if !new.is_empty() {
         let new_rows: Vec<_> = new.iter().map(|&index| rows[index]).collect();
-        let numbers = tables::insert_attempts(connection, project, AppendTo::Open, &new_rows).await?;
+        let numbers = append::insert_attempts(connection, project, AppendTo::Open, &new_rows).await?;
         for &index in &new {
             verdicts[index] = created(&numbers, &rows[index]);
         }
@@ -305,12 +298,20 @@ async fn review(
         })
         .collect();
     let reviewed = tables::review(connection, project, &reviews).await?;
-    let verdict = |review: &ReviewRow<'_>| {
-        Some(if reviewed.contains(&review.id) {
-            Ok(Receipt::created(None))
-        } else {
-            Err(Error::NotFound("generation"))
-        })
-    };
-    Ok(reviews.iter().map(verdict).collect())
+    Ok(reviews.iter().map(|review| Some(found(&reviewed, review.id))).collect())
+}
+
+async fn amend(
+    connection: &mut PgConnection,
+    project: &str,
+    events: &[Kept<&Event>],
+) -> sqlx::Result<Vec<Option<Written>>> {
+    let amendments: Vec<_> = events.iter().filter_map(|event| event.as_amendment()).collect();
+    let amended = tables::amend(connection, project, &amendments).await?;
+    Ok(amendments.iter().map(|(id, _)| Some(found(&amended, *id))).collect())
+}
+
+/// Returns the verdict on an event that changes any log that exists.
+fn found(changed: &HashSet<Uuid>, id: Uuid) -> Written {
+    if changed.contains(&id) { Ok(Receipt::created(None)) } else { Err(Error::NotFound("generation")) }
 }

@@ -128,18 +128,6 @@ pub(super) async fn insert(
     Ok(created.into_iter().map(|(id, _)| id).collect())
 }
 
-/// Returns the hashes of the requests that started these records.
-pub(super) async fn request_hashes(
-    connection: &mut PgConnection,
-    project: &str,
-    ids: &[Uuid],
-) -> sqlx::Result<HashMap<Uuid, Vec<u8>>> {
-    let sql = "select id, request_hash from suggestions where project = $1 and id = any($2)";
-    let rows: Vec<(Uuid, Vec<u8>)> =
-        sqlx::query_as(sql).bind(project).bind(ids).fetch_all(connection).await?;
-    Ok(rows.into_iter().collect())
-}
-
 /// A row of a text that was chosen or rejected.
 struct LabelRow<'a> {
     suggestion_id: Uuid,

@@ -13,6 +13,7 @@ use super::rules::views::{Look, resolve};
 use super::tables::{self, Append, EndRow, Locked, StartRow, StoredActivity, highest};
 use super::{Action, Event, State};
 use crate::db::receipt::{Receipt, Written};
+use crate::db::replays::judge_starts;
 use crate::db::steps::{self, Batched};
 use crate::error::Error;
 use crate::privacy::hash_key::{HASH, HashKey};
@@ -117,7 +118,11 @@ impl Batched for Event {
         events: &[Kept<&Self>],
     ) -> sqlx::Result<Vec<Written>> {
         match kind {
-            Kind::Start => judge_starts(connection, project, &starts(events)).await,
+            Kind::Start => {
+                let rows = starts(events);
+                let hashes: Vec<_> = rows.iter().map(|row| (row.id, row.start.hash.as_slice())).collect();
+                judge_starts(connection, project, ("suggestions", "suggestion"), &hashes).await
+            }
             Kind::Append => {
                 let appends: Vec<_> = events.iter().filter_map(|event| event.as_append()).collect();
                 judge_appends(connection, project, &appends).await
@@ -157,24 +162,6 @@ fn ended(state: State) -> Option<&'static str> {
         State::Finalized => Some("finalized"),
         State::Discarded => Some("discarded"),
     }
-}
-
-/// Judges the starts of records that existed already.
-async fn judge_starts(
-    connection: &mut PgConnection,
-    project: &str,
-    rows: &[StartRow<'_>],
-) -> sqlx::Result<Vec<Written>> {
-    let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
-    let stored = tables::request_hashes(connection, project, &ids).await?;
-    let verdict = |row: &StartRow<'_>| match stored.get(&row.id) {
-        Some(hash) if *hash == row.start.hash => Ok(Receipt::replayed(None)),
-        Some(_) => {
-            Err(Error::Conflict(format!("the suggestion {} is there already, with another body", row.id)))
-        }
-        None => Err(Error::Unavailable("the suggestion was erased at this moment; try again")),
-    };
-    Ok(rows.iter().map(verdict).collect())
 }
 
 const NO_SUCH_INDEX: &str = "is not the place of a suggestion";

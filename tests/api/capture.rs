@@ -53,6 +53,7 @@ async fn post_all(service: &Service) -> Vec<(u16, Answer)> {
         (201, Method::POST, format!("{logs}/attempts"), attempt(2, true)),
         (200, Method::POST, format!("{logs}/finalize"), json!({"success": true, "instance_id": "i"})),
         (200, Method::PUT, format!("{logs}/review"), reviewed),
+        (200, Method::PATCH, logs.clone(), json!({"cbu_id": "c", "metadata": {NEEDLE: NEEDLE}})),
         (201, Method::POST, "/v1/generations".to_owned(), with_id(finished, done_id)),
         (201, Method::POST, "/v1/suggestions".to_owned(), with_id(slate(&["x", NEEDLE]), slate_id)),
         (201, Method::POST, format!("{slates}/views"), json!({"direction": "next", "at": 1})),
@@ -76,6 +77,7 @@ fn lines() -> Vec<Value> {
         of_log("attempt", attempt(1, false)),
         of_log("generation_outcome", json!({"success": false, "error": NEEDLE})),
         of_log("review", json!({"rating": "poor", "note": NEEDLE})),
+        of_log("generation_amendment", json!({"metadata": {NEEDLE: NEEDLE}})),
         with(slate(&[NEEDLE]), &json!({"event": "suggestion", "id": slate_id})),
         of_slate("view", json!({"index": 0})),
         of_slate("partial_inputs", json!({"inputs": [{"text": NEEDLE}]})),
@@ -98,6 +100,14 @@ async fn without_text_figures_and_verdicts_are_kept_and_the_text_is_nowhere_in_t
     assert_whole!("a_log_without_text", log);
     let figures = service.get("/v1/analytics/prompts").await.expect(200);
     assert_eq!((&figures["data"][0]["passed"], &figures["data"][0]["total_uses"]), (&json!(2), &json!(3)));
+
+    let figures = service.get("/v1/analytics/generations").await.expect(200);
+    assert_eq!((&figures["logs"], &figures["failed_attempts"]), (&json!(3), &json!(3)));
+    let error = &figures["errors"][0];
+    assert_eq!(
+        (&error["message"], &error["count"], &error["repaired"]),
+        (&Value::Null, &json!(3), &json!(2))
+    );
 
     let record = service.get(&format!("/v1/suggestions/{}", Uuid::from_u128(3))).await.expect(200);
     assert_whole!("a_slate_without_text", record);
@@ -139,7 +149,7 @@ async fn requests_sent_again_are_told_without_their_text() {
     post_all(&service).await;
     for (place, (_, answer)) in post_all(&service).await.iter().enumerate() {
         // The second partial input has neither name nor time: it is another one, and comes too late.
-        assert_eq!(answer.status, if place == 8 { 409 } else { 200 }, "{place}: {}", answer.text());
+        assert_eq!(answer.status, if place == 9 { 409 } else { 200 }, "{place}: {}", answer.text());
     }
     let other =
         json!({"id": Uuid::from_u128(1), "user_intent": "other", "domain_name": "cbu", "session_id": "s"});
@@ -163,9 +173,9 @@ async fn where_nothing_is_kept_every_answer_is_204_and_lines_are_skipped() {
     let summary = service.events(&lines).await.expect(200);
     assert_eq!(
         (&summary["accepted"], &summary["duplicates"], &summary["skipped"]),
-        (&json!(0), &json!(0), &json!(8))
+        (&json!(0), &json!(0), &json!(9))
     );
-    assert_eq!(summary["rejected"][0]["line"], 9);
+    assert_eq!(summary["rejected"][0]["line"], 10);
     service.post("/v1/suggestions", &json!({})).await.refused(422, &["/context"]);
     capture(&service, json!(null)).await;
     assert_eq!(service.dump().await, before);
@@ -187,7 +197,7 @@ async fn domains_are_kept_as_chosen_for_each_and_the_rest_by_the_servers_default
     let made = service.post("/v1/suggestions", &slate(&["x"])).await.expect(201);
     assert_eq!(made["suggestions"], json!(["x"]));
     let summary = service.events(&lines()).await.expect(200);
-    assert_eq!(summary, json!({"accepted": 4, "duplicates": 0, "skipped": 4, "rejected": []}));
+    assert_eq!(summary, json!({"accepted": 4, "duplicates": 0, "skipped": 5, "rejected": []}));
 }
 
 #[tokio::test]

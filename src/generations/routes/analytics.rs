@@ -1,4 +1,4 @@
-//! The endpoints of prompt templates' analytics.
+//! The endpoints of the analytics of logs and of prompt templates.
 
 use axum::extract::State;
 use utoipa_axum::router::OpenApiRouter;
@@ -6,25 +6,42 @@ use utoipa_axum::routes;
 
 use crate::auth::{Caller, Read};
 use crate::error::{Refusals, Result};
-use crate::generations::analytics::{self, AllFigures, Comparison, Pair, Scope};
+use crate::generations::analytics::logs::{self, Answer};
+use crate::generations::analytics::prompts::{self, AllFigures, Comparison, Pair};
+use crate::generations::analytics::{prompts::Scope as PromptScope, scope::Scope};
 use crate::http::Query;
 use crate::state::App;
 
-/// Returns the endpoints of prompt templates' analytics.
+/// Returns the endpoints of the analytics of logs and of prompt templates.
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(get_prompt_figures)).routes(routes!(compare_prompts))
+    OpenApiRouter::new()
+        .routes(routes!(get_generation_figures))
+        .routes(routes!(get_prompt_figures))
+        .routes(routes!(compare_prompts))
+}
+
+/// Returns how well finalized logs ended, by domain, model and prompt template, which errors their attempts ended in, and what
+/// repaired these.
+#[utoipa::path(get, path = "/v1/analytics/generations", tag = "analytics", params(Scope),
+    responses((status = 200, description = "Figures of all and of each group", body = Answer), Refusals))]
+async fn get_generation_figures(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    Query(scope): Query<Scope>,
+) -> Result<axum::Json<Answer>> {
+    logs::read(&app.db, &caller.project, &scope).await.map(axum::Json)
 }
 
 /// Returns how well each prompt template works, as the template of a log's first attempt and over all
 /// attempts.
-#[utoipa::path(get, path = "/v1/analytics/prompts", tag = "analytics", params(Scope),
+#[utoipa::path(get, path = "/v1/analytics/prompts", tag = "analytics", params(PromptScope),
     responses((status = 200, description = "Figures by template", body = AllFigures), Refusals))]
 async fn get_prompt_figures(
     State(app): State<App>,
     caller: Caller<Read>,
-    Query(scope): Query<Scope>,
+    Query(scope): Query<PromptScope>,
 ) -> Result<axum::Json<AllFigures>> {
-    analytics::read(&app.db, &caller.project, &scope).await.map(axum::Json)
+    prompts::read(&app.db, &caller.project, &scope).await.map(axum::Json)
 }
 
 /// Compares two prompt templates, or two versions of one (`name@1` and `name@2`).
@@ -35,5 +52,5 @@ async fn compare_prompts(
     caller: Caller<Read>,
     Query(pair): Query<Pair>,
 ) -> Result<axum::Json<Comparison>> {
-    analytics::compare(&app.db, &caller.project, &pair).await.map(axum::Json)
+    prompts::compare(&app.db, &caller.project, &pair).await.map(axum::Json)
 }

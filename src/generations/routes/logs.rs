@@ -10,7 +10,9 @@ use crate::auth::{Admin, Caller, Read};
 use crate::db::receipt::Receipt;
 use crate::error::{Error, Refusals, Result};
 use crate::generations::store::{self, Filter};
-use crate::generations::{Attempt, Event, Generation, NewAttempt, NewGeneration, NewReview, Outcome};
+use crate::generations::{
+    Amendment, Attempt, Event, Generation, NewAttempt, NewGeneration, NewReview, Outcome,
+};
 use crate::http::page::{List, Page, PageParams};
 use crate::http::reply::{Changed, Created, Prefer};
 use crate::http::{ById, Json, Path};
@@ -21,7 +23,7 @@ use crate::writing::Writing;
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(start_generation, list_generations))
-        .routes(routes!(get_generation, delete_generation))
+        .routes(routes!(get_generation, amend_generation, delete_generation))
         .routes(routes!(append_attempt))
         .routes(routes!(finalize_generation))
         .routes(routes!(review_generation))
@@ -134,6 +136,22 @@ async fn review_generation(
     Json(review): Json<NewReview>,
 ) -> Result<Changed<Generation>> {
     change(&writing, Event::review(id, review)).await
+}
+
+/// Adds to a generation log what became known later, such as where its program was persisted. The log may be open or
+/// finalized.
+///
+/// A field that is given replaces the log's own, `metadata` as a whole, and the others stay as they are. Sending the same
+/// request again changes nothing.
+#[utoipa::path(patch, path = "/v1/generations/{id}", tag = "generations", params(ById, Prefer),
+    request_body(content = Amendment, example = json!({"instance_id": "cbu-7", "cbu_id": "cbu-7"})),
+    responses(Changed<Generation>, Refusals))]
+async fn amend_generation(
+    writing: Writing,
+    Path(ById { id }): Path<ById>,
+    Json(amendment): Json<Amendment>,
+) -> Result<Changed<Generation>> {
+    change(&writing, Event::amend(id, amendment)).await
 }
 
 /// Writes an event that changes a log, and responds with the changed log.

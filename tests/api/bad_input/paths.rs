@@ -15,7 +15,7 @@ async fn a_path_says_which_methods_it_answers() {
         (Method::DELETE, LOGS.to_owned(), "GET,HEAD,POST"),
         (Method::PUT, LOGS.to_owned(), "GET,HEAD,POST"),
         (Method::OPTIONS, LOGS.to_owned(), "GET,HEAD,POST"),
-        (Method::PATCH, format!("{LOGS}/{id}"), "DELETE,GET,HEAD"),
+        (Method::PUT, format!("{LOGS}/{id}"), "DELETE,GET,HEAD,PATCH"),
         (Method::GET, format!("{LOGS}/{id}/attempts"), "POST"),
         (Method::HEAD, format!("{LOGS}/{id}/finalize"), "POST"),
         (Method::POST, format!("{LOGS}/similar"), "GET,HEAD"),

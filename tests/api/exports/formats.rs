@@ -40,6 +40,7 @@ async fn each_format_of_correction_pairs_is_byte_exact() {
         "",
         "format=openai",
         "format=trl-prompt-completion",
+        "format=fix-prompt",
         "format=trl-preference",
         "format=openai-preference",
         "format=trl-stepwise",
@@ -66,7 +67,7 @@ async fn metadata_is_one_more_key_and_only_then_is_the_raw_response_shown() {
         (
             "metadata_of_correction_pairs",
             format!("{CORRECTIONS}?"),
-            "openai trl-prompt-completion trl-preference openai-preference raw",
+            "openai trl-prompt-completion fix-prompt trl-preference openai-preference raw",
         ),
         ("metadata_of_final_pairs", format!("{CORRECTIONS}?pairing=final&"), "openai raw"),
         ("metadata_of_steps", format!("{CORRECTIONS}?"), "trl-stepwise"),

@@ -9,6 +9,7 @@ mod documents;
 mod encodings;
 mod formats;
 mod limits;
+mod order;
 mod selection;
 
 use serde_json::{Value, json};

@@ -11,7 +11,7 @@ async fn a_list_holds_what_each_filter_asks_for() {
     let service = Service::open().await;
     let template = |name: &str| json!({"iterations": [{"prompt_template": "x"}, {"prompt_template": name}]});
     for (text, more) in [
-        ("Open Fund", json!({"session_id": "s 1", "model_used": "m"})),
+        ("Open Fund", json!({"session_id": "s 1", "model_used": "m", "cbu_id": "c 1", "instance_id": "i/1"})),
         ("50% of a_b", template("t/1")),
         ("50 of axb", with(template("u"), &json!({"success": false}))),
         ("GRÜNE Anleihe", json!({"success": true, "final_valid_dsl": "(a)", "domain_name": "bond"})),
@@ -30,6 +30,10 @@ async fn a_list_holds_what_each_filter_asks_for() {
         ("model_used=m", vec!["Open Fund"]),
         ("session_id=s%201", vec!["Open Fund"]),
         ("session_id=s+1", vec!["Open Fund"]),
+        ("cbu_id=c+1", vec!["Open Fund"]),
+        ("cbu_id=c", vec![]),
+        ("instance_id=i%2F1", vec!["Open Fund"]),
+        ("instance_id=i%2F1&cbu_id=c+2", vec![]),
         ("prompt_template=t%2F1", vec!["50% of a_b"]),
         ("prompt_template=x", vec!["50 of axb", "50% of a_b"]),
         ("prompt_template=x&success=false", vec!["50 of axb"]),

@@ -1,7 +1,9 @@
 //! Generation logs: start, append, finalize, review, list, erase; similar examples, prompt templates and their figures.
 
+mod amend;
 mod analytics;
 mod attempts;
+mod figures;
 mod finalize;
 mod lists;
 mod prefer;

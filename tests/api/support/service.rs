@@ -86,6 +86,11 @@ impl Service {
         self.send(request.body(Body::from(body.to_string())).expect("a request")).await
     }
 
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Answer {
+        let request = request(Method::PATCH, path).header(header::CONTENT_TYPE, "application/json");
+        self.send(request.body(Body::from(body.to_string())).expect("a request")).await
+    }
+
     pub(crate) async fn post_text(&self, path: &str, media_type: &str, body: impl Into<Body>) -> Answer {
         let request = request(Method::POST, path).header(header::CONTENT_TYPE, media_type);
         self.send(request.body(body.into()).expect("a request")).await

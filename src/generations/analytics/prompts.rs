@@ -14,7 +14,7 @@ use crate::types::Timestamp;
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Scope {
+pub(in crate::generations) struct Scope {
     /// Only logs of this area of the language, such as `cbu`.
     domain_name: Option<String>,
     /// Only logs created at this time or later, as RFC 3339 or Unix seconds.
@@ -195,14 +195,14 @@ async fn figures(
 /// The figures of all prompt templates.
 #[derive(Serialize, ToSchema)]
 #[schema(as = PromptAnalytics)]
-pub(super) struct AllFigures {
+pub(in crate::generations) struct AllFigures {
     /// The figures of each template, the most used first.
     data: Vec<PromptFigures>,
 }
 
 /// Returns how well each prompt template works, as the template of a log's first attempt and over all
 /// attempts.
-pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<AllFigures> {
+pub(in crate::generations) async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<AllFigures> {
     Ok(AllFigures { data: figures(db, project, scope, None).await? })
 }
 
@@ -210,7 +210,7 @@ pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<Al
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Pair {
+pub(in crate::generations) struct Pair {
     /// A template, or one version of it as `name@2`.
     #[param(min_length = 1, example = "cbu_create@1")]
     a: String,
@@ -240,7 +240,7 @@ impl<'a> Named<'a> {
 /// Two templates side by side. Differences are those of `a` minus `b`.
 #[derive(Serialize, ToSchema)]
 #[schema(as = PromptComparison)]
-pub(super) struct Comparison {
+pub(in crate::generations) struct Comparison {
     /// The figures of the template `a`.
     a: PromptFigures,
     /// The figures of the template `b`.
@@ -270,7 +270,11 @@ struct FirstTry {
 }
 
 /// Compares two prompt templates, or two versions of one.
-pub(super) async fn compare(db: &PgPool, project: &str, Pair { a, b }: &Pair) -> Result<Comparison> {
+pub(in crate::generations) async fn compare(
+    db: &PgPool,
+    project: &str,
+    Pair { a, b }: &Pair,
+) -> Result<Comparison> {
     let a = of(db, project, a).await?;
     let b = of(db, project, b).await?;
     let success = statistics::compare((a.success, a.total_uses), (b.success, b.total_uses));

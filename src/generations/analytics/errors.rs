@@ -1,0 +1,149 @@
+//! Errors that attempts ended in, how often later attempts repaired them, and by what change.
+
+use std::collections::HashMap;
+
+use futures_util::TryStreamExt as _;
+use serde::Serialize;
+use sqlx::{PgConnection, Row as _};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::scope::Scope;
+use crate::error::Result;
+use crate::generations::rules::changes::Change;
+use crate::generations::rules::errors::{Count, Failure, Kind, Tally};
+
+/// The most errors that are told.
+const ERRORS: usize = 20;
+/// The most changes that are told of an error.
+const CHANGES: usize = 3;
+/// The most bytes of a program whose repair is looked at.
+const LONGEST_PROGRAM: i32 = 20_000;
+
+/// The errors of one stage.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = GenerationErrorsOfStage)]
+pub(super) struct StageFigures {
+    /// The stage that failed: `parse`, `lint` or `compile`.
+    stage: String,
+    /// The number of attempts that failed in it.
+    count: i64,
+    /// The number of these after which a later attempt passed.
+    repaired: i64,
+}
+
+/// An error that attempts end in.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = GenerationError)]
+pub(super) struct ErrorFigures {
+    /// The stage that failed: `parse`, `lint` or `compile`.
+    stage: String,
+    /// The first line of what the stage said, with placeholders for quoted names, numbers, ids, paths and addresses. Null if the
+    /// stage said nothing, and where the project keeps no text.
+    message: Option<String>,
+    /// The number of attempts that failed with it.
+    count: i64,
+    /// The number of these after which a later attempt passed.
+    repaired: i64,
+    /// By what change it was repaired, looked at in at most 20 repairs: the most frequent ones first, at most 3.
+    changes: Vec<Repair>,
+    /// A log with an attempt that failed so.
+    example_generation_id: Uuid,
+}
+
+/// A change between the program that failed and the one that passed, with placeholders for names and numbers.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = GenerationRepair)]
+struct Repair {
+    /// What was taken out. Empty if the repair only added something.
+    removed: String,
+    /// What was put in. Empty if the repair only removed something.
+    added: String,
+    /// The number of repairs, of those looked at, that changed this.
+    count: i64,
+}
+
+/// Counts the errors of the logs of a scope. The messages are read one by one and counted here, where there is room for so many
+/// kinds and no more.
+pub(super) async fn read(
+    connection: &mut PgConnection,
+    project: &str,
+    scope: &Scope,
+) -> Result<(Vec<StageFigures>, Vec<ErrorFigures>)> {
+    let mut query = scope.query(project)?;
+    query.push(
+        " select generation_id, attempt, error_stage, error_message, attempt < last_passed is true as repaired from (
+            select a.generation_id, a.attempt, a.passed, a.error_stage, a.error_message,
+                max(a.attempt) filter (where a.passed) over (partition by a.generation_id) as last_passed
+            from log join attempts a on a.project = $1 and a.generation_id = log.id and a.passed is not null
+        ) judged where not passed",
+    );
+    let query = query.build();
+    let mut rows = query.fetch(&mut *connection);
+    let mut tally = Tally::default();
+    while let Some(row) = rows.try_next().await? {
+        tally.add(Failure {
+            log: row.try_get("generation_id")?,
+            attempt: row.try_get("attempt")?,
+            stage: row.try_get::<Option<&str>, _>("error_stage")?.unwrap_or_default(),
+            message: row.try_get("error_message")?,
+            repaired: row.try_get("repaired")?,
+        });
+    }
+    drop(rows);
+    let (stages, kinds) = tally.most_frequent(ERRORS);
+    let stage =
+        |(stage, count): (String, Count)| StageFigures { stage, count: count.all, repaired: count.repaired };
+    let stages = stages.into_iter().map(stage).collect();
+    let changes = changes(connection, project, &kinds).await?;
+    let error = |(kind, changes): (Kind, _)| ErrorFigures {
+        stage: kind.stage,
+        message: kind.message,
+        count: kind.count.all,
+        repaired: kind.count.repaired,
+        changes,
+        example_generation_id: kind.example,
+    };
+    Ok((stages, kinds.into_iter().zip(changes).map(error).collect()))
+}
+
+/// Returns the changes that repaired each kind of error.
+async fn changes(connection: &mut PgConnection, project: &str, kinds: &[Kind]) -> Result<Vec<Vec<Repair>>> {
+    const SQL: &str = "
+        select sought.kind, bad.extracted_dsl as bad, good.extracted_dsl as good
+        from unnest($2::int[], $3::uuid[], $4::int[]) as sought (kind, generation_id, attempt)
+        join attempts bad on bad.project = $1 and bad.generation_id = sought.generation_id
+            and bad.attempt = sought.attempt and octet_length(bad.extracted_dsl) <= $5
+        cross join lateral (
+            select a.extracted_dsl from attempts a
+            where a.project = $1 and a.generation_id = sought.generation_id and a.attempt > sought.attempt and a.passed
+            order by a.attempt limit 1
+        ) good
+        where octet_length(good.extracted_dsl) <= $5";
+    let sought =
+        || (0_i32..).zip(kinds).flat_map(|(place, kind)| kind.repaired.iter().map(move |key| (place, key)));
+    let mut rows = sqlx::query(SQL)
+        .bind(project)
+        .bind(sought().map(|(place, _)| place).collect::<Vec<_>>())
+        .bind(sought().map(|(_, (log, _))| *log).collect::<Vec<_>>())
+        .bind(sought().map(|(_, (_, attempt))| *attempt).collect::<Vec<_>>())
+        .bind(LONGEST_PROGRAM)
+        .fetch(connection);
+    let mut counts: Vec<HashMap<Change, i64>> = kinds.iter().map(|_| HashMap::new()).collect();
+    while let Some(row) = rows.try_next().await? {
+        let place: i32 = row.try_get("kind")?;
+        let change = Change::between(row.try_get("bad")?, row.try_get("good")?);
+        let counts = usize::try_from(place).ok().and_then(|place| counts.get_mut(place));
+        if let (Some(change), Some(counts)) = (change, counts) {
+            *counts.entry(change).or_default() += 1;
+        }
+    }
+    let most_frequent = |counts: HashMap<Change, i64>| {
+        let mut counts: Vec<_> = counts.into_iter().collect();
+        counts.sort_unstable_by(|(a, x), (b, y)| y.cmp(x).then_with(|| a.cmp(b)));
+        counts.truncate(CHANGES);
+        let repair = |(Change { removed, added }, count)| Repair { removed, added, count };
+        counts.into_iter().map(repair).collect()
+    };
+    Ok(counts.into_iter().map(most_frequent).collect())
+}

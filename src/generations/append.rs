@@ -1,0 +1,184 @@
+//! The statements that add attempts to logs, and find those that are there.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::Append;
+use crate::db::insert::{self, Columns as _, columns};
+use crate::types::FreeForm;
+
+/// A row of an attempt to be added to a log.
+#[derive(Clone, Copy)]
+pub(super) struct AttemptRow<'a> {
+    /// The id of the log.
+    pub(super) log: Uuid,
+    /// The attempt.
+    pub(super) append: &'a Append,
+    /// The position, from 1, among the attempts that one statement adds to the log and that have no number of
+    /// their own.
+    pub(super) nth: i32,
+}
+
+columns! {
+    /// The columns that decide to which log an attempt is added and which number it gets.
+    struct AttemptKeys<'a>(AttemptRow<'a>);
+    |row| {
+        "generation_id": "uuid" = row.log,
+        "number": "int" = row.append.number,
+        "nth": "int" = row.nth,
+    }
+}
+
+columns! {
+    /// The columns of an attempt besides its log and its number.
+    struct Attempts<'a>(AttemptRow<'a>);
+    |row| {
+        "id": "uuid" = row.append.id,
+        "timestamp": "timestamptz" = row.append.timestamp,
+        "prompt_template": "text" = row.append.new.prompt_template.as_deref(),
+        "prompt_template_version": "int" = row.append.new.prompt_template_version,
+        "prompt_text": "text" = row.append.new.prompt_text.as_deref(),
+        "raw_response": "text" = row.append.new.raw_response.as_deref(),
+        "extracted_dsl": "text" = row.append.new.extracted_dsl.as_deref(),
+        "parse_result": "jsonb" = row.append.new.parse_result.as_ref().map(Json),
+        "lint_result": "jsonb" = row.append.new.lint_result.as_ref().map(Json),
+        "compile_result": "jsonb" = row.append.new.compile_result.as_ref().map(Json),
+        "passed": "bool" = row.append.verdict.passed,
+        "error_stage": "text" = row.append.verdict.error_stage,
+        "error_message": "text" = row.append.verdict.error_message.as_deref(),
+        "latency_ms": "int" = row.append.new.latency_ms,
+        "input_tokens": "int" = row.append.new.input_tokens,
+        "output_tokens": "int" = row.append.new.output_tokens,
+        "metadata": "jsonb" = FreeForm::or_empty(row.append.new.metadata.as_ref()),
+        "request_hash": "bytea" = row.append.hash.as_slice(),
+    }
+}
+
+/// Which logs attempts are added to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AppendTo {
+    /// Logs that are open. They are locked in the order of their ids.
+    Open,
+    /// Logs that the same transaction has made, finished or not.
+    New,
+}
+
+/// Adds attempts to logs. Returns the numbers of those that were added, by log and id. Left out are attempts
+/// whose id or number is taken, and attempts to a log that does not exist or is not open.
+///
+/// The statement does not see an attempt that another server adds while it waits for the log's lock. That
+/// attempt has taken the next number, so the new one is left out and can be judged.
+pub(super) async fn insert_attempts(
+    connection: &mut PgConnection,
+    project: &str,
+    target: AppendTo,
+    attempts: &[AttemptRow<'_>],
+) -> sqlx::Result<HashMap<(Uuid, Uuid), i32>> {
+    /// The attempts are matched to the locked logs by a bare `in`, which Postgres always hashes. A join might
+    /// be planned as a nested loop.
+    fn many(logs: &str) -> String {
+        format!(
+            "with log as materialized ({logs}),
+            new as (select {keys}, {unnested}, generate_subscripts($2, 1) as ordinal)
+            insert into attempts (project, generation_id, attempt, {names})
+            select $1, new.generation_id,
+                coalesce(new.number, new.nth + (
+                    select coalesce(max(a.attempt), 0) from attempts a
+                    where a.project = $1 and a.generation_id = new.generation_id)),
+                {values}
+            from new
+            where (new.generation_id in (select id from log)) is true
+            order by new.ordinal
+            on conflict do nothing
+            returning generation_id, id, attempt",
+            keys = insert::unnested::<AttemptKeys>(2),
+            unnested = insert::unnested::<Attempts>(5),
+            names = insert::names::<Attempts>(),
+            values = insert::values::<Attempts>("new"),
+        )
+    }
+    static INTO_OPEN: LazyLock<String> = LazyLock::new(|| {
+        many(
+            "select g.id from generations g where g.project = $1 and g.id = any($2) and g.completed_at is null
+            order by g.id for no key update",
+        )
+    });
+    static INTO_NEW: LazyLock<String> = LazyLock::new(|| many("select distinct unnest($2) as id"));
+    /// The statement for a single attempt, the usual case on a server with little to do. It does half the
+    /// work of the statement for many.
+    static ONE: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "insert into attempts (project, generation_id, attempt, {names})
+            select $1, g.id,
+                coalesce($3, $4 + (
+                    select coalesce(max(a.attempt), 0) from attempts a where a.project = $1 and a.generation_id = $2)),
+                {value}
+            from generations g where g.project = $1 and g.id = $2 and g.completed_at is null for no key update
+            on conflict do nothing
+            returning generation_id, id, attempt",
+            names = insert::names::<Attempts>(),
+            value = insert::value::<Attempts>(5),
+        )
+    });
+    let alone =
+        if let [attempt] = attempts { Some(attempt).filter(|_| target == AppendTo::Open) } else { None };
+    let (sql, parameters) = match alone {
+        Some(attempt) => (
+            &ONE,
+            insert::parameters(project, |parameters| {
+                AttemptKeys::bind_one(attempt, parameters)?;
+                Attempts::bind_one(attempt, parameters)
+            })?,
+        ),
+        None => (
+            if target == AppendTo::Open { &INTO_OPEN } else { &INTO_NEW },
+            insert::parameters(project, |parameters| {
+                AttemptKeys::bind_all(attempts, parameters)?;
+                Attempts::bind_all(attempts, parameters)
+            })?,
+        ),
+    };
+    let rows: Vec<(Uuid, Uuid, i32)> =
+        sqlx::query_as_with(sql.as_str(), parameters).fetch_all(connection).await?;
+    Ok(rows.into_iter().map(|(log, id, number)| ((log, id), number)).collect())
+}
+
+/// An attempt that is stored.
+pub(super) struct StoredAttempt {
+    pub(super) id: Uuid,
+    pub(super) number: i32,
+    pub(super) request_hash: Vec<u8>,
+}
+
+/// Returns the stored attempts, by log, that have the id or the number of one of these.
+pub(super) async fn stored_attempts(
+    connection: &mut PgConnection,
+    project: &str,
+    attempts: &[AttemptRow<'_>],
+) -> sqlx::Result<HashMap<Uuid, Vec<StoredAttempt>>> {
+    const SQL: &str = "
+        with sought as materialized (
+            select unnest($2::uuid[]) as generation_id, unnest($3::uuid[]) as id, unnest($4::int[]) as number
+        )
+        select a.generation_id, a.id, a.attempt, a.request_hash from sought
+        join attempts a on a.project = $1 and a.generation_id = sought.generation_id and a.id = sought.id
+        union
+        select a.generation_id, a.id, a.attempt, a.request_hash from sought
+        join attempts a on a.project = $1 and a.generation_id = sought.generation_id and a.attempt = sought.number";
+    let rows: Vec<(Uuid, Uuid, i32, Vec<u8>)> = sqlx::query_as(SQL)
+        .bind(project)
+        .bind(attempts.iter().map(|attempt| attempt.log).collect::<Vec<_>>())
+        .bind(attempts.iter().map(|attempt| attempt.append.id).collect::<Vec<_>>())
+        .bind(attempts.iter().map(|attempt| attempt.append.number).collect::<Vec<_>>())
+        .fetch_all(connection)
+        .await?;
+    let mut stored: HashMap<Uuid, Vec<StoredAttempt>> = HashMap::new();
+    for (log, id, number, request_hash) in rows {
+        stored.entry(log).or_default().push(StoredAttempt { id, number, request_hash });
+    }
+    Ok(stored)
+}

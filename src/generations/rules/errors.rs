@@ -1,0 +1,139 @@
+//! Errors, counted by kind in bounded memory.
+
+use std::collections::HashMap;
+
+use uuid::Uuid;
+
+use super::kinds::kind_of;
+
+/// The most kinds of errors that are counted. Errors of further kinds count in the stage alone.
+const KINDS: usize = 10_000;
+/// How many repairs of a kind are remembered: the latest.
+const REPAIRS: usize = 20;
+
+/// An attempt that failed.
+#[derive(Debug, Clone, Copy)]
+pub struct Failure<'a> {
+    /// The id of its log.
+    pub log: Uuid,
+    /// Its number.
+    pub attempt: i32,
+    /// The stage that failed.
+    pub stage: &'a str,
+    /// What the stage said.
+    pub message: Option<&'a str>,
+    /// Whether a later attempt passed.
+    pub repaired: bool,
+}
+
+/// How often something failed, and how often it was repaired.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    /// The number of failures.
+    pub all: i64,
+    /// The number of those that a later attempt repaired.
+    pub repaired: i64,
+}
+
+impl Count {
+    fn add(&mut self, repaired: bool) {
+        self.all += 1;
+        self.repaired += i64::from(repaired);
+    }
+}
+
+/// The errors of one kind.
+#[derive(Debug)]
+pub struct Kind {
+    /// The stage that failed.
+    pub stage: String,
+    /// What the stage said, without names and numbers.
+    pub message: Option<String>,
+    /// How many there are.
+    pub count: Count,
+    /// The log of the one counted last.
+    pub example: Uuid,
+    /// Attempts that failed with it and were repaired, each as its log and its number.
+    pub repaired: Vec<(Uuid, i32)>,
+}
+
+/// Counts errors by stage and by kind.
+#[derive(Debug, Default)]
+pub struct Tally {
+    stages: HashMap<String, Count>,
+    kinds: HashMap<(String, Option<String>), Kind>,
+}
+
+impl Tally {
+    /// Counts a failure.
+    pub fn add(&mut self, failure: Failure<'_>) {
+        let Failure { log, attempt, stage, message, repaired } = failure;
+        match self.stages.get_mut(stage) {
+            Some(count) => count.add(repaired),
+            None => self.stages.entry(stage.to_owned()).or_default().add(repaired),
+        }
+        let is_full = self.kinds.len() >= KINDS;
+        let key = (stage.to_owned(), message.map(kind_of));
+        if is_full && !self.kinds.contains_key(&key) {
+            return;
+        }
+        let kind = self.kinds.entry(key).or_insert_with_key(|(stage, message)| Kind {
+            stage: stage.clone(),
+            message: message.clone(),
+            count: Count::default(),
+            example: log,
+            repaired: Vec::new(),
+        });
+        if repaired {
+            let place = usize::try_from(kind.count.repaired).unwrap_or_default() % REPAIRS;
+            match kind.repaired.get_mut(place) {
+                Some(oldest) => *oldest = (log, attempt),
+                None => kind.repaired.push((log, attempt)),
+            }
+        }
+        kind.count.add(repaired);
+        kind.example = log;
+    }
+
+    /// Returns the counts of the stages, and the kinds that are most frequent, at most `most`; both the most frequent first.
+    pub fn most_frequent(self, most: usize) -> (Vec<(String, Count)>, Vec<Kind>) {
+        let mut stages: Vec<_> = self.stages.into_iter().collect();
+        stages.sort_unstable_by(|(a, x), (b, y)| y.all.cmp(&x.all).then_with(|| a.cmp(b)));
+        let mut kinds: Vec<_> = self.kinds.into_values().collect();
+        kinds.sort_unstable_by(|a, b| {
+            let by_text = || (&a.stage, &a.message).cmp(&(&b.stage, &b.message));
+            b.count.all.cmp(&a.count.all).then_with(by_text)
+        });
+        kinds.truncate(most);
+        (stages, kinds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_counted_by_kind_up_to_a_number_of_kinds() {
+        let mut tally = Tally::default();
+        let kinds = i32::try_from(KINDS).expect("a small number");
+        for attempt in 0..kinds + 50 {
+            let letters: String = attempt.to_string().bytes().map(|digit| char::from(digit + 49)).collect();
+            for message in [Some("line 5"), Some("line 6"), None, Some(letters.as_str())] {
+                let log = Uuid::from_u128(u128::from(attempt.unsigned_abs()));
+                tally.add(Failure { log, attempt, stage: "parse", message, repaired: message.is_some() });
+            }
+        }
+        assert_eq!(tally.kinds.len(), KINDS);
+        let all = i64::from(kinds) + 50;
+        let (stages, found) = tally.most_frequent(3);
+        assert_eq!(stages, [("parse".to_owned(), Count { all: 4 * all, repaired: 3 * all })]);
+        assert_eq!(found[0].message.as_deref(), Some("line <number>"));
+        assert_eq!(found[0].count, Count { all: 2 * all, repaired: 2 * all });
+        assert_eq!((found[1].message.as_deref(), found[1].count), (None, Count { all, repaired: 0 }));
+        assert_eq!(found[2].count.all, 1);
+        let last = Uuid::from_u128(u128::from((kinds + 49).unsigned_abs()));
+        assert_eq!((found[0].example, found[0].repaired.len()), (last, REPAIRS));
+        assert!(found[0].repaired.contains(&(last, kinds + 49)) && found[1].repaired.is_empty());
+    }
+}
