@@ -3,8 +3,9 @@
 //!
 //! These variables of the environment say what is measured:
 //!
-//! - `BENCH=ingest,export` measures some of the parts, which are `start`, `ingest`, `depth`, `export` and `similar`.
-//! - `SCALE` is how many solved logs there are to export and to search (100 000 if not given).
+//! - `BENCH=ingest,export` measures some of the parts, which are `start`, `ingest`, `depth`, `export`, `seeds`
+//!   and `similar`.
+//! - `SCALE` is how many solved logs there are to export, to ask with SQL and to search (100 000 if not given).
 //! - `ROUNDS` is how often each measurement is taken (5). Every figure is the median over the rounds, and a baseline is
 //!   measured in turn with what it is for.
 //! - `SECONDS` is how long a measurement of `ingest` and `depth` takes (3).
@@ -23,6 +24,7 @@ mod ingest;
 mod load;
 mod machine;
 mod rounds;
+mod seeds;
 mod similar;
 mod start;
 mod table;
@@ -81,7 +83,7 @@ fn main() {
     if plan.wants("start") {
         lines.extend(start::run(&plan));
     }
-    if ["ingest", "depth", "export", "similar"].iter().any(|part| plan.wants(part)) {
+    if ["ingest", "depth", "export", "seeds", "similar"].iter().any(|part| plan.wants(part)) {
         let machines: Vec<_> = plan.programs.iter().map(|program| Machine::start(program)).collect();
         runtime.block_on(async {
             if plan.wants("ingest") {
@@ -90,14 +92,17 @@ fn main() {
             if plan.wants("depth") {
                 lines.extend(depth::run(&machines, &plan).await);
             }
-            // Similar examples are measured of the server under test alone.
-            let loaded =
-                if plan.wants("export") { machines.len() } else { usize::from(plan.wants("similar")) };
+            // Statements of the seed and similar examples are measured of the server under test alone.
+            let alone = ["seeds", "similar"].iter().any(|part| plan.wants(part));
+            let loaded = if plan.wants("export") { machines.len() } else { usize::from(alone) };
             for machine in &machines[..loaded] {
                 data::load(machine, plan.scale).await;
             }
             if plan.wants("export") {
                 lines.extend(export::run(&machines, &plan).await);
+            }
+            if plan.wants("seeds") {
+                lines.extend(seeds::run(&machines[0], &plan).await);
             }
             if plan.wants("similar") {
                 lines.extend(similar::run(&machines[0], &plan).await);
