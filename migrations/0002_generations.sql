@@ -4,6 +4,7 @@
 -- check that a trigger would make on every row has already been made.
 
 create extension if not exists pg_trgm;
+create extension if not exists btree_gin;
 
 create table generations (
     project         text not null,
@@ -46,7 +47,8 @@ create index generations_instance on generations (project, instance_id, created_
 create index generations_completed on generations (project, completed_at, id) where success;
 create index generations_pair on generations (project, pair_hash, completed_at, id) where success;
 create index generations_search_keys on generations using gin (search_keys) with (gin_pending_list_limit = 16384) where success;
-create index generations_intent on generations using gin (user_intent gin_trgm_ops) with (gin_pending_list_limit = 16384);
+-- With the domain, as the seed's own query for similar examples has both: a fifth of the time among a million.
+create index generations_intent on generations using gin (domain_name, user_intent gin_trgm_ops) with (gin_pending_list_limit = 16384);
 create index generations_metadata on generations using gin (metadata jsonb_path_ops) with (gin_pending_list_limit = 16384);
 
 comment on table generations is 'One intent and how the effort to satisfy it ended. Its attempts are rows of attempts.';
