@@ -13,6 +13,7 @@ create table agent_threads (
     turn        text,
     waiting     text[] not null default '{}',
     last_at     timestamptz,
+    prompted_at timestamptz,
     received_at timestamptz not null,
     has_open    boolean not null default false,
     primary key (id, project)
@@ -27,6 +28,7 @@ comment on column agent_threads.root is 'The folder in which it began: paths are
 comment on column agent_threads.turn is 'The turn under way, where the agent names its turns.';
 comment on column agent_threads.waiting is 'Calls of tools that have not been answered yet: who waits is not silent.';
 comment on column agent_threads.last_at is 'When its latest event happened, by the agent''s clock: silence is measured from here.';
+comment on column agent_threads.prompted_at is 'When a person last said something in it, by the agent''s clock: what they object to came after that.';
 comment on column agent_threads.received_at is 'When an event of it last came in, by our clock.';
 comment on column agent_threads.has_open is 'Whether a search of it is still tracked.';
 
@@ -47,12 +49,14 @@ create table searches (
     ended_at          timestamptz,
     completed_at      timestamptz,
     request_hash      bytea not null,
+    corrects          uuid,
     primary key (id, project)
 );
 
 create index searches_time on searches (project, timestamp desc, id desc);
 create index searches_session on searches (project, agent_session_id, timestamp) where agent_session_id is not null;
 create index searches_open on searches (project, thread_id) where state = 'tracking';
+create index searches_answered on searches (project, thread_id, timestamp) where state = 'resolved';
 create index searches_completed on searches (project, completed_at, id) where state = 'resolved';
 
 comment on table searches is 'A search by an agent. One whose best score is under the threshold is tracked until its turn ends or silence does.';
@@ -63,12 +67,13 @@ comment on column searches.state is 'strong: not tracked. resolved: enough reads
 comment on column searches.ended_at is 'When its session ended, by the agent''s clock.';
 comment on column searches.completed_at is 'Database clock at the write that ended it: exports are ordered by it.';
 comment on column searches.request_hash is 'Of the request that started it: tells a replay from a conflict.';
+comment on column searches.corrects is 'The search that it repeats, because a person has objected to what that one led to; its results are just that.';
 
 create table fallbacks (
     project      text not null,
     search_id    uuid not null,
     id           uuid not null,
-    kind         text not null check (kind in ('read', 'grep', 'glob', 'edit')),
+    kind         text not null check (kind in ('read', 'grep', 'glob', 'edit', 'index')),
     target       text not null,
     ok           boolean not null,
     timestamp    timestamptz not null,
@@ -128,7 +133,7 @@ create table association_evidence (
     project        text not null,
     association_id uuid not null,
     source         uuid not null,
-    kind           text not null check (kind in ('found', 'hint_read', 'hint_unread', 'useful', 'wrong')),
+    kind           text not null check (kind in ('found', 'hint_read', 'hint_unread', 'useful', 'wrong', 'corrected')),
     weight         double precision not null,
     at             timestamptz not null,
     rank           integer not null,
@@ -182,6 +187,8 @@ create table transcripts (
     root        text,
     last_at     timestamptz,
     bad_lines   bigint not null default 0,
+    error_times timestamptz[] not null default '{}',
+    error_texts text[] not null default '{}',
     received_at timestamptz not null,
     primary key (project, source)
 );
@@ -190,6 +197,8 @@ create index transcripts_session on transcripts (project, session) where session
 
 comment on table transcripts is 'A source of transcript lines, and what its latest line said of itself: the next one may leave it out.';
 comment on column transcripts.bad_lines is 'How many malformed lines were passed over.';
+comment on column transcripts.error_times is 'When the last of them were passed over, twenty at most.';
+comment on column transcripts.error_texts is 'What was wrong with each of these, without anything of what it said.';
 
 create table transcript_lines (
     project text not null,

@@ -19,6 +19,11 @@ pub enum ToolAction {
         /// The path as the agent wrote it: absolute, or relative to the folder it works in.
         path: String,
     },
+    /// The agent adds a file to the index that its searches ask.
+    Index {
+        /// The path as the agent wrote it.
+        path: String,
+    },
     /// The agent writes or changes a file.
     Edit {
         /// The path as the agent wrote it.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::entry::Entry;
 use super::json::NotAnObject;
+use super::known::{Known, LineKind};
 use super::tool::ToolPatterns;
 
 /// A coding agent whose transcripts and hooks are understood.
@@ -17,6 +18,10 @@ pub struct Agent {
     pub parse_line: fn(&str, &ToolPatterns) -> Result<Entry, NotAnObject>,
     /// Reads the payload of a hook; none if the text is not one. The patterns say which tools search.
     pub parse_hook: fn(&str, &ToolPatterns) -> Option<Entry>,
+    /// Reads of a line of a transcript only what kind of line it is, and which version of the agent wrote it.
+    pub kind_of_line: fn(&str) -> LineKind,
+    /// The kinds of lines and the versions that the two functions above were written for.
+    pub known: Known,
     /// The folder in which the agent keeps what is its own.
     pub home: Home,
     /// Where the agent's transcripts lie.
@@ -52,6 +57,8 @@ pub struct Hooks {
     pub events: &'static [HookEvent],
     /// How the agent reports an event.
     pub reporting: Reporting,
+    /// How long the agent waits for a hook before it goes on without, in seconds.
+    pub timeout: u8,
     /// What else a person has to know or do once hooks are installed.
     pub advice: &'static str,
 }

@@ -10,6 +10,8 @@ use super::agent::{Agent, Home, HookEvent, Hooks, Reporting, Transcripts};
 use super::entry::{Activity, Entry};
 use super::hook::{self, Dialect};
 use super::json::{self, NotAnObject, Raw};
+use super::known::{Known, LineKind};
+use super::prompt;
 use super::search_output;
 use super::tool::{self, ToolPatterns};
 
@@ -19,6 +21,8 @@ pub(super) static AGENT: Agent = Agent {
     title: "Claude Code",
     parse_line,
     parse_hook,
+    kind_of_line,
+    known: Known { version: (2, 1, 330), kinds: &KINDS },
     home: Home { variable: "CLAUDE_CONFIG_DIR", folder: ".claude" },
     // Its files are named after sessions: it has those that nobody else names.
     transcripts: Transcripts { folder: "projects", prefix: "" },
@@ -26,6 +30,7 @@ pub(super) static AGENT: Agent = Agent {
         settings: "settings.json",
         events: &[
             HookEvent::plain("UserPromptSubmit"),
+            HookEvent::of_tools("PreToolUse"),
             HookEvent::of_tools("PostToolUse"),
             HookEvent::of_tools("PostToolUseFailure"),
             HookEvent::plain("Stop"),
@@ -33,10 +38,42 @@ pub(super) static AGENT: Agent = Agent {
             HookEvent::plain("SessionEnd"),
         ],
         reporting: Reporting::Request,
+        timeout: 1,
         advice: "Sessions that begin from now on report. If the server wants a key, set GLEANER_KEY where Claude Code runs \
             and install again.",
     },
 };
+
+/// The types of lines that there are. All but those of messages only show that the agent is at work.
+const KINDS: [&str; 27] = [
+    "agent-color",
+    "agent-name",
+    "agent-setting",
+    "ai-title",
+    "api-request",
+    "api-request-blob",
+    "api-request-shape",
+    "assistant",
+    "atis-latch",
+    "attachment",
+    "attribution-snapshot",
+    "content-replacement",
+    "cost-state",
+    "custom-title",
+    "file-history-snapshot",
+    "last-prompt",
+    "mode",
+    "permission-mode",
+    "pr-link",
+    "progress",
+    "queue-operation",
+    "summary",
+    "system",
+    "tag",
+    "tools-used",
+    "user",
+    "worktree-state",
+];
 
 /// How a text begins that says that a person has stopped the agent.
 const INTERRUPTED: &str = "[Request interrupted by user";
@@ -130,6 +167,20 @@ fn parse_hook(body: &str, tools: &ToolPatterns) -> Option<Entry> {
     hook::parse(body, tools, &Dialect { answer: |answer| (true, search_output::read(answer)), is_said })
 }
 
+/// Reads what kind of line it is.
+fn kind_of_line(line: &str) -> LineKind {
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default)]
+    struct Line<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: Raw<'a>,
+        #[serde(borrow)]
+        version: Raw<'a>,
+    }
+    let line: Line<'_> = json::object(line).unwrap_or_default();
+    LineKind { kind: json::name(line.kind), version: json::name(line.version) }
+}
+
 /// Reads a line of a transcript.
 fn parse_line(line: &str, tools: &ToolPatterns) -> Result<Entry, NotAnObject> {
     let line: Line<'_> = json::object(line)?;
@@ -151,6 +202,7 @@ fn parse_line(line: &str, tools: &ToolPatterns) -> Result<Entry, NotAnObject> {
         agent: json::name(line.agent_id).or_else(|| sidechain.then(|| "sidechain".to_owned())),
         turn: json::name(line.prompt_id),
         root,
+        lasted: None,
         activities,
     })
 }
@@ -193,7 +245,7 @@ fn said_to_agent(line: &Line<'_>, message: &Message<'_>, sidechain: bool) -> Vec
             return vec![Activity::TurnEnd];
         }
         if is_said(text) {
-            return vec![Activity::Prompt];
+            return vec![prompt::activity(text)];
         }
     }
     if blocks.iter().any(|block| kind_is(block, "image") || kind_is(block, "document")) {

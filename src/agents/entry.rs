@@ -1,5 +1,7 @@
 //! What an agent tells, in one form whatever the agent.
 
+use chrono::TimeDelta;
+
 use super::action::ToolAction;
 use super::search_output::SearchOutput;
 use crate::types::Timestamp;
@@ -19,6 +21,8 @@ pub struct Entry {
     pub turn: Option<String>,
     /// The folder that the agent works in. Without one, it is that of the entry before.
     pub root: Option<String>,
+    /// How long the tool ran that has just answered, where that is told.
+    pub lasted: Option<TimeDelta>,
     /// What happened, in order.
     pub activities: Vec<Activity>,
 }
@@ -28,6 +32,8 @@ pub struct Entry {
 pub enum Activity {
     /// A person says something: the turn before ends, another begins.
     Prompt,
+    /// A person says, and plainly, that what the agent has come to is not what they meant. This is a prompt as well.
+    Correction,
     /// The agent uses a tool.
     ToolUse {
         /// The id by which the result refers to the use.

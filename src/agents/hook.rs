@@ -1,9 +1,11 @@
 //! The payloads of hooks. Agents took the names of the fields from Claude Code; an agent's own file says where they differ.
 
+use chrono::TimeDelta;
 use serde::Deserialize;
 
 use super::entry::{Activity, Entry};
 use super::json::{self, Raw};
+use super::prompt;
 use super::search_output::SearchOutput;
 use super::tool::{self, ToolPatterns};
 
@@ -34,6 +36,8 @@ struct Hook<'a> {
     #[serde(borrow)]
     tool_response: Raw<'a>,
     #[serde(borrow)]
+    duration_ms: Raw<'a>,
+    #[serde(borrow)]
     error: Raw<'a>,
 }
 
@@ -49,19 +53,23 @@ pub(super) struct Dialect {
 pub(super) fn parse(body: &str, tools: &ToolPatterns, dialect: &Dialect) -> Option<Entry> {
     let hook: Hook<'_> = json::object(body).ok()?;
     let root = json::name(hook.cwd);
-    let used = |worked: bool, answer: Raw<'_>| {
+    let begun = || {
         let name = json::text(hook.tool_name).unwrap_or_default();
         let input = hook.tool_input.map_or("", |input| input.get());
-        let id = json::name(hook.tool_use_id);
         let actions = tool::actions(&name, input, root.as_deref(), tools);
-        let (ok, output) = (dialect.answer)(answer);
-        vec![Activity::ToolUse { id: id.clone(), actions }, Activity::result(id, worked && ok, output)]
+        Activity::ToolUse { id: json::name(hook.tool_use_id), actions }
     };
-    let is_said = |prompt: &str| (dialect.is_said)(prompt.trim());
+    let used = |worked: bool, answer: Raw<'_>| {
+        let (ok, output) = (dialect.answer)(answer);
+        vec![begun(), Activity::result(json::name(hook.tool_use_id), worked && ok, output)]
+    };
     let activities = match &*json::text(hook.hook_event_name)? {
-        "UserPromptSubmit" if json::text(hook.prompt).is_none_or(|prompt| is_said(&prompt)) => {
-            vec![Activity::Prompt]
-        }
+        "UserPromptSubmit" => match json::text(hook.prompt) {
+            Some(prompt) if !(dialect.is_said)(prompt.trim()) => Vec::new(),
+            prompt => vec![prompt::activity(prompt.as_deref().unwrap_or_default())],
+        },
+        // Until it answers, the agent waits.
+        "PreToolUse" => vec![begun()],
         "PostToolUse" => used(true, hook.tool_response),
         "PostToolUseFailure" => used(false, hook.error),
         "Stop" | "StopFailure" | "SubagentStop" => vec![Activity::TurnEnd],
@@ -70,5 +78,13 @@ pub(super) fn parse(body: &str, tools: &ToolPatterns, dialect: &Dialect) -> Opti
     };
     let turn = json::name(hook.prompt_id.or(hook.turn_id));
     let (session, agent) = (json::name(hook.session_id), json::name(hook.agent_id));
-    Some(Entry { at: None, session, agent, turn, root, activities })
+    let lasted = hook.duration_ms.and_then(|milliseconds| milliseconds.get().parse().ok()).and_then(duration);
+    Some(Entry { at: None, session, agent, turn, root, lasted, activities })
+}
+
+/// A time that a tool may have run; none if no tool runs for so long.
+#[expect(clippy::cast_possible_truncation, reason = "the range was looked at")]
+fn duration(milliseconds: f64) -> Option<TimeDelta> {
+    const DAY: f64 = 86_400e3;
+    (0.0..=DAY).contains(&milliseconds).then(|| TimeDelta::milliseconds(milliseconds as i64))
 }

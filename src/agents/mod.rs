@@ -13,6 +13,8 @@ mod codex;
 mod entry;
 mod hook;
 mod json;
+mod known;
+mod prompt;
 mod search_output;
 mod shell;
 mod tool;
@@ -29,6 +31,7 @@ pub use action::{SearchTool, ToolAction};
 pub use agent::{Agent, Home, HookEvent, Hooks, Reporting, Transcripts};
 pub use entry::{Activity, Entry};
 pub use json::NotAnObject;
+pub use known::{Known, LineKind, Unknown};
 pub use search_output::{SearchHit, SearchOutput};
 pub use tool::ToolPatterns;
 

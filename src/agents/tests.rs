@@ -1,3 +1,4 @@
+use chrono::TimeDelta;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -69,6 +70,7 @@ fn a_line_says_when_where_and_who() {
             agent: Some("a".to_owned()),
             turn: Some("p".to_owned()),
             root: Some("/srv/app".to_owned()),
+            lasted: None,
             activities: vec![
                 Activity::ToolUse { id: Some("t1".to_owned()), actions: read },
                 Activity::ToolUse { id: Some("t2".to_owned()), actions: Vec::new() },
@@ -279,7 +281,7 @@ fn a_hook_says_what_a_transcript_would() {
         ("UserPromptSubmit", vec![Activity::Prompt]),
         ("Stop", vec![Activity::TurnEnd]),
         ("SessionEnd", vec![Activity::SessionEnd]),
-        ("PreToolUse", vec![]),
+        ("PreToolUse", vec![Activity::ToolUse { id: None, actions: vec![] }]),
         ("OfTomorrow", vec![]),
     ] {
         let [session, turn, root] = ["s", "p", "/w"].map(|text| Some(text.to_owned()));
@@ -307,6 +309,23 @@ fn a_hook_says_what_a_transcript_would() {
             Activity::ToolResult { id: id.clone(), ok: true, output: Some(nothing()) },
         ]
     );
+    let mut slow = common("PostToolUse");
+    slow["tool_name"] = json!("Bash");
+    for (milliseconds, expected) in [
+        (json!(61_250), Some(TimeDelta::milliseconds(61_250))),
+        (json!(0.5), Some(TimeDelta::zero())),
+        (json!(-1), None),
+        (json!(1e300), None),
+        (json!("38"), None),
+    ] {
+        slow["duration_ms"] = milliseconds;
+        assert_eq!(hook(slow.clone()).lasted, expected, "{slow}");
+    }
+    let mut objected = common("UserPromptSubmit");
+    objected["prompt"] = json!("no, the other file");
+    assert_eq!(hook(objected.clone()).activities, [Activity::Correction]);
+    objected["prompt"] = json!("<task-notification>done</task-notification>");
+    assert_eq!(hook(objected).activities, []);
     let mut failed = common("PostToolUseFailure");
     failed["tool_name"] = json!("Read");
     failed["tool_input"] = json!({"file_path": "/nope"});
@@ -420,6 +439,133 @@ fn answers_of_a_rollout_have_heads_of_their_own() {
     }
 }
 
+/// An item that Codex says is completed.
+fn item(item: &Value) -> Value {
+    json!({"timestamp": "2026-03-01T10:00:05.000Z", "ordinal": 7, "type": "event_msg", "payload": {
+        "type": "item_completed", "thread_id": "s", "turn_id": "t", "item": item, "completed_at_ms": 1}})
+}
+
+#[test]
+fn a_call_from_code_shows_nothing_and_its_items_show_what_was_done() {
+    let code = "const out = await tools.exec_command({cmd: \"rg -n needle src\"}); text(out.output);";
+    let call = json!({"type": "response_item", "payload": {
+        "type": "custom_tool_call", "call_id": "call_1", "name": "exec", "input": code}});
+    assert_eq!(codex(&call), [Activity::ToolUse { id: Some("call_1".to_owned()), actions: vec![] }]);
+
+    let command = |command: &str, status: Value, output: &str| {
+        let line = item(&json!({
+            "type": "CommandExecution", "id": "exec-1", "command": ["/bin/bash", "-lc", command], "cwd": "file:///srv/my%20app",
+            "parsed_cmd": [{"type": "unknown", "cmd": command}], "source": "agent", "status": "completed", "exit_code": status,
+            "aggregated_output": output, "duration": {"secs": 0, "nanos": 5}}));
+        let entry = read(&codex::AGENT, &line);
+        assert_eq!(entry.turn.as_deref(), Some("t"));
+        entry.activities
+    };
+    let id = Some("exec-1".to_owned());
+    let told = |actions, ok, output| {
+        [Activity::ToolUse { id: id.clone(), actions }, Activity::ToolResult { id: id.clone(), ok, output }]
+    };
+    let search = || {
+        let path = Some("/srv/my app/src".to_owned());
+        vec![ToolAction::Search { tool: SearchTool::Grep, query: "needle".to_owned(), path }]
+    };
+    assert_eq!(command("rg -n needle src", json!(1), ""), told(search(), true, Some(nothing())));
+    assert_eq!(command("rg -n needle src", json!(0), "src/a.rs:1:needle\n"), told(search(), true, None));
+    assert_eq!(command("rg -n needle src", json!(2), ""), told(search(), false, None));
+    let file = ToolAction::Read { path: "/srv/my app/src/a.rs".to_owned() };
+    assert_eq!(command("sed -n 1,9p src/a.rs", json!(0), "fn a() {}"), told(vec![file.clone()], true, None));
+    assert_eq!(
+        command("cat src/a.rs", json!(1), "cat: src/a.rs: No such file"),
+        told(vec![file], false, None)
+    );
+}
+
+#[test]
+fn items_tell_of_changed_files_of_calls_of_servers_and_of_what_a_person_says() {
+    let change = item(&json!({"type": "FileChange", "id": "exec-2", "status": "completed", "changes": {
+        "/srv/app/a.rs": {"type": "update", "unified_diff": "@@", "move_path": null},
+        "/srv/app/b.rs": {"type": "delete", "content": ""},
+        "/srv/app/c.rs": {"type": "update", "unified_diff": "@@", "move_path": "/srv/app/d.rs"},
+    }}));
+    let id = Some("exec-2".to_owned());
+    let actions =
+        ["/srv/app/a.rs", "/srv/app/d.rs"].map(|path| ToolAction::Edit { path: path.to_owned() }).to_vec();
+    let answered = |id: &Option<String>, ok| Activity::ToolResult { id: id.clone(), ok, output: None };
+    assert_eq!(codex(&change), [Activity::ToolUse { id: id.clone(), actions }, answered(&id, true)]);
+    let mut declined = change;
+    declined["payload"]["item"]["status"] = json!("declined");
+    assert_eq!(codex(&declined).pop(), Some(answered(&id, false)));
+
+    let result =
+        json!({"content": [{"type": "text", "text": "{\"results\": [{\"path\": \"a\", \"score\": 0.5}]}"}]});
+    let call = |tool: &str, arguments: Value, result: Value, error: Value| {
+        codex(&item(
+            &json!({"type": "McpToolCall", "id": "call_3", "server": "ultrasync", "tool": tool, "arguments": arguments,
+            "status": "completed", "result": result, "error": error}),
+        ))
+    };
+    let id = Some("call_3".to_owned());
+    let search = ToolAction::Search { tool: SearchTool::Index, query: "login".to_owned(), path: None };
+    let output = Some(SearchOutput { best_score: Some(0.5), count: Some(1), hits: vec![hit("a", 0.5)] });
+    assert_eq!(
+        call("jit_search", json!({"query": "login"}), result, Value::Null),
+        [
+            Activity::ToolUse { id: id.clone(), actions: vec![search] },
+            Activity::ToolResult { id: id.clone(), ok: true, output },
+        ]
+    );
+    let indexed = ToolAction::Index { path: "/srv/app/a.rs".to_owned() };
+    assert_eq!(
+        call("jit_index_file", json!({"path": "/srv/app/a.rs"}), Value::Null, json!({"message": "no"})),
+        [Activity::ToolUse { id: id.clone(), actions: vec![indexed] }, answered(&id, false)]
+    );
+
+    for (content, expected) in [
+        (json!([{"type": "text", "text": "find it", "text_elements": []}]), vec![Activity::Prompt]),
+        (json!([{"type": "local_image", "path": "/a.png"}]), vec![Activity::Prompt]),
+        (json!([{"type": "text", "text": "no, the other file"}]), vec![Activity::Correction]),
+        (json!([]), vec![]),
+    ] {
+        let said = item(&json!({"type": "UserMessage", "id": "u1", "content": content}));
+        assert_eq!(codex(&said), expected, "{said}");
+    }
+    for kind in ["AgentMessage", "Reasoning", "OfTomorrow"] {
+        assert_eq!(codex(&item(&json!({"type": kind, "id": "x"}))), [], "{kind}");
+    }
+}
+
+#[test]
+fn what_an_agent_adds_to_its_index_is_told_by_the_tool() {
+    let indexed = || vec![ToolAction::Index { path: "/a/b.rs".to_owned() }];
+    let add = json!({"name": "login", "source_code": "fn login() {}", "file_path": "/a/b.rs"});
+    for (name, input, expected) in [
+        ("mcp__ultrasync__jit_index_file", json!({"path": "/a/b.rs"}), indexed()),
+        ("mcp__code__jit_add_symbol", add, indexed()),
+        ("mcp__code__jit_add_symbol", json!({"name": "login", "source_code": ""}), vec![]),
+        ("jit_index_file", json!({"path": "/a/b.rs"}), vec![]),
+    ] {
+        assert_eq!(does(name, &input), expected, "{name} {input}");
+    }
+}
+
+#[test]
+fn the_kind_of_a_line_and_the_version_that_wrote_it_are_told() {
+    let kind = |agent: &Agent, line: Value| {
+        let LineKind { kind, version } = (agent.kind_of_line)(&line.to_string());
+        (kind.unwrap_or_default(), version.unwrap_or_default())
+    };
+    let told = |kind: &str, version: &str| (kind.to_owned(), version.to_owned());
+    let line = json!({"type": "user", "version": "2.1.39", "message": {"type": "message", "version": "9"}});
+    assert_eq!(kind(&claude_code::AGENT, line), told("user", "2.1.39"));
+    let head = json!({"type": "session_meta", "payload": {"type": "x", "cli_version": "0.169.0"}});
+    assert_eq!(kind(&codex::AGENT, head), told("session_meta", "0.169.0"));
+    let done = item(&json!({"type": "CommandExecution"}));
+    assert_eq!(kind(&codex::AGENT, done), told("event_msg item_completed CommandExecution", ""));
+    let call = json!({"type": "response_item", "payload": {"type": "function_call"}});
+    assert_eq!(kind(&codex::AGENT, call), told("response_item function_call", ""));
+    assert_eq!((codex::AGENT.kind_of_line)("no JSON"), LineKind::default());
+}
+
 #[test]
 fn hooks_of_codex_answer_with_a_text() {
     let body = json!({
@@ -496,6 +642,11 @@ fn line() -> impl Strategy<Value = Value> {
         "score",
         "response_item",
         "event_msg",
+        "item_completed",
+        "item",
+        "CommandExecution",
+        "FileChange",
+        "changes",
         "function_call",
         "arguments",
         "hook_event_name",
@@ -532,6 +683,7 @@ proptest! {
         for agent in ALL {
             prop_assert_eq!((agent.parse_line)(&text, &tools).is_ok(), value.is_object());
             let _ = (agent.parse_hook)(&text, &tools);
+            let _ = (agent.kind_of_line)(&text);
             let _ = (agent.parse_line)(&text[..text.floor_char_boundary(cut)], &tools);
         }
     }

@@ -103,6 +103,9 @@ pub(super) fn actions(
         "Bash" | "exec_command" | "shell" | "shell_command" | "local_shell" => {
             command(&parsed(input), folder)
         }
+        name if is_indexing(name) => {
+            file(&parsed(input), folder).map(|path| ToolAction::Index { path }).into_iter().collect()
+        }
         "apply_patch" => {
             let given: Input<'_> = parsed(input);
             let inner = json::text(given.input.or(given.command)).unwrap_or(Cow::Borrowed(input));
@@ -112,6 +115,11 @@ pub(super) fn actions(
         }
         _ => Vec::new(),
     }
+}
+
+/// Whether a tool of this name adds a file to the index that searches ask. Which server has the tool does not matter.
+fn is_indexing(name: &str) -> bool {
+    name.rsplit_once("__").is_some_and(|(_, tool)| matches!(tool, "jit_index_file" | "jit_add_symbol"))
 }
 
 fn parsed(input: &str) -> Input<'_> {
@@ -133,14 +141,18 @@ fn command(input: &Input<'_>, folder: Option<&str>) -> Vec<ToolAction> {
         (Some(workdir), folder) if !workdir.is_empty() => Some(seen_from(folder, workdir)),
         (_, folder) => folder.map(str::to_owned),
     };
-    let command = input.command.or(input.cmd);
+    command_actions(input.command.or(input.cmd), folder.as_deref())
+}
+
+/// Tells what a command does: a command line, or the words of a command, the last of which may be a command line for a shell.
+/// Relative paths are told from `folder`, where that is known.
+pub(super) fn command_actions(command: Raw<'_>, folder: Option<&str>) -> Vec<ToolAction> {
     if let Some(words) = json::elements(command) {
-        // The words of a command, the last of which may be a command line for a shell.
         let words: Option<Vec<Cow<'_, str>>> = words.into_iter().map(|word| json::text(Some(word))).collect();
         let line = words.and_then(|words| shlex::try_join(words.iter().map(Cow::as_ref)).ok());
-        return shell::actions(&line.unwrap_or_default(), folder.as_deref());
+        return shell::actions(&line.unwrap_or_default(), folder);
     }
-    shell::actions(&json::text(command).unwrap_or_default(), folder.as_deref())
+    shell::actions(&json::text(command).unwrap_or_default(), folder)
 }
 
 fn search(tool: SearchTool, input: &Input<'_>, folder: Option<&str>) -> Vec<ToolAction> {

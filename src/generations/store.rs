@@ -5,8 +5,8 @@ use uuid::Uuid;
 
 use super::{Attempt, Generation, Rating};
 use crate::error::Result;
-use crate::http::Check;
 use crate::http::page::{Listed, Page, PageRequest};
+use crate::http::{Check, boolean};
 use crate::types::Timestamp;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -36,8 +36,10 @@ pub struct Filter {
     /// Only logs of this area of the language.
     domain_name: Option<String>,
     /// Only logs that succeeded, or only logs that failed.
+    #[serde(deserialize_with = "boolean")]
     success: Option<bool>,
     /// Only logs that are not finalized yet, or only logs that are.
+    #[serde(deserialize_with = "boolean")]
     open: Option<bool>,
     /// Only logs of this model.
     model_used: Option<String>,

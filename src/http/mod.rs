@@ -17,4 +17,4 @@ pub use check::{Check, Checks};
 pub use clean::{Replaced, clean_json};
 pub use idempotency::IdempotencyKey;
 pub use json::{Json, NDJSON_LIMIT, null_as_default, utf8};
-pub use params::{ById, Path, Query};
+pub use params::{ById, Path, Query, boolean, flag};

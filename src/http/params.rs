@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::http::Method;
 use axum::http::request::Parts;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{self, DeserializeOwned, Unexpected};
+use serde::{Deserialize, Deserializer};
 use utoipa::IntoParams;
 use utoipa::openapi::path::ParameterIn;
 use utoipa::openapi::schema::{Schema, SchemaType, Type};
@@ -52,6 +52,22 @@ pub fn from_pairs<T: DeserializeOwned>(pairs: &[(String, String)]) -> Result<T> 
         let path = error.path().clone();
         field_error(&path, &error.into_inner().to_string())
     })
+}
+
+/// Reads a parameter that is true or false, which may be written as 1 or 0, yes or no, on or off as well.
+pub fn boolean<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
+    let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+    let value = match text.to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" => true,
+        "false" | "0" | "no" | "off" => false,
+        _ => return Err(de::Error::invalid_value(Unexpected::Str(&text), &"true or false")),
+    };
+    Ok(Some(value))
+}
+
+/// Reads a parameter as [`boolean`] does; it is false if not given.
+pub fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    boolean(deserializer).map(Option::unwrap_or_default)
 }
 
 impl<S: Send + Sync, T: DeserializeOwned + Check> FromRequestParts<S> for Path<T> {

@@ -4,6 +4,7 @@ use serde::Serialize;
 use sqlx::PgPool;
 use utoipa::ToSchema;
 
+use super::intake_errors;
 use super::settings::Rules;
 use crate::error::Result;
 
@@ -30,8 +31,12 @@ pub struct Figures {
     pub files_learned: i64,
     /// How many pairs of a query and a file there are.
     pub associations_created: i64,
+    /// What was wrong with the last twenty malformed lines and hooks, the latest last. None of these quotes anything.
+    #[sqlx(skip)]
+    #[schema(max_items = 20)]
+    pub errors: Vec<String>,
     /// How many malformed lines and hooks were passed over.
-    pub errors: i64,
+    pub error_count: i64,
     /// Whether hints get read.
     #[sqlx(flatten)]
     pub hints: HintFigures,
@@ -76,7 +81,7 @@ pub async fn figures(db: &PgPool, project: &str, rules: &Rules) -> Result<Figure
             where a.project = $1
         ) learned,
         (
-            select coalesce(sum(bad_lines), 0)::bigint as errors from transcripts where project = $1
+            select coalesce(sum(bad_lines), 0)::bigint as error_count from transcripts where project = $1
         ) errors,
         (
             select count(distinct search_id) as searches_hinted,
@@ -86,5 +91,6 @@ pub async fn figures(db: &PgPool, project: &str, rules: &Rules) -> Result<Figure
         ) hinted";
     let mut figures: Figures = sqlx::query_as(SQL).bind(project).fetch_one(db).await?;
     figures.enabled = rules.learn;
+    figures.errors = intake_errors::latest(db, project).await?;
     Ok(figures)
 }

@@ -58,7 +58,7 @@ pub async fn find(
             join fallbacks f on f.project = $1 and f.search_id = s.id and f.kind in ('grep', 'glob') and f.ok and f.counts
             where f.target <> s.query and exists (
                 select from fallbacks r
-                where r.project = $1 and r.search_id = s.id and r.kind = 'read' and r.ok and r.counts
+                where r.project = $1 and r.search_id = s.id and r.kind in ('read', 'index') and r.ok and r.counts
                     and r.timestamp >= f.timestamp)
         )
         select pattern, (array_agg(query order by score desc, timestamp desc))[1] as query, max(score) as score,

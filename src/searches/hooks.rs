@@ -5,9 +5,11 @@ use std::collections::HashMap;
 
 use sqlx::PgPool;
 
+use super::intake_errors::{self, Fault};
+use super::intake_pool::IntakePool;
 use super::transcripts::{Context, Origin};
 use super::write;
-use crate::agents::{Agent, Entry};
+use crate::agents::{Activity, Agent, Entry};
 use crate::db::retry::Losses;
 use crate::error::Result;
 use crate::http::{clean_json, utf8};
@@ -15,52 +17,90 @@ use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
 use crate::types::Timestamp;
 
-/// Takes the payload of a hook. One that is not understood is counted as a malformed line of the agent's hooks.
-pub async fn take(db: &PgPool, tenant: &Tenant, agent: &'static Agent, mut body: Vec<u8>) -> Result<()> {
-    let source = format!("hooks/{}", agent.name);
-    let Some(origin) = tenant.policy.keep(Origin { agent, source, learn: None }) else { return Ok(()) };
-    let cleaned = clean_json(&mut body);
-    let entry =
-        cleaned.and_then(|_| Ok((agent.parse_hook)(utf8(&body)?, &tenant.rules.tools))).ok().flatten();
-    match entry {
-        Some(mut entry) => {
-            entry.at = entry.at.or_else(|| Some(Timestamp::now()));
-            learn(db, tenant, entry, &origin).await
+/// What a hook has reported, read and ready to be learned from.
+#[derive(Debug)]
+pub struct Report {
+    origin: Kept<Origin>,
+    said: Said,
+    received: Timestamp,
+}
+
+/// What a hook's payload says.
+#[derive(Debug)]
+enum Said {
+    /// Something that an agent did, in one entry or two.
+    Entries(Vec<Kept<Entry>>),
+    /// Nothing that is understood.
+    Malformed { bytes: usize },
+}
+
+impl Report {
+    /// Reads the payload of a hook that came in at `received`; none if the project keeps nothing of it.
+    #[must_use]
+    pub fn read(
+        tenant: &Tenant,
+        agent: &'static Agent,
+        mut body: Vec<u8>,
+        received: Timestamp,
+    ) -> Option<Self> {
+        let source = format!("hooks/{}", agent.name);
+        let origin = tenant.policy.keep(Origin { agent, source, learn: None })?;
+        let bytes = body.len();
+        let cleaned = clean_json(&mut body);
+        let entry =
+            cleaned.and_then(|_| Ok((agent.parse_hook)(utf8(&body)?, &tenant.rules.tools))).ok().flatten();
+        let said = match entry {
+            Some(mut entry) => {
+                entry.at = entry.at.or(Some(received));
+                Context::default().complete(&mut entry);
+                Said::Entries(
+                    steps(entry).into_iter().filter_map(|entry| tenant.policy.keep(entry)).collect(),
+                )
+            }
+            None => Said::Malformed { bytes },
+        };
+        Some(Self { origin, said, received })
+    }
+
+    /// Learns from the report. Reports of one session wait for each other, in the order in which they came in.
+    pub async fn learn(self, pool: &IntakePool, tenant: &Tenant) -> Result<()> {
+        let Said::Entries(entries) = &self.said else { return self.note_malformed(&pool.db, tenant).await };
+        let Some(first) = entries.first() else { return Ok(()) };
+        let session = first.session.as_deref().unwrap_or_default();
+        let _turn = pool.turn(&tenant.name, &format!("{}/{session}", self.origin.source)).await;
+        let mut losses = Losses::default();
+        loop {
+            match self.replay(&pool.db, tenant, entries).await {
+                Err(error) if losses.again(&error).await => {}
+                result => return Ok(result?),
+            }
         }
-        None => count_malformed(db, tenant, &origin).await,
+    }
+
+    /// Learns from entries. A hook that tells of a tool's answer tells of the whole call, so no half of one is remembered.
+    async fn replay(&self, db: &PgPool, tenant: &Tenant, entries: &[Kept<Entry>]) -> sqlx::Result<()> {
+        let mut transaction = db.begin().await?;
+        let source = &self.origin.source;
+        write::replay(&mut transaction, tenant, source, &mut HashMap::new(), entries).await?;
+        transaction.commit().await
+    }
+
+    /// Counts the payload as a malformed line of the agent's hooks.
+    async fn note_malformed(&self, db: &PgPool, tenant: &Tenant) -> Result<()> {
+        let Said::Malformed { bytes } = self.said else { return Ok(()) };
+        let fault = Fault::of_hook(self.origin.agent, bytes, self.received);
+        let mut transaction = db.begin().await?;
+        intake_errors::note(&mut transaction, &tenant.name, &self.origin.source, &[fault], 1).await?;
+        Ok(transaction.commit().await?)
     }
 }
 
-async fn learn(db: &PgPool, tenant: &Tenant, mut entry: Entry, origin: &Kept<Origin>) -> Result<()> {
-    Context::default().complete(&mut entry);
-    let Some(entry) = tenant.policy.keep(entry) else { return Ok(()) };
-    let mut losses = Losses::default();
-    loop {
-        match replay(db, tenant, &entry, origin).await {
-            Err(error) if losses.again(&error).await => {}
-            result => return Ok(result?),
-        }
-    }
-}
-
-/// Learns from an entry. A hook that tells of a call tells the whole call, so no half of one is remembered.
-async fn replay(
-    db: &PgPool,
-    tenant: &Tenant,
-    entry: &Kept<Entry>,
-    origin: &Kept<Origin>,
-) -> sqlx::Result<()> {
-    let mut transaction = db.begin().await?;
-    let entries = std::slice::from_ref(entry);
-    write::replay(&mut transaction, tenant, &origin.source, &mut HashMap::new(), entries).await?;
-    transaction.commit().await
-}
-
-/// Counts a payload that is not understood as a malformed line of its source.
-async fn count_malformed(db: &PgPool, tenant: &Tenant, origin: &Kept<Origin>) -> Result<()> {
-    const SQL: &str = "
-        insert into transcripts as t (project, source, bad_lines, received_at) values ($1, $2, 1, $3)
-        on conflict (project, source) do update set bad_lines = t.bad_lines + 1, received_at = excluded.received_at";
-    sqlx::query(SQL).bind(&*tenant.name).bind(&origin.source).bind(Timestamp::now()).execute(db).await?;
-    Ok(())
+/// The steps that an entry of a hook tells. A tool that says how long it ran began so long before it answered: as in a transcript,
+/// the agent was not silent meanwhile.
+fn steps(mut entry: Entry) -> Vec<Entry> {
+    let Some((lasted, at)) = entry.lasted.take().zip(entry.at) else { return vec![entry] };
+    let is_use = |activity: &Activity| matches!(activity, Activity::ToolUse { .. });
+    let (uses, answers) = std::mem::take(&mut entry.activities).into_iter().partition(is_use);
+    let begun = Entry { at: at.plus(-lasted).or(Some(at)), activities: uses, ..entry.clone() };
+    vec![begun, Entry { activities: answers, ..entry }]
 }

@@ -5,9 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use crate::db;
+
+/// How many reports of hooks may be under way at once.
+const REPORTS: usize = 1_024;
 
 /// The connections by which hooks, transcripts and expiry write, and the turns of those who send lines.
 #[derive(Debug, Clone)]
@@ -15,13 +18,21 @@ pub struct IntakePool {
     /// The connections. They bear the writer's name, since exports wait for those who do.
     pub db: PgPool,
     turns: Arc<Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>>,
+    /// Places for reports of hooks, which may outlive their requests.
+    places: Arc<Semaphore>,
 }
 
 impl IntakePool {
     /// A pool of at most so many connections.
     #[must_use]
     pub fn new(options: &PgConnectOptions, connections: u32) -> Self {
-        Self { db: db::pool(options, db::WRITER_NAME, connections), turns: Arc::default() }
+        let db = db::pool(options, db::WRITER_NAME, connections);
+        Self { db, turns: Arc::default(), places: Arc::new(Semaphore::new(REPORTS)) }
+    }
+
+    /// A place for the report of a hook; none if too many are under way.
+    pub(super) fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).try_acquire_owned().ok()
     }
 
     /// Waits until nobody else sends lines for this source of a project; the turn ends when the guard is dropped.

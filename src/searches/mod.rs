@@ -3,7 +3,7 @@
 //!
 //! Here is what a search is, in [`event`] what can happen to one. [`rules`] says what is learned from it, [`write`](mod@write)
 //! and [`store`] how all that is kept, [`routes`] how it is reached. [`transcripts`] and [`hooks`] take what agents tell of
-//! themselves, and [`expiry`] ends what they leave open. [`associations`], [`expansions`] and [`analytics`] are what searches
+//! themselves, [`turns`] what others tell of them, and [`expiry`] ends what they leave open. [`associations`], [`expansions`] and [`analytics`] are what searches
 //! are good for.
 
 pub mod analytics;
@@ -13,6 +13,7 @@ pub mod expansions;
 pub mod expiry;
 pub mod exports;
 pub mod hooks;
+mod intake_errors;
 pub mod intake_pool;
 mod limits;
 pub mod routes;
@@ -20,6 +21,7 @@ pub mod rules;
 pub mod settings;
 pub mod store;
 pub mod transcripts;
+pub mod turns;
 pub mod write;
 
 use serde::{Deserialize, Serialize};
@@ -30,7 +32,10 @@ pub use event::Event;
 pub use rules::learner::{FallbackKind, SearchState};
 pub use settings::SearchSettings;
 
+use crate::domain::Domain;
 use crate::http::{Check, Checks, null_as_default};
+use crate::privacy::hash_key::HashKey;
+use crate::privacy::policy::Private;
 use crate::types::{OptionalName, Timestamp};
 use associations::Association;
 use limits::{MOST_PATH, MOST_QUERY, MOST_RESULTS};
@@ -63,6 +68,9 @@ pub struct Search {
     pub state: SearchState,
     /// When the search ended, by the agent's clock.
     pub ended_at: Option<Timestamp>,
+    /// The search that this one repeats, because a person has said that what it led to is not what they meant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub corrects: Option<Uuid>,
     /// What the agent did after the search, in the order of time; lists leave this out.
     #[sqlx(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,7 +104,7 @@ pub struct Fallback {
     pub id: Uuid,
     /// What was done.
     pub kind: FallbackKind,
-    /// The file that was read or edited, relative to the search's root if it lies in it.
+    /// The file that was read, edited or added to the index, relative to the search's root if it lies in it.
     pub path: Option<String>,
     /// The pattern that was looked for.
     pub pattern: Option<String>,
@@ -147,7 +155,7 @@ pub struct NewSearch {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub result_count: Option<i32>,
-    /// The results of the search: reading one of these is no discovery.
+    /// The results of the search: a file that is among these counts half when it is read, and is no hint.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 500)]
     pub results: Vec<SearchResult>,
@@ -214,7 +222,7 @@ pub struct NewFallback {
     pub id: Option<Uuid>,
     /// What was done.
     pub kind: FallbackKind,
-    /// The file that was read or edited.
+    /// The file that was read, edited or added to the index.
     #[serde(skip_serializing_if = "OptionalName::is_none")]
     #[schema(value_type = Option<String>, max_length = 4096)]
     pub path: OptionalName,
@@ -243,7 +251,7 @@ impl FallbackKind {
     /// Whether a fallback of this kind has a path; otherwise it has a pattern.
     #[must_use]
     pub fn has_path(self) -> bool {
-        matches!(self, Self::Read | Self::Edit)
+        matches!(self, Self::Read | Self::Edit | Self::Index)
     }
 }
 
@@ -260,6 +268,17 @@ impl Check for NewFallback {
     }
 }
 
+impl NewSearch {
+    /// The paths of the results in their normal form, as seen from the search's root.
+    pub fn offered(&self) -> impl Iterator<Item = String> {
+        let root = self.root.as_deref().map(rules::paths::folder);
+        let normal = move |result: &SearchResult| {
+            rules::paths::normalise(&result.path, root.as_deref(), root.as_deref())
+        };
+        self.results.iter().map(normal)
+    }
+}
+
 /// The end of the agent's turn in which a search was made.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -270,3 +289,54 @@ pub struct Resolve {
 }
 
 impl Check for Resolve {}
+
+/// The end of an agent's turn.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = AgentTurnEnd)]
+pub struct TurnEnd {
+    /// The agent's session, whose subagents end their turns as well.
+    #[schema(min_length = 1, max_length = 200)]
+    pub agent_session_id: String,
+    /// The turn that ends: where another turn is under way by now, nothing ends.
+    pub turn_id: OptionalName,
+    /// When the turn ended; now, if not given.
+    pub timestamp: Option<Timestamp>,
+}
+
+impl Check for TurnEnd {
+    fn check(&self, checks: &mut Checks) {
+        checks.name("agent_session_id", Some(&self.agent_session_id));
+        checks.name("turn_id", self.turn_id.as_deref());
+    }
+}
+
+impl Private for TurnEnd {
+    fn domain(&self) -> Domain {
+        Domain::Searches
+    }
+
+    fn reduce(self, _: &HashKey) -> Option<Self> {
+        None
+    }
+}
+
+/// What the end of a turn has ended.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct EndedTurn {
+    /// The agent's session.
+    pub agent_session_id: String,
+    /// The searches that were tracked and have ended, in the order in which they were made.
+    pub searches: Vec<TurnSearch>,
+    /// How many associations there were not before.
+    pub associations_created: usize,
+}
+
+/// A search that has ended with its turn.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct TurnSearch {
+    /// The id of the search.
+    pub id: Uuid,
+    /// The state in which the search ended.
+    pub state: SearchState,
+}

@@ -2,6 +2,7 @@
 
 use chrono::TimeDelta;
 use clap::Args;
+use clap::builder::BoolishValueParser;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -14,7 +15,8 @@ use crate::http::{Check, Checks};
 #[command(next_help_heading = "Searches")]
 pub struct SearchSettings {
     /// Whether associations are learned; searches are followed either way. True if not given.
-    #[arg(long = "learn-from-search", env = "GLEANER_LEARN_FROM_SEARCH", global = true, value_name = "BOOL")]
+    #[arg(long = "learn-from-search", env = "GLEANER_LEARN_FROM_SEARCH", global = true, value_name = "BOOL",
+        value_parser = BoolishValueParser::new())]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learn: Option<bool>,
     /// A search with a best score under this is weak; 0.65 if not given.
@@ -46,7 +48,8 @@ pub struct SearchSettings {
     pub tools: Option<Vec<String>>,
     /// Whether a built-in search (Grep, Glob, `rg`, `grep`, `find` in a shell) that finds nothing counts as a weak search;
     /// true if not given.
-    #[arg(long = "learn-builtin", env = "GLEANER_LEARN_BUILTIN", global = true, value_name = "BOOL")]
+    #[arg(long = "learn-builtin", env = "GLEANER_LEARN_BUILTIN", global = true, value_name = "BOOL",
+        value_parser = BoolishValueParser::new())]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub track_builtin: Option<bool>,
     /// Days after which evidence counts half; 30 if not given.

@@ -15,7 +15,7 @@ use crate::types::Timestamp;
 
 const SELECT: &str = "
     select s.id, s.query, s.best_score, s.result_count, s.results, s.agent_session_id, s.agent_id, s.turn_id, s.root,
-        s.timestamp, s.state, s.ended_at
+        s.timestamp, s.state, s.ended_at, s.corrects
     from searches s where s.project = ";
 
 /// The conditions of a list of searches.
@@ -61,7 +61,7 @@ pub async fn list(
 macro_rules! fallbacks {
     () => {
         "select f.search_id, s.state, f.id, f.kind, f.ok, f.timestamp, f.share, f.counts,
-            case when f.kind in ('read', 'edit') then f.target end as path,
+            case when f.kind not in ('grep', 'glob') then f.target end as path,
             case when f.kind in ('grep', 'glob') then f.target end as pattern
         from fallbacks f join searches s on s.project = $1 and s.id = f.search_id
         where f.project = $1 and f.search_id = $2"

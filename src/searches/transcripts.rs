@@ -3,7 +3,8 @@
 //! Lines are taken in pieces of some megabytes, each one transaction, so memory does not grow with the transcript. Senders of
 //! one source take turns. A line counts once within its source, by its bytes; a use of a tool and a result once, by their id.
 
-use std::collections::HashSet;
+use std::borrow::Cow;
+use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use tokio::sync::OwnedMutexGuard;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
+use super::intake_errors::{self, Fault};
 use super::intake_pool::IntakePool;
 use super::limits::{MOST_NAME, MOST_PATH, cut};
 use super::write::{self, Half, ToolCall, ToolCalls, TranscriptCounts, call_ids};
@@ -20,12 +22,15 @@ use crate::agents::{Agent, Entry, NotAnObject, ToolPatterns};
 use crate::db::retry::Losses;
 use crate::domain::Domain;
 use crate::error::Result;
-use crate::http::{Check, Checks, clean_json, utf8};
+use crate::http::{Check, Checks, boolean, clean_json, utf8};
 use crate::privacy::hash_key::HashKey;
 use crate::privacy::kept::Kept;
 use crate::privacy::policy::Private;
 use crate::projects::Tenant;
 use crate::types::{Timestamp, derived_id};
+
+/// How names begin under which lines are remembered that were only counted. No source begins so.
+const COUNTED: &str = "\u{1}counted\u{1}";
 
 /// Where lines come from.
 #[derive(Debug, Clone, Serialize, Deserialize, IntoParams)]
@@ -38,13 +43,20 @@ pub struct Origin {
     /// The name of the transcript: a line counts once under it.
     #[param(min_length = 1, max_length = 1000, example = "my-session.jsonl")]
     pub source: String,
-    /// Whether searches are followed and learned from; true if not given. Otherwise lines are only counted.
+    /// Whether searches are followed and learned from; true if not given. Otherwise lines are only counted, and are new to a
+    /// later call that learns.
+    #[serde(default, deserialize_with = "boolean")]
     pub learn: Option<bool>,
 }
 
 impl Check for Origin {
     fn check(&self, checks: &mut Checks) {
         checks.text("source", &self.source, 1_000);
+        checks.require(
+            !self.source.starts_with('\u{1}'),
+            "source",
+            "must not begin with a control character",
+        );
     }
 }
 
@@ -55,6 +67,19 @@ impl Private for Origin {
 
     fn reduce(self, _: &HashKey) -> Option<Self> {
         None
+    }
+}
+
+impl Origin {
+    /// Whether searches are followed and learned from.
+    fn learns(&self) -> bool {
+        self.learn != Some(false)
+    }
+
+    /// The name under which lines and calls are remembered. Those that were only counted stand apart, so that they are still new
+    /// to those who want to learn from them.
+    fn key(&self) -> Cow<'_, str> {
+        if self.learns() { self.source.as_str().into() } else { format!("{COUNTED}{}", self.source).into() }
     }
 }
 
@@ -111,14 +136,17 @@ pub struct Intake<'a> {
     db: &'a PgPool,
     tenant: &'a Tenant,
     origin: Kept<Origin>,
+    /// The name under which lines and calls are remembered.
+    key: String,
     _turn: OwnedMutexGuard<()>,
 }
 
 impl<'a> Intake<'a> {
     /// Begins once nobody else sends lines of this source.
     pub async fn begin(pool: &'a IntakePool, tenant: &'a Tenant, origin: Kept<Origin>) -> Self {
-        let turn = pool.turn(&tenant.name, &origin.source).await;
-        Self { db: &pool.db, tenant, origin, _turn: turn }
+        let key = origin.key().into_owned();
+        let turn = pool.turn(&tenant.name, &key).await;
+        Self { db: &pool.db, tenant, origin, key, _turn: turn }
     }
 
     /// Takes a piece of whole lines, in one transaction; returns what became of it, and how many characters had to be replaced.
@@ -147,36 +175,46 @@ impl<'a> Intake<'a> {
         let duplicates = lines - new.lines.len();
         let (agent, tools) = (self.origin.agent, self.tenant.rules.tools.clone());
         let Parsed { lines: parsed, replaced } = blocking(move || new.parse(agent, &tools)).await;
-        let mut bad_lines = 0;
+        let (mut bad_lines, received) = (0, Timestamp::now());
+        let mut faults = VecDeque::new();
         let (mut entries, mut taken) = (Vec::with_capacity(parsed.len()), Vec::with_capacity(parsed.len()));
-        for (hash, entry) in parsed {
+        for (number, ParsedLine { hash, bytes, entry }) in (1..).zip(parsed) {
             if let Ok(mut entry) = entry {
                 context.complete(&mut entry);
                 entries.extend(self.tenant.policy.keep(entry));
             } else {
                 bad_lines += 1;
+                faults.push_back(Fault::of_line(agent, number, bytes, received));
+                if faults.len() > intake_errors::KEPT {
+                    faults.pop_front();
+                }
             }
             taken.push((hash, context.session.clone()));
         }
         self.insert_lines(&mut transaction, &taken).await?;
         let mut calls = self.read_calls(&mut transaction, &call_ids(&entries)).await?;
-        let counts = if self.origin.learn == Some(false) {
-            write::count(&mut calls, &entries)
-        } else {
+        let counts = if self.origin.learns() {
             let source = &self.origin.source;
             write::replay(&mut transaction, self.tenant, source, &mut calls, &entries).await?
+        } else {
+            write::count(&mut calls, &entries)
         };
         self.write_calls(&mut transaction, &calls).await?;
-        self.update_context(&mut transaction, &context, bad_lines).await?;
+        self.update_context(&mut transaction, &context).await?;
+        let faults = faults.make_contiguous();
+        intake_errors::note(&mut transaction, &self.tenant.name, &self.key, faults, bad_lines).await?;
         transaction.commit().await?;
         Ok((TranscriptCounts { lines, duplicates, bad_lines, ..counts }, replaced))
     }
 
     /// Which of these lines were taken before.
     async fn known(&self, connection: &mut PgConnection, piece: &Piece) -> sqlx::Result<HashSet<Uuid>> {
-        let sql = "select line from transcript_lines where project = $1 and source = $2 and line = any($3)";
+        // What was learned from need not be counted again, either.
+        let sql =
+            "select line from transcript_lines where project = $1 and source in ($2, $4) and line = any($3)";
         let hashes: Vec<_> = piece.lines.iter().map(|(_, hash)| *hash).collect();
-        let query = sqlx::query_scalar(sql).bind(&*self.tenant.name).bind(&self.origin.source).bind(hashes);
+        let query = sqlx::query_scalar(sql).bind(&*self.tenant.name).bind(&self.key).bind(hashes);
+        let query = query.bind(&self.origin.source);
         Ok(query.fetch_all(connection).await?.into_iter().collect())
     }
 
@@ -188,30 +226,23 @@ impl<'a> Intake<'a> {
             returning session, turn, root, last_at";
         sqlx::query_as(SQL)
             .bind(&*self.tenant.name)
-            .bind(&self.origin.source)
+            .bind(&self.key)
             .bind(Timestamp::now())
             .fetch_one(connection)
             .await
     }
 
-    async fn update_context(
-        &self,
-        connection: &mut PgConnection,
-        context: &Context,
-        bad_lines: usize,
-    ) -> sqlx::Result<()> {
+    async fn update_context(&self, connection: &mut PgConnection, context: &Context) -> sqlx::Result<()> {
         const SQL: &str = "
-            update transcripts
-            set session = $3, turn = $4, root = $5, last_at = $6, bad_lines = bad_lines + $7
+            update transcripts set session = $3, turn = $4, root = $5, last_at = $6
             where project = $1 and source = $2";
         sqlx::query(SQL)
             .bind(&*self.tenant.name)
-            .bind(&self.origin.source)
+            .bind(&self.key)
             .bind(&context.session)
             .bind(&context.turn)
             .bind(&context.root)
             .bind(context.last_at)
-            .bind(i64::try_from(bad_lines).unwrap_or(i64::MAX))
             .execute(connection)
             .await?;
         Ok(())
@@ -227,7 +258,7 @@ impl<'a> Intake<'a> {
             select $1, $2, new.* from unnest($3::uuid[], $4::text[]) as new on conflict do nothing";
         sqlx::query(SQL)
             .bind(&*self.tenant.name)
-            .bind(&self.origin.source)
+            .bind(&self.key)
             .bind(lines.iter().map(|(hash, _)| *hash).collect::<Vec<_>>())
             .bind(lines.iter().map(|(_, session)| session.as_deref()).collect::<Vec<_>>())
             .execute(connection)
@@ -240,7 +271,7 @@ impl<'a> Intake<'a> {
             select call, session, used, answered, pending from tool_calls
             where project = $1 and source = $2 and call = any($3)";
         type Row = (String, Option<String>, bool, bool, Option<Json<Half>>);
-        let query = sqlx::query_as(SQL).bind(&*self.tenant.name).bind(&self.origin.source).bind(ids);
+        let query = sqlx::query_as(SQL).bind(&*self.tenant.name).bind(&self.key).bind(ids);
         let rows: Vec<Row> = query.fetch_all(connection).await?;
         let call = |(id, session, used, answered, pending): Row| {
             let pending = pending.map(|Json(pending)| pending);
@@ -261,7 +292,7 @@ impl<'a> Intake<'a> {
         }
         sqlx::query(SQL)
             .bind(&*self.tenant.name)
-            .bind(&self.origin.source)
+            .bind(&self.key)
             .bind(changed.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>())
             .bind(changed.iter().map(|(_, call)| call.session.as_deref()).collect::<Vec<_>>())
             .bind(changed.iter().map(|(_, call)| call.used).collect::<Vec<_>>())
@@ -280,9 +311,16 @@ struct Piece {
     lines: Vec<(Range<usize>, Uuid)>,
 }
 
-/// Lines, each as its hash and what it says.
+/// A line, by the hash of its bytes, and what it says.
+struct ParsedLine {
+    hash: Uuid,
+    bytes: usize,
+    entry: Result<Entry, NotAnObject>,
+}
+
+/// Lines, and what they say.
 struct Parsed {
-    lines: Vec<(Uuid, Result<Entry, NotAnObject>)>,
+    lines: Vec<ParsedLine>,
     /// How many characters had to be replaced.
     replaced: usize,
 }
@@ -315,8 +353,11 @@ impl Piece {
             replaced += clean_json(line).map_err(|_| NotAnObject)?;
             (agent.parse_line)(utf8(line).map_err(|_| NotAnObject)?.trim(), tools)
         };
-        let lines =
-            self.lines.into_iter().map(|(range, hash)| (hash, read(&mut self.bytes[range]))).collect();
+        let parse = |(range, hash): (Range<usize>, Uuid)| {
+            let bytes = range.len();
+            ParsedLine { hash, bytes, entry: read(&mut self.bytes[range]) }
+        };
+        let lines = self.lines.into_iter().map(parse).collect();
         Parsed { lines, replaced }
     }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write as _;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -39,11 +40,11 @@ fn claude_code_is_told_to_post_and_can_be_told_to_stop() {
 
     hook(&folder, &["install", "claude-code", "--url", "https://gleaner.example/"]);
     let text = fs::read_to_string(&file).expect("reads");
-    assert_eq!(text.matches("https://gleaner.example/v1/hooks/claude-code").count(), 6);
+    assert_eq!(text.matches("https://gleaner.example/v1/hooks/claude-code").count(), 7);
     assert!(!text.contains("127.0.0.1"), "{text}");
 
     hook(&folder, &["uninstall", "claude-code"]);
-    assert_eq!(settings(&folder, ".claude/settings.json"), own);
+    assert_eq!(fs::read_to_string(&file).expect("reads"), own.to_string());
     assert!(hook(&folder, &["uninstall", "claude-code"]).contains("nothing was to be done"));
     assert!(hook(&folder, &["uninstall", "codex"]).contains("nothing was to be done"));
     assert!(!folder.path().join(".codex").exists());
@@ -56,6 +57,71 @@ fn a_key_is_left_for_the_agent_to_fill_in() {
     run(install.args(["hook", "install", "claude-code"]).env("GLEANER_KEY", "secret"), 0);
     let text = fs::read_to_string(folder.path().join(".claude/settings.json")).expect("settings");
     assert!(text.contains("Bearer $GLEANER_KEY") && !text.contains("secret"), "{text}");
+}
+
+#[test]
+fn a_key_that_the_agent_fills_in_stays_when_hooks_are_installed_without_one() {
+    let folder = folder();
+    let install = |url: &str, key: &str| {
+        let mut install = gleaner(&folder);
+        let output =
+            run(install.args(["hook", "install", "claude-code", "--url", url]).env("GLEANER_KEY", key), 0);
+        let said = String::from_utf8(output.stdout).expect("text");
+        let text = fs::read_to_string(folder.path().join(".claude/settings.json")).expect("settings");
+        (
+            text.matches("Bearer $GLEANER_KEY").count(),
+            text.matches(url).count(),
+            said.contains("keep the Authorization header"),
+        )
+    };
+    assert_eq!(install("http://a.example", "secret"), (7, 7, false));
+    assert_eq!(install("http://b.example", ""), (7, 7, true));
+    assert!(hook(&folder, &["uninstall", "claude-code"]).contains("was removed"));
+    assert!(!folder.path().join(".claude/settings.json").exists());
+    assert_eq!(install("http://b.example", ""), (0, 7, false));
+}
+
+#[test]
+fn who_has_comments_in_their_settings_is_told_that_the_agent_reads_none_of_them() {
+    let folder = folder();
+    fs::create_dir(folder.path().join(".claude")).expect("a folder");
+    let file = folder.path().join(".claude/settings.json");
+    for (settings, warned) in
+        [("{\n  // Mine.\n  \"a\": 1\n}\n", true), ("{\"a\": [1,],}", true), ("{\"a\": 1}", false)]
+    {
+        fs::write(&file, settings).expect("writes");
+        let output = run(gleaner(&folder).args(["hook", "install", "claude-code"]), 0);
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(said.contains("passes over the whole file"), warned, "{settings}: {said}");
+        hook(&folder, &["uninstall", "claude-code"]);
+        assert_eq!(fs::read_to_string(&file).expect("reads"), settings);
+    }
+}
+
+#[test]
+fn codex_is_told_no_longer_a_time_than_it_allows_and_its_user_how_to_trust_the_hooks() {
+    let folder = folder();
+    let said = hook(&folder, &["install", "codex"]);
+    for words in ["trusted", "codex exec", "--dangerously-bypass-hook-trust"] {
+        assert!(said.contains(words), "{said}");
+    }
+    assert_whole!("settings_of_codex", {
+        let text = settings(&folder, ".codex/hooks.json").to_string();
+        let command = format!("{} hook send codex", env!("CARGO_BIN_EXE_gleaner"));
+        serde_json::from_str::<Value>(&text.replace(&command, "gleaner hook send codex")).expect("JSON")
+    });
+}
+
+#[test]
+fn a_server_that_never_answers_costs_an_agent_less_than_a_second() {
+    let folder = folder();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let mut send = gleaner(&folder);
+    let begun = Instant::now();
+    let output = run(send.args(["hook", "send", "codex", "--url", &url]).stdin(Stdio::null()), 0);
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert_eq!(output.stdout, b"{}\n");
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod retrieval;
 mod searches;
 mod seed_000;
 mod seed_001;
+mod seed_004;
 mod suggestions;
 mod support;
 mod transcripts;

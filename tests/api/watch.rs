@@ -253,9 +253,33 @@ async fn without_a_server_lines_go_into_the_database_and_without_learning_they_o
     assert_eq!(once(&folder, &[], &place), (0, 0));
     assert_eq!(once(&folder, &["--from-start"], &place), (0, 6));
     fs::write(place.join("b.jsonl"), turn("b", 0).join("\n") + "\n").expect("writes");
-    assert_eq!(once(&folder, &["--no-learn"], &place), (6, 0));
+    assert_eq!(once(&folder, &["--no-learn"], &place), (6, 6));
+    assert_eq!(once(&folder, &["--no-learn"], &place), (0, 0));
     let server = Server::start(&folder);
     assert_eq!(searches(&server).await, expected(&["a".to_owned()], 1));
+    // What was only counted is not used up.
+    let url = format!("http://{}", server.address);
+    assert_eq!(once(&folder, &["--learn", "--url", &url], &place), (6, 6));
+    assert_eq!(searches(&server).await, expected(&["a".to_owned(), "b".to_owned()], 1));
+    assert_eq!(once(&folder, &["--learn", "--url", &url], &place), (0, 0));
+}
+
+#[test]
+fn kinds_of_lines_and_versions_that_nobody_has_seen_are_told_at_the_end() {
+    let folder = folder();
+    let place = transcripts(&folder);
+    let line =
+        |kind: &str, version: &str| json!({"type": kind, "version": version, "sessionId": "a"}).to_string();
+    let lines = [line("user", "2.1.100"), line("of-tomorrow", "2.1.100"), line("of-tomorrow", "99.0.1")];
+    fs::write(place.join("a.jsonl"), lines.join("\n") + "\n").expect("writes");
+    let item = json!({"type": "event_msg", "payload": {"type": "item_completed", "item": {"type": "Dream"}}});
+    fs::write(place.join("rollout-a.jsonl"), format!("{item}\n")).expect("writes");
+    let output = run(gleaner(&folder).args(["watch", "--once", "--no-learn"]).arg(&place), 0);
+    let said = String::from_utf8(output.stderr).expect("text");
+    let last = said.lines().last().expect("a line");
+    let told = "; never seen before: lines of type \"of-tomorrow\" of Claude Code (2), version 99.0.1 of Claude Code (1), \
+        lines of type \"event_msg item_completed Dream\" of Codex CLI (1)";
+    assert!(last.ends_with(told), "{last}");
 }
 
 #[test]

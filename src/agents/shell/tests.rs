@@ -19,6 +19,7 @@ fn told(actions: Vec<ToolAction>) -> Vec<String> {
         }
         ToolAction::Read { path } => format!("read {path}"),
         ToolAction::Edit { path } => format!("edit {path}"),
+        ToolAction::Index { path } => format!("index {path}"),
     };
     actions.into_iter().map(text).collect()
 }

@@ -3,23 +3,23 @@
 mod settings;
 
 use std::io::Read as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use std::{env, fs, io};
 
 use anyhow::Context as _;
 use clap::Subcommand;
-use jsonc_parser::cst::CstInputValue;
-use jsonc_parser::json;
+use serde::de::IgnoredAny;
+use serde_json::json;
 
 use self::settings::{Change, Group};
 use super::client::{LOCAL, Remote};
 use super::files;
 use crate::agents::{Agent, HookEvent, Reporting};
 
-/// How long an agent is kept waiting.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long an agent is kept waiting: with the start of this program, less than a second.
+const PATIENCE: Duration = Duration::from_millis(800);
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Hook {
@@ -54,11 +54,11 @@ pub(super) enum Hook {
 impl Hook {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self {
-            Self::Install { agent, project, url } => {
-                change(agent, project, &groups(agent, url.trim_end_matches('/'))?)?;
-                println!("{}", agent.hooks.advice);
+            Self::Install { agent, project, url } => install(agent, project, url.trim_end_matches('/'))?,
+            Self::Uninstall { agent, project } => {
+                let path = settings_file(agent, project)?;
+                change(agent, &path, &read(&path)?, &[])?;
             }
-            Self::Uninstall { agent, project } => change(agent, project, &[])?,
             Self::Send { agent, remote } => {
                 // An agent is not to be kept from its work by what goes wrong here.
                 if let Err(error) = send(agent, &remote) {
@@ -78,12 +78,55 @@ fn settings_file(agent: &Agent, project: bool) -> anyhow::Result<PathBuf> {
     Ok(home.join(agent.hooks.settings))
 }
 
-/// The hooks that an agent is to have.
-fn groups(agent: &Agent, url: &str) -> anyhow::Result<Vec<Group>> {
-    let hook = match agent.hooks.reporting {
-        Reporting::Request => request(&format!("{url}{}", agent.hook_path())),
-        Reporting::Command => command(agent, url)?,
+/// Has an agent report to the server at `url`, and prints what was done and what a person has to know.
+fn install(agent: &Agent, project: bool, url: &str) -> anyhow::Result<()> {
+    let path = settings_file(agent, project)?;
+    let text = read(&path)?;
+    let own = settings::own_hooks(&text, |hook| is_ours(agent, hook)).with_context(|| untouched(&path))?;
+    let before = own.into_iter().find(|hook| !hook["headers"]["Authorization"].is_null());
+    let text = change(agent, &path, &text, &groups(agent, url, before.as_ref())?)?;
+    println!("{}", agent.hooks.advice);
+    if before.is_some() && !has_key() {
+        println!(
+            "The hooks keep the Authorization header that they had, although GLEANER_KEY is not set here. Uninstall them first \
+             if the server wants no key."
+        );
+    }
+    if serde_json::from_str::<IgnoredAny>(&text).is_err() {
+        eprintln!(
+            "warning: {} has comments or commas at the end of a list. {} takes plain JSON only, and passes over the whole file \
+             without a word until they are gone.",
+            path.display(),
+            agent.title,
+        );
+    }
+    Ok(())
+}
+
+/// The hooks that an agent is to have. `before` is one that it has, with a key.
+fn groups(agent: &Agent, url: &str, before: Option<&serde_json::Value>) -> anyhow::Result<Vec<Group>> {
+    let mut hook = settings::Hook {
+        kind: "command",
+        url: None,
+        command: None,
+        timeout: agent.hooks.timeout,
+        headers: None,
+        allowed_env_vars: None,
     };
+    match agent.hooks.reporting {
+        Reporting::Request => {
+            (hook.kind, hook.url) = ("http", Some(format!("{url}{}", agent.hook_path())));
+            // Without a key there is nothing for the agent to fill in, and an empty key is a wrong one.
+            if has_key() {
+                hook.headers = Some(json!({ "Authorization": "Bearer $GLEANER_KEY" }));
+                hook.allowed_env_vars = Some(json!(["GLEANER_KEY"]));
+            } else if let Some(before) = before {
+                hook.headers = Some(before["headers"].clone());
+                hook.allowed_env_vars = before.get("allowedEnvVars").cloned();
+            }
+        }
+        Reporting::Command => hook.command = Some(command(agent, url)?),
+    }
     let group = |event: &HookEvent| Group { event: event.name, of_tools: event.of_tools, hook: hook.clone() };
     Ok(agent.hooks.events.iter().map(group).collect())
 }
@@ -96,19 +139,33 @@ fn is_ours(agent: &Agent, hook: &serde_json::Value) -> bool {
     posts || hook["command"].as_str().is_some_and(runs)
 }
 
-/// Gives an agent's settings these hooks, and prints what was done.
-fn change(agent: &Agent, project: bool, groups: &[Group]) -> anyhow::Result<()> {
-    let path = settings_file(agent, project)?;
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
-    };
-    let (text, changes) = settings::change(&text, groups, |hook| is_ours(agent, hook))
-        .with_context(|| format!("{} was left as it is", path.display()))?;
+/// Whether a key is set that the agent can send.
+fn has_key() -> bool {
+    env::var_os("GLEANER_KEY").is_some_and(|key| !key.is_empty())
+}
+
+/// What a file of settings holds; nothing, if it is not there.
+fn read(path: &Path) -> anyhow::Result<String> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
+    }
+}
+
+fn untouched(path: &Path) -> String {
+    format!("{} was left as it is", path.display())
+}
+
+/// Gives an agent's settings these hooks, prints what was done, and returns the settings as they are now.
+fn change(agent: &Agent, path: &Path, text: &str, groups: &[Group]) -> anyhow::Result<String> {
+    let (text, changes) =
+        settings::change(text, groups, |hook| is_ours(agent, hook)).with_context(|| untouched(path))?;
     let different = changes.iter().any(|(_, change)| *change != Change::Kept);
-    if different {
-        files::replace(&path, text.as_bytes()).with_context(|| format!("writing {}", path.display()))?;
+    if text.is_empty() && different {
+        fs::remove_file(path).with_context(|| format!("removing {}", path.display()))?;
+    } else if different {
+        files::replace(path, text.as_bytes()).with_context(|| format!("writing {}", path.display()))?;
     }
     println!("{}:", path.display());
     for (event, change) in &changes {
@@ -116,8 +173,10 @@ fn change(agent: &Agent, project: bool, groups: &[Group]) -> anyhow::Result<()> 
     }
     if !different {
         println!("  nothing was to be done");
+    } else if text.is_empty() {
+        println!("  the file held nothing else and was removed");
     }
-    Ok(())
+    Ok(text)
 }
 
 /// Sends what standard input holds to the path of an agent's hooks.
@@ -130,24 +189,10 @@ fn send(agent: &Agent, remote: &Remote) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A hook that the agent itself posts.
-fn request(url: &str) -> CstInputValue {
-    let timeout = 3usize;
-    // Without a key there is nothing for the agent to fill in, and an empty key is a wrong one.
-    if env::var_os("GLEANER_KEY").is_none_or(|key| key.is_empty()) {
-        return json!({ "type": "http", "url": url, "timeout": timeout });
-    }
-    json!({
-        "type": "http", "url": url, "timeout": timeout,
-        "headers": { "Authorization": "Bearer $GLEANER_KEY" }, "allowedEnvVars": ["GLEANER_KEY"],
-    })
-}
-
-/// A hook that runs this program.
-fn command(agent: &Agent, url: &str) -> anyhow::Result<CstInputValue> {
+/// The command line that runs this program for a hook.
+fn command(agent: &Agent, url: &str) -> anyhow::Result<String> {
     let program = env::current_exe().context("finding this program")?;
     let program = program.to_str().context("the path of this program is not UTF-8")?;
     let words = [program, "hook", "send", agent.name, "--url", url];
-    let line = shlex::try_join(words).context("the path of this program cannot be written for a shell")?;
-    Ok(json!({ "type": "command", "command": line, "timeout": 5usize }))
+    shlex::try_join(words).context("the path of this program cannot be written for a shell")
 }

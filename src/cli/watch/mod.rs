@@ -13,7 +13,7 @@ mod positions;
 mod progress;
 mod scan;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -31,7 +31,7 @@ use self::positions::Positions;
 use self::progress::Progress;
 use super::client::Remote;
 use super::{block_on, files, with_database};
-use crate::agents::{self, Agent};
+use crate::agents::{self, Agent, Unknown};
 use crate::config::Database;
 use crate::projects::Defaults;
 use crate::searches::transcripts::Origin;
@@ -42,6 +42,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from
 const GRACE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(super) struct Watch {
     /// Folders of transcripts; those of every agent that is understood, if none is given.
     #[arg(value_name = "DIR")]
@@ -51,8 +52,11 @@ pub(super) struct Watch {
     /// The project that the transcripts belong to; with a server, the key's own if not given.
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
-    /// Only count what is read, and learn nothing from it.
-    #[arg(long)]
+    /// Learn from what is read: this is what happens if nothing else is said.
+    #[arg(long, overrides_with = "no_learn")]
+    learn: bool,
+    /// Only count what is read, and learn nothing from it. A later run that learns begins where the last one that learned ended.
+    #[arg(long, overrides_with = "learn")]
     no_learn: bool,
     /// Send what is there now, and end.
     #[arg(long)]
@@ -74,7 +78,10 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl Watch {
-    pub(super) fn run(self, database: &Database, defaults: Defaults) -> Result<ExitCode> {
+    pub(super) fn run(self, database: &Database, mut defaults: Defaults) -> Result<ExitCode> {
+        if self.learn {
+            defaults.searches.learn = Some(true);
+        }
         if let Some(url) = self.remote.url() {
             let client = self.remote.client(url, destination::PATIENCE)?;
             let destination = Destination::Server { client, project: self.project.clone() };
@@ -88,7 +95,9 @@ impl Watch {
 
     async fn follow(self, destination: Destination) -> Result<ExitCode> {
         let folders = self.folders()?;
-        let positions = Positions::open(&self.state_dir()?, &destination.name(), self.from_start)?;
+        // What is only counted is not used up for those who learn.
+        let name = format!("{}{}", destination.name(), if self.no_learn { ", counted" } else { "" });
+        let positions = Positions::open(&self.state_dir()?, &name, self.from_start)?;
         let (stop, stopped) = watch::channel(false);
         let (mut interrupt, mut terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -216,8 +225,12 @@ impl Follower {
         let Some(agent) = agents::of_transcript(path) else { return Ok(()) };
         let origin = Origin { agent, source, learn: (!self.learn).then_some(false) };
         while let Some(piece) = lines.next()? {
-            if !piece.trim_ascii().is_empty() && !self.send(&origin, piece).await? {
-                return Ok(());
+            if !piece.trim_ascii().is_empty() {
+                let unknown = unknown_in(agent, &piece);
+                if !self.send(&origin, piece).await? {
+                    return Ok(());
+                }
+                self.progress.unknown(agent, unknown);
             }
             self.positions.advance(path, &lines);
             self.positions.save_soon()?;
@@ -252,6 +265,18 @@ impl Follower {
             }
         }
     }
+}
+
+/// What in these lines of a transcript the program was not written for, and in how many of them. Lines that are bad are counted by
+/// who takes them.
+fn unknown_in(agent: &Agent, lines: &[u8]) -> BTreeMap<Unknown, usize> {
+    let mut unknown = BTreeMap::new();
+    for line in lines.split(|&byte| byte == b'\n').filter_map(|line| str::from_utf8(line).ok()) {
+        for what in agent.known.unknown_in((agent.kind_of_line)(line)) {
+            *unknown.entry(what).or_default() += 1;
+        }
+    }
+    unknown
 }
 
 /// Waits until `time` after it was told to stop.

@@ -1,5 +1,6 @@
 //! What the watcher shows: a live line on a terminal, a line now and then elsewhere.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -7,10 +8,13 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::agents::{Agent, Unknown};
 use crate::searches::write::TranscriptCounts;
 
 /// How often a line is written where there is no terminal.
 const EVERY: Duration = Duration::from_secs(10);
+/// How many different things are remembered that the program was not written for, and how many of them are named.
+const UNKNOWN: (usize, usize) = (100, 5);
 
 /// What was taken so far, and what the watcher is at.
 pub(super) struct Progress {
@@ -18,6 +22,8 @@ pub(super) struct Progress {
     files: usize,
     bytes: u64,
     counts: TranscriptCounts,
+    /// What the program was not written for, by agent, and in how many lines.
+    unknown: BTreeMap<(&'static str, Unknown), usize>,
     /// Why nothing goes on, if nothing does.
     waiting: Option<String>,
     told: Option<Instant>,
@@ -40,6 +46,7 @@ impl Progress {
             files: 0,
             bytes: 0,
             counts: TranscriptCounts::default(),
+            unknown: BTreeMap::new(),
             waiting: None,
             told: None,
             changed: false,
@@ -59,6 +66,16 @@ impl Progress {
         self.waiting = None;
         self.changed = true;
         self.show();
+    }
+
+    /// Notes what in lines that were taken the program was not written for.
+    pub(super) fn unknown(&mut self, agent: &'static Agent, unknown: BTreeMap<Unknown, usize>) {
+        for (what, lines) in unknown {
+            let key = (agent.title, what);
+            if self.unknown.len() < UNKNOWN.0 || self.unknown.contains_key(&key) {
+                *self.unknown.entry(key).or_default() += lines;
+            }
+        }
     }
 
     /// Notes that the server cannot take lines.
@@ -99,6 +116,13 @@ impl fmt::Display for Progress {
             self.files,
             lines - duplicates,
         )?;
+        for (place, ((agent, what), lines)) in self.unknown.iter().take(UNKNOWN.1).enumerate() {
+            f.write_str(if place == 0 { "; never seen before: " } else { ", " })?;
+            write!(f, "{what} of {agent} ({lines})")?;
+        }
+        if let Some(more) = self.unknown.len().checked_sub(UNKNOWN.1).filter(|more| *more > 0) {
+            write!(f, " and {more} more")?;
+        }
         if self.waiting.is_some() {
             f.write_str("; waiting for the server")?;
         }

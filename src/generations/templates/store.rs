@@ -6,8 +6,8 @@ use utoipa::IntoParams;
 
 use super::{NewTemplate, Template};
 use crate::error::Result;
-use crate::http::Check;
 use crate::http::page::{Listed, Page, PageRequest};
+use crate::http::{Check, boolean};
 use crate::types::Timestamp;
 
 /// Makes a new version of a template, unless the newest version is the same already. Returns the newest
@@ -67,6 +67,7 @@ pub(in crate::generations) struct Filter {
     /// Only templates for this area of the language.
     domain_name: Option<String>,
     /// Only deprecated templates, or only those in use.
+    #[serde(default, deserialize_with = "boolean")]
     deprecated: Option<bool>,
 }
 

@@ -17,6 +17,9 @@ use crate::types::{Timestamp, derived_id};
 const HINT_READ: f64 = 0.5;
 /// The weight of evidence that an agent did not read the file of an association that it was told of.
 const HINT_UNREAD: f64 = -0.25;
+/// The weight of evidence that a person has objected to the file, and that the agent then went to another: it outweighs one
+/// search that found the file.
+const CORRECTED: f64 = -2.0;
 
 /// What a piece of evidence says of its association.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, sqlx::Type)]
@@ -32,6 +35,8 @@ pub(super) enum Kind {
     Useful,
     /// Somebody said that the association did not help.
     Wrong,
+    /// A person objected to the file in their session, and the agent went to another.
+    Corrected,
 }
 
 /// What one search, or one person, says of an association.
@@ -70,6 +75,11 @@ pub(in crate::searches) async fn learn(
             found.insert(association, (query, find.path.as_str(), find.at));
             let (weight, at) = (find.weight, find.at);
             evidence.push(Evidence { association, source, kind: Kind::Found, weight, at, rank });
+        }
+        for path in &ended.refuted {
+            let (association, at) = (association_id(query, path), ended.at);
+            let (kind, weight) = (Kind::Corrected, CORRECTED);
+            evidence.push(Evidence { association, source, kind, weight, at, rank: 0 });
         }
         for (association, read) in ended.hints() {
             let (kind, weight) =

@@ -60,8 +60,9 @@ pub struct Change {
     pub change: i64,
     /// The id of the association.
     id: Uuid,
-    /// The kind of the change: `learned`, the association is now as it stands here; `gone`, its file has left; `erased`, it is
-    /// to be forgotten, and nothing else is told of it.
+    /// The kind of the change: `learned`, the association is now as it stands here; `refuted`, as much speaks against it as for
+    /// it, or more, and it is not to be shown; `gone`, its file has left; `erased`, it is to be forgotten, and nothing else is
+    /// told of it.
     kind: String,
     /// The query that was answered.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,12 +94,15 @@ pub async fn list(
 ) -> Result<Vec<Change>> {
     const SQL: &str = "
         select c.change, c.association_id as id,
-            case when a.id is null then 'erased' when a.gone_at is not null then 'gone' else 'learned' end as kind,
-            q.query, nullif(q.root, '') as root, a.path,
-            decayed(a.weight, extract(epoch from $4 - a.weighed_at)::float8, $5) as weight, a.evidence, a.last_seen_at
+            case when a.id is null then 'erased' when a.gone_at is not null then 'gone'
+                when weighed.weight > 0 then 'learned' else 'refuted' end as kind,
+            q.query, nullif(q.root, '') as root, a.path, weighed.weight, a.evidence, a.last_seen_at
         from association_changes c
         left join associations a on a.project = $1 and a.id = c.association_id
         left join association_queries q on q.project = $1 and q.id = a.query_id
+        cross join lateral (
+            select decayed(a.weight, extract(epoch from $4 - a.weighed_at)::float8, $5) as weight
+        ) weighed
         where c.project = $1 and c.change > $2
         order by c.change limit $3";
     Ok(sqlx::query_as(SQL)

@@ -40,7 +40,7 @@ impl Check for NewFeedback {}
 pub enum Verdict {
     /// The association helped.
     Useful,
-    /// The association did not help: from now on it weighs less than half.
+    /// The association did not help: from now on it weighs less than half, and at 0 or less it is listed no more.
     Wrong,
 }
 

@@ -5,6 +5,7 @@ pub(super) mod evidence;
 pub mod feed;
 pub mod feedback;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -12,6 +13,7 @@ use sqlx::{PgExecutor, PgPool};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::NewSearch;
 use super::rules::paths;
 use super::settings::Rules;
 use crate::error::Result;
@@ -49,17 +51,20 @@ pub struct Association {
     pub last_seen_at: Timestamp,
 }
 
-/// Finds the hints for a query: associations for which more speaks than against.
+/// Finds the hints for a search: associations of similar queries. What the search offers itself is no hint.
 pub(super) async fn hints(
     db: &PgPool,
     samples: &Arc<Samples>,
     project: &Arc<str>,
-    query: &str,
-    root: Option<&str>,
+    search: &NewSearch,
     rules: &Rules,
 ) -> Result<Vec<Association>> {
-    let mut found = find(db, samples, project, query, root, HINTS, rules).await?;
-    found.retain(|association| association.weight > 0.0);
+    let root = search.root.as_deref();
+    let offered: HashSet<_> = search.offered().collect();
+    let most = HINTS.saturating_add(i64::try_from(offered.len()).unwrap_or(i64::MAX));
+    let mut found = find(db, samples, project, &search.query, root, most, rules).await?;
+    found.retain(|association| !offered.contains(&association.path));
+    found.truncate(usize::try_from(HINTS).unwrap_or(usize::MAX));
     Ok(found)
 }
 
@@ -90,7 +95,7 @@ impl Candidate for Query {
     }
 }
 
-/// Finds associations whose queries are similar to this one.
+/// Finds associations whose queries are similar to this one, and for which more speaks than against.
 pub(super) async fn find(
     db: &PgPool,
     samples: &Arc<Samples>,
@@ -108,6 +113,7 @@ pub(super) async fn find(
         cross join lateral (
             select decayed(a.weight, extract(epoch from $4 - a.weighed_at)::float8, $5) as weight
         ) weighed
+        where weighed.weight > 0
         order by near.score * (1 + weighed.weight / (1 + abs(weighed.weight))) desc, weighed.weight desc, a.id
         limit $6";
     let text = with_identifiers_split(query);

@@ -70,7 +70,8 @@ struct Associations {
     data: Vec<Association>,
 }
 
-/// Lists where queries like this one were answered. What is old ranks lower, and is never left out for that.
+/// Lists where queries like this one were answered. What is old ranks lower, and is never left out for that; what turned out to
+/// be wrong, so that its weight is 0 or less, is left out.
 #[utoipa::path(get, path = "/v1/associations", tag = "searches", params(SimilarTo),
     responses((status = 200, description = "The associations", body = Associations), Refusals))]
 async fn find_associations(

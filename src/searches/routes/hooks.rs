@@ -1,5 +1,7 @@
 //! How agents report by their hooks: a path for each agent of the [table](agents::ALL).
 
+use std::time::Duration;
+
 use axum::Extension;
 use axum::extract::{Request, State};
 use serde::Serialize;
@@ -10,10 +12,14 @@ use utoipa_axum::routes;
 
 use crate::agents::{self, Agent};
 use crate::auth::{Caller, Write};
-use crate::error::{Refusals, Result};
+use crate::error::{Error, Refusals, Result};
 use crate::http::{NDJSON_LIMIT, json};
-use crate::searches::hooks;
+use crate::searches::hooks::Report;
 use crate::state::App;
+use crate::types::Timestamp;
+
+/// How long an agent is kept waiting for what it has reported to be written. What takes longer is written after the answer.
+const PATIENCE: Duration = Duration::from_millis(250);
 
 /// The paths of hooks.
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -40,7 +46,8 @@ struct HookAnswer {}
 
 /// Takes what a hook of an agent sends.
 ///
-/// The answer is always the same, also to what is not understood.
+/// The answer is always the same, also to what is not understood. It comes within a quarter of a second of the report: what takes
+/// longer to be written is written after it.
 #[utoipa::path(post, path = "/v1/hooks/{agent}", tag = "searches", 
     request_body(content = serde_json::Value, example = json!({
         "hook_event_name": "Stop", "session_id": "my-session", "cwd": "/home/jane/my-project",
@@ -52,14 +59,29 @@ async fn report_hook(
     Extension(agent): Extension<&'static Agent>,
     request: Request,
 ) -> axum::Json<HookAnswer> {
-    if let Err(error) = take(&app, &caller, agent, request).await {
-        tracing::warn!(%error, agent = agent.name, "a hook could not be taken");
-        metrics::counter!("gleaner_hooks_failed_total").increment(1);
+    if let Err(error) = take(app, caller, agent, request).await {
+        note_failure(&error, agent);
     }
     axum::Json(HookAnswer {})
 }
 
-async fn take(app: &App, caller: &Caller<Write>, agent: &'static Agent, request: Request) -> Result<()> {
+async fn take(app: App, caller: Caller<Write>, agent: &'static Agent, request: Request) -> Result<()> {
+    let received = Timestamp::now();
     let body = json::body(request, NDJSON_LIMIT).await?;
-    hooks::take(&app.searches.db, &caller.tenant, agent, body.bytes).await
+    let Some(report) = Report::read(&caller.tenant, agent, body.bytes, received) else { return Ok(()) };
+    // Agents do not wait for long, and hang up: the report goes on by itself, and only so many may.
+    let place = app.searches.place().ok_or(Error::Unavailable("too many reports of hooks are under way"))?;
+    let learning = tokio::spawn(async move {
+        if let Err(error) = report.learn(&app.searches, &caller.tenant).await {
+            note_failure(&error, agent);
+        }
+        drop(place);
+    });
+    let _ = tokio::time::timeout(PATIENCE, learning).await;
+    Ok(())
+}
+
+fn note_failure(error: &Error, agent: &Agent) {
+    tracing::warn!(%error, agent = agent.name, "a hook could not be taken");
+    metrics::counter!("gleaner_hooks_failed_total").increment(1);
 }

@@ -6,16 +6,18 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use crate::auth::{Caller, Read};
+use crate::auth::{Caller, Read, Write};
 use crate::db::receipt::Receipt;
 use crate::error::{Error, Refusals, Result};
 use crate::http::page::{List, Page, PageParams};
-use crate::http::reply::{Changed, Created, Prefer};
+use crate::http::reply::{Changed, Created, NotKept, Prefer, Shown};
 use crate::http::{ById, Json, Path};
 use crate::projects::Tenant;
 use crate::searches::analytics::{self, Figures};
 use crate::searches::store::{self, Filter};
-use crate::searches::{AppendedFallback, Event, NewFallback, NewSearch, Resolve, Search, associations};
+use crate::searches::{
+    AppendedFallback, EndedTurn, Event, NewFallback, NewSearch, Resolve, Search, TurnEnd, associations, turns,
+};
 use crate::state::App;
 use crate::writing::Writing;
 
@@ -26,6 +28,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(get_search))
         .routes(routes!(append_fallback))
         .routes(routes!(resolve_search))
+        .routes(routes!(end_turn))
         .routes(routes!(get_search_figures))
 }
 
@@ -52,9 +55,7 @@ struct Answers;
     responses(Created<Search>, Refusals))]
 async fn start_search(writing: Writing, Json(new): Json<NewSearch>) -> Result<Created<Search>> {
     let (app, tenant) = (&writing.app, &writing.caller.tenant);
-    let root = new.root.as_deref();
-    let hints =
-        associations::hints(&app.db, &app.samples, &tenant.name, &new.query, root, &tenant.rules).await?;
+    let hints = associations::hints(&app.db, &app.samples, &tenant.name, &new, &tenant.rules).await?;
     let shown = hints.iter().map(|hint| (hint.id, hint.score)).collect();
     let event = Event::start(new, writing.id("searches", None), shown);
     let id = event.search_id;
@@ -109,6 +110,27 @@ async fn resolve_search(
 ) -> Result<Changed<Search>> {
     let record = async |_| stored(&writing.app, &writing.caller.tenant, id).await;
     writing.change(Event::finalize(id, &resolve), record).await
+}
+
+/// Ends an agent's turn: all searches of its session that are tracked end, as if each were resolved.
+///
+/// Hooks and transcripts tell of the ends of turns by themselves. A session of which nothing is known has no searches to end.
+#[utoipa::path(post, path = "/v1/searches/turn-end", tag = "searches",
+    request_body(content = TurnEnd, example = json!({
+        "agent_session_id": "my-session", "turn_id": "turn-1", "timestamp": 1_736_937_020.0,
+    })),
+    responses(
+        (status = 200, description = "The searches that have ended", body = EndedTurn),
+        NotKept,
+        Refusals,
+    ))]
+async fn end_turn(
+    State(app): State<App>,
+    caller: Caller<Write>,
+    Json(turn): Json<TurnEnd>,
+) -> Result<Shown<EndedTurn>> {
+    let Some(turn) = caller.tenant.policy.keep(turn) else { return Ok(Shown::NotKept) };
+    Ok(Shown::Record(turns::end(&app.searches.db, &caller.tenant, &turn).await?))
 }
 
 /// Gets a whole search: what was done after it, which hints it was answered with, and what was learned from it.

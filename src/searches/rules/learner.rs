@@ -23,10 +23,14 @@ const MOST_STEPS: usize = 1_000;
 const PATIENCE: i32 = 10;
 /// How many calls of one agent are waited for at once.
 const MOST_WAITING: usize = 64;
+/// How far apart the times may be that a hook and a transcript give the same prompt.
+const SAME_PROMPT: TimeDelta = TimeDelta::seconds(5);
 /// What every open search gets of a step, however little the step resembles its query.
 const LEAST_RESEMBLANCE: f64 = 0.25;
-/// How many times as much a file weighs that is edited, too.
+/// How many times as much a file weighs that is edited, too, or that the agent adds to its index by hand.
 const EDITED: f64 = 3.0;
+/// How many times as much a file weighs that the search itself had offered, if only among weak results.
+const OFFERED: f64 = 0.5;
 
 /// What an agent does after a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type)]
@@ -41,6 +45,8 @@ pub enum FallbackKind {
     Glob,
     /// The agent changes a file.
     Edit,
+    /// The agent adds a file to the index that its searches ask.
+    Index,
 }
 
 /// The state of a search.
@@ -105,8 +111,11 @@ pub struct OpenSearch {
     pub root: String,
     /// When the search was made.
     pub at: Timestamp,
-    /// The paths that the search offered: reading these is no discovery.
+    /// The paths that the search offered, the best first.
     pub offered: Vec<String>,
+    /// Whether a person has said that what the search offers is not what they meant: it repeats a search that had found just
+    /// that.
+    pub is_correction: bool,
     /// The hints that the search was answered with: associations and their paths.
     pub hints: Vec<(Uuid, String)>,
     /// The steps taken since, in the order in which they came in.
@@ -124,6 +133,8 @@ pub struct EndedSearch {
     pub at: Timestamp,
     /// The files that were found, the heaviest first; none unless the search was resolved.
     pub finds: Vec<FoundFile>,
+    /// The files that turned out not to be what was meant.
+    pub refuted: Vec<String>,
 }
 
 /// A file that answered a query.
@@ -148,6 +159,8 @@ pub struct AgentThread {
     pub waiting: Vec<String>,
     /// When the latest event happened.
     pub last_at: Option<Timestamp>,
+    /// When a person last said something.
+    pub prompted_at: Option<Timestamp>,
     /// The searches that are followed, the oldest first.
     pub open: Vec<OpenSearch>,
 }
@@ -173,6 +186,17 @@ impl AgentThread {
             self.turn = Some(turn.to_owned());
         }
         ended
+    }
+
+    /// Notes that a person says something.
+    pub fn prompt(&mut self, at: Timestamp) {
+        self.prompted_at = self.prompted_at.max(Some(at));
+    }
+
+    /// Whether searches are being made again because of what a person said at `at`: a hook and a transcript tell the same prompt,
+    /// though not with quite the same time.
+    pub fn is_correcting(&self, at: Timestamp) -> bool {
+        self.open.iter().any(|search| search.is_correction && (at.0 - search.at.0).abs() < SAME_PROMPT)
     }
 
     /// Notes that a tool is called: until it answers, the agent waits.
@@ -259,6 +283,7 @@ impl AgentThread {
             let enough = finds.len() >= rules.min_reads;
             EndedSearch {
                 state: if enough { SearchState::Resolved } else { otherwise },
+                refuted: if enough { refuted(&search, &finds) } else { Vec::new() },
                 finds: if enough { finds } else { Vec::new() },
                 at,
                 search,
@@ -274,32 +299,49 @@ pub fn longest_silence(rules: &Rules, waits: bool) -> TimeDelta {
     if waits { rules.window * PATIENCE } else { rules.window }
 }
 
-/// The files that were read and had not been offered. The later a file was read the more it weighs, the last one double; and more
-/// again if it was edited.
+/// The files that were read, or added to the index. The later a file was read the more it weighs, the last one double; more again
+/// if it was edited; and less if the weak result had offered it.
+///
+/// After a correction a file that is edited counts as well: the agent may have read it in the turn before.
 fn finds(search: &OpenSearch) -> Vec<FoundFile> {
     let steps = || search.steps.iter().filter(|followed| followed.counts && followed.step.ok);
+    let is_find = |kind: FallbackKind| match kind {
+        FallbackKind::Read | FallbackKind::Index => true,
+        FallbackKind::Edit => search.is_correction,
+        FallbackKind::Grep | FallbackKind::Glob => false,
+    };
     let mut reads: BTreeMap<&str, (f64, Timestamp)> = BTreeMap::new();
-    for FollowedStep { step, share, .. } in
-        steps().filter(|followed| followed.step.kind == FallbackKind::Read)
-    {
-        if !search.offered.contains(&step.target) {
-            let read = reads.entry(&step.target).or_insert((*share, step.at));
-            *read = (read.0.max(*share), read.1.max(step.at));
-        }
+    for FollowedStep { step, share, .. } in steps().filter(|followed| is_find(followed.step.kind)) {
+        let read = reads.entry(&step.target).or_insert((*share, step.at));
+        *read = (read.0.max(*share), read.1.max(step.at));
     }
     let mut reads: Vec<_> = reads.into_iter().collect();
     reads.sort_by_key(|(_, (_, at))| std::cmp::Reverse(*at));
-    let edited = |path: &str| {
-        steps().any(|followed| followed.step.kind == FallbackKind::Edit && followed.step.target == path)
+    let is_chosen = |path: &str| {
+        let chooses = |kind| matches!(kind, FallbackKind::Edit | FallbackKind::Index);
+        steps().any(|followed| chooses(followed.step.kind) && followed.step.target == path)
     };
+    let was_offered =
+        |path: &str| !search.is_correction && search.offered.iter().any(|offered| offered == path);
     let weigh = |(rank, (path, (share, at))): (usize, (&str, (f64, Timestamp)))| {
         let lateness = 1.0 + 1.0 / (rank + 1) as f64;
-        let weight = share * lateness * if edited(path) { EDITED } else { 1.0 };
-        FoundFile { path: path.to_owned(), weight, at }
+        let chosen = if is_chosen(path) { EDITED } else { 1.0 };
+        let offered = if was_offered(path) { OFFERED } else { 1.0 };
+        FoundFile { path: path.to_owned(), weight: share * lateness * chosen * offered, at }
     };
     let mut finds: Vec<_> = reads.into_iter().enumerate().map(weigh).collect();
     finds.sort_by(|a, b| b.weight.total_cmp(&a.weight));
     finds
+}
+
+/// The files that a person has objected to and that the agent then left alone. Where it went back to the first of them, the
+/// objection was about something else.
+fn refuted(search: &OpenSearch, finds: &[FoundFile]) -> Vec<String> {
+    let is_found = |path: &String| finds.iter().any(|find| find.path == *path);
+    if !search.is_correction || search.offered.first().is_none_or(is_found) {
+        return Vec::new();
+    }
+    search.offered.iter().filter(|path| !is_found(path)).cloned().collect()
 }
 
 impl EndedSearch {
@@ -308,7 +350,8 @@ impl EndedSearch {
         self.search.hints.iter().map(|(association, path)| {
             let read = self.search.steps.iter().any(|followed| {
                 let step = &followed.step;
-                followed.counts && step.ok && step.kind == FallbackKind::Read && step.target == *path
+                let is_read = matches!(step.kind, FallbackKind::Read | FallbackKind::Index);
+                followed.counts && step.ok && is_read && step.target == *path
             });
             (*association, read)
         })

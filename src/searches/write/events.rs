@@ -93,10 +93,8 @@ impl UnitOfWork<'_> {
         let thread = key.id(id.as_bytes());
         self.advance(thread, start.at, new.turn_id.as_deref());
         let root = new.root.as_deref().map(paths::folder);
-        let results = new.results.iter().map(|result| SearchResult {
-            path: paths::normalise(&result.path, root.as_deref(), root.as_deref()),
-            score: result.score,
-        });
+        let scores = new.results.iter().map(|result| result.score);
+        let results = new.offered().zip(scores).map(|(path, score)| SearchResult { path, score });
         let best_score = new.known_score();
         let state = SearchState::of_new(best_score, self.rules());
         let hints: Vec<_> = start.hints.iter().filter(|(id, _)| hinted.contains_key(id)).copied().collect();
@@ -115,6 +113,7 @@ impl UnitOfWork<'_> {
             state,
             hash: start.hash.clone(),
             hints: if state == SearchState::Tracking { hints } else { Vec::new() },
+            corrects: None,
         };
         self.start(search, hint_paths);
         Ok(Receipt::created(None))

@@ -1,9 +1,10 @@
 //! How searches are written, in one transaction each time: events that clients post ([`write`](fn@write)), entries of agents
-//! (`replay`), and the silence of agents (`expire`).
+//! (`replay`), the ends of their turns (`end_turn`), and the silence of agents (`expire`).
 //!
 //! There is no other way to the tables, and the ways in take only what has passed the project's policy
 //! ([`Kept`](crate::privacy::kept::Kept)). Each loads a `UnitOfWork`, tells it what happened, and saves it.
 
+mod corrections;
 mod counts;
 mod events;
 mod replay;
@@ -21,7 +22,35 @@ pub(super) use self::replay::{count, replay};
 pub(super) use self::tool_calls::{Half, ToolCall, ToolCalls, call_ids};
 use self::unit_of_work::UnitOfWork;
 use super::settings::Rules;
+use super::{EndedTurn, TurnEnd};
+use crate::privacy::kept::Kept;
+use crate::projects::Tenant;
 use crate::types::Timestamp;
+
+/// Ends the turn of an agent's session, that is of all its threads but those that are in another turn by now.
+pub(super) async fn end_turn(
+    connection: &mut PgConnection,
+    tenant: &Tenant,
+    turn: &Kept<TurnEnd>,
+    received: Timestamp,
+) -> sqlx::Result<EndedTurn> {
+    const THREADS: &str = "select id from agent_threads where project = $1 and session = $2";
+    let at = turn.timestamp.unwrap_or(received);
+    let query = sqlx::query_scalar(THREADS).bind(&*tenant.name).bind(&turn.agent_session_id);
+    let threads: Vec<Uuid> = query.fetch_all(&mut *connection).await?;
+    let mut unit = UnitOfWork::of_known_threads(connection, &tenant.name, &tenant.rules, &threads).await?;
+    for thread in threads {
+        let under_way = unit.thread(thread).turn.clone();
+        if turn.turn_id.is_none() || under_way.is_none() || under_way == *turn.turn_id {
+            unit.advance(thread, at, None);
+            unit.end_turn(thread, at);
+        }
+    }
+    let searches = unit.ended_searches();
+    let saved = unit.save(connection, received).await?;
+    let agent_session_id = turn.agent_session_id.clone();
+    Ok(EndedTurn { agent_session_id, searches, associations_created: saved.associations })
+}
 
 /// Ends the open searches of these threads, of which nothing has been heard for too long. `received` is the present, by our
 /// clock.

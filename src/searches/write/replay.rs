@@ -43,6 +43,9 @@ pub(in crate::searches) async fn replay(
         entries.iter().map(|entry| (thread_of(entry, source), key_of(entry))).collect();
     let searches = searches_in(entries, calls, source);
     let mut unit = UnitOfWork::begin(connection, &tenant.name, &tenant.rules, &threads, &searches).await?;
+    let corrected = entries.iter().filter(|entry| entry.activities.contains(&Activity::Correction));
+    let corrected: Vec<_> = corrected.map(|entry| thread_of(entry, source)).collect();
+    unit.load_answered(connection, &corrected).await?;
     let mut counts = TranscriptCounts::default();
     for entry in entries {
         unit.enter(entry, source, calls, &mut counts);
@@ -64,7 +67,7 @@ pub(in crate::searches) fn count(calls: &mut ToolCalls, entries: &[Kept<Entry>])
 }
 
 fn count_prompt(activity: &Activity, counts: &mut TranscriptCounts) {
-    counts.human_turns += usize::from(*activity == Activity::Prompt);
+    counts.human_turns += usize::from(matches!(activity, Activity::Prompt | Activity::Correction));
 }
 
 fn key_of(entry: &Entry) -> ThreadKey {
@@ -75,10 +78,22 @@ fn thread_of(entry: &Entry, source: &str) -> Uuid {
     key_of(entry).id(source.as_bytes())
 }
 
-/// The id of one action of a call. It is the same from a hook as from a transcript: told twice, it is learned once.
+/// The id of one action of a call. It is the same from a hook as from a transcript: told twice, it is learned once. So it is in a
+/// session that was forked from another, whose transcript begins with the calls of that one, under their own ids: an id that was
+/// drawn at random means the same call in every session, while others are counted within theirs.
 fn action_id(entry: &Entry, source: &str, call: &str, index: usize) -> Uuid {
-    let session = entry.session.as_deref().unwrap_or(source);
+    let session = if is_random(call) { "" } else { entry.session.as_deref().unwrap_or(source) };
     derived_id(&[b"action", session.as_bytes(), call.as_bytes(), &index.to_be_bytes()])
+}
+
+/// Whether the id of a call was drawn at random, like `toolu_01…`, `call_…` and `exec-` with a UUID, so that no other call has it.
+/// Names and numbers of tools have no such long part with digits in it.
+fn is_random(call: &str) -> bool {
+    const LONG: usize = 20;
+    let is_long = |part: &str| part.len() >= LONG && part.bytes().any(|byte| byte.is_ascii_digit());
+    let uuid = call.len().checked_sub(36).and_then(|start| call.get(start..));
+    call.split(|character: char| !character.is_ascii_alphanumeric()).any(is_long)
+        || uuid.is_some_and(|uuid| Uuid::try_parse(uuid).is_ok())
 }
 
 /// The ids of the searches that these entries may start.
@@ -146,7 +161,13 @@ impl UnitOfWork<'_> {
                         self.take_call(thread, entry, source, &call);
                     }
                 }
-                Activity::Prompt | Activity::TurnEnd | Activity::SessionEnd => {
+                Activity::Prompt | Activity::Correction => {
+                    if let Some(at) = entry.at {
+                        let objects = *activity == Activity::Correction;
+                        self.prompt(thread, &key_of(entry), entry.turn.as_deref(), at, objects);
+                    }
+                }
+                Activity::TurnEnd | Activity::SessionEnd => {
                     if let Some(at) = entry.at {
                         self.end_turn(thread, at);
                     }
@@ -164,9 +185,12 @@ impl UnitOfWork<'_> {
             let id = action_id(entry, source, call.id, index);
             let step = |kind, target: String| Step { id, kind, target, ok: call.result.ok, at };
             match action {
-                ToolAction::Read { path } | ToolAction::Edit { path } => {
-                    let is_read = matches!(action, ToolAction::Read { .. });
-                    let kind = if is_read { FallbackKind::Read } else { FallbackKind::Edit };
+                ToolAction::Read { path } | ToolAction::Edit { path } | ToolAction::Index { path } => {
+                    let kind = match action {
+                        ToolAction::Edit { .. } => FallbackKind::Edit,
+                        ToolAction::Index { .. } => FallbackKind::Index,
+                        _ => FallbackKind::Read,
+                    };
                     if (1..=MOST_PATH).contains(&path.len()) {
                         self.step(thread, &step(kind, normalise(path)), None);
                     }
@@ -208,6 +232,7 @@ impl UnitOfWork<'_> {
                             state: SearchState::of_new(best_score, self.rules()),
                             hash: Vec::new(),
                             hints: Vec::new(),
+                            corrects: None,
                         };
                         self.start(search, Vec::new());
                     }

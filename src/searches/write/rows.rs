@@ -46,6 +46,20 @@ pub(super) struct StartedSearch {
     pub(super) hash: Vec<u8>,
     /// The associations that the search was answered with, and their scores.
     pub(super) hints: Vec<(Uuid, f64)>,
+    /// The search that this one repeats, where a person has objected to what that one led to.
+    pub(super) corrects: Option<Uuid>,
+}
+
+/// A search that has led somewhere.
+#[derive(Debug, Clone)]
+pub(super) struct AnsweredSearch {
+    pub(super) id: Uuid,
+    pub(super) thread: Uuid,
+    pub(super) query: String,
+    pub(super) root: Option<String>,
+    pub(super) at: Timestamp,
+    /// The paths of the files that were found, the heaviest first.
+    pub(super) found: Vec<String>,
 }
 
 /// What is known of a search that is stored.

@@ -66,12 +66,12 @@ pub(super) async fn lock_threads(
     ids: &[Uuid],
 ) -> sqlx::Result<BTreeMap<Uuid, AgentThread>> {
     const SQL: &str = "
-        select id, root, turn, waiting, last_at from agent_threads
+        select id, root, turn, waiting, last_at, prompted_at from agent_threads
         where project = $1 and id = any($2) order by id for no key update";
-    type Row = (Uuid, Option<String>, Option<String>, Vec<String>, Option<Timestamp>);
+    type Row = (Uuid, Option<String>, Option<String>, Vec<String>, Option<Timestamp>, Option<Timestamp>);
     let rows: Vec<Row> = sqlx::query_as(SQL).bind(project).bind(ids).fetch_all(connection).await?;
-    let thread = |(id, root, turn, waiting, last_at)| {
-        (id, AgentThread { root, turn, waiting, last_at, open: Vec::new() })
+    let thread = |(id, root, turn, waiting, last_at, prompted_at)| {
+        (id, AgentThread { root, turn, waiting, last_at, prompted_at, open: Vec::new() })
     };
     Ok(rows.into_iter().map(thread).collect())
 }
@@ -83,9 +83,9 @@ pub(super) async fn read_open_searches(
     threads: &mut BTreeMap<Uuid, AgentThread>,
 ) -> sqlx::Result<()> {
     const SQL: &str = "
-        select thread_id, id, query, coalesce(root, ''), timestamp, results from searches
+        select thread_id, id, query, coalesce(root, ''), timestamp, results, corrects is not null from searches
         where project = $1 and thread_id = any($2) and state = 'tracking' order by timestamp, id";
-    type Row = (Uuid, Uuid, String, String, Timestamp, Json<Vec<SearchResult>>);
+    type Row = (Uuid, Uuid, String, String, Timestamp, Json<Vec<SearchResult>>, bool);
     let ids: Vec<_> = threads.keys().copied().collect();
     let rows: Vec<Row> = sqlx::query_as(SQL).bind(project).bind(ids).fetch_all(&mut *connection).await?;
     if rows.is_empty() {
@@ -94,7 +94,7 @@ pub(super) async fn read_open_searches(
     let ids: Vec<_> = rows.iter().map(|(_, id, ..)| *id).collect();
     let mut steps = read_steps(connection, project, &ids).await?;
     let mut hints = read_hints(connection, project, &ids).await?;
-    for (thread, id, query, root, at, Json(results)) in rows {
+    for (thread, id, query, root, at, Json(results), is_correction) in rows {
         if let Some(thread) = threads.get_mut(&thread) {
             thread.open.push(OpenSearch {
                 id,
@@ -102,6 +102,7 @@ pub(super) async fn read_open_searches(
                 root,
                 at,
                 offered: results.into_iter().map(|result| result.path).collect(),
+                is_correction,
                 hints: hints.remove(&id).unwrap_or_default(),
                 steps: steps.remove(&id).unwrap_or_default(),
             });
@@ -214,6 +215,7 @@ columns! {
         "timestamp": "timestamptz" = search.at,
         "state": "text" = search.state,
         "request_hash": "bytea" = search.hash.as_slice(),
+        "corrects": "uuid" = search.corrects,
     }
 }
 
@@ -361,9 +363,9 @@ pub(super) async fn update_threads(
     const SQL: &str = "
         update agent_threads t
         set root = new.root, turn = new.turn, last_at = new.last_at, has_open = new.has_open, received_at = $7,
-            waiting = array(select jsonb_array_elements_text(new.waiting))
-        from unnest($2::uuid[], $3::text[], $4::text[], $5::timestamptz[], $6::bool[], $8::jsonb[])
-            as new (id, root, turn, last_at, has_open, waiting)
+            waiting = array(select jsonb_array_elements_text(new.waiting)), prompted_at = new.prompted_at
+        from unnest($2::uuid[], $3::text[], $4::text[], $5::timestamptz[], $6::bool[], $8::jsonb[], $9::timestamptz[])
+            as new (id, root, turn, last_at, has_open, waiting, prompted_at)
         where t.project = $1 and t.id = new.id";
     if threads.is_empty() {
         return Ok(());
@@ -378,6 +380,7 @@ pub(super) async fn update_threads(
         .bind(received)
         // Arrays of unequal length make no column.
         .bind(threads.values().map(|thread| Json(&thread.waiting)).collect::<Vec<_>>())
+        .bind(threads.values().map(|thread| thread.prompted_at).collect::<Vec<_>>())
         .execute(connection)
         .await?;
     Ok(())

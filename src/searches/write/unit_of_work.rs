@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, HashMap};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::rows::{AppendedStep, StartedSearch, StoredSearch, ThreadKey};
+use super::corrections::{self, correction_id};
+use super::rows::{AnsweredSearch, AppendedStep, StartedSearch, StoredSearch, ThreadKey};
 use super::tables;
 use crate::searches::associations::evidence;
 use crate::searches::rules::learner::{
     AgentThread, EndedSearch, FollowedStep, OpenSearch, SearchState, Step,
 };
 use crate::searches::settings::Rules;
+use crate::searches::{SearchResult, TurnSearch};
 use crate::types::Timestamp;
 
 /// The threads that a transaction has locked, and what happens to their searches in it.
@@ -23,6 +25,8 @@ pub(super) struct UnitOfWork<'a> {
     started: Vec<StartedSearch>,
     appended: Vec<AppendedStep>,
     ended: Vec<EndedSearch>,
+    /// What searches of the turns under way have led to.
+    answered: Vec<AnsweredSearch>,
 }
 
 impl<'a> UnitOfWork<'a> {
@@ -62,8 +66,24 @@ impl<'a> UnitOfWork<'a> {
     }
 
     fn of(project: &'a str, rules: &'a Rules, threads: BTreeMap<Uuid, AgentThread>) -> Self {
-        let stored = HashMap::new();
-        Self { project, rules, threads, stored, started: vec![], appended: vec![], ended: vec![] }
+        let (stored, started) = (HashMap::new(), Vec::new());
+        Self { project, rules, threads, stored, started, appended: vec![], ended: vec![], answered: vec![] }
+    }
+
+    /// Loads what a correction may be about: the searches that these threads have made since a person last said something. The
+    /// searches that repeat them may be stored already, if the correction was told before.
+    pub(super) async fn load_answered(
+        &mut self,
+        connection: &mut PgConnection,
+        threads: &[Uuid],
+    ) -> sqlx::Result<()> {
+        if threads.is_empty() {
+            return Ok(());
+        }
+        self.answered = corrections::read_answered_searches(connection, self.project, threads).await?;
+        let ids: Vec<_> = self.answered.iter().map(|answered| correction_id(answered.id)).collect();
+        self.stored.extend(tables::read_stored_searches(connection, self.project, &ids).await?);
+        Ok(())
     }
 
     /// The settings in force.
@@ -85,7 +105,7 @@ impl<'a> UnitOfWork<'a> {
     pub(super) fn advance(&mut self, thread: Uuid, at: Timestamp, turn: Option<&str>) {
         let rules = self.rules;
         let ended = self.thread(thread).advance(at, turn, rules);
-        self.end(ended);
+        self.end(thread, ended);
     }
 
     /// A search was made; it is followed if it is weak. `hints` are the associations that it was answered with, and their
@@ -98,6 +118,7 @@ impl<'a> UnitOfWork<'a> {
             query: search.query.clone(),
             root: search.root.clone().unwrap_or_default(),
             at: search.at,
+            is_correction: search.corrects.is_some(),
             offered: search.results.iter().map(|result| result.path.clone()).collect(),
             hints,
             steps: Vec::new(),
@@ -106,7 +127,7 @@ impl<'a> UnitOfWork<'a> {
         self.started.push(search);
         if let Some(open) = open {
             let ended = self.thread(thread).follow(open, rules);
-            self.end(ended);
+            self.end(thread, ended);
         }
     }
 
@@ -130,30 +151,99 @@ impl<'a> UnitOfWork<'a> {
     pub(super) fn end_search(&mut self, thread: Uuid, search: Uuid, at: Timestamp) {
         let rules = self.rules;
         let ended = self.thread(thread).end_search(search, at, rules);
-        self.end(ended);
+        self.end(thread, ended);
     }
 
     /// A turn ended.
     pub(super) fn end_turn(&mut self, thread: Uuid, at: Timestamp) {
         let rules = self.rules;
         let ended = self.thread(thread).end_turn(at, rules);
-        self.end(ended);
+        self.end(thread, ended);
+    }
+
+    /// A person says something: the turn before ends. If they object to what it came to, its searches are made again, as if
+    /// they had come back with just that.
+    pub(super) fn prompt(
+        &mut self,
+        thread: Uuid,
+        key: &ThreadKey,
+        turn: Option<&str>,
+        at: Timestamp,
+        objects: bool,
+    ) {
+        if objects && self.thread(thread).is_correcting(at) {
+            return;
+        }
+        self.end_turn(thread, at);
+        let before = self.thread(thread).prompted_at;
+        self.thread(thread).prompt(at);
+        let (answered, others) =
+            std::mem::take(&mut self.answered).into_iter().partition(|answered| answered.thread == thread);
+        self.answered = others;
+        let answered: Vec<AnsweredSearch> = answered;
+        let Some(before) = before.filter(|_| objects) else { return };
+        for answered in answered.into_iter().filter(|answered| (before..=at).contains(&answered.at)) {
+            let id = correction_id(answered.id);
+            if self.stored(id).is_some() {
+                continue;
+            }
+            let result = |path| SearchResult { path, score: None };
+            let search = StartedSearch {
+                id,
+                thread,
+                key: key.clone(),
+                turn: turn.map(str::to_owned),
+                query: answered.query,
+                best_score: None,
+                result_count: i32::try_from(answered.found.len()).unwrap_or(i32::MAX),
+                results: answered.found.into_iter().map(result).collect(),
+                root: answered.root,
+                at,
+                state: SearchState::Tracking,
+                hash: Vec::new(),
+                hints: Vec::new(),
+                corrects: Some(answered.id),
+            };
+            self.start(search, Vec::new());
+        }
     }
 
     /// Nothing has been heard of these agents for too long.
     pub(super) fn expire(&mut self) {
         let rules = self.rules;
-        let ended: Vec<_> = self.threads.values_mut().flat_map(|thread| thread.expire(rules)).collect();
-        self.end(ended);
+        let expire = |(id, thread): (&Uuid, &mut AgentThread)| (*id, thread.expire(rules));
+        let ended: Vec<_> = self.threads.iter_mut().map(expire).collect();
+        for (thread, ended) in ended {
+            self.end(thread, ended);
+        }
     }
 
-    fn end(&mut self, ended: Vec<EndedSearch>) {
+    /// Notes that searches of a thread have ended.
+    fn end(&mut self, thread: Uuid, ended: Vec<EndedSearch>) {
         for ended in ended {
+            if ended.state == SearchState::Resolved {
+                let search = &ended.search;
+                self.answered.push(AnsweredSearch {
+                    id: search.id,
+                    thread,
+                    query: search.query.clone(),
+                    root: Some(search.root.clone()).filter(|root| !root.is_empty()),
+                    at: search.at,
+                    found: ended.finds.iter().map(|find| find.path.clone()).collect(),
+                });
+            }
             if let Some(stored) = self.stored.get_mut(&ended.search.id) {
                 stored.state = ended.state;
             }
             self.ended.push(ended);
         }
+    }
+
+    /// The searches that have ended, in the order in which they were made.
+    pub(super) fn ended_searches(&self) -> Vec<TurnSearch> {
+        let mut ended: Vec<_> = self.ended.iter().collect();
+        ended.sort_by_key(|ended| (ended.search.at, ended.search.id));
+        ended.into_iter().map(|ended| TurnSearch { id: ended.search.id, state: ended.state }).collect()
     }
 
     /// Saves what happened, and learns from the searches that have ended. `received` is when it came in, by our clock.

@@ -16,7 +16,7 @@ use super::slates::{
 use crate::exports::format::{Example, Message, Shape};
 use crate::exports::params::Common;
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
-use crate::http::Checks;
+use crate::http::{Checks, flag};
 use crate::suggestions::MatchType;
 
 /// The parameters of accepted suggestions.
@@ -35,6 +35,7 @@ pub struct AcceptedSuggestions {
     suggestion_node_version: Option<String>,
     /// Whether what users typed themselves is learned from too: partial and none, if match_type is not given.
     #[arg(long)]
+    #[serde(deserialize_with = "flag")]
     include_typed: bool,
     /// What stands for what the model was told; request if not given.
     #[arg(long)]

@@ -12,7 +12,7 @@ use super::slates::{METADATA, MatchTypes, Metadata, TEXTS, Texts, WITHOUT_TEXT, 
 use crate::exports::format::{Example, Message, Shape};
 use crate::exports::params::Common;
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
-use crate::http::Checks;
+use crate::http::{Checks, flag};
 use crate::suggestions::MatchType;
 
 /// The parameters of preference pairs.
@@ -31,6 +31,7 @@ pub struct PreferencePairs {
     suggestion_node_version: Option<String>,
     /// Whether what users typed themselves is learned from too: partial and none, if match_type is not given.
     #[arg(long)]
+    #[serde(deserialize_with = "flag")]
     include_typed: bool,
 }
 

@@ -11,7 +11,7 @@ use super::slates::{METADATA, MatchTypes, Metadata, TEXTS, Texts, first_word, pu
 use crate::exports::format::{Candidate, Decision, Example, Feature, Message, Shape};
 use crate::exports::params::Common;
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
-use crate::http::Checks;
+use crate::http::{Checks, flag};
 use crate::suggestions::MatchType;
 use crate::suggestions::rules::prompt;
 
@@ -31,6 +31,7 @@ pub struct Rankings {
     suggestion_node_version: Option<String>,
     /// In vw-dsjson, take slates without logged propensities too, as if each suggestion had been as likely to be first.
     #[arg(long)]
+    #[serde(deserialize_with = "flag")]
     assume_uniform: bool,
 }
 

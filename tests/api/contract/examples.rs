@@ -43,6 +43,7 @@ const ORDER: &[&str] = &[
     "start_search",
     "append_fallback",
     "resolve_search",
+    "end_turn",
     "get_search",
     "list_searches",
     "find_associations",

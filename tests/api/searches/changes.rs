@@ -26,6 +26,18 @@ async fn a_follower_of_the_changes_misses_none_and_gets_none_twice() {
     assert_eq!(known, ["a.rs", "b.rs"]);
     assert_eq!(follow(next, 10).await, (vec![], 2));
 
+    let refuted = associations(&service, "login button").await[0]["id"].as_str().expect("an id").to_owned();
+    let feedback = format!("/v1/associations/{refuted}/feedback");
+    let mut next = next;
+    for (verdicts, kind) in [(vec!["wrong"; 3], "refuted"), (vec!["useful"; 5], "learned")] {
+        for verdict in verdicts {
+            service.post(&feedback, &json!({"verdict": verdict})).await.expect(200);
+        }
+        let (rows, after) = follow(next, 10).await;
+        assert_eq!((column(&rows, "kind"), column(&rows, "id")), (vec![json!(kind)], vec![json!(refuted)]));
+        next = after;
+    }
+
     service.post("/v1/associations/gone", &json!({"root": "/src/app", "path": "a.rs"})).await.expect(200);
     let (rows, next) = follow(next, 10).await;
     assert_eq!((column(&rows, "kind"), column(&rows, "path")), (vec![json!("gone")], vec![json!("a.rs")]));

@@ -13,11 +13,13 @@ async fn search_pairs_have_the_answer_and_what_did_not_help() {
     find(&service, search, &["auth/LoginButton.tsx", "Link.tsx"]).await;
     find(&service, with(weak("logout", 100), &json!({"results": [], "root": null})), &["a.rs", "b.rs"]).await;
     let rows = service.get("/v1/exports/search-pairs").await.rows();
-    let unhelpful = json!(["Button.tsx", "Link.tsx"]);
+    // What was offered and then read has helped, if less.
+    let unhelpful = json!(["Button.tsx"]);
     assert_eq!(
         rows,
         [
             json!({"query": "login button", "path": "auth/LoginButton.tsx", "unhelpful": unhelpful, "root": "/src/app"}),
+            json!({"query": "login button", "path": "Link.tsx", "unhelpful": unhelpful, "root": "/src/app"}),
             json!({"query": "logout", "path": "b.rs", "unhelpful": [], "root": null}),
             json!({"query": "logout", "path": "a.rs", "unhelpful": [], "root": null}),
         ]
@@ -27,18 +29,18 @@ async fn search_pairs_have_the_answer_and_what_did_not_help() {
         triplets,
         [
             json!({"anchor": "login button", "positive": "auth/LoginButton.tsx", "negative": "Button.tsx"}),
-            json!({"anchor": "login button", "positive": "auth/LoginButton.tsx", "negative": "Link.tsx"}),
+            json!({"anchor": "login button", "positive": "Link.tsx", "negative": "Button.tsx"}),
         ]
     );
     find(&service, with(weak("logout", 200), &json!({"results": [], "root": null})), &["a.rs"]).await;
     let count = async |parameters: &str| {
         service.get(&format!("/v1/exports/search-pairs{parameters}")).await.rows().len()
     };
-    assert_eq!(count("").await, 4);
-    assert_eq!(count("?root=/src/app").await, 1);
-    assert_eq!(count("?limit=2").await, 3);
+    assert_eq!(count("").await, 5);
+    assert_eq!(count("?root=/src/app").await, 2);
+    assert_eq!(count("?limit=2").await, 4);
     let split = [count("?split=train&holdout=0.5").await, count("?split=validation&holdout=0.5").await];
-    assert_eq!(split.iter().sum::<usize>(), 4);
+    assert_eq!(split.iter().sum::<usize>(), 5);
     assert!(split.contains(&0), "one session stands in one part: {split:?}");
     let metadata = service.get("/v1/exports/search-pairs?include=metadata").await.rows();
     assert_eq!(metadata[0]["metadata"]["agent_session_id"], "s");
@@ -48,7 +50,7 @@ async fn search_pairs_have_the_answer_and_what_did_not_help() {
     assert_eq!(
         listed,
         Some(
-            json!({"dataset": "search-pairs", "formats": ["raw", "triplets"], "rows": 4, "rows_estimated": false,
+            json!({"dataset": "search-pairs", "formats": ["raw", "triplets"], "rows": 5, "rows_estimated": false,
             "skipped": 0, "skipped_estimated": false})
         )
     );

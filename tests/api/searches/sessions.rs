@@ -125,6 +125,54 @@ async fn another_turn_of_the_same_agent_ends_the_searches_of_the_turn_before() {
 }
 
 #[tokio::test]
+async fn the_end_of_a_turn_ends_all_searches_of_the_session() {
+    let service = Service::open().await;
+    let turn = |turn: &str, more: Value| with(json!({"turn_id": turn}), &more);
+    let first = start(&service, with(weak("login button", 0), &turn("1", json!({})))).await;
+    append(&service, &first, &read("a.rs", 1)).await.expect(201);
+    let second = start(&service, with(weak("logout", 2), &turn("1", json!({})))).await;
+    let aside = start(&service, with(weak("sign up", 3), &turn("1", json!({"agent_id": "sub"})))).await;
+    let other = start(&service, with(weak("invoice", 3), &turn("1", json!({"agent_session_id": "t"})))).await;
+    let end = async |turn: Value| {
+        let body = with(json!({"agent_session_id": "s", "timestamp": 1_767_225_600 + 9}), &turn);
+        service.post("/v1/searches/turn-end", &body).await.expect(200)
+    };
+    assert_eq!(end(json!({"turn_id": "0"})).await["searches"], json!([]));
+    let ended = end(json!({"turn_id": "1"})).await;
+    let id = |path: &str| json!(path.rsplit('/').next().expect("an id"));
+    let search = |path: &str, state: &str| json!({"id": id(path), "state": state});
+    let expected = json!({
+        "agent_session_id": "s", "associations_created": 1,
+        "searches": [search(&first, "resolved"), search(&second, "unresolved"), search(&aside, "unresolved")],
+    });
+    assert_eq!(ended, expected);
+    assert_eq!(service.get(&other).await.expect(200)["state"], "tracking");
+    assert_eq!(service.get(&first).await.expect(200)["ended_at"], "2026-01-01T00:00:09.000000Z");
+    assert_eq!(end(json!({})).await["searches"], json!([]), "sent again");
+    let unknown = json!({"agent_session_id": "nobody"});
+    let nothing = json!({"agent_session_id": "nobody", "searches": [], "associations_created": 0});
+    assert_eq!(service.post("/v1/searches/turn-end", &unknown).await.expect(200), nothing);
+    for (body, pointer) in [
+        (json!({}), "/agent_session_id"),
+        (json!({"agent_session_id": ""}), "/agent_session_id"),
+        (json!({"agent_session_id": "s", "turn_id": "x".repeat(201)}), "/turn_id"),
+        (json!({"agent_session_id": "s", "turn": "1"}), "/turn"),
+    ] {
+        service.post("/v1/searches/turn-end", &body).await.refused(422, &[pointer]);
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_ends_after_a_silence_had_ended_before() {
+    let service = Service::open().await;
+    let search = start(&service, weak("login button", 0)).await;
+    let end = json!({"agent_session_id": "s", "timestamp": 1_767_225_600 + 61});
+    let ended = service.post("/v1/searches/turn-end", &end).await.expect(200);
+    assert_eq!(ended["searches"][0]["state"], "timed_out");
+    assert_eq!(service.get(&search).await.expect(200)["ended_at"], "2026-01-01T00:00:00.000000Z");
+}
+
+#[tokio::test]
 async fn a_read_counts_for_every_open_search_and_more_for_the_one_it_resembles() {
     let service = Service::open().await;
     let button = start(&service, weak("login button", 0)).await;

@@ -8,12 +8,11 @@ use super::{MIDNIGHT, append, associations, edit, find, grep, paths, read, resol
 use crate::support::{Service, assert_close, assert_whole, column, with};
 
 #[tokio::test]
-async fn what_failed_and_what_was_offered_already_teaches_nothing() {
+async fn what_failed_teaches_nothing() {
     let service = Service::open().await;
     let failed = with(read("nowhere.rs", 1), &json!({"ok": false}));
     let search = start(&service, weak("login button", 0)).await;
     append(&service, &search, &failed).await.expect(201);
-    append(&service, &search, &read("/src/app/Button.tsx", 2)).await.expect(201);
     append(&service, &search, &grep("login", 3)).await.expect(201);
     let ended = resolve(&service, &search, 9).await;
     assert_eq!((&ended["state"], &ended["associations"]), (&json!("unresolved"), &json!([])));
@@ -114,7 +113,7 @@ async fn feedback_moves_the_weight_and_sent_again_moves_it_once() {
         assert_close(&json!((weighed["weight"].as_f64().expect("a weight") * 100.0).round()), &json!(0.0));
         assert_eq!(weighed["evidence"], 1);
     }
-    assert_eq!(paths(&service, "login button").await, ["a.rs", "b.rs"]);
+    assert_eq!(paths(&service, "login button").await, ["a.rs"]);
     service.post(&path, &json!({"verdict": "wrong"})).await.expect(200);
     let next = service.post("/v1/searches", &weak("login button", 3_600)).await.expect(201);
     assert_eq!(column(next["hints"].as_array().expect("hints"), "path"), ["a.rs"]);
@@ -125,6 +124,38 @@ async fn feedback_moves_the_weight_and_sent_again_moves_it_once() {
     service.post(&path, &json!({"verdict": "bad"})).await.refused(422, &["/verdict"]);
     let nowhere = format!("/v1/associations/{}/feedback", Uuid::new_v4());
     service.post(&nowhere, &json!({"verdict": "wrong"})).await.refused(404, &[]);
+}
+
+#[tokio::test]
+async fn a_file_that_the_weak_search_had_offered_counts_half_and_is_no_hint_beside_it() {
+    let service = Service::open().await;
+    let ended = find(&service, weak("login button", 0), &["/src/app/Button.tsx"]).await;
+    assert_eq!(ended["state"], "resolved");
+    find(&service, weak("invoice total", 100), &["invoice.rs"]).await;
+    let weight =
+        async |query: &str| associations(&service, query).await[0]["weight"].as_f64().expect("a weight");
+    let share = weight("login button").await / weight("invoice total").await;
+    assert!((share - 0.5).abs() < 1e-3, "{share}");
+
+    let same = service.post("/v1/searches", &weak("login button", 200)).await.expect(201);
+    assert_eq!(same["hints"], json!([]));
+    let other = json!({"results": [{"path": "Other.tsx", "score": 0.42}]});
+    let other = service.post("/v1/searches", &with(weak("login button", 300), &other)).await.expect(201);
+    assert_eq!(column(other["hints"].as_array().expect("hints"), "path"), ["Button.tsx"]);
+}
+
+#[tokio::test]
+async fn a_file_that_was_added_to_the_index_by_hand_counts_as_one_that_was_read_and_edited() {
+    let service = Service::open().await;
+    let search = start(&service, weak("login button", 0)).await;
+    let indexed = json!({"kind": "index", "path": "/src/app/auth/Login.tsx", "timestamp": MIDNIGHT + 1});
+    let appended = append(&service, &search, &indexed).await.expect(201);
+    assert_eq!((&appended["kind"], &appended["path"]), (&json!("index"), &json!("auth/Login.tsx")));
+    append(&service, &search, &read("auth/Login.test.tsx", 2)).await.expect(201);
+    let ended = resolve(&service, &search, 9).await;
+    assert_eq!(ended["state"], "resolved");
+    let found = associations(&service, "login button").await;
+    assert_eq!(column(&found, "path"), ["auth/Login.tsx", "auth/Login.test.tsx"]);
 }
 
 #[tokio::test]

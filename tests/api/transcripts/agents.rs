@@ -1,15 +1,9 @@
-//! What an agent did, read from its transcript or told by its hooks.
+//! What an agent did, read from its transcript.
 
 use serde_json::{Value, json};
 
-use super::{answers, call, found, hook, learned, line, prompt, reads, send, session, text, uses};
+use super::{answers, call, found, learned, line, prompt, reads, send, session, text, uses};
 use crate::support::{Service, column, with};
-
-/// The payload of a hook that tells of a tool.
-fn told(id: &str, tool: &str, input: &Value, response: &Value) -> Value {
-    json!({"hook_event_name": "PostToolUse", "session_id": "s", "cwd": "/src/app", "prompt_id": "p1", "tool_name": tool,
-        "tool_use_id": id, "tool_input": input, "tool_response": response})
-}
 
 #[tokio::test]
 async fn a_session_is_counted_and_learned_from() {
@@ -143,43 +137,4 @@ async fn a_subagent_is_followed_on_its_own() {
             (json!("mainPattern"), Value::Null, json!("resolved"), vec![json!("main.rs")]),
         ]
     );
-}
-
-#[tokio::test]
-async fn hooks_teach_the_same_and_a_transcript_of_the_same_session_nothing_more() {
-    let service = Service::open().await;
-    let results = json!({"results": [{"path": "Button.tsx", "score": 0.42}]}).to_string();
-    let prompt = |turn: &str| {
-        json!({"hook_event_name": "UserPromptSubmit", "session_id": "s", "cwd": "/src/app",
-        "prompt_id": turn, "prompt": "find the login button component"})
-    };
-    hook(&service, &prompt("p1")).await;
-    let searched = json!([{"type": "text", "text": results}]);
-    hook(
-        &service,
-        &told("t1", "mcp__ultrasync__jit_search", &json!({"query": "login button component"}), &searched),
-    )
-    .await;
-    let file = json!({"file_path": "/src/app/src/auth/LoginButton.tsx"});
-    hook(
-        &service,
-        &told("t3", "Read", &file, &json!({"type": "text", "file": {"filePath": "x", "content": "y"}})),
-    )
-    .await;
-    let failed = with(
-        told("t9", "Read", &json!({"file_path": "/src/app/none"}), &Value::Null),
-        &json!({
-        "hook_event_name": "PostToolUseFailure", "error": "File does not exist."}),
-    );
-    hook(&service, &failed).await;
-    hook(&service, &prompt("p2")).await;
-    assert_eq!(found(&service, "login button").await, ["src/auth/LoginButton.tsx"]);
-    let figures = service.get("/v1/analytics/searches").await.expect(200);
-    assert_eq!((&figures["sessions_started"], &figures["sessions_resolved"]), (&json!(1), &json!(1)));
-    let counts = send(&service, "a", text(&session())).await;
-    assert_eq!(
-        (&counts["matched"], &counts["searches_started"], &counts["associations_created"]),
-        (&json!(3), &json!(0), &json!(0))
-    );
-    assert_eq!(service.get("/v1/analytics/searches").await.expect(200), figures);
 }

@@ -102,11 +102,44 @@ async fn malformed_lines_are_counted_and_passed_over() {
         (&counts["lines"], &counts["bad_lines"], &counts["matched"]),
         (&json!(15), &json!(5), &json!(3))
     );
-    assert_eq!(service.get("/v1/analytics/searches").await.expect(200)["errors"], 5);
+    assert_eq!(service.get("/v1/analytics/searches").await.expect(200)["error_count"], 5);
     hook(&service, &json!({"hook_event_name": 1})).await;
     let answer = service.post_text("/v1/hooks/codex", "text/plain", "no JSON").await;
     assert_eq!(answer.expect(200), json!({}));
-    assert_eq!(service.get("/v1/analytics/searches").await.expect(200)["errors"], 7);
+    let figures = service.get("/v1/analytics/searches").await.expect(200);
+    assert_eq!(figures["error_count"], 7);
+    let of_line = |number: usize, bytes: usize| {
+        format!("new line {number} of a transcript of Claude Code, of {bytes} bytes, is not a JSON object")
+    };
+    let of_hook = |agent: &str, bytes: usize| {
+        format!(
+            "the payload of a hook of {agent}, of {bytes} bytes, is not a JSON object that names its event"
+        )
+    };
+    let expected = [
+        of_line(11, 22),
+        of_line(12, 4),
+        of_line(13, 3),
+        of_line(14, 1),
+        of_line(15, 13),
+        of_hook("Claude Code", 21),
+        of_hook("Codex CLI", 7),
+    ];
+    assert_eq!(figures["errors"], json!(expected));
+}
+
+#[tokio::test]
+async fn the_last_twenty_errors_are_kept_and_quote_nothing() {
+    let service = Service::open().await;
+    let lines: Vec<_> = (0..30).map(|number| format!("secret{number}")).collect();
+    send(&service, "a", lines.join("\n")).await;
+    send(&service, "b", "secret".repeat(50)).await;
+    let figures = service.get("/v1/analytics/searches").await.expect(200);
+    let errors = figures["errors"].as_array().expect("errors");
+    assert_eq!((&figures["error_count"], errors.len()), (&json!(31), 20));
+    assert!(errors[19].as_str().expect("a text").contains("of 300 bytes"), "{errors:?}");
+    assert!(errors[18].as_str().expect("a text").starts_with("new line 30 "), "{errors:?}");
+    assert!(!service.dump().await.contains("secret"));
 }
 
 #[tokio::test]
@@ -119,6 +152,20 @@ async fn lines_that_are_not_to_be_learned_from_are_only_counted() {
         (&json!(3), &json!(2), &json!(0))
     );
     assert_eq!(service.all("/v1/searches").await, [] as [Value; 0]);
+    let again = service.post_text(path, "application/jsonl", text(&session())).await.expect(200);
+    assert_eq!((&again["duplicates"], &again["matched"]), (&json!(10), &json!(0)));
+    // They are not used up: who learns from them takes them for new ones.
+    let learned = send(&service, "a", text(&session())).await;
+    assert_eq!(
+        (&learned["duplicates"], &learned["matched"], &learned["searches_resolved"]),
+        (&json!(0), &json!(3), &json!(1))
+    );
+    let again = service.post_text(path, "application/jsonl", text(&session())).await.expect(200);
+    assert_eq!(again["duplicates"], 10);
+    for (learn, status) in [("no", 200), ("OFF", 200), ("0", 200), ("yes", 200), ("maybe", 422)] {
+        let path = format!("/v1/transcripts?agent=claude-code&source=b&learn={learn}");
+        assert_eq!(service.post_text(&path, "application/jsonl", "{}").await.status, status, "{learn}");
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,9 @@
 //! Transcripts and hooks: what agents write of their work, in any pieces, learned from once.
 
 mod agents;
+mod codex;
+mod forks_and_corrections;
+mod hooks;
 mod lines;
 
 use axum::body::Body;

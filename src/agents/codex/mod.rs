@@ -2,7 +2,9 @@
 //!
 //! A line is an envelope of time, type and payload. The session and its folder stand in the first line only, the turn and
 //! its folder in a line at its beginning; what happens is told twice, as items of the model's API and as events for those
-//! who watch. Uses of tools are taken from the first, turns from the second.
+//! who watch. Uses of tools are taken from both, and what is told twice has the same id; turns are taken from the events.
+
+mod items;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -11,6 +13,8 @@ use super::agent::{Agent, Home, HookEvent, Hooks, Reporting, Transcripts};
 use super::entry::{Activity, Entry};
 use super::hook::{self, Dialect};
 use super::json::{self, NotAnObject, Raw};
+use super::known::{Known, LineKind};
+use super::prompt;
 use super::search_output::{self, SearchOutput};
 use super::tool::{self, ToolPatterns};
 use crate::types::Timestamp;
@@ -21,21 +25,94 @@ pub(super) static AGENT: Agent = Agent {
     title: "Codex CLI",
     parse_line,
     parse_hook,
+    kind_of_line,
+    known: Known { version: (0, 169, 0), kinds: &KINDS },
     home: Home { variable: "CODEX_HOME", folder: ".codex" },
     transcripts: Transcripts { folder: "sessions", prefix: "rollout-" },
     hooks: Hooks {
         settings: "hooks.json",
         events: &[
             HookEvent::plain("UserPromptSubmit"),
+            HookEvent::of_tools("PreToolUse"),
             HookEvent::of_tools("PostToolUse"),
             HookEvent::plain("Stop"),
             HookEvent::plain("SessionEnd"),
         ],
         reporting: Reporting::Command,
-        advice: "Codex asks once whether the new hooks are to be trusted. If the server wants a key, set GLEANER_KEY where \
+        // The command ends by itself before that; Codex allows at most three seconds at the end of a session.
+        timeout: 2,
+        advice: "Codex runs hooks only once they are trusted: start `codex` in a terminal and accept them when it asks, or \
+            look at them with /hooks. `codex exec` passes over hooks that are not trusted and does not say so; with \
+            --dangerously-bypass-hook-trust it runs them all the same. If the server wants a key, set GLEANER_KEY where \
             Codex runs.",
     },
 };
+
+/// The kinds of lines that there are: the type of the line, that of its payload, and that of the payload's item.
+const KINDS: [&str; 62] = [
+    "compacted",
+    "event_msg agent_message",
+    "event_msg agent_reasoning",
+    "event_msg agent_reasoning_raw_content",
+    "event_msg context_compacted",
+    "event_msg entered_review_mode",
+    "event_msg error",
+    "event_msg exec_command_end",
+    "event_msg exited_review_mode",
+    "event_msg image_generation_end",
+    "event_msg item_completed AgentMessage",
+    "event_msg item_completed CollabAgentToolCall",
+    "event_msg item_completed CommandExecution",
+    "event_msg item_completed ContextCompaction",
+    "event_msg item_completed DynamicToolCall",
+    "event_msg item_completed EnteredReviewMode",
+    "event_msg item_completed ExitedReviewMode",
+    "event_msg item_completed FileChange",
+    "event_msg item_completed HookPrompt",
+    "event_msg item_completed ImageGeneration",
+    "event_msg item_completed ImageView",
+    "event_msg item_completed McpToolCall",
+    "event_msg item_completed Plan",
+    "event_msg item_completed Reasoning",
+    "event_msg item_completed Sleep",
+    "event_msg item_completed SubAgentActivity",
+    "event_msg item_completed UserMessage",
+    "event_msg item_completed WebSearch",
+    "event_msg mcp_tool_call_end",
+    "event_msg patch_apply_end",
+    "event_msg task_complete",
+    "event_msg task_started",
+    "event_msg thread_goal_updated",
+    "event_msg thread_name_updated",
+    "event_msg thread_rolled_back",
+    "event_msg thread_settings_applied",
+    "event_msg token_count",
+    "event_msg turn_aborted",
+    "event_msg user_message",
+    "event_msg web_search_end",
+    "inter_agent_communication",
+    "response_item additional_tools",
+    "response_item agent_message",
+    "response_item compaction",
+    "response_item context_compaction",
+    "response_item custom_tool_call",
+    "response_item custom_tool_call_output",
+    "response_item function_call",
+    "response_item function_call_output",
+    "response_item ghost_snapshot",
+    "response_item image_generation_call",
+    "response_item local_shell_call",
+    "response_item local_shell_call_output",
+    "response_item message",
+    "response_item reasoning",
+    "response_item tool_search_call",
+    "response_item tool_search_output",
+    "response_item web_search_call",
+    "session_meta",
+    "token_usage_record",
+    "turn_context",
+    "world_state",
+];
 
 /// How much older than its line the head of a session may be, in microseconds; an older one is copied from the session that
 /// this one was forked from.
@@ -81,6 +158,25 @@ struct Payload<'a> {
     action: Raw<'a>,
     #[serde(borrow)]
     output: Raw<'a>,
+    #[serde(borrow)]
+    message: Raw<'a>,
+    #[serde(borrow)]
+    item: Raw<'a>,
+    #[serde(borrow)]
+    cli_version: Raw<'a>,
+}
+
+/// Reads what kind of line it is.
+fn kind_of_line(line: &str) -> LineKind {
+    let line: Line<'_> = json::object(line).unwrap_or_default();
+    let payload: Payload<'_> = json::member(line.payload).unwrap_or_default();
+    let item: Payload<'_> = json::member(payload.item).unwrap_or_default();
+    // What stands in some lines under the same names is no type of theirs.
+    let is_named = matches!(json::text(line.kind).as_deref(), Some("event_msg" | "response_item"));
+    let inner = [payload.kind, item.kind].into_iter().filter(|_| is_named);
+    let names: Vec<_> = [line.kind].into_iter().chain(inner).filter_map(json::name).collect();
+    let kind = Some(names.join(" ")).filter(|kind| !kind.is_empty());
+    LineKind { kind, version: json::name(payload.cli_version) }
 }
 
 /// Reads the payload of a hook; none if the text is not one.
@@ -110,7 +206,10 @@ fn parse_line(line: &str, tools: &ToolPatterns) -> Result<Entry, NotAnObject> {
         Some("event_msg") => {
             entry.turn = json::name(payload.turn_id);
             entry.activities = match json::text(payload.kind).as_deref() {
-                Some("user_message") => vec![Activity::Prompt],
+                Some("user_message") => {
+                    vec![prompt::activity(&json::text(payload.message).unwrap_or_default())]
+                }
+                Some("item_completed") => items::activities(payload.item, tools),
                 Some("task_complete" | "turn_aborted") => vec![Activity::TurnEnd],
                 _ => Vec::new(),
             };
@@ -150,7 +249,8 @@ fn item(payload: &Payload<'_>, tools: &ToolPatterns) -> Option<Activity> {
     }
 }
 
-/// Reads what a tool has answered, that is whether it worked and what it found: a text with a head of its own, JSON of output and status, or content as MCP has it.
+/// Reads what a tool has answered, that is whether it worked and what it found: a text with a head of its own, JSON of output
+/// and status, or content as MCP has it.
 fn answer(output: Raw<'_>) -> (bool, Option<SearchOutput>) {
     #[derive(Debug, Default, Deserialize)]
     #[serde(default)]

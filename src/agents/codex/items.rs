@@ -1,0 +1,146 @@
+//! Items: what was done in a turn, as Codex tells it to those who watch. Where a model calls its tools from code of its own
+//! (`custom_tool_call exec`, in JavaScript), a rollout says nowhere else what they did; and versions from 0.169 on tell what a
+//! person says by items alone.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::answer;
+use crate::agents::action::ToolAction;
+use crate::agents::entry::Activity;
+use crate::agents::json::{self, Raw};
+use crate::agents::prompt;
+use crate::agents::search_output::{self, SearchOutput};
+use crate::agents::tool::{self, ToolPatterns};
+
+/// An item that is completed.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Item<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Raw<'a>,
+    #[serde(borrow)]
+    id: Raw<'a>,
+    #[serde(borrow)]
+    status: Raw<'a>,
+    // Of a message.
+    #[serde(borrow)]
+    content: Raw<'a>,
+    // Of a command.
+    #[serde(borrow)]
+    command: Raw<'a>,
+    #[serde(borrow)]
+    cwd: Raw<'a>,
+    #[serde(borrow)]
+    exit_code: Raw<'a>,
+    #[serde(borrow)]
+    aggregated_output: Raw<'a>,
+    // Of a change of files.
+    #[serde(borrow)]
+    changes: Raw<'a>,
+    // Of a call of an MCP server.
+    #[serde(borrow)]
+    server: Raw<'a>,
+    #[serde(borrow)]
+    tool: Raw<'a>,
+    #[serde(borrow)]
+    arguments: Raw<'a>,
+    #[serde(borrow)]
+    result: Raw<'a>,
+    #[serde(borrow)]
+    error: Raw<'a>,
+}
+
+/// What an item says that was done. The use of a tool is told as a whole, with its answer.
+pub(super) fn activities(item: Raw<'_>, tools: &ToolPatterns) -> Vec<Activity> {
+    let Some(item): Option<Item<'_>> = json::member(item) else { return Vec::new() };
+    match json::text(item.kind).as_deref() {
+        Some("UserMessage") => said(&item).into_iter().collect(),
+        Some("CommandExecution") => {
+            let folder = json::text(item.cwd).map(local_path);
+            let actions = tool::command_actions(item.command, folder.as_deref());
+            let (ok, output) = ended(&item);
+            used(&item, actions, ok, output)
+        }
+        Some("FileChange") => used(&item, edits(&item), has_worked(&item), None),
+        Some("McpToolCall") => {
+            let [server, tool] = [item.server, item.tool].map(|name| json::text(name).unwrap_or_default());
+            let arguments = item.arguments.map_or("", RawValue::get);
+            let actions = tool::actions(&format!("mcp__{server}__{tool}"), arguments, None, tools);
+            let (ok, output) = answer(item.result);
+            used(&item, actions, ok && has_worked(&item), output)
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A prompt, if a person has said anything.
+fn said(item: &Item<'_>) -> Option<Activity> {
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default)]
+    struct Part<'a> {
+        #[serde(borrow)]
+        text: Raw<'a>,
+    }
+    let parts = json::elements(item.content)?;
+    let text = parts.iter().filter_map(|part| json::text(json::member::<Part<'_>>(Some(part))?.text));
+    let text = text.collect::<Vec<_>>().join(" ");
+    // Pictures have no text.
+    (!parts.is_empty()).then(|| prompt::activity(&text))
+}
+
+/// The activities of a tool that was used and has answered.
+fn used(item: &Item<'_>, actions: Vec<ToolAction>, ok: bool, output: Option<SearchOutput>) -> Vec<Activity> {
+    let id = json::name(item.id);
+    vec![Activity::ToolUse { id: id.clone(), actions }, Activity::result(id, ok, output)]
+}
+
+/// Whether the item says that its tool did what it was to do.
+fn has_worked(item: &Item<'_>) -> bool {
+    let has_failed = matches!(json::text(item.status).as_deref(), Some("failed" | "declined"));
+    !has_failed && item.error.is_none_or(|error| error.get() == "null")
+}
+
+/// Whether a command worked, and what it found. A search that finds nothing ends with the status 1.
+fn ended(item: &Item<'_>) -> (bool, Option<SearchOutput>) {
+    let output = json::text(item.aggregated_output).and_then(|output| search_output::read_text(&output));
+    match item.exit_code.map(RawValue::get) {
+        Some("0") => (true, output),
+        Some("1") => (false, output),
+        None | Some("null") => (has_worked(item), output),
+        Some(_) => (false, None),
+    }
+}
+
+/// The files that were changed and are still there.
+fn edits(item: &Item<'_>) -> Vec<ToolAction> {
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default)]
+    struct Change<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: Raw<'a>,
+        #[serde(borrow)]
+        move_path: Raw<'a>,
+    }
+    let changes: BTreeMap<String, &RawValue> = json::member(item.changes).unwrap_or_default();
+    let mut edits = Vec::new();
+    for (path, change) in changes {
+        let change: Change<'_> = json::member(Some(change)).unwrap_or_default();
+        if json::text(change.kind).as_deref() != Some("delete") {
+            edits.push(ToolAction::Edit { path: json::name(change.move_path).unwrap_or(path) });
+        }
+    }
+    edits
+}
+
+/// A folder's path, which newer versions write as an address: `file:///srv/app`.
+fn local_path(written: Cow<'_, str>) -> String {
+    match written.strip_prefix("file://") {
+        // The bytes of a path that is no text are not kept anywhere.
+        Some(path) => percent_encoding::percent_decode_str(path).decode_utf8_lossy().into_owned(),
+        None => written.into_owned(),
+    }
+}

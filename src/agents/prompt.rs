@@ -1,0 +1,83 @@
+//! What a person says to an agent.
+
+use super::entry::Activity;
+
+/// How a prompt begins that says that the agent took the wrong file.
+const OBJECTIONS: [&str; 16] = [
+    "that's not it",
+    "that is not it",
+    "that's not the file",
+    "that is not the file",
+    "that's not the one",
+    "that's the wrong",
+    "that is the wrong",
+    "this is the wrong",
+    "not that file",
+    "not that one",
+    "not this file",
+    "not this one",
+    "wrong file",
+    "the other file",
+    "the other one",
+    "i meant the",
+];
+/// The words that object where a comma or the like comes after them.
+const NO: [&str; 5] = ["no", "nope", "nah", "wrong", "nein"];
+/// The words of which one has to follow such a word: a bare "no" may be the answer to a question.
+const INSTEAD: [&str; 6] = ["file", "instead", "meant", "one", "other", "wrong"];
+/// How many bytes of a prompt are looked at.
+const HEAD: usize = 120;
+
+/// The activity that a prompt is: a correction, if it plainly says that the agent took the wrong file, else merely a prompt.
+pub(super) fn activity(text: &str) -> Activity {
+    if objects(text) { Activity::Correction } else { Activity::Prompt }
+}
+
+/// Whether a text begins with an objection. "No tests yet" is none: after the word there has to be a break.
+fn objects(text: &str) -> bool {
+    let text = text.trim_start();
+    let head = text[..text.floor_char_boundary(HEAD)].to_lowercase().replace('\u{2019}', "'");
+    if OBJECTIONS.iter().any(|words| head.starts_with(words)) {
+        return true;
+    }
+    let end = head.find(|letter: char| !letter.is_alphabetic()).unwrap_or(head.len());
+    let (word, rest) = head.split_at(end);
+    let has_break = rest.starts_with([',', '.', '!', ';', ':', '\u{2014}']) || rest.starts_with(" - ");
+    let mut words = rest.split(|letter: char| !letter.is_alphanumeric());
+    NO.contains(&word) && has_break && words.any(|word| INSTEAD.contains(&word))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_prompt_corrects_where_it_begins_with_a_plain_objection() {
+        for (text, expected) in [
+            ("No, the other file.", true),
+            ("Nope! I meant the parser", true),
+            ("  that\u{2019}s the wrong file", true),
+            ("Wrong file, look in src/ui", true),
+            ("the other one please", true),
+            ("no", false),
+            ("No, thanks.", false),
+            ("no tests yet, write one", false),
+            ("no-op the other handler", false),
+            ("Now, the other file", false),
+            ("great, now update the styling", false),
+            ("wrong results are shown for one input", false),
+            ("", false),
+        ] {
+            assert_eq!(activity(text) == Activity::Correction, expected, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_prompt(text in any::<String>()) {
+            prop_assert!(matches!(activity(&text), Activity::Prompt | Activity::Correction));
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What could not be read of what agents tell: how often, and the last of it in words that quote nothing of anybody's.
+
+use sqlx::{PgConnection, PgExecutor};
+
+use crate::agents::Agent;
+use crate::types::Timestamp;
+
+/// How many faults are kept of a source, and told of a project.
+pub(super) const KEPT: usize = 20;
+
+/// Something that was passed over.
+#[derive(Debug, Clone)]
+pub(super) struct Fault {
+    at: Timestamp,
+    text: String,
+}
+
+impl Fault {
+    /// A line of a transcript that is malformed; `number` counts the new lines of the same piece from 1.
+    pub(super) fn of_line(agent: &Agent, number: usize, bytes: usize, at: Timestamp) -> Self {
+        let title = agent.title;
+        let text =
+            format!("new line {number} of a transcript of {title}, of {bytes} bytes, is not a JSON object");
+        Self { at, text }
+    }
+
+    /// The payload of a hook that is not understood.
+    pub(super) fn of_hook(agent: &Agent, bytes: usize, at: Timestamp) -> Self {
+        let title = agent.title;
+        let text = format!(
+            "the payload of a hook of {title}, of {bytes} bytes, is not a JSON object that names its event"
+        );
+        Self { at, text }
+    }
+}
+
+/// Adds to what was passed over of a source: how much, and the last of it.
+pub(super) async fn note(
+    connection: &mut PgConnection,
+    project: &str,
+    source: &str,
+    faults: &[Fault],
+    count: usize,
+) -> sqlx::Result<()> {
+    const LOCK: &str = "
+        insert into transcripts as t (project, source, received_at) values ($1, $2, $3)
+        on conflict (project, source) do update set received_at = excluded.received_at
+        returning error_times, error_texts";
+    const SAVE: &str = "
+        update transcripts set bad_lines = bad_lines + $3, error_times = $4, error_texts = $5
+        where project = $1 and source = $2";
+    if count == 0 {
+        return Ok(());
+    }
+    let (times, texts): (Vec<Timestamp>, Vec<String>) = sqlx::query_as(LOCK)
+        .bind(project)
+        .bind(source)
+        .bind(Timestamp::now())
+        .fetch_one(&mut *connection)
+        .await?;
+    let known = times.into_iter().zip(texts);
+    let all: Vec<_> = known.chain(faults.iter().map(|fault| (fault.at, fault.text.clone()))).collect();
+    let (times, texts): (Vec<_>, Vec<_>) = all[all.len().saturating_sub(KEPT)..].iter().cloned().unzip();
+    sqlx::query(SAVE)
+        .bind(project)
+        .bind(source)
+        .bind(i64::try_from(count).unwrap_or(i64::MAX))
+        .bind(times)
+        .bind(texts)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// The last of what was passed over in a project, the latest last.
+pub(super) async fn latest(db: impl PgExecutor<'_>, project: &str) -> sqlx::Result<Vec<String>> {
+    const SQL: &str = "
+        select fault.text from transcripts t
+        cross join lateral unnest(t.error_times, t.error_texts) with ordinality as fault (at, text, place)
+        where t.project = $1 and t.error_times <> '{}'
+        order by fault.at desc, t.source desc, fault.place desc limit $2";
+    let most = i64::try_from(KEPT).unwrap_or(i64::MAX);
+    let mut texts: Vec<String> = sqlx::query_scalar(SQL).bind(project).bind(most).fetch_all(db).await?;
+    texts.reverse();
+    Ok(texts)
+}
