@@ -153,6 +153,9 @@ pub(super) async fn read_stored_searches(
     project: &str,
     ids: &[Uuid],
 ) -> sqlx::Result<HashMap<Uuid, StoredSearch>> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
     let sql = "select id, thread_id, state, request_hash from searches where project = $1 and id = any($2)";
     let rows: Vec<(Uuid, Uuid, SearchState, Vec<u8>)> =
         sqlx::query_as(sql).bind(project).bind(ids).fetch_all(connection).await?;
