@@ -2,7 +2,7 @@
 //! (`replay`), the ends of their turns (`end_turn`), and the silence of agents (`expire`).
 //!
 //! There is no other way to the tables, and the ways in take only what has passed the project's policy
-//! ([`Kept`](crate::privacy::kept::Kept)). Each loads a `UnitOfWork`, tells it what happened, and saves it.
+//! ([`Kept`]). Each loads a `UnitOfWork`, tells it what happened, and saves it.
 
 mod corrections;
 mod counts;
