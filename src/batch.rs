@@ -1,10 +1,12 @@
 //! `POST /v1/events`: many events of any kind, one on each line. A bad line does not affect the others.
 
+use std::fmt;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::header;
-use serde::Serialize;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -13,8 +15,9 @@ use utoipa_axum::routes;
 use crate::auth::{Caller, Write};
 use crate::domain::{self, Event};
 use crate::error::{Error, FieldError, Refusals, Result};
-use crate::http::json::{self, expect_media_type};
+use crate::http::json::{self, Body, expect_media_type};
 use crate::http::line::{File, LINES};
+use crate::http::memory::Memory;
 use crate::http::{NDJSON_LIMIT, clean_json, utf8};
 use crate::privacy::capture::Capture;
 use crate::projects::Tenant;
@@ -117,46 +120,84 @@ async fn post_events(
                     && !value.contains("jsonl")
             },
         );
-    let mut body = json::body(request, NDJSON_LIMIT).await?;
+    let memory = Memory::of(request.extensions());
+    let body = json::body(request, NDJSON_LIMIT).await?;
+    let project = Arc::clone(&caller.project);
+    // A large batch takes seconds to parse, for which the other requests of this thread would wait.
+    let read = move || if is_array { read_array(&project, body) } else { read_lines(&project, body) };
+    let lines = tokio::task::spawn_blocking(read).await.map_err(anyhow::Error::from)??;
+    write(&app.writer, &caller.tenant, lines, &memory).await.map(axum::Json)
+}
+
+/// The lines of a batch with their numbers, each parsed as an event.
+pub type Lines = Vec<(usize, Result<Event>)>;
+
+/// Parses the lines of a batch that are not blank. One line more than allowed ends it, before anything is
+/// kept of the rest.
+fn read_lines(project: &str, mut body: Body) -> Result<Lines> {
     let mut lines = Vec::new();
-    if is_array {
-        body.replaced.add(clean_json(&mut body.bytes)?);
-        let members: Vec<&RawValue> = json::decode(utf8(&body.bytes)?)?;
-        lines.extend(
-            members
-                .iter()
-                .enumerate()
-                .map(|(index, member)| (index + 1, domain::read(&caller.project, member.get(), None))),
-        );
-    } else {
-        for (index, line) in body.bytes.split_mut(|&byte| byte == b'\n').enumerate() {
-            if line.trim_ascii().is_empty() {
-                continue;
-            }
-            let event = clean_json(line).and_then(|count| {
-                body.replaced.add(count);
-                domain::read(&caller.project, utf8(line)?, None)
-            });
-            lines.push((index + 1, event));
+    for (index, line) in body.bytes.split_mut(|&byte| byte == b'\n').enumerate() {
+        if line.trim_ascii().is_empty() {
+            continue;
         }
+        if lines.len() == MOST_LINES {
+            return Err(too_many());
+        }
+        let event = clean_json(line).and_then(|count| {
+            body.replaced.add(count);
+            domain::read(project, utf8(line)?, None)
+        });
+        lines.push((index + 1, event));
     }
-    if lines.len() > MOST_LINES {
-        return Err(Error::TooLarge(format!(
-            "a batch has at most {MOST_LINES} events; this one has {}",
-            lines.len()
-        )));
+    Ok(lines)
+}
+
+/// Parses the members of a batch that is a JSON array.
+fn read_array(project: &str, mut body: Body) -> Result<Lines> {
+    body.replaced.add(clean_json(&mut body.bytes)?);
+    let Members(members) = json::decode(utf8(&body.bytes)?)?;
+    if members.len() > MOST_LINES {
+        return Err(too_many());
     }
-    drop(body.bytes);
-    write(&app.writer, &caller.tenant, lines).await.map(axum::Json)
+    let read = |(number, member): (usize, &RawValue)| (number, domain::read(project, member.get(), None));
+    Ok((1..).zip(members).map(read).collect())
+}
+
+fn too_many() -> Error {
+    Error::TooLarge(format!("a batch has at most {MOST_LINES} events, and this one has more"))
+}
+
+/// The members of a JSON array, unparsed: as many as a batch may have and one more, so that an array of any
+/// length takes a bounded amount of memory.
+struct Members<'a>(Vec<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct First;
+        impl<'de> Visitor<'de> for First {
+            type Value = Vec<&'de RawValue>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array of events")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = array.next_element()? {
+                    if members.len() <= MOST_LINES {
+                        members.push(member);
+                    }
+                }
+                Ok(members)
+            }
+        }
+        deserializer.deserialize_seq(First).map(Members)
+    }
 }
 
 /// Writes the lines that could be read. Fails as a whole only if the database or the queue accepted none of
 /// them, in which case the client should send the batch again.
-pub async fn write(
-    writer: &Writer,
-    tenant: &Arc<Tenant>,
-    lines: Vec<(usize, Result<Event>)>,
-) -> Result<Summary> {
+pub async fn write(writer: &Writer, tenant: &Arc<Tenant>, lines: Lines, memory: &Memory) -> Result<Summary> {
     let mut summary = Summary::default();
     let mut numbers = Vec::with_capacity(lines.len());
     let mut events = Vec::with_capacity(lines.len());
@@ -169,7 +210,7 @@ pub async fn write(
             Err(error) => summary.rejected.push(Rejected::new(number, &error)),
         }
     }
-    let written = writer.write_all(tenant, events).await;
+    let written = writer.write_all(tenant, events, memory).await;
     if !written.is_empty() && written.iter().all(|written| written.as_ref().is_err_and(Error::is_transient)) {
         return Err(written.into_iter().find_map(Result::err).unwrap_or(Error::Unavailable("try again")));
     }

@@ -76,6 +76,18 @@ pub struct Serve {
     #[arg(long, env = "GLEANER_ADMIN_KEY_FILE", global = true, value_name = "FILE")]
     pub admin_key_file: Option<PathBuf>,
 
+    /// The most connections of clients at once. Probes are answered beyond that. Fewer are taken if the system allows
+    /// the process fewer open files.
+    #[arg(long, env = "GLEANER_MOST_CONNECTIONS", default_value_t = crate::server::Settings::default().most_connections, global = true,
+        value_name = "N")]
+    pub most_connections: usize,
+
+    /// Memory for the bodies of all requests together, in MiB. A request that finds none waits a little, and is then
+    /// refused.
+    #[arg(long, env = "GLEANER_BODY_MEMORY", default_value_t = 256, global = true, value_name = "MIB",
+        value_parser = clap::value_parser!(u32).range(128..=1 << 20))]
+    pub body_memory: u32,
+
     /// Limits on exports.
     #[command(flatten)]
     pub exports: Limits,

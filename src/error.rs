@@ -4,6 +4,7 @@
 //! every refusal has the same shape and carries the request's id, even one made by a layer or by the router
 //! itself.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -113,15 +114,16 @@ impl Error {
     /// Returns the problem document of this error, without the request's id.
     #[must_use]
     pub fn problem(&self) -> Problem {
-        let detail = match self {
+        let (detail, errors) = match self {
             Self::Internal(_) => {
-                "something went wrong here; the log has the cause under this request's id".to_owned()
+                let detail = "something went wrong here; the log has the cause under this request's id";
+                (detail.to_owned(), Vec::new())
             }
-            other => other.to_string(),
-        };
-        let errors = match self {
-            Self::Invalid(errors) => errors.clone(),
-            _ => Vec::new(),
+            Self::Invalid(errors) => {
+                let errors: Vec<_> = errors.iter().take(MOST_ERRORS).map(FieldError::brief).collect();
+                (describe(&errors), errors)
+            }
+            other => (brief(&other.to_string()), Vec::new()),
         };
         Problem { errors, ..Problem::of(self.status(), detail) }
     }
@@ -131,6 +133,56 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable(_))
     }
+}
+
+impl FieldError {
+    /// Returns the error with what it repeats of the input cut short.
+    fn brief(&self) -> Self {
+        Self { pointer: cut(&self.pointer).into_owned(), detail: brief(&self.detail) }
+    }
+}
+
+/// The most wrong fields that one problem names.
+const MOST_ERRORS: usize = 100;
+/// The most characters of the client's input that a problem repeats in one place.
+const MOST_QUOTED: usize = 200;
+/// The most characters of a message.
+const MOST_SAID: usize = 1_000;
+
+/// Cuts a text that a client has sent to its first 200 characters.
+fn cut(text: &str) -> Cow<'_, str> {
+    shorten(text, MOST_QUOTED)
+}
+
+fn shorten(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
+/// Cuts what a message quotes of the input, so that a refusal stays small however large the request was.
+fn brief(message: &str) -> String {
+    if message.len() <= MOST_QUOTED {
+        return message.to_owned();
+    }
+    let mut brief = String::new();
+    let mut rest = message;
+    while let Some(start) = rest.find(['`', '"']).filter(|_| brief.len() < MOST_SAID) {
+        let (before, quoted) = rest.split_at(start);
+        let end = quoted[1..].find(&quoted[..1]).map_or(quoted.len() - 1, |length| length + 1);
+        brief.push_str(before);
+        brief.push_str(&quoted[..1]);
+        brief.push_str(&cut(&quoted[1..end]));
+        rest = &quoted[end..];
+        // The closing mark belongs to the quotation, and does not open another one.
+        if !rest.is_empty() {
+            brief.push_str(&rest[..1]);
+            rest = &rest[1..];
+        }
+    }
+    brief.push_str(rest);
+    shorten(&brief, MOST_SAID).into_owned()
 }
 
 impl Problem {
@@ -242,7 +294,7 @@ impl Refused {
             return;
         }
         let mut problem = response.extensions_mut().remove::<Problem>().unwrap_or_else(|| {
-            let (method, path) = (&self.method, self.uri.path());
+            let (method, path) = (cut(self.method.as_str()), cut(self.uri.path()));
             let detail = match status {
                 StatusCode::NOT_FOUND => format!("there is nothing at {path}"),
                 StatusCode::METHOD_NOT_ALLOWED => format!("{path} does not answer {method}"),

@@ -39,19 +39,17 @@ async fn get_health() -> axum::Json<Status> {
     axum::Json(Status { status: "ok" })
 }
 
-/// Answers 200 if requests can be served: the database is reachable and migrated, and the server is not
-/// stopping. Otherwise the status is 503.
+/// Answers 200 if requests can be served: the database is reachable, takes writes and is migrated, and the
+/// server is not stopping. Otherwise the status is 503.
 #[utoipa::path(get, path = "/readyz", tag = "operations", security(()),
     responses((status = 200, description = "The service is ready", body = Status), Refusals))]
 async fn get_readiness(State(app): State<App>) -> Result<axum::Json<Status>> {
     if app.is_stopping() {
         return Err(Error::Unavailable("the server is stopping"));
     }
-    match tokio::time::timeout(Duration::from_secs(2), db::is_ready(&app.db)).await {
-        Ok(Ok(true)) => Ok(axum::Json(Status { status: "ready" })),
-        Ok(Ok(false)) => {
-            Err(Error::Unavailable("the database has an older schema; `gleaner migrate` updates it"))
-        }
+    match tokio::time::timeout(Duration::from_secs(2), db::expect_ready(&app.db)).await {
+        Ok(Ok(())) => Ok(axum::Json(Status { status: "ready" })),
+        Ok(Err(error @ Error::Unavailable(_))) => Err(error),
         _ => Err(Error::Unavailable("the database cannot be reached")),
     }
 }

@@ -24,10 +24,11 @@ use uuid::Uuid;
 
 use crate::error::{Error, Refused};
 use crate::http::Replaced;
+use crate::http::memory::Memory;
 use crate::http::params::KnownParameters;
 use crate::openapi::{self, Document};
 use crate::state::App;
-use crate::telemetry::span;
+use crate::telemetry::{self, span};
 use crate::{auth, batch, exports, generations, health, projects, searches, sessions, suggestions};
 
 /// Returns every endpoint with its documentation.
@@ -99,18 +100,24 @@ async fn surround(
     next: Next,
 ) -> Response {
     let started = Instant::now();
-    let method = request.method().to_string();
+    let method = telemetry::method(request.method());
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let refused = Refused::of(&request);
     let replaced = Replaced::begin(&mut request);
+    let _memory = Memory::begin(&mut request, &app.bodies);
     let known = parameters.expect(&request);
-    let mut response = match auth::guard_open(&app.keyring, request.headers()).await.and(known) {
+    let admitted = match auth::is_foreign(&request) {
+        Ok(is_foreign) => auth::guard_open(&app.keyring, is_foreign).await,
+        Err(error) => Err(error),
+    };
+    let mut response = match admitted.and(known) {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     };
     refused.render(&mut response);
     replaced.report(&mut response);
-    let labels = [("method", method), ("route", route), ("status", response.status().as_u16().to_string())];
+    let labels =
+        [("method", method.to_owned()), ("route", route), ("status", response.status().as_u16().to_string())];
     metrics::histogram!("gleaner_http_request_duration_seconds", &labels)
         .record(started.elapsed().as_secs_f64());
     response

@@ -12,6 +12,8 @@ use crate::auth::keyring::Keyring;
 use crate::db;
 use crate::exports::stream::{self, Exports};
 use crate::http;
+use crate::http::memory::Budget;
+use crate::http::serve::Limits;
 use crate::projects::Defaults;
 use crate::router::router;
 use crate::searches::expiry;
@@ -29,6 +31,10 @@ pub struct Settings {
     pub exports: stream::Limits,
     /// The settings that apply where a project has none.
     pub defaults: Defaults,
+    /// The memory for the bodies of requests, in MiB.
+    pub body_memory: usize,
+    /// The most connections of clients.
+    pub most_connections: usize,
     /// How long a client may pause while it sends a request.
     pub patience: Duration,
 }
@@ -39,6 +45,8 @@ impl Default for Settings {
             connections: 16,
             exports: stream::Limits::default(),
             defaults: Defaults::default(),
+            body_memory: 256,
+            most_connections: 4096,
             patience: Duration::from_mins(1),
         }
     }
@@ -48,6 +56,7 @@ impl Default for Settings {
 pub struct Running {
     /// The state that handlers share.
     pub app: App,
+    most_connections: usize,
     writing: writer::Tasks,
     expiry: expiry::Task,
     writer_db: PgPool,
@@ -71,11 +80,12 @@ impl Running {
             searches,
             keyring,
             samples: Arc::default(),
+            bodies: Budget::new(settings.body_memory << 20),
             patience: settings.patience,
             stopping: AtomicBool::new(false),
             metrics: telemetry::recorder(),
         }));
-        Self { app, writing, expiry, writer_db }
+        Self { app, most_connections: settings.most_connections, writing, expiry, writer_db }
     }
 
     /// Waits until every event handed to the writer is committed or refused, then closes the database
@@ -104,6 +114,7 @@ pub async fn serve(running: Running, listener: TcpListener, stop: impl Future<Ou
         stop.await;
         app.stopping.store(true, Ordering::Relaxed);
     };
-    http::serve::serve(listener, router(app.clone()), app.patience, stop).await;
+    let limits = Limits { connections: running.most_connections, patience: app.patience };
+    http::serve::serve(listener, router(app.clone()), limits, stop).await;
     running.finish().await;
 }

@@ -11,6 +11,7 @@ use sqlx::PgPool;
 
 use crate::auth::keyring::Keyring;
 use crate::exports::stream::Exports;
+use crate::http::memory::Budget;
 use crate::retrieval::Samples;
 use crate::searches::intake_pool::IntakePool;
 use crate::writer::Writer;
@@ -41,6 +42,8 @@ pub struct State {
     pub keyring: Arc<Keyring>,
     /// The samples of stored texts that plan the search for similar ones.
     pub samples: Arc<Samples>,
+    /// The memory for the bodies of requests.
+    pub bodies: Budget,
     /// How long a client may pause while it sends a request.
     pub patience: Duration,
     /// Whether the server has begun to stop, so that it no longer reports itself as ready.

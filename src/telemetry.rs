@@ -1,6 +1,7 @@
 //! Tracing and metrics: a span for each request, and the recorder of this process's metrics.
 
 use axum::extract::Request;
+use axum::http::Method;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 /// Returns the one recorder of this process's metrics, which is installed at the first call.
@@ -20,6 +21,22 @@ pub fn recorder() -> PrometheusHandle {
             .expect("the buckets are not empty and nothing else installs a recorder")
     });
     handle.clone()
+}
+
+/// Returns a request's method as a metric label. Methods that HTTP does not define share one, because a label
+/// takes memory for as long as the process lives, and clients can make up any number of methods.
+#[must_use]
+pub fn method(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        "OPTIONS" => "OPTIONS",
+        _ => "other",
+    }
 }
 
 /// Makes a request's span, with its id and the trace that the client says it belongs to. It never holds

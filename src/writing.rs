@@ -11,6 +11,7 @@ use crate::db::receipt::Receipt;
 use crate::domain::Event;
 use crate::error::{Error, Result};
 use crate::http::IdempotencyKey;
+use crate::http::memory::Memory;
 use crate::http::reply::{Changed, Created, Prefer, Shown};
 use crate::privacy::capture::Capture;
 use crate::state::App;
@@ -27,6 +28,7 @@ pub struct Writing {
     pub caller: Caller<Write>,
     key: IdempotencyKey,
     prefer: Prefer,
+    memory: Memory,
 }
 
 impl FromRequestParts<App> for Writing {
@@ -36,7 +38,7 @@ impl FromRequestParts<App> for Writing {
         let caller = Caller::from_request_parts(parts, app).await?;
         let key = IdempotencyKey::from_request_parts(parts, app).await?;
         let Ok(prefer) = Prefer::from_request_parts(parts, app).await;
-        Ok(Self { app: app.clone(), caller, key, prefer })
+        Ok(Self { app: app.clone(), caller, key, prefer, memory: Memory::of(&parts.extensions) })
     }
 }
 
@@ -69,7 +71,7 @@ impl Writing {
         address: impl Into<Option<String>>,
         record: impl AsyncFnOnce(Receipt) -> Result<T>,
     ) -> Result<Created<T>> {
-        let receipt = self.app.writer.write(&self.caller.tenant, event).await?;
+        let receipt = self.app.writer.write(&self.caller.tenant, event, &self.memory).await?;
         let is_new = !receipt.replayed && receipt.kept != Capture::Off;
         let address = address.into().filter(|_| is_new);
         Ok(Created { shown: self.show(receipt, record).await?, address })
@@ -82,7 +84,7 @@ impl Writing {
         event: impl Into<Event>,
         record: impl AsyncFnOnce(Receipt) -> Result<T>,
     ) -> Result<Changed<T>> {
-        let receipt = self.app.writer.write(&self.caller.tenant, event).await?;
+        let receipt = self.app.writer.write(&self.caller.tenant, event, &self.memory).await?;
         Ok(Changed(self.show(receipt, record).await?))
     }
 

@@ -198,9 +198,9 @@ pub async fn replace_first(db: &PgPool, secret: &Secret) -> Result<ApiKey> {
     Ok(row)
 }
 
-/// Returns the project that a key belongs to, or none if there is no such key.
-pub async fn project_of(db: impl PgExecutor<'_>, id: Uuid) -> Result<Option<String>> {
-    Ok(sqlx::query_scalar("select project from keys where id = $1").bind(id).fetch_optional(db).await?)
+/// Finds a key by its id.
+pub async fn get(db: impl PgExecutor<'_>, id: Uuid) -> Result<Option<ApiKey>> {
+    Ok(sqlx::query_as("select * from keys where id = $1").bind(id).fetch_optional(db).await?)
 }
 
 /// Revokes a key, unless it is revoked already. Returns whether there is such a key.

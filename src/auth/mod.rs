@@ -8,9 +8,9 @@ use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::extract::{ConnectInfo, FromRef, FromRequestParts};
+use axum::extract::{ConnectInfo, FromRef, FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{Version, header};
 
 use crate::error::{Error, Result};
 use crate::projects::Tenant;
@@ -100,16 +100,23 @@ fn expect_scope(key: &ApiKey, scope: Scope) -> Result<()> {
     Err(Error::Forbidden(format!("this key lacks the scope {}", scope.as_str())))
 }
 
-/// Protects a server without keys from web pages. Such a server answers only requests to this machine's own
-/// names (which prevents DNS rebinding), and none that a browser sends on behalf of another site.
-pub async fn guard_open(keyring: &Keyring, headers: &HeaderMap) -> Result<()> {
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("");
-    let cross_site = headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site")
-        || headers
-            .get(header::ORIGIN)
-            .is_some_and(|origin| origin.to_str().map_or(true, |origin| !is_local_origin(origin)));
+/// Returns whether a request is addressed to a name that is not this machine's own (as after DNS rebinding), or
+/// sent by a browser on behalf of another page, also of one that another port of this machine serves.
+pub fn is_foreign(request: &Request) -> Result<bool> {
+    let host = host(request)?;
+    let headers = request.headers();
+    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let is_of_page = text("sec-fetch-site").is_some_and(|site| ["cross-site", "same-site"].contains(&site))
+        || text("origin").is_some_and(|origin| {
+            origin.split_once("://").is_none_or(|(_, from)| !from.eq_ignore_ascii_case(host))
+        });
+    Ok(is_of_page || !is_local(host))
+}
+
+/// Protects a server without keys from web pages: it answers no request that [`is_foreign`].
+pub async fn guard_open(keyring: &Keyring, is_foreign: bool) -> Result<()> {
     // Finding out whether the server is open may take a query, and most requests do not depend on it.
-    if (cross_site || !is_local(host)) && keyring.is_open().await? {
+    if is_foreign && keyring.is_open().await? {
         return Err(Error::Forbidden(
             "this server has no key yet, so it answers only requests of this machine to localhost; \
              `gleaner keys create` makes one"
@@ -119,8 +126,19 @@ pub async fn guard_open(keyring: &Keyring, headers: &HeaderMap) -> Result<()> {
     Ok(())
 }
 
-fn is_local_origin(origin: &str) -> bool {
-    origin.split_once("://").is_some_and(|(_, host)| is_local(host))
+/// Returns the host that a request names: the authority of its address, as in HTTP/2, or the header `Host`. A
+/// request that names none, or several, is a 400 (RFC 9112, section 3.2).
+fn host(request: &Request) -> Result<&str> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    match (request.uri().authority(), hosts.next(), hosts.next()) {
+        (_, _, Some(_)) => Err(Error::Malformed("the request has several Host headers".to_owned())),
+        (Some(authority), ..) => Ok(authority.as_str()),
+        (None, Some(host), None) => Ok(host.to_str().unwrap_or_default()),
+        (None, None, None) if request.version() == Version::HTTP_11 => {
+            Err(Error::Malformed("the request has no Host header".to_owned()))
+        }
+        (None, None, None) => Ok(""),
+    }
 }
 
 /// Returns whether a host, with or without a port, is one of this machine's own names.
@@ -132,8 +150,12 @@ fn is_local(host: &str) -> bool {
     ["localhost", "127.0.0.1", "[::1]"].contains(&name.to_ascii_lowercase().as_str())
 }
 
-/// A caller who may read the metrics: anyone on this machine, and elsewhere the holder of any key.
+/// A caller who may read the metrics: anyone on this machine, and elsewhere the holder of any key. Who comes
+/// through a proxy on this machine is elsewhere.
 pub struct MayMeasure;
+
+/// The headers by which proxies say that they pass a request on (RFC 7239 and what came before it).
+const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
 
 impl<S: Send + Sync> FromRequestParts<S> for MayMeasure
 where
@@ -143,7 +165,9 @@ where
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
-        if peer.is_none_or(|ConnectInfo(address)| !address.ip().is_loopback()) {
+        let is_local = peer.is_some_and(|ConnectInfo(address)| address.ip().is_loopback());
+        let is_forwarded = FORWARDED.iter().any(|name| parts.headers.contains_key(*name));
+        if !is_local || is_forwarded {
             Arc::<Keyring>::from_ref(state).authenticate(&parts.headers).await?;
         }
         Ok(Self)

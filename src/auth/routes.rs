@@ -3,12 +3,13 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
+use clap::ValueEnum as _;
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::keys::{self, ApiKey, NewKey, Secret};
+use super::keys::{self, ApiKey, NewKey, Scope, Secret};
 use super::{Admin, Caller};
 use crate::error::{Error, Refusals, Result};
 use crate::http::{ById, Json, Path};
@@ -74,6 +75,8 @@ async fn list_keys(State(app): State<App>, caller: Caller<Admin>) -> Result<axum
 }
 
 /// Revokes a key, immediately on this server and within five seconds on other servers of the same database.
+///
+/// A caller can revoke only keys whose scopes they have themselves.
 #[utoipa::path(delete, path = "/v1/keys/{id}", tag = "keys", params(ById),
     responses((status = 204, description = "It no longer works"), Refusals))]
 async fn revoke_key(
@@ -81,9 +84,11 @@ async fn revoke_key(
     caller: Caller<Admin>,
     Path(ById { id }): Path<ById>,
 ) -> Result<StatusCode> {
-    let project = keys::project_of(&app.db, id).await?;
-    if project.is_none_or(|project| *project != *caller.project && !caller.is_operator()) {
-        return Err(Error::NotFound("key"));
+    let key = keys::get(&app.db, id).await?;
+    let key = key.filter(|key| *key.project == *caller.project || caller.is_operator());
+    let key = key.ok_or(Error::NotFound("key"))?;
+    for scope in Scope::value_variants().iter().filter(|scope| key.has(**scope)) {
+        caller.expect(*scope)?;
     }
     keys::revoke(&app.db, id).await?;
     app.keyring.refresh();

@@ -16,6 +16,7 @@ use sqlx::postgres::PgConnectOptions;
 use crate::batch::{self, Rejected};
 use crate::domain;
 use crate::error::Result;
+use crate::http::memory::Memory;
 use crate::http::{NDJSON_LIMIT, clean_json, utf8};
 use crate::projects::{self, Defaults};
 use crate::server::{Running, Settings};
@@ -71,7 +72,8 @@ impl Import {
                     (number, event)
                 });
                 let events = events.collect();
-                let summary = batch::write(&running.app.writer, &tenant, events).await?;
+                let summary =
+                    batch::write(&running.app.writer, &tenant, events, &Memory::unbounded()).await?;
                 let lost = summary.rejected.iter().find(|rejected| rejected.status == 503);
                 if let Some(Rejected { line, detail, .. }) = lost {
                     // Every line has an id or names the record it refers to, so importing it again is

@@ -116,7 +116,11 @@ fn start_logging(logging: &Logging) {
         eprintln!("gleaner: GLEANER_LOG is not a filter ({error}); using info");
         EnvFilter::new("info")
     });
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        // A reader of standard error may go away, and the server goes on.
+        .log_internal_errors(false);
     match logging.log_format {
         LogFormat::Json => subscriber.json().flatten_event(true).init(),
         LogFormat::Pretty => subscriber.with_ansi(std::io::stderr().is_terminal()).with_target(false).init(),

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sqlx::postgres::PgConnectOptions;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -34,6 +35,8 @@ pub(super) fn run(serve: &Serve, database: &Database, defaults: Defaults) -> any
     let settings = Settings {
         connections: database.db_connections,
         exports: serve.exports,
+        body_memory: serve.body_memory as usize,
+        most_connections: most_connections(serve.most_connections)?,
         defaults,
         ..Settings::default()
     };
@@ -42,6 +45,17 @@ pub(super) fn run(serve: &Serve, database: &Database, defaults: Defaults) -> any
         cluster.stop();
     }
     result.map(|()| ExitCode::SUCCESS)
+}
+
+/// How many files the process needs beside its clients' connections: those of the database, logs and pipes.
+const OTHER_FILES: u64 = 256;
+
+/// Raises the limit of open files as far as the system lets this process, and returns how many connections fit
+/// below it: `wanted`, or fewer.
+fn most_connections(wanted: usize) -> anyhow::Result<usize> {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
+    Ok(wanted.min(usize::try_from(most.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX)).max(1))
 }
 
 async fn serve_on(

@@ -17,6 +17,8 @@ use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, PgPool};
 
+use crate::error::{Error, Result};
+
 /// The migrations of the schema, embedded in the program.
 pub static MIGRATOR: Migrator = sqlx::migrate!();
 
@@ -87,9 +89,18 @@ pub async fn migrate(db: &PgPool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns whether the database answers and has at least the schema that this program expects.
-pub async fn is_ready(db: &PgPool) -> crate::error::Result<bool> {
-    let sql = "select coalesce(max(version), 0) from _sqlx_migrations where success";
-    let version: i64 = sqlx::query_scalar(sql).fetch_one(db).await?;
-    Ok(MIGRATOR.iter().map(|migration| migration.version).max().is_some_and(|newest| version >= newest))
+/// Checks that the database answers, takes writes, and has at least the schema that this program expects.
+/// Otherwise the error says what is missing.
+pub async fn expect_ready(db: &PgPool) -> Result<()> {
+    let sql = "select coalesce(max(version), 0), current_setting('transaction_read_only')::bool
+               from _sqlx_migrations where success";
+    let (version, is_read_only): (i64, bool) = sqlx::query_as(sql).fetch_one(db).await?;
+    if is_read_only {
+        return Err(Error::Unavailable("the database is read-only"));
+    }
+    let newest = MIGRATOR.iter().map(|migration| migration.version).max();
+    if newest.is_none_or(|newest| version < newest) {
+        return Err(Error::Unavailable("the database has an older schema; `gleaner migrate` updates it"));
+    }
+    Ok(())
 }

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use zstd::stream::write::Encoder as ZstdEncoder;
 
-use super::stream::deliver;
+use super::stream::STALL;
 
 /// How a body is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,10 @@ pub(super) fn compress(coding: Coding, mut chunks: mpsc::Receiver<Bytes>) -> mps
     let (sender, packed) = mpsc::channel(4);
     let runtime = Handle::current();
     tokio::task::spawn_blocking(move || {
-        let send = |bytes: Vec<u8>| runtime.block_on(deliver(&sender, bytes.into()));
+        let send = |bytes: Vec<u8>| {
+            let sent = runtime.block_on(tokio::time::timeout(STALL, sender.send(bytes.into())));
+            matches!(sent, Ok(Ok(())))
+        };
         let Ok(mut encoder) = Encoder::new(coding) else { return };
         while let Some(chunk) = chunks.blocking_recv() {
             if chunk.is_empty() {

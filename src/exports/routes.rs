@@ -117,14 +117,14 @@ async fn export(
     let (common, own): (Vec<_>, Vec<_>) =
         query_pairs(&parts).into_iter().partition(|(name, _)| COMMON.contains(&name.as_str()));
     let (common, dataset) = (from_pairs(&common)?, (entry.from_query)(&own)?);
-    let permit = app.exports.permit().await?;
+    let place = app.exports.place(&caller.project).await?;
     let export =
         Export::prepare(&app.exports.db, &caller.project, &entry.description, dataset, common).await?;
     let as_of = export.as_of().to_string();
     let next_cursor = export.next_cursor.clone();
     let own = export.media_type();
     let (sender, mut chunks) = mpsc::channel(4);
-    tokio::spawn(app.exports.clone().run(export, sender, permit));
+    tokio::spawn(app.exports.clone().run(export, sender, place));
     let media_type = match (zipped, own) {
         (true, _) => "application/gzip",
         (false, Some(own)) => own,

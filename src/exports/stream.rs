@@ -1,8 +1,9 @@
 //! How an export flows: page by page in key order, one way or the other; each page a statement of its own, so that a long export holds back no
 //! vacuum; JSON is made here, not in SQL; the memory used is that of a few chunks.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use clap::Args;
 use futures_util::TryStreamExt as _;
 use sqlx::postgres::{PgArguments, PgConnectOptions};
 use sqlx::{Arguments as _, PgConnection, PgPool, Postgres, QueryBuilder, Row as _};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, mpsc};
 use uuid::Uuid;
 
 use super::format::{Format, Shape};
@@ -25,7 +26,9 @@ use crate::types::Timestamp;
 /// How many rows one statement reads.
 const PAGE: i64 = 5_000;
 /// How long a reader may take nothing before the export is given up, and its connection to the database with it.
-const STALL: Duration = Duration::from_mins(1);
+pub(super) const STALL: Duration = Duration::from_mins(1);
+/// The bytes per second that a reader must take on average, beyond a minute of patience, before compression.
+const SLOWEST: u64 = 16 << 10;
 /// How long an export waits for others to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The most records that a cursor may say were taken: more than any database holds, and still to be counted on from.
@@ -189,12 +192,13 @@ impl Export {
     /// the export broke off: it must not look whole. Ends early when nobody listens any more. The `permit` under which it
     /// runs is given back before the reader learns of the end.
     pub async fn run<P>(mut self, db: PgPool, out: mpsc::Sender<Bytes>, permit: P) {
+        let mut reader = Reader { out, taken: 0, waited: Duration::ZERO };
         loop {
-            match self.send_page(&db, &out).await {
+            match self.send_page(&db, &mut reader).await {
                 Ok(Progress::More) => {}
                 Ok(Progress::Done) => {
                     drop(permit);
-                    let _ = out.send(Bytes::new()).await;
+                    let _ = reader.out.send(Bytes::new()).await;
                     return;
                 }
                 Ok(Progress::Abandoned) => return,
@@ -206,7 +210,7 @@ impl Export {
         }
     }
 
-    async fn send_page(&mut self, db: &PgPool, out: &mpsc::Sender<Bytes>) -> anyhow::Result<Progress> {
+    async fn send_page(&mut self, db: &PgPool, reader: &mut Reader) -> anyhow::Result<Progress> {
         let [completed_at, record_id, row] = self.dataset.sort_key();
         let columns = self.dataset.columns(&self.common, self.shape);
         let mut query = self.select(&format!(
@@ -233,11 +237,11 @@ impl Export {
             self.dataset.write(&row, key, &self.common, &mut lines)?;
             self.after = Some(key);
             count += 1;
-            if chunk.len() >= CHUNK && !send(out, &mut chunk).await {
+            if chunk.len() >= CHUNK && !reader.send(&mut chunk).await {
                 return Ok(Progress::Abandoned);
             }
         }
-        if !chunk.is_empty() && !send(out, &mut chunk).await {
+        if !chunk.is_empty() && !reader.send(&mut chunk).await {
             return Ok(Progress::Abandoned);
         }
         Ok(if count == PAGE { Progress::More } else { Progress::Done })
@@ -258,33 +262,61 @@ pub struct Exports {
     pub db: PgPool,
     /// How long an export may take.
     longest: Duration,
-    permits: Arc<Semaphore>,
+    places: Arc<Semaphore>,
+    /// The places of each project that has taken some.
+    own_places: Arc<Mutex<HashMap<Arc<str>, Arc<Semaphore>>>>,
+    /// How many places a project has.
+    most_of_project: usize,
 }
+
+/// A place among the exports that run at once, given back when it is dropped.
+pub struct Place {
+    _own: OwnedSemaphorePermit,
+    _all: OwnedSemaphorePermit,
+}
+
+/// How many projects can have all their places taken at once.
+const CROWDED_PROJECTS: u32 = 4;
 
 impl Exports {
     /// Makes the connections and permits that `limits` allow.
     pub fn new(options: &PgConnectOptions, limits: Limits) -> Self {
-        let size = limits.most_exports;
+        let size = limits.most_exports * CROWDED_PROJECTS;
         Self {
             db: db::pool(options, EXPORT_NAME, size),
             longest: Duration::from_secs(limits.longest_export),
-            permits: Arc::new(Semaphore::new(size as usize)),
+            places: Arc::new(Semaphore::new(size as usize)),
+            own_places: Arc::default(),
+            most_of_project: limits.most_exports as usize,
         }
     }
 
     /// Runs an export, for as long as one may take; one cut off there ends as a broken one does.
-    pub async fn run(self, export: Export, out: mpsc::Sender<Bytes>, permit: OwnedSemaphorePermit) {
-        if tokio::time::timeout(self.longest, export.run(self.db, out, permit)).await.is_err() {
+    pub async fn run(self, export: Export, out: mpsc::Sender<Bytes>, place: Place) {
+        if tokio::time::timeout(self.longest, export.run(self.db, out, place)).await.is_err() {
             tracing::warn!(seconds = self.longest.as_secs(), "an export took too long and was broken off");
         }
     }
 
-    /// A permit for one export. Waits a little where there is none: an export whose reader has gone is about to give its
-    /// permit back.
-    pub async fn permit(&self) -> Result<OwnedSemaphorePermit> {
-        let permit = tokio::time::timeout(PATIENCE, Arc::clone(&self.permits).acquire_owned()).await;
+    /// Takes a place for an export of a project. Waits a little where there is none: an export whose reader has gone is
+    /// about to give its place back. The places of one project are a part of all, so that its readers cannot keep those
+    /// of other projects out.
+    pub async fn place(&self, project: &Arc<str>) -> Result<Place> {
+        let own = {
+            let mut projects = self.own_places.lock().unwrap_or_else(PoisonError::into_inner);
+            projects.retain(|_, places| Arc::strong_count(places) > 1);
+            let places = || Arc::new(Semaphore::new(self.most_of_project));
+            Arc::clone(projects.entry(Arc::clone(project)).or_insert_with(places))
+        };
+        let places = async {
+            Ok::<_, AcquireError>(Place {
+                _own: own.acquire_owned().await?,
+                _all: Arc::clone(&self.places).acquire_owned().await?,
+            })
+        };
+        let place = tokio::time::timeout(PATIENCE, places).await;
         let taken = || Error::Unavailable("as many exports as allowed are under way; try again");
-        permit.ok().and_then(Result::ok).ok_or_else(taken)
+        place.ok().and_then(Result::ok).ok_or_else(taken)
     }
 }
 
@@ -292,7 +324,8 @@ impl Exports {
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Serving")]
 pub struct Limits {
-    /// The most exports at once, each with a connection of its own; one more waits a little and is then refused.
+    /// The most exports of one project at once, each with a connection of its own; one more waits a little and is then
+    /// refused. All projects together have four times as many.
     #[arg(long, env = "GLEANER_MOST_EXPORTS", default_value_t = Self::default().most_exports, global = true, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub most_exports: u32,
@@ -309,16 +342,29 @@ impl Default for Limits {
     }
 }
 
-/// Sends a chunk; whether somebody still listens.
-async fn send(out: &mpsc::Sender<Bytes>, chunk: &mut Vec<u8>) -> bool {
-    let bytes = Bytes::from(std::mem::replace(chunk, Vec::with_capacity(CHUNK * 2)));
-    metrics::counter!("gleaner_export_bytes_total").increment(bytes.len() as u64);
-    deliver(out, bytes).await
+/// The reader of an export, who has to keep up a pace: a slow one holds a place that others wait for.
+struct Reader {
+    out: mpsc::Sender<Bytes>,
+    /// How many bytes the reader has taken.
+    taken: u64,
+    /// How long the export has waited for the reader.
+    waited: Duration,
 }
 
-/// Hands bytes on; whether somebody still listens, and did within the time that a reader may take nothing.
-pub(super) async fn deliver(out: &mpsc::Sender<Bytes>, bytes: Bytes) -> bool {
-    matches!(tokio::time::timeout(STALL, out.send(bytes)).await, Ok(Ok(())))
+impl Reader {
+    /// Sends a chunk. Returns whether the reader is still there and fast enough.
+    async fn send(&mut self, chunk: &mut Vec<u8>) -> bool {
+        let bytes = Bytes::from(std::mem::replace(chunk, Vec::with_capacity(CHUNK * 2)));
+        let length = bytes.len() as u64;
+        metrics::counter!("gleaner_export_bytes_total").increment(length);
+        let allowed = STALL + Duration::from_secs(self.taken / SLOWEST);
+        let patience = allowed.saturating_sub(self.waited).min(STALL);
+        let begun = Instant::now();
+        let sent = matches!(tokio::time::timeout(patience, self.out.send(bytes)).await, Ok(Ok(())));
+        self.waited += begun.elapsed();
+        self.taken += length;
+        sent
+    }
 }
 
 /// The newest moment of which everything is decided: just before the oldest write in flight, on whatever server.

@@ -1,7 +1,6 @@
 //! JSON bodies: [`Json`] reads, cleans, parses and checks one. [`body`], [`decode`] and the other functions
 //! are its steps, for endpoints whose body is not a single JSON object.
 
-use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -11,6 +10,7 @@ use tower_http::timeout::TimeoutError;
 
 use super::check::{Check, Checks};
 use super::clean::{Replaced, clean_json};
+use super::memory::Memory;
 use super::objects::ObjectsOnly;
 use crate::error::{Error, Result};
 
@@ -41,16 +41,29 @@ pub struct Body {
     pub replaced: Replaced,
 }
 
-/// Reads a body of at most `limit` bytes. A longer one is a 413.
+/// Reads a body of at most `limit` bytes. A longer one is a 413, and one for which there is no memory a 503.
 pub async fn body(request: Request, limit: usize) -> Result<Body> {
     let replaced = request.extensions().get::<Replaced>().cloned().unwrap_or_default();
-    let collected = Limited::new(request.into_body(), limit).collect().await.map_err(|error| {
-        if error.is::<LengthLimitError>() {
-            return Error::TooLarge(format!("the body has more than {limit} bytes"));
+    let memory = Memory::of(request.extensions());
+    let mut bytes = Vec::new();
+    let mut body = Limited::new(request.into_body(), limit);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            if error.is::<LengthLimitError>() {
+                return Error::TooLarge(format!("the body has more than {limit} bytes"));
+            }
+            unreadable(&*error)
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        if bytes.capacity() - bytes.len() < data.len() {
+            // It grows as a vector does, only that the memory is asked for before it is taken.
+            let capacity = (bytes.len() + data.len()).max(2 * bytes.capacity()).min(limit);
+            memory.hold(capacity).await?;
+            bytes.reserve_exact(capacity - bytes.len());
         }
-        unreadable(&*error)
-    })?;
-    Ok(Body { bytes: Bytes::into(collected.to_bytes()), replaced })
+        bytes.extend_from_slice(&data);
+    }
+    Ok(Body { bytes, replaced })
 }
 
 /// Returns the refusal of a body that could not be read to its end.

@@ -7,6 +7,7 @@ pub mod clean;
 pub mod idempotency;
 pub mod json;
 pub mod line;
+pub mod memory;
 mod objects;
 pub mod page;
 pub mod params;

@@ -1,11 +1,15 @@
 //! Serving of connections: accepting them, timing out idle ones, and closing them in order.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse as _, Response};
 use axum::serve::Listener;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -13,24 +17,45 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tower::ServiceExt as _;
+
+use crate::error::{Error, Refused};
 
 /// How long requests in flight may take once the server is stopping.
 const END: Duration = Duration::from_secs(10);
 
+/// How many connections are taken beyond the most, so that probes get through when the server is full.
+const SPARE: usize = 32;
+
+/// How long a connection beyond the most may take to send its one request.
+const SPARE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is answered on a connection beyond the most.
+const PROBES: [&str; 4] = ["/healthz", "/readyz", "/version", "/metrics"];
+
+/// How many clients are served, and how long they may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The most connections that are open at once. A few more are taken, which get no answers but those of
+    /// probes.
+    pub connections: usize,
+    /// How long a client may take to send a request's head, or leave its connection idle.
+    pub patience: Duration,
+}
+
 /// Serves until `stop` completes. Then no further connections are accepted, and requests in flight have ten
-/// seconds to finish. A connection is closed if its client takes longer than `patience` to send a request's
+/// seconds to finish. A connection is closed if its client takes longer than the patience to send a request's
 /// head or leaves it idle that long.
 pub async fn serve(
     mut listener: TcpListener,
     router: Router,
-    patience: Duration,
+    limits: Limits,
     stop: impl Future<Output = ()>,
 ) {
-    let mut server = Builder::new(TokioExecutor::new());
-    server.http1().timer(TokioTimer::new()).header_read_timeout(patience);
-    server.http2().timer(TokioTimer::new()).keep_alive_interval(patience);
     let open = GracefulShutdown::new();
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let spare_places = Arc::new(Semaphore::new(SPARE));
     let mut stop = std::pin::pin!(stop);
     loop {
         let taken = tokio::select! {
@@ -38,15 +63,45 @@ pub async fn serve(
             () = &mut stop => break,
         };
         let (stream, address): (TcpStream, SocketAddr) = taken;
+        let place = Arc::clone(&places).try_acquire_owned();
+        let is_full = place.is_err();
+        let Ok(place) = place.or_else(|_| Arc::clone(&spare_places).try_acquire_owned()) else {
+            continue;
+        };
+        let patience = if is_full { SPARE_PATIENCE } else { limits.patience };
+        let mut server = Builder::new(TokioExecutor::new());
+        server.http1().timer(TokioTimer::new()).header_read_timeout(patience);
+        server.http2().timer(TokioTimer::new()).keep_alive_interval(patience);
         let router = router.clone();
+        let asked = Arc::new(AtomicBool::new(false));
+        let has_asked = Arc::clone(&asked);
         let service = service_fn(move |request: Request<Incoming>| {
+            asked.store(true, Ordering::Relaxed);
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(ConnectInfo(address));
-            router.clone().oneshot(request)
+            let router = router.clone();
+            async move {
+                if is_full && !PROBES.contains(&request.uri().path()) {
+                    return Ok(refuse_full(&request));
+                }
+                let mut response = router.oneshot(request).await?;
+                if is_full {
+                    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                }
+                Ok::<_, std::convert::Infallible>(response)
+            }
         });
         let connection = open.watch(server.serve_connection(TokioIo::new(stream), service).into_owned());
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
+            let _place = place;
+            let mut connection = std::pin::pin!(connection);
+            // Until the first bytes tell which version of HTTP a client speaks, no timeout of that version runs.
+            let ended = match tokio::time::timeout(patience, &mut connection).await {
+                Ok(ended) => ended,
+                Err(_) if !has_asked.load(Ordering::Relaxed) => return,
+                Err(_) => connection.await,
+            };
+            if let Err(error) = ended {
                 tracing::debug!(error, "a connection broke off");
             }
         });
@@ -55,4 +110,13 @@ pub async fn serve(
     if tokio::time::timeout(END, open.shutdown()).await.is_err() {
         tracing::warn!("some requests did not end within ten seconds");
     }
+}
+
+/// Answers 503 to a request on a connection beyond the most.
+fn refuse_full(request: &Request) -> Response {
+    let mut response =
+        Error::Unavailable("the server has as many connections as it may; try again").into_response();
+    Refused::of(request).render(&mut response);
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }

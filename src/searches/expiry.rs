@@ -16,7 +16,7 @@ use super::rules::learner::longest_silence;
 use super::settings::Rules;
 use super::write;
 use crate::auth::keyring::Keyring;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::types::Timestamp;
 
 /// The shortest and the longest pause between two looks at what is due.
@@ -38,11 +38,12 @@ impl Task {
         let (stop, mut stopped) = watch::channel(false);
         let db = db.clone();
         let handle = tokio::spawn(async move {
+            let mut failed = Failed::default();
             loop {
-                let pause = match expire(&db, &keyring, Timestamp::now()).await {
+                let pause = match expire(&db, &keyring, &mut failed, Timestamp::now()).await {
                     Ok(next) => next.unwrap_or(PAUSES.1).clamp(PAUSES.0, PAUSES.1),
                     Err(error) => {
-                        tracing::debug!(%error, "searches could not be expired");
+                        tracing::warn!(%error, "searches could not be expired");
                         PAUSES.1
                     }
                 };
@@ -64,50 +65,116 @@ impl Task {
     }
 }
 
+/// The threads whose searches could not be ended, which are looked at again when the program starts anew.
+#[derive(Debug, Default)]
+pub struct Failed(Vec<Uuid>);
+
 /// Ends the searches of all agents of which nothing has come in for the window before `now`; returns how long it is until the
-/// next may be due, if any is open.
-pub async fn expire(db: &PgPool, keyring: &Keyring, now: Timestamp) -> Result<Option<Duration>> {
-    const OPEN: &str = "
-        select min(received_at), bool_and(waiting <> '{}') from agent_threads where project = $1 and has_open";
-    let projects: Vec<String> = sqlx::query_scalar("select name from projects").fetch_all(db).await?;
-    let mut next: Option<TimeDelta> = None;
-    for project in projects {
-        let rules = &keyring.tenant(&project).await?.rules;
-        while expire_some(db, &project, rules, now).await? {}
-        let (oldest, all_wait): (Option<Timestamp>, Option<bool>) =
-            sqlx::query_as(OPEN).bind(&project).fetch_one(db).await?;
-        let silence = longest_silence(rules, all_wait == Some(true));
-        let due = oldest.map(|oldest| silence - (now.0 - oldest.0));
-        next = due.into_iter().chain(next).min();
+/// next may be due, if any is open. Projects without open searches cost nothing. A thread whose searches cannot be ended is
+/// told of once, added to `failed` and passed over from then on, so that it keeps those of no other open.
+pub async fn expire(
+    db: &PgPool,
+    keyring: &Keyring,
+    failed: &mut Failed,
+    now: Timestamp,
+) -> Result<Option<Duration>> {
+    for (project, due) in open_projects(db, keyring, failed, now).await? {
+        if due <= TimeDelta::zero() {
+            let rules = &keyring.tenant(&project).await?.rules;
+            while expire_some(db, &project, rules, failed, now).await? {}
+        }
     }
+    let next = open_projects(db, keyring, failed, now).await?.into_iter().map(|(_, due)| due).min();
     Ok(next.map(|next| next.to_std().unwrap_or_default()))
 }
 
-/// Ends the searches of some threads that are due; returns whether there were any.
-async fn expire_some(db: &PgPool, project: &str, rules: &Rules, now: Timestamp) -> Result<bool> {
+/// Returns the projects with open searches, and how long it is until one of each may be due.
+async fn open_projects(
+    db: &PgPool,
+    keyring: &Keyring,
+    failed: &Failed,
+    now: Timestamp,
+) -> Result<Vec<(String, TimeDelta)>> {
+    const OPEN: &str = "
+        select project, min(received_at), bool_and(waiting <> '{}') from agent_threads
+        where has_open and id <> all($1) group by project";
+    let open: Vec<(String, Timestamp, bool)> = sqlx::query_as(OPEN).bind(&failed.0).fetch_all(db).await?;
+    let mut projects = Vec::with_capacity(open.len());
+    for (project, oldest, all_wait) in open {
+        let rules = &keyring.tenant(&project).await?.rules;
+        let due = longest_silence(rules, all_wait) - (now.0 - oldest.0);
+        projects.push((project, due));
+    }
+    Ok(projects)
+}
+
+/// Ends the searches of some threads that are due; returns whether there were any. If they cannot be ended together, each is
+/// tried by itself, and the ones at fault are found.
+async fn expire_some(
+    db: &PgPool,
+    project: &str,
+    rules: &Rules,
+    failed: &mut Failed,
+    now: Timestamp,
+) -> Result<bool> {
     const DUE: &str = "
         select id from agent_threads
         where project = $1 and has_open and received_at < case when waiting = '{}' then $2 else $3 end
-        order by received_at limit $4";
+            and id <> all($4)
+        order by received_at limit $5";
+    let due: Vec<Uuid> = sqlx::query_scalar(DUE)
+        .bind(project)
+        .bind(due_before(rules, false, now))
+        .bind(due_before(rules, true, now))
+        .bind(&failed.0)
+        .bind(PIECE)
+        .fetch_all(db)
+        .await?;
+    match expire_threads(db, project, rules, &due, now).await {
+        Err(Error::Internal(_)) => {}
+        ended => return ended.map(|()| !due.is_empty()),
+    }
+    for id in due {
+        match expire_threads(db, project, rules, &[id], now).await {
+            Err(Error::Internal(cause)) => {
+                tracing::warn!(project, %id, cause = format!("{cause:#}"), "the searches of an agent could not be expired");
+                failed.0.push(id);
+            }
+            ended => ended?,
+        }
+    }
+    Ok(true)
+}
+
+/// Returns the time before which the latest event of a thread must have come in for its searches to end.
+fn due_before(rules: &Rules, waits: bool, now: Timestamp) -> Option<Timestamp> {
+    now.plus(-longest_silence(rules, waits))
+}
+
+/// Ends the searches of those of these threads that are still due, in one transaction.
+async fn expire_threads(
+    db: &PgPool,
+    project: &str,
+    rules: &Rules,
+    threads: &[Uuid],
+    now: Timestamp,
+) -> Result<()> {
     const STILL_DUE: &str = "
         select id from agent_threads
         where project = $1 and has_open and received_at < case when waiting = '{}' then $2 else $3 end and id = any($4)
         order by id for no key update";
-    let before = |waits| now.plus(-longest_silence(rules, waits));
+    if threads.is_empty() {
+        return Ok(());
+    }
     let mut transaction = db.begin().await?;
-    let due: Vec<Uuid> = sqlx::query_scalar(DUE)
+    let due: Vec<Uuid> = sqlx::query_scalar(STILL_DUE)
         .bind(project)
-        .bind(before(false))
-        .bind(before(true))
-        .bind(PIECE)
+        .bind(due_before(rules, false, now))
+        .bind(due_before(rules, true, now))
+        .bind(threads)
         .fetch_all(&mut *transaction)
         .await?;
-    if due.is_empty() {
-        return Ok(false);
-    }
-    let query = sqlx::query_scalar(STILL_DUE).bind(project).bind(before(false)).bind(before(true)).bind(due);
-    let due: Vec<Uuid> = query.fetch_all(&mut *transaction).await?;
     write::expire(&mut transaction, project, rules, &due, now).await?;
     transaction.commit().await?;
-    Ok(true)
+    Ok(())
 }

@@ -21,6 +21,7 @@ use crate::db::gin;
 use crate::db::receipt::{Receipt, Written};
 use crate::domain::Event;
 use crate::error::Error;
+use crate::http::memory::Memory;
 use crate::privacy::capture::Capture;
 use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
@@ -42,6 +43,8 @@ struct Job {
     tenant: Arc<Tenant>,
     events: Vec<Kept<Event>>,
     reply: oneshot::Sender<Vec<Written>>,
+    /// What the request holds of the memory for bodies, until its events are written.
+    _memory: Memory,
     _room: OwnedSemaphorePermit,
 }
 
@@ -115,15 +118,16 @@ impl Writer {
         (Self { queue, room, load }, Tasks { stop, handles: vec![first, second], tidying })
     }
 
-    /// Writes what the project keeps of one event. Returns once that is committed.
-    pub async fn write(&self, tenant: &Arc<Tenant>, event: impl Into<Event>) -> Written {
-        let mut written = self.write_all(tenant, vec![event.into()]).await;
+    /// Writes what the project keeps of one event. Returns once that is committed. The queue keeps `memory`
+    /// until then.
+    pub async fn write(&self, tenant: &Arc<Tenant>, event: impl Into<Event>, memory: &Memory) -> Written {
+        let mut written = self.write_all(tenant, vec![event.into()], memory).await;
         written.pop().unwrap_or_else(|| Err(anyhow::anyhow!("an event without a verdict").into()))
     }
 
     /// Writes what the project keeps of the events, in their order. Many events are written in pieces,
     /// between which other requests get their turn. Returns once each event is committed or refused.
-    pub async fn write_all(&self, tenant: &Arc<Tenant>, events: Vec<Event>) -> Vec<Written> {
+    pub async fn write_all(&self, tenant: &Arc<Tenant>, events: Vec<Event>, memory: &Memory) -> Vec<Written> {
         let mut verdicts: Vec<Option<Written>> = Vec::with_capacity(events.len());
         let (mut kept, mut members) = (Vec::with_capacity(events.len()), Vec::with_capacity(events.len()));
         for (index, event) in events.into_iter().enumerate() {
@@ -137,20 +141,25 @@ impl Writer {
                 None => verdicts.push(Some(Ok(Receipt { kept: Capture::Off, ..Receipt::created(None) }))),
             }
         }
-        for ((index, kept), written) in members.into_iter().zip(self.write_kept(tenant, kept).await) {
+        for ((index, kept), written) in members.into_iter().zip(self.write_kept(tenant, kept, memory).await) {
             verdicts[index] = Some(written.map(|receipt| Receipt { kept, ..receipt }));
         }
         verdicts.into_iter().map(|verdict| verdict.expect("every event is kept or not")).collect()
     }
 
-    async fn write_kept(&self, tenant: &Arc<Tenant>, mut events: Vec<Kept<Event>>) -> Vec<Written> {
+    async fn write_kept(
+        &self,
+        tenant: &Arc<Tenant>,
+        mut events: Vec<Kept<Event>>,
+        memory: &Memory,
+    ) -> Vec<Written> {
         let mut written = Vec::with_capacity(events.len());
         while !events.is_empty() {
             let rest = events.split_off(events.len().min(BATCH));
             let size = events.len();
             // Only the first piece is refused when the queue is full, because a batch that has begun is
             // better finished.
-            match self.submit(tenant, events, written.is_empty()).await {
+            match self.submit(tenant, events, memory, written.is_empty()).await {
                 Ok(piece) => written.extend(piece),
                 Err(reason) => written.extend((0..size).map(|_| Err(Error::Unavailable(reason)))),
             }
@@ -171,6 +180,7 @@ impl Writer {
         &self,
         tenant: &Arc<Tenant>,
         events: Vec<Kept<Event>>,
+        memory: &Memory,
         may_refuse: bool,
     ) -> Result<Vec<Written>, &'static str> {
         const STOPPING: &str = "the server is stopping; try again";
@@ -182,7 +192,7 @@ impl Writer {
             room.acquire_many_owned(size).await.map_err(|_| STOPPING)?
         };
         let (reply, written) = oneshot::channel();
-        let job = Job { tenant: Arc::clone(tenant), events, reply, _room: room };
+        let job = Job { tenant: Arc::clone(tenant), events, reply, _memory: memory.clone(), _room: room };
         self.load.waiting.fetch_add(size as usize, Ordering::Relaxed);
         self.queue.send(job).map_err(|_| STOPPING)?;
         self.load.check();

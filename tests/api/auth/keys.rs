@@ -168,6 +168,25 @@ async fn keys_are_listed_without_their_secrets_and_stored_only_as_hashes() {
 }
 
 #[tokio::test]
+async fn nobody_revokes_a_key_that_they_could_not_have_made() {
+    let (service, operator) = Service::closed().await;
+    let (admin, _) = make(&service, &operator, json!({"scopes": ["admin", "read"]})).await;
+    for (scopes, status) in [
+        (json!(["operator"]), 403),
+        (json!(["write"]), 403),
+        (json!(["read"]), 204),
+        (json!(["admin", "read"]), 204),
+    ] {
+        let (_, id) = make(&service, &operator, json!({"scopes": scopes})).await;
+        let path = format!("/v1/keys/{id}");
+        let answer = call(&service, &admin, Method::DELETE, &path, None).await;
+        assert_eq!(answer.status, status, "{scopes}");
+        let answer = call(&service, &operator, Method::DELETE, &path, None).await;
+        assert_eq!(answer.status, 204, "{scopes}");
+    }
+}
+
+#[tokio::test]
 async fn nobody_gives_a_scope_that_they_do_not_have() {
     let (service, operator) = Service::closed().await;
     let (admin, _) = make(&service, &operator, json!({"scopes": ["admin", "read"]})).await;

@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{Request, header};
 use serde_json::json;
+use sqlx::AssertSqlSafe;
 
 use super::make;
 use crate::support::Service;
@@ -41,6 +42,50 @@ async fn metrics_need_a_key_unless_the_caller_is_on_this_machine() {
     {
         metrics(peer, key).await.refused(401, &[]);
     }
+}
+
+#[tokio::test]
+async fn metrics_need_a_key_from_those_who_come_through_a_proxy_on_this_machine() {
+    let (service, _) = Service::closed().await;
+    for name in ["forwarded", "x-forwarded-for", "x-real-ip", "via"] {
+        let peer: SocketAddr = "127.0.0.1:5000".parse().expect("an address");
+        let request = Request::builder()
+            .uri("/metrics")
+            .header(header::HOST, "gleaner.example")
+            .header(name, "203.0.113.5")
+            .extension(ConnectInfo(peer));
+        service.send(request.body(Body::empty()).expect("a request")).await.refused(401, &[]);
+    }
+}
+
+#[tokio::test]
+async fn methods_that_http_does_not_define_share_one_metric() {
+    let service = Service::open().await;
+    for number in 0..50 {
+        let request = Request::builder()
+            .method(format!("MADE-UP-{number}").as_bytes())
+            .uri("/v1/generations")
+            .header(header::HOST, "localhost");
+        service.send(request.body(Body::empty()).expect("a request")).await.refused(405, &[]);
+    }
+    let metrics = service.get("/metrics").await.text();
+    assert!(metrics.contains("method=\"other\"") && !metrics.contains("MADE-UP"));
+}
+
+#[tokio::test]
+async fn a_server_whose_database_takes_no_writes_is_not_ready() {
+    let service = Service::open().await;
+    service.get("/readyz").await.expect(200);
+    let name: String = sqlx::query_scalar("select current_database()::text")
+        .fetch_one(service.pool())
+        .await
+        .expect("a name");
+    let read_only = format!("alter database {name} set default_transaction_read_only = on");
+    sqlx::query(AssertSqlSafe(read_only)).execute(service.pool()).await.expect("is set");
+    // Connections learn of it when they are made.
+    let other = service.another();
+    let problem = other.get("/readyz").await.expect(503);
+    assert_eq!(problem["detail"], "the database is read-only");
 }
 
 #[tokio::test]

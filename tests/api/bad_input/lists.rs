@@ -1,6 +1,8 @@
 //! Cursors, limits and times of lists that make no sense, and records of another project.
 
 use axum::http::Method;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -90,6 +92,28 @@ async fn a_cursor_made_up_or_of_another_list_or_other_filters_is_refused() {
             let answer = service.get(&format!("{path}cursor={made_up}")).await;
             answer.refused(422, &["/cursor"]);
         }
+    }
+    // An id in a spelling that Postgres does not read, or a time beyond all times.
+    let forged = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = URL_SAFE_NO_PAD.decode(&of_logs).expect("base64");
+        change(&mut bytes);
+        URL_SAFE_NO_PAD.encode(bytes)
+    };
+    let id = |spelling: &str| {
+        forged(&|bytes| {
+            bytes.truncate(17);
+            bytes.extend(spelling.bytes());
+        })
+    };
+    for cursor in [
+        id("urn:uuid:0197a6e4-2b1c-7c3e-9f00-5d6a1b2c3d4e"),
+        id("{0197a6e4-2b1c-7c3e-9f00-5d6a1b2c3d4e}"),
+        id("0197a6e42b1c7c3e9f005d6a1b2c3d4e"),
+        id(""),
+        forged(&|bytes| bytes[9..17].copy_from_slice(&i64::MAX.to_be_bytes())),
+        forged(&|bytes| bytes[9..17].copy_from_slice(&i64::MIN.to_be_bytes())),
+    ] {
+        service.get(&format!("/v1/generations?cursor={cursor}")).await.refused(422, &["/cursor"]);
     }
     // Another page size is no other filter.
     let rest = service.get(&format!("/v1/generations?limit=500&cursor={of_logs}")).await.expect(200);

@@ -51,7 +51,9 @@ async fn a_batch_of_more_lines_than_allowed_is_too_large() {
     let lines = |count: usize| "{}\n\n".repeat(count);
     let too_many = service.post_text("/v1/events", "application/x-ndjson", lines(20_001)).await;
     let problem = too_many.refused(413, &[]);
-    assert_eq!(problem["detail"], "a batch has at most 20000 events; this one has 20001");
+    assert_eq!(problem["detail"], "a batch has at most 20000 events, and this one has more");
+    let array = format!("[{}1]", "1,".repeat(1 << 20));
+    service.post_text("/v1/events", "application/json", array).await.refused(413, &[]);
     let most = service.post_text("/v1/events", "application/x-ndjson", lines(20_000)).await.expect(200);
     let rejected = most["rejected"].as_array().expect("rejected");
     assert_eq!((rejected.len(), &most["accepted"]), (20_000, &json!(0)));
@@ -62,4 +64,32 @@ async fn a_batch_of_more_lines_than_allowed_is_too_large() {
     );
     let array = format!("[{}{{}}]", "{},".repeat(20_000));
     service.post_text("/v1/events", "application/json", array).await.refused(413, &[]);
+}
+
+#[tokio::test]
+async fn a_refusal_repeats_little_of_what_was_sent() {
+    let service = Service::open().await;
+    let long = "é".repeat(500_000);
+    let log_path = open_log(&service).await;
+    let many: serde_json::Map<_, _> = (0..5_000).map(|n| (format!("f{n}"), json!(1))).collect();
+    for (path, body) in [
+        (LOGS.to_owned(), json!({ long.as_str(): 1 })),
+        (LOGS.to_owned(), json!({"user_intent": "x", "domain_name": long})),
+        (LOGS.to_owned(), json!({"user_intent": "x", "domain_name": "d", "created_at": long})),
+        (LOGS.to_owned(), json!(many)),
+        (format!("{log_path}/review"), json!({"rating": long})),
+        ("/v1/suggestions".to_owned(), json!({"context": {}, "suggestions": vec![1; 100_000]})),
+    ] {
+        let method = if path.ends_with("review") { Method::PUT } else { Method::POST };
+        let answer = service.call(method, &path, &[], Some(&body)).await;
+        assert_eq!(answer.status, 422, "{path}");
+        assert!(answer.body.len() < 5_000, "{path}: {} bytes", answer.body.len());
+    }
+    let answer = service.get(&format!("/{}", "x".repeat(50_000))).await;
+    assert!(answer.status == 404 && answer.body.len() < 1_000, "{} bytes", answer.body.len());
+    let answer = service.get(&format!("{LOGS}?{}=1", "x".repeat(50_000))).await;
+    assert!(answer.status == 422 && answer.body.len() < 1_500, "{} bytes", answer.body.len());
+    let event = json!({ "event": long });
+    let answer = service.events(&[event.clone(), event]).await;
+    assert!(answer.status == 200 && answer.body.len() < 2_000, "{} bytes", answer.body.len());
 }

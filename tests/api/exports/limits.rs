@@ -1,7 +1,7 @@
 //! Exports at the same time, and exports that nobody reads.
 
 use axum::body::Body;
-use axum::http::Request;
+use axum::http::{Method, Request};
 use axum::response::Response;
 use http_body_util::BodyExt as _;
 use serde_json::json;
@@ -57,6 +57,16 @@ async fn one_export_more_than_allowed_at_once_is_a_503_until_a_reader_goes_away(
     assert_eq!(problem["detail"], "as many exports as allowed are under way; try again");
     drop(held);
     assert_eq!(rows(&service, "/v1/exports/training-pairs").await.len(), 2_000);
+}
+
+#[tokio::test]
+async fn readers_of_one_project_leave_places_for_those_of_another() {
+    let service = Service::open().await;
+    service.put("/v1/projects/other", &json!({})).await.expect(201);
+    many(&service).await;
+    let _held = [unread(&service, &[]).await, unread(&service, &[]).await];
+    let other = service.call(Method::GET, TRAINING, &[("gleaner-project", "other")], None).await;
+    assert_eq!(other.rows().len(), 0);
 }
 
 #[tokio::test]

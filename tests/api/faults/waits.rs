@@ -1,5 +1,6 @@
 //! A full queue, a deadlock and a client that stops sending: nobody is waited for without end.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -11,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use crate::support::program::{Settings, serve};
+use crate::support::program::{Connections, Settings, serve};
 use crate::support::{Service, eventually, settings};
 
 #[tokio::test]
@@ -102,15 +103,66 @@ async fn a_deadlock_with_somebody_else_is_tried_again_and_not_reported() {
     assert!(retries(&service).await > retried, "there was no deadlock");
 }
 
-#[tokio::test]
-async fn a_client_that_stops_sending_is_not_waited_for() {
-    let patience = Duration::from_millis(300);
-    let service = Service::with(Settings { patience, ..settings() }).await;
+/// Serves on a port until the sender is dropped.
+async fn listen(
+    service: &Service,
+    limits: Connections,
+) -> (SocketAddr, oneshot::Sender<()>, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let (stop, stopped) = oneshot::channel::<()>();
     let router = service.router.clone();
-    let serving = tokio::spawn(serve(listener, router, patience, async { drop(stopped.await) }));
+    let serving = tokio::spawn(serve(listener, router, limits, async { drop(stopped.await) }));
+    (address, stop, serving)
+}
+
+#[tokio::test]
+async fn a_server_with_all_connections_taken_answers_probes_and_refuses_the_rest() {
+    let service = Service::open().await;
+    let limits = Connections { connections: 3, patience: Duration::from_secs(60) };
+    let (address, stop, serving) = listen(&service, limits).await;
+    let ask = async |path: &str| {
+        let mut connection = TcpStream::connect(address).await.expect("it listens");
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        connection.write_all(request.as_bytes()).await.expect("it reads");
+        connection
+    };
+    let read = async |mut connection: TcpStream| {
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).await.expect("it answers and closes");
+        answer
+    };
+    let mut idle = Vec::new();
+    for _ in 0..3 {
+        let mut connection = ask("/healthz").await;
+        connection.read_exact(&mut [0; 15]).await.expect("it is served");
+        idle.push(connection);
+    }
+    let probe = read(ask("/readyz").await).await;
+    assert!(probe.starts_with("HTTP/1.1 200 OK\r\n") && probe.contains("connection: close\r\n"), "{probe}");
+    let refused = read(ask("/v1/generations").await).await;
+    assert!(refused.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{refused}");
+    assert!(
+        refused.contains("\"detail\":\"the server has as many connections as it may; try again\""),
+        "{refused}"
+    );
+    drop(idle);
+    eventually("a place is free", async || {
+        let mut connection = ask("/v1/generations").await;
+        let mut status = [0; 15];
+        connection.read_exact(&mut status).await.expect("it answers");
+        &status == b"HTTP/1.1 200 OK"
+    })
+    .await;
+    drop(stop);
+    serving.await.expect("it ends when told");
+}
+
+#[tokio::test]
+async fn a_client_that_stops_sending_is_not_waited_for() {
+    let patience = Duration::from_millis(300);
+    let service = Service::with(Settings { patience, ..settings() }).await;
+    let (address, stop, serving) = listen(&service, Connections { connections: 10, patience }).await;
     let answer = async |sent: &str| {
         let mut connection = TcpStream::connect(address).await.expect("it listens");
         connection.write_all(sent.as_bytes()).await.expect("it reads");
@@ -120,7 +172,9 @@ async fn a_client_that_stops_sending_is_not_waited_for() {
         answer
     };
     let head = "POST /v1/generations HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
-    assert_eq!(answer(&format!("{head}content-len")).await, "", "half a head");
+    for begun in [&format!("{head}content-len"), "", "P", "PRI * HTTP/2.0\r\n"] {
+        assert_eq!(answer(begun).await, "", "{begun:?} is no request yet");
+    }
     let slow = answer(&format!("{head}content-length: 100\r\n\r\n{{\"user_intent\"")).await;
     assert!(slow.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{slow}");
     assert!(slow.contains("\"detail\":\"the rest of the body did not come\""), "{slow}");

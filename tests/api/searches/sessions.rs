@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sqlx::Connection as _;
 
 use super::{append, grep, paths, read, resolve, start, weak};
-use crate::support::program::{Timestamp, expire};
+use crate::support::program::{Failed, Timestamp, expire};
 use crate::support::{Service, assert_close, assert_whole, column, eventually, with};
 
 #[tokio::test]
@@ -199,10 +199,13 @@ async fn searches_of_an_agent_that_went_silent_end_by_themselves() {
     append(&service, &found, &read("a.rs", 1)).await.expect(201);
     let lost = start(&service, with(weak("logout", 0), &json!({"agent_session_id": "t"}))).await;
     let seconds = |seconds| Timestamp::now().plus(chrono::TimeDelta::seconds(seconds)).expect("a time");
-    let next = expire(service.pool(), service.keyring(), seconds(0)).await.expect("looks");
+    let next =
+        expire(service.pool(), service.keyring(), &mut Failed::default(), seconds(0)).await.expect("looks");
     assert!(next.expect("some are open") <= std::time::Duration::from_mins(1));
     assert_eq!(service.get(&found).await.expect(200)["state"], "tracking");
-    let next = expire(service.pool(), service.keyring(), seconds(62)).await.expect("ends them");
+    let next = expire(service.pool(), service.keyring(), &mut Failed::default(), seconds(62))
+        .await
+        .expect("ends them");
     assert_eq!(next, None);
     let ended = service.get(&found).await.expect(200);
     assert_eq!(
@@ -240,6 +243,6 @@ async fn a_search_that_is_started_while_its_session_is_erased_ends_by_itself_all
     let (search, ()) = tokio::join!(start(&service, weak("sign up", 1)), erase);
     assert_eq!(service.get(&search).await.expect(200)["state"], "tracking");
     let later = Timestamp::now().plus(chrono::TimeDelta::seconds(62)).expect("a time");
-    expire(service.pool(), service.keyring(), later).await.expect("ends it");
+    expire(service.pool(), service.keyring(), &mut Failed::default(), later).await.expect("ends it");
     assert_eq!(service.get(&search).await.expect(200)["state"], "timed_out");
 }

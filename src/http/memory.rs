@@ -1,0 +1,113 @@
+//! The memory that the bodies of requests take together, which is bounded however many clients send at once.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::http::Extensions;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::error::{Error, Result};
+
+/// How many bytes of a request are not counted. Nearly all requests stay below, and cost no bookkeeping.
+const FREE: usize = 16 << 10;
+
+/// The unit of bookkeeping, in bytes.
+const UNIT: usize = 1 << 10;
+
+/// How long a request waits for memory that others hold.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The memory that all requests share.
+#[derive(Debug, Clone)]
+pub struct Budget(Arc<Semaphore>);
+
+impl Budget {
+    /// Makes a budget of `bytes`.
+    #[must_use]
+    pub fn new(bytes: usize) -> Self {
+        Self(Arc::new(Semaphore::new((bytes / UNIT).min(Semaphore::MAX_PERMITS))))
+    }
+}
+
+/// What one request holds of the budget. Clones hold it together: it is given back when the last one is
+/// dropped, which is that of the writer's queue if the client hangs up before its events are written.
+#[derive(Debug, Clone)]
+pub struct Memory(Arc<Held>);
+
+#[derive(Debug)]
+struct Held {
+    budget: Budget,
+    units: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+impl Memory {
+    /// Attaches to the request that it holds nothing yet.
+    pub fn begin(request: &mut Request, budget: &Budget) -> Self {
+        let memory = Self(Arc::new(Held { budget: budget.clone(), units: Mutex::default() }));
+        request.extensions_mut().insert(memory.clone());
+        memory
+    }
+
+    /// Returns what the request holds.
+    #[must_use]
+    pub fn of(extensions: &Extensions) -> Self {
+        extensions.get().cloned().unwrap_or_else(Self::unbounded)
+    }
+
+    /// Returns a budget of its own without a bound, for what is no request.
+    #[must_use]
+    pub fn unbounded() -> Self {
+        Self(Arc::new(Held { budget: Budget::new(usize::MAX), units: Mutex::default() }))
+    }
+
+    /// Holds memory for a body of which `bytes` have come so far: once for the body and once for what is made
+    /// of it. Waits a little if other requests hold too much, and is then a 503.
+    pub async fn hold(&self, bytes: usize) -> Result<()> {
+        if bytes <= FREE {
+            return Ok(());
+        }
+        let held = self
+            .0
+            .units
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .map_or(0, |units| units.num_permits());
+        let wanted = (2 * bytes).div_ceil(UNIT).saturating_sub(held);
+        if wanted == 0 {
+            return Ok(());
+        }
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let taken =
+            tokio::time::timeout(PATIENCE, Arc::clone(&self.0.budget.0).acquire_many_owned(wanted)).await;
+        let full = || Error::Unavailable("other requests take all the memory there is for bodies; try again");
+        let taken = taken.ok().and_then(std::result::Result::ok).ok_or_else(full)?;
+        let mut units = self.0.units.lock().unwrap_or_else(PoisonError::into_inner);
+        match units.as_mut() {
+            Some(units) => units.merge(taken),
+            None => *units = Some(taken),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_wait_for_memory_that_others_hold_and_are_refused_after_five_seconds() {
+        let budget = Budget::new(100 << 10);
+        let begin = || Memory::begin(&mut Request::default(), &budget);
+        let (first, second) = (begin(), begin());
+        first.hold(40 << 10).await.expect("there is enough");
+        first.hold(FREE).await.expect("it holds more already");
+        second.hold(FREE).await.expect("a small body is not counted");
+        let refused = second.hold(40 << 10).await.expect_err("the first one holds 80 of 100 KiB");
+        assert!(refused.is_transient(), "{refused}");
+        drop(first);
+        second.hold(40 << 10).await.expect("the first one has given its memory back");
+        second.hold(50 << 10).await.expect("it grows by what is left");
+    }
+}
