@@ -5,3 +5,4 @@ pub mod capture;
 pub mod hash_key;
 pub mod kept;
 pub mod policy;
+pub mod redact;

@@ -1,0 +1,244 @@
+//! Redaction: private spans of a text are replaced before anything is written or logged.
+//!
+//! A rule is a name and regular expressions. Those of built-in rules have *anchors*, texts without which they cannot
+//! match: one pass over a text finds the anchors in it, and most texts have none.
+
+mod secrets;
+
+use std::sync::Arc;
+
+use aho_corasick::AhoCorasick;
+use regex::{Regex, RegexBuilder};
+
+use super::hash_key::HashKey;
+
+pub use secrets::issuers;
+
+/// The names of the built-in rules.
+pub const BUILTIN: [&str; 4] = ["secrets", "emails", "ips", "home-paths"];
+
+/// The most bytes that one custom expression may take when compiled.
+const CUSTOM_SIZE: usize = 256 << 10;
+
+/// A regular expression with the texts of which one occurs in each match, whatever their case.
+struct Pattern {
+    anchors: Vec<&'static str>,
+    /// The span to replace is its first group, or the whole match if it has none.
+    regex: String,
+    /// Whether a match begins with the anchor, and not within a word.
+    begins_with_anchor: bool,
+    /// Decides about a span that matches.
+    accepts: fn(&str) -> bool,
+}
+
+fn always(_: &str) -> bool {
+    true
+}
+
+/// A compiled expression of a rule.
+struct Compiled {
+    /// The rule's number in [`Redactor::names`].
+    rule: usize,
+    regex: Regex,
+    begins_with_anchor: bool,
+    accepts: fn(&str) -> bool,
+}
+
+/// Replaces the private spans of texts, as a project's rules say.
+pub struct Redactor {
+    names: Vec<Arc<str>>,
+    /// The expressions that are tried where one of their anchors occurs.
+    anchored: Vec<Compiled>,
+    anchors: AhoCorasick,
+    /// The number in `anchored` of the expression to which each anchor belongs.
+    owners: Vec<usize>,
+    /// The expressions that are tried on every text.
+    others: Vec<Compiled>,
+    /// Makes the tags by which equal spans are recognised.
+    tags: Option<HashKey>,
+}
+
+impl std::fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(&self.names).finish()
+    }
+}
+
+/// A span of a text that is to be replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Span {
+    start: usize,
+    end: usize,
+    rule: usize,
+}
+
+impl Redactor {
+    /// Makes a redactor of some of the [`BUILTIN`] rules, and of custom ones, which are names and expressions. With
+    /// `tags`, equal spans are replaced by equal texts. Fails with the number of a custom expression that is none or
+    /// too large, and what is wrong with it.
+    pub fn new(
+        builtin: &[&str],
+        custom: &[(&str, &str)],
+        tags: Option<HashKey>,
+    ) -> Result<Self, (usize, String)> {
+        let mut redactor = Self {
+            names: Vec::new(),
+            anchored: Vec::new(),
+            anchors: AhoCorasick::new([""; 0]).expect("no anchors are few enough"),
+            owners: Vec::new(),
+            others: Vec::new(),
+            tags,
+        };
+        let mut anchors = Vec::new();
+        for name in BUILTIN.iter().filter(|name| builtin.contains(name)) {
+            let rule = redactor.names.len();
+            redactor.names.push((*name).into());
+            for Pattern { anchors: own, regex, begins_with_anchor, accepts } in patterns(name) {
+                let regex = Regex::new(&regex).expect("the built-in expressions are valid");
+                let compiled = Compiled { rule, regex, begins_with_anchor, accepts };
+                if own.is_empty() {
+                    redactor.others.push(compiled);
+                } else {
+                    redactor.owners.extend(own.iter().map(|_| redactor.anchored.len()));
+                    anchors.extend(own);
+                    redactor.anchored.push(compiled);
+                }
+            }
+        }
+        for (number, (name, expression)) in custom.iter().enumerate() {
+            let rule = redactor.names.len();
+            redactor.names.push((*name).into());
+            let regex =
+                RegexBuilder::new(expression).size_limit(CUSTOM_SIZE).dfa_size_limit(CUSTOM_SIZE).build();
+            let regex = regex.map_err(|error| (number, error.to_string()))?;
+            redactor.others.push(Compiled { rule, regex, begins_with_anchor: false, accepts: always });
+        }
+        redactor.anchors = AhoCorasick::builder()
+            .ascii_case_insensitive(true)
+            .build(anchors)
+            .expect("the anchors are few enough");
+        Ok(redactor)
+    }
+
+    /// Returns whether there is any rule.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Returns whether a text may have a span to replace, from one pass over it. Also asked of JSON, in which strings
+    /// stand escaped.
+    #[must_use]
+    pub fn may_match(&self, text: &str) -> bool {
+        !self.others.is_empty() || self.anchors.is_match(text)
+    }
+
+    /// Returns a text without its private spans, or none if it has none. `found` is called with the name of the rule
+    /// for each span.
+    pub fn redact(&self, text: &str, mut found: impl FnMut(&str)) -> Option<String> {
+        let mut spans = Vec::new();
+        let mut tried = vec![false; self.anchored.len()];
+        for hit in self.anchors.find_overlapping_iter(text) {
+            let owner = self.owners[hit.pattern().as_usize()];
+            let compiled = &self.anchored[owner];
+            if compiled.begins_with_anchor {
+                compiled.collect_at(text, hit.start(), &mut spans);
+            } else if !std::mem::replace(&mut tried[owner], true) {
+                compiled.collect(text, &mut spans);
+            }
+        }
+        for other in &self.others {
+            other.collect(text, &mut spans);
+        }
+        if spans.is_empty() {
+            return None;
+        }
+        spans.sort_unstable();
+        let mut redacted = String::with_capacity(text.len());
+        let mut end = 0;
+        for span in spans {
+            if span.start < end {
+                // It begins within the span before, and what is left of it goes with that.
+                end = end.max(span.end);
+                continue;
+            }
+            redacted.push_str(&text[end..span.start]);
+            let name = &self.names[span.rule];
+            found(name);
+            redacted.push_str("[redacted:");
+            redacted.push_str(name);
+            if let Some(key) = &self.tags {
+                let hash = key.hash(text[span.start..span.end].as_bytes());
+                redacted.push(':');
+                redacted.extend(hash[..4].iter().map(|byte| format!("{byte:02x}")));
+            }
+            redacted.push(']');
+            end = span.end;
+        }
+        redacted.push_str(&text[end..]);
+        Some(redacted)
+    }
+}
+
+impl Compiled {
+    /// Adds the span that begins at an anchor, if it matches. What is within a word, such as the `sk-` of `task-…`, is
+    /// no anchor.
+    fn collect_at(&self, text: &str, at: usize, spans: &mut Vec<Span>) {
+        let is_within_word = text[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        if let Some(found) = self.regex.find(&text[at..]).filter(|_| !is_within_word) {
+            spans.push(Span { start: at, end: at + found.end(), rule: self.rule });
+        }
+    }
+
+    /// Adds the spans of a text that match.
+    fn collect(&self, text: &str, spans: &mut Vec<Span>) {
+        for captures in self.regex.captures_iter(text) {
+            let span = captures.get(1).or_else(|| captures.get(0)).filter(|span| !span.is_empty());
+            if let Some(span) = span.filter(|span| (self.accepts)(span.as_str())) {
+                spans.push(Span { start: span.start(), end: span.end(), rule: self.rule });
+            }
+        }
+    }
+}
+
+/// Returns the patterns of a built-in rule.
+fn patterns(name: &str) -> Vec<Pattern> {
+    let pattern = |anchors: &[&'static str], regex: &str, accepts: fn(&str) -> bool| {
+        vec![Pattern {
+            anchors: anchors.to_vec(),
+            regex: regex.to_owned(),
+            begins_with_anchor: false,
+            accepts,
+        }]
+    };
+    match name {
+        "secrets" => secrets::patterns(),
+        "emails" => pattern(
+            &["@"],
+            r"\b([A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}[A-Za-z]{2,24})\b",
+            always,
+        ),
+        "ips" => [
+            // Version 4, before a port too.
+            r"(?:^|[^0-9A-Za-z.:])((?:[0-9]{1,3}\.){3}[0-9]{1,3})(?:$|[^0-9A-Za-z.]|\.(?:$|[^0-9A-Za-z]))",
+            r"(?:^|[^0-9A-Za-z.:])((?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4})(?:$|[^0-9A-Za-z.:]|[.:](?:$|[^0-9A-Za-z]))",
+        ]
+        .into_iter()
+        .flat_map(|regex| pattern(&[], regex, is_address))
+        .collect(),
+        "home-paths" => pattern(
+            &["/home/", "/users/", r":\users\", r":\\users\\"],
+            r#"(/home/[^/\s"'<>:;,()]+|/Users/[^/\s"'<>:;,()]+|[A-Za-z]:\\{1,2}Users\\{1,2}[^\\\s"'<>:;,()]+)"#,
+            always,
+        ),
+        _ => Vec::new(),
+    }
+}
+
+/// Returns whether a text is an address of another machine.
+fn is_address(text: &str) -> bool {
+    text.parse().is_ok_and(|address: std::net::IpAddr| !address.is_loopback() && !address.is_unspecified())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,269 @@
+//! The built-in rule `secrets`: keys and tokens by the shapes that their issuers have published, and passwords by
+//! what stands before them.
+
+use super::{Pattern, always};
+
+/// A token that begins with a prefix of its issuer, and goes on with at least so many characters of a class.
+struct Shape {
+    issuer: &'static str,
+    prefix: &'static str,
+    rest: &'static str,
+}
+
+const fn shape(issuer: &'static str, prefix: &'static str, rest: &'static str) -> Shape {
+    Shape { issuer, prefix, rest }
+}
+
+/// The tokens that are known by their prefix. The rest is a regular expression.
+const SHAPES: &[Shape] = &[
+    shape("age", "AGE-SECRET-KEY-1", "[A-Z0-9]{50,}"),
+    shape("airtable", "pat", r"[A-Za-z0-9]{14}\.[0-9a-f]{60,}"),
+    shape("alibaba", "LTAI", "[A-Za-z0-9]{12,30}"),
+    shape("anthropic", "sk-ant-", "[A-Za-z0-9_-]{20,}"),
+    shape("artifactory", "AKCp", "[A-Za-z0-9]{60,}"),
+    shape("atlassian", "ATATT3", "[A-Za-z0-9_=-]{40,}"),
+    shape("aws", "AKIA", "[A-Z0-9]{16}"),
+    shape("aws", "ASIA", "[A-Z0-9]{16}"),
+    shape("aws", "ABIA", "[A-Z0-9]{16}"),
+    shape("aws", "ACCA", "[A-Z0-9]{16}"),
+    shape("aws-bedrock", "ABSK", "[A-Za-z0-9+/=]{60,}"),
+    shape("buildkite", "bkua_", "[0-9a-f]{40}"),
+    shape("circleci", "CCIPAT_", "[A-Za-z0-9_]{40,}"),
+    shape("clojars", "CLOJARS_", "[a-z0-9]{60}"),
+    shape("cloudflare-origin", "v1.0-", "[0-9a-f]{24}-[0-9a-f]{146}"),
+    shape("contentful", "CFPAT-", "[A-Za-z0-9_-]{40,}"),
+    shape("databricks", "dapi", "[0-9a-f]{32}"),
+    shape("digitalocean", "dop_v1_", "[0-9a-f]{64}"),
+    shape("digitalocean", "doo_v1_", "[0-9a-f]{64}"),
+    shape("digitalocean", "dor_v1_", "[0-9a-f]{64}"),
+    shape("docker", "dckr_pat_", "[A-Za-z0-9_-]{20,}"),
+    shape("docker", "dckr_oat_", "[A-Za-z0-9_-]{20,}"),
+    shape("doppler", "dp.", r"(?:pt|st|ct|sa|scim|audit)\.(?:[a-z0-9_-]+\.)?[A-Za-z0-9]{40,}"),
+    shape("duffel", "duffel_", "(?:test|live)_[A-Za-z0-9_-]{40,}"),
+    shape("dynatrace", "dt0c01.", r"[A-Z0-9]{24}\.[A-Z0-9]{60,}"),
+    shape("easypost", "EZAK", "[A-Za-z0-9]{54}"),
+    shape("facebook", "EAA", "[A-Za-z0-9]{80,}"),
+    shape("figma", "figd_", "[A-Za-z0-9_-]{38,}"),
+    shape("flutterwave", "FLWSECK", "[A-Za-z0-9_-]{20,}"),
+    shape("fly", "FlyV1 fm", "[A-Za-z0-9_+/=,-]{40,}"),
+    shape("frameio", "fio-u-", "[A-Za-z0-9_=-]{60,}"),
+    shape("gcp", "AIza", "[A-Za-z0-9_-]{35}"),
+    shape("gcp-oauth", "GOCSPX-", "[A-Za-z0-9_-]{24,}"),
+    shape("gcp-oauth", "ya29.", "[A-Za-z0-9_-]{30,}"),
+    shape("github", "ghp_", "[A-Za-z0-9]{36,}"),
+    shape("github", "gho_", "[A-Za-z0-9]{36,}"),
+    shape("github", "ghu_", "[A-Za-z0-9]{36,}"),
+    shape("github", "ghs_", "[A-Za-z0-9]{36,}"),
+    shape("github", "ghr_", "[A-Za-z0-9]{36,}"),
+    shape("github", "github_pat_", "[A-Za-z0-9_]{60,}"),
+    shape("gitlab", "glpat-", "[A-Za-z0-9_.-]{20,}"),
+    shape("gitlab", "glrt-", "[A-Za-z0-9_.-]{20,}"),
+    shape("gitlab", "gldt-", "[A-Za-z0-9_.-]{20,}"),
+    shape("gitlab", "glft-", "[A-Za-z0-9_.-]{20,}"),
+    shape("gitlab", "glsoat-", "[A-Za-z0-9_.-]{20,}"),
+    shape("gitlab", "glimt-", "[A-Za-z0-9_.-]{20,}"),
+    shape("gitlab", "glagent-", "[A-Za-z0-9_.-]{40,}"),
+    shape("gitlab", "glcbt-", "[A-Za-z0-9_.-]{20,}"),
+    shape("gitlab", "glptt-", "[A-Za-z0-9_.-]{40,}"),
+    shape("gitlab", "GR1348941", "[A-Za-z0-9_-]{20,}"),
+    shape("grafana", "glsa_", "[A-Za-z0-9]{32}_[A-Za-z0-9]{8}"),
+    shape("grafana", "glc_", "[A-Za-z0-9+/=]{32,}"),
+    shape("groq", "gsk_", "[A-Za-z0-9]{40,}"),
+    shape("harness", "pat.", r"[A-Za-z0-9_-]{22}\.[0-9a-f]{24}\.[A-Za-z0-9]{20}"),
+    shape("heroku", "HRKU-", "[A-Za-z0-9_-]{36,}"),
+    shape("huggingface", "hf_", "[A-Za-z0-9]{30,}"),
+    shape("huggingface", "api_org_", "[A-Za-z0-9]{30,}"),
+    shape("infracost", "ico-", "[A-Za-z0-9]{32}"),
+    shape("langfuse", "sk-lf-", "[0-9a-f-]{36}"),
+    shape("langsmith", "lsv2_", "(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
+    shape("launchdarkly", "sdk-", "[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"),
+    shape("linear", "lin_api_", "[A-Za-z0-9]{40}"),
+    shape("linear", "lin_oauth_", "[A-Za-z0-9]{40,}"),
+    shape("mailchimp", "md-", "[A-Za-z0-9]{22}"),
+    shape("mailgun", "key-", "[0-9a-f]{32}"),
+    shape("mapbox", "sk.eyJ", r"[A-Za-z0-9_-]{40,}\.[A-Za-z0-9_-]{20,}"),
+    shape("netlify", "nfp_", "[A-Za-z0-9]{36,}"),
+    shape("newrelic", "NRAK-", "[A-Z0-9]{27}"),
+    shape("newrelic", "NRII-", "[A-Za-z0-9_-]{32}"),
+    shape("notion", "ntn_", "[A-Za-z0-9]{40,}"),
+    shape("notion", "secret_", "[A-Za-z0-9]{43}"),
+    shape("npm", "npm_", "[A-Za-z0-9]{36}"),
+    shape("nvidia", "nvapi-", "[A-Za-z0-9_-]{60,}"),
+    shape("octopus", "API-", "[A-Z0-9]{26}"),
+    shape("onepassword", "ops_eyJ", "[A-Za-z0-9+/=_-]{100,}"),
+    shape("openai", "sk-", "(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{20,}"),
+    shape("openai", "sk-", "[A-Za-z0-9]{20}T3BlbkFJ[A-Za-z0-9]{20}"),
+    shape("openrouter", "sk-or-", "[A-Za-z0-9-]{40,}"),
+    shape("perplexity", "pplx-", "[A-Za-z0-9]{40,}"),
+    shape("planetscale", "pscale_", "(?:tkn|pw|oauth)_[A-Za-z0-9_.=-]{30,}"),
+    shape("posthog", "phx_", "[A-Za-z0-9]{40,}"),
+    shape("postman", "PMAK-", "[0-9a-f]{24}-[0-9a-f]{34}"),
+    shape("prefect", "pnu_", "[A-Za-z0-9]{36}"),
+    shape("prefect", "pnb_", "[A-Za-z0-9]{36}"),
+    shape("pulumi", "pul-", "[0-9a-f]{40}"),
+    shape("pypi", "pypi-", "[A-Za-z0-9_-]{50,}"),
+    shape("readme", "rdme_", "[a-z0-9]{70}"),
+    shape("replicate", "r8_", "[A-Za-z0-9]{37}"),
+    shape("resend", "re_", "[A-Za-z0-9]{8}_[A-Za-z0-9]{24}"),
+    shape("rubygems", "rubygems_", "[0-9a-f]{48}"),
+    shape("scalingo", "tk-us-", "[A-Za-z0-9_-]{48}"),
+    shape("sendgrid", "SG.", r"[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{32,}"),
+    shape("sendinblue", "xkeysib-", "[0-9a-f]{64}-[A-Za-z0-9]{16}"),
+    shape("sentry", "sntryu_", "[0-9a-f]{64}"),
+    shape("sentry", "sntrys_", "[A-Za-z0-9+/=_-]{60,}"),
+    shape("shippo", "shippo_", "(?:live|test)_[0-9a-f]{40}"),
+    shape("shopify", "shpat_", "[0-9a-fA-F]{32}"),
+    shape("shopify", "shpca_", "[0-9a-fA-F]{32}"),
+    shape("shopify", "shppa_", "[0-9a-fA-F]{32}"),
+    shape("shopify", "shpss_", "[0-9a-fA-F]{32}"),
+    shape("slack", "xoxb-", "[A-Za-z0-9-]{20,}"),
+    shape("slack", "xoxp-", "[A-Za-z0-9-]{20,}"),
+    shape("slack", "xoxa-", "[A-Za-z0-9-]{20,}"),
+    shape("slack", "xoxr-", "[A-Za-z0-9-]{20,}"),
+    shape("slack", "xoxs-", "[A-Za-z0-9-]{20,}"),
+    shape("slack", "xoxc-", "[A-Za-z0-9-]{20,}"),
+    shape("slack", "xoxe", "[.-][A-Za-z0-9.-]{20,}"),
+    shape("slack", "xapp-", "[A-Za-z0-9-]{20,}"),
+    shape("slack", "https://hooks.slack.com/", "(?:services|workflows|triggers)/[A-Za-z0-9/_-]{20,}"),
+    shape("sonar", "sqp_", "[0-9a-f]{40}"),
+    shape("sonar", "squ_", "[0-9a-f]{40}"),
+    shape("sonar", "sqa_", "[0-9a-f]{40}"),
+    shape("sourcegraph", "sgp_", "(?:[0-9a-f]{16}_|local_)?[0-9a-f]{40}"),
+    shape("square", "EAAA", "[A-Za-z0-9_-]{60}"),
+    shape("square", "sq0", "(?:atp|csp|idp)-[A-Za-z0-9_-]{22,}"),
+    shape("stripe", "sk_", "(?:live|test|prod)_[A-Za-z0-9]{16,}"),
+    shape("stripe", "rk_", "(?:live|test|prod)_[A-Za-z0-9]{16,}"),
+    shape("stripe", "whsec_", "[A-Za-z0-9+/=]{24,}"),
+    shape("supabase", "sbp_", "[0-9a-f]{40}"),
+    shape("supabase", "sb_secret_", "[A-Za-z0-9_-]{20,}"),
+    shape("tailscale", "tskey-", "[a-z]+-[A-Za-z0-9]+-[A-Za-z0-9]{20,}"),
+    shape("tavily", "tvly-", "[A-Za-z0-9-]{20,}"),
+    shape("teams", "https://outlook.office.com/webhook/", "[A-Za-z0-9@/-]{40,}"),
+    shape("telegram", "bot", "[0-9]{8,10}:AA[A-Za-z0-9_-]{33}"),
+    shape("twilio", "SK", "[0-9a-f]{32}"),
+    shape("typeform", "tfp_", "[A-Za-z0-9_.=-]{40,}"),
+    shape("vault", "hvs.", "[A-Za-z0-9_-]{24,}"),
+    shape("vault", "hvb.", "[A-Za-z0-9_-]{24,}"),
+    shape("vault", "hvr.", "[A-Za-z0-9_-]{24,}"),
+    shape("vercel", "vercel_", "[A-Za-z0-9_]{24,}"),
+    shape("weights-and-biases", "wandb_v1_", "[A-Za-z0-9_]{40,}"),
+    shape("xai", "xai-", "[A-Za-z0-9]{70,}"),
+    shape("yandex", "AQVN", "[A-Za-z0-9_-]{35,38}"),
+    shape("yandex", "YCAJ", "[A-Za-z0-9_-]{30,}"),
+    shape("discord-hook", "https://discord.com/api/webhooks/", "[0-9]+/[A-Za-z0-9_-]{40,}"),
+    shape("gleaner", "glnr_", "[A-Za-z0-9_-]{40,}"),
+];
+
+/// Returns the patterns of the rule.
+pub(super) fn patterns() -> Vec<Pattern> {
+    let by_shape = SHAPES.iter().map(|Shape { prefix, rest, .. }| Pattern {
+        anchors: vec![prefix],
+        regex: format!("^{}{rest}", regex::escape(prefix)),
+        begins_with_anchor: true,
+        accepts: always,
+    });
+    let pattern = |anchors: &[&'static str], regex: &str, accepts: fn(&str) -> bool| Pattern {
+        anchors: anchors.to_vec(),
+        regex: regex.to_owned(),
+        begins_with_anchor: false,
+        accepts,
+    };
+    let others = [
+        // Application secrets of Entra ID, and API tokens of HCP Terraform, have their mark in the middle.
+        pattern(&["8Q~"], r"(?:^|[^A-Za-z0-9_~.-])([A-Za-z0-9_~.-]{3}8Q~[A-Za-z0-9_~.-]{31,34})", always),
+        pattern(&[".atlasv1."], r"([A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,70})", always),
+        pattern(&["T3BlbkFJ"], r"(sk-[A-Za-z0-9_-]{20,}T3BlbkFJ[A-Za-z0-9_-]{20,})", always),
+        // JSON Web Tokens (RFC 7519), whose first two parts are JSON objects in base64url.
+        pattern(&["eyJ"], r"\b(eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?)", always),
+        // Private keys in PEM (RFC 7468). One that was cut off has no last line.
+        pattern(
+            &["PRIVATE KEY"],
+            r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----((?:[^-]|-[^-])*(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----)?)",
+            always,
+        ),
+        // The values of an Authorization header (RFC 9110), also in the quotes and escapes of code.
+        pattern(
+            &["authorization", "bearer "],
+            r#"(?i)(?:authorization\\?["']?\s{0,3}[:=]\s{0,3}\\?["']?(?:bearer|basic|token|apikey)\s+|\bbearer\s+)([A-Za-z0-9._~+/=-]{12,})"#,
+            is_random,
+        ),
+        pattern(
+            &["cookie"],
+            r#"(?i)\b(?:set-)?cookie\\?["']?:\s{0,3}\\?["']?([^\r\n"'\\]{8,4096})"#,
+            has_random_value,
+        ),
+        // A password in an address (RFC 3986, section 3.2.1).
+        pattern(
+            &["://"],
+            r#"[A-Za-z][A-Za-z0-9+.-]{1,20}://([^\s:/@"'<>{}$`]{0,100}:[^\s/@"'<>{}$`]{3,200})@"#,
+            is_login,
+        ),
+        // A value with the name of a secret before it, in code, JSON, YAML, shells and forms.
+        pattern(
+            &[
+                "password",
+                "passwd",
+                "passphrase",
+                "pwd",
+                "secret",
+                "token",
+                "apikey",
+                "api_key",
+                "api-key",
+                "_key",
+                "-key",
+                "credential",
+            ],
+            r#"(?i)(?:[a-z0-9_.-]{0,60}(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|credential)s?(?:[_-][a-z0-9_-]{1,30})?|[a-z0-9_-]{0,60}[_-]key)\\?["']?\s{0,3}(?::=|=>|[:=])\s{0,3}\\?["']?([A-Za-z0-9_+/=~!@#$%^*.:-]{8,300})"#,
+            is_random,
+        ),
+    ];
+    by_shape.chain(others).collect()
+}
+
+/// Returns whether a text looks drawn at random: letters of both cases and digits follow each other in no order,
+/// where words, paths and identifiers change from one to the other seldom.
+fn is_random(value: &str) -> bool {
+    let value = value.trim_end_matches(['=', '.', ':']);
+    if value.len() < 12 || value.contains("://") {
+        return false;
+    }
+    let class = |byte: u8| match byte {
+        b'a'..=b'z' => 0,
+        b'A'..=b'Z' => 1,
+        b'0'..=b'9' => 2,
+        _ => 3,
+    };
+    let bytes: Vec<u8> = value.bytes().map(class).collect();
+    let has = |wanted: u8| bytes.contains(&wanted);
+    if !has(0) && !has(1) {
+        return false;
+    }
+    let changes = bytes.windows(2).filter(|pair| pair[0] != pair[1] && pair[0] != 3 && pair[1] != 3).count();
+    let plain = bytes.iter().filter(|class| **class != 3).count();
+    // Dates, versions and addresses have many marks among few characters.
+    plain * 4 >= value.len() * 3 && if has(2) { changes * 4 >= plain } else { changes * 3 >= plain }
+}
+
+/// Returns whether one of a cookie's values looks drawn at random.
+fn has_random_value(cookie: &str) -> bool {
+    cookie.split(['=', ';', ' ', ',']).any(|value| is_random(value))
+}
+
+/// Returns whether a user and a password of an address are meant in earnest. Examples repeat the user's name or use
+/// a word for it.
+fn is_login(login: &str) -> bool {
+    const EXAMPLES: [&str; 16] = [
+        "pass", "password", "passwd", "secret", "postgres", "root", "admin", "user", "test", "example",
+        "changeme", "guest", "gleaner", "xxx", "xxxx", "pwd",
+    ];
+    let (user, password) = login.split_once(':').unwrap_or(("", login));
+    password != user
+        && !EXAMPLES.contains(&password.to_ascii_lowercase().as_str())
+        && !password.bytes().all(|byte| byte == b'*')
+}
+
+/// Returns the issuers whose tokens are known by their shape, for the documentation.
+pub fn issuers() -> impl Iterator<Item = &'static str> {
+    SHAPES.iter().map(|shape| shape.issuer)
+}

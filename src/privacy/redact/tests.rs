@@ -1,0 +1,164 @@
+use super::*;
+
+fn secrets() -> Redactor {
+    Redactor::new(&["secrets"], &[], None).expect("built-in rules")
+}
+
+fn redacted(redactor: &Redactor, text: &str) -> String {
+    redactor.redact(text, |_| {}).unwrap_or_else(|| text.to_owned())
+}
+
+/// Characters that look drawn at random, always the same.
+fn random(length: usize) -> String {
+    let mut random = fastrand::Rng::with_seed(length as u64);
+    std::iter::repeat_with(|| random.alphanumeric()).take(length).collect()
+}
+
+#[test]
+fn tokens_are_replaced_wherever_they_stand_in_a_text() {
+    let redactor = secrets();
+    let hex = "0123456789abcdef".repeat(4);
+    for token in [
+        format!("ghp_{}", random(36)),
+        format!("sk-ant-api03-{}AA", random(93)),
+        format!("AKIA{}", random(16).to_uppercase()),
+        format!("glpat-{}", random(20)),
+        format!("SK{}", &hex[..32]),
+        format!("pat{}.{hex}", random(14)),
+        format!("abc8Q~{}", random(34)),
+        format!("{}.atlasv1.{}", random(14), random(64)),
+        format!("eyJhbGciOiJIUzI1NiJ9.eyJ{}.{}", random(60), random(43)),
+        format!("sk-proj-{}T3BlbkFJ{}", random(74), random(74)),
+        format!("https://hooks.slack.com/services/T0123ABCD/B0123ABCD/{}", random(24)),
+        format!("glnr_{}", random(51)),
+    ] {
+        for (before, after) in [
+            ("", ""),
+            ("the key is ", " as you asked"),
+            ("export KEY='", "'\n"),
+            ("{\"key\": \"", "\"}"),
+            ("?key=", "&x=1"),
+            ("Client::new(\"", "\")"),
+        ] {
+            let text = format!("{before}{token}{after}");
+            assert_eq!(redacted(&redactor, &text), format!("{before}[redacted:secrets]{after}"));
+        }
+    }
+}
+
+#[test]
+fn what_stands_behind_the_name_of_a_secret_is_replaced() {
+    let redactor = secrets();
+    let value = random(32);
+    for (before, after) in [
+        ("PASSWORD=", ""),
+        ("export SECRET_KEY='", "'"),
+        ("API_TOKEN: ", "\nnext: 1"),
+        ("{\"client_secret\": \"", "\"}"),
+        ("{\\\"apiKey\\\": \\\"", "\\\"}"),
+        ("aws_secret_access_key = ", "\n"),
+        ("password => \"", "\","),
+        ("let api_key = \"", "\";"),
+        ("Authorization: Bearer ", ""),
+        ("-H \"Authorization: Basic ", "\""),
+        ("\"authorization\": \"Bearer ", "\""),
+        ("postgres://app:", "@db.example.com/app"),
+    ] {
+        let text = redacted(&redactor, &format!("{before}{value}{after}"));
+        assert!(
+            !text.contains(&value) && text.contains("[redacted:secrets]") && text.ends_with(after),
+            "{text}"
+        );
+    }
+    let cookie = redacted(&redactor, &format!("Cookie: theme=dark; session={value}\nAccept: text/html"));
+    assert_eq!(cookie, "Cookie: [redacted:secrets]\nAccept: text/html");
+}
+
+#[test]
+fn a_private_key_goes_also_if_it_was_cut_off() {
+    let redactor = secrets();
+    let lines = format!("{}\n{}", random(64), random(63));
+    let kind = "RSA PRIVATE KEY";
+    let whole = format!("a\n-----BEGIN {kind}-----\n{lines}\n-----END {kind}-----\nb");
+    assert_eq!(redacted(&redactor, &whole), format!("a\n-----BEGIN {kind}-----[redacted:secrets]\nb"));
+    let cut = format!("-----BEGIN {kind}-----\n{lines}");
+    assert_eq!(redacted(&redactor, &cut), format!("-----BEGIN {kind}-----[redacted:secrets]"));
+    let certificate = whole.replace(kind, "CERTIFICATE");
+    assert_eq!(redacted(&redactor, &certificate), certificate);
+}
+
+#[test]
+fn what_only_looks_like_a_secret_is_left_alone() {
+    let redactor = secrets();
+    for text in [
+        "id 0197a6e4-2b1c-7c3e-9f00-5d6a1b2c3d4e of the request",
+        "commit 3b18e512dba79e4c8300dd08aeb37f8e728b8dad",
+        "integrity sha512-z4PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/SpIdNs6c5H0NE8XYXysP+DGNKHfuwvY7kxvUdBeoGlODJ6+SfaPg==",
+        "password must have 12 characters; token count 9999; api_key is required",
+        "let password_hash = hash(password, salt_7);",
+        "SELECT token, secret FROM keys WHERE id = 123456789",
+        "https://example.com/a/0123456789ab?page=3&token_type=bearer",
+        "token = requestPasswordTokenFromUser",
+        "max_tokens: 123456789012",
+        "task-ant-api03-aaaaaaaaaaaaaaaaaaaaaaaaaa",
+        "postgres://postgres:postgres@localhost:5432/app",
+        "DATABASE_URL=postgres://$USER:$PASSWORD@db/app",
+        "Authorization: Bearer $GLEANER_KEY",
+        "secret_name: my-application-production-2",
+        "primary_key=customer_identifier_2026",
+        "API_KEY=your-api-key-goes-here",
+        "the cookie: chocolate, with a long description of how to bake it",
+    ] {
+        assert_eq!(redacted(&redactor, text), text);
+    }
+}
+
+#[test]
+fn addresses_and_home_folders_are_replaced_if_asked_for() {
+    let redactor = Redactor::new(&["emails", "ips", "home-paths"], &[], None).expect("built-in rules");
+    for (text, expected) in [
+        ("Ann <ann.b+x@mail.example.org>, hi", "Ann <[redacted:emails]>, hi"),
+        ("git@github.com:x/y", "[redacted:emails]:x/y"),
+        ("from 203.0.113.7:443 and 2001:db8::1.", "from [redacted:ips]:443 and [redacted:ips]."),
+        (
+            "on 127.0.0.1:8080, ::1, 0.0.0.0; version 1.2.3.400 at 10:00:00",
+            "on 127.0.0.1:8080, ::1, 0.0.0.0; version 1.2.3.400 at 10:00:00",
+        ),
+        ("/home/ann/src/x.rs:3", "[redacted:home-paths]/src/x.rs:3"),
+        (r"C:\Users\Ann\x", r"[redacted:home-paths]\x"),
+        ("std::vec::Vec", "std::vec::Vec"),
+    ] {
+        assert_eq!(redacted(&redactor, text), expected);
+    }
+}
+
+#[test]
+fn custom_rules_have_names_and_bounded_expressions() {
+    let redactor = Redactor::new(&[], &[("ticket", "ACME-[0-9]+"), ("name", "(?:Mr|Ms) (\\w+)")], None);
+    let redactor = redactor.expect("valid expressions");
+    let mut found = Vec::new();
+    let text = redactor.redact("Ms Ann opened ACME-17 and ACME-18", |name| found.push(name.to_owned()));
+    assert_eq!(text.as_deref(), Some("Ms [redacted:name] opened [redacted:ticket] and [redacted:ticket]"));
+    assert_eq!(found, ["name", "ticket", "ticket"]);
+    for wrong in ["(", "(?:a{1000}){1000}", r"(a)\1"] {
+        let refused = Redactor::new(&[], &[("fine", "x"), ("wrong", wrong)], None);
+        assert_eq!(refused.expect_err("no such expression").0, 1, "{wrong}");
+    }
+}
+
+#[test]
+fn with_tags_equal_secrets_are_recognised_and_others_are_not() {
+    let redactor = Redactor::new(&["secrets"], &[], Some(HashKey::new(vec![7; 32]))).expect("built-in rules");
+    let (one, two) = (format!("ghp_{}", random(36)), format!("ghp_{}", random(37)));
+    let text = redacted(&redactor, &format!("{one} {two} {one}"));
+    let tags: Vec<_> = text.split(' ').collect();
+    assert!(tags[0] == tags[2] && tags[0] != tags[1], "{text}");
+    assert!(
+        tags[0].starts_with("[redacted:secrets:") && tags[0].len() == "[redacted:secrets:00112233]".len()
+    );
+}
+
+#[test]
+fn each_shape_has_an_issuer() {
+    assert!(issuers().count() > 100 && issuers().all(|issuer| !issuer.is_empty()));
+}
