@@ -18,7 +18,7 @@ use crate::error::{Error, FieldError, Refusals, Result};
 use crate::http::json::{self, Body, expect_media_type};
 use crate::http::line::{File, LINES};
 use crate::http::memory::Memory;
-use crate::http::{NDJSON_LIMIT, clean_json, utf8};
+use crate::http::{NDJSON_LIMIT, Replaced, clean_json, utf8};
 use crate::privacy::capture::Capture;
 use crate::projects::Tenant;
 use crate::state::App;
@@ -121,12 +121,15 @@ async fn post_events(
             },
         );
     let memory = Memory::of(request.extensions());
+    let replaced = Replaced::of(request.extensions());
     let body = json::body(request, NDJSON_LIMIT).await?;
     let project = Arc::clone(&caller.project);
     // A large batch takes seconds to parse, for which the other requests of this thread would wait.
     let read = move || if is_array { read_array(&project, body) } else { read_lines(&project, body) };
     let lines = tokio::task::spawn_blocking(read).await.map_err(anyhow::Error::from)??;
-    write(&app.writer, &caller.tenant, lines, &memory).await.map(axum::Json)
+    let (summary, redacted) = write(&app.writer, &caller.tenant, lines, &memory).await?;
+    replaced.add_redacted(redacted);
+    Ok(axum::Json(summary))
 }
 
 /// The lines of a batch with their numbers, each parsed as an event.
@@ -195,10 +198,16 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
-/// Writes the lines that could be read. Fails as a whole only if the database or the queue accepted none of
+/// Writes the lines that could be read. Returns what became of them, and how many spans were redacted. Fails as a whole only if the database or the queue accepted none of
 /// them, in which case the client should send the batch again.
-pub async fn write(writer: &Writer, tenant: &Arc<Tenant>, lines: Lines, memory: &Memory) -> Result<Summary> {
+pub async fn write(
+    writer: &Writer,
+    tenant: &Arc<Tenant>,
+    lines: Lines,
+    memory: &Memory,
+) -> Result<(Summary, u32)> {
     let mut summary = Summary::default();
+    let mut redacted = 0;
     let mut numbers = Vec::with_capacity(lines.len());
     let mut events = Vec::with_capacity(lines.len());
     for (number, line) in lines {
@@ -215,6 +224,7 @@ pub async fn write(writer: &Writer, tenant: &Arc<Tenant>, lines: Lines, memory: 
         return Err(written.into_iter().find_map(Result::err).unwrap_or(Error::Unavailable("try again")));
     }
     for (number, written) in numbers.into_iter().zip(written) {
+        redacted += written.as_ref().map_or(0, |receipt| receipt.redacted);
         match written {
             Ok(receipt) if receipt.kept == Capture::Off => summary.skipped += 1,
             Ok(receipt) if receipt.replayed => summary.duplicates += 1,
@@ -233,5 +243,5 @@ pub async fn write(writer: &Writer, tenant: &Arc<Tenant>, lines: Lines, memory: 
     }
     summary.rejected.sort_by_key(|rejected| rejected.line);
     metrics::counter!("gleaner_events_rejected_total").increment(summary.rejected.len() as u64);
-    Ok(summary)
+    Ok((summary, redacted))
 }

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::http::line::Line;
 use crate::privacy::hash_key::HashKey;
 use crate::privacy::kept::Kept;
+use crate::privacy::redact::Redaction;
 use crate::searches::settings::Rules;
 use crate::{generations, searches, suggestions};
 
@@ -214,6 +215,15 @@ impl Event {
             Self::Generation(_) => Domain::Generations,
             Self::Suggestion(_) => Domain::Suggestions,
             Self::Search(_) => Domain::Searches,
+        }
+    }
+
+    /// Replaces in its texts what a project's rules say.
+    pub fn redact(&mut self, redaction: &mut Redaction<'_>) {
+        match self {
+            Self::Generation(event) => event.redact(redaction),
+            Self::Suggestion(event) => event.redact(redaction),
+            Self::Search(event) => event.redact(redaction),
         }
     }
 

@@ -10,9 +10,9 @@ use crate::auth::{Caller, Write};
 use crate::db::receipt::Receipt;
 use crate::domain::Event;
 use crate::error::{Error, Result};
-use crate::http::IdempotencyKey;
 use crate::http::memory::Memory;
 use crate::http::reply::{Changed, Created, Prefer, Shown};
+use crate::http::{IdempotencyKey, Replaced};
 use crate::privacy::capture::Capture;
 use crate::state::App;
 
@@ -29,6 +29,7 @@ pub struct Writing {
     key: IdempotencyKey,
     prefer: Prefer,
     memory: Memory,
+    replaced: Replaced,
 }
 
 impl FromRequestParts<App> for Writing {
@@ -38,7 +39,9 @@ impl FromRequestParts<App> for Writing {
         let caller = Caller::from_request_parts(parts, app).await?;
         let key = IdempotencyKey::from_request_parts(parts, app).await?;
         let Ok(prefer) = Prefer::from_request_parts(parts, app).await;
-        Ok(Self { app: app.clone(), caller, key, prefer, memory: Memory::of(&parts.extensions) })
+        let memory = Memory::of(&parts.extensions);
+        let replaced = Replaced::of(&parts.extensions);
+        Ok(Self { app: app.clone(), caller, key, prefer, memory, replaced })
     }
 }
 
@@ -71,7 +74,7 @@ impl Writing {
         address: impl Into<Option<String>>,
         record: impl AsyncFnOnce(Receipt) -> Result<T>,
     ) -> Result<Created<T>> {
-        let receipt = self.app.writer.write(&self.caller.tenant, event, &self.memory).await?;
+        let receipt = self.write(event).await?;
         let is_new = !receipt.replayed && receipt.kept != Capture::Off;
         let address = address.into().filter(|_| is_new);
         Ok(Created { shown: self.show(receipt, record).await?, address })
@@ -84,8 +87,14 @@ impl Writing {
         event: impl Into<Event>,
         record: impl AsyncFnOnce(Receipt) -> Result<T>,
     ) -> Result<Changed<T>> {
-        let receipt = self.app.writer.write(&self.caller.tenant, event, &self.memory).await?;
+        let receipt = self.write(event).await?;
         Ok(Changed(self.show(receipt, record).await?))
+    }
+
+    async fn write(&self, event: impl Into<Event>) -> Result<Receipt> {
+        let receipt = self.app.writer.write(&self.caller.tenant, event, &self.memory).await?;
+        self.replaced.add_redacted(receipt.redacted);
+        Ok(receipt)
     }
 
     async fn show<T>(

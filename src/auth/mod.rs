@@ -62,6 +62,12 @@ impl<S> Caller<S> {
         self.key.as_ref().is_none_or(|key| key.has(Scope::Operator))
     }
 
+    /// Returns whether the caller may read what others have posted.
+    #[must_use]
+    pub fn may_read(&self) -> bool {
+        self.expect(Scope::Read).is_ok()
+    }
+
     /// Answers 403 to a caller who may act neither on `project` nor on every project.
     pub fn expect_project(&self, project: &str) -> Result<()> {
         if *self.project == *project { Ok(()) } else { self.expect(Scope::Operator) }

@@ -72,7 +72,7 @@ impl Import {
                     (number, event)
                 });
                 let events = events.collect();
-                let summary =
+                let (summary, _) =
                     batch::write(&running.app.writer, &tenant, events, &Memory::unbounded()).await?;
                 let lost = summary.rejected.iter().find(|rejected| rejected.status == 503);
                 if let Some(Rejected { line, detail, .. }) = lost {

@@ -12,25 +12,27 @@ pub struct Receipt {
     pub number: Option<i32>,
     /// How much of the event is kept.
     pub kept: Capture,
+    /// How many spans of its texts were redacted.
+    pub redacted: u32,
 }
 
 impl Receipt {
     /// Confirms an event that is new.
     #[must_use]
     pub const fn created(number: Option<i32>) -> Self {
-        Self { replayed: false, number, kept: Capture::Full }
+        Self { replayed: false, number, kept: Capture::Full, redacted: 0 }
     }
 
     /// Confirms an event that had been sent before.
     #[must_use]
     pub const fn replayed(number: Option<i32>) -> Self {
-        Self { replayed: true, number, kept: Capture::Full }
+        Self { replayed: true, number, kept: Capture::Full, redacted: 0 }
     }
 
     /// Returns whether what is now stored is exactly what the request said.
     #[must_use]
     pub fn is_as_sent(&self) -> bool {
-        !self.replayed && self.kept == Capture::Full
+        !self.replayed && self.kept == Capture::Full && self.redacted == 0
     }
 }
 

@@ -198,3 +198,10 @@ impl NewAttempt {
         }
     }
 }
+
+crate::texts! {
+    NewAttempt: prompt_template, prompt_text, raw_response, extracted_dsl, parse_result, lint_result, compile_result, metadata;
+    ParseResult: error;
+    LintResult: errors, warnings;
+    CompileResult: error;
+}

@@ -9,6 +9,7 @@ use super::{
 use crate::error::Result;
 use crate::http::line::{Line, Record};
 use crate::privacy::hash_key::HashKey;
+use crate::privacy::redact::{Redaction, Texts as _};
 use crate::types::{OptionalName, Timestamp, request_hash};
 
 /// Something that happens to a generation log. It is validated, and has its id and times.
@@ -162,6 +163,26 @@ impl Event {
         }
     }
 
+    /// Replaces in every text what the project's rules say, also in what was derived from it. The hashes by which a
+    /// request is recognised are those of what was sent.
+    pub fn redact(&mut self, redaction: &mut Redaction<'_>) {
+        match &mut self.action {
+            Action::Start(start) => {
+                start.new.texts(redaction);
+                redaction.hash(&mut start.hash);
+                start.outcome_hash.iter_mut().for_each(|hash| redaction.hash(hash));
+                start.attempts.iter_mut().for_each(|attempt| attempt.redact(redaction));
+            }
+            Action::Append(append) => append.redact(redaction),
+            Action::Finalize { outcome, hash } => {
+                outcome.texts(redaction);
+                redaction.hash(hash);
+            }
+            Action::Review { review, .. } => review.texts(redaction),
+            Action::Amend(amendment) => amendment.texts(redaction),
+        }
+    }
+
     /// Removes every text. Numbers, verdicts, names and times stay, as does what was derived from the texts,
     /// and keyed hashes replace what tells requests apart.
     pub fn reduce(&mut self, key: &HashKey) {
@@ -192,6 +213,15 @@ impl Event {
 }
 
 impl Append {
+    fn redact(&mut self, redaction: &mut Redaction<'_>) {
+        let before = redaction.spans();
+        self.new.texts(redaction);
+        if redaction.spans() > before {
+            self.verdict = self.new.verdict();
+        }
+        redaction.hash(&mut self.hash);
+    }
+
     fn reduce(&mut self, key: &HashKey) {
         let new = &mut self.new;
         new.prompt_text = None;

@@ -293,3 +293,10 @@ impl Check for Amendment {
         checks.require(says_something, "instance_id", "must be given, or else cbu_id or metadata");
     }
 }
+
+crate::texts! {
+    NewGeneration: user_intent, domain_name, session_id, cbu_id, model_used, metadata, iterations, final_valid_dsl, instance_id;
+    Outcome: final_valid_dsl, instance_id, error;
+    NewReview: reviewer, note, corrected_dsl;
+    Amendment: instance_id, cbu_id, metadata;
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::extract::Request;
-use axum::http::HeaderValue;
+use axum::http::{Extensions, HeaderValue};
 use axum::response::Response;
 
 use crate::error::{Error, Result};
@@ -123,9 +123,16 @@ pub(super) fn clean_text(text: &str, replaced: &Replaced) -> String {
     text.replace('\0', "\u{fffd}")
 }
 
-/// Counts the characters that cleaning has replaced in one request. Clones share the count.
+/// Counts what was changed in the texts of one request: the characters that cleaning has replaced, and the spans
+/// that were redacted. Clones share the counts.
 #[derive(Debug, Clone, Default)]
-pub struct Replaced(Arc<AtomicUsize>);
+pub struct Replaced(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    characters: AtomicUsize,
+    redacted: AtomicUsize,
+}
 
 impl Replaced {
     /// Attaches a count of zero to the request, for the extractors to add to.
@@ -135,17 +142,33 @@ impl Replaced {
         replaced
     }
 
-    /// Adds `n` to the count.
-    pub fn add(&self, n: usize) {
-        self.0.fetch_add(n, Ordering::Relaxed);
+    /// Returns the counts of the request.
+    #[must_use]
+    pub fn of(extensions: &Extensions) -> Self {
+        extensions.get().cloned().unwrap_or_default()
     }
 
-    /// Tells the client how many characters of its request were replaced, in the header `Gleaner-Replaced`.
+    /// Adds `n` characters to the count.
+    pub fn add(&self, n: usize) {
+        self.0.characters.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Adds `n` redacted spans to the count.
+    pub fn add_redacted(&self, n: u32) {
+        self.0.redacted.fetch_add(n as usize, Ordering::Relaxed);
+    }
+
+    /// Tells the client how many characters of its request were replaced, in the header `Gleaner-Replaced`, and how
+    /// many spans were redacted, in `Gleaner-Redacted`.
     pub fn report(&self, response: &mut Response) {
-        let count = self.0.load(Ordering::Relaxed);
+        let count = self.0.characters.load(Ordering::Relaxed);
         if count > 0 {
             metrics::counter!("gleaner_replaced_characters_total").increment(count as u64);
             response.headers_mut().insert("gleaner-replaced", HeaderValue::from(count));
+        }
+        let redacted = self.0.redacted.load(Ordering::Relaxed);
+        if redacted > 0 {
+            response.headers_mut().insert("gleaner-redacted", HeaderValue::from(redacted));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::{self, IntoDeserializer as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -12,7 +13,9 @@ use utoipa::{PartialSchema, ToSchema};
 use super::capture::Capture;
 use super::hash_key::HashKey;
 use super::kept::Kept;
+use super::redact::{RedactRules, Redaction, Redactor, Texts};
 use crate::domain::{Domain, Event};
+use crate::error::Result;
 
 /// A posted value that can be reduced to what is not text.
 pub trait Private: Sized {
@@ -22,6 +25,9 @@ pub trait Private: Sized {
     /// Returns what remains of the value under [`Capture::Metadata`]: numbers, verdicts, names, times, and
     /// hashes made with `key`. Returns none if the value means nothing without its text.
     fn reduce(self, key: &HashKey) -> Option<Self>;
+
+    /// Replaces in all texts what the project's rules say, and what was derived from them.
+    fn redact(&mut self, redaction: &mut Redaction<'_>);
 }
 
 impl Private for Event {
@@ -32,12 +38,17 @@ impl Private for Event {
     fn reduce(self, key: &HashKey) -> Option<Self> {
         self.reduce(key)
     }
+
+    fn redact(&mut self, redaction: &mut Redaction<'_>) {
+        self.redact(redaction);
+    }
 }
 
 /// What a project keeps in each domain.
 #[derive(Debug, Clone)]
 pub struct Policy {
     captures: [Capture; Domain::ALL.len()],
+    redactor: Arc<Redactor>,
     key: HashKey,
 }
 
@@ -45,7 +56,10 @@ impl Policy {
     /// Makes the policy of a project's choice. `default` is the server's setting for domains that the project
     /// does not mention, and `key` the key of the project's hashes.
     #[must_use]
-    pub fn new(choice: Option<&Choice>, default: Capture, key: HashKey) -> Self {
+    pub fn new(choice: Option<&Choice>, default: Capture, rules: &RedactRules, key: HashKey) -> Result<Self> {
+        let redactor = rules.redactor(&key).map_err(|(_, detail)| {
+            anyhow::anyhow!("the project's settings have an expression that cannot be used: {detail}")
+        })?;
         let capture = |domain: Domain| {
             let chosen = match choice {
                 None => default,
@@ -54,7 +68,7 @@ impl Policy {
             };
             if domain.has_metadata() || chosen == Capture::Full { chosen } else { Capture::Off }
         };
-        Self { captures: Domain::ALL.map(capture), key }
+        Ok(Self { captures: Domain::ALL.map(capture), redactor: Arc::new(redactor), key })
     }
 
     /// Returns how much the project keeps in `domain`.
@@ -63,13 +77,24 @@ impl Policy {
         self.captures[domain as usize]
     }
 
-    /// Reduces `value` to what the project keeps of it, or to none if the project keeps nothing.
-    pub fn keep<T: Private>(&self, value: T) -> Option<Kept<T>> {
+    /// Reduces `value` to what the project keeps of it, or to none if the project keeps nothing. Of what it keeps, the
+    /// texts are redacted.
+    pub fn keep<T: Private>(&self, mut value: T) -> Option<Kept<T>> {
+        let mut redaction = Redaction::new(&self.redactor, &self.key);
         match self.capture(value.domain()) {
-            Capture::Full => Some(Kept::new(value)),
-            Capture::Metadata => value.reduce(&self.key).map(Kept::new),
-            Capture::Off => None,
+            Capture::Full => value.redact(&mut redaction),
+            Capture::Metadata => value = value.reduce(&self.key)?,
+            Capture::Off => return None,
         }
+        Some(Kept::new(value, redaction.spans()))
+    }
+
+    /// Redacts texts that are kept whatever is captured, such as prompt templates, or that stored texts are compared
+    /// with. Returns how many spans were replaced.
+    pub fn redact(&self, texts: &mut impl Texts) -> u32 {
+        let mut redaction = Redaction::new(&self.redactor, &self.key);
+        texts.texts(&mut redaction);
+        redaction.spans()
     }
 }
 

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 use crate::http::{Check, Checks, null_as_default};
 use crate::privacy::capture::Capture;
 use crate::privacy::policy::{Choice, Policy};
+use crate::privacy::redact::RedactRules;
 use crate::searches::settings::{Rules, SearchSettings};
 use crate::types::Timestamp;
 
@@ -24,10 +25,9 @@ pub struct Settings {
     /// How much is kept of the events posted, in all domains or by domain. The default is the server's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capture: Option<Choice>,
-    /// Rules that remove secrets before anything is written. This version supports none, so the list must be
-    /// empty.
+    /// What is replaced in texts before anything is written.
     #[serde(deserialize_with = "null_as_default")]
-    pub redact: Vec<String>,
+    pub redact: RedactRules,
     /// Days after which records are erased, by domain. This version erases none, so every value must be null.
     pub retention_days: Option<serde_json::Map<String, serde_json::Value>>,
     /// How searches are judged and learned from.
@@ -38,7 +38,7 @@ pub struct Settings {
 impl Check for Settings {
     fn check(&self, checks: &mut Checks) {
         const NOT_YET: &str = "is not in force yet";
-        checks.require(self.redact.is_empty(), "redact", NOT_YET);
+        checks.nested("redact", &self.redact);
         let keeps_all =
             |days: &serde_json::Map<_, serde_json::Value>| days.values().all(serde_json::Value::is_null);
         checks.require(self.retention_days.as_ref().is_none_or(keeps_all), "retention_days", NOT_YET);
@@ -53,8 +53,8 @@ pub struct Project {
     pub project: String,
     /// How much is kept of the events posted, in all domains or by domain.
     pub capture: Choice,
-    /// Rules that remove secrets before anything is written.
-    pub redact: Vec<String>,
+    /// What is replaced in texts before anything is written.
+    pub redact: RedactRules,
     /// Days after which records are erased, by domain.
     pub retention_days: Option<serde_json::Map<String, serde_json::Value>>,
     /// How searches are judged and learned from. Null stands for the server's default.

@@ -3,8 +3,8 @@
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use serde::Deserialize;
-use utoipa::IntoParams;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -17,7 +17,7 @@ use crate::state::App;
 
 /// Returns the endpoints of projects.
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(get_project, put_project))
+    OpenApiRouter::new().routes(routes!(get_project, put_project)).routes(routes!(try_redaction))
 }
 
 /// The path parameter of an endpoint about one project.
@@ -73,4 +73,38 @@ async fn put_project(
     app.keyring.refresh();
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, [(header::LOCATION, format!("/v1/projects/{}", project.project))], axum::Json(project)))
+}
+
+/// A text to try the project's redaction on.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct RedactionTrial {
+    /// The text.
+    text: String,
+}
+
+impl Check for RedactionTrial {}
+
+/// What would be kept of a text.
+#[derive(Debug, Serialize, ToSchema)]
+struct RedactedText {
+    /// The text without what the rules replace.
+    text: String,
+    /// How many spans were replaced.
+    redacted: u32,
+}
+
+/// Shows what would be kept of a text. The text is not kept.
+#[utoipa::path(post, path = "/v1/projects/{project}/redact/try", tag = "projects", params(ByName),
+    request_body(content = RedactionTrial, example = json!({"text": "postgres://app:mT9x2LqWz7Rf@db.example.com/app"})),
+    responses((status = 200, description = "What would be kept", body = RedactedText), Refusals))]
+async fn try_redaction(
+    State(app): State<App>,
+    caller: Caller<Admin>,
+    Path(ByName { project }): Path<ByName>,
+    Json(RedactionTrial { mut text }): Json<RedactionTrial>,
+) -> Result<axum::Json<RedactedText>> {
+    caller.expect_project(&project)?;
+    let redacted = app.keyring.tenant(&project).await?.policy.redact(&mut text);
+    Ok(axum::Json(RedactedText { text, redacted }))
 }

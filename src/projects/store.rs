@@ -22,11 +22,15 @@ pub async fn tenant(db: impl PgExecutor<'_>, project: &str, defaults: &Defaults)
     let sql = "select settings, hash_key from projects where name = $1";
     let found: Option<(Json<Settings>, Vec<u8>)> =
         sqlx::query_as(sql).bind(project).fetch_optional(db).await?;
-    Ok(found.map(|(Json(settings), key)| Tenant {
-        name: project.into(),
-        policy: Policy::new(settings.capture.as_ref(), defaults.capture, HashKey::new(key)),
-        rules: Rules::new(&settings.searches, &defaults.searches),
-    }))
+    let tenant = |(Json(settings), key): (Json<Settings>, Vec<u8>)| {
+        let Settings { capture, redact, searches, .. } = &settings;
+        Ok(Tenant {
+            name: project.into(),
+            policy: Policy::new(capture.as_ref(), defaults.capture, redact, HashKey::new(key))?,
+            rules: Rules::new(searches, &defaults.searches),
+        })
+    };
+    found.map(tenant).transpose()
 }
 
 /// Returns the project with its settings, or none if there is no such project. `default` is the server's

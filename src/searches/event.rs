@@ -5,6 +5,7 @@ use uuid::Uuid;
 use super::{NewFallback, NewSearch, Resolve, Search};
 use crate::error::Result;
 use crate::http::line::{Line, Record};
+use crate::privacy::redact::{Redaction, Texts as _};
 use crate::types::{Timestamp, derived_id, request_hash};
 
 /// Something that happens to a search, as the writer takes it.
@@ -83,6 +84,22 @@ impl Event {
     pub fn finalize(search_id: Uuid, resolve: &Resolve) -> Self {
         let at = resolve.timestamp.unwrap_or_else(Timestamp::now);
         Self { search_id, action: Action::Finalize { at } }
+    }
+
+    /// Replaces in every text what the project's rules say. The hashes by which a request is recognised are those of what
+    /// was sent.
+    pub fn redact(&mut self, redaction: &mut Redaction<'_>) {
+        match &mut self.action {
+            Action::Start(start) => {
+                start.new.texts(redaction);
+                redaction.hash(&mut start.hash);
+            }
+            Action::Append(append) => {
+                append.new.texts(redaction);
+                redaction.hash(&mut append.hash);
+            }
+            Action::Finalize { .. } => {}
+        }
     }
 
     /// The id of the fallback that the event appends, if it does.

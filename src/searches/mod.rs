@@ -36,6 +36,7 @@ use crate::domain::Domain;
 use crate::http::{Check, Checks, null_as_default};
 use crate::privacy::hash_key::HashKey;
 use crate::privacy::policy::Private;
+use crate::privacy::redact::{Redaction, Texts as _};
 use crate::types::{OptionalName, Timestamp};
 use associations::Association;
 use limits::{MOST_PATH, MOST_QUERY, MOST_RESULTS};
@@ -139,7 +140,7 @@ fn names_it<T>(_: &T) -> bool {
 }
 
 /// A search to be started.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewSearch {
     /// The id of the search, with which sending it again is harmless; the server makes one if not given.
@@ -319,6 +320,11 @@ impl Private for TurnEnd {
     fn reduce(self, _: &HashKey) -> Option<Self> {
         None
     }
+
+    fn redact(&mut self, redaction: &mut Redaction<'_>) {
+        self.agent_session_id.texts(redaction);
+        self.turn_id.texts(redaction);
+    }
 }
 
 /// What the end of a turn has ended.
@@ -339,4 +345,10 @@ pub struct TurnSearch {
     pub id: Uuid,
     /// The state in which the search ended.
     pub state: SearchState,
+}
+
+crate::texts! {
+    NewSearch: query, results, agent_session_id, agent_id, turn_id, root;
+    SearchResult: path;
+    NewFallback: path, pattern;
 }

@@ -26,6 +26,7 @@ use crate::http::{Check, Checks, boolean, clean_json, utf8};
 use crate::privacy::hash_key::HashKey;
 use crate::privacy::kept::Kept;
 use crate::privacy::policy::Private;
+use crate::privacy::redact::{Redaction, Texts as _};
 use crate::projects::Tenant;
 use crate::types::{Timestamp, derived_id};
 
@@ -67,6 +68,10 @@ impl Private for Origin {
 
     fn reduce(self, _: &HashKey) -> Option<Self> {
         None
+    }
+
+    fn redact(&mut self, redaction: &mut Redaction<'_>) {
+        self.source.texts(redaction);
     }
 }
 

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::rules::views::{Direction, Look};
 use crate::http::{Check, Checks};
 use crate::privacy::hash_key::HashKey;
+use crate::privacy::redact::{Redaction, Texts as _};
 use crate::types::{Timestamp, derived_id};
 
 /// Something that a user did before they submitted something.
@@ -26,6 +27,13 @@ pub struct Activity {
 }
 
 impl Activity {
+    /// Replaces in the text typed what the project's rules say.
+    pub fn redact(&mut self, redaction: &mut Redaction<'_>) {
+        if let Act::Typed(text) = &mut self.act {
+            text.texts(redaction);
+        }
+    }
+
     /// Removes the text typed, and hides what the id was derived from.
     pub fn reduce(&mut self, key: &HashKey) {
         if let Act::Typed(text) = &mut self.act {

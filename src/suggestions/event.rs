@@ -13,6 +13,7 @@ use super::{
 use crate::error::Result;
 use crate::http::line::{Line, Record};
 use crate::privacy::hash_key::{HASH, HashKey};
+use crate::privacy::redact::{Redaction, Texts as _};
 use crate::types::ids::line_id;
 use crate::types::{Timestamp, request_hash};
 
@@ -167,6 +168,30 @@ impl Event {
         }
     }
 
+    /// Replaces in every text what the project's rules say, also in what was derived from it. The hashes by which a
+    /// request is recognised are those of what was sent.
+    pub fn redact(&mut self, redaction: &mut Redaction<'_>) {
+        match &mut self.action {
+            Action::Start(start) => {
+                let before = redaction.spans();
+                start.new.texts(redaction);
+                if redaction.spans() > before {
+                    start.derive();
+                }
+                redaction.hash(&mut start.hash);
+                start.outcome_hash.iter_mut().for_each(|hash| redaction.hash(hash));
+            }
+            Action::Append { activities, .. } => {
+                activities.iter_mut().for_each(|activity| activity.redact(redaction));
+            }
+            Action::Finalize { outcome, hash, .. } => {
+                outcome.texts(redaction);
+                redaction.hash(hash);
+            }
+            Action::Amend(_) => {}
+        }
+    }
+
     /// Removes every text. Numbers, verdicts, names and times stay, as does what was derived from the texts,
     /// and keyed hashes replace the texts. What is yet to be derived from the text submitted needs it, so
     /// that text is removed when the record is written.
@@ -224,27 +249,43 @@ impl<'a> Ending<'a> {
 
 impl Start {
     fn new(new: NewSuggestion, hash: Vec<u8>, reported: Option<Reported>) -> Self {
-        let facts = Facts::of(&new);
-        let outcome = new.outcome();
-        let conclusion = outcome.as_ref().map(|outcome| {
+        let mut start = Self {
+            created_at: new.created_at.unwrap_or_else(Timestamp::now),
+            outcome_hash: new.outcome().as_ref().map(request_hash),
+            facts: Facts::of(&new),
+            new,
+            hash,
+            reported,
+            conclusion: None,
+            hashes: None,
+        };
+        start.conclude();
+        start
+    }
+
+    /// Derives anew what follows from the request's texts.
+    fn derive(&mut self) {
+        self.facts = Facts::of(&self.new);
+        self.conclude();
+    }
+
+    /// Works out the end of a record that is finished already.
+    fn conclude(&mut self) {
+        let new = &self.new;
+        self.conclusion = new.outcome().map(|outcome| {
             let slate = Slate {
                 suggestions: &new.suggestions,
                 fetch_end_ts: new.fetch_end_ts,
-                prompt_hash: facts.prompt_hash,
+                prompt_hash: self.facts.prompt_hash,
             };
             let shown = || resolve(new.suggestions.len(), []).iter().map(|view| view.index).collect();
-            Conclusion::of(&slate, new.viewed_indices.clone().unwrap_or_else(shown), new.cycle_count, outcome)
+            Conclusion::of(
+                &slate,
+                new.viewed_indices.clone().unwrap_or_else(shown),
+                new.cycle_count,
+                &outcome,
+            )
         });
-        Self {
-            created_at: new.created_at.unwrap_or_else(Timestamp::now),
-            outcome_hash: outcome.as_ref().map(request_hash),
-            new,
-            hash,
-            facts,
-            reported,
-            conclusion,
-            hashes: None,
-        }
     }
 
     /// Returns the state of the record when it begins.

@@ -234,3 +234,9 @@ pub struct Amendment {
 }
 
 impl Check for Amendment {}
+
+crate::texts! {
+    NewSuggestion: context, suggestions, llm_request, llm_response, error, suggestion_node_version, session_name, server_name,
+        policy_id, actual_input;
+    Outcome: actual_input, suggestions;
+}

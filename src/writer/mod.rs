@@ -134,15 +134,16 @@ impl Writer {
             let capture = tenant.policy.capture(event.domain());
             match tenant.policy.keep(event) {
                 Some(event) => {
+                    members.push((index, capture, event.redacted()));
                     kept.push(event);
-                    members.push((index, capture));
                     verdicts.push(None);
                 }
                 None => verdicts.push(Some(Ok(Receipt { kept: Capture::Off, ..Receipt::created(None) }))),
             }
         }
-        for ((index, kept), written) in members.into_iter().zip(self.write_kept(tenant, kept, memory).await) {
-            verdicts[index] = Some(written.map(|receipt| Receipt { kept, ..receipt }));
+        let written = self.write_kept(tenant, kept, memory).await;
+        for ((index, kept, redacted), written) in members.into_iter().zip(written) {
+            verdicts[index] = Some(written.map(|receipt| Receipt { kept, redacted, ..receipt }));
         }
         verdicts.into_iter().map(|verdict| verdict.expect("every event is kept or not")).collect()
     }

@@ -13,52 +13,52 @@ async fn capture(service: &Service, capture: Value) {
     service.put("/v1/projects/default", &json!({"capture": capture})).await.expect(200);
 }
 
-fn attempt(number: i32, passes: bool) -> Value {
-    let judged = if passes { passed(number, NEEDLE) } else { failed(number, NEEDLE, NEEDLE) };
+fn attempt(needle: &str, number: i32, passes: bool) -> Value {
+    let judged = if passes { passed(number, needle) } else { failed(number, needle, needle) };
     with(
         judged,
-        &json!({"prompt_text": NEEDLE, "raw_response": NEEDLE, "metadata": {NEEDLE: NEEDLE}, "latency_ms": 5,
-            "parse_result": {"success": true, "error": NEEDLE}, "prompt_template": "t", "prompt_template_version": 2}),
+        &json!({"prompt_text": needle, "raw_response": needle, "metadata": { needle: needle }, "latency_ms": 5,
+            "parse_result": {"success": true, "error": needle}, "prompt_template": "t", "prompt_template_version": 2}),
     )
 }
 
-fn log() -> Value {
-    json!({"user_intent": NEEDLE, "domain_name": "cbu", "session_id": "s", "metadata": {"k": NEEDLE}})
+fn log(needle: &str) -> Value {
+    json!({"user_intent": needle, "domain_name": "cbu", "session_id": "s", "metadata": {"k": needle}})
 }
 
-fn slate(suggestions: &[&str]) -> Value {
-    json!({"context": {"blocks": [{"input": NEEDLE}]}, "suggestions": suggestions, "session_name": "s",
-        "llm_request": {"messages": [{"role": "user", "content": NEEDLE}], "model": "m", "temperature": 0.5},
-        "llm_response": {"raw_content": NEEDLE, "usage": {"total_tokens": 30}}})
+fn slate(needle: &str, suggestions: &[&str]) -> Value {
+    json!({"context": {"blocks": [{"input": needle}]}, "suggestions": suggestions, "session_name": "s",
+        "llm_request": {"messages": [{"role": "user", "content": needle}], "model": "m", "temperature": 0.5},
+        "llm_response": {"raw_content": needle, "usage": {"total_tokens": 30}}})
 }
 
 /// Every request that stores text, in an order that works; each with the status it has when everything is kept.
-async fn post_all(service: &Service) -> Vec<(u16, Answer)> {
+pub(crate) async fn post_all(needle: &str, service: &Service) -> Vec<(u16, Answer)> {
     let (log_id, done_id, slate_id) = (Uuid::from_u128(1), Uuid::from_u128(2), Uuid::from_u128(3));
     let with_id = |body: Value, id: Uuid| with(body, &json!({"id": id}));
     let logs = format!("/v1/generations/{log_id}");
     let slates = format!("/v1/suggestions/{slate_id}");
     let finished = with(
-        log(),
-        &json!({"success": true, "final_valid_dsl": NEEDLE, "iterations": [attempt(1, false), attempt(2, true)]}),
+        log(needle),
+        &json!({"success": true, "final_valid_dsl": needle, "iterations": [attempt(needle, 1, false), attempt(needle, 2, true)]}),
     );
-    let reviewed = json!({"rating": "good", "reviewer": NEEDLE, "note": NEEDLE, "corrected_dsl": NEEDLE});
-    let line = json!({"ts": 1_704_067_200.5, "session": "s", "server": "x", "context": {"k": NEEDLE},
-        "suggestions": [NEEDLE], "actual_input": NEEDLE, "match_type": "exact", "accepted_index": 0});
-    let typed = json!({"inputs": [{"text": NEEDLE, "at": 1}, {"text": NEEDLE}]});
+    let reviewed = json!({"rating": "good", "reviewer": needle, "note": needle, "corrected_dsl": needle});
+    let line = json!({"ts": 1_704_067_200.5, "session": "s", "server": "x", "context": {"k": needle},
+        "suggestions": [needle], "actual_input": needle, "match_type": "exact", "accepted_index": 0});
+    let typed = json!({"inputs": [{"text": needle, "at": 1}, {"text": needle}]});
     let mut answers = Vec::new();
     for (status, method, path, body) in [
-        (201, Method::POST, "/v1/generations".to_owned(), with_id(log(), log_id)),
-        (201, Method::POST, format!("{logs}/attempts"), attempt(1, false)),
-        (201, Method::POST, format!("{logs}/attempts"), attempt(2, true)),
+        (201, Method::POST, "/v1/generations".to_owned(), with_id(log(needle), log_id)),
+        (201, Method::POST, format!("{logs}/attempts"), attempt(needle, 1, false)),
+        (201, Method::POST, format!("{logs}/attempts"), attempt(needle, 2, true)),
         (200, Method::POST, format!("{logs}/finalize"), json!({"success": true, "instance_id": "i"})),
         (200, Method::PUT, format!("{logs}/review"), reviewed),
-        (200, Method::PATCH, logs.clone(), json!({"cbu_id": "c", "metadata": {NEEDLE: NEEDLE}})),
+        (200, Method::PATCH, logs.clone(), json!({"cbu_id": "c", "metadata": { needle: needle }})),
         (201, Method::POST, "/v1/generations".to_owned(), with_id(finished, done_id)),
-        (201, Method::POST, "/v1/suggestions".to_owned(), with_id(slate(&["x", NEEDLE]), slate_id)),
+        (201, Method::POST, "/v1/suggestions".to_owned(), with_id(slate(needle, &["x", needle]), slate_id)),
         (201, Method::POST, format!("{slates}/views"), json!({"direction": "next", "at": 1})),
         (201, Method::POST, format!("{slates}/partial-inputs"), typed),
-        (200, Method::POST, format!("{slates}/finalize"), json!({"actual_input": NEEDLE})),
+        (200, Method::POST, format!("{slates}/finalize"), json!({"actual_input": needle})),
         (200, Method::PATCH, slates.clone(), json!({"result_block_number": 4})),
         (201, Method::POST, "/v1/suggestions".to_owned(), line),
     ] {
@@ -68,20 +68,20 @@ async fn post_all(service: &Service) -> Vec<(u16, Answer)> {
 }
 
 /// The same events as lines of a batch.
-fn lines() -> Vec<Value> {
+pub(crate) fn lines(needle: &str) -> Vec<Value> {
     let (log_id, slate_id) = (Uuid::from_u128(11), Uuid::from_u128(13));
     let of_log = |event: &str, body: Value| with(body, &json!({"event": event, "generation_id": log_id}));
     let of_slate = |event: &str, body: Value| with(body, &json!({"event": event, "suggestion_id": slate_id}));
     vec![
-        with(log(), &json!({"event": "generation", "id": log_id})),
-        of_log("attempt", attempt(1, false)),
-        of_log("generation_outcome", json!({"success": false, "error": NEEDLE})),
-        of_log("review", json!({"rating": "poor", "note": NEEDLE})),
-        of_log("generation_amendment", json!({"metadata": {NEEDLE: NEEDLE}})),
-        with(slate(&[NEEDLE]), &json!({"event": "suggestion", "id": slate_id})),
+        with(log(needle), &json!({"event": "generation", "id": log_id})),
+        of_log("attempt", attempt(needle, 1, false)),
+        of_log("generation_outcome", json!({"success": false, "error": needle})),
+        of_log("review", json!({"rating": "poor", "note": needle})),
+        of_log("generation_amendment", json!({"metadata": { needle: needle }})),
+        with(slate(needle, &[needle]), &json!({"event": "suggestion", "id": slate_id})),
         of_slate("view", json!({"index": 0})),
-        of_slate("partial_inputs", json!({"inputs": [{"text": NEEDLE}]})),
-        of_slate("suggestion_outcome", json!({"actual_input": NEEDLE})),
+        of_slate("partial_inputs", json!({"inputs": [{"text": needle}]})),
+        of_slate("suggestion_outcome", json!({"actual_input": needle})),
     ]
 }
 
@@ -89,11 +89,11 @@ fn lines() -> Vec<Value> {
 async fn without_text_figures_and_verdicts_are_kept_and_the_text_is_nowhere_in_the_database() {
     let service = Service::open().await;
     capture(&service, json!("metadata")).await;
-    for (expected, answer) in post_all(&service).await {
+    for (expected, answer) in post_all(NEEDLE, &service).await {
         assert_eq!(answer.status, expected, "{}", answer.text());
         assert!(!answer.text().contains(NEEDLE), "{}", answer.text());
     }
-    service.accept(&lines()).await;
+    service.accept(&lines(NEEDLE)).await;
     assert!(!service.dump().await.contains(NEEDLE));
 
     let log = service.get(&format!("/v1/generations/{}", Uuid::from_u128(1))).await.expect(200);
@@ -120,14 +120,15 @@ async fn without_text_figures_and_verdicts_are_kept_and_the_text_is_nowhere_in_t
 async fn exports_leave_out_records_without_text_and_say_how_many() {
     let service = Service::open().await;
     capture(&service, json!("metadata")).await;
-    post_all(&service).await;
+    post_all(NEEDLE, &service).await;
     capture(&service, json!("full")).await;
-    let full = with(log(), &json!({"success": true, "iterations": [failed(1, "a", "e"), passed(2, "b")]}));
+    let full =
+        with(log(NEEDLE), &json!({"success": true, "iterations": [failed(1, "a", "e"), passed(2, "b")]}));
     service.post("/v1/generations", &full).await.expect(201);
     service
         .post(
             "/v1/suggestions",
-            &with(slate(&["x", "y"]), &json!({"actual_input": "x", "viewed_indices": [0, 1]})),
+            &with(slate(NEEDLE, &["x", "y"]), &json!({"actual_input": "x", "viewed_indices": [0, 1]})),
         )
         .await
         .expect(201);
@@ -146,8 +147,8 @@ async fn exports_leave_out_records_without_text_and_say_how_many() {
 async fn requests_sent_again_are_told_without_their_text() {
     let service = Service::open().await;
     capture(&service, json!("metadata")).await;
-    post_all(&service).await;
-    for (place, (_, answer)) in post_all(&service).await.iter().enumerate() {
+    post_all(NEEDLE, &service).await;
+    for (place, (_, answer)) in post_all(NEEDLE, &service).await.iter().enumerate() {
         // The second partial input has neither name nor time: it is another one, and comes too late.
         assert_eq!(answer.status, if place == 9 { 409 } else { 200 }, "{place}: {}", answer.text());
     }
@@ -162,13 +163,13 @@ async fn requests_sent_again_are_told_without_their_text() {
 async fn where_nothing_is_kept_every_answer_is_204_and_lines_are_skipped() {
     let service = Service::open().await;
     capture(&service, json!(null)).await;
-    service.accept(&lines()[..1]).await;
+    service.accept(&lines(NEEDLE)[..1]).await;
     let before = service.dump().await;
     capture(&service, json!("off")).await;
-    for (_, answer) in post_all(&service).await {
+    for (_, answer) in post_all(NEEDLE, &service).await {
         assert_eq!((answer.status.as_u16(), answer.body.len()), (204, 0));
     }
-    let mut lines = lines();
+    let mut lines = lines(NEEDLE);
     lines.push(json!({"event": "view"}));
     let summary = service.events(&lines).await.expect(200);
     assert_eq!(
@@ -189,14 +190,14 @@ async fn domains_are_kept_as_chosen_for_each_and_the_rest_by_the_servers_default
     capture(&service, json!({"suggestions": "off"})).await;
     let project = service.get("/v1/projects/default").await.expect(200);
     assert_eq!(project["capture"], json!({"suggestions": "off"}));
-    let made = service.post("/v1/generations", &log()).await.expect(201);
+    let made = service.post("/v1/generations", &log(NEEDLE)).await.expect(201);
     assert_eq!(made["user_intent"], json!(null));
-    assert_eq!(service.post("/v1/suggestions", &slate(&["x"])).await.status, 204);
+    assert_eq!(service.post("/v1/suggestions", &slate(NEEDLE, &["x"])).await.status, 204);
     capture(&service, json!({"generations": "off", "suggestions": "full"})).await;
-    assert_eq!(service.post("/v1/generations", &log()).await.status, 204);
-    let made = service.post("/v1/suggestions", &slate(&["x"])).await.expect(201);
+    assert_eq!(service.post("/v1/generations", &log(NEEDLE)).await.status, 204);
+    let made = service.post("/v1/suggestions", &slate(NEEDLE, &["x"])).await.expect(201);
     assert_eq!(made["suggestions"], json!(["x"]));
-    let summary = service.events(&lines()).await.expect(200);
+    let summary = service.events(&lines(NEEDLE)).await.expect(200);
     assert_eq!(summary, json!({"accepted": 4, "duplicates": 0, "skipped": 5, "rejected": []}));
 }
 
@@ -214,12 +215,12 @@ async fn without_the_slates_text_a_match_is_exact_or_unknown_unless_the_client_s
         ("ls", Some(json!(texts)), json!(["none", null])),
         ("", None, json!([null, null])),
     ] {
-        let id = service.create("/v1/suggestions", slate(&texts)).await;
+        let id = service.create("/v1/suggestions", slate(NEEDLE, &texts)).await;
         let outcome = json!({"actual_input": input, "suggestions": sent});
         let record = service.post(&format!("/v1/suggestions/{id}/finalize"), &outcome).await.expect(200);
         assert_eq!(json!([record["match_type"], record["accepted_index"]]), expected, "{input}");
     }
-    let id = service.create("/v1/suggestions", slate(&texts)).await;
+    let id = service.create("/v1/suggestions", slate(NEEDLE, &texts)).await;
     let path = format!("/v1/suggestions/{id}/finalize");
     service
         .post(&path, &json!({"actual_input": "x", "suggestions": ["y"]}))
@@ -237,7 +238,7 @@ async fn hashes_of_the_same_text_differ_between_projects() {
     let service = Service::open().await;
     for project in ["a", "b"] {
         service.put(&format!("/v1/projects/{project}"), &json!({"capture": "metadata"})).await.expect(201);
-        let body = with(slate(&["x"]), &json!({"actual_input": "x"}));
+        let body = with(slate(NEEDLE, &["x"]), &json!({"actual_input": "x"}));
         service
             .call(Method::POST, "/v1/suggestions", &[("gleaner-project", project)], Some(&body))
             .await

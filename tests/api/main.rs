@@ -11,6 +11,7 @@ mod hook;
 mod openapi;
 mod private_postgres;
 mod process;
+mod redaction;
 mod retrieval;
 mod searches;
 mod seed_000;

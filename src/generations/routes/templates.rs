@@ -1,5 +1,6 @@
 //! The endpoints of the registry of prompt templates.
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
@@ -13,7 +14,7 @@ use crate::error::{Error, Refusals, Result};
 use crate::generations::templates::store::{self, Filter};
 use crate::generations::templates::{NewTemplate, Template};
 use crate::http::page::{List, Page, PageParams};
-use crate::http::{Check, Checks, Json, Path, Query};
+use crate::http::{Check, Checks, Json, Path, Query, Replaced};
 use crate::state::App;
 
 /// Returns the endpoints of prompt templates.
@@ -67,8 +68,10 @@ async fn put_prompt_template(
     State(app): State<App>,
     caller: Caller<Write>,
     Path(ByName { template_id }): Path<ByName>,
-    Json(new): Json<NewTemplate>,
+    Extension(replaced): Extension<Replaced>,
+    Json(mut new): Json<NewTemplate>,
 ) -> Result<impl IntoResponse> {
+    replaced.add_redacted(caller.tenant.policy.redact(&mut new));
     let (template, made) = store::put(&app.db, &caller.project, &template_id, &new).await?;
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, [(header::LOCATION, address(&template))], axum::Json(template)))

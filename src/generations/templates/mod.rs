@@ -43,6 +43,10 @@ pub(super) struct NewTemplate {
     description: Option<String>,
 }
 
+crate::texts! {
+    NewTemplate: template_text, domain_name, description;
+}
+
 impl Check for NewTemplate {
     fn check(&self, checks: &mut Checks) {
         checks.require(!self.template_text.is_empty(), "template_text", "must not be empty");

@@ -3,16 +3,20 @@
 //! A rule is a name and regular expressions. Those of built-in rules have *anchors*, texts without which they cannot
 //! match: one pass over a text finds the anchors in it, and most texts have none.
 
+pub mod rules;
 mod secrets;
+mod texts;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use aho_corasick::AhoCorasick;
 use regex::{Regex, RegexBuilder};
 
 use super::hash_key::HashKey;
 
+pub use rules::RedactRules;
 pub use secrets::issuers;
+pub use texts::{Redaction, Texts};
 
 /// The names of the built-in rules.
 pub const BUILTIN: [&str; 4] = ["secrets", "emails", "ips", "home-paths"];
@@ -36,6 +40,7 @@ fn always(_: &str) -> bool {
 }
 
 /// A compiled expression of a rule.
+#[derive(Clone)]
 struct Compiled {
     /// The rule's number in [`Redactor::names`].
     rule: usize,
@@ -89,13 +94,12 @@ impl Redactor {
             others: Vec::new(),
             tags,
         };
-        let mut anchors = Vec::new();
+        let mut anchors: Vec<&str> = Vec::new();
         for name in BUILTIN.iter().filter(|name| builtin.contains(name)) {
             let rule = redactor.names.len();
             redactor.names.push((*name).into());
-            for Pattern { anchors: own, regex, begins_with_anchor, accepts } in patterns(name) {
-                let regex = Regex::new(&regex).expect("the built-in expressions are valid");
-                let compiled = Compiled { rule, regex, begins_with_anchor, accepts };
+            for (own, compiled) in compiled(name) {
+                let compiled = Compiled { rule, ..compiled.clone() };
                 if own.is_empty() {
                     redactor.others.push(compiled);
                 } else {
@@ -199,6 +203,20 @@ impl Compiled {
             }
         }
     }
+}
+
+/// Returns the compiled expressions of a built-in rule with their anchors. They are compiled once, because that takes
+/// some milliseconds, and projects are read again every few seconds.
+fn compiled(name: &str) -> &'static [(Vec<&'static str>, Compiled)] {
+    type Expressions = Vec<(Vec<&'static str>, Compiled)>;
+    static ALL: LazyLock<Vec<(&str, Expressions)>> = LazyLock::new(|| {
+        let compile = |Pattern { anchors, regex, begins_with_anchor, accepts }| {
+            let regex = Regex::new(&regex).expect("the built-in expressions are valid");
+            (anchors, Compiled { rule: 0, regex, begins_with_anchor, accepts })
+        };
+        BUILTIN.into_iter().map(|name| (name, patterns(name).into_iter().map(compile).collect())).collect()
+    });
+    ALL.iter().find(|(own, _)| *own == name).map_or(&[], |(_, expressions)| expressions)
 }
 
 /// Returns the patterns of a built-in rule.

@@ -14,6 +14,7 @@ use crate::http::{Check, Checks};
 use crate::privacy::hash_key::HashKey;
 use crate::privacy::kept::Kept;
 use crate::privacy::policy::Private;
+use crate::privacy::redact::{Redaction, Texts as _};
 use crate::projects::Tenant;
 use crate::searches::limits::MOST_PATH;
 use crate::searches::rules::paths;
@@ -63,6 +64,8 @@ impl Private for Feedback {
     fn reduce(self, _: &HashKey) -> Option<Self> {
         None
     }
+
+    fn redact(&mut self, _: &mut Redaction<'_>) {}
 }
 
 /// Adds a verdict to the evidence for its association; returns the association with its new weight.
@@ -116,6 +119,11 @@ impl Private for GoneFile {
 
     fn reduce(self, _: &HashKey) -> Option<Self> {
         None
+    }
+
+    fn redact(&mut self, redaction: &mut Redaction<'_>) {
+        self.root.texts(redaction);
+        self.path.texts(redaction);
     }
 }
 

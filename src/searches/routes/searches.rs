@@ -40,7 +40,7 @@ struct Answers;
 /// Starts a search.
 ///
 /// A search whose best score is under the threshold is tracked: what the agent does next is learned from. The answer has, as
-/// `hints`, where similar queries were answered before.
+/// `hints`, where similar queries were answered before: for a key that may read, since they tell of others' work.
 #[utoipa::path(post, path = "/v1/searches", tag = "searches", params(Writing),
     request_body(content = NewSearch, example = json!({
         "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71",
@@ -55,7 +55,14 @@ struct Answers;
     responses(Created<Search>, Refusals))]
 async fn start_search(writing: Writing, Json(new): Json<NewSearch>) -> Result<Created<Search>> {
     let (app, tenant) = (&writing.app, &writing.caller.tenant);
-    let hints = associations::hints(&app.db, &app.samples, &tenant.name, &new, &tenant.rules).await?;
+    let hints = if writing.caller.may_read() {
+        // What is stored is redacted, so it is found by what is left of the question.
+        let mut asked = new.clone();
+        tenant.policy.redact(&mut asked);
+        associations::hints(&app.db, &app.samples, &tenant.name, &asked, &tenant.rules).await?
+    } else {
+        Vec::new()
+    };
     let shown = hints.iter().map(|hint| (hint.id, hint.score)).collect();
     let event = Event::start(new, writing.id("searches", None), shown);
     let id = event.search_id;

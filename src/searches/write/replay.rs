@@ -9,11 +9,12 @@ use super::counts::TranscriptCounts;
 use super::rows::{StartedSearch, ThreadKey};
 use super::tool_calls::{Half, ToolCalls, ToolResult, ToolUse, pair};
 use super::unit_of_work::UnitOfWork;
-use crate::agents::{Activity, Entry, SearchOutput, SearchTool, ToolAction};
+use crate::agents::{Activity, Entry, SearchHit, SearchOutput, SearchTool, ToolAction};
 use crate::domain::Domain;
 use crate::privacy::hash_key::HashKey;
 use crate::privacy::kept::Kept;
 use crate::privacy::policy::Private;
+use crate::privacy::redact::{Redaction, Texts};
 use crate::projects::Tenant;
 use crate::searches::SearchResult;
 use crate::searches::limits::{MOST_PATH, MOST_QUERY, MOST_RESULTS, cut};
@@ -29,6 +30,35 @@ impl Private for Entry {
     fn reduce(self, _: &HashKey) -> Option<Self> {
         None
     }
+
+    fn redact(&mut self, redaction: &mut Redaction<'_>) {
+        for name in [&mut self.session, &mut self.agent, &mut self.turn, &mut self.root] {
+            name.texts(redaction);
+        }
+        for activity in &mut self.activities {
+            match activity {
+                Activity::ToolUse { actions, .. } => actions.texts(redaction),
+                Activity::ToolResult { output: Some(output), .. } => output.hits.texts(redaction),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Texts for ToolAction {
+    fn texts(&mut self, redaction: &mut Redaction<'_>) {
+        match self {
+            Self::Search { query, path, .. } => {
+                query.texts(redaction);
+                path.texts(redaction);
+            }
+            Self::Read { path } | Self::Edit { path } => path.texts(redaction),
+        }
+    }
+}
+
+crate::texts! {
+    SearchHit: path;
 }
 
 /// Learns from entries of one source, in order. `calls` are the calls that the entries are about, as far as they are known.

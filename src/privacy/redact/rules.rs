@@ -1,0 +1,96 @@
+//! The redaction settings of a project.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{BUILTIN, Redactor};
+use crate::http::{Check, Checks, null_as_default};
+use crate::privacy::hash_key::HashKey;
+
+/// The most custom rules that a project may have.
+const MOST_RULES: usize = 50;
+
+/// What is replaced in texts before anything is written: built-in rules, and a project's own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RedactRules {
+    /// The built-in rules that apply: `secrets` (keys, tokens and passwords), `emails`, `ips` and `home-paths` (the names of
+    /// users in paths). The default is `secrets` alone, and an empty list turns all of them off.
+    #[serde(deserialize_with = "some_or_default")]
+    #[schema(example = json!(["secrets", "emails"]))]
+    pub builtin: Vec<String>,
+    /// The project's own rules, at most 50.
+    #[serde(deserialize_with = "null_as_default")]
+    #[schema(max_items = 50)]
+    pub custom: Vec<CustomRule>,
+    /// Whether a replacement ends in a keyed hash of what it replaces, such as `[redacted:secrets:1f0c22aa]`, so that equal
+    /// secrets can be recognised.
+    #[serde(deserialize_with = "null_as_default")]
+    pub tag: bool,
+}
+
+/// A rule of a project's own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CustomRule {
+    /// The name that replacements show, of lower case letters, digits and `-`.
+    #[schema(min_length = 1, max_length = 50, pattern = "^[a-z0-9-]+$", example = "ticket")]
+    pub name: String,
+    /// A regular expression in the syntax of the crate `regex`, which matches in linear time. If it has groups, the first
+    /// one is what is replaced.
+    #[schema(min_length = 1, max_length = 1000, example = "ACME-[0-9]+")]
+    pub regex: String,
+}
+
+impl Default for RedactRules {
+    fn default() -> Self {
+        Self { builtin: vec!["secrets".to_owned()], custom: Vec::new(), tag: false }
+    }
+}
+
+fn some_or_default<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_else(|| RedactRules::default().builtin))
+}
+
+impl RedactRules {
+    /// Makes a redactor of the rules. `key` makes tags. Fails with the number of a custom rule whose expression is none, and
+    /// what is wrong with it.
+    pub fn redactor(&self, key: &HashKey) -> Result<Redactor, (usize, String)> {
+        let builtin: Vec<_> = self.builtin.iter().map(String::as_str).collect();
+        let custom: Vec<_> =
+            self.custom.iter().map(|rule| (rule.name.as_str(), rule.regex.as_str())).collect();
+        Redactor::new(&builtin, &custom, self.tag.then(|| key.clone()))
+    }
+}
+
+impl Check for RedactRules {
+    fn check(&self, checks: &mut Checks) {
+        for (number, name) in self.builtin.iter().enumerate() {
+            let known = BUILTIN.contains(&name.as_str());
+            checks.require(known, &format!("builtin/{number}"), "must be secrets, emails, ips or home-paths");
+        }
+        checks.require(self.custom.len() <= MOST_RULES, "custom", "has more than 50 rules");
+        for (number, rule) in self.custom.iter().enumerate() {
+            let fits = (1..=50).contains(&rule.name.len())
+                && rule
+                    .name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+            checks.require(
+                fits,
+                &format!("custom/{number}/name"),
+                "must be 1 to 50 of the characters a-z, 0-9 and '-'",
+            );
+            checks.text(&format!("custom/{number}/regex"), &rule.regex, 1000);
+        }
+        if self.custom.len() <= MOST_RULES
+            && let Err((number, detail)) = self.redactor(&HashKey::new(Vec::new()))
+        {
+            let detail = detail.split_whitespace().collect::<Vec<_>>().join(" ");
+            checks.fail(
+                &format!("custom/{number}/regex"),
+                format!("is no expression that can be used: {detail}"),
+            );
+        }
+    }
+}

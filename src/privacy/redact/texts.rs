@@ -1,0 +1,132 @@
+//! How the rules are applied to what clients send.
+
+use serde_json::Value;
+
+use super::Redactor;
+use crate::privacy::hash_key::HashKey;
+use crate::types::{FreeForm, OptionalName};
+
+/// A value with texts that clients have written.
+///
+/// A body implements it with [`texts!`](crate::texts), which names its fields. What is sent in a field that is not
+/// named is written as it came; a test sends a secret in every field of every operation and looks for it in the
+/// database.
+pub trait Texts {
+    /// Shows all texts to `redaction`, which may change them.
+    fn texts(&mut self, redaction: &mut Redaction<'_>);
+}
+
+/// Implements [`Texts`] for structs, by the fields that have texts.
+#[macro_export]
+macro_rules! texts {
+    ($($body:ty: $($field:ident),+;)+) => {
+        $(impl $crate::privacy::redact::Texts for $body {
+            fn texts(&mut self, redaction: &mut $crate::privacy::redact::Redaction<'_>) {
+                $($crate::privacy::redact::Texts::texts(&mut self.$field, redaction);)+
+            }
+        })+
+    };
+}
+
+/// The rules of a project, applied to one event.
+pub struct Redaction<'a> {
+    redactor: &'a Redactor,
+    key: &'a HashKey,
+    spans: u32,
+}
+
+impl<'a> Redaction<'a> {
+    /// Begins with what a project's rules and the key of its hashes say.
+    pub(in crate::privacy) fn new(redactor: &'a Redactor, key: &'a HashKey) -> Self {
+        Self { redactor, key, spans: 0 }
+    }
+
+    /// Returns how many spans were replaced so far.
+    #[must_use]
+    pub fn spans(&self) -> u32 {
+        self.spans
+    }
+
+    /// Replaces the hash of a request by a keyed one. The request may have held a secret that is short enough to be
+    /// guessed, and a plain hash would confirm the guess.
+    pub fn hash(&self, hash: &mut Vec<u8>) {
+        *hash = self.key.hash(hash).to_vec();
+    }
+
+    fn redacted(&mut self, text: &str) -> Option<String> {
+        self.redactor.redact(text, |rule| {
+            self.spans += 1;
+            // The names of custom rules are the client's, and a metric's labels are kept for good.
+            let rule = super::BUILTIN.into_iter().find(|name| *name == rule).unwrap_or("custom");
+            metrics::counter!("gleaner_redacted_spans_total", "rule" => rule).increment(1);
+        })
+    }
+
+    /// Replaces what the rules say in the strings of a JSON value. A member's name counts as what stands before its
+    /// value, so that `{"password": "…"}` is found as `password: …` is.
+    fn json(&mut self, value: &mut Value, name: Option<&str>) -> bool {
+        match value {
+            Value::String(text) => {
+                let before = self.spans;
+                let redacted = self.redacted(text).or_else(|| {
+                    let name = format!("{}: ", name?);
+                    let line = self.redacted(&format!("{name}{text}"))?;
+                    line.strip_prefix(&name).map(str::to_owned)
+                });
+                if let Some(redacted) = redacted {
+                    *text = redacted;
+                }
+                self.spans > before
+            }
+            Value::Array(values) => {
+                values.iter_mut().fold(false, |changed, value| self.json(value, name) || changed)
+            }
+            Value::Object(members) => members
+                .iter_mut()
+                .fold(false, |changed, (name, value)| self.json(value, Some(name)) || changed),
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        }
+    }
+}
+
+impl Texts for String {
+    fn texts(&mut self, redaction: &mut Redaction<'_>) {
+        if let Some(redacted) = redaction.redacted(self) {
+            *self = redacted;
+        }
+    }
+}
+
+impl<T: Texts> Texts for Option<T> {
+    fn texts(&mut self, redaction: &mut Redaction<'_>) {
+        self.iter_mut().for_each(|value| value.texts(redaction));
+    }
+}
+
+impl<T: Texts> Texts for Vec<T> {
+    fn texts(&mut self, redaction: &mut Redaction<'_>) {
+        self.iter_mut().for_each(|value| value.texts(redaction));
+    }
+}
+
+impl Texts for OptionalName {
+    fn texts(&mut self, redaction: &mut Redaction<'_>) {
+        if let Some(redacted) = self.as_deref().and_then(|name| redaction.redacted(name)) {
+            *self = Some(redacted).into();
+        }
+    }
+}
+
+impl Texts for FreeForm {
+    fn texts(&mut self, redaction: &mut Redaction<'_>) {
+        if !redaction.redactor.may_match(self.as_str()) {
+            return;
+        }
+        let Ok(mut value) = serde_json::from_str(self.as_str()) else { return };
+        if redaction.json(&mut value, None)
+            && let Ok(redacted) = serde_json::from_value(value)
+        {
+            *self = redacted;
+        }
+    }
+}

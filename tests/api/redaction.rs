@@ -1,0 +1,163 @@
+//! Secrets are gone before anything is written, on every way in, and what is recognised stays recognised.
+
+use axum::http::Method;
+use serde_json::{Value, json};
+
+use crate::capture::{lines, post_all};
+use crate::support::{Answer, Service, with};
+
+/// The shape of a token of GitHub, which nobody has issued.
+const TOKEN: &str = "ghp_0dZ8sQx3Wv5Lr7Tn1Ky9Mb2Cf4Hg6Jp8aEuI";
+const GONE: &str = "[redacted:secrets]";
+const LOGS: &str = "/v1/generations";
+
+fn log() -> Value {
+    json!({"id": "0197a6e4-2b1c-7c3e-9f00-5d6a1b2c3d4e", "user_intent": format!("Use {TOKEN}"), "domain_name": "d"})
+}
+
+async fn redact(service: &Service, rules: Value) -> Answer {
+    service.put("/v1/projects/default", &json!({ "redact": rules })).await
+}
+
+#[tokio::test]
+async fn a_secret_is_nowhere_in_the_database_whichever_way_it_came() {
+    let service = Service::open().await;
+    let needle = format!("a {TOKEN} b");
+    for (expected, answer) in post_all(&needle, &service).await {
+        assert_eq!(answer.status, expected, "{}", answer.text());
+        assert!(!answer.text().contains(TOKEN), "{}", answer.text());
+    }
+    service.accept(&lines(&needle)).await;
+    let searches = [
+        (
+            Method::POST,
+            "/v1/searches",
+            json!({"id": "0197a6e4-2b1c-7c3e-9f00-5d6a1b2c3d4e", "query": needle, "best_score": 0.1,
+            "results": [{"path": needle, "score": 0.1}], "agent_session_id": needle, "turn_id": needle, "root": needle}),
+        ),
+        (
+            Method::POST,
+            "/v1/searches/0197a6e4-2b1c-7c3e-9f00-5d6a1b2c3d4e/fallbacks",
+            json!({"kind": "read", "path": needle}),
+        ),
+        (
+            Method::POST,
+            "/v1/searches/0197a6e4-2b1c-7c3e-9f00-5d6a1b2c3d4e/fallbacks",
+            json!({"kind": "grep", "pattern": needle}),
+        ),
+        (Method::POST, "/v1/searches/0197a6e4-2b1c-7c3e-9f00-5d6a1b2c3d4e/resolve", json!({})),
+        (
+            Method::PUT,
+            "/v1/prompt-templates/t",
+            json!({"template_text": needle, "domain_name": "d", "description": needle}),
+        ),
+    ];
+    for (method, path, body) in searches {
+        let answer = service.call(method, path, &[], Some(&body)).await;
+        assert!(answer.status.is_success() && !answer.text().contains(TOKEN), "{}", answer.text());
+        assert!(path.ends_with("resolve") || answer.header("gleaner-redacted").is_some(), "{path}");
+    }
+    let use_of_tool = |id: &str, tool: &str, input: Value| {
+        json!({"type": "assistant", "sessionId": "s", "cwd": format!("/{TOKEN}"), "timestamp": "2026-01-01T00:00:00Z",
+            "message": {"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": tool, "input": input}]}})
+    };
+    let transcript = [
+        use_of_tool("toolu_1", "Grep", json!({"pattern": needle, "path": format!("src/{TOKEN}")})),
+        use_of_tool("toolu_2", "Read", json!({"file_path": format!("/x/{TOKEN}/y.rs")})),
+    ];
+    let transcript: Vec<_> = transcript.iter().map(Value::to_string).collect();
+    let source = format!("/v1/transcripts?agent=claude-code&source={TOKEN}.jsonl");
+    service.post_text(&source, "application/x-ndjson", transcript.join("\n")).await.expect(200);
+    let hook = json!({"hook_event_name": "PostToolUse", "session_id": "h", "cwd": "/x", "tool_name": "Read",
+        "tool_input": {"file_path": format!("/x/{TOKEN}")}, "tool_response": {"type": "text"}, "tool_use_id": "toolu_3"});
+    service.post("/v1/hooks/claude-code", &hook).await.expect(200);
+    let dump = service.dump().await;
+    assert!(
+        !dump.contains(TOKEN),
+        "{:?}",
+        dump.split_once(TOKEN).map(|(before, _)| &before[before.len().saturating_sub(300)..])
+    );
+    assert!(dump.contains(GONE));
+}
+
+#[tokio::test]
+async fn the_answer_shows_what_is_kept_and_counts_what_is_gone() {
+    let service = Service::open().await;
+    let answer = service.post(LOGS, &log()).await;
+    assert_eq!(answer.header("gleaner-redacted"), Some("1"));
+    let stored = answer.expect(201);
+    assert_eq!(stored["user_intent"], format!("Use {GONE}"));
+    // Sending it again is a replay, and another secret in its place is another request.
+    service.post(LOGS, &log()).await.expect(200);
+    let other = with(log(), &json!({"user_intent": format!("Use {}", TOKEN.replace("0dZ8", "1dZ8"))}));
+    service.post(LOGS, &other).await.refused(409, &[]);
+    let batch = service.events(&[with(log(), &json!({"event": "generation"}))]).await;
+    assert_eq!(batch.header("gleaner-redacted"), Some("1"));
+    assert_eq!(batch.expect(200), json!({"accepted": 0, "duplicates": 1, "rejected": []}));
+    let attempt = json!({"extracted_dsl": "x", "lint_result": {"valid": false, "errors": [TOKEN]}});
+    let attempt = service
+        .post(&format!("{LOGS}/0197a6e4-2b1c-7c3e-9f00-5d6a1b2c3d4e/attempts"), &attempt)
+        .await
+        .expect(201);
+    assert_eq!(attempt["lint_result"]["errors"], json!([GONE]));
+    let metrics = service.get("/metrics").await.text();
+    assert!(metrics.contains("gleaner_redacted_spans_total{rule=\"secrets\"}"), "{metrics}");
+}
+
+#[tokio::test]
+async fn in_free_form_objects_a_members_name_counts() {
+    let service = Service::open().await;
+    let metadata = json!({"password": "mT9x2LqWz7RfK4", "nested": [{"api_key": "mT9x2LqWz7RfK4", "n": 1.5}], "note": "password reset"});
+    let stored = service.post(LOGS, &with(log(), &json!({"metadata": metadata}))).await.expect(201);
+    assert_eq!(
+        stored["metadata"],
+        json!({"password": GONE, "nested": [{"api_key": GONE, "n": 1.5}], "note": "password reset"})
+    );
+}
+
+#[tokio::test]
+async fn a_project_chooses_its_rules_and_can_try_them() {
+    let service = Service::open().await;
+    let tried = async |text: &str| {
+        let path = "/v1/projects/default/redact/try";
+        service.post(path, &json!({ "text": text })).await.expect(200)
+    };
+    assert_eq!(tried(TOKEN).await, json!({"text": GONE, "redacted": 1}));
+    let project = service.get("/v1/projects/default").await.expect(200);
+    assert_eq!(project["redact"], json!({"builtin": ["secrets"], "custom": [], "tag": false}));
+
+    let rules = json!({"builtin": ["emails"], "custom": [{"name": "ticket", "regex": "ACME-[0-9]+"}]});
+    redact(&service, rules).await.expect(200);
+    let text = format!("{TOKEN} of ann@example.org in ACME-17");
+    assert_eq!(
+        tried(&text).await,
+        json!({"text": format!("{TOKEN} of [redacted:emails] in [redacted:ticket]"), "redacted": 2})
+    );
+    redact(&service, json!({"builtin": []})).await.expect(200);
+    assert_eq!(tried(TOKEN).await, json!({"text": TOKEN, "redacted": 0}));
+    redact(&service, json!({"tag": true})).await.expect(200);
+    let tagged = tried(&format!("{TOKEN} {TOKEN}")).await;
+    let tags: Vec<_> = tagged["text"].as_str().expect("a text").split(' ').collect();
+    assert!(tags[0] == tags[1] && tags[0].starts_with("[redacted:secrets:"), "{tagged}");
+    redact(&service, Value::Null).await.expect(200);
+    assert_eq!(tried(TOKEN).await["text"], GONE);
+}
+
+#[tokio::test]
+async fn rules_that_cannot_be_used_are_refused_by_their_place() {
+    let service = Service::open().await;
+    let custom = |name: &str, regex: &str| json!({"custom": [{"name": "fine", "regex": "x"}, {"name": name, "regex": regex}]});
+    for (rules, pointer) in [
+        (json!({"builtin": ["secrets", "names"]}), "/redact/builtin/1"),
+        (custom("Name", "x"), "/redact/custom/1/name"),
+        (custom("", "x"), "/redact/custom/1/name"),
+        (custom("n", ""), "/redact/custom/1/regex"),
+        (custom("n", "("), "/redact/custom/1/regex"),
+        (custom("n", "(?:a{1000}){1000}"), "/redact/custom/1/regex"),
+        (custom("n", &"x".repeat(1001)), "/redact/custom/1/regex"),
+        (json!({"custom": vec![json!({"name": "n", "regex": "x"}); 51]}), "/redact/custom"),
+        (json!({"rules": []}), "/redact/rules"),
+    ] {
+        redact(&service, rules).await.refused(422, &[pointer]);
+    }
+}
