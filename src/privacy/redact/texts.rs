@@ -81,9 +81,15 @@ impl<'a> Redaction<'a> {
             Value::Array(values) => {
                 values.iter_mut().fold(false, |changed, value| self.json(value, name) || changed)
             }
-            Value::Object(members) => members
-                .iter_mut()
-                .fold(false, |changed, (name, value)| self.json(value, Some(name)) || changed),
+            Value::Object(members) => {
+                let before = self.spans;
+                let redact = |(name, mut value): (String, Value)| {
+                    self.json(&mut value, Some(&name));
+                    (self.redacted(&name).unwrap_or(name), value)
+                };
+                *members = std::mem::take(members).into_iter().map(redact).collect();
+                self.spans > before
+            }
             Value::Null | Value::Bool(_) | Value::Number(_) => false,
         }
     }

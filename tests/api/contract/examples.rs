@@ -14,6 +14,7 @@ const ORDER: &[&str] = &[
     "get_metrics",
     "put_project",
     "get_project",
+    "try_redaction",
     "put_prompt_template",
     "get_prompt_template",
     "list_prompt_templates",
