@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::program::{Timestamp, expire};
+use crate::support::program::{Failed, Timestamp, expire};
 use crate::support::server::{Server, folder, gleaner, run};
 use crate::support::{Service, column, encoded, with};
 
@@ -156,7 +156,7 @@ async fn section_1_3_a_session_of_which_nothing_more_is_heard_expires_by_itself(
     watch(&service, &component_discovery()[..3]).await;
     assert_eq!(first(&service).await["state"], "tracking");
     let later = Timestamp::now().plus(chrono::TimeDelta::seconds(62)).expect("a time");
-    expire(service.pool(), service.keyring(), later).await.expect("looks");
+    expire(service.pool(), service.keyring(), &mut Failed::default(), later).await.expect("looks");
     assert_eq!(first(&service).await["state"], "timed_out");
 }
 

@@ -52,7 +52,7 @@ impl Texts for ToolAction {
                 query.texts(redaction);
                 path.texts(redaction);
             }
-            Self::Read { path } | Self::Edit { path } => path.texts(redaction),
+            Self::Read { path } | Self::Edit { path } | Self::Index { path } => path.texts(redaction),
         }
     }
 }

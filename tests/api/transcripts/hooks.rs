@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sqlx::Connection as _;
 
 use super::{found, hook, send, session, text};
-use crate::support::program::{Timestamp, expire};
+use crate::support::program::{Failed, Timestamp, expire};
 use crate::support::{Service, column, eventually, with};
 
 /// The payload of a hook that tells of a tool.
@@ -113,7 +113,9 @@ async fn a_search_outlives_a_running_tool_though_nothing_comes_in_meanwhile() {
     hook(&service, &running).await;
     let later = |seconds| Timestamp::now().plus(chrono::TimeDelta::seconds(seconds)).expect("a time");
     for (seconds, state) in [(120, "tracking"), (601, "timed_out")] {
-        expire(service.pool(), service.keyring(), later(seconds)).await.expect("looks");
+        expire(service.pool(), service.keyring(), &mut Failed::default(), later(seconds))
+            .await
+            .expect("looks");
         assert_eq!(service.all("/v1/searches").await[0]["state"], state, "{seconds}");
     }
 }
