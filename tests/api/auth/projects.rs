@@ -88,8 +88,8 @@ async fn a_key_of_one_project_names_no_other_and_the_operators_key_names_any() {
 async fn a_setting_that_is_not_in_force_is_refused_and_not_stored() {
     let service = Service::open().await;
     let path = "/v1/projects/p";
-    let defaults = json!({"project": "p", "capture": "full", "redact": [], "retention_days": null, "searches": {},
-        "created_at": "time"});
+    let defaults = json!({"project": "p", "capture": "full", "redact": {"builtin": ["secrets"], "custom": [], "tag": false},
+        "retention_days": null, "searches": {}, "created_at": "time"});
     let made = service.put(path, &json!({})).await;
     assert_eq!(made.header("location"), Some(path));
     assert_eq!(scrub(&made.expect(201)), defaults);
@@ -98,18 +98,18 @@ async fn a_setting_that_is_not_in_force_is_refused_and_not_stored() {
         (json!({"capture": 1}), vec!["/capture"]),
         (json!({"capture": {"generations": "some"}}), vec!["/capture/generations"]),
         (json!({"capture": {"weather": "off"}}), vec!["/capture/weather"]),
-        (json!({"redact": ["email"]}), vec!["/redact"]),
+        (json!({"redact": {"builtin": ["email"]}}), vec!["/redact/builtin/0"]),
         (json!({"redact": "email"}), vec!["/redact"]),
         (json!({"retention_days": {"generations": 30}}), vec!["/retention_days"]),
         (json!({"retention_days": 30}), vec!["/retention_days"]),
-        (json!({"capture": "off", "redact": ["email"]}), vec!["/redact"]),
+        (json!({"capture": "off", "redact": []}), vec!["/redact"]),
         (json!({"colour": "red"}), vec!["/colour"]),
     ] {
         service.put(path, &settings).await.refused(422, &pointers);
         assert_eq!(scrub(&service.get(path).await.expect(200)), defaults, "{settings}");
     }
     for settings in [
-        json!({"capture": "full", "redact": [], "retention_days": null}),
+        json!({"capture": "full", "redact": {}, "retention_days": null}),
         json!({"capture": null, "redact": null}),
     ] {
         assert_eq!(scrub(&service.put(path, &settings).await.expect(200)), defaults);
