@@ -132,7 +132,7 @@ pub async fn take(
     lines: Vec<u8>,
 ) -> Result<TranscriptCounts> {
     let Some(origin) = tenant.policy.keep(origin) else { return Ok(TranscriptCounts::default()) };
-    let (counts, _) = Intake::begin(pool, tenant, origin).await.take(lines).await?;
+    let (counts, ..) = Intake::begin(pool, tenant, origin).await.take(lines).await?;
     Ok(counts)
 }
 
@@ -154,8 +154,9 @@ impl<'a> Intake<'a> {
         Self { db: &pool.db, tenant, origin, key, _turn: turn }
     }
 
-    /// Takes a piece of whole lines, in one transaction; returns what became of it, and how many characters had to be replaced.
-    pub async fn take(&self, piece: Vec<u8>) -> Result<(TranscriptCounts, usize)> {
+    /// Takes a piece of whole lines, in one transaction; returns what became of it, how many characters had to be replaced, and how
+    /// many spans were redacted.
+    pub async fn take(&self, piece: Vec<u8>) -> Result<(TranscriptCounts, usize, u32)> {
         let piece = blocking(move || Piece::new(piece)).await;
         let mut connection = self.db.acquire().await?;
         let mut losses = Losses::default();
@@ -171,7 +172,7 @@ impl<'a> Intake<'a> {
         &self,
         connection: &mut PgConnection,
         piece: Piece,
-    ) -> sqlx::Result<(TranscriptCounts, usize)> {
+    ) -> sqlx::Result<(TranscriptCounts, usize, u32)> {
         let mut transaction = connection.begin().await?;
         let mut context = self.lock(&mut transaction).await?;
         // Looked up under the lock: another server may have taken the same lines just before.
@@ -180,11 +181,13 @@ impl<'a> Intake<'a> {
         let duplicates = lines - new.lines.len();
         let (agent, tools) = (self.origin.agent, self.tenant.rules.tools.clone());
         let Parsed { lines: parsed, replaced } = blocking(move || new.parse(agent, &tools)).await;
-        let (mut bad_lines, received) = (0, Timestamp::now());
+        let (mut bad_lines, mut redacted, received) = (0, 0, Timestamp::now());
         let mut faults = VecDeque::new();
         let (mut entries, mut taken) = (Vec::with_capacity(parsed.len()), Vec::with_capacity(parsed.len()));
         for (number, ParsedLine { hash, bytes, entry }) in (1..).zip(parsed) {
             if let Ok(mut entry) = entry {
+                // What later lines may leave out is remembered as it is kept.
+                redacted += self.tenant.policy.redact(&mut entry);
                 context.complete(&mut entry);
                 entries.extend(self.tenant.policy.keep(entry));
             } else {
@@ -209,7 +212,7 @@ impl<'a> Intake<'a> {
         let faults = faults.make_contiguous();
         intake_errors::note(&mut transaction, &self.tenant.name, &self.key, faults, bad_lines).await?;
         transaction.commit().await?;
-        Ok((TranscriptCounts { lines, duplicates, bad_lines, ..counts }, replaced))
+        Ok((TranscriptCounts { lines, duplicates, bad_lines, ..counts }, replaced, redacted))
     }
 
     /// Which of these lines were taken before.

@@ -69,9 +69,10 @@ async fn append_transcript(
         let chunk = chunk.transpose().map_err(|error| json::unreadable(&error))?;
         let last = chunk.is_none();
         if let Some(piece) = lines.push(chunk)? {
-            let (piece, characters) = intake.take(piece).await?;
+            let (piece, characters, redacted) = intake.take(piece).await?;
             counts.add(piece);
             replaced.add(characters);
+            replaced.add_redacted(redacted);
         }
         if last {
             return Ok(Shown::Record(counts));

@@ -32,6 +32,12 @@ impl Private for Entry {
     }
 
     fn redact(&mut self, redaction: &mut Redaction<'_>) {
+        self.texts(redaction);
+    }
+}
+
+impl Texts for Entry {
+    fn texts(&mut self, redaction: &mut Redaction<'_>) {
         for name in [&mut self.session, &mut self.agent, &mut self.turn, &mut self.root] {
             name.texts(redaction);
         }
