@@ -38,6 +38,10 @@ const EXAMPLE: &str = concat!(
     "\n",
     r#"{"event": "suggestion", "id": "01946984-36a0-7b2e-8f41-c07d9e35a6b2", "context": {"cwd": "/home/jane"}, "suggestions": ["make", "make test"], "suggestion_node_version": "v1.1", "session_name": "other-session", "actual_input": "make test"}"#,
     "\n",
+    r#"{"event": "pair", "id": "01946984-36a0-7b2e-8f41-c07d9e35a6b2", "user_text": "How do I list files?", "assistant_text": "With `ls`."}"#,
+    "\n",
+    r#"{"event": "send", "id": "01946984-36a0-7b2e-8f41-c07d9e35a6b2", "mode": "record", "model": "gpt-4o-mini", "user_text": "And hidden ones?", "visible": {"ids": ["01946984-36a0-7b2e-8f41-c07d9e35a6b2"]}}"#,
+    "\n",
 );
 
 /// Returns the endpoint of batches.
@@ -93,7 +97,8 @@ impl Rejected {
 /// other members are those of the kind's own endpoint, with the id that the endpoint's path would hold. The
 /// kinds are `generation`, `attempt`, `generation_outcome`, `generation_amendment` and `review` (which refer to
 /// `generation_id`); `suggestion`, `view`, `partial_inputs`, `suggestion_outcome` and `suggestion_amendment` (`suggestion_id`);
-/// `search`, `fallback` and `search_outcome` (`search_id`). A line of the seed's `suggestion_history.jsonl`
+/// `search`, `fallback` and `search_outcome` (`search_id`); `pair`, `send` (with `mode: record`), `send_attempt` and
+/// `send_outcome` (`send_id`). A line of the seed's `suggestion_history.jsonl`
 /// needs no `event`. Later lines may refer to earlier ones, and events of one record take effect in line
 /// order. A batch has at most 20 000 lines and 64 MiB.
 #[utoipa::path(post, path = "/v1/events", tag = "batch",

@@ -88,6 +88,10 @@ pub struct Serve {
         value_parser = clap::value_parser!(u32).range(128..=1 << 20))]
     pub body_memory: u32,
 
+    /// File that names the providers of models, in TOML.
+    #[arg(long, env = "GLEANER_PROVIDERS_FILE", global = true, value_name = "FILE")]
+    pub providers_file: Option<PathBuf>,
+
     /// Limits on exports.
     #[command(flatten)]
     pub exports: Limits,

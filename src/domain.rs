@@ -15,7 +15,7 @@ use crate::privacy::hash_key::HashKey;
 use crate::privacy::kept::Kept;
 use crate::privacy::redact::Redaction;
 use crate::searches::settings::Rules;
-use crate::{generations, searches, suggestions};
+use crate::{generations, messages, searches, suggestions};
 
 /// A domain: one kind of record, with the events that can happen to it. Domains do not refer to each other's
 /// records.
@@ -29,6 +29,8 @@ pub enum Domain {
     Suggestions,
     /// Searches by agents, what the agents did when the results were weak, and what that teaches (seed 004).
     Searches,
+    /// Message pairs, and the sends that made them (seed 003).
+    Messages,
 }
 
 /// Something that happens to a record. It is validated and has its id and times.
@@ -40,6 +42,17 @@ pub enum Event {
     Suggestion(suggestions::Event),
     /// An event of a search.
     Search(searches::Event),
+    /// An event of a message pair or a send.
+    Message(messages::Event),
+}
+
+/// What is in force for a project, as far as writing needs it.
+#[derive(Debug, Clone, Copy)]
+pub struct InForce<'a> {
+    /// How searches are judged and learned from.
+    pub searches: &'a Rules,
+    /// How sends are predicted.
+    pub messages: &'a messages::settings::Rules,
 }
 
 /// Where a domain's table holds the names of agent sessions.
@@ -65,7 +78,7 @@ pub struct SessionName<'a> {
 
 impl Domain {
     /// All domains, in the order of their declaration.
-    pub const ALL: [Self; 3] = [Self::Generations, Self::Suggestions, Self::Searches];
+    pub const ALL: [Self; 4] = [Self::Generations, Self::Suggestions, Self::Searches, Self::Messages];
 
     /// The names of all domains, in the order of [`Domain::ALL`].
     pub const NAMES: [&str; Self::ALL.len()] = {
@@ -85,6 +98,7 @@ impl Domain {
             Self::Generations => "generations",
             Self::Suggestions => "suggestions",
             Self::Searches => "searches",
+            Self::Messages => "messages",
         }
     }
 
@@ -93,7 +107,7 @@ impl Domain {
     #[must_use]
     pub const fn has_metadata(self) -> bool {
         match self {
-            Self::Generations | Self::Suggestions => true,
+            Self::Generations | Self::Suggestions | Self::Messages => true,
             Self::Searches => false,
         }
     }
@@ -120,6 +134,9 @@ impl Domain {
                 server: None,
                 created_at: "timestamp",
             },
+            Self::Messages => {
+                SessionColumns { table: "pairs", name: "session_id", server: None, created_at: "created_at" }
+            }
         }
     }
 
@@ -151,6 +168,13 @@ impl Domain {
                 };
                 vec![("searches", erased)]
             }
+            Self::Messages => {
+                let erased = match server {
+                    None => messages::store::delete_session(connection, project, session).await?,
+                    Some(_) => messages::store::Erased::default(),
+                };
+                vec![("pairs", erased.pairs), ("sends", erased.sends)]
+            }
         })
     }
 }
@@ -163,7 +187,8 @@ pub fn read(project: &str, line: &str, id: Option<Uuid>) -> Result<Event> {
     let read = generations::event::read(kind, &line)
         .map(|event| event.map(Event::Generation))
         .or_else(|| suggestions::event::read(kind, &line).map(|event| event.map(Event::Suggestion)))
-        .or_else(|| searches::event::read(kind, &line).map(|event| event.map(Event::Search)));
+        .or_else(|| searches::event::read(kind, &line).map(|event| event.map(Event::Search)))
+        .or_else(|| messages::event::read(kind, &line).map(|event| event.map(Event::Message)));
     read.unwrap_or_else(|| {
         Err(match kind {
             Some(other) => Error::invalid("/event", format!("{other:?} is not the name of an event")),
@@ -177,7 +202,7 @@ pub fn read(project: &str, line: &str, id: Option<Uuid>) -> Result<Event> {
 pub async fn write(
     connection: &mut PgConnection,
     project: &str,
-    rules: &Rules,
+    rules: InForce<'_>,
     events: &[&Kept<Event>],
 ) -> sqlx::Result<Vec<Written>> {
     let Some(domain) = events.first().map(|event| event.domain()) else {
@@ -197,7 +222,12 @@ pub async fn write(
         }
         Domain::Searches => {
             let events = parts(events, |event| if let Event::Search(own) = event { Some(own) } else { None });
-            Box::pin(searches::write::write(connection, project, rules, &events)).await
+            Box::pin(searches::write::write(connection, project, rules.searches, &events)).await
+        }
+        Domain::Messages => {
+            let events =
+                parts(events, |event| if let Event::Message(own) = event { Some(own) } else { None });
+            Box::pin(messages::write::write(connection, project, rules.messages, &events)).await
         }
     }
 }
@@ -215,6 +245,7 @@ impl Event {
             Self::Generation(_) => Domain::Generations,
             Self::Suggestion(_) => Domain::Suggestions,
             Self::Search(_) => Domain::Searches,
+            Self::Message(_) => Domain::Messages,
         }
     }
 
@@ -235,6 +266,7 @@ impl Event {
             Self::Generation(event) => event.reduce(key),
             Self::Suggestion(event) => event.reduce(key),
             Self::Search(_) => return None,
+            Self::Message(event) => event.reduce(key),
         }
         Some(self)
     }
@@ -255,5 +287,11 @@ impl From<suggestions::Event> for Event {
 impl From<searches::Event> for Event {
     fn from(event: searches::Event) -> Self {
         Self::Search(event)
+    }
+}
+
+impl From<messages::Event> for Event {
+    fn from(event: messages::Event) -> Self {
+        Self::Message(event)
     }
 }

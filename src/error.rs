@@ -50,12 +50,34 @@ pub enum Error {
     /// 422: the request is well-formed, but fields are missing, unknown or out of range.
     #[error("{}", describe(.0))]
     Invalid(Vec<FieldError>),
+    /// A refusal that says more than the others: with a type and members of its own (RFC 9457, section 3.2).
+    #[error("{}", .0.detail)]
+    Special(Box<Special>),
     /// 503: the database cannot be reached, or the write queue is full; the client should try again.
     #[error("{0}")]
     Unavailable(&'static str),
     /// 500: the service itself is at fault. The cause is logged and never sent to the client.
     #[error("{0:#}")]
     Internal(anyhow::Error),
+}
+
+/// A refusal with a type and members of its own.
+#[derive(Debug, Clone)]
+pub struct Special {
+    /// The HTTP status.
+    pub status: u16,
+    /// The last part of the problem's type.
+    pub kind: &'static str,
+    /// The kind of problem in words.
+    pub title: &'static str,
+    /// What went wrong with this request.
+    pub detail: String,
+    /// The fields that are wrong.
+    pub errors: Vec<FieldError>,
+    /// What else there is to say, by the names of the members.
+    pub members: serde_json::Map<String, serde_json::Value>,
+    /// After how many seconds the request may be tried again.
+    pub retry_after_s: Option<i64>,
 }
 
 /// A field of a request that is wrong.
@@ -85,6 +107,10 @@ pub struct Problem {
     /// The fields that are wrong, when the input was invalid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
+    /// What else problems of this type say.
+    #[serde(flatten)]
+    #[schema(ignore)]
+    pub members: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Error {
@@ -106,6 +132,9 @@ impl Error {
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Special(special) => {
+                StatusCode::from_u16(special.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+            }
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -114,6 +143,15 @@ impl Error {
     /// Returns the problem document of this error, without the request's id.
     #[must_use]
     pub fn problem(&self) -> Problem {
+        if let Self::Special(special) = self {
+            return Problem {
+                r#type: format!("/problems/{}", special.kind),
+                title: special.title.to_owned(),
+                errors: special.errors.clone(),
+                members: special.members.clone(),
+                ..Problem::of(self.status(), special.detail.clone())
+            };
+        }
         let (detail, errors) = match self {
             Self::Internal(_) => {
                 let detail = "something went wrong here; the log has the cause under this request's id";
@@ -200,6 +238,7 @@ impl Problem {
             detail,
             instance: String::new(),
             errors: vec![],
+            members: serde_json::Map::new(),
         }
     }
 }
@@ -263,6 +302,11 @@ impl IntoResponse for Error {
             Self::Unavailable(_) => {
                 response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
+            Self::Special(ref special) => {
+                if let Some(seconds) = special.retry_after_s {
+                    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+                }
+            }
             _ => {}
         }
         response.extensions_mut().insert(self.problem());
@@ -325,7 +369,7 @@ struct Refusal {
 }
 
 impl Refusals {
-    const ALL: [Refusal; 11] = {
+    const ALL: [Refusal; 12] = {
         use StatusCode as Is;
         const fn refusal(status: StatusCode, name: &'static str, description: &'static str) -> Refusal {
             Refusal { status, name, description }
@@ -351,6 +395,11 @@ impl Refusals {
                 Is::UNPROCESSABLE_ENTITY,
                 "Invalid",
                 "Well-formed, but fields are missing, unknown or out of range",
+            ),
+            refusal(
+                Is::TOO_MANY_REQUESTS,
+                "TooManyRequests",
+                "A quota would be broken; Retry-After says when it no longer would",
             ),
             refusal(
                 Is::INTERNAL_SERVER_ERROR,

@@ -2,7 +2,8 @@
 //!
 //! # The map
 //!
-//! A domain is one kind of record and the events that can happen to it: [`generations`], [`suggestions`] and [`searches`].
+//! A domain is one kind of record and the events that can happen to it: [`generations`], [`suggestions`],
+//! [`searches`] and [`messages`].
 //! Each is a folder with the same parts: `mod.rs` has the records and the bodies that clients post, `event` makes events of
 //! them, `rules` says what follows without a database, `write` and `tables` write events, `store` has the queries, `exports`
 //! the data sets, and `routes` the endpoints. [`domain`] lists the domains and asks each the same questions.
@@ -31,7 +32,7 @@
 //! - [`http`] has extractors and responses, [`auth`] the callers and their keys, [`writing`] the extractor of requests that
 //!   write events, [`batch`] many events in one request, and [`sessions`] what an agent session left in all domains.
 //! - [`writer`] commits events in batches. [`db`] connects to Postgres, runs a private one, and makes the statements.
-//! - [`retrieval`] finds texts that are like a given one, [`statistics`] has the mathematics of the analytics, and
+//! - [`providers`] calls the providers of models. [`retrieval`] finds texts that are like a given one, [`statistics`] has the mathematics of the analytics, and
 //!   [`types`] the values that every domain uses.
 //!
 //! # One request, walked
@@ -62,9 +63,11 @@ pub mod exports;
 pub mod generations;
 pub mod health;
 pub mod http;
+pub mod messages;
 pub mod openapi;
 pub mod privacy;
 pub mod projects;
+pub mod providers;
 pub mod retrieval;
 pub mod router;
 pub mod searches;

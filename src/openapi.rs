@@ -8,6 +8,7 @@ use utoipa::openapi::{ObjectBuilder, Ref, RefOr};
 
 use crate::auth::keyring::PROJECT;
 use crate::error::{self, Refusals};
+use crate::messages::AttemptAnswer;
 
 /// The document without its endpoints, which [`router`](crate::router) adds.
 #[derive(OpenApi)]
@@ -15,13 +16,14 @@ use crate::error::{self, Refusals};
     info(title = "Gleaner", description = "Keeps what coding agents do and gives back what can be learned from it.\n\n\
         A 2xx means committed. Refusals are RFC 9457 problems that name the field."),
     servers((url = "/", description = "The server that serves this document")),
-    components(schemas(error::Problem)),
+    components(schemas(error::Problem, AttemptAnswer)),
     security((), ("key" = [])),
     modifiers(&KeyScheme, &Shared),
     tags(
         (name = "generations", description = "An intent, the attempts to turn it into a program, how it ended"),
         (name = "suggestions", description = "A slate of suggestions, what was looked at, what was submitted"),
         (name = "searches", description = "Searches that came back weak, what agents then read, and what that teaches"),
+        (name = "messages", description = "Message pairs, the sends that made them, and the models they went to"),
         (name = "batch", description = "Many events at once"),
         (name = "exports", description = "Data sets to train on"),
         (name = "analytics", description = "Figures"),

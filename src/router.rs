@@ -29,7 +29,7 @@ use crate::http::params::KnownParameters;
 use crate::openapi::{self, Document};
 use crate::state::App;
 use crate::telemetry::{self, span};
-use crate::{auth, batch, exports, generations, health, projects, searches, sessions, suggestions};
+use crate::{auth, batch, exports, generations, health, messages, projects, searches, sessions, suggestions};
 
 /// Returns every endpoint with its documentation.
 fn api() -> OpenApiRouter<App> {
@@ -37,6 +37,7 @@ fn api() -> OpenApiRouter<App> {
         .merge(generations::routes::routes())
         .merge(suggestions::routes::routes())
         .merge(searches::routes::routes())
+        .merge(messages::routes::routes())
         .merge(batch::routes())
         .merge(exports::routes::routes())
         .merge(projects::routes::routes())

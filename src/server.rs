@@ -14,7 +14,10 @@ use crate::exports::stream::{self, Exports};
 use crate::http;
 use crate::http::memory::Budget;
 use crate::http::serve::Limits;
+use crate::messages::lease;
+use crate::messages::perform::InFlight;
 use crate::projects::Defaults;
+use crate::providers::Providers;
 use crate::router::router;
 use crate::searches::expiry;
 use crate::searches::intake_pool::IntakePool;
@@ -35,6 +38,8 @@ pub struct Settings {
     pub body_memory: usize,
     /// The most connections of clients.
     pub most_connections: usize,
+    /// The providers of models.
+    pub providers: Arc<Providers>,
     /// How long a client may pause while it sends a request.
     pub patience: Duration,
 }
@@ -47,6 +52,7 @@ impl Default for Settings {
             defaults: Defaults::default(),
             body_memory: 256,
             most_connections: 4096,
+            providers: Arc::default(),
             patience: Duration::from_mins(1),
         }
     }
@@ -59,6 +65,7 @@ pub struct Running {
     most_connections: usize,
     writing: writer::Tasks,
     expiry: expiry::Task,
+    leases: lease::Task,
     writer_db: PgPool,
 }
 
@@ -68,11 +75,14 @@ impl Running {
     pub fn start(options: &PgConnectOptions, settings: Settings) -> Self {
         let db = db::pool(options, "gleaner", settings.connections);
         let writer_db = db::pool(options, db::WRITER_NAME, writer::WRITERS);
-        let keyring = Arc::new(Keyring::new(db.clone(), settings.defaults));
+        let models = Arc::new(settings.providers.catalog());
+        let keyring = Arc::new(Keyring::new(db.clone(), Defaults { models, ..settings.defaults }));
         let (writer, writing) = Writer::start(&writer_db, &db);
         let exports = Exports::new(options, settings.exports);
         let searches = IntakePool::new(options, settings.connections.div_ceil(4).max(2));
         let expiry = expiry::Task::start(&searches.db, Arc::clone(&keyring));
+        let in_flight = Arc::new(InFlight::default());
+        let leases = lease::Task::start(&db, Arc::clone(&in_flight));
         let app = App(Arc::new(State {
             db,
             writer,
@@ -81,17 +91,20 @@ impl Running {
             keyring,
             samples: Arc::default(),
             bodies: Budget::new(settings.body_memory << 20),
+            providers: settings.providers,
+            in_flight,
             patience: settings.patience,
             stopping: AtomicBool::new(false),
             metrics: telemetry::recorder(),
         }));
-        Self { app, most_connections: settings.most_connections, writing, expiry, writer_db }
+        Self { app, most_connections: settings.most_connections, writing, expiry, leases, writer_db }
     }
 
     /// Waits until every event handed to the writer is committed or refused, then closes the database
     /// connections.
     pub async fn finish(self) {
         self.expiry.finish().await;
+        self.leases.finish().await;
         self.writing.finish().await;
         // An export whose reader stalls keeps its connection until the process ends.
         let close = async {

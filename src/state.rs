@@ -12,6 +12,8 @@ use sqlx::PgPool;
 use crate::auth::keyring::Keyring;
 use crate::exports::stream::Exports;
 use crate::http::memory::Budget;
+use crate::messages::perform::InFlight;
+use crate::providers::Providers;
 use crate::retrieval::Samples;
 use crate::searches::intake_pool::IntakePool;
 use crate::writer::Writer;
@@ -44,6 +46,10 @@ pub struct State {
     pub samples: Arc<Samples>,
     /// The memory for the bodies of requests.
     pub bodies: Budget,
+    /// The providers of models.
+    pub providers: Arc<Providers>,
+    /// The sends that this server performs.
+    pub in_flight: Arc<InFlight>,
     /// How long a client may pause while it sends a request.
     pub patience: Duration,
     /// Whether the server has begun to stop, so that it no longer reports itself as ready.

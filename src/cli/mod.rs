@@ -82,7 +82,7 @@ pub fn run() -> ExitCode {
     let Cli { command, serve, database, privacy, searches, logging } = Cli::parse();
     start_logging(&logging);
     let defaults = match Checks::of(searches) {
-        Ok(searches) => Defaults { capture: privacy.capture, searches },
+        Ok(searches) => Defaults { capture: privacy.capture, searches, ..Defaults::default() },
         Err(error) => {
             eprintln!("gleaner: {error}");
             return ExitCode::FAILURE;

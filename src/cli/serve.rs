@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -18,6 +19,7 @@ use crate::config::{Database, Serve};
 use crate::db;
 use crate::db::embedded::Cluster;
 use crate::projects::Defaults;
+use crate::providers::Providers;
 use crate::server::{self, Running, Settings};
 
 /// Serves until SIGINT or SIGTERM. The private Postgres, if there is one, stops after the last request.
@@ -32,7 +34,12 @@ pub(super) fn run(serve: &Serve, database: &Database, defaults: Defaults) -> any
         || "the database that DATABASE_URL names".to_owned(),
         |cluster: &Cluster| cluster.data_dir().display().to_string(),
     );
+    let providers = match serve.providers_file.as_deref().filter(|file| !file.as_os_str().is_empty()) {
+        Some(file) => Providers::load(file, |name| std::env::var(name).ok())?,
+        None => Providers::default(),
+    };
     let settings = Settings {
+        providers: Arc::new(providers),
         connections: database.db_connections,
         exports: serve.exports,
         body_memory: serve.body_memory as usize,

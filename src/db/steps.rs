@@ -85,15 +85,18 @@ where
     Ok(verdicts.into_iter().map(|verdict| verdict.expect("every event is written or judged")).collect())
 }
 
-/// Events of one kind that are written together, by their index in the batch.
+/// Events of one kind that are written together.
 #[derive(Debug, PartialEq, Eq)]
-struct Step<K> {
-    kind: K,
-    members: Vec<usize>,
+pub struct Step<K> {
+    /// The kind of the events.
+    pub kind: K,
+    /// The events, by their index in the batch.
+    pub members: Vec<usize>,
 }
 
 impl<K: Copy + Ord> Step<K> {
-    fn of<'a, E>(&self, events: &[Kept<&'a E>]) -> Vec<Kept<&'a E>> {
+    /// Returns the events of the step.
+    pub fn of<'a, E>(&self, events: &[Kept<&'a E>]) -> Vec<Kept<&'a E>> {
         self.members.iter().map(|&index| events[index]).collect()
     }
 
@@ -135,7 +138,7 @@ impl<K: Copy + Ord> Step<K> {
 /// Sorts events, each given as its record, its kind and whether it joins the events before it, into as few
 /// steps as keep the order within each record. Steps run in waves, and within a wave in the order of the
 /// kinds. An event that cannot follow its record's previous event in that order is left to the next wave.
-fn plan<K: Copy + Ord>(events: impl IntoIterator<Item = (Uuid, K, bool)>) -> Vec<Step<K>> {
+pub fn plan<K: Copy + Ord>(events: impl IntoIterator<Item = (Uuid, K, bool)>) -> Vec<Step<K>> {
     let mut last: HashMap<Uuid, (usize, K)> = HashMap::new();
     let mut steps: BTreeMap<(usize, K), Vec<usize>> = BTreeMap::new();
     for (index, (record, kind, joins)) in events.into_iter().enumerate() {

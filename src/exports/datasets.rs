@@ -11,11 +11,12 @@ use super::{Dataset, Described, Description};
 use crate::error::Result;
 use crate::generations::exports::{CorrectionPairs, TrainingPairs};
 use crate::http::params::from_pairs;
+use crate::messages::exports::Conversations;
 use crate::searches::exports::SearchPairs;
 use crate::suggestions::exports::{AcceptedSuggestions, PreferencePairs, Rankings, SuggestionHistory};
 
 /// Every data set, in the order in which they are listed.
-pub static ALL: [Entry; 7] = [
+pub static ALL: [Entry; 8] = [
     Entry::of::<TrainingPairs>(),
     Entry::of::<CorrectionPairs>(),
     Entry::of::<PreferencePairs>(),
@@ -23,6 +24,7 @@ pub static ALL: [Entry; 7] = [
     Entry::of::<Rankings>(),
     Entry::of::<SuggestionHistory>(),
     Entry::of::<SearchPairs>(),
+    Entry::of::<Conversations>(),
 ];
 
 /// A data set with its parameters, whichever it is.

@@ -105,6 +105,7 @@ impl Export {
             }
             None => before_writes_in_flight(db).await?,
         };
+        common.as_of = Some(as_of);
         let header = if after.is_none() { format.header(description.features) } else { None };
         let mut export = Self {
             dataset,

@@ -87,6 +87,17 @@ pub struct PageRequest {
     address: String,
 }
 
+/// In which order a list comes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// The oldest record comes first.
+    Asc,
+    /// The newest record comes first.
+    #[default]
+    Desc,
+}
+
 /// A record that appears in a list.
 pub trait Listed {
     /// Returns the time and the unique key by which the list is ordered, usually the record's creation time
@@ -123,15 +134,28 @@ impl<S: Send + Sync, F: serde::de::DeserializeOwned + Check> FromRequestParts<S>
 }
 
 impl PageRequest {
-    /// Adds this page's conditions, order and limit to a query that ends within its `where` clause.
-    /// `created_at` and `key` are the expressions that the list is ordered by, and `key_type` is the SQL type
-    /// of `key`. One row more than the page holds is asked for, which shows whether there is another page.
+    /// Adds this page's conditions, order and limit to a query as [`PageRequest::push_in`] does, the newest record
+    /// first.
     pub fn push(
         &self,
         query: &mut QueryBuilder<Postgres>,
         created_at: &str,
         key: &str,
         key_type: &str,
+    ) -> Result<()> {
+        self.push_in(query, created_at, key, key_type, Order::Desc)
+    }
+
+    /// Adds this page's conditions, order and limit to a query that ends within its `where` clause.
+    /// `created_at` and `key` are the expressions that the list is ordered by, and `key_type` is the SQL type
+    /// of `key`. One row more than the page holds is asked for, which shows whether there is another page.
+    pub fn push_in(
+        &self,
+        query: &mut QueryBuilder<Postgres>,
+        created_at: &str,
+        key: &str,
+        key_type: &str,
+        order: Order,
     ) -> Result<()> {
         if let Some(since) = self.since {
             query.push(format_args!(" and {created_at} >= ")).push_bind(since);
@@ -144,10 +168,13 @@ impl PageRequest {
             if key_type == "uuid" && !Uuid::parse_str(last).is_ok_and(|id| id.to_string() == *last) {
                 return Err(no_such_cursor());
             }
-            query.push(format_args!(" and ({created_at}, {key}) < (")).push_bind(*at);
+            let comparison = if order == Order::Asc { ">" } else { "<" };
+            query.push(format_args!(" and ({created_at}, {key}) {comparison} (")).push_bind(*at);
             query.push(", ").push_bind(last.clone()).push(format_args!("::{key_type})"));
         }
-        query.push(format_args!(" order by {created_at} desc, {key} desc limit ")).push_bind(self.limit + 1);
+        let order = if order == Order::Asc { "asc" } else { "desc" };
+        query.push(format_args!(" order by {created_at} {order}, {key} {order} limit "));
+        query.push_bind(self.limit + 1);
         Ok(())
     }
 

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::http::{Check, Checks, null_as_default};
+use crate::messages;
+use crate::messages::models::Catalog;
+use crate::messages::settings::MessageSettings;
 use crate::privacy::capture::Capture;
 use crate::privacy::policy::{Choice, Policy};
 use crate::privacy::redact::RedactRules;
@@ -33,6 +36,9 @@ pub struct Settings {
     /// How searches are judged and learned from.
     #[serde(deserialize_with = "null_as_default")]
     pub searches: SearchSettings,
+    /// How sends are predicted and performed.
+    #[serde(deserialize_with = "null_as_default")]
+    pub messages: MessageSettings,
 }
 
 impl Check for Settings {
@@ -43,6 +49,7 @@ impl Check for Settings {
             |days: &serde_json::Map<_, serde_json::Value>| days.values().all(serde_json::Value::is_null);
         checks.require(self.retention_days.as_ref().is_none_or(keeps_all), "retention_days", NOT_YET);
         checks.nested("searches", &self.searches);
+        checks.nested("messages", &self.messages);
     }
 }
 
@@ -59,6 +66,8 @@ pub struct Project {
     pub retention_days: Option<serde_json::Map<String, serde_json::Value>>,
     /// How searches are judged and learned from. Null stands for the server's default.
     pub searches: SearchSettings,
+    /// How sends are predicted and performed. What is left out has its default.
+    pub messages: MessageSettings,
     /// When the project was made.
     pub created_at: Timestamp,
 }
@@ -67,9 +76,9 @@ impl Project {
     /// Describes a project. `default` is the server's setting for how much is kept.
     #[must_use]
     pub fn new(project: String, settings: Settings, created_at: Timestamp, default: Capture) -> Self {
-        let Settings { capture, redact, retention_days, searches } = settings;
+        let Settings { capture, redact, retention_days, searches, messages } = settings;
         let capture = capture.unwrap_or(Choice::All(default));
-        Self { project, capture, redact, retention_days, searches, created_at }
+        Self { project, capture, redact, retention_days, searches, messages, created_at }
     }
 }
 
@@ -82,6 +91,8 @@ pub struct Tenant {
     pub policy: Policy,
     /// How the project's searches are judged and learned from.
     pub rules: Rules,
+    /// How the project's sends are predicted, and the models that the server knows.
+    pub messages: messages::settings::Rules,
 }
 
 /// The server's own settings, which apply where a project has none.
@@ -91,6 +102,8 @@ pub struct Defaults {
     pub capture: Capture,
     /// How searches are judged and learned from.
     pub searches: SearchSettings,
+    /// The models of the providers' file.
+    pub models: Arc<Catalog>,
 }
 
 /// Checks the name of a project, which has to fit into paths and headers.

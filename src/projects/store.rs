@@ -1,10 +1,13 @@
 //! How projects are stored.
 
+use std::sync::Arc;
+
 use sqlx::PgExecutor;
 use sqlx::types::Json;
 
 use super::{Defaults, Project, Settings, Tenant};
 use crate::error::Result;
+use crate::messages;
 use crate::privacy::capture::Capture;
 use crate::privacy::hash_key::HashKey;
 use crate::privacy::policy::Policy;
@@ -23,11 +26,15 @@ pub async fn tenant(db: impl PgExecutor<'_>, project: &str, defaults: &Defaults)
     let found: Option<(Json<Settings>, Vec<u8>)> =
         sqlx::query_as(sql).bind(project).fetch_optional(db).await?;
     let tenant = |(Json(settings), key): (Json<Settings>, Vec<u8>)| {
-        let Settings { capture, redact, searches, .. } = &settings;
+        let Settings { capture, redact, searches, messages: own_messages, .. } = &settings;
         Ok(Tenant {
             name: project.into(),
             policy: Policy::new(capture.as_ref(), defaults.capture, redact, HashKey::new(key))?,
             rules: Rules::new(searches, &defaults.searches),
+            messages: messages::settings::Rules {
+                settings: own_messages.clone(),
+                catalog: Arc::clone(&defaults.models),
+            },
         })
     };
     found.map(tenant).transpose()

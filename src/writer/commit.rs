@@ -9,7 +9,7 @@ use super::Job;
 use super::connection::KeptConnection;
 use crate::db::receipt::Written;
 use crate::db::retry::Losses;
-use crate::domain::{self, Domain, Event};
+use crate::domain::{self, Domain, Event, InForce};
 use crate::error::{Error, is_connection_lost};
 use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
@@ -82,7 +82,8 @@ async fn try_write(
 ) -> sqlx::Result<Vec<Written>> {
     let mut losses = Losses::default();
     loop {
-        let written = domain::write(connection.get().await?, &tenant.name, &tenant.rules, events).await;
+        let rules = InForce { searches: &tenant.rules, messages: &tenant.messages };
+        let written = domain::write(connection.get().await?, &tenant.name, rules, events).await;
         match written {
             Err(error) if losses.again(&error).await => {}
             Err(error) => {

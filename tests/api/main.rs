@@ -8,6 +8,7 @@ mod exports;
 mod faults;
 mod generations;
 mod hook;
+mod messages;
 mod openapi;
 mod private_postgres;
 mod process;

@@ -84,7 +84,10 @@ async fn erasing_a_session_takes_away_what_it_alone_has_taught() {
         (vec![json!("t"), json!("s")], vec![json!(2), json!(1)])
     );
     let erased = service.delete("/v1/sessions/t").await.expect(200);
-    assert_eq!(erased, json!({"generations": 0, "attempts": 0, "suggestions": 0, "searches": 2}));
+    assert_eq!(
+        erased,
+        json!({"generations": 0, "attempts": 0, "suggestions": 0, "searches": 2, "pairs": 0, "sends": 0})
+    );
     let dump = service.dump().await;
     assert!(!dump.contains("secret"), "{dump}");
     let left = associations(&service, "login button").await;

@@ -5,8 +5,10 @@ pub(crate) use gleaner::auth::keys::{Secret, replace_first as replace_first_key}
 pub(crate) use gleaner::db::{embedded, migrate, pool};
 pub(crate) use gleaner::exports::stream::Limits;
 pub(crate) use gleaner::http::serve::{Limits as Connections, serve};
+pub(crate) use gleaner::messages::lease::interrupt;
 pub(crate) use gleaner::privacy::capture::Capture;
 pub(crate) use gleaner::projects::Defaults;
+pub(crate) use gleaner::providers::Providers;
 pub(crate) use gleaner::router::{openapi, router};
 pub(crate) use gleaner::searches::expiry::{Failed, expire};
 pub(crate) use gleaner::server::{Running, Settings};

@@ -96,6 +96,7 @@ async fn what_is_listed_are_the_rows_with_default_parameters() {
             ["rankings", 4, 0],
             ["suggestion-history", 4, 0],
             ["search-pairs", 0, 0],
+            ["conversations", 0, 0],
         ])
     );
 }

@@ -1,0 +1,191 @@
+-- Messages: the pairs of a chat, the sends that made them, and what is known of models (seed 003).
+--
+-- As with attempts, no foreign key joins the children to their send: the writer holds its row locked.
+
+create table models (
+    project         text not null,
+    name            text not null,
+    context_window  bigint not null,
+    tpm             bigint,
+    rpm             bigint,
+    tpd             bigint,
+    chars_per_token double precision,
+    updated_at      timestamptz not null,
+    primary key (name, project)
+);
+
+create index models_project on models (project, name);
+
+comment on table models is 'Limits of models as a project has set them. They go before those of the providers'' file.';
+comment on column models.tpd is 'Tokens per day.';
+
+create table model_ratios (
+    project text not null,
+    model   text not null,
+    ratio   double precision not null,
+    weight  double precision not null,
+    primary key (model, project)
+);
+
+comment on table model_ratios is 'How many tokens of a model a unit of text is, as reported usage has taught it; see rules/estimate.rs.';
+
+create table pairs (
+    project          text not null,
+    id               uuid not null,
+    topic_id         text,
+    session_id       text,
+    model            text,
+    user_text        text,
+    assistant_text   text,
+    tool_calls       json,
+    turn             uuid,
+    user_chars       bigint not null,
+    user_units       double precision not null,
+    assistant_chars  bigint not null,
+    assistant_units  double precision not null,
+    star             smallint not null default 0 check (star between 0 and 3),
+    color_flag       text,
+    lifecycle_state  text not null check (lifecycle_state in ('idle', 'sending', 'complete', 'error')),
+    error            json,
+    tokens           bigint,
+    tokens_model     text,
+    revision         integer not null default 1,
+    send_id          uuid,
+    created_at       timestamptz not null,
+    completed_at     timestamptz,
+    request_hash     bytea not null,
+    primary key (id, project)
+);
+
+create index pairs_created on pairs (project, created_at desc, id desc);
+create index pairs_topic on pairs (project, topic_id, created_at, id) where topic_id is not null;
+create index pairs_session on pairs (project, session_id, created_at) where session_id is not null;
+create index pairs_completed on pairs (project, completed_at, id) where lifecycle_state = 'complete';
+create index pairs_text on pairs using gin (user_text gin_trgm_ops, assistant_text gin_trgm_ops) with (gin_pending_list_limit = 16384);
+
+comment on table pairs is 'What a user said and what the model answered.';
+comment on column pairs.user_text is 'Null: not kept.';
+comment on column pairs.tool_calls is 'The tools that the answer calls, as the gateway saw them.';
+comment on column pairs.turn is 'Of a pair that the gateway made: names the human message in its conversation, the same for all pairs that answer it.';
+comment on column pairs.user_units is 'Length of the text by kinds of characters, of which sizes are estimated; see rules/estimate.rs.';
+comment on column pairs.tokens is 'The measured size, from usage that the provider reported. tokens_model says of which model; null: of any.';
+comment on column pairs.revision is 'Counts edits of the texts. Earlier texts are rows of pair_revisions.';
+comment on column pairs.completed_at is 'Database clock at the write that completed the pair: exports are ordered by it.';
+comment on column pairs.request_hash is 'Of the request that made the pair: tells a replay from a conflict.';
+
+create table pair_revisions (
+    project        text not null,
+    pair_id        uuid not null,
+    revision       integer not null,
+    user_text      text,
+    assistant_text text,
+    primary key (pair_id, revision, project)
+);
+
+comment on table pair_revisions is 'Texts of pairs before they were edited, as earlier sends have sent them.';
+
+create table sends (
+    project                text not null,
+    id                     uuid not null,
+    pair_id                uuid not null,
+    mode                   text not null check (mode in ('record', 'execute', 'gateway')),
+    state                  text not null check (state in ('sending', 'complete', 'error')),
+    stage                  text not null,
+    model                  text not null,
+    topic_id               text,
+    session_id             text,
+    system                 text,
+    system_hash            bytea,
+    system_tokens          bigint not null,
+    max_context            bigint,
+    user_request_allowance bigint not null,
+    max_trim_attempts      integer not null,
+    chars_per_token        double precision,
+    ratio                  double precision,
+    visible_count          integer not null,
+    visible_ids            uuid[] not null,
+    selected_ids           uuid[] not null,
+    selected_revisions     integer[] not null,
+    selected_tokens        bigint[] not null,
+    selected_models        text[] not null,
+    measured               boolean[] not null,
+    given_pairs            json,
+    history                uuid,
+    predicted_history      bigint not null,
+    aut                    bigint not null,
+    preflight_count        integer not null,
+    trimmed_count          integer not null,
+    attempts_used          integer not null default 0,
+    error                  json,
+    error_class            text,
+    overflow_matched       boolean,
+    usage                  json,
+    input_tokens           bigint,
+    output_tokens          bigint,
+    finish_reason          text,
+    quota                  json,
+    reask_of               uuid,
+    generation_id          uuid,
+    lease_until            timestamptz,
+    created_at             timestamptz not null,
+    completed_at           timestamptz,
+    request_hash           bytea not null,
+    outcome_hash           bytea,
+    primary key (id, project)
+);
+
+create index sends_created on sends (project, created_at desc, id desc);
+create index sends_session on sends (project, session_id, created_at) where session_id is not null;
+create index sends_lease on sends (lease_until) where state = 'sending';
+
+comment on table sends is 'One send: what was predicted to fit, and what became of it. Its calls are rows of send_attempts, its pair is a row of pairs.';
+comment on column sends.max_context is 'The model''s limit as it was at the prediction. Null: not known, as the gateway asks for none.';
+comment on column sends.ratio is 'Tokens of a unit of text by which sizes were estimated. Null where chars_per_token was given.';
+comment on column sends.visible_ids is 'The stored pairs that the user saw, oldest first.';
+comment on column sends.selected_ids is 'The pairs that were predicted to fit, oldest first; the other arrays tell of the same ones.';
+comment on column sends.selected_revisions is 'Which text of each pair was sent.';
+comment on column sends.measured is 'Whether the size of each pair was measured and not estimated.';
+comment on column sends.given_pairs is 'Pairs that the client sent along instead of naming stored ones.';
+comment on column sends.history is 'Of a send through the gateway: the last of its messages in sent_messages.';
+comment on column sends.preflight_count is 'How many pairs were dropped before the first call; part of trimmed_count.';
+comment on column sends.lease_until is 'When a send that is still sending counts as interrupted.';
+
+create table send_attempts (
+    project                text not null,
+    send_id                uuid not null,
+    attempt                integer not null,
+    model                  text not null,
+    stage                  text not null,
+    trimmed_count          integer not null,
+    attempt_history_tokens bigint not null,
+    attempt_total_tokens   bigint not null,
+    error                  json,
+    overflow               boolean not null,
+    usage                  json,
+    tokens                 bigint not null,
+    latency_ms             integer,
+    at                     timestamptz not null,
+    request_hash           bytea not null,
+    primary key (send_id, attempt, project)
+);
+
+create index send_attempts_model on send_attempts (project, model, at) include (tokens);
+
+comment on table send_attempts is 'One call of a provider.';
+comment on column send_attempts.tokens is 'What the call counts in quotas: the reported usage, else the estimated size of the request.';
+
+create table sent_messages (
+    project text not null,
+    id      uuid not null,
+    parent  uuid,
+    session text,
+    message json,
+    primary key (id, project)
+);
+
+create index sent_messages_session on sent_messages (project, session);
+
+comment on table sent_messages is 'Messages that went through the gateway, each stored once in a session however often it is sent again.';
+comment on column sent_messages.id is 'Hash of the session, the parent and the message.';
+comment on column sent_messages.parent is 'The message before it.';
+comment on column sent_messages.session is 'The session, or the id of the send where it has none: erased with it.';

@@ -1,0 +1,423 @@
+//! Events of message pairs and sends, as the writer takes them: validated, with their ids, times, lengths and hashes.
+
+use chrono::TimeDelta;
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::prediction::Candidate;
+use super::rules::errors::{self, Kind, Meaning, Said};
+use super::rules::estimate::Length;
+use super::send::{AskedMode, Mode};
+use super::usage::{Tokens, tokens_of};
+use super::{
+    CancelReason, NewAttempt, NewPair, NewSend, Outcome, Pair, PairChange, Reported, Send, SendError,
+};
+use crate::error::{Error, Result};
+use crate::http::line::{Line, Record};
+use crate::privacy::hash_key::HashKey;
+use crate::providers::answer::Answer;
+use crate::types::{FreeForm, Timestamp, request_hash};
+
+/// How long a send that the client performs may take until it counts as interrupted.
+const PATIENCE: TimeDelta = TimeDelta::hours(1);
+
+/// An error as it is kept, and what it means.
+pub type Failure = (SendError, Meaning);
+
+/// How long the lease of a send is that a server performs; it renews it.
+const LEASE: TimeDelta = TimeDelta::minutes(1);
+
+/// Something that happens to a message pair or a send. It is validated, and has its id and times.
+#[derive(Debug)]
+pub struct Event {
+    /// The id of the pair or the send.
+    pub id: Uuid,
+    /// What happens.
+    pub action: Action,
+    /// Whether the event takes effect after those that stand before it in its batch, whatever they are about: a send
+    /// may look at any pair.
+    pub in_order: bool,
+}
+
+/// What happens to a message pair or a send.
+#[derive(Debug)]
+pub enum Action {
+    /// A pair is made.
+    Pair(Box<StartPair>),
+    /// A send is made, and its pair.
+    Send(Box<StartSend>),
+    /// A call of a send has ended.
+    Attempt(Box<Append>),
+    /// A send ends.
+    End(Box<End>),
+    /// A pair is changed.
+    Edit(Box<Edit>),
+}
+
+/// The beginning of a pair.
+#[derive(Debug)]
+pub struct StartPair {
+    /// The client's request.
+    pub new: NewPair,
+    /// Whether the texts are kept.
+    pub keeps_text: bool,
+    /// When the pair was made.
+    pub created_at: Timestamp,
+    /// The length of what the user said.
+    pub user: Length,
+    /// The length of the answer.
+    pub assistant: Length,
+    /// The hash of the request, which tells a repeated request from a conflicting one.
+    pub hash: Vec<u8>,
+}
+
+/// A change of a pair.
+#[derive(Debug)]
+pub struct Edit {
+    /// The client's request.
+    pub change: PairChange,
+    /// Whether the texts are kept.
+    pub keeps_text: bool,
+    /// The length of what the user said, if that is changed.
+    pub user: Option<Length>,
+    /// The length of the answer, if that is changed.
+    pub assistant: Option<Length>,
+}
+
+/// The beginning of a send.
+#[derive(Debug)]
+pub struct StartSend {
+    /// The client's request. The pairs that it sends along are in `given`.
+    pub new: NewSend,
+    /// Who makes the calls.
+    pub mode: Mode,
+    /// The id of the pair that the send makes.
+    pub pair_id: Uuid,
+    /// Whether the texts are kept.
+    pub keeps_text: bool,
+    /// The pairs that the client sent along.
+    pub given: Option<Vec<Candidate>>,
+    /// The length of the new message. None if it is that of the pair in `reask_of`.
+    pub user: Option<Length>,
+    /// The length of the system message.
+    pub system: Length,
+    /// A hash of the system message, by which calls with the same one are told.
+    pub system_hash: Option<Vec<u8>>,
+    /// When the send was made.
+    pub created_at: Timestamp,
+    /// For how long the send may be under way until it counts as interrupted.
+    pub lease: TimeDelta,
+    /// The hash of the request, which tells a repeated request from a conflicting one.
+    pub hash: Vec<u8>,
+}
+
+/// A call of a send.
+#[derive(Debug)]
+pub struct Append {
+    /// The client's request.
+    pub new: NewAttempt,
+    /// The error that the call ended with, and what it means.
+    pub failure: Option<Failure>,
+    /// The tokens that the provider reported.
+    pub tokens: Tokens,
+    /// When the call ended.
+    pub at: Timestamp,
+    /// The hash of the request, which tells a repeated request from a conflicting one.
+    pub hash: Vec<u8>,
+}
+
+/// The end of a send.
+#[derive(Debug)]
+pub struct End {
+    /// What the model answered, if it did and that is kept.
+    pub assistant_text: Option<String>,
+    /// The tools that the answer calls.
+    pub tool_calls: Option<Box<RawValue>>,
+    /// The length of the answer.
+    pub assistant: Length,
+    /// The error that the send ended with, and what it means. None if the model answered.
+    pub failure: Option<Failure>,
+    /// Whether the send was cancelled. Cancelling again is then no conflict.
+    pub cancelled: bool,
+    /// The usage that the provider reported.
+    pub usage: Option<FreeForm>,
+    /// The tokens that the provider reported.
+    pub tokens: Tokens,
+    /// Why the model stopped.
+    pub finish_reason: Option<String>,
+    /// The hash of the request, which tells a repeated request from a conflicting one.
+    pub hash: Vec<u8>,
+}
+
+impl Event {
+    fn new(id: Uuid, action: Action) -> Self {
+        Self { id, action, in_order: false }
+    }
+
+    /// Makes the event that a pair is made. `id` is used if the request has no id of its own; without either the server
+    /// makes one.
+    #[must_use]
+    pub fn pair(new: NewPair, id: Option<Uuid>) -> Self {
+        let start = StartPair {
+            keeps_text: true,
+            created_at: new.created_at.unwrap_or_else(Timestamp::now),
+            user: Length::of(&new.user_text),
+            assistant: new.assistant_text.as_deref().map_or_else(Length::default, Length::of),
+            hash: request_hash(&new),
+            new,
+        };
+        Self::new(start.new.id.or(id).unwrap_or_else(Uuid::now_v7), Action::Pair(Box::new(start)))
+    }
+
+    /// Makes the event that a pair is changed.
+    #[must_use]
+    pub fn edit(pair: Uuid, change: PairChange) -> Self {
+        let edit = Edit {
+            keeps_text: true,
+            user: change.user_text.as_deref().map(Length::of),
+            assistant: change.assistant_text.as_deref().map(Length::of),
+            change,
+        };
+        Self::new(pair, Action::Edit(Box::new(edit)))
+    }
+
+    /// Makes the event that a send is made. `id` is used as in [`Event::pair`].
+    #[must_use]
+    pub fn send(mut new: NewSend, id: Option<Uuid>) -> Self {
+        let hash = request_hash(&new);
+        let given = new.pairs.take().map(|pairs| pairs.into_iter().map(Candidate::given).collect());
+        let start = StartSend {
+            mode: match new.mode {
+                AskedMode::Record => Mode::Record,
+                AskedMode::Execute => Mode::Execute,
+            },
+            pair_id: new.pair_id.unwrap_or_else(Uuid::now_v7),
+            keeps_text: true,
+            given,
+            user: new.user_text.as_deref().map(Length::of),
+            system: new.system.as_deref().map_or_else(Length::default, Length::of),
+            system_hash: new.system.as_ref().map(request_hash),
+            created_at: Timestamp::now(),
+            lease: match new.mode {
+                AskedMode::Record => PATIENCE,
+                AskedMode::Execute => LEASE,
+            },
+            hash,
+            new,
+        };
+        Self::new(start.new.id.or(id).unwrap_or_else(Uuid::now_v7), Action::Send(Box::new(start)))
+    }
+
+    /// Makes the event that a call of a send has ended.
+    #[must_use]
+    pub fn attempt(send: Uuid, new: NewAttempt) -> Self {
+        let append = Append {
+            failure: new.error.as_ref().map(|error| understood(error, None)),
+            tokens: new.usage.as_ref().map_or_else(Tokens::default, tokens_of),
+            at: new.at.unwrap_or_else(Timestamp::now),
+            hash: request_hash(&new),
+            new,
+        };
+        Self::new(send, Action::Attempt(Box::new(append)))
+    }
+
+    /// Makes the event that a send ends.
+    #[must_use]
+    pub fn end(send: Uuid, outcome: Outcome) -> Self {
+        let hash = request_hash(&outcome);
+        let end = End {
+            assistant: outcome.assistant_text.as_deref().map_or_else(Length::default, Length::of),
+            tool_calls: None,
+            failure: outcome.error.as_ref().map(|error| understood(error, None)),
+            cancelled: false,
+            tokens: outcome.usage.as_ref().map_or_else(Tokens::default, tokens_of),
+            usage: outcome.usage,
+            assistant_text: outcome.assistant_text,
+            finish_reason: outcome.finish_reason.filter(|reason| !reason.is_empty()),
+            hash,
+        };
+        Self::new(send, Action::End(Box::new(end)))
+    }
+
+    /// Makes the event that a call of ours has ended, with an answer or with a failure.
+    #[must_use]
+    pub fn called(send: Uuid, failure: Option<Failure>, usage: Option<FreeForm>, latency_ms: i32) -> Self {
+        let new = NewAttempt {
+            attempt: None,
+            included_ids: None,
+            error: None,
+            usage,
+            latency_ms: Some(latency_ms),
+            at: None,
+        };
+        let event = Self::attempt(send, new);
+        match event.action {
+            Action::Attempt(append) => {
+                Self::new(send, Action::Attempt(Box::new(Append { failure, ..*append })))
+            }
+            action => Self::new(send, action),
+        }
+    }
+
+    /// Makes the event that a send of ours ends with an answer.
+    #[must_use]
+    pub fn answered(send: Uuid, answer: &Answer, usage: Option<FreeForm>) -> Self {
+        let tool_calls = answer.tool_calls().and_then(|calls| RawValue::from_string(calls.to_string()).ok());
+        let calls = tool_calls.as_ref().map_or_else(Length::default, |calls| Length::of(calls.get()));
+        let end = End {
+            assistant: Length::of(&answer.text).and(calls),
+            assistant_text: Some(answer.text.replace('\0', "\u{fffd}")),
+            tool_calls,
+            failure: None,
+            cancelled: false,
+            tokens: usage.as_ref().map_or_else(Tokens::default, tokens_of),
+            usage,
+            finish_reason: answer.finish_reason.clone(),
+            hash: b"answered".to_vec(),
+        };
+        Self::new(send, Action::End(Box::new(end)))
+    }
+
+    /// Makes the event that a send of ours ends with a failure.
+    #[must_use]
+    pub fn failed(send: Uuid, failure: Failure) -> Self {
+        let event = Self::cancel(send, CancelReason::User);
+        match event.action {
+            Action::End(end) => {
+                let end = End { failure: Some(failure), cancelled: false, hash: b"failed".to_vec(), ..*end };
+                Self::new(send, Action::End(Box::new(end)))
+            }
+            action => Self::new(send, action),
+        }
+    }
+
+    /// Makes the event that a send is cancelled.
+    #[must_use]
+    pub fn cancel(send: Uuid, reason: CancelReason) -> Self {
+        let error = SendError { reason: Some(reason), ..own(Kind::Cancelled, "The send was cancelled.") };
+        let meaning = meaning_of(&error);
+        let end = End {
+            assistant_text: None,
+            tool_calls: None,
+            assistant: Length::default(),
+            failure: Some((error, meaning)),
+            cancelled: true,
+            usage: None,
+            tokens: Tokens::default(),
+            finish_reason: None,
+            hash: b"cancelled".to_vec(),
+        };
+        Self::new(send, Action::End(Box::new(end)))
+    }
+
+    /// Removes every text. Figures, lengths, kinds of errors, names and times stay, and keyed hashes replace what tells
+    /// requests apart.
+    pub fn reduce(&mut self, key: &HashKey) {
+        match &mut self.action {
+            Action::Pair(start) => {
+                start.keeps_text = false;
+                start.new.user_text.clear();
+                start.new.assistant_text.iter_mut().for_each(String::clear);
+                start.hash = key.hash(&start.hash).to_vec();
+            }
+            Action::Edit(edit) => {
+                edit.keeps_text = false;
+                edit.change.user_text.iter_mut().for_each(String::clear);
+                edit.change.assistant_text.iter_mut().for_each(String::clear);
+            }
+            Action::Send(start) => {
+                start.keeps_text = false;
+                start.new.user_text.iter_mut().for_each(String::clear);
+                start.new.system.iter_mut().for_each(String::clear);
+                start.given.iter_mut().flatten().for_each(Candidate::forget);
+                start.system_hash = start.system_hash.as_ref().map(|hash| key.hash(hash).to_vec());
+                start.hash = key.hash(&start.hash).to_vec();
+            }
+            Action::Attempt(append) => {
+                forget(&mut append.failure);
+                append.hash = key.hash(&append.hash).to_vec();
+            }
+            Action::End(end) => {
+                end.assistant_text = None;
+                end.tool_calls = None;
+                forget(&mut end.failure);
+                end.hash = key.hash(&end.hash).to_vec();
+            }
+        }
+    }
+}
+
+/// Removes what a provider said from an error.
+fn forget(failure: &mut Option<Failure>) {
+    if let Some((error, meaning)) = failure {
+        error.message = None;
+        error.label = errors::label(error.class, "");
+        meaning.label.clone_from(&error.label);
+    }
+}
+
+/// Returns an error as it is kept, and what it means. `retry_after` is what the headers of the response say.
+pub(super) fn understood(reported: &Reported, retry_after: Option<i64>) -> Failure {
+    let code = super::named(reported.code.as_deref());
+    let meaning =
+        errors::classify(&Said { status: reported.status, code, message: &reported.message }, retry_after);
+    let error = SendError {
+        class: meaning.class,
+        kind: meaning.kind,
+        message: Some(reported.message.clone()),
+        label: meaning.label.clone(),
+        retry_after_s: meaning.retry_after_s,
+        reason: None,
+    };
+    (error, meaning)
+}
+
+/// Makes an error that no provider reported.
+pub(super) fn own(kind: Kind, message: &str) -> SendError {
+    let class = kind.class();
+    SendError {
+        class,
+        kind,
+        message: Some(message.to_owned()),
+        label: errors::label(class, message),
+        retry_after_s: None,
+        reason: None,
+    }
+}
+
+/// Returns what an error of ours means.
+pub(super) fn meaning_of(error: &SendError) -> Meaning {
+    Meaning {
+        class: error.class,
+        kind: error.kind,
+        overflow: false,
+        limit_tokens: None,
+        retry_after_s: None,
+        label: error.label.clone(),
+    }
+}
+
+impl Record for Send {
+    const MEMBER: &'static str = "send_id";
+    const NAME: &'static str = "send";
+}
+
+impl Record for Pair {
+    const MEMBER: &'static str = "pair";
+    const NAME: &'static str = "pair";
+}
+
+/// Reads a line of a batch if its kind is one of this domain's. Returns none for another domain's kind.
+pub fn read(kind: Option<&str>, line: &Line<'_>) -> Option<Result<Event>> {
+    let event = match kind? {
+        "pair" => line.start::<_, Pair>().map(|new| Event::pair(new, line.id)),
+        "send" => line.start::<NewSend, Send>().and_then(|new| match new.mode {
+            AskedMode::Record => Ok(Event::send(new, line.id)),
+            AskedMode::Execute => Err(Error::invalid("/mode", "must be record in a batch")),
+        }),
+        "send_attempt" => line.child::<_, Send>().map(|(send, new)| Event::attempt(send, new)),
+        "send_outcome" => line.child::<_, Send>().map(|(send, outcome)| Event::end(send, outcome)),
+        _ => return None,
+    };
+    Some(event.map(|event| Event { in_order: true, ..event }))
+}

@@ -1,0 +1,167 @@
+//! Conversations: the completed pairs of a topic, the oldest first; without a topic those of a session, else each pair by
+//! itself.
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+use sqlx::{Postgres, QueryBuilder, Row as _};
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+use crate::exports::format::{Example, Message, Shape};
+use crate::exports::params::Common;
+use crate::exports::{Dataset, Described, Description, Lines, RowKey};
+use crate::http::Checks;
+use crate::types::Timestamp;
+
+/// The parameters of conversations.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+#[group(skip)]
+pub struct Conversations {
+    /// Only pairs of this topic.
+    #[arg(long, value_name = "NAME")]
+    topic_id: Option<String>,
+    /// Only pairs of this model.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Only pairs with so many stars.
+    #[arg(long, value_name = "N")]
+    #[param(minimum = 0, maximum = 3)]
+    star: Option<i16>,
+    /// Only pairs with this mark.
+    #[arg(long, value_name = "TEXT")]
+    color_flag: Option<String>,
+    /// A system message that every row begins with.
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
+}
+
+/// A pair of a conversation.
+#[derive(Debug, Serialize, Deserialize)]
+struct Said {
+    id: Uuid,
+    model: Option<String>,
+    user_text: String,
+    assistant_text: String,
+    star: i16,
+    color_flag: Option<String>,
+    created_at: Timestamp,
+}
+
+#[derive(Serialize)]
+struct Raw<'a> {
+    topic_id: Option<&'a str>,
+    session_id: Option<&'a str>,
+    pairs: &'a [Said],
+}
+
+#[derive(Serialize)]
+struct Metadata<'a> {
+    topic_id: Option<&'a str>,
+    session_id: Option<&'a str>,
+    pairs: usize,
+    created_at: Timestamp,
+    completed_at: Timestamp,
+}
+
+impl Described for Conversations {
+    const DESCRIPTION: Description = Description {
+        name: "conversations",
+        summary: "Chats of completed message pairs.",
+        notes: "A row is a topic, without one a session, and without either a single pair; the oldest pair comes first. Of \
+            several calls that answer the same message, as tools are used, the last counts. `split` goes by the \
+            conversation.",
+        shapes: &[Shape::Answer, Shape::Raw],
+        features: &[],
+        table: "pairs",
+        count: None,
+        skipped: Some("from pairs where project = $1 and lifecycle_state = 'complete' and user_text is null"),
+    };
+}
+
+impl Dataset for Conversations {
+    fn check(&self, _: Shape, checks: &mut Checks) {
+        checks.require(self.system.as_deref() != Some(""), "system", "must not be empty");
+        checks.require(self.star.is_none_or(|star| (0..=3).contains(&star)), "star", "must be 0 to 3");
+    }
+
+    fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, _: Shape) {
+        query.push(
+            " from (
+                select c.*, row_number() over (partition by c.texts order by c.completed_at, c.id) as nth
+                from (
+                    select md5(p.conversation)::uuid as id, p.conversation, max(p.completed_at) as completed_at,
+                        min(p.created_at) as created_at, max(p.topic_id) as topic_id, max(p.session_id) as session_id,
+                        md5(string_agg(length(p.user_text) || ':' || p.user_text || p.assistant_text, ',' order by p.created_at, p.id)) as texts,
+                        json_agg(json_build_object('id', p.id, 'model', p.model, 'user_text', p.user_text,
+                            'assistant_text', p.assistant_text, 'star', p.star, 'color_flag', p.color_flag,
+                            'created_at', p.created_at) order by p.created_at, p.id) as pairs
+                    from (
+                        select pairs.*, coalesce('topic ' || topic_id, 'session ' || session_id, 'pair ' || id) as conversation,
+                            row_number() over (partition by coalesce(turn, id) order by created_at desc, id desc) as later
+                        from pairs
+                        where project = $1 and lifecycle_state = 'complete'
+                            and user_text ~ '\\S' and assistant_text ~ '\\S'",
+        );
+        for (column, value) in
+            [("topic_id", &self.topic_id), ("model", &self.model), ("color_flag", &self.color_flag)]
+        {
+            if let Some(value) = value {
+                query.push(format_args!(" and {column} = ")).push_bind(value.clone());
+            }
+        }
+        if let Some(star) = self.star {
+            query.push(" and star = ").push_bind(star);
+        }
+        if let Some(as_of) = common.as_of {
+            // A conversation goes on; what was said later is not part of this export.
+            query.push(" and completed_at < ").push_bind(as_of);
+        }
+        query.push(") p where p.later = 1 group by p.conversation) c where true");
+        common.push(query, "c.created_at", "c.conversation");
+        query.push(") c where true");
+        if common.is_exact() {
+            query.push(" and c.nth = 1");
+        }
+    }
+
+    fn sort_key(&self) -> [&'static str; 3] {
+        ["c.completed_at", "c.id", "0"]
+    }
+
+    fn columns(&self, _: &Common, _: Shape) -> String {
+        "c.topic_id, c.session_id, c.created_at, c.pairs".to_owned()
+    }
+
+    fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
+        let Json(pairs): Json<Vec<Said>> = row.try_get("pairs")?;
+        let (topic_id, session_id) = (row.try_get("topic_id")?, row.try_get("session_id")?);
+        let created_at = row.try_get("created_at")?;
+        let metadata = common.with_metadata().then_some(Metadata {
+            topic_id,
+            session_id,
+            pairs: pairs.len(),
+            created_at,
+            completed_at: key.completed_at,
+        });
+        let Some((last, before)) = pairs.split_last() else { return Ok(()) };
+        let example = if lines.shape() == Shape::Raw {
+            Example::Raw(Raw { topic_id, session_id, pairs: &pairs })
+        } else {
+            let system = self.system.as_deref().map(|text| Message::new("system", text));
+            let before = before.iter().flat_map(|pair| {
+                [
+                    Message::new("user", pair.user_text.as_str()),
+                    Message::new("assistant", pair.assistant_text.as_str()),
+                ]
+            });
+            let asked = Message::new("user", last.user_text.as_str());
+            let prompt = system.into_iter().chain(before).chain([asked]).collect();
+            Example::Answer { prompt, answer: &last.assistant_text }
+        };
+        lines.write(example, metadata)
+    }
+}

@@ -1,0 +1,5 @@
+//! The data set of chats.
+
+mod conversations;
+
+pub use conversations::Conversations;

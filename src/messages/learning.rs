@@ -1,0 +1,110 @@
+//! What reported usage teaches: the ratio of a model, and the real sizes of pairs.
+
+use std::collections::BTreeMap;
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::models;
+use super::rules::estimate::Learned;
+use super::tables::LockedSend;
+
+/// A send that a model has answered.
+pub(super) struct Report {
+    send: Uuid,
+    model: String,
+    ratio: Option<f64>,
+    measured: i64,
+    estimated: i64,
+}
+
+impl Report {
+    pub(super) fn of(send: &LockedSend) -> Self {
+        let trimmed = usize::try_from(send.trimmed_count).unwrap_or_default();
+        let left = || send.selected_tokens.iter().zip(&send.measured).skip(trimmed);
+        let sum =
+            |wanted: bool| left().filter(|(_, is)| **is == wanted).map(|(tokens, _)| tokens).sum::<i64>();
+        let history = if send.selected_ids.is_empty() { send.predicted_history } else { sum(false) };
+        Self {
+            send: send.id,
+            model: send.model.clone(),
+            ratio: send.ratio,
+            measured: sum(true),
+            estimated: history + send.aut + send.system_tokens,
+        }
+    }
+}
+
+/// Learns from sends that have just ended.
+pub(super) async fn learn(
+    connection: &mut PgConnection,
+    project: &str,
+    reports: &[Report],
+) -> sqlx::Result<()> {
+    const REPORTED: &str =
+        "select id, input_tokens from sends where project = $1 and id = any($2) and input_tokens > 0";
+    if reports.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<_> = reports.iter().map(|report| report.send).collect();
+    let reported: Vec<(Uuid, i64)> =
+        sqlx::query_as(REPORTED).bind(project).bind(&ids).fetch_all(&mut *connection).await?;
+    if reported.is_empty() {
+        return Ok(());
+    }
+    let mut by_model: BTreeMap<&str, Vec<(&Report, i64)>> = BTreeMap::new();
+    for (id, tokens) in &reported {
+        if let Some(report) = reports.iter().find(|report| report.send == *id) {
+            by_model.entry(&report.model).or_default().push((report, *tokens));
+        }
+    }
+    // Models are updated in the order of their names, so that two writers wait for each other.
+    for (model, reports) in by_model {
+        learn_ratio(connection, project, model, &reports).await?;
+    }
+    let ids: Vec<_> = reported.into_iter().map(|(id, _)| id).collect();
+    measure_pairs(connection, project, &ids).await
+}
+
+/// Learns how many tokens of a model a unit of text is.
+async fn learn_ratio(
+    connection: &mut PgConnection,
+    project: &str,
+    model: &str,
+    reports: &[(&Report, i64)],
+) -> sqlx::Result<()> {
+    const PUT: &str = "
+        insert into model_ratios (project, model, ratio, weight) values ($1, $2, $3, $4)
+        on conflict (model, project) do update set ratio = excluded.ratio, weight = excluded.weight";
+    let before = models::learned(&mut *connection, project, model).await?;
+    let learned = reports.iter().fold(before, |learned: Learned, (report, tokens)| match report.ratio {
+        Some(ratio) => learned.learn(ratio, report.estimated, tokens - report.measured),
+        None => learned,
+    });
+    if learned != before {
+        let Learned { ratio, weight } = learned;
+        sqlx::query(PUT).bind(project).bind(model).bind(ratio).bind(weight).execute(connection).await?;
+    }
+    Ok(())
+}
+
+/// Measures pairs: where a send carried what the send before it had carried, and the pair which that one made, what the
+/// reported prompt has grown by is the pair, but for the two new messages, whose estimates take each other's place.
+async fn measure_pairs(connection: &mut PgConnection, project: &str, sends: &[Uuid]) -> sqlx::Result<()> {
+    const SQL: &str = "
+        update pairs p set tokens = b.input_tokens - a.input_tokens - b.aut + a.aut, tokens_model = b.model
+        from sends b, sends a
+        where p.project = $1 and b.project = $1 and a.project = $1 and b.id = any($2)
+            and b.mode <> 'gateway' and b.given_pairs is null and a.given_pairs is null
+            and b.trimmed_count < cardinality(b.selected_ids)
+            and p.id = b.selected_ids[cardinality(b.selected_ids)]
+            and p.revision = b.selected_revisions[cardinality(b.selected_ids)]
+            and a.id = p.send_id and a.state = 'complete' and a.model = b.model
+            and a.system_hash is not distinct from b.system_hash
+            and a.input_tokens is not null and b.input_tokens - a.input_tokens - b.aut + a.aut > 0
+            and a.selected_ids[a.trimmed_count + 1:] || p.id = b.selected_ids[b.trimmed_count + 1:]
+            and a.selected_revisions[a.trimmed_count + 1:] || p.revision = b.selected_revisions[b.trimmed_count + 1:]
+            and (p.tokens is null or p.tokens_model is distinct from b.model)";
+    sqlx::query(SQL).bind(project).bind(sends).execute(connection).await?;
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! The end of sends that nobody ends: those of clients that never said what came of them, and those of servers that died.
+//! Each has a lease; a server renews those of the sends that it performs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::PgPool;
+use sqlx::types::Json;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::event::own;
+use super::perform::InFlight;
+use super::rules::errors::Kind;
+use crate::error::Result;
+use crate::types::Timestamp;
+
+/// How long it takes from one look at the leases to the next.
+const PAUSE: Duration = Duration::from_secs(20);
+
+/// The background task that ends sends whose lease is over.
+#[derive(Debug)]
+pub struct Task {
+    stop: watch::Sender<bool>,
+    handle: JoinHandle<()>,
+}
+
+impl Task {
+    /// Starts the task.
+    #[must_use]
+    pub fn start(db: &PgPool, in_flight: Arc<InFlight>) -> Self {
+        let (stop, mut stopped) = watch::channel(false);
+        let db = db.clone();
+        let handle = tokio::spawn(async move {
+            loop {
+                let looked = async {
+                    in_flight.renew(&db).await?;
+                    interrupt(&db, Timestamp::now()).await
+                };
+                if let Err(error) = looked.await {
+                    tracing::debug!(%error, "leases of sends could not be looked at");
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(PAUSE) => {}
+                    _ = stopped.changed() => return,
+                }
+            }
+        });
+        Self { stop, handle }
+    }
+
+    /// Stops the task, once the transaction that it is at is over.
+    pub async fn finish(self) {
+        let _ = self.stop.send(true);
+        if let Err(error) = self.handle.await {
+            tracing::error!(%error, "the task that ends abandoned sends ended badly");
+        }
+    }
+}
+
+/// Ends every send whose lease is over at `now`, as interrupted.
+pub async fn interrupt(db: &PgPool, now: Timestamp) -> Result<()> {
+    const PROJECTS: &str = "select distinct project from sends where state = 'sending' and lease_until < $1";
+    const SENDS: &str = "
+        update sends set state = 'error', stage = 'interrupted', error = $3, error_class = $4, lease_until = null,
+            completed_at = clock_timestamp()
+        where project = $1 and state = 'sending' and lease_until < $2
+        returning pair_id";
+    const PAIRS: &str = "
+        update pairs set lifecycle_state = 'error', error = $3
+        where project = $1 and id = any($2) and lifecycle_state = 'sending'";
+    let error = own(Kind::Interrupted, "The send was never ended.");
+    let projects: Vec<String> = sqlx::query_scalar(PROJECTS).bind(now).fetch_all(db).await?;
+    for project in projects {
+        let mut transaction = db.begin().await?;
+        let pairs: Vec<uuid::Uuid> = sqlx::query_scalar(SENDS)
+            .bind(&project)
+            .bind(now)
+            .bind(Json(&error))
+            .bind(error.class)
+            .fetch_all(&mut *transaction)
+            .await?;
+        sqlx::query(PAIRS).bind(&project).bind(&pairs).bind(Json(&error)).execute(&mut *transaction).await?;
+        transaction.commit().await?;
+        metrics::counter!("gleaner_sends_interrupted_total").increment(pairs.len() as u64);
+    }
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! Messages (seed 003). What was said in a chat is kept as message pairs: a user's text and the model's answer. A send
+//! carries pairs and a new text to a model: which pairs fit is predicted beforehand, pairs are dropped only if the
+//! provider says that the context overflows, and every call leaves telemetry.
+//!
+//! This file says what a pair is, `send` what a send is, and `event` what can happen to either. [`write`](mod@write) and
+//! [`store`] write and read them, [`prediction`] finds what fits, and [`rules`] has what follows without a database.
+//! [`models`] keeps the limits of models, [`lease`] ends sends that nobody ends, [`analytics`] has the figures.
+
+pub mod analytics;
+pub mod event;
+pub mod exports;
+mod learning;
+pub mod lease;
+pub mod models;
+pub mod perform;
+pub mod prediction;
+pub mod routes;
+pub mod rules;
+mod send;
+pub mod settings;
+pub mod store;
+mod tables;
+mod usage;
+pub mod visible;
+pub mod write;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+pub use event::{Action, Event};
+pub(crate) use send::check_given;
+pub use send::{
+    AskedMode, Attempt, AttemptAnswer, CancelReason, Cancellation, GivenPair, Mode, NewAttempt, NewSend,
+    Outcome, Reported, Selected, Send, SendBudget, SendError, Snapshot, State,
+};
+pub use usage::{Tokens, tokens_of};
+
+use crate::http::{Check, Checks};
+use crate::types::{FreeForm, Timestamp, names_it};
+
+/// A message pair: what a user said, and what the model answered.
+#[derive(Debug, Clone, Serialize, ToSchema, sqlx::FromRow)]
+pub struct Pair {
+    /// The pair's id, unique within its project.
+    pub id: Uuid,
+    /// The topic that the pair belongs to, which is the client's own name for a conversation.
+    pub topic_id: Option<String>,
+    /// The name of the agent session that the pair belongs to.
+    pub session_id: Option<String>,
+    /// The model that answered, or is to answer.
+    pub model: Option<String>,
+    /// What the user said. Null if the project keeps no text.
+    pub user_text: Option<String>,
+    /// What the model answered. Null as long as there is no answer, and if the project keeps no text.
+    pub assistant_text: Option<String>,
+    /// The tools that the answer calls, as the gateway saw them.
+    #[sqlx(json(nullable))]
+    #[schema(value_type = Option<Vec<FreeForm>>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<Box<serde_json::value::RawValue>>,
+    /// How much the user likes the pair, 0 to 3.
+    pub star: i16,
+    /// The client's own mark, such as a colour.
+    pub color_flag: Option<String>,
+    /// Where the pair stands.
+    pub lifecycle_state: PairState,
+    /// Why there is no answer. It is never sent to a model.
+    #[sqlx(json(nullable))]
+    pub error: Option<SendError>,
+    /// The pair's size in tokens as measured, from usage that the provider reported. Null if it can only be estimated.
+    pub tokens: Option<i64>,
+    /// The send that made the pair.
+    pub send_id: Option<Uuid>,
+    /// When the pair was made.
+    pub created_at: Timestamp,
+}
+
+/// Where a pair stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type)]
+#[serde(rename_all = "lowercase")]
+#[sqlx(type_name = "text", rename_all = "lowercase")]
+pub enum PairState {
+    /// It has no answer, and none is under way.
+    Idle,
+    /// The answer is under way.
+    Sending,
+    /// It has its answer.
+    Complete,
+    /// The send failed.
+    Error,
+}
+
+/// Makes a message pair.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewPair {
+    /// The pair's id, which makes it safe to send the request again. The server makes one if none is given.
+    #[serde(skip_serializing_if = "names_it")]
+    pub id: Option<Uuid>,
+    /// The topic that the pair belongs to, which is the client's own name for a conversation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
+    pub topic_id: Option<String>,
+    /// The name of the agent session that the pair belongs to. Erasing the session erases the pair.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
+    pub session_id: Option<String>,
+    /// The model that answered, or is to answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
+    pub model: Option<String>,
+    /// What the user said. It may be blank.
+    pub user_text: String,
+    /// What the model answered. A pair with it is `complete`, and one without it `idle`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assistant_text: Option<String>,
+    /// How much the user likes the pair. The default is 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 3)]
+    pub star: Option<i16>,
+    /// The client's own mark, such as a colour.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 50)]
+    pub color_flag: Option<String>,
+    /// The pair's size in tokens, if it was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 1_000_000_000)]
+    pub tokens: Option<i64>,
+    /// When the pair was made. The default is now. `timestamp` is another name for it.
+    #[serde(alias = "timestamp", skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Timestamp>,
+}
+
+impl Check for NewPair {
+    fn check(&self, checks: &mut Checks) {
+        check_names(
+            checks,
+            [("topic_id", &self.topic_id), ("session_id", &self.session_id), ("model", &self.model)],
+        );
+        check_marks(checks, self.star, self.color_flag.as_deref());
+        check_tokens(checks, "tokens", self.tokens);
+    }
+}
+
+/// Changes a message pair. What is left out stays as it is; an empty name is removed.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PairChange {
+    /// What the user said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_text: Option<String>,
+    /// What the model answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assistant_text: Option<String>,
+    /// The topic that the pair belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
+    pub topic_id: Option<String>,
+    /// The model that answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
+    pub model: Option<String>,
+    /// How much the user likes the pair.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 3)]
+    pub star: Option<i16>,
+    /// The client's own mark, such as a colour.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 50)]
+    pub color_flag: Option<String>,
+}
+
+impl Check for PairChange {
+    fn check(&self, checks: &mut Checks) {
+        check_names(checks, [("topic_id", &self.topic_id), ("model", &self.model)]);
+        check_marks(checks, self.star, self.color_flag.as_deref());
+    }
+}
+
+/// The most tokens of a size that clients give, which is more than any model takes.
+pub const MOST_TOKENS: i64 = 1_000_000_000;
+
+/// Reports names that have more than 200 characters. An empty one is no name.
+fn check_names<const N: usize>(checks: &mut Checks, names: [(&str, &Option<String>); N]) {
+    for (field, name) in names {
+        checks.name(field, name.as_deref().filter(|name| !name.is_empty()));
+    }
+}
+
+fn check_marks(checks: &mut Checks, star: Option<i16>, color_flag: Option<&str>) {
+    checks.require(star.is_none_or(|star| (0..=3).contains(&star)), "star", "must be 0 to 3");
+    if let Some(flag) = color_flag.filter(|flag| !flag.is_empty()) {
+        checks.text("color_flag", flag, 50);
+    }
+}
+
+fn check_tokens(checks: &mut Checks, field: &str, tokens: Option<i64>) {
+    checks.require(
+        tokens.is_none_or(|tokens| (0..=MOST_TOKENS).contains(&tokens)),
+        field,
+        "must be 0 to 1000000000",
+    );
+}
+
+/// Returns a name, if it has any characters.
+pub(crate) fn named(name: Option<&str>) -> Option<&str> {
+    name.filter(|name| !name.is_empty())
+}

@@ -1,0 +1,212 @@
+//! What is known of models: their limits, from the providers' file or as a project sets them, and the ratio that reported
+//! usage has taught.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+use sqlx::{PgConnection, PgExecutor};
+use utoipa::ToSchema;
+
+use super::check_tokens;
+use super::rules::estimate::{Learned, Scale};
+use crate::error::Result;
+use crate::http::{Check, Checks};
+use crate::types::Timestamp;
+
+/// The limits of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema, sqlx::FromRow)]
+#[serde(deny_unknown_fields)]
+pub struct ModelLimits {
+    /// How many tokens the model takes at once.
+    #[schema(minimum = 1, maximum = 1_000_000_000)]
+    pub context_window: i64,
+    /// The most tokens per minute.
+    #[schema(minimum = 1, maximum = 1_000_000_000_000_i64)]
+    pub tpm: Option<i64>,
+    /// The most requests per minute.
+    #[schema(minimum = 1, maximum = 1_000_000_000_000_i64)]
+    pub rpm: Option<i64>,
+    /// The most tokens per day.
+    #[schema(minimum = 1, maximum = 1_000_000_000_000_i64)]
+    pub tpd: Option<i64>,
+    /// How many characters are a token. If it is not given, sizes are estimated by the kind of text and by what was
+    /// reported.
+    #[schema(minimum = 0.1, maximum = 100)]
+    pub chars_per_token: Option<f64>,
+}
+
+impl Check for ModelLimits {
+    fn check(&self, checks: &mut Checks) {
+        checks.require(self.context_window >= 1, "context_window", "must be 1 or more");
+        check_tokens(checks, "context_window", Some(self.context_window.max(1)));
+        for (field, limit) in [("tpm", self.tpm), ("rpm", self.rpm), ("tpd", self.tpd)] {
+            let fits = limit.is_none_or(|limit| (1..=1_000_000_000_000).contains(&limit));
+            checks.require(fits, field, "must be 1 to 1000000000000");
+        }
+        let fits = self.chars_per_token.is_none_or(|chars| (0.1..=100.0).contains(&chars));
+        checks.require(fits, "chars_per_token", "must be 0.1 to 100");
+    }
+}
+
+/// A model and what is known of it.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Model {
+    /// The model's name.
+    pub model: String,
+    /// How many tokens the model takes at once.
+    pub context_window: i64,
+    /// The most tokens per minute.
+    pub tpm: Option<i64>,
+    /// The most requests per minute.
+    pub rpm: Option<i64>,
+    /// The most tokens per day.
+    pub tpd: Option<i64>,
+    /// How many characters are a token.
+    pub chars_per_token: Option<f64>,
+    /// Where the limits come from.
+    pub source: ModelSource,
+    /// How many tokens a unit of text is, as reported usage has taught it. Null if nothing was reported.
+    pub ratio: Option<f64>,
+    /// When the project set the limits.
+    pub updated_at: Option<Timestamp>,
+}
+
+impl Model {
+    /// Returns the model's limits.
+    #[must_use]
+    pub fn limits(&self) -> ModelLimits {
+        let Self { context_window, tpm, rpm, tpd, chars_per_token, .. } = *self;
+        ModelLimits { context_window, tpm, rpm, tpd, chars_per_token }
+    }
+}
+
+/// Where the limits of a model come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelSource {
+    /// The project has set them.
+    Project,
+    /// They stand in the providers' file.
+    File,
+}
+
+/// The models of the providers' file, with their limits.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Catalog(HashMap<String, ModelLimits>);
+
+impl Catalog {
+    /// Makes the catalog of these models. Of those with the same name, the first counts.
+    pub fn new(models: impl IntoIterator<Item = (String, ModelLimits)>) -> Self {
+        let mut known = HashMap::new();
+        for (name, limits) in models {
+            known.entry(name).or_insert(limits);
+        }
+        Self(known)
+    }
+
+    /// Returns the limits of a model, also where it is named with its provider, as `provider/model`.
+    #[must_use]
+    pub fn find(&self, model: &str) -> Option<ModelLimits> {
+        self.0.get(model).or_else(|| self.0.get(model.split_once('/')?.1)).copied()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&String, &ModelLimits)> {
+        self.0.iter()
+    }
+}
+
+/// What predictions go by for a model.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Known {
+    /// The model's limits, if they are known.
+    pub limits: Option<ModelLimits>,
+    /// What reported usage has taught.
+    pub learned: Learned,
+}
+
+impl Known {
+    /// Returns how lengths become tokens. `chars_per_token` is what the settings say.
+    #[must_use]
+    pub fn scale(&self, chars_per_token: Option<f64>) -> Scale {
+        let own = self.limits.and_then(|limits| limits.chars_per_token);
+        chars_per_token.or(own).map_or(Scale::Ratio(self.learned.ratio), Scale::CharsPerToken)
+    }
+}
+
+/// Returns what is known of a model.
+pub async fn known(
+    connection: &mut PgConnection,
+    project: &str,
+    model: &str,
+    catalog: &Catalog,
+) -> sqlx::Result<Known> {
+    let sql =
+        "select context_window, tpm, rpm, tpd, chars_per_token from models where project = $1 and name = $2";
+    let limits: Option<ModelLimits> =
+        sqlx::query_as(sql).bind(project).bind(model).fetch_optional(&mut *connection).await?;
+    let learned = learned(connection, project, model).await?;
+    Ok(Known { limits: limits.or_else(|| catalog.find(model)), learned })
+}
+
+/// Returns what reported usage has taught about a model.
+pub async fn learned(db: impl PgExecutor<'_>, project: &str, model: &str) -> sqlx::Result<Learned> {
+    let sql = "select ratio, weight from model_ratios where project = $1 and model = $2";
+    let found: Option<(f64, f64)> = sqlx::query_as(sql).bind(project).bind(model).fetch_optional(db).await?;
+    Ok(found.map_or_else(Learned::default, |(ratio, weight)| Learned { ratio, weight }))
+}
+
+/// Sets the limits of a model. Returns whether the project had none of it before.
+pub async fn put(db: impl PgExecutor<'_>, project: &str, model: &str, limits: &ModelLimits) -> Result<bool> {
+    // In a row version that no update has made, `xmax` is zero.
+    let sql = "insert into models (project, name, context_window, tpm, rpm, tpd, chars_per_token, updated_at)
+               values ($1, $2, $3, $4, $5, $6, $7, $8)
+               on conflict (name, project) do update set context_window = excluded.context_window, tpm = excluded.tpm,
+                   rpm = excluded.rpm, tpd = excluded.tpd, chars_per_token = excluded.chars_per_token,
+                   updated_at = excluded.updated_at
+               returning xmax = 0";
+    Ok(sqlx::query_scalar(sql)
+        .bind(project)
+        .bind(model)
+        .bind(limits.context_window)
+        .bind(limits.tpm)
+        .bind(limits.rpm)
+        .bind(limits.tpd)
+        .bind(limits.chars_per_token)
+        .bind(Timestamp::now())
+        .fetch_one(db)
+        .await?)
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    name: String,
+    #[sqlx(flatten)]
+    limits: ModelLimits,
+    updated_at: Timestamp,
+}
+
+/// Returns every model whose limits are known, by name.
+pub async fn list(connection: &mut PgConnection, project: &str, catalog: &Catalog) -> Result<Vec<Model>> {
+    let sql = "select * from models where project = $1";
+    let own: Vec<Row> = sqlx::query_as(sql).bind(project).fetch_all(&mut *connection).await?;
+    let sql = "select model, ratio from model_ratios where project = $1";
+    let ratios: Vec<(String, f64)> = sqlx::query_as(sql).bind(project).fetch_all(connection).await?;
+    let ratios: HashMap<_, _> = ratios.into_iter().collect();
+    let model = |name: &str, limits: ModelLimits, updated_at: Option<Timestamp>| Model {
+        model: name.to_owned(),
+        context_window: limits.context_window,
+        tpm: limits.tpm,
+        rpm: limits.rpm,
+        tpd: limits.tpd,
+        chars_per_token: limits.chars_per_token,
+        source: if updated_at.is_some() { ModelSource::Project } else { ModelSource::File },
+        ratio: ratios.get(name).copied(),
+        updated_at,
+    };
+    let mut models: Vec<_> =
+        own.iter().map(|row| model(&row.name, row.limits, Some(row.updated_at))).collect();
+    let of_file = catalog.iter().filter(|(name, _)| own.iter().all(|row| row.name != **name));
+    models.extend(of_file.map(|(name, limits)| model(name, *limits, None)));
+    models.sort_unstable_by(|a, b| a.model.cmp(&b.model));
+    Ok(models)
+}

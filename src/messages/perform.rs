@@ -1,0 +1,459 @@
+//! How Gleaner performs a send itself: it calls the provider, and drops the oldest pair when the provider says that the
+//! context overflows.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use axum::body::Bytes;
+use axum::http::HeaderMap;
+use chrono::Utc;
+use serde_json::{Value, json};
+use sqlx::PgPool;
+use tokio::sync::{mpsc, watch};
+use uuid::Uuid;
+
+use super::event::{Failure, own, understood};
+use super::prediction::{Message, Predicted, Texts, messages};
+use super::rules::errors::Kind;
+use super::rules::trimming::{Failure as Failed, Next, Stage, Trimming};
+use super::rules::waits;
+use super::store::Plan;
+use super::{CancelReason, Event, Reported, SendError};
+use crate::error::Result;
+use crate::projects::Tenant;
+use crate::providers::answer::{Answer, Api};
+use crate::providers::sse::Events;
+use crate::providers::{Kind as ProviderKind, Provider, Providers};
+use crate::state::App;
+use crate::types::FreeForm;
+
+/// The most tokens that an answer of Anthropic's may have, whose API asks for a limit.
+const MOST_OUTPUT: u32 = 8_192;
+/// How much of an error's body is read.
+const ERROR_BODY: usize = 64 << 10;
+
+/// The sends that this server performs at the moment, by project and id.
+#[derive(Debug, Default)]
+pub struct InFlight(Mutex<HashMap<Key, watch::Sender<Option<CancelReason>>>>);
+
+/// The project and the id of a send.
+type Key = (Arc<str>, Uuid);
+
+/// A send that this server performs. It is no longer in flight once this is dropped.
+#[derive(Debug)]
+pub struct Flight {
+    all: Arc<InFlight>,
+    key: Key,
+    /// Whether the note is this flight's, and goes with it.
+    owned: bool,
+    /// Says that the send is cancelled, and why.
+    pub cancelled: watch::Receiver<Option<CancelReason>>,
+}
+
+impl InFlight {
+    /// Notes that a send is performed.
+    pub fn begin(self: &Arc<Self>, project: &Arc<str>, id: Uuid) -> Flight {
+        let key = (Arc::clone(project), id);
+        let mut flights = self.0.lock().expect("never poisoned");
+        let owned = !flights.contains_key(&key);
+        let cancelled = flights.entry(key.clone()).or_insert_with(|| watch::channel(None).0).subscribe();
+        drop(flights);
+        Flight { all: Arc::clone(self), key, owned, cancelled }
+    }
+
+    /// Cancels a send, if this server performs it.
+    pub fn cancel(&self, project: &Arc<str>, id: Uuid, reason: CancelReason) {
+        if let Some(flight) = self.0.lock().expect("never poisoned").get(&(Arc::clone(project), id)) {
+            flight.send_replace(Some(reason));
+        }
+    }
+
+    /// Renews the leases of all sends that this server performs.
+    pub async fn renew(&self, db: &PgPool) -> Result<()> {
+        const SQL: &str = "
+            update sends set lease_until = now() + interval '1 minute'
+            where project = $1 and id = any($2) and state = 'sending'";
+        let mut projects: HashMap<Arc<str>, Vec<Uuid>> = HashMap::new();
+        for (project, id) in self.0.lock().expect("never poisoned").keys() {
+            projects.entry(Arc::clone(project)).or_default().push(*id);
+        }
+        for (project, ids) in projects {
+            sqlx::query(SQL).bind(&*project).bind(ids).execute(db).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if !self.owned {
+            return;
+        }
+        self.all.0.lock().expect("never poisoned").remove(&self.key);
+    }
+}
+
+/// What happens while a send is performed.
+#[derive(Debug)]
+pub enum Progress {
+    /// A call begins.
+    Attempt {
+        /// Its number.
+        attempt: usize,
+        /// What the send is at.
+        stage: Stage,
+        /// The size of the request.
+        attempt_total_tokens: i64,
+    },
+    /// More of the answer has come.
+    Delta(String),
+    /// A pair was dropped.
+    Trimmed {
+        /// The pair.
+        id: String,
+        /// How many are dropped by now.
+        trimmed_count: usize,
+        /// The counter that people see.
+        counter: String,
+    },
+}
+
+/// Everything that is needed to perform a send.
+#[derive(Debug)]
+pub struct Script {
+    /// The send.
+    pub id: Uuid,
+    /// The model.
+    pub model: String,
+    system: Option<String>,
+    user: Option<String>,
+    pairs: Vec<Said>,
+    sizes: Vec<i64>,
+    aut: i64,
+    visible: usize,
+    trimming: Trimming,
+    /// Whether what happens is kept.
+    keeps: bool,
+}
+
+/// A pair by its id, with what the user said and the model answered, unless that was erased.
+type Said = (String, Option<(String, Option<String>)>);
+
+/// How a send has ended.
+#[derive(Debug, Clone)]
+pub struct Performed {
+    /// What the model answered.
+    pub text: Option<String>,
+    /// Why there is no answer.
+    pub error: Option<SendError>,
+    /// The usage that the provider reported.
+    pub usage: Option<FreeForm>,
+    /// How far trimming has come.
+    pub trimming: Trimming,
+}
+
+impl Script {
+    /// Takes a send that is kept. `user` is the new message, also where no text is kept.
+    #[must_use]
+    pub fn of(plan: Plan, system: Option<String>, user: Option<String>) -> Self {
+        let Plan { row, texts } = plan;
+        let pairs =
+            row.keys(0).into_iter().map(|key| (key.0.to_string(), texts.get(&key).cloned())).collect();
+        Self {
+            trimming: row.trimming(),
+            visible: row.visible(),
+            id: row.id,
+            system: system.or(row.system),
+            user: user.or(row.user_text),
+            model: row.model,
+            pairs,
+            sizes: row.selected_tokens,
+            aut: row.aut,
+            keeps: true,
+        }
+    }
+
+    /// Takes a send of which nothing is kept.
+    #[must_use]
+    pub fn unkept(
+        id: Uuid,
+        predicted: &Predicted,
+        texts: &Texts,
+        system: Option<String>,
+        user: Option<String>,
+    ) -> Self {
+        let pairs = predicted.included();
+        Self {
+            id,
+            model: predicted.model.clone().unwrap_or_default(),
+            system,
+            user,
+            pairs: pairs
+                .iter()
+                .map(|pair| (pair.id.clone(), texts.get(&(pair.key, pair.revision)).cloned()))
+                .collect(),
+            sizes: predicted.sizes[predicted.boundary()..].to_vec(),
+            aut: predicted.aut,
+            visible: predicted.pairs.len(),
+            trimming: Trimming {
+                predicted: pairs.len(),
+                preflight: predicted.preflight,
+                trimmed: predicted.preflight,
+                attempts_used: 0,
+                max_trims: usize::try_from(predicted.max_trims).unwrap_or_default(),
+            },
+            keeps: false,
+        }
+    }
+
+    fn messages(&self) -> Vec<Message> {
+        let left = self.pairs.iter().skip(self.trimming.trimmed).filter_map(|(_, texts)| texts.as_ref());
+        let left = left.map(|(user, answer)| (user.as_str(), answer.as_deref()));
+        messages(self.system.as_deref(), left, self.user.as_deref())
+    }
+
+    fn total(&self) -> i64 {
+        self.sizes.iter().skip(self.trimming.trimmed).sum::<i64>() + self.aut
+    }
+
+    /// Performs the send, and writes what comes of it. It goes on until it has ended, unless the database is away.
+    pub async fn perform(
+        mut self,
+        app: &App,
+        tenant: &Arc<Tenant>,
+        mut cancelled: watch::Receiver<Option<CancelReason>>,
+        progress: Option<mpsc::Sender<Progress>>,
+    ) -> Result<Performed> {
+        loop {
+            let stage = if self.trimming.attempts_used > 0 { Stage::OverflowRetry } else { Stage::Initial };
+            let begins = Progress::Attempt {
+                attempt: self.trimming.attempts_used + 1,
+                stage,
+                attempt_total_tokens: self.total(),
+            };
+            let gone = !tell(progress.as_ref(), begins).await;
+            let started = Instant::now();
+            let called = tokio::select! {
+                biased;
+                _ = cancelled.wait_for(Option::is_some) => None,
+                called = self.call(&app.providers, progress.as_ref()), if !gone => called,
+                else => None,
+            };
+            let latency_ms = i32::try_from(started.elapsed().as_millis()).unwrap_or(i32::MAX);
+            let Some(called) = called else {
+                let reason = cancelled.borrow().unwrap_or(CancelReason::ClientGone);
+                let error =
+                    SendError { reason: Some(reason), ..own(Kind::Cancelled, "The send was cancelled.") };
+                self.write(app, tenant, vec![Event::cancel(self.id, reason)]).await?;
+                return Ok(self.failed(error));
+            };
+            match called {
+                Ok(answer) => {
+                    self.trimming.attempt(None);
+                    let usage = answer.usage.clone().and_then(free_form);
+                    let attempt = Event::called(self.id, None, usage.clone(), latency_ms);
+                    let end = Event::answered(self.id, &answer, usage.clone());
+                    self.write(app, tenant, vec![attempt, end]).await?;
+                    return Ok(Performed {
+                        text: Some(answer.text),
+                        error: None,
+                        usage,
+                        trimming: self.trimming,
+                    });
+                }
+                Err(failure) => {
+                    let meaning = Failed { class: failure.1.class, overflow: failure.1.overflow };
+                    let (_, next) = self.trimming.attempt(Some(meaning));
+                    let attempt = Event::called(self.id, Some(failure.clone()), None, latency_ms);
+                    if next == Next::Retry {
+                        self.write(app, tenant, vec![attempt]).await?;
+                        let dropped = self.trimming.trimmed;
+                        let trimmed = Progress::Trimmed {
+                            id: self.pairs[dropped - 1].0.clone(),
+                            trimmed_count: dropped,
+                            counter: self.trimming.counter(self.visible),
+                        };
+                        tell(progress.as_ref(), trimmed).await;
+                        continue;
+                    }
+                    let end = Event::failed(self.id, failure.clone());
+                    self.write(app, tenant, vec![attempt, end]).await?;
+                    return Ok(self.failed(failure.0));
+                }
+            }
+        }
+    }
+
+    fn failed(&self, error: SendError) -> Performed {
+        Performed { text: None, error: Some(error), usage: None, trimming: self.trimming }
+    }
+
+    /// Writes events. That the send was ended by somebody else meanwhile is no failure.
+    async fn write(&self, app: &App, tenant: &Arc<Tenant>, events: Vec<Event>) -> Result<()> {
+        if !self.keeps {
+            return Ok(());
+        }
+        let events = events.into_iter().map(crate::domain::Event::from).collect();
+        for written in app.writer.write_all(tenant, events).await {
+            match written {
+                Ok(_) | Err(crate::error::Error::Conflict(_) | crate::error::Error::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls the provider. Returns none if nobody listens to the answer any more.
+    async fn call(
+        &self,
+        providers: &Providers,
+        progress: Option<&mpsc::Sender<Progress>>,
+    ) -> Option<Result<Answer, Failure>> {
+        let Some((provider, model)) = providers.find(None, &self.model) else {
+            let message = format!("no provider has the model {:?}", self.model);
+            return Some(Err(with_meaning(own(Kind::ModelNotFound, &message))));
+        };
+        let body = body(provider, model, &self.messages(), progress.is_some());
+        let sent = providers.post(provider, provider.api().path(), &HeaderMap::new(), None, body).await;
+        let response = match sent {
+            Ok(response) => response,
+            Err(error) => return Some(Err(unreachable(&error))),
+        };
+        if !response.status().is_success() {
+            return Some(Err(refused(response).await));
+        }
+        let streamed = response
+            .headers()
+            .get("content-type")
+            .and_then(|value| value.to_str().ok())
+            .is_some_and(|value| value.starts_with("text/event-stream"));
+        if streamed {
+            return stream(provider.api(), response, progress).await;
+        }
+        let bytes = match response.bytes().await {
+            Ok(bytes) => bytes,
+            Err(error) => return Some(Err(unreachable(&error))),
+        };
+        Some(Answer::read(provider.api(), &bytes).ok_or_else(|| {
+            let text = String::from_utf8_lossy(&bytes[..bytes.len().min(ERROR_BODY)]).into_owned();
+            understood(&Reported { provider: None, status: None, code: None, message: text }, None)
+        }))
+    }
+}
+
+/// Tells of progress. Returns whether somebody may still listen.
+async fn tell(progress: Option<&mpsc::Sender<Progress>>, what: Progress) -> bool {
+    match progress {
+        Some(progress) => progress.send(what).await.is_ok(),
+        None => true,
+    }
+}
+
+/// Reads a streamed answer.
+async fn stream(
+    api: Api,
+    mut response: reqwest::Response,
+    progress: Option<&mpsc::Sender<Progress>>,
+) -> Option<Result<Answer, Failure>> {
+    let (mut events, mut answer) = (Events::default(), Answer::default());
+    loop {
+        let (data, ended) = match response.chunk().await {
+            Ok(Some(chunk)) => (events.push(&chunk), false),
+            Ok(None) => (events.finish().into_iter().collect(), true),
+            Err(_) => (Vec::new(), true),
+        };
+        for data in data {
+            if let Some(delta) = answer.event(api, &data)
+                && !tell(progress, Progress::Delta(delta)).await
+            {
+                return None;
+            }
+        }
+        if let Some(error) = answer.error.take() {
+            let reported = Reported { provider: None, status: None, code: None, message: error };
+            return Some(Err(understood(&reported, None)));
+        }
+        if ended {
+            return Some(if answer.is_whole {
+                Ok(answer)
+            } else {
+                Err(with_meaning(own(Kind::CutStream, "The answer broke off in the middle.")))
+            });
+        }
+    }
+}
+
+/// Returns the body of a call.
+fn body(provider: &Provider, model: &str, messages: &[Message], stream: bool) -> Bytes {
+    let mut body = match provider.kind {
+        ProviderKind::Openai => json!({"model": model, "messages": messages}),
+        ProviderKind::Anthropic => {
+            let (system, rest): (Vec<_>, Vec<_>) =
+                messages.iter().partition(|message| message.role == "system");
+            let mut body = json!({"model": model, "max_tokens": MOST_OUTPUT, "messages": rest});
+            if let [system] = system.as_slice() {
+                body["system"] = system.content.clone().into();
+            }
+            body
+        }
+    };
+    if stream {
+        body["stream"] = Value::Bool(true);
+    }
+    body.to_string().into()
+}
+
+/// Returns the failure of a call that brought no response.
+pub(crate) fn unreachable(error: &reqwest::Error) -> Failure {
+    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    let cause = causes.last().map_or_else(|| error.to_string(), ToString::to_string);
+    let (kind, what) = if error.is_timeout() {
+        (Kind::Timeout, "The provider did not answer in time")
+    } else {
+        (Kind::Connection, "The provider could not be reached, or hung up")
+    };
+    with_meaning(own(
+        kind,
+        &format!("{what}: {}", cause.replace(error.url().map_or("\0", reqwest::Url::as_str), "")),
+    ))
+}
+
+/// Returns the failure that a provider's response tells of.
+async fn refused(mut response: reqwest::Response) -> Failure {
+    let status = response.status().as_u16();
+    let wait = wait(response.headers());
+    let mut body = Vec::new();
+    while body.len() < ERROR_BODY
+        && let Ok(Some(chunk)) = response.chunk().await
+    {
+        body.extend_from_slice(&chunk);
+    }
+    body.truncate(ERROR_BODY);
+    reported(status, &body, wait)
+}
+
+/// Returns how long the headers of a response say to wait.
+pub(crate) fn wait(headers: &HeaderMap) -> Option<i64> {
+    waits::in_headers(|name| headers.get(name)?.to_str().ok(), Utc::now())
+}
+
+/// Returns the failure that a response of this status and body tells of.
+pub(crate) fn reported(status: u16, body: &[u8], wait: Option<i64>) -> Failure {
+    let message = String::from_utf8_lossy(body).replace('\0', "\u{fffd}");
+    understood(&Reported { provider: None, status: Some(status), code: None, message }, wait)
+}
+
+/// Returns an error of ours as a failure.
+pub(crate) fn with_meaning(error: SendError) -> Failure {
+    let meaning = super::event::meaning_of(&error);
+    (error, meaning)
+}
+
+/// Returns an object as a free-form one.
+pub(crate) fn free_form(object: serde_json::Map<String, Value>) -> Option<FreeForm> {
+    serde_json::from_str(&Value::Object(object).to_string()).ok()
+}
+
+/// How long the lease of a send that a server performs is.
+pub const LEASE: Duration = Duration::from_mins(1);

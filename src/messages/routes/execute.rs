@@ -1,0 +1,227 @@
+//! Sends that Gleaner performs, answered whole or as server-sent events.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use futures_util::stream;
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::mpsc;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::sends::{address, stored};
+use crate::error::{Error, Result};
+use crate::http::reply::{Created, Shown};
+use crate::messages::perform::{Flight, Performed, Progress, Script};
+use crate::messages::prediction::{self, Asked};
+use crate::messages::rules::estimate::Length;
+use crate::messages::{CancelReason, Event, NewSend, SendError, State, store};
+use crate::privacy::capture::Capture;
+use crate::state::App;
+use crate::types::FreeForm;
+use crate::writing::Writing;
+
+/// How much of a streamed answer may wait for its reader.
+const WAITING: usize = 64;
+
+/// What is told of a send of which nothing is kept.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = UnkeptSend)]
+struct Unkept {
+    /// Where the send stands.
+    state: State,
+    /// What the model answered.
+    assistant_text: Option<String>,
+    /// Why there is no answer.
+    error: Option<SendError>,
+    /// The usage that the provider reported.
+    usage: Option<FreeForm>,
+    /// How many calls were made.
+    attempts_used: usize,
+    /// How many of the predicted pairs were dropped.
+    trimmed_count: usize,
+}
+
+impl From<Performed> for Unkept {
+    fn from(performed: Performed) -> Self {
+        Self {
+            state: if performed.error.is_some() { State::Error } else { State::Complete },
+            assistant_text: performed.text,
+            error: performed.error,
+            usage: performed.usage,
+            attempts_used: performed.trimming.attempts_used,
+            trimmed_count: performed.trimming.trimmed,
+        }
+    }
+}
+
+/// Makes and performs a send.
+pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
+    if let Some(model) = new.model.as_deref().filter(|model| !model.is_empty())
+        && writing.app.providers.find(None, model).is_none()
+    {
+        return Err(Error::NotFound("provider of this model"));
+    }
+    let streams = new.stream == Some(true);
+    let (system, user) = (new.system.clone(), new.user_text.clone());
+    let project = Arc::clone(&writing.caller.project);
+    let app = writing.app.clone();
+    if writing.caller.tenant.policy.capture(crate::domain::Domain::Messages) == Capture::Off {
+        let script = unkept(&writing, &new).await?;
+        return perform(&writing, script, None, streams).await;
+    }
+    let event = Event::send(new, writing.id("sends", None));
+    let id = event.id;
+    let flight = app.in_flight.begin(&project, id);
+    let receipt = app.writer.write(&writing.caller.tenant, event).await?;
+    if receipt.replayed {
+        // Whoever performs it goes on; it is never paid for twice.
+        drop(flight);
+        let shown = Shown::Record(stored(&app, &project, id).await?);
+        return Ok(Created { shown, address: None }.into_response());
+    }
+    let mut connection = app.db.acquire().await?;
+    let plan = store::plan(&mut connection, &project, id).await?.ok_or(Error::NotFound("send"))?;
+    drop(connection);
+    perform(&writing, Script::of(plan, system, user), Some(flight), streams).await
+}
+
+/// Predicts a send of which nothing is kept.
+async fn unkept(writing: &Writing, new: &NewSend) -> Result<Script> {
+    let mut connection = writing.app.db.acquire().await?;
+    let (project, rules) = (&*writing.caller.project, &writing.caller.tenant.messages);
+    let pairs = match &new.visible {
+        Some(visible) => prediction::visible(&mut connection, project, visible, new.reask_of).await?,
+        None => Vec::new(),
+    };
+    let length = |text: &Option<String>| text.as_deref().map_or_else(Length::default, Length::of);
+    let asked = Asked {
+        model: new.model.as_deref(),
+        model_limit: None,
+        pairs,
+        user: length(&new.user_text),
+        system: length(&new.system),
+        settings: rules.settings.with(&new.settings.clone().unwrap_or_default()),
+    };
+    let predicted = prediction::predict(&mut connection, project, rules, asked).await?;
+    let keys: Vec<_> = predicted.included().iter().map(|pair| (pair.key, pair.revision)).collect();
+    let texts = prediction::texts(&mut connection, project, &keys).await?;
+    Ok(Script::unkept(Uuid::now_v7(), &predicted, &texts, new.system.clone(), new.user_text.clone()))
+}
+
+/// Cancels a send whose client has hung up before its end.
+struct HangUp {
+    app: App,
+    project: Arc<str>,
+    id: Uuid,
+}
+
+impl Drop for HangUp {
+    fn drop(&mut self) {
+        self.app.in_flight.cancel(&self.project, self.id, CancelReason::ClientGone);
+    }
+}
+
+/// Performs a send, on a task of its own: it is ended also when nobody waits for it any more.
+async fn perform(
+    writing: &Writing,
+    script: Script,
+    flight: Option<Flight>,
+    streams: bool,
+) -> Result<Response> {
+    let (app, tenant) = (writing.app.clone(), Arc::clone(&writing.caller.tenant));
+    let (id, keeps) = (script.id, flight.is_some());
+    let project = Arc::clone(&writing.caller.project);
+    let flight = flight.unwrap_or_else(|| app.in_flight.begin(&project, id));
+    let (sender, receiver) = mpsc::channel(WAITING);
+    let progress = streams.then_some(sender);
+    let task = tokio::spawn(async move {
+        let cancelled = flight.cancelled.clone();
+        let performed = script.perform(&app, &tenant, cancelled, progress).await;
+        drop(flight);
+        performed
+    });
+    let app = writing.app.clone();
+    let hang_up = HangUp { app: app.clone(), project: Arc::clone(&project), id };
+    let ended = async move {
+        let performed = task.await.map_err(anyhow::Error::from)??;
+        drop(hang_up);
+        Ok::<_, Error>(performed)
+    };
+    if streams {
+        return Ok(events(app, project, id, keeps, receiver, ended));
+    }
+    let performed = ended.await?;
+    if !keeps {
+        return Ok(axum::Json(Unkept::from(performed)).into_response());
+    }
+    let shown = if writing.shows_record() {
+        Shown::Record(stored(&app, &project, id).await?)
+    } else {
+        Shown::Minimal
+    };
+    Ok(Created { shown, address: Some(address(id)) }.into_response())
+}
+
+/// What there is still to tell of a send: its progress, and then its end.
+enum Told<F> {
+    Still(mpsc::Receiver<Progress>, F),
+    All,
+}
+
+/// Returns what happens as server-sent events. The last one comes after the commit.
+fn events(
+    app: App,
+    project: Arc<str>,
+    id: Uuid,
+    keeps: bool,
+    receiver: mpsc::Receiver<Progress>,
+    ended: impl Future<Output = Result<Performed>> + Send + 'static,
+) -> Response {
+    let last = async move {
+        let performed = ended.await;
+        let send = match (&performed, keeps) {
+            (Ok(performed), false) => Some(json!(Unkept::from(performed.clone()))),
+            (Ok(_), true) => stored(&app, &project, id).await.ok().map(|send| json!(send)),
+            (Err(_), _) => None,
+        };
+        match performed {
+            Ok(Performed { error: None, .. }) => named("done", &json!({"send": send})),
+            Ok(Performed { error, .. }) => named("error", &json!({"error": error, "send": send})),
+            Err(error) => {
+                if let Error::Internal(cause) = &error {
+                    tracing::error!(cause = format!("{cause:#}"), "a send could not be kept");
+                }
+                named("error", &json!({"error": error.problem(), "send": null}))
+            }
+        }
+    };
+    let told = stream::unfold(Told::Still(receiver, Box::pin(last)), async |told| match told {
+        Told::Still(mut receiver, last) => Some(match receiver.recv().await {
+            Some(progress) => (Ok::<_, Infallible>(shown(&progress)), Told::Still(receiver, last)),
+            None => (Ok(last.await), Told::All),
+        }),
+        Told::All => None,
+    });
+    Sse::new(told).keep_alive(KeepAlive::default()).into_response()
+}
+
+fn shown(progress: &Progress) -> SseEvent {
+    match progress {
+        Progress::Attempt { attempt, stage, attempt_total_tokens } => named(
+            "attempt",
+            &json!({"attempt": attempt, "stage": stage, "attempt_total_tokens": attempt_total_tokens}),
+        ),
+        Progress::Delta(text) => named("delta", &json!({"text": text})),
+        Progress::Trimmed { id, trimmed_count, counter } => {
+            named("trimmed", &json!({"id": id, "trimmed_count": trimmed_count, "counter": counter}))
+        }
+    }
+}
+
+fn named(name: &str, data: &serde_json::Value) -> SseEvent {
+    SseEvent::default().event(name).data(data.to_string())
+}

@@ -1,0 +1,74 @@
+//! The endpoints of models.
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::auth::{Admin, Caller, Read};
+use crate::error::{Error, Refusals, Result};
+use crate::http::{Check, Checks, Json, Path};
+use crate::messages::models::{self, Model, ModelLimits};
+use crate::state::App;
+
+/// Returns the endpoints of models.
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(put_model)).routes(routes!(list_models))
+}
+
+/// The path parameter of an endpoint about one model.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct ByName {
+    /// The model's name, percent-encoded where it has a slash.
+    #[param(min_length = 1, max_length = 200, example = "gpt-4o-mini")]
+    model: String,
+}
+
+impl Check for ByName {
+    fn check(&self, checks: &mut Checks) {
+        checks.text("model", &self.model, 200);
+    }
+}
+
+/// Sets the limits of a model. They go before those of the providers' file.
+#[utoipa::path(put, path = "/v1/models/{model}", tag = "messages", params(ByName),
+    request_body(content = ModelLimits, example = json!({"context_window": 128_000, "tpm": 200_000, "rpm": 500})),
+    responses(
+        (status = 200, description = "The model, changed", body = Model),
+        (status = 201, description = "The model, which was not known before", body = Model,
+            headers(("Location" = String, description = "The address of the list of models"))),
+        Refusals,
+    ))]
+async fn put_model(
+    State(app): State<App>,
+    caller: Caller<Admin>,
+    Path(ByName { model }): Path<ByName>,
+    Json(limits): Json<ModelLimits>,
+) -> Result<impl IntoResponse> {
+    let made = models::put(&app.db, &caller.project, &model, &limits).await?;
+    let mut connection = app.db.acquire().await?;
+    let known = models::list(&mut connection, &caller.project, &caller.tenant.messages.catalog).await?;
+    let known = known.into_iter().find(|known| known.model == model).ok_or(Error::NotFound("model"))?;
+    let status = if made { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, [(header::LOCATION, "/v1/models".to_owned())], axum::Json(known)))
+}
+
+/// The models whose limits are known.
+#[derive(Debug, Serialize, ToSchema)]
+struct ModelList {
+    /// The models, by name.
+    data: Vec<Model>,
+}
+
+/// Lists the models whose limits are known, by name: those that the project has set, and those of the providers' file.
+#[utoipa::path(get, path = "/v1/models", tag = "messages",
+    responses((status = 200, description = "The models", body = ModelList), Refusals))]
+async fn list_models(State(app): State<App>, caller: Caller<Read>) -> Result<axum::Json<ModelList>> {
+    let mut connection = app.db.acquire().await?;
+    let data = models::list(&mut connection, &caller.project, &caller.tenant.messages.catalog).await?;
+    Ok(axum::Json(ModelList { data }))
+}

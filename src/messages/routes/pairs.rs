@@ -1,0 +1,129 @@
+//! The endpoints of message pairs and topics.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use crate::auth::{Admin, Caller, Read};
+use crate::error::{Error, Refusals, Result};
+use crate::http::page::{List, Page, PageParams};
+use crate::http::reply::{Changed, Created, Prefer};
+use crate::http::{ById, Check, Json, Path};
+use crate::messages::store::{self, Erasure, ListFilter, Topic};
+use crate::messages::{Event, NewPair, Pair, PairChange};
+use crate::state::App;
+use crate::writing::Writing;
+
+/// Returns the endpoints of message pairs and topics.
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(create_pair, list_pairs))
+        .routes(routes!(get_pair, change_pair, delete_pair))
+        .routes(routes!(list_topics))
+}
+
+/// Makes a message pair: what a user said and, if it is there already, what the model answered.
+#[utoipa::path(post, path = "/v1/pairs", tag = "messages", params(Writing),
+    request_body(content = NewPair, example = json!({
+        "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71",
+        "topic_id": "shell",
+        "session_id": "my-session",
+        "model": "gpt-4o-mini",
+        "user_text": "How do I list files?",
+        "assistant_text": "With `ls`.",
+        "star": 2,
+    })),
+    responses(Created<Pair>, Refusals))]
+async fn create_pair(writing: Writing, Json(new): Json<NewPair>) -> Result<Created<Pair>> {
+    let event = Event::pair(new, writing.id("pairs", None));
+    let id = event.id;
+    let record = async |_| stored(&writing.app, &writing.caller.project, id).await;
+    writing.create(event, format!("/v1/pairs/{id}"), record).await
+}
+
+/// One page of message pairs.
+type PairPage = Page<Pair>;
+
+/// Lists message pairs, newest first unless `order` says otherwise.
+#[utoipa::path(get, path = "/v1/pairs", tag = "messages", params(ListFilter, PageParams),
+    responses((status = 200, description = "A page of pairs", body = PairPage), Refusals))]
+async fn list_pairs(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    list: List<ListFilter>,
+) -> Result<PairPage> {
+    store::pairs(&app.db, &caller.project, &list.filter, &list.page).await
+}
+
+/// Returns a message pair.
+#[utoipa::path(get, path = "/v1/pairs/{id}", tag = "messages", params(ById),
+    responses((status = 200, description = "The pair", body = Pair), Refusals))]
+async fn get_pair(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    Path(ById { id }): Path<ById>,
+) -> Result<axum::Json<Pair>> {
+    stored(&app, &caller.project, id).await.map(axum::Json)
+}
+
+/// Changes a message pair.
+///
+/// Sends that have sent the pair still show the texts as they were sent. A pair whose text changes loses its measured
+/// size, and one that is given an answer becomes `complete`. A pair that is being sent is a conflict.
+#[utoipa::path(patch, path = "/v1/pairs/{id}", tag = "messages", params(ById, Prefer),
+    request_body(content = PairChange, example = json!({"star": 3, "color_flag": "green"})),
+    responses(Changed<Pair>, Refusals))]
+async fn change_pair(
+    writing: Writing,
+    Path(ById { id }): Path<ById>,
+    Json(change): Json<PairChange>,
+) -> Result<Changed<Pair>> {
+    let record = async |_| stored(&writing.app, &writing.caller.project, id).await;
+    writing.change(Event::edit(id, change), record).await
+}
+
+/// Erases a message pair with its texts, also where sends have sent them. Their figures stay.
+#[utoipa::path(delete, path = "/v1/pairs/{id}", tag = "messages",
+    params(("id" = Uuid, Path, description = "The record's id.", example = "01946984-36a0-7b2e-8f41-c07d9e35a6b2")),
+    responses((status = 204, description = "It is erased"), Refusals))]
+async fn delete_pair(
+    State(app): State<App>,
+    caller: Caller<Admin>,
+    Path(ById { id }): Path<ById>,
+) -> Result<StatusCode> {
+    match store::delete_pair(&app.db, &caller.project, id).await? {
+        Erasure::Erased => Ok(StatusCode::NO_CONTENT),
+        Erasure::Unknown => Err(Error::NotFound("message pair")),
+        Erasure::Sending => {
+            Err(Error::Conflict(format!("the pair {id} is being sent; cancel its send first")))
+        }
+    }
+}
+
+/// The filter of a list that has none.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoFilter {}
+
+impl Check for NoFilter {}
+
+/// One page of topics.
+type TopicPage = Page<Topic>;
+
+/// Lists the topics of message pairs, the one with the newest pair first. `since` and `until` apply to that pair.
+#[utoipa::path(get, path = "/v1/topics", tag = "messages", params(PageParams),
+    responses((status = 200, description = "A page of topics", body = TopicPage), Refusals))]
+async fn list_topics(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    list: List<NoFilter>,
+) -> Result<TopicPage> {
+    store::topics(&app.db, &caller.project, &list.page).await
+}
+
+async fn stored(app: &App, project: &str, id: Uuid) -> Result<Pair> {
+    store::pair(&app.db, project, id).await?.ok_or(Error::NotFound("message pair"))
+}

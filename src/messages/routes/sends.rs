@@ -1,0 +1,175 @@
+//! The endpoints of sends.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use super::execute;
+use crate::auth::{Admin, Caller, Read};
+use crate::db::receipt::Receipt;
+use crate::error::{Error, Refusals, Result};
+use crate::http::page::{List, Page, PageParams};
+use crate::http::reply::{Changed, Created, Prefer};
+use crate::http::{ById, Json, Path};
+use crate::messages::store::{self, SendFilter};
+use crate::messages::{AskedMode, AttemptAnswer, Cancellation, Event, NewAttempt, NewSend, Outcome, Send};
+use crate::state::App;
+use crate::writing::Writing;
+
+/// Returns the endpoints of sends.
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(start_send, list_sends))
+        .routes(routes!(get_send, delete_send))
+        .routes(routes!(append_send_attempt))
+        .routes(routes!(finalize_send))
+        .routes(routes!(cancel_send))
+}
+
+/// Makes a send: predicts which pairs fit, and makes a pair of the new message.
+///
+/// With `mode: record` the client makes the calls, beginning with the `messages` of the response, and tells what came of
+/// each. A send that would break a quota of the model is refused with 429, and a new message that is larger than the
+/// model's limit by itself with 422 and the members `aut` and `max_context`; nothing is kept of either.
+///
+/// With `mode: execute` Gleaner makes the calls, and responds once the send has ended: 201 also where it has failed, with
+/// `state: error`. With `stream` the response is a stream of server-sent events: `attempt`, `delta`, `trimmed`, and in the
+/// end `done` or `error` with the send. A client that hangs up cancels the send.
+#[utoipa::path(post, path = "/v1/sends", tag = "messages", params(Writing),
+    request_body(content = NewSend, example = json!({
+        "mode": "record",
+        "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71",
+        "user_text": "And hidden ones?",
+        "model": "gpt-4o-mini",
+        "topic_id": "shell",
+        "session_id": "my-session",
+        "visible": {"filter": {"topic_id": "shell"}},
+    })),
+    responses(Created<Send>, Refusals))]
+async fn start_send(writing: Writing, Json(new): Json<NewSend>) -> Result<Response> {
+    if new.mode == AskedMode::Execute {
+        return execute::start(writing, new).await;
+    }
+    let event = Event::send(new, writing.id("sends", None));
+    let id = event.id;
+    let record = async |_| stored(&writing.app, &writing.caller.project, id).await;
+    Ok(writing.create(event, address(id), record).await?.into_response())
+}
+
+/// Tells of one call of a send that the client performs.
+///
+/// The response says what comes next: after an overflow the oldest pair is dropped, and the rest is to be sent. Sending an
+/// attempt again, with the same number and body, changes nothing, even after the send was finalized.
+#[utoipa::path(post, path = "/v1/sends/{id}/attempts", tag = "messages", params(ById, Prefer),
+    request_body(content = NewAttempt, example = json!({
+        "attempt": 1,
+        "usage": {"prompt_tokens": 96, "completion_tokens": 12},
+        "latency_ms": 640,
+    })),
+    responses(Created<AttemptAnswer>, Refusals))]
+async fn append_send_attempt(
+    writing: Writing,
+    Path(ById { id }): Path<ById>,
+    Json(new): Json<NewAttempt>,
+) -> Result<Created<AttemptAnswer>> {
+    let record = async |receipt: Receipt| {
+        let number = receipt.number.unwrap_or_default();
+        let answer = store::attempt(&writing.app.db, &writing.caller.project, id, number).await?;
+        answer.ok_or(Error::NotFound("attempt"))
+    };
+    writing.create(Event::attempt(id, new), address(id), record).await
+}
+
+/// Ends a send that the client performs, with the model's answer or with an error.
+///
+/// A send that ends without any attempt told of had one.
+#[utoipa::path(post, path = "/v1/sends/{id}/finalize", tag = "messages", params(ById, Prefer),
+    request_body(content = Outcome, example = json!({
+        "assistant_text": "With `ls -a`.",
+        "usage": {"prompt_tokens": 96, "completion_tokens": 12},
+        "finish_reason": "stop",
+    })),
+    responses(Changed<Send>, Refusals))]
+async fn finalize_send(
+    writing: Writing,
+    Path(ById { id }): Path<ById>,
+    Json(outcome): Json<Outcome>,
+) -> Result<Changed<Send>> {
+    change(&writing, Event::end(id, outcome)).await
+}
+
+/// Cancels a send that is under way. Its pair becomes an error of the kind `cancelled`.
+///
+/// Cancelling again changes nothing; a send that has ended otherwise is a conflict.
+#[utoipa::path(post, path = "/v1/sends/{id}/cancel", tag = "messages",
+    params(("id" = Uuid, Path, description = "The record's id.", example = "01946984-36a0-7b2e-8f41-c07d9e35a6b2"), Prefer),
+    request_body(content = Cancellation, example = json!({"reason": "user"})),
+    responses(Changed<Send>, Refusals))]
+async fn cancel_send(
+    writing: Writing,
+    Path(ById { id }): Path<ById>,
+    Json(cancellation): Json<Cancellation>,
+) -> Result<Changed<Send>> {
+    let reason = cancellation.reason.unwrap_or_default();
+    let changed = change(&writing, Event::cancel(id, reason)).await?;
+    writing.app.in_flight.cancel(&writing.caller.project, id, reason);
+    Ok(changed)
+}
+
+/// Writes an event that changes a send, and responds with the changed send.
+async fn change(writing: &Writing, event: Event) -> Result<Changed<Send>> {
+    let id = event.id;
+    writing.change(event, async |_| stored(&writing.app, &writing.caller.project, id).await).await
+}
+
+/// Returns the whole send, with its messages, attempts and pair.
+#[utoipa::path(get, path = "/v1/sends/{id}", tag = "messages", params(ById),
+    responses((status = 200, description = "The send", body = Send), Refusals))]
+async fn get_send(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    Path(ById { id }): Path<ById>,
+) -> Result<axum::Json<Send>> {
+    stored(&app, &caller.project, id).await.map(axum::Json)
+}
+
+/// One page of sends.
+type SendPage = Page<Send>;
+
+/// Lists sends, newest first, without their messages, attempts and pairs.
+#[utoipa::path(get, path = "/v1/sends", tag = "messages", params(SendFilter, PageParams),
+    responses((status = 200, description = "A page of sends", body = SendPage), Refusals))]
+async fn list_sends(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    list: List<SendFilter>,
+) -> Result<SendPage> {
+    store::list(&app.db, &caller.project, &list.filter, &list.page).await
+}
+
+/// Erases a send with its attempts. Its pair stays.
+#[utoipa::path(delete, path = "/v1/sends/{id}", tag = "messages",
+    params(("id" = Uuid, Path, description = "The record's id.", example = "01946984-36a0-7b2e-8f41-c07d9e35a6b2")),
+    responses((status = 204, description = "It is erased"), Refusals))]
+async fn delete_send(
+    State(app): State<App>,
+    caller: Caller<Admin>,
+    Path(ById { id }): Path<ById>,
+) -> Result<StatusCode> {
+    if store::delete_send(&app.db, &caller.project, id).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(Error::NotFound("send"))
+    }
+}
+
+pub(super) async fn stored(app: &App, project: &str, id: Uuid) -> Result<Send> {
+    store::get(&app.db, project, id).await?.ok_or(Error::NotFound("send"))
+}
+
+pub(super) fn address(id: Uuid) -> String {
+    format!("/v1/sends/{id}")
+}

@@ -1,0 +1,532 @@
+//! What a provider's error means: its class for people, its kind, and whether a shorter history would help.
+//!
+//! Providers word the same error in many ways, and wrap it in one another's bodies and in their clients' exceptions. So an
+//! error is read by its status and code, and by phrases that say how something relates to a limit, in an order in which
+//! the more telling comes first: a throttle that speaks of "too many tokens" is no overflow, nor is a limit on what the
+//! model may write.
+
+use std::sync::LazyLock;
+
+use regex::{Regex, RegexSet};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::waits;
+
+/// The class of an error, as the seed labels it for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type)]
+#[serde(rename_all = "lowercase")]
+#[sqlx(type_name = "text", rename_all = "lowercase")]
+#[schema(as = ErrorClass)]
+pub enum Class {
+    /// The key is missing, wrong, or may not do this.
+    Auth,
+    /// A limit was reached: of the context, of a rate, or of what is paid for.
+    Quota,
+    /// The provider could not be reached, or did not answer in time.
+    Net,
+    /// There is no such model, or there is none any more.
+    Model,
+    /// Anything else.
+    Unknown,
+}
+
+/// The kind of an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type)]
+#[serde(rename_all = "snake_case")]
+#[sqlx(type_name = "text", rename_all = "snake_case")]
+#[schema(as = ErrorKind)]
+pub enum Kind {
+    /// The request is longer than the model's context.
+    ContextOverflow,
+    /// The request is larger than is ever let through at once, by tokens per minute or by bytes.
+    RequestTooLarge,
+    /// Too many requests or tokens in a while; it is over after a wait.
+    RateLimit,
+    /// What is paid for is used up.
+    Billing,
+    /// The key is missing or wrong.
+    Authentication,
+    /// The key may not do this.
+    Permission,
+    /// There is no such model.
+    ModelNotFound,
+    /// The provider could not be reached, or the connection broke.
+    Connection,
+    /// The provider did not answer in time.
+    Timeout,
+    /// The provider has too much to do.
+    Overloaded,
+    /// The provider failed.
+    ServerError,
+    /// The provider does not say such things.
+    ContentFilter,
+    /// More was asked for than the model may write.
+    OutputLimit,
+    /// The request is wrong in some other way.
+    InvalidRequest,
+    /// The prompt alone is larger than the context. Gleaner found so before any call.
+    UserPromptTooLarge,
+    /// The context overflowed, and nothing more may be left out.
+    ContextOverflowAfterTrimming,
+    /// The send was cancelled.
+    Cancelled,
+    /// The send was never ended.
+    Interrupted,
+    /// The answer broke off in the middle.
+    CutStream,
+    /// Anything else.
+    Unknown,
+}
+
+impl Kind {
+    /// Returns the class that errors of this kind have.
+    #[must_use]
+    pub fn class(self) -> Class {
+        match self {
+            Self::ContextOverflow
+            | Self::RequestTooLarge
+            | Self::RateLimit
+            | Self::Billing
+            | Self::UserPromptTooLarge
+            | Self::ContextOverflowAfterTrimming => Class::Quota,
+            Self::Authentication | Self::Permission => Class::Auth,
+            Self::ModelNotFound => Class::Model,
+            Self::Connection | Self::Timeout | Self::CutStream => Class::Net,
+            Self::Overloaded
+            | Self::ServerError
+            | Self::ContentFilter
+            | Self::OutputLimit
+            | Self::InvalidRequest
+            | Self::Cancelled
+            | Self::Interrupted
+            | Self::Unknown => Class::Unknown,
+        }
+    }
+}
+
+impl Class {
+    /// Returns the name of the class.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auth => "auth",
+            Self::Quota => "quota",
+            Self::Net => "net",
+            Self::Model => "model",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// A provider's error, as it came.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Said<'a> {
+    /// The HTTP status.
+    pub status: Option<u16>,
+    /// The code or type that the provider gave.
+    pub code: Option<&'a str>,
+    /// The body, or whatever text there is.
+    pub message: &'a str,
+}
+
+/// What an error means.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = ErrorMeaning)]
+pub struct Meaning {
+    /// The class, for people.
+    pub class: Class,
+    /// The kind.
+    pub kind: Kind,
+    /// Whether a shorter history would help.
+    pub overflow: bool,
+    /// The limit in tokens that the text names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_tokens: Option<i64>,
+    /// After how many seconds the provider says that it may be tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_s: Option<i64>,
+    /// What people are shown.
+    pub label: String,
+}
+
+/// Phrases of one kind. Each is a regular expression over the text in lower case, without quoting and line breaks.
+struct Phrases {
+    kind: Kind,
+    set: RegexSet,
+}
+
+impl Phrases {
+    fn new(kind: Kind, phrases: &[&str]) -> Self {
+        Self { kind, set: RegexSet::new(phrases).expect("the phrases are regular expressions") }
+    }
+}
+
+/// What a request's length is called, and what it is compared with.
+const LENGTH: &str = r"(context|prompt|input|messages?|conversation|sequence|request(ed)?( token| body)?|token|text|question)s?";
+
+static ORDER: LazyLock<Vec<Phrases>> = LazyLock::new(|| {
+    let exceeds = r"(exceed(s|ed|ing)?|surpass(es|ed)?|overflow(s|ed)?|(is|are|was|were) (over|above|beyond)|larger than|longer than|greater than|more than)";
+    let overflow = [
+        // Codes and names of exceptions.
+        "context_length_exceeded",
+        "context_?window_?exceeded",
+        "exceed_context_size",
+        "context_?overflow",
+        "max_prompt_tokens_exceeded",
+        "tokens_limit_reached",
+        "context_limit_(reached|exceeded)",
+        "prompt_too_long",
+        "input_too_long",
+        // The request is longer than what there is.
+        &format!(
+            r"{LENGTH}\b[^.;]{{0,80}}\b{exceeds}\b[^.;]{{0,60}}\b(context|model'?s? (token )?limit|max(imum)? (number of )?(input |prompt |allowed |sequence |total )?(tokens|length)|token limit|tokens? (allowed|permitted|supported))"
+        ),
+        r"(exceed(s|ed)?|larger than|longer than|greater than|cannot fit( in(to)?)?|not fit in(to)?) (the |this |its |your )?((available|maximum|max|configured|model'?s?|total|allowed|input) ){0,3}(context|sequence|prompt|input)( |_)?(window|length|size|limit|token)",
+        r"(context|prompt|input|sequence)( |_)?(window|length|size)? (size )?(was |is |has been |have been )?(exceed(s|ed)|overflow(s|ed))",
+        r"exceeded (this )?model'?s? (token|context)[a-z ]{0,10} limit",
+        r"exceeds? the (configured |model )?(token )?limit of \d+",
+        r"(input|prompt)s?,? tokens? (count )?(\(?\d+\)? )?(exceed|is over|is above|is greater|is larger|cannot exceed)",
+        r"number of (input |prompt )?tokens[^.;]{0,40}(exceed|greater than|cannot exceed)",
+        r"input token count[^.;]{0,60}(exceeds|only supports)",
+        r"(prompt|input|context|conversation|messages?|text|question|history)( tokens?)?( \([^)]*\)| length)? (is |are |was |were )?too (long|large|big)\b",
+        r"too long (to fit|for (the |this |requested )?model)",
+        r"too (large|long) for model with",
+        r"too many (input |prompt )?tokens[:.,]? ?(total|size|max|in (the|your) (prompt|request|input))",
+        r"too many (input|prompt) tokens",
+        r"token indices sequence length is longer",
+        // The limit, with what it was compared with.
+        r"(maximum|max) (context|prompt|input|sequence|model)( |_)?(len(gth)?|size|window)[^.;]{0,60}(tokens)?[.,;]? (but|however|and) (the |you|your)",
+        r"maximum context length (is|of) \d+",
+        r"maximum context length \d+ tokens",
+        r"maximum prompt length is \d+ but",
+        r"(input|prompt|inputs`) tokens \+ `?max_(new_)?tokens`? must be",
+        r"input length and `?max_tokens`? exceed",
+        r"`?inputs`? must have less than \d+ tokens",
+        r"range of input length should be",
+        r"(reduce|shorten) (the |your )?(length of |size of )?(the |your )?((input |chat )?messages|prompt|input|context|conversation)",
+        r"input tokens exceeded",
+        r"ran out of room in the model'?s context",
+        r"context (is|was) (full|exhausted)",
+        r"when context (the )?overflows",
+        r"greater than the context (length|window|size)",
+        r"(longer|larger|greater) than (the )?max(imum)?_?( )?(model|seq|sequence|input|context|prompt)_?( )?(len|length|size)",
+        r"larger than the maximum model length",
+        r"exceeds max(imum)?( input| prompt| sequence| model)? len",
+        r"prompt exceeds max",
+        r"context window exceeds limit",
+    ];
+    let overflow: Vec<&str> = overflow.iter().map(AsRef::as_ref).collect();
+    vec![
+        Phrases::new(
+            Kind::Billing,
+            &[
+                r"insufficient_quota",
+                r"credit balance",
+                r"(insufficient|not enough|out of|no|more|low on) (account )?(credits?|balance|funds)\b",
+                r"requires more credits",
+                r"can only afford",
+                r"payment required",
+                r"billing_(hard_)?limit|billing hard limit|billing_not_active",
+                r"spend(ing)?_?( )?(limit|cap)",
+                r"plans? (&|and) billing to upgrade",
+                r"keys? (and create a key )?with a higher limit",
+                r"account (balance|is not active)|arrear(s|age)",
+                r"exceeded_current_quota_error",
+                r"exceeded your current quota, please check your plan and billing details\. for more information on this error, read",
+            ],
+        ),
+        // More than is let through in a minute will not fit in a minute's time either.
+        Phrases::new(
+            Kind::RequestTooLarge,
+            &[
+                r"request too large for.{0,200}\b(tokens per (min|day)|tpm|tpd)",
+                r"request_too_large",
+                r"request (body|payload|entity|size)?( size)? ?(exceeds|too large|is too large|larger than)[^.]{0,40}(max|size|limit|bytes|byte|mb\b|large)",
+                r"payload too large|content too large|entity too large",
+                r"request exceeds the maximum (allowed )?(size|number of bytes)",
+            ],
+        ),
+        Phrases::new(
+            Kind::RateLimit,
+            &[
+                r"rate[ _-]?limit",
+                r"too many requests",
+                r"too many (tokens|concurrent)[^.]{0,30}(please wait|per (min|day|hour)|before trying)",
+                r"(requests|tokens|quota)[a-z_ ]{0,20} per[ _]?(min|minute|day|hour|second)",
+                r"throttl(ed|ing)",
+                r"resource[ _]?(has been )?exhausted",
+                r"quota (exceeded|metric)|quota_?metric|exceeded your (current )?quota|quota_exceeded|usage limit",
+                r"please (try again|retry) (in|after) [\d.]+ ?(ms|s|m|h|sec)",
+                r"(concurrency|concurrent request)s? limit",
+            ],
+        ),
+        Phrases::new(Kind::ContextOverflow, &overflow),
+        Phrases::new(
+            Kind::OutputLimit,
+            &[
+                r"max(imum)?_?( )?(output|completion|new)?_?( )?tokens?[^.]{0,60}(exceed|too large|greater|larger|must be|at most|invalid|limit)",
+            ],
+        ),
+        Phrases::new(
+            Kind::ModelNotFound,
+            &[
+                r"model_not_found|model_not_exist|modelnotfound|deploymentnotfound|model_decommissioned|model_deprecated|invalid_model|unknown_model|unsupported_model|model_not_available|no_such_model",
+                r"models?\b[^.;]{0,120}(does not|doesn'?t|not) exist",
+                r"models?\b[^;]{0,160}(is |was |were |could |be )?(not|n't) (be )?found",
+                r"models?\b[^;]{0,160}(deprecated|decommissioned|retired|removed|discontinued|end of life|no longer (supported|available)|shut ?down|sunset)",
+                r"(unknown|invalid|unsupported|unrecognized|no such|no) model\b",
+                r"model (name |id )?['`\x22]?[\w./:@-]+['`\x22]? (is )?(invalid|unknown|not (supported|available|valid|recognized))",
+                r"not a valid model|model identifier is invalid|model is not (supported|available)|deployment for this resource does not exist",
+                r"(does not|do not|don'?t) have access to (the )?model\b",
+                r"no (endpoints|providers?|allowed providers)( are)? (found|available)",
+            ],
+        ),
+        Phrases::new(
+            Kind::ContentFilter,
+            &[
+                r"content[ _]?(filter|policy|management)|safety (system|filter|setting)|responsibleai|flagged|moderation|violat(es|ed|ing) (our|the|usage)|prohibited[ _]content|blocked by|guardrail",
+            ],
+        ),
+        Phrases::new(
+            Kind::Authentication,
+            &[
+                r"(invalid|incorrect|missing|no|bad|wrong|expired)[ _](x-)?(api|auth|access|security)[ _-]?(key|token|header)",
+                r"api[ _-]?key[^.;]{0,60}(not valid|invalid|expired|incorrect|missing|not (set|found|provided)|required|must be set|suspended|option must)",
+                r"api_key_invalid|invalid_api_key|authentication_error|authenticationerror|unauthenticated|unauthorized|not authenticated",
+                r"\b(could not|couldn'?t|unable to|failed to) (authenticate|verify|(load|find|resolve)[^.]{0,20} credentials)",
+                r"(default )?credentials?\b[^;]{0,60}(not found|missing|invalid|expired|could not)",
+                r"(security |access |auth |bearer )?token[^.;]{0,20}(has |is |included in the request is )?(expired|invalid)",
+                r"please (run /)?log ?in|sign in|no auth credentials",
+            ],
+        ),
+        Phrases::new(
+            Kind::Permission,
+            &[
+                r"permission[ _]?(denied|error)|permissiondenied|access[ _]?denied|accessdenied|not (authorized|allowed|permitted) to|forbidden|(do not|don'?t|does not) have (access|permission)|suspended|not supported in your (country|region)|unsupported_country",
+            ],
+        ),
+        Phrases::new(
+            Kind::Timeout,
+            &[r"time[d ]?[ -]?out|timeout|etimedout|deadline[ _]exceeded|took too long"],
+        ),
+        Phrases::new(
+            Kind::Overloaded,
+            &[
+                r"overloaded|over capacity|at capacity|high demand|no capacity|server is busy|currently unavailable|service[ _]?unavailable|temporarily unavailable|modelnotready|still loading|loading model",
+            ],
+        ),
+        Phrases::new(
+            Kind::Connection,
+            &[
+                r"econn(refused|reset|aborted)|enotfound|eai_again|epipe|ehostunreach|enetunreach|und_err",
+                r"connection[ _]?(was |is |has been )?(error|refused|reset|aborted|closed|failed|lost|timed)|connecterror|connectionerror|apiconnectionerror",
+                r"(failed|unable|could not|couldn'?t|cannot|can't) (to )?(connect|reach|resolve)|connect call failed",
+                r"fetch failed|failed to fetch|network ?(error|is unreachable|failure)|networkerror|socket hang up|other side closed|peer closed|server disconnected|remote end closed|premature close|incomplete (chunked )?(read|message)|broken pipe|unexpected eof|stream (was )?(closed|interrupted|disconnected)",
+                r"getaddrinfo|name resolution|name or service not known|dns|max retries exceeded|no route to host|error sending request|certificate|ssl|tls handshake",
+            ],
+        ),
+        Phrases::new(
+            Kind::ServerError,
+            &[
+                r"internal (server )?error|server_error|internalservererror|api_error|bad gateway|server had an error|gateway[ _]?time",
+            ],
+        ),
+    ]
+});
+
+/// Returns what an error means. `retry_after` is what the headers of the response say.
+#[must_use]
+pub fn classify(said: &Said<'_>, retry_after: Option<i64>) -> Meaning {
+    let text = plain(said);
+    let status = said.status.or_else(|| status_in(&text));
+    let (kind, overflow) = kind(&text, status);
+    let class = kind.class();
+    let label = label(class, said.message);
+    let limited = overflow || kind == Kind::RateLimit;
+    Meaning {
+        class,
+        kind,
+        overflow,
+        limit_tokens: if limited { waits::limit_tokens(&text) } else { None },
+        retry_after_s: retry_after.or_else(|| waits::in_text(&text)),
+        label,
+    }
+}
+
+/// Returns what people are shown of an error: its class and a short message.
+#[must_use]
+pub fn label(class: Class, message: &str) -> String {
+    let short = short(message);
+    let space = if short.is_empty() { "" } else { " " };
+    format!("[error: {}]{space}{short}", class.name())
+}
+
+/// Decides the kind of an error, and whether a shorter history would help.
+fn kind(text: &str, status: Option<u16>) -> (Kind, bool) {
+    let mut found: Vec<Kind> =
+        ORDER.iter().filter(|phrases| phrases.set.is_match(text)).map(|phrases| phrases.kind).collect();
+    let server_failed = matches!(status, Some(500..=599));
+    let has = |found: &[Kind], kind| found.contains(&kind);
+    // What a server says of itself when it breaks is no word about the request, unless it gives a figure or a code.
+    if server_failed && !OVERFLOW_FIGURES.is_match(text) {
+        found.retain(|kind| *kind != Kind::ContextOverflow);
+    }
+    if has(&found, Kind::ContextOverflow) {
+        // A throttle may name tokens, but one that is over by waiting says for how long, or of what time it is.
+        let throttled = has(&found, Kind::RateLimit) && !CODES.is_match(text);
+        if !throttled && !has(&found, Kind::Billing) && !asks_for_output_only(text) {
+            return (Kind::ContextOverflow, true);
+        }
+    }
+    if NEGATIVE_OUTPUT.is_match(text) {
+        // Nothing is left for the answer, since the prompt alone is longer than the context.
+        return (Kind::InvalidRequest, true);
+    }
+    found.retain(|kind| *kind != Kind::ContextOverflow);
+    if has(&found, Kind::RequestTooLarge) && !has(&found, Kind::Billing) {
+        return (Kind::RequestTooLarge, true);
+    }
+    let by_status = match status {
+        Some(401) => Some(Kind::Authentication),
+        Some(403) => Some(Kind::Permission),
+        Some(402) => Some(Kind::Billing),
+        Some(408 | 504 | 524) => Some(Kind::Timeout),
+        Some(413) => Some(Kind::RequestTooLarge),
+        Some(429) => Some(Kind::RateLimit),
+        Some(503 | 529) => Some(Kind::Overloaded),
+        Some(500..=599) => Some(Kind::ServerError),
+        _ => None,
+    };
+    let told = found.first().copied();
+    // What is said under some statuses is more telling than they are.
+    let more_telling: &[Kind] = match by_status {
+        Some(Kind::RateLimit) => &[Kind::Billing, Kind::Overloaded],
+        Some(Kind::Authentication | Kind::Permission) if MODEL_CODES.is_match(text) => &[
+            Kind::Billing,
+            Kind::RateLimit,
+            Kind::ContentFilter,
+            Kind::Authentication,
+            Kind::Permission,
+            Kind::ModelNotFound,
+        ],
+        Some(Kind::Authentication | Kind::Permission) => {
+            &[Kind::Billing, Kind::RateLimit, Kind::ContentFilter, Kind::Authentication, Kind::Permission]
+        }
+        Some(Kind::ServerError | Kind::Overloaded) => &[
+            Kind::Overloaded,
+            Kind::ModelNotFound,
+            Kind::RateLimit,
+            Kind::Billing,
+            Kind::ContentFilter,
+            Kind::Timeout,
+        ],
+        _ => &[],
+    };
+    let kind = told.filter(|told| more_telling.contains(told)).or(by_status).or(told).or(match status {
+        Some(404) if text.contains("model") => Some(Kind::ModelNotFound),
+        Some(400..=499) => Some(Kind::InvalidRequest),
+        _ => None,
+    });
+    let kind = kind.unwrap_or(Kind::Unknown);
+    (kind, kind == Kind::RequestTooLarge)
+}
+
+static CODES: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new("context_length_exceeded|contextwindowexceeded|exceed_context_size|max_prompt_tokens_exceeded|maximum context length")
+        .expect("a regular expression")
+});
+
+static MODEL_CODES: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new("model_not_found|modelnotfound|deploymentnotfound|have access to (the )?model")
+        .expect("a regular expression")
+});
+
+static OVERFLOW_FIGURES: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\d{3,}|context_length_exceeded|exceed_context_size|contextwindowexceeded|exceeds? (the |this |model'?s? |maximum |available )*context|too (long|large)|(reduce|shorten)")
+        .expect("a regular expression")
+});
+
+static NEGATIVE_OUTPUT: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"max_(completion_|new_)?tokens`?'? must be at least 1, got -\d+")
+        .expect("a regular expression")
+});
+
+/// Returns whether the only thing that does not fit is the room asked for the answer, so that it would not fit after an
+/// empty history either.
+fn asks_for_output_only(text: &str) -> bool {
+    static OUTPUT: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(
+            r"(max_(completion_|new_)?tokens'?`?( or 'max_completion_tokens')? (is )?too large: (?P<asked>\d+)[^\d]*(?P<limit>\d+))|maximum tokens you requested exceed",
+        )
+        .expect("a regular expression")
+    });
+    let Some(captures) = OUTPUT.captures(text) else {
+        return false;
+    };
+    let number = |name| captures.name(name).and_then(|digits| digits.as_str().parse::<i64>().ok());
+    number("asked").is_none_or(|asked| number("limit").is_none_or(|limit| asked >= limit))
+}
+
+/// Returns the text of an error in lower case, without the quoting and line breaks of the bodies that it was wrapped in.
+fn plain(said: &Said<'_>) -> String {
+    let whole = format!("{} {}", said.code.unwrap_or_default(), said.message);
+    let mut text = String::with_capacity(whole.len());
+    let mut escaped = false;
+    for c in whole.chars() {
+        match c {
+            '\\' => escaped = true,
+            'n' | 'r' | 't' if escaped => {
+                text.push(' ');
+                escaped = false;
+            }
+            _ => {
+                escaped = false;
+                if c.is_whitespace() {
+                    if !text.ends_with(' ') {
+                        text.push(' ');
+                    }
+                } else if c != '"' {
+                    text.extend(c.to_lowercase());
+                }
+            }
+        }
+    }
+    text
+}
+
+/// Finds an HTTP status in the text of an error.
+fn status_in(text: &str) -> Option<u16> {
+    static STATUS: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(
+            r"^\W*(?:(?:api |http |\w+ )?error:? )?([45]\d\d)\b|(?:status|status_code|http|error|code|response|invalid: ?)(?: code)?\W{0,3}\(?([45]\d\d)\b|[(\[]([45]\d\d) [a-z]|invalid: ([45]\d\d)\b",
+        )
+        .expect("a regular expression")
+    });
+    let captures = STATUS.captures(text)?;
+    captures.iter().skip(1).flatten().next()?.as_str().parse().ok()
+}
+
+/// The most characters of a short message.
+const SHORT: usize = 160;
+
+/// Returns the innermost message of an error, on one line, cut where it is long.
+fn short(message: &str) -> String {
+    static MESSAGE: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r#"(?s)\\*["']message\\*["']\s*:\s*\\*"((?:[^"\\]|\\[^"])*)"#)
+            .expect("a regular expression")
+    });
+    let found = MESSAGE.captures_iter(message).last();
+    let inner = found.and_then(|captures| captures.get(1)).map_or(message, |inner| inner.as_str());
+    let inner = if inner.trim_matches(['\\', ' ', '{', 'n']).is_empty() { message } else { inner };
+    let line = inner.replace("\\n", " ");
+    let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = line.trim_end_matches('\\');
+    match line.char_indices().nth(SHORT) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

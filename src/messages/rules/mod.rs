@@ -1,0 +1,10 @@
+//! What follows for chats from what is given, without a database: which pairs fit ([`budget`]), how large texts are
+//! ([`estimate`]), what a provider's error means ([`errors`], [`waits`]), what comes after an attempt ([`trimming`]), and
+//! how long to wait for a quota ([`quota`]).
+
+pub mod budget;
+pub mod errors;
+pub mod estimate;
+pub mod quota;
+pub mod trimming;
+pub mod waits;

@@ -1,0 +1,128 @@
+//! The settings of sends: a project's own, and what the server knows of models.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::models::Catalog;
+use crate::http::{Check, Checks};
+
+/// The settings of sends. A send's own settings go before them; a change never touches a send in flight.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MessageSettings {
+    /// How many characters are a token. If it is not given, sizes are estimated by the kind of text and what is known of
+    /// the model.
+    #[schema(minimum = 0.1, maximum = 100)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chars_per_token: Option<f64>,
+    /// How many tokens a prediction sets aside for the new message. 100 if not given.
+    #[schema(minimum = 0, maximum = 1_000_000_000)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_request_allowance: Option<i64>,
+    /// The most pairs that are dropped after overflows. 10 if not given.
+    #[schema(minimum = 0, maximum = 10_000)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_trim_attempts: Option<i32>,
+    /// Whether pairs are dropped before the first call where the new message would not fit beside them. False if not
+    /// given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preflight_trim: Option<bool>,
+    /// The model of sends that name none and whose visible pairs name none either.
+    #[schema(max_length = 200)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_model: Option<String>,
+    /// Whether the gateway passes requests on while the database is away, and keeps nothing of them. False if not given:
+    /// then it refuses them before the provider is asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway_without_database: Option<bool>,
+}
+
+impl Check for MessageSettings {
+    fn check(&self, checks: &mut Checks) {
+        check_common(checks, self.chars_per_token, self.user_request_allowance, self.max_trim_attempts);
+        if let Some(model) = &self.default_model
+            && !model.is_empty()
+        {
+            checks.text("default_model", model, 200);
+        }
+    }
+}
+
+/// The settings of one send or prediction. What is left out is the project's.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SendSettings {
+    /// How many characters are a token. If it is not given, sizes are estimated by the kind of text and what is known of
+    /// the model.
+    #[schema(minimum = 0.1, maximum = 100)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chars_per_token: Option<f64>,
+    /// How many tokens the prediction sets aside for the new message.
+    #[schema(minimum = 0, maximum = 1_000_000_000)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_request_allowance: Option<i64>,
+    /// The most pairs that are dropped after overflows.
+    #[schema(minimum = 0, maximum = 10_000)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_trim_attempts: Option<i32>,
+    /// Whether pairs are dropped before the first call where the new message would not fit beside them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preflight_trim: Option<bool>,
+    /// Whether a send is made that would break a quota of the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ignore_quota: Option<bool>,
+}
+
+impl Check for SendSettings {
+    fn check(&self, checks: &mut Checks) {
+        check_common(checks, self.chars_per_token, self.user_request_allowance, self.max_trim_attempts);
+    }
+}
+
+fn check_common(checks: &mut Checks, chars: Option<f64>, allowance: Option<i64>, trims: Option<i32>) {
+    let fits = chars.is_none_or(|chars| (0.1..=100.0).contains(&chars));
+    checks.require(fits, "chars_per_token", "must be 0.1 to 100");
+    super::check_tokens(checks, "user_request_allowance", allowance);
+    let fits = trims.is_none_or(|trims| (0..=10_000).contains(&trims));
+    checks.require(fits, "max_trim_attempts", "must be 0 to 10000");
+}
+
+/// What is in force for a project: its settings, and the models that the server knows.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    /// The project's settings.
+    pub settings: MessageSettings,
+    /// The models of the providers' file.
+    pub catalog: Arc<Catalog>,
+}
+
+/// The settings that a send or prediction goes by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct InForce {
+    /// How many characters are a token, if that is the rule.
+    pub chars_per_token: Option<f64>,
+    /// How many tokens are set aside for the new message.
+    pub user_request_allowance: i64,
+    /// The most pairs that are dropped after overflows.
+    pub max_trim_attempts: i32,
+    /// Whether pairs are dropped before the first call.
+    pub preflight_trim: bool,
+    /// Whether quotas are ignored.
+    pub ignore_quota: bool,
+}
+
+impl MessageSettings {
+    /// Lays a send's own settings over the project's.
+    #[must_use]
+    pub fn with(&self, own: &SendSettings) -> InForce {
+        InForce {
+            chars_per_token: own.chars_per_token.or(self.chars_per_token),
+            user_request_allowance: own.user_request_allowance.or(self.user_request_allowance).unwrap_or(100),
+            max_trim_attempts: own.max_trim_attempts.or(self.max_trim_attempts).unwrap_or(10),
+            preflight_trim: own.preflight_trim.or(self.preflight_trim).unwrap_or(false),
+            ignore_quota: own.ignore_quota.unwrap_or(false),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! How message pairs and sends are read and erased. [`write`](super::write) writes them.
+
+use serde::{Deserialize, Serialize};
+use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::visible::{AnyOf, PairFilter};
+use super::{Pair, PairState};
+use crate::error::Result;
+use crate::http::page::{Listed, Order, Page, PageRequest};
+use crate::http::{Check, Checks};
+use crate::types::Timestamp;
+
+mod sends;
+
+pub use sends::{Plan, SendFilter, attempt, get, hash, list, plan};
+
+/// The columns of a pair `p`, as they are shown.
+const PAIR: &str = "p.id, p.topic_id, p.session_id, p.model, p.user_text, p.assistant_text, p.tool_calls, p.star, p.color_flag,
+    p.lifecycle_state, p.error, p.tokens, p.send_id, p.created_at";
+
+/// The filter of a list of message pairs. Several values are separated by commas, and any of them matches.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct ListFilter {
+    /// Only pairs of this topic.
+    topic_id: Option<String>,
+    /// Only pairs of this agent session.
+    session_id: Option<String>,
+    /// Only pairs of this model.
+    model: Option<String>,
+    /// Only pairs with so many stars.
+    #[param(example = "2,3")]
+    star: Option<String>,
+    /// Only pairs with so many stars or more.
+    min_star: Option<i16>,
+    /// Only pairs with this mark.
+    color_flag: Option<String>,
+    /// Only pairs that stand there: `idle`, `sending`, `complete` or `error`.
+    #[param(example = "complete,error")]
+    state: Option<String>,
+    /// Only pairs with this text in what the user said or the model answered. Case is ignored.
+    q: Option<String>,
+    /// In which order the pairs come. The default is the newest first.
+    #[param(inline)]
+    order: Option<Order>,
+}
+
+impl Check for ListFilter {
+    fn check(&self, checks: &mut Checks) {
+        for text in self.star.iter().flat_map(|list| list.split(',')) {
+            checks.require(
+                text.trim().parse::<i16>().is_ok(),
+                "star",
+                "must be numbers, separated by commas",
+            );
+        }
+        for text in self.state.iter().flat_map(|list| list.split(',')) {
+            let known = state(text).is_some();
+            checks.require(
+                known,
+                "state",
+                "must be of idle, sending, complete and error, separated by commas",
+            );
+        }
+    }
+}
+
+fn state(text: &str) -> Option<PairState> {
+    serde_json::from_value(text.trim().into()).ok()
+}
+
+impl ListFilter {
+    fn filter(&self) -> PairFilter {
+        let names = |list: &Option<String>| {
+            let names = list.as_ref()?.split(',').map(|name| name.trim().to_owned());
+            Some(AnyOf::Several(names.collect()))
+        };
+        let stars = |list: &String| {
+            AnyOf::Several(list.split(',').filter_map(|star| star.trim().parse().ok()).collect())
+        };
+        PairFilter {
+            topic_id: names(&self.topic_id),
+            session_id: names(&self.session_id),
+            model: names(&self.model),
+            star: self.star.as_ref().map(stars),
+            min_star: self.min_star,
+            color_flag: names(&self.color_flag),
+            state: self
+                .state
+                .as_ref()
+                .map(|list| AnyOf::Several(list.split(',').filter_map(state).collect())),
+            q: self.q.clone(),
+            ..PairFilter::default()
+        }
+    }
+}
+
+impl Listed for Pair {
+    fn sort_key(&self) -> (Timestamp, String) {
+        (self.created_at, self.id.to_string())
+    }
+}
+
+/// Returns one page of a project's pairs.
+pub async fn pairs(
+    db: impl PgExecutor<'_>,
+    project: &str,
+    filter: &ListFilter,
+    page: &PageRequest,
+) -> Result<Page<Pair>> {
+    let mut query = QueryBuilder::<Postgres>::new(format!("select {PAIR} from pairs p where p.project = "));
+    query.push_bind(project.to_owned());
+    filter.filter().push(&mut query);
+    page.push_in(&mut query, "p.created_at", "p.id", "uuid", filter.order.unwrap_or_default())?;
+    Ok(page.page(query.build_query_as().fetch_all(db).await?))
+}
+
+/// Returns a pair, or none if there is no such pair.
+pub async fn pair(db: impl PgExecutor<'_>, project: &str, id: Uuid) -> sqlx::Result<Option<Pair>> {
+    let mut query = QueryBuilder::<Postgres>::new(format!("select {PAIR} from pairs p where p.project = "));
+    query.push_bind(project.to_owned()).push(" and p.id = ").push_bind(id);
+    query.build_query_as().fetch_optional(db).await
+}
+
+/// A topic, which is a client's own name for a conversation.
+#[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
+pub struct Topic {
+    /// The topic's name.
+    pub topic_id: String,
+    /// How many pairs it has.
+    pub pairs: i64,
+    /// When its first pair was made.
+    pub first_at: Timestamp,
+    /// When its last pair was made.
+    pub last_at: Timestamp,
+}
+
+impl Listed for Topic {
+    fn sort_key(&self) -> (Timestamp, String) {
+        (self.last_at, self.topic_id.clone())
+    }
+}
+
+/// Returns one page of a project's topics, the one with the newest pair first.
+pub async fn topics(db: impl PgExecutor<'_>, project: &str, page: &PageRequest) -> Result<Page<Topic>> {
+    let mut query = QueryBuilder::<Postgres>::new(
+        "select * from (
+            select topic_id, count(*) as pairs, min(created_at) as first_at, max(created_at) as last_at
+            from pairs where topic_id is not null and project = ",
+    );
+    query.push_bind(project.to_owned()).push(" group by topic_id) topics where true");
+    page.push(&mut query, "last_at", "topic_id", "text")?;
+    Ok(page.page(query.build_query_as().fetch_all(db).await?))
+}
+
+/// What became of a pair that was to be erased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Erasure {
+    /// It is erased.
+    Erased,
+    /// There is none.
+    Unknown,
+    /// It is being sent.
+    Sending,
+}
+
+/// Erases a pair with its texts, also where sends have sent them.
+pub async fn delete_pair(db: &PgPool, project: &str, id: Uuid) -> Result<Erasure> {
+    let mut transaction = db.begin().await?;
+    let erasure = match super::tables::lock_pair(&mut transaction, project, id).await? {
+        None => Erasure::Unknown,
+        Some(pair) if pair.state == PairState::Sending => Erasure::Sending,
+        Some(_) => {
+            super::tables::delete_pairs(&mut transaction, project, &[id]).await?;
+            Erasure::Erased
+        }
+    };
+    transaction.commit().await?;
+    Ok(erasure)
+}
+
+/// Erases a send with its calls, and not its pair. Returns whether there was one.
+pub async fn delete_send(db: &PgPool, project: &str, id: Uuid) -> Result<bool> {
+    let mut transaction = db.begin().await?;
+    let erased = delete_sends(&mut transaction, project, &[id]).await?;
+    transaction.commit().await?;
+    Ok(erased > 0)
+}
+
+async fn delete_sends(connection: &mut PgConnection, project: &str, ids: &[Uuid]) -> sqlx::Result<u64> {
+    let sql = "delete from sends where project = $1 and id = any($2)";
+    let erased = sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?.rows_affected();
+    let sql = "delete from send_attempts where project = $1 and send_id = any($2)";
+    sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?;
+    let sql = "delete from sent_messages where project = $1 and session = any($2)";
+    let names: Vec<_> = ids.iter().map(ToString::to_string).collect();
+    sqlx::query(sql).bind(project).bind(names).execute(connection).await?;
+    Ok(erased)
+}
+
+/// How many records were erased.
+#[derive(Debug, Default)]
+pub struct Erased {
+    /// The number of pairs erased.
+    pub pairs: u64,
+    /// The number of sends erased.
+    pub sends: u64,
+}
+
+/// Erases all pairs and sends of an agent session.
+pub async fn delete_session(connection: &mut PgConnection, project: &str, session: &str) -> Result<Erased> {
+    // Sends are locked first, then pairs, both in the order of their ids, as the writer locks them.
+    let sql = "select id from sends where project = $1 and session_id = $2 order by id for update";
+    let sends: Vec<Uuid> =
+        sqlx::query_scalar(sql).bind(project).bind(session).fetch_all(&mut *connection).await?;
+    let sql = "select id from pairs where project = $1 and session_id = $2 order by id for update";
+    let pairs: Vec<Uuid> =
+        sqlx::query_scalar(sql).bind(project).bind(session).fetch_all(&mut *connection).await?;
+    let sends = delete_sends(connection, project, &sends).await?;
+    let sql = "delete from sent_messages where project = $1 and session = $2";
+    sqlx::query(sql).bind(project).bind(session).execute(&mut *connection).await?;
+    let pairs = super::tables::delete_pairs(connection, project, &pairs).await?;
+    Ok(Erased { pairs, sends })
+}

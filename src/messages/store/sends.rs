@@ -1,0 +1,342 @@
+//! How sends are read.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::Deserialize;
+use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+use crate::error::Result;
+use crate::http::Check;
+use crate::http::page::{Listed, Page, PageRequest};
+use crate::messages::prediction::{self, Message, Texts};
+use crate::messages::rules::errors::Class;
+use crate::messages::rules::quota::Quota;
+use crate::messages::rules::trimming::{Next, Stage, Trimming};
+use crate::messages::{
+    Attempt, AttemptAnswer, GivenPair, Mode, Selected, Send, SendBudget, SendError, Snapshot, State,
+};
+use crate::types::{FreeForm, Timestamp};
+
+/// A row of a send, from which [`Send`] is made.
+#[derive(Debug, sqlx::FromRow)]
+pub struct Row {
+    pub(in crate::messages) id: Uuid,
+    pub(in crate::messages) pair_id: Uuid,
+    has_pair: bool,
+    mode: Mode,
+    pub(in crate::messages) state: State,
+    stage: Stage,
+    pub(in crate::messages) model: String,
+    topic_id: Option<String>,
+    session_id: Option<String>,
+    pub(in crate::messages) system: Option<String>,
+    system_tokens: i64,
+    max_context: Option<i64>,
+    user_request_allowance: i64,
+    pub(in crate::messages) max_trim_attempts: i32,
+    chars_per_token: Option<f64>,
+    visible_count: i32,
+    visible_ids: Vec<Uuid>,
+    pub(in crate::messages) selected_ids: Vec<Uuid>,
+    pub(in crate::messages) selected_revisions: Vec<i32>,
+    pub(in crate::messages) selected_tokens: Vec<i64>,
+    selected_models: Vec<Option<String>>,
+    kept_ids: Vec<Uuid>,
+    #[sqlx(json(nullable))]
+    given_pairs: Option<Vec<GivenPair>>,
+    predicted_history: i64,
+    pub(in crate::messages) aut: i64,
+    pub(in crate::messages) preflight_count: i32,
+    pub(in crate::messages) trimmed_count: i32,
+    pub(in crate::messages) attempts_used: i32,
+    #[sqlx(json(nullable))]
+    error: Option<SendError>,
+    overflow_matched: Option<bool>,
+    usage: Option<FreeForm>,
+    finish_reason: Option<String>,
+    #[sqlx(json(nullable))]
+    quota: Option<Quota>,
+    reask_of: Option<Uuid>,
+    created_at: Timestamp,
+    completed_at: Option<Timestamp>,
+    pub(in crate::messages) user_text: Option<String>,
+}
+
+/// Selects sends as `s`. Of the pairs that a send has selected, those that still exist are named.
+const SELECT: &str = "
+    select s.id, s.pair_id, p.id is not null as has_pair, s.mode, s.state, s.stage, s.model, s.topic_id, s.session_id,
+        s.system, s.system_tokens, s.max_context, s.user_request_allowance, s.max_trim_attempts, s.chars_per_token,
+        s.visible_count, s.visible_ids, s.selected_ids, s.selected_revisions, s.selected_tokens, s.selected_models, s.given_pairs,
+        s.predicted_history, s.aut, s.preflight_count, s.trimmed_count, s.attempts_used, s.error, s.overflow_matched,
+        s.usage, s.finish_reason, s.quota, s.reask_of, s.created_at, s.completed_at, p.user_text,
+        array(select k.id from pairs k where k.project = $1 and k.id = any(s.selected_ids)) as kept_ids
+    from sends s left join pairs p on p.project = $1 and p.id = s.pair_id
+    where s.project = $1";
+
+/// The filter of a list of sends.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct SendFilter {
+    /// Only sends that stand there.
+    #[param(inline)]
+    state: Option<State>,
+    /// Only sends to this model.
+    model: Option<String>,
+    /// Only sends that ended with an error of this class.
+    #[param(inline)]
+    class: Option<Class>,
+    /// Only sends of this topic.
+    topic_id: Option<String>,
+    /// Only sends of this agent session.
+    session_id: Option<String>,
+}
+
+impl Check for SendFilter {}
+
+impl Listed for Send {
+    fn sort_key(&self) -> (Timestamp, String) {
+        (self.created_at, self.id.to_string())
+    }
+}
+
+fn query(project: &str) -> Result<QueryBuilder<Postgres>> {
+    let mut arguments = sqlx::postgres::PgArguments::default();
+    sqlx::Arguments::add(&mut arguments, project).map_err(anyhow::Error::from_boxed)?;
+    Ok(QueryBuilder::with_arguments(SELECT, arguments))
+}
+
+/// Returns one page of a project's sends.
+pub async fn list(
+    db: impl PgExecutor<'_>,
+    project: &str,
+    filter: &SendFilter,
+    page: &PageRequest,
+) -> Result<Page<Send>> {
+    let mut query = query(project)?;
+    let texts =
+        [("s.model", &filter.model), ("s.topic_id", &filter.topic_id), ("s.session_id", &filter.session_id)];
+    for (column, value) in texts {
+        if let Some(value) = value {
+            query.push(format_args!(" and {column} = ")).push_bind(value.clone());
+        }
+    }
+    if let Some(state) = filter.state {
+        query.push(" and s.state = ").push_bind(state);
+    }
+    if let Some(class) = filter.class {
+        query.push(" and s.state = 'error' and s.error_class = ").push_bind(class);
+    }
+    page.push(&mut query, "s.created_at", "s.id", "uuid")?;
+    let rows: Vec<Row> = query.build_query_as().fetch_all(db).await?;
+    Ok(page.page(rows.into_iter().map(Row::shown).collect()))
+}
+
+async fn row(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<Option<Row>> {
+    let mut query = query(project)?;
+    query.push(" and s.id = ").push_bind(id);
+    Ok(query.build_query_as().fetch_optional(connection).await?)
+}
+
+/// Returns the whole send, or none if there is no such send. Everything is read at the same moment.
+pub async fn get(db: &PgPool, project: &str, id: Uuid) -> Result<Option<Send>> {
+    let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
+    let Some(row) = row(&mut snapshot, project, id).await? else {
+        return Ok(None);
+    };
+    let messages = row.messages(&mut snapshot, project).await?;
+    let sql = "select * from send_attempts where project = $1 and send_id = $2 order by attempt";
+    let attempts: Vec<Attempt> = sqlx::query_as(sql).bind(project).bind(id).fetch_all(&mut *snapshot).await?;
+    let pair = super::pair(&mut *snapshot, project, row.pair_id).await?;
+    Ok(Some(Send {
+        visible: Some(row.visible_ids.clone()),
+        messages: Some(messages.iter().map(free_form).collect::<Result<_>>()?),
+        attempts: Some(attempts),
+        pair,
+        ..row.shown()
+    }))
+}
+
+fn free_form(message: &Message) -> Result<FreeForm> {
+    let text = serde_json::to_string(message).map_err(anyhow::Error::from)?;
+    Ok(serde_json::from_str(&text).map_err(anyhow::Error::from)?)
+}
+
+/// A send as it is to be performed.
+#[derive(Debug)]
+pub struct Plan {
+    /// The send's row.
+    pub row: Row,
+    /// The texts of the pairs that were selected.
+    pub texts: Texts,
+}
+
+/// Returns what is needed to perform a send, or none if there is no such send.
+pub async fn plan(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<Option<Plan>> {
+    let Some(row) = row(connection, project, id).await? else {
+        return Ok(None);
+    };
+    let texts = prediction::texts(connection, project, &row.keys(0)).await?;
+    Ok(Some(Plan { row, texts }))
+}
+
+/// Returns the hash of the request that made a send, or none if there is no such send.
+pub async fn hash(db: impl PgExecutor<'_>, project: &str, id: Uuid) -> Result<Option<Vec<u8>>> {
+    let sql = "select request_hash from sends where project = $1 and id = $2";
+    Ok(sqlx::query_scalar(sql).bind(project).bind(id).fetch_optional(db).await?)
+}
+
+/// Returns a call of a send and what follows from it.
+pub async fn attempt(db: &PgPool, project: &str, id: Uuid, number: i32) -> Result<Option<AttemptAnswer>> {
+    let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
+    let Some(row) = row(&mut snapshot, project, id).await? else {
+        return Ok(None);
+    };
+    let sql = "select * from send_attempts where project = $1 and send_id = $2 and attempt = $3";
+    let attempt: Option<Attempt> =
+        sqlx::query_as(sql).bind(project).bind(id).bind(number).fetch_optional(&mut *snapshot).await?;
+    Ok(attempt.map(|attempt| AttemptAnswer {
+        next: match attempt.stage {
+            Stage::AttemptSuccess => Next::Done,
+            Stage::OverflowInitial | Stage::OverflowRetry => Next::Retry,
+            _ => Next::Stop,
+        },
+        included_ids: row.names().into_iter().skip(row.trimmed()).collect(),
+        counter: row.trimming().counter(row.visible()),
+        attempt,
+    }))
+}
+
+impl Row {
+    fn trimmed(&self) -> usize {
+        usize::try_from(self.trimmed_count).unwrap_or_default()
+    }
+
+    /// Returns how many pairs were visible.
+    pub(in crate::messages) fn visible(&self) -> usize {
+        usize::try_from(self.visible_count).unwrap_or_default()
+    }
+
+    /// Returns how far trimming has come.
+    pub(in crate::messages) fn trimming(&self) -> Trimming {
+        let count = |count: i32| usize::try_from(count).unwrap_or_default();
+        Trimming {
+            predicted: self.selected_ids.len(),
+            preflight: count(self.preflight_count),
+            trimmed: self.trimmed(),
+            attempts_used: count(self.attempts_used),
+            max_trims: count(self.max_trim_attempts),
+        }
+    }
+
+    /// Returns the selected pairs, each with its revision, without the oldest ones that were trimmed.
+    pub(in crate::messages) fn keys(&self, trimmed: usize) -> Vec<(Uuid, i32)> {
+        let keys = self.selected_ids.iter().copied().zip(self.selected_revisions.iter().copied());
+        keys.skip(trimmed).collect()
+    }
+
+    /// Returns the selected pairs by their ids as the client knows them. An erased one is none.
+    fn names(&self) -> Vec<Option<String>> {
+        if let Some(given) = &self.given_pairs {
+            return given.iter().map(|pair| Some(pair.id.clone())).collect();
+        }
+        let kept: HashSet<_> = self.kept_ids.iter().collect();
+        self.selected_ids.iter().map(|id| kept.contains(id).then(|| id.to_string())).collect()
+    }
+
+    /// Returns the messages of a call from which so many of the oldest pairs are left out.
+    pub(in crate::messages) fn call(
+        &self,
+        texts: &Texts,
+        trimmed: usize,
+        user: Option<&str>,
+    ) -> Vec<Message> {
+        let system = self.system.as_deref();
+        if let Some(given) = &self.given_pairs {
+            let pairs = given.iter().skip(trimmed);
+            let pairs = pairs.map(|pair| (pair.user_text.as_str(), pair.assistant_text.as_deref()));
+            return prediction::messages(system, pairs, user);
+        }
+        let keys = self.keys(trimmed);
+        let pairs = keys.iter().filter_map(|key| texts.get(key));
+        prediction::messages(system, pairs.map(|(user, answer)| (user.as_str(), answer.as_deref())), user)
+    }
+
+    async fn messages(&self, connection: &mut PgConnection, project: &str) -> Result<Vec<Message>> {
+        let trimmed = self.trimmed();
+        let texts = match &self.given_pairs {
+            Some(_) => HashMap::new(),
+            None => prediction::texts(connection, project, &self.keys(trimmed)).await?,
+        };
+        Ok(self.call(&texts, trimmed, self.user_text.as_deref()))
+    }
+
+    /// Returns the send as it is shown in lists.
+    fn shown(self) -> Send {
+        let trimming = self.trimming();
+        let trimmed = self.trimmed();
+        let names = self.names();
+        let is_gateway = self.mode == Mode::Gateway;
+        let history =
+            if is_gateway { self.predicted_history } else { self.selected_tokens.iter().skip(trimmed).sum() };
+        let removed: i64 = self.selected_tokens.iter().take(trimmed).sum();
+        let count = i32::try_from(self.selected_ids.len()).unwrap_or(i32::MAX);
+        let total = history + self.aut;
+        let failed = self.state == State::Error;
+        let selection = names.iter().zip(&self.selected_tokens).zip(self.selected_models);
+        Send {
+            id: self.id,
+            pair_id: self.has_pair.then_some(self.pair_id),
+            mode: self.mode,
+            state: self.state,
+            stage: self.stage,
+            model: self.model,
+            topic_id: self.topic_id,
+            session_id: self.session_id,
+            budget: self.max_context.map(|max_context| SendBudget {
+                max_context,
+                max_usable_raw: (max_context - self.user_request_allowance - self.system_tokens).max(0),
+            }),
+            selection: selection
+                .map(|((id, &tokens), model)| Selected { id: id.clone(), model, tokens })
+                .collect(),
+            visible_count: self.visible_count,
+            visible: None,
+            predicted_message_count: count,
+            predicted_history_tokens: self.predicted_history,
+            predicted_total_tokens: self.predicted_history + self.user_request_allowance,
+            attempt_history_tokens: history,
+            attempt_total_tokens: total,
+            aut: self.aut,
+            system_tokens: self.system_tokens,
+            trimmed_count: self.trimmed_count,
+            sent_count: count - self.trimmed_count,
+            attempts_used: self.attempts_used,
+            chars_per_token: self.chars_per_token,
+            remaining_reserve: self.max_context.map(|max_context| max_context - total),
+            last_error_message: self.error.as_ref().and_then(|error| error.message.clone()),
+            overflow_matched: self.overflow_matched,
+            error: self.error.filter(|_| failed),
+            final_delivered_tokens: (self.state != State::Sending).then_some(total + self.system_tokens),
+            trimming_removed_ids: names.iter().take(trimmed).cloned().collect(),
+            trimming_removed_tokens: removed,
+            trim_summary: trimming.summary(removed),
+            counter: trimming.counter(usize::try_from(self.visible_count).unwrap_or_default()),
+            quota: self.quota,
+            usage: self.usage,
+            finish_reason: self.finish_reason,
+            reask_of: self.reask_of,
+            snapshot: failed.then(|| Snapshot {
+                included_pair_ids: names.into_iter().skip(trimmed).collect(),
+                outgoing_user_text: self.user_text,
+            }),
+            created_at: self.created_at,
+            completed_at: self.completed_at,
+            messages: None,
+            attempts: None,
+            pair: None,
+        }
+    }
+}

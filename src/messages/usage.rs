@@ -1,0 +1,72 @@
+//! The tokens that providers report.
+
+use serde::Deserialize;
+
+use crate::types::FreeForm;
+
+/// The tokens of a call, as the provider counted them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// The tokens of the whole prompt, those read from and written to a cache included.
+    pub input: Option<i64>,
+    /// The tokens of the answer.
+    pub output: Option<i64>,
+}
+
+/// Reads the usage that a provider reports: `OpenAI`'s (Chat Completions and Responses) or `Anthropic`'s, whose input
+/// tokens leave out those of the cache.
+#[must_use]
+pub fn tokens_of(usage: &FreeForm) -> Tokens {
+    #[derive(Deserialize)]
+    struct Usage {
+        prompt_tokens: Option<i64>,
+        completion_tokens: Option<i64>,
+        input_tokens: Option<i64>,
+        output_tokens: Option<i64>,
+        cache_read_input_tokens: Option<i64>,
+        cache_creation_input_tokens: Option<i64>,
+    }
+    let Ok(usage) = serde_json::from_str::<Usage>(usage.as_str()) else {
+        return Tokens::default();
+    };
+    let cached = usage
+        .cache_read_input_tokens
+        .unwrap_or(0)
+        .saturating_add(usage.cache_creation_input_tokens.unwrap_or(0));
+    let count = |tokens: i64| tokens.clamp(0, super::MOST_TOKENS);
+    Tokens {
+        input: usage
+            .prompt_tokens
+            .or(usage.input_tokens.map(|input| input.saturating_add(cached)))
+            .map(count),
+        output: usage.completion_tokens.or(usage.output_tokens).map(count),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_is_read_in_the_words_of_each_provider() {
+        for (usage, input, output) in [
+            (r#"{"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13}"#, Some(10), Some(3)),
+            (
+                r#"{"input_tokens": 10, "output_tokens": 3, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 5}"#,
+                Some(115),
+                Some(3),
+            ),
+            (
+                r#"{"input_tokens": 10, "input_tokens_details": {"cached_tokens": 8}, "output_tokens": 3}"#,
+                Some(10),
+                Some(3),
+            ),
+            (r#"{"input_tokens": 10, "cache_read_input_tokens": null}"#, Some(10), None),
+            (r#"{"input_tokens": "ten"}"#, None, None),
+            ("{}", None, None),
+        ] {
+            let usage = serde_json::from_str(usage).expect(usage);
+            assert_eq!(tokens_of(&usage), Tokens { input, output });
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Which stored pairs a user sees: named by their ids, or found by a filter.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+use sqlx::{Postgres, QueryBuilder};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::PairState;
+use super::send::MOST_PAIRS;
+use crate::http::page::check_range;
+use crate::http::{Check, Checks};
+use crate::types::Timestamp;
+
+/// The stored pairs that the user sees: either `ids` or `filter`.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = VisiblePairs)]
+pub struct Visible {
+    /// The pairs by their ids, in the order in which the user sees them; at most 10 000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ids: Option<Vec<Uuid>>,
+    /// The pairs that match a filter, the oldest first. There may be at most 10 000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter: Option<PairFilter>,
+}
+
+impl Check for Visible {
+    fn check(&self, checks: &mut Checks) {
+        let one = self.ids.is_some() != self.filter.is_some();
+        checks.require(one, "ids", "either this or filter must be given");
+        let ids = self.ids.as_deref().unwrap_or_default();
+        checks.require(ids.len() <= MOST_PAIRS, "ids", "has more than 10000 ids");
+        let mut known = HashSet::new();
+        for (index, id) in ids.iter().take(MOST_PAIRS).enumerate() {
+            checks.require(known.insert(id), &format!("ids/{index}"), "an id before it is the same");
+        }
+        if let Some(filter) = &self.filter {
+            checks.nested("filter", filter);
+        }
+    }
+}
+
+/// A value, or any of several.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum AnyOf<T> {
+    /// This value.
+    One(T),
+    /// One of these values.
+    Several(Vec<T>),
+}
+
+impl<T: Clone> AnyOf<T> {
+    fn values(&self) -> Vec<T> {
+        match self {
+            Self::One(value) => vec![value.clone()],
+            Self::Several(values) => values.clone(),
+        }
+    }
+}
+
+/// A filter of pairs. Its conditions all hold, and an empty filter lets every pair of the project through.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PairFilter {
+    /// Only pairs of this topic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline)]
+    pub topic_id: Option<AnyOf<String>>,
+    /// Only pairs of this agent session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline)]
+    pub session_id: Option<AnyOf<String>>,
+    /// Only pairs of this model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline)]
+    pub model: Option<AnyOf<String>>,
+    /// Only pairs with so many stars.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline)]
+    pub star: Option<AnyOf<i16>>,
+    /// Only pairs with so many stars or more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_star: Option<i16>,
+    /// Only pairs with this mark.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline)]
+    pub color_flag: Option<AnyOf<String>>,
+    /// Only pairs that stand there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline)]
+    pub state: Option<AnyOf<PairState>>,
+    /// Only pairs with this text in what the user said or the model answered. Case is ignored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub q: Option<String>,
+    /// Only pairs made at this time or later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// Only pairs made before this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// Only pairs that this filter, which has the same members, does not let through.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub not: Option<Box<Self>>,
+}
+
+/// How deep filters may stand in one another.
+const DEPTH: usize = 8;
+
+impl Check for PairFilter {
+    fn check(&self, checks: &mut Checks) {
+        check_range(checks, self.since, self.until);
+        let mut depth = 0;
+        let mut inner = self.not.as_deref();
+        while let Some(filter) = inner {
+            depth += 1;
+            inner = filter.not.as_deref();
+        }
+        checks.require(depth <= DEPTH, "not", "stands in more than 8 others");
+    }
+}
+
+impl PairFilter {
+    /// Adds the filter's conditions on the pair `p`, each after an `and`.
+    pub fn push(&self, query: &mut QueryBuilder<Postgres>) {
+        for (column, values) in [
+            ("p.topic_id", &self.topic_id),
+            ("p.session_id", &self.session_id),
+            ("p.model", &self.model),
+            ("p.color_flag", &self.color_flag),
+        ] {
+            if let Some(values) = values {
+                query.push(format_args!(" and {column} = any(")).push_bind(values.values()).push(")");
+            }
+        }
+        if let Some(stars) = &self.star {
+            query.push(" and p.star = any(").push_bind(stars.values()).push(")");
+        }
+        if let Some(least) = self.min_star {
+            query.push(" and p.star >= ").push_bind(least);
+        }
+        if let Some(states) = &self.state {
+            query.push(" and p.lifecycle_state = any(").push_bind(states.values()).push(")");
+        }
+        if let Some(text) = &self.q {
+            let pattern = text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
+            let pattern = format!("%{pattern}%");
+            query.push(" and (p.user_text ilike ").push_bind(pattern.clone());
+            query.push(" or p.assistant_text ilike ").push_bind(pattern).push(")");
+        }
+        if let Some(since) = self.since {
+            query.push(" and p.created_at >= ").push_bind(since);
+        }
+        if let Some(until) = self.until {
+            query.push(" and p.created_at < ").push_bind(until);
+        }
+        if let Some(filter) = &self.not {
+            query.push(" and (true");
+            filter.push(query);
+            query.push(") is not true");
+        }
+    }
+}

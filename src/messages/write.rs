@@ -1,0 +1,75 @@
+//! How message pairs and sends are written: many events in a few statements, all of one batch in one transaction.
+
+mod ends;
+mod pairs;
+mod sends;
+
+use std::collections::HashSet;
+
+use sqlx::{Connection as _, PgConnection};
+use uuid::Uuid;
+
+use super::settings::Rules;
+use super::{Action, Event};
+use crate::db::receipt::Written;
+use crate::db::steps;
+use crate::privacy::kept::Kept;
+
+/// The kinds of events, in the order in which they can happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Pair,
+    Edit,
+    Send,
+    Attempt,
+    End,
+}
+
+impl Event {
+    fn kind(&self) -> Kind {
+        match &self.action {
+            Action::Pair(_) => Kind::Pair,
+            Action::Edit(_) => Kind::Edit,
+            Action::Send(_) => Kind::Send,
+            Action::Attempt(_) => Kind::Attempt,
+            Action::End(_) => Kind::End,
+        }
+    }
+}
+
+/// Writes events of one project in one transaction. Returns their verdicts in the order of the events.
+pub async fn write(
+    connection: &mut PgConnection,
+    project: &str,
+    rules: &Rules,
+    events: &[Kept<&Event>],
+) -> sqlx::Result<Vec<Written>> {
+    let mut verdicts: Vec<Option<Written>> = events.iter().map(|_| None).collect();
+    let mut made = HashSet::new();
+    let steps = steps::plan(events.iter().map(|event| {
+        // Events of a batch come in order, whatever they are about: a send may look at any pair before it. Only pairs that
+        // are made one after the other are written together.
+        let record = if event.in_order { Uuid::nil() } else { event.id };
+        let joins = event.kind() == Kind::Pair && made.insert(event.id);
+        if !joins {
+            made.clear();
+        }
+        (record, event.kind(), joins)
+    }));
+    let mut transaction = connection.begin().await?;
+    for step in &steps {
+        let events = step.of(events);
+        let written = match step.kind {
+            Kind::Pair => pairs::start(&mut transaction, project, &events).await?,
+            Kind::Edit => pairs::edit(&mut transaction, project, &events).await?,
+            Kind::Send => sends::start(&mut transaction, project, rules, &events).await?,
+            Kind::Attempt => sends::append(&mut transaction, project, &events).await?,
+            Kind::End => ends::end(&mut transaction, project, &events).await?,
+        };
+        for (&index, written) in step.members.iter().zip(written) {
+            verdicts[index] = Some(written);
+        }
+    }
+    transaction.commit().await?;
+    Ok(verdicts.into_iter().map(|verdict| verdict.expect("every event is in a step")).collect())
+}

@@ -1,0 +1,118 @@
+//! How sends end, and what their usage teaches.
+
+use chrono::TimeDelta;
+use sqlx::PgConnection;
+
+use super::sends;
+use crate::db::receipt::{Receipt, Written};
+use crate::error::Error;
+use crate::messages::event::{Append, End};
+use crate::messages::learning::{self, Report};
+use crate::messages::rules::trimming::{Stage, final_kind};
+use crate::messages::tables::{self, EndRow, LockedSend};
+use crate::messages::{Action, Event, NewAttempt, SendError, State};
+use crate::privacy::kept::Kept;
+
+/// Ends sends. One that is told of without any call had one.
+pub(super) async fn end(
+    connection: &mut PgConnection,
+    project: &str,
+    events: &[Kept<&Event>],
+) -> sqlx::Result<Vec<Written>> {
+    let ends: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.action {
+            Action::End(end) => Some((event.id, &**end)),
+            _ => None,
+        })
+        .collect();
+    let ids: Vec<_> = ends.iter().map(|(id, _)| *id).collect();
+    let sends = tables::lock_sends(connection, project, &ids).await?;
+    let mut written: Vec<Written> = Vec::with_capacity(ends.len());
+    let mut open: Vec<(&LockedSend, &End, Append)> = Vec::new();
+    for (id, end) in &ends {
+        written.push(match sends.get(id) {
+            None => Err(Error::NotFound("send")),
+            Some(send) if send.state == State::Sending => {
+                open.push((send, *end, as_append(end)));
+                Ok(Receipt::created(None))
+            }
+            Some(send) if send.outcome_hash.as_deref() == Some(end.hash.as_slice()) => {
+                Ok(Receipt::replayed(None))
+            }
+            // What was cancelled stays cancelled, whatever the reason given the second time.
+            Some(send) if end.cancelled && send.stage == Stage::Cancelled => Ok(Receipt::replayed(None)),
+            Some(_) if end.cancelled => Err(Error::Conflict(format!("the send {id} has ended already"))),
+            Some(_) => Err(Error::Conflict(format!("the send {id} has ended already, with another body"))),
+        });
+    }
+    let mut rows = Vec::with_capacity(open.len());
+    let mut attempts = Vec::new();
+    for ((send, end, append), later) in open.iter().zip(0..) {
+        let mut stage = send.stage;
+        if send.attempts_used == 0 && !end.cancelled {
+            match sends::row(send, append) {
+                Ok(row) => {
+                    stage = row.stage;
+                    attempts.push(row);
+                }
+                Err(error) => return Err(sqlx::Error::AnyDriverError(error.to_string().into())),
+            }
+        }
+        rows.push(EndRow {
+            id: send.id,
+            pair_id: send.pair_id,
+            stage: final_stage(end, stage),
+            error: end.failure.as_ref().map(|(error, _)| final_error(error, stage)),
+            assistant_text: end.assistant_text.as_deref(),
+            tool_calls: end.tool_calls.as_deref(),
+            assistant: end.assistant,
+            usage: end.usage.as_ref(),
+            reported: (end.tokens.input, end.tokens.output),
+            finish_reason: end.finish_reason.as_deref(),
+            hash: &end.hash,
+            // Exports are ordered by this time. It is the database's, and no two sends of a batch have the same.
+            completed_at: send.now.plus(TimeDelta::microseconds(later)).unwrap_or(send.now),
+        });
+    }
+    tables::insert_attempts(connection, project, &attempts).await?;
+    tables::end_sends(connection, project, &rows).await?;
+    let reports: Vec<_> =
+        open.iter().filter(|(_, end, _)| end.failure.is_none()).map(|(send, ..)| Report::of(send)).collect();
+    learning::learn(connection, project, &reports).await?;
+    Ok(written)
+}
+
+/// Returns the stage of a send that ends with a call of this stage.
+fn final_stage(end: &End, stage: Stage) -> Stage {
+    match (&end.failure, stage) {
+        _ if end.cancelled => Stage::Cancelled,
+        (None, _) => Stage::AttemptSuccess,
+        (Some(_), Stage::Initial | Stage::Preflight | Stage::AttemptSuccess) => Stage::OtherError,
+        (Some(_), stage) => stage,
+    }
+}
+
+/// Returns the error that a send ends with: one that trimming could not mend has a kind of its own.
+fn final_error(error: &SendError, stage: Stage) -> SendError {
+    let kind = final_kind(stage, error.kind);
+    SendError { kind, class: if kind == error.kind { error.class } else { kind.class() }, ..error.clone() }
+}
+
+/// Returns the only call of a send whose calls were not told of.
+fn as_append(end: &End) -> Append {
+    Append {
+        new: NewAttempt {
+            attempt: None,
+            included_ids: None,
+            error: None,
+            usage: end.usage.clone(),
+            latency_ms: None,
+            at: None,
+        },
+        failure: end.failure.clone(),
+        tokens: end.tokens,
+        at: crate::types::Timestamp::now(),
+        hash: end.hash.clone(),
+    }
+}

@@ -1,0 +1,322 @@
+//! How sends are made, and how their calls are added.
+
+use std::collections::HashMap;
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::db::receipt::{Receipt, Written};
+use crate::error::Error;
+use crate::messages::event::{Append, StartSend};
+use crate::messages::prediction::{self, Asked, Failed, Predicted};
+use crate::messages::rules::estimate::Length;
+use crate::messages::rules::trimming::{Failure, Stage, Trimming};
+use crate::messages::settings::Rules;
+use crate::messages::tables::{self, AttemptRow, LockedSend, PairRow, Reasked, SendRow, Table};
+use crate::messages::{Action, Event, PairState, State, named};
+use crate::privacy::kept::Kept;
+
+/// A send that is about to be made.
+struct Planned<'a> {
+    id: Uuid,
+    start: &'a StartSend,
+    predicted: Predicted,
+    reasked: Option<Reasked>,
+}
+
+impl Planned<'_> {
+    fn topic_id(&self) -> Option<&str> {
+        let own = named(self.start.new.topic_id.as_deref());
+        own.or_else(|| self.reasked.as_ref()?.topic_id.as_deref())
+    }
+
+    fn user(&self) -> Length {
+        let again = self.reasked.as_ref().map(Reasked::length).unwrap_or_default();
+        self.start.user.unwrap_or(again)
+    }
+
+    fn model(&self) -> &str {
+        self.predicted.model.as_deref().unwrap_or_default()
+    }
+
+    fn pair(&self) -> PairRow<'_> {
+        let again = || self.reasked.as_ref()?.user_text.as_deref();
+        PairRow {
+            id: self.start.pair_id,
+            topic_id: self.topic_id(),
+            session_id: named(self.start.new.session_id.as_deref()),
+            model: Some(self.model()),
+            user_text: self.start.new.user_text.as_deref().or_else(again).filter(|_| self.start.keeps_text),
+            assistant_text: None,
+            user: self.user(),
+            assistant: Length::default(),
+            star: 0,
+            color_flag: None,
+            state: PairState::Sending,
+            tokens: None,
+            turn: None,
+            send_id: Some(self.id),
+            created_at: self.start.created_at,
+            hash: &self.start.hash,
+        }
+    }
+}
+
+/// Makes sends, each with its pair. What each carries is predicted here, so that it sees what was written before it.
+pub(super) async fn start(
+    connection: &mut PgConnection,
+    project: &str,
+    rules: &Rules,
+    events: &[Kept<&Event>],
+) -> sqlx::Result<Vec<Written>> {
+    let starts: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.action {
+            Action::Send(start) => Some((event.id, &**start)),
+            _ => None,
+        })
+        .collect();
+    let ids: Vec<_> = starts.iter().map(|(id, _)| *id).collect();
+    let stored = tables::request_hashes(connection, project, Table::Sends, &ids).await?;
+    let mut written: Vec<Option<Written>> = Vec::with_capacity(starts.len());
+    let mut planned: Vec<(usize, Planned<'_>)> = Vec::new();
+    for (index, &(id, start)) in starts.iter().enumerate() {
+        if let Some(hash) = stored.get(&id) {
+            written.push(Some(if *hash == start.hash {
+                Ok(Receipt::replayed(None))
+            } else {
+                Err(Error::Conflict(format!("the send {id} is there already, with another body")))
+            }));
+            continue;
+        }
+        match plan(connection, project, rules, id, start).await {
+            Ok(plan) => {
+                planned.push((index, plan));
+                written.push(None);
+            }
+            Err(Failed::Refused(error)) => written.push(Some(Err(error))),
+            Err(Failed::Database(error)) => return Err(error),
+        }
+    }
+    let pairs: Vec<_> = planned.iter().map(|(_, plan)| plan.pair()).collect();
+    let made = tables::insert_pairs(connection, project, &pairs).await?;
+    planned.retain(|(index, plan)| {
+        let pair = plan.start.pair_id;
+        if !made.contains(&pair) {
+            written[*index] = Some(Err(Error::Conflict(format!("the pair {pair} is there already"))));
+        }
+        made.contains(&pair)
+    });
+    let rows: Vec<_> = planned
+        .iter()
+        .map(|(_, plan)| SendRow {
+            id: plan.id,
+            start: plan.start,
+            model: plan.model(),
+            topic_id: plan.topic_id(),
+            predicted: &plan.predicted,
+        })
+        .collect();
+    let created = tables::insert_sends(connection, project, &rows).await?;
+    let (mut gone, mut late) = (Vec::new(), Vec::new());
+    for (index, plan) in &planned {
+        written[*index] = Some(if created.contains(&plan.id) {
+            gone.extend(plan.reasked.as_ref().map(|pair| pair.id));
+            Ok(Receipt::created(None))
+        } else {
+            // Another server has made a send with this id meanwhile.
+            late.push(plan.start.pair_id);
+            Err(Error::Unavailable("this send is being made by another request; try again"))
+        });
+    }
+    gone.extend(late);
+    if !gone.is_empty() {
+        tables::delete_pairs(connection, project, &gone).await?;
+    }
+    let unwritten = || Err(anyhow::anyhow!("a send without a verdict").into());
+    Ok(written.into_iter().map(|verdict| verdict.unwrap_or_else(unwritten)).collect())
+}
+
+/// Predicts what a send carries.
+async fn plan<'a>(
+    connection: &mut PgConnection,
+    project: &str,
+    rules: &Rules,
+    id: Uuid,
+    start: &'a StartSend,
+) -> Result<Planned<'a>, Failed> {
+    let new = &start.new;
+    let reasked = match new.reask_of {
+        None => None,
+        Some(pair) => match tables::lock_pair(connection, project, pair).await? {
+            None => return Err(Error::NotFound("message pair to ask again").into()),
+            Some(locked) if locked.state != PairState::Error => {
+                let detail =
+                    format!("the pair {pair} is not in the state error, so it cannot be asked again");
+                return Err(Error::Conflict(detail).into());
+            }
+            Some(locked) => Some(locked),
+        },
+    };
+    let pairs = match (&start.given, &new.visible) {
+        (Some(given), _) => given.clone(),
+        (None, Some(visible)) => prediction::visible(connection, project, visible, new.reask_of).await?,
+        (None, None) => Vec::new(),
+    };
+    let own = named(new.model.as_deref()).or_else(|| reasked.as_ref()?.model.as_deref());
+    let asked = Asked {
+        model: own,
+        model_limit: None,
+        pairs,
+        user: start.user.or_else(|| reasked.as_ref().map(Reasked::length)).unwrap_or_default(),
+        system: start.system,
+        settings: rules.settings.with(&new.settings.clone().unwrap_or_default()),
+    };
+    let predicted = prediction::predict(connection, project, rules, asked).await?;
+    Ok(Planned { id, start, predicted, reasked })
+}
+
+impl LockedSend {
+    /// Returns how far trimming has come.
+    pub(super) fn trimming(&self) -> Trimming {
+        let count = |count: i32| usize::try_from(count).unwrap_or_default();
+        Trimming {
+            predicted: self.selected_ids.len(),
+            preflight: count(self.preflight_count),
+            trimmed: count(self.trimmed_count),
+            attempts_used: count(self.attempts_used),
+            max_trims: count(self.max_trim_attempts),
+        }
+    }
+
+    /// Returns the size of the pairs that are left when so many are dropped.
+    pub(super) fn history(&self, trimmed: usize) -> i64 {
+        if self.selected_ids.is_empty() {
+            return self.predicted_history;
+        }
+        self.selected_tokens.iter().skip(trimmed).sum()
+    }
+
+    /// Returns the ids of the selected pairs, as the client knows them.
+    pub(in crate::messages) fn names(&self) -> Vec<String> {
+        match &self.given_pairs {
+            Some(given) => given.iter().map(|pair| pair.id.clone()).collect(),
+            None => self.selected_ids.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+/// Makes the row of the next call of a send.
+pub(super) fn row<'a>(send: &'a LockedSend, append: &'a Append) -> Result<AttemptRow<'a>, Error> {
+    let mut trimming = send.trimming();
+    if let Some(ids) = &append.new.included_ids {
+        let names = send.names();
+        let left = &names[trimming.trimmed.min(names.len())..];
+        if !left.ends_with(ids) {
+            return Err(Error::invalid("/included_ids", "are not the newest of the pairs that are left"));
+        }
+        trimming.trimmed = names.len() - ids.len();
+    }
+    let before = trimming.trimmed;
+    let failure = append.failure.as_ref();
+    let (stage, _) = trimming
+        .attempt(failure.map(|(_, meaning)| Failure { class: meaning.class, overflow: meaning.overflow }));
+    let small = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+    let history = send.history(before);
+    let total = history + send.aut;
+    let estimated = total + send.system_tokens;
+    Ok(AttemptRow {
+        send: send.id,
+        attempt: small(trimming.attempts_used),
+        model: &send.model,
+        stage,
+        trimmed_count: small(before),
+        history,
+        total,
+        error: failure.map(|(error, _)| error),
+        overflow: failure.is_some_and(|(_, meaning)| meaning.overflow),
+        usage: append.new.usage.as_ref(),
+        tokens: append.tokens.input.unwrap_or(estimated) + append.tokens.output.unwrap_or(0),
+        latency_ms: append.new.latency_ms,
+        at: append.at,
+        hash: &append.hash,
+        trimmed_after: small(trimming.trimmed),
+        reported: (append.tokens.input, append.tokens.output),
+    })
+}
+
+/// Returns whether a further call may follow one of this stage.
+fn goes_on(stage: Stage) -> bool {
+    matches!(stage, Stage::Initial | Stage::Preflight | Stage::OverflowInitial | Stage::OverflowRetry)
+}
+
+/// Adds calls to sends, one to each.
+pub(super) async fn append(
+    connection: &mut PgConnection,
+    project: &str,
+    events: &[Kept<&Event>],
+) -> sqlx::Result<Vec<Written>> {
+    let appends: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.action {
+            Action::Attempt(append) => Some((event.id, &**append)),
+            _ => None,
+        })
+        .collect();
+    let ids: Vec<_> = appends.iter().map(|(id, _)| *id).collect();
+    let sends = tables::lock_sends(connection, project, &ids).await?;
+    let named: Vec<_> = appends.iter().filter_map(|(id, append)| Some((*id, append.new.attempt?))).collect();
+    let stored = if named.is_empty() {
+        HashMap::new()
+    } else {
+        tables::attempt_hashes(connection, project, &named).await?
+    };
+    let mut written = Vec::with_capacity(appends.len());
+    let mut rows = Vec::new();
+    for (id, append) in &appends {
+        written.push(match sends.get(id) {
+            None => Err(Error::NotFound("send")),
+            Some(send) => match judge(send, append, &stored) {
+                Ok(Some(receipt)) => Ok(receipt),
+                Ok(None) => row(send, append).map(|row| {
+                    let number = row.attempt;
+                    rows.push(row);
+                    Receipt::created(Some(number))
+                }),
+                Err(error) => Err(error),
+            },
+        });
+    }
+    tables::insert_attempts(connection, project, &rows).await?;
+    Ok(written)
+}
+
+/// Returns the receipt of a call that was told of before, or none if it is new.
+fn judge(
+    send: &LockedSend,
+    append: &Append,
+    stored: &HashMap<(Uuid, i32), Vec<u8>>,
+) -> Result<Option<Receipt>, Error> {
+    let id = send.id;
+    if let Some(number) = append.new.attempt {
+        match stored.get(&(id, number)) {
+            Some(hash) if *hash == append.hash => return Ok(Some(Receipt::replayed(Some(number)))),
+            Some(_) => {
+                let detail = format!("attempt {number} of the send {id} is there already, with another body");
+                return Err(Error::Conflict(detail));
+            }
+            None if number != send.attempts_used + 1 => {
+                let next = send.attempts_used + 1;
+                return Err(Error::Conflict(format!("the next attempt of the send {id} is number {next}")));
+            }
+            None => {}
+        }
+    }
+    if send.state != State::Sending {
+        return Err(Error::Conflict(format!("the send {id} has ended; no attempt can be added")));
+    }
+    if !goes_on(send.stage) {
+        return Err(Error::Conflict(format!("the last attempt of the send {id} has ended it; finalize it")));
+    }
+    Ok(None)
+}

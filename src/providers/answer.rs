@@ -1,0 +1,303 @@
+//! The answers of providers, whole or streamed, in the words of each API.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+/// An API of a provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Api {
+    /// Chat Completions of `OpenAI`, which most others speak too.
+    ChatCompletions,
+    /// Responses of `OpenAI`.
+    Responses,
+    /// Messages of Anthropic.
+    Messages,
+}
+
+impl Api {
+    /// The path of the API below a provider's address.
+    #[must_use]
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::ChatCompletions => "chat/completions",
+            Self::Responses => "responses",
+            Self::Messages => "messages",
+        }
+    }
+}
+
+/// An answer, as far as it has come.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Answer {
+    /// The text.
+    pub text: String,
+    /// The tools that the answer calls, in their order, as `OpenAI` writes them.
+    calls: BTreeMap<u64, Call>,
+    /// The usage that the provider reported.
+    pub usage: Option<Map<String, Value>>,
+    /// Why the model stopped.
+    pub finish_reason: Option<String>,
+    /// Whether the answer has come to its end.
+    pub is_whole: bool,
+    /// What the provider said went wrong in the middle.
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Call {
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+impl Answer {
+    /// Reads a whole answer. Returns none if the body is no answer of this API.
+    #[must_use]
+    pub fn read(api: Api, body: &[u8]) -> Option<Self> {
+        let body: Value = serde_json::from_slice(body).ok()?;
+        let mut answer = Self { is_whole: true, ..Self::default() };
+        match api {
+            Api::ChatCompletions => {
+                let choice = body["choices"].get(0)?;
+                let message = &choice["message"];
+                answer.text = text(&message["content"]);
+                for (index, call) in (0..).zip(message["tool_calls"].as_array().into_iter().flatten()) {
+                    answer.call(
+                        index,
+                        &call["id"],
+                        &call["function"]["name"],
+                        &call["function"]["arguments"],
+                    );
+                }
+                answer.finish_reason = name(&choice["finish_reason"]);
+            }
+            Api::Responses => {
+                answer.output(&body);
+                answer.finish_reason = name(&body["status"]);
+                body["output"].as_array()?;
+            }
+            Api::Messages => {
+                for (index, block) in (0..).zip(body["content"].as_array()?) {
+                    answer.block(index, block);
+                }
+                answer.finish_reason = name(&body["stop_reason"]);
+            }
+        }
+        answer.usage(&body["usage"]);
+        Some(answer)
+    }
+
+    /// Takes the data of a streamed event. Returns the text that it adds.
+    pub fn event(&mut self, api: Api, data: &str) -> Option<String> {
+        if data == "[DONE]" {
+            self.is_whole = true;
+            return None;
+        }
+        let event: Value = serde_json::from_str(data).ok()?;
+        if event["error"].is_object() || event["type"] == "error" {
+            self.error = Some(data.to_owned());
+            return None;
+        }
+        let before = self.text.len();
+        match api {
+            Api::ChatCompletions => self.chunk(&event),
+            Api::Responses => self.response_event(&event),
+            Api::Messages => self.message_event(&event),
+        }
+        (self.text.len() > before).then(|| self.text[before..].to_owned())
+    }
+
+    /// Returns the tools that the answer calls, as `OpenAI` writes them, if it calls any.
+    #[must_use]
+    pub fn tool_calls(&self) -> Option<Value> {
+        let calls = self.calls.values().map(|Call { id, name, arguments }| {
+            json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
+        });
+        let calls: Vec<_> = calls.collect();
+        (!calls.is_empty()).then_some(Value::Array(calls))
+    }
+
+    fn chunk(&mut self, event: &Value) {
+        self.usage(&event["usage"]);
+        let choice = &event["choices"][0];
+        self.text.push_str(choice["delta"]["content"].as_str().unwrap_or_default());
+        for call in choice["delta"]["tool_calls"].as_array().into_iter().flatten() {
+            let index = call["index"].as_u64().unwrap_or_default();
+            self.call(index, &call["id"], &call["function"]["name"], &call["function"]["arguments"]);
+        }
+        if let Some(reason) = name(&choice["finish_reason"]) {
+            self.finish_reason = Some(reason);
+            self.is_whole = true;
+        }
+    }
+
+    fn message_event(&mut self, event: &Value) {
+        let index = event["index"].as_u64().unwrap_or_default();
+        match event["type"].as_str().unwrap_or_default() {
+            "message_start" => self.usage(&event["message"]["usage"]),
+            "content_block_start" => self.block(index, &event["content_block"]),
+            "content_block_delta" => {
+                let delta = &event["delta"];
+                self.text.push_str(delta["text"].as_str().unwrap_or_default());
+                if delta["type"] == "input_json_delta" {
+                    self.call(index, &Value::Null, &Value::Null, &delta["partial_json"]);
+                }
+            }
+            "message_delta" => {
+                self.usage(&event["usage"]);
+                self.finish_reason =
+                    name(&event["delta"]["stop_reason"]).or_else(|| self.finish_reason.take());
+            }
+            "message_stop" => self.is_whole = true,
+            _ => {}
+        }
+    }
+
+    fn response_event(&mut self, event: &Value) {
+        match event["type"].as_str().unwrap_or_default() {
+            "response.output_text.delta" => self.text.push_str(event["delta"].as_str().unwrap_or_default()),
+            "response.completed" | "response.incomplete" => {
+                let response = &event["response"];
+                let streamed = std::mem::take(&mut self.text);
+                self.output(response);
+                if self.text.len() < streamed.len() {
+                    self.text = streamed;
+                }
+                self.usage(&response["usage"]);
+                self.finish_reason = name(&response["status"]);
+                self.is_whole = true;
+            }
+            "response.failed" => self.error = Some(event["response"]["error"].to_string()),
+            _ => {}
+        }
+    }
+
+    /// Reads the items of a response's output.
+    fn output(&mut self, response: &Value) {
+        for (index, item) in (0..).zip(response["output"].as_array().into_iter().flatten()) {
+            match item["type"].as_str().unwrap_or_default() {
+                "message" => self.text.push_str(&text(&item["content"])),
+                "function_call" => self.call(index, &item["call_id"], &item["name"], &item["arguments"]),
+                "custom_tool_call" => self.call(index, &item["call_id"], &item["name"], &item["input"]),
+                _ => {}
+            }
+        }
+    }
+
+    /// Reads a content block of Anthropic's.
+    fn block(&mut self, index: u64, block: &Value) {
+        match block["type"].as_str().unwrap_or_default() {
+            "text" => self.text.push_str(block["text"].as_str().unwrap_or_default()),
+            "tool_use" => {
+                let whole = block["input"].as_object().is_some_and(|input| !input.is_empty());
+                let arguments = if whole { block["input"].to_string().into() } else { Value::Null };
+                self.call(index, &block["id"], &block["name"], &arguments);
+            }
+            _ => {}
+        }
+    }
+
+    fn call(&mut self, index: u64, id: &Value, called: &Value, arguments: &Value) {
+        let call = self.calls.entry(index).or_default();
+        call.id.push_str(id.as_str().unwrap_or_default());
+        call.name.push_str(called.as_str().unwrap_or_default());
+        call.arguments.push_str(arguments.as_str().unwrap_or_default());
+    }
+
+    fn usage(&mut self, usage: &Value) {
+        if let Some(usage) = usage.as_object() {
+            let known = self.usage.get_or_insert_default();
+            known.extend(
+                usage
+                    .iter()
+                    .filter(|(_, value)| !value.is_null())
+                    .map(|(name, value)| (name.clone(), value.clone())),
+            );
+        }
+    }
+}
+
+/// Returns the text of a message's content, which is a text or an array of parts.
+#[must_use]
+pub fn text(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => {
+            let texts: Vec<_> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
+            texts.join("\n")
+        }
+        _ => String::new(),
+    }
+}
+
+fn name(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn streamed(api: Api, events: &[Value]) -> (Answer, String) {
+        let mut answer = Answer::default();
+        let deltas = events.iter().filter_map(|event| answer.event(api, &event.to_string())).collect();
+        (answer, deltas)
+    }
+
+    #[test]
+    fn an_answer_is_the_same_whole_and_streamed() {
+        let whole = json!({"choices": [{"message": {"content": "Hello", "tool_calls": [
+            {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{\"a\":1}"}}]}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 3}});
+        let (answer, deltas) = streamed(
+            Api::ChatCompletions,
+            &[
+                json!({"choices": [{"delta": {"content": "Hel"}}]}),
+                json!({"choices": [{"delta": {"content": "lo", "tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{\"a\""}}]}}]}),
+                json!({"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": ":1}"}}]}, "finish_reason": "stop"}]}),
+                json!({"choices": [], "usage": {"prompt_tokens": 3}}),
+            ],
+        );
+        assert_eq!(deltas, "Hello");
+        assert_eq!(Some(answer), Answer::read(Api::ChatCompletions, whole.to_string().as_bytes()));
+
+        let whole = json!({"content": [{"type": "text", "text": "Hi"}, {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}}],
+            "stop_reason": "tool_use", "usage": {"input_tokens": 5, "output_tokens": 7}});
+        let (answer, deltas) = streamed(
+            Api::Messages,
+            &[
+                json!({"type": "message_start", "message": {"usage": {"input_tokens": 5, "output_tokens": 1}}}),
+                json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+                json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}}),
+                json!({"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use", "id": "t", "name": "f", "input": {}}}),
+                json!({"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": "{\"a\":1}"}}),
+                json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 7}}),
+                json!({"type": "message_stop"}),
+            ],
+        );
+        assert_eq!(deltas, "Hi");
+        assert_eq!(Some(answer), Answer::read(Api::Messages, whole.to_string().as_bytes()));
+
+        let output = json!([{"type": "message", "content": [{"type": "output_text", "text": "Hey"}]},
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}]);
+        let whole = json!({"status": "completed", "output": output, "usage": {"input_tokens": 2}});
+        let (answer, deltas) = streamed(
+            Api::Responses,
+            &[
+                json!({"type": "response.output_text.delta", "delta": "Hey"}),
+                json!({"type": "response.completed", "response": whole}),
+            ],
+        );
+        assert_eq!(deltas, "Hey");
+        assert_eq!(Some(answer), Answer::read(Api::Responses, whole.to_string().as_bytes()));
+    }
+
+    #[test]
+    fn an_error_in_a_stream_is_none_of_its_text() {
+        let (answer, deltas) =
+            streamed(Api::Messages, &[json!({"type": "error", "error": {"type": "overloaded_error"}})]);
+        assert!(deltas.is_empty() && !answer.is_whole && answer.error.is_some());
+        assert_eq!(Answer::read(Api::Messages, b"{\"error\": {}}"), None);
+    }
+}

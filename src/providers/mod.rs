@@ -1,0 +1,311 @@
+//! The providers of models that the server may call: which there are, what they are called, and how they are asked.
+//!
+//! Providers come from a file, and their keys from the environment. No address comes from a request, no redirect is
+//! followed, and no key is stored, logged or sent back.
+
+pub mod answer;
+pub mod sse;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use axum::body::Bytes;
+use axum::http::{HeaderMap, HeaderValue, header};
+use serde::Deserialize;
+
+use crate::messages::models::{Catalog, ModelLimits};
+use answer::Api;
+
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long a provider may say nothing.
+const SILENCE: Duration = Duration::from_mins(10);
+/// The version of Anthropic's API that is asked for.
+const ANTHROPIC_VERSION: &str = "2023-06-01";
+
+/// The kind of a provider: whose API it speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// That of `OpenAI`.
+    Openai,
+    /// That of Anthropic.
+    Anthropic,
+}
+
+/// A provider of models.
+#[derive(Debug)]
+pub struct Provider {
+    /// The provider's name.
+    pub name: String,
+    /// Whose API it speaks.
+    pub kind: Kind,
+    base_url: String,
+    key: Option<HeaderValue>,
+    models: Vec<String>,
+}
+
+/// The providers of models, and the client that calls them.
+#[derive(Debug, Default)]
+pub struct Providers {
+    /// Made with the first provider: without any there is nobody to call.
+    client: Option<reqwest::Client>,
+    all: Vec<Provider>,
+    models: Vec<(String, ModelLimits)>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    providers: Vec<Entry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: String,
+    kind: Kind,
+    base_url: String,
+    api_key_env: Option<String>,
+    #[serde(default)]
+    models: Vec<ModelEntry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ModelEntry {
+    name: String,
+    context_window: i64,
+    tpm: Option<i64>,
+    rpm: Option<i64>,
+    tpd: Option<i64>,
+}
+
+impl Providers {
+    /// Reads the providers' file. `variable` finds a variable of the environment.
+    pub fn load(path: &Path, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        Self::parse(&text, variable).with_context(|| format!("reading {}", path.display()))
+    }
+
+    /// Reads the text of a providers' file.
+    pub fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
+        let File { providers } = toml::from_str(text)?;
+        let (mut all, mut models) = (Vec::new(), Vec::new());
+        for entry in providers {
+            let url: reqwest::Url =
+                entry.base_url.parse().with_context(|| format!("the base_url of {}", entry.name))?;
+            ensure!(
+                ["http", "https"].contains(&url.scheme()),
+                "the base_url of {} is no HTTP address",
+                entry.name
+            );
+            let key = match &entry.api_key_env {
+                Some(name) => {
+                    let key = variable(name).filter(|key| !key.trim().is_empty());
+                    let key = key.with_context(|| {
+                        format!("the variable {name}, which holds the key of {}, is not set", entry.name)
+                    })?;
+                    let mut value = HeaderValue::try_from(key.trim()).map_err(|_| {
+                        anyhow::anyhow!("the key in {name} has characters that no header takes")
+                    })?;
+                    value.set_sensitive(true);
+                    Some(value)
+                }
+                None => None,
+            };
+            models.extend(entry.models.iter().map(|model| {
+                let limits = ModelLimits {
+                    context_window: model.context_window,
+                    tpm: model.tpm,
+                    rpm: model.rpm,
+                    tpd: model.tpd,
+                    chars_per_token: None,
+                };
+                (model.name.clone(), limits)
+            }));
+            all.push(Provider {
+                kind: entry.kind,
+                base_url: entry.base_url.trim_end_matches('/').to_owned(),
+                key,
+                models: entry.models.into_iter().map(|model| model.name).collect(),
+                name: entry.name,
+            });
+        }
+        // The system's certificates are asked, as a company's own proxy may stand between.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT)
+            .read_timeout(SILENCE)
+            .no_proxy()
+            .build()?;
+        Ok(Self { client: Some(client), all, models })
+    }
+
+    /// Returns the models of the file, with their limits.
+    #[must_use]
+    pub fn catalog(&self) -> Catalog {
+        Catalog::new(self.models.iter().cloned())
+    }
+
+    /// Finds the provider of a model, and the model's name there: the one that lists the model, the one named before a
+    /// slash, or the only one of the kind.
+    #[must_use]
+    pub fn find<'a>(&'a self, kind: Option<Kind>, model: &'a str) -> Option<(&'a Provider, &'a str)> {
+        let fitting =
+            || self.all.iter().filter(move |provider| kind.is_none_or(|kind| provider.kind == kind));
+        let named = model.split_once('/').and_then(|(name, model)| {
+            fitting().find(|provider| provider.name == name).map(|provider| (provider, model))
+        });
+        let lists = || fitting().find(|provider| provider.models.iter().any(|known| known == model));
+        let only = || {
+            let mut fitting = fitting();
+            fitting.next().filter(|_| fitting.next().is_none())
+        };
+        lists()
+            .map(|provider| (provider, model))
+            .or(named)
+            .or_else(|| only().map(|provider| (provider, model)))
+    }
+
+    /// Returns the only provider of a kind, or the first.
+    #[must_use]
+    pub fn of_kind(&self, kind: Kind) -> Option<&Provider> {
+        self.all.iter().find(|provider| provider.kind == kind)
+    }
+
+    fn client(&self) -> &reqwest::Client {
+        self.client.as_ref().expect("whoever has a provider has read a file, which makes a client")
+    }
+
+    /// Posts a body to a provider. `extra` are headers to send along, and `key` is a key that goes before the provider's
+    /// own. A connection that cannot be made is tried once more, as nothing was sent then.
+    pub async fn post(
+        &self,
+        provider: &Provider,
+        path: &str,
+        extra: &HeaderMap,
+        key: Option<&HeaderValue>,
+        body: Bytes,
+    ) -> reqwest::Result<reqwest::Response> {
+        let url = format!("{}/{path}", provider.base_url);
+        let headers = provider.headers(extra, key);
+        let client = self.client();
+        let send = || client.post(&url).headers(headers.clone()).body(body.clone()).send();
+        match send().await {
+            Err(error) if error.is_connect() => send().await,
+            done => done,
+        }
+    }
+
+    /// Gets something from a provider.
+    pub async fn get(
+        &self,
+        provider: &Provider,
+        path: &str,
+        extra: &HeaderMap,
+        key: Option<&HeaderValue>,
+    ) -> reqwest::Result<reqwest::Response> {
+        let url = format!("{}/{path}", provider.base_url);
+        self.client().get(url).headers(provider.headers(extra, key)).send().await
+    }
+}
+
+impl Provider {
+    /// Returns the API by which this provider performs sends.
+    #[must_use]
+    pub fn api(&self) -> Api {
+        match self.kind {
+            Kind::Openai => Api::ChatCompletions,
+            Kind::Anthropic => Api::Messages,
+        }
+    }
+
+    fn headers(&self, extra: &HeaderMap, given: Option<&HeaderValue>) -> HeaderMap {
+        let mut headers = extra.clone();
+        headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+        if self.kind == Kind::Anthropic {
+            headers.entry("anthropic-version").or_insert(HeaderValue::from_static(ANTHROPIC_VERSION));
+        }
+        let Some(key) = given.or(self.key.as_ref()) else {
+            return headers;
+        };
+        let text = key.to_str().unwrap_or_default();
+        let is_bearer = text.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer "));
+        let (name, mut value) = if self.kind == Kind::Anthropic && !is_bearer {
+            (header::HeaderName::from_static("x-api-key"), key.clone())
+        } else if is_bearer {
+            (header::AUTHORIZATION, key.clone())
+        } else {
+            let bearer = HeaderValue::try_from(format!("Bearer {text}"));
+            (header::AUTHORIZATION, bearer.unwrap_or_else(|_| key.clone()))
+        };
+        value.set_sensitive(true);
+        headers.insert(name, value);
+        headers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+        [[providers]]
+        name = "a"
+        kind = "openai"
+        base_url = "https://a.example/v1/"
+        api_key_env = "A_KEY"
+        [[providers.models]]
+        name = "m"
+        context_window = 100
+        [[providers]]
+        name = "b"
+        kind = "anthropic"
+        base_url = "http://127.0.0.1:1/v1"
+    "#;
+
+    fn providers() -> Providers {
+        Providers::parse(FILE, |name| (name == "A_KEY").then(|| "secret-key".to_owned())).expect("reads")
+    }
+
+    #[test]
+    fn a_model_is_found_by_who_lists_it_by_name_or_as_the_only_one_of_a_kind() {
+        let providers = providers();
+        let found = |kind, model| {
+            providers.find(kind, model).map(|(provider, model)| (provider.name.as_str(), model))
+        };
+        assert_eq!(found(None, "m"), Some(("a", "m")));
+        assert_eq!(found(None, "b/x"), Some(("b", "x")));
+        assert_eq!(found(Some(Kind::Anthropic), "x"), Some(("b", "x")));
+        assert_eq!(found(Some(Kind::Openai), "org/x"), Some(("a", "org/x")));
+        assert_eq!(found(None, "x"), None);
+        assert_eq!(providers.catalog().find("a/m").map(|limits| limits.context_window), Some(100));
+    }
+
+    #[test]
+    fn keys_are_sent_as_each_kind_takes_them_and_never_shown() {
+        let providers = providers();
+        let (a, b) = (&providers.all[0], &providers.all[1]);
+        let none = HeaderMap::new();
+        assert_eq!(a.headers(&none, None)[header::AUTHORIZATION], "Bearer secret-key");
+        assert_eq!(b.headers(&none, Some(&HeaderValue::from_static("k")))["x-api-key"], "k");
+        assert_eq!(
+            b.headers(&none, Some(&HeaderValue::from_static("Bearer t")))[header::AUTHORIZATION],
+            "Bearer t"
+        );
+        assert!(!format!("{providers:?} {:?}", a.headers(&none, None)).contains("secret-key"));
+    }
+
+    #[test]
+    fn a_file_that_is_wrong_says_what_is() {
+        let error = |text: &str| Providers::parse(text, |_| None).expect_err("is wrong").to_string();
+        assert!(error(FILE).contains("A_KEY"));
+        assert!(error("[[providers]]\nname = \"a\"\nkind = \"other\"\nbase_url = \"x\"").contains("kind"));
+        let file = "[[providers]]\nname = \"a\"\nkind = \"openai\"\nbase_url = \"ftp://x\"";
+        assert!(error(file).contains("no HTTP address"));
+    }
+}

@@ -1,0 +1,81 @@
+//! Server-sent events (WHATWG HTML, section 9.2), as providers stream answers.
+
+/// Takes a stream of bytes apart into the data of its events.
+#[derive(Debug, Default)]
+pub struct Events {
+    line: Vec<u8>,
+    data: Option<String>,
+}
+
+/// The longest line that is kept; a longer one is no event of a provider.
+const LONGEST: usize = 32 << 20;
+
+impl Events {
+    /// Takes further bytes. Returns the data of the events that they complete.
+    pub fn push(&mut self, mut bytes: &[u8]) -> Vec<String> {
+        let mut events = Vec::new();
+        while let Some(end) = memchr::memchr(b'\n', bytes) {
+            self.line.extend_from_slice(&bytes[..end]);
+            bytes = &bytes[end + 1..];
+            events.extend(self.end_of_line());
+        }
+        if self.line.len() + bytes.len() <= LONGEST {
+            self.line.extend_from_slice(bytes);
+        }
+        events
+    }
+
+    /// Ends the stream. Returns the data of an event that was complete but for the empty line after it.
+    pub fn finish(&mut self) -> Option<String> {
+        let before = self.end_of_line();
+        before.or_else(|| self.data.take())
+    }
+
+    fn end_of_line(&mut self) -> Option<String> {
+        let line = String::from_utf8_lossy(&std::mem::take(&mut self.line)).into_owned();
+        let line = line.trim_end_matches('\r');
+        if line.is_empty() {
+            return self.data.take();
+        }
+        if let Some(data) = line.strip_prefix("data:") {
+            let data = data.strip_prefix(' ').unwrap_or(data);
+            match &mut self.data {
+                Some(before) => {
+                    before.push('\n');
+                    before.push_str(data);
+                }
+                None => self.data = Some(data.to_owned()),
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn events_are_told_apart_and_comments_passed_over() {
+        let mut events = Events::default();
+        let stream = ": ping\n\nevent: x\ndata: {\"a\": 1}\r\n\r\ndata:one\ndata: two\n\ndata: [DONE]";
+        assert_eq!(events.push(stream.as_bytes()), ["{\"a\": 1}", "one\ntwo"]);
+        assert_eq!(events.finish().as_deref(), Some("[DONE]"));
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_not_matter_where_a_stream_is_cut(texts in proptest::collection::vec("[^\r\n]{0,12}", 0..6), cut in 0..80_usize) {
+            let events: Vec<_> = texts.iter().map(|text| format!("data: {text}\n\n")).collect();
+            let stream = events.concat();
+            let bytes = stream.as_bytes();
+            let (a, b) = bytes.split_at(cut.min(bytes.len()));
+            let mut events = Events::default();
+            let mut found = events.push(a);
+            found.extend(events.push(b));
+            prop_assert_eq!(found, texts);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Message pairs: made, listed, changed, erased.
+
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{overflow, pair, patch, recorded, service};
+use crate::support::{Service, assert_whole, column, with};
+
+#[tokio::test]
+async fn a_pair_comes_back_whole_and_the_same_again_is_no_second_one() {
+    let service = Service::open().await;
+    let new = json!({"id": Uuid::from_u128(1), "topic_id": "t", "session_id": "s", "model": "m", "user_text": "u",
+        "assistant_text": "a", "star": 3, "color_flag": "green", "tokens": 12, "timestamp": "2026-03-01T12:00:00Z"});
+    let made = service.post("/v1/pairs", &new).await;
+    assert_eq!(made.header("location"), Some("/v1/pairs/00000000-0000-0000-0000-000000000001"));
+    let made = made.expect(201);
+    assert_whole!("a_pair", made);
+    assert_eq!(service.post("/v1/pairs", &new).await.expect(200), made);
+    service.post("/v1/pairs", &with(new, &json!({"star": 1}))).await.refused(409, &[]);
+    let idle = service.post("/v1/pairs", &json!({"user_text": ""})).await.expect(201);
+    assert_eq!(idle["lifecycle_state"], "idle");
+}
+
+#[tokio::test]
+async fn pairs_are_listed_by_what_they_have_and_in_either_order() {
+    let service = Service::open().await;
+    for (number, topic, star) in [(1, "a", 0), (2, "a", 2), (3, "b", 3), (4, "b", 0)] {
+        let new = json!({"id": Uuid::from_u128(number), "topic_id": topic, "star": star, "user_text": format!("text {number}"),
+            "created_at": format!("2026-03-0{number}T00:00:00Z")});
+        service.post("/v1/pairs", &new).await.expect(201);
+    }
+    let numbers = async |query: &str| {
+        let pairs = service.all(&format!("/v1/pairs?{query}")).await;
+        let texts = column(&pairs, "user_text");
+        texts.iter().map(|text| text.as_str().expect("a text").replace("text ", "")).collect::<String>()
+    };
+    assert_eq!(numbers("limit=1").await, "4321");
+    assert_eq!(numbers("limit=1&order=asc").await, "1234");
+    assert_eq!(numbers("topic_id=a,b&min_star=2").await, "32");
+    assert_eq!(numbers("star=0,3&order=asc").await, "134");
+    assert_eq!(numbers("q=EXT+2").await, "2");
+    assert_eq!(numbers("state=complete").await, "");
+    assert_eq!(numbers("since=2026-03-02T00:00:00Z&until=2026-03-04T00:00:00Z").await, "32");
+    service.get("/v1/pairs?state=done").await.refused(422, &["/state"]);
+    service.get("/v1/pairs?star=many").await.refused(422, &["/star"]);
+    assert_whole!("topics", service.get("/v1/topics").await.expect(200));
+}
+
+#[tokio::test]
+async fn an_edited_text_loses_its_measured_size_and_earlier_sends_show_it_as_it_was() {
+    let service = service().await;
+    let id = service.create("/v1/pairs", with(pair(10), &json!({"tokens": 50, "user_text": "before"}))).await;
+    let path = format!("/v1/pairs/{id}");
+    let send = service.post("/v1/sends", &recorded("new", &json!({"ids": [id]}))).await.expect(201);
+    assert_eq!(send["selection"][0]["tokens"], 50);
+
+    let starred = patch(&service, &path, &json!({"star": 1, "topic_id": "t"})).await.expect(200);
+    assert_eq!((&starred["tokens"], &starred["topic_id"]), (&json!(50), &json!("t")));
+    let edited = patch(&service, &path, &json!({"user_text": "after", "topic_id": ""})).await.expect(200);
+    assert_eq!((&edited["tokens"], &edited["topic_id"]), (&json!(null), &json!(null)));
+    let shown = service.get(&format!("/v1/sends/{}", send["id"].as_str().expect("an id"))).await.expect(200);
+    assert_eq!(shown["messages"][0]["content"], "before");
+    let again = service.post("/v1/sends", &recorded("new", &json!({"ids": [id]}))).await.expect(201);
+    assert_eq!(again["messages"][0]["content"], "after");
+}
+
+#[tokio::test]
+async fn an_erased_pair_leaves_no_text_in_the_sends_that_sent_it() {
+    let service = service().await;
+    let id = service.create("/v1/pairs", with(pair(1), &json!({"user_text": "needle"}))).await;
+    let path = format!("/v1/pairs/{id}");
+    let send = service.post("/v1/sends", &recorded("new", &json!({"ids": [id]}))).await.expect(201);
+    patch(&service, &path, &json!({"assistant_text": "needle"})).await.expect(200);
+    assert_eq!(service.delete(&path).await.status, 204);
+    assert!(!service.dump().await.contains("needle"));
+    let send = service.get(&format!("/v1/sends/{}", send["id"].as_str().expect("an id"))).await.expect(200);
+    assert_eq!(send["selection"][0]["id"], json!(null));
+    assert_eq!(send["predicted_message_count"], 1);
+    assert_eq!(column(send["messages"].as_array().expect("messages"), "content"), ["new"]);
+    service.delete(&path).await.refused(404, &[]);
+}
+
+#[tokio::test]
+async fn a_pair_that_is_being_sent_can_be_neither_changed_nor_erased() {
+    let service = service().await;
+    let send = service.post("/v1/sends", &recorded("new", &json!({"filter": {}}))).await.expect(201);
+    let path = format!("/v1/pairs/{}", send["pair_id"].as_str().expect("an id"));
+    patch(&service, &path, &json!({"star": 1})).await.refused(409, &[]);
+    service.delete(&path).await.refused(409, &[]);
+    // Nor is it part of what another send carries.
+    let other = service.post("/v1/sends", &recorded("other", &json!({"filter": {}}))).await.expect(201);
+    assert_eq!(other["counter"], "0 / 0");
+    let address = format!("/v1/sends/{}", send["id"].as_str().expect("an id"));
+    service.post(&format!("{address}/attempts"), &overflow()).await.expect(201);
+    service.post(&format!("{address}/cancel"), &json!({})).await.expect(200);
+    assert_eq!(service.delete(&path).await.status, 204);
+    assert_eq!(service.delete(&address).await.status, 204);
+    service.get(&address).await.refused(404, &[]);
+}

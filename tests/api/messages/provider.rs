@@ -1,0 +1,153 @@
+//! A provider of models over real HTTP, which counts what it is asked and overflows by rule: four characters are a token,
+//! and more than 300 tokens are too many. What the model is called decides what else happens.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use futures_util::{StreamExt as _, stream};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+
+use crate::support::program::Providers;
+use crate::support::{Service, settings};
+
+/// What the provider was asked, and how it is told to go on.
+#[derive(Default)]
+pub(super) struct Asked {
+    pub(super) bodies: Mutex<Vec<Value>>,
+    pub(super) headers: Mutex<Vec<HeaderMap>>,
+    /// Lets an answer of the model `slow` go on.
+    pub(super) go_on: Notify,
+    /// Told when a request has come.
+    pub(super) came: Notify,
+}
+
+impl Asked {
+    pub(super) fn calls(&self) -> usize {
+        self.bodies.lock().expect("never poisoned").len()
+    }
+
+    pub(super) fn last(&self) -> Value {
+        self.bodies.lock().expect("never poisoned").last().cloned().expect("a call")
+    }
+
+    pub(super) fn last_headers(&self) -> HeaderMap {
+        self.headers.lock().expect("never poisoned").last().cloned().expect("a call")
+    }
+}
+
+/// A service with providers of both kinds, which are the same loopback server.
+pub(super) async fn service() -> (Service, Arc<Asked>) {
+    let asked = Arc::new(Asked::default());
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let router = Router::new()
+        .route("/v1/chat/completions", post(openai))
+        .route("/v1/responses", post(openai))
+        .route("/v1/messages", post(anthropic))
+        .route("/v1/messages/count_tokens", post(|| async { axum::Json(json!({"input_tokens": 7})) }))
+        .route("/v1/models", get(|| async { axum::Json(json!({"object": "list", "data": []})) }))
+        .with_state(Arc::clone(&asked));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let names = ["m", "slow", "limited", "refused", "cut", "broken", "moved"];
+    let models: Vec<_> = names
+        .iter()
+        .map(|name| format!("[[providers.models]]\nname = \"{name}\"\ncontext_window = 400\n"))
+        .collect();
+    let models = models.concat();
+    let file = format!(
+        "[[providers]]\nname = \"open\"\nkind = \"openai\"\nbase_url = \"http://{address}/v1\"\napi_key_env = \"KEY\"\n{models}
+        [[providers]]\nname = \"anth\"\nkind = \"anthropic\"\nbase_url = \"http://{address}/v1\"\napi_key_env = \"KEY\"
+        [[providers.models]]\nname = \"claude\"\ncontext_window = 400\n"
+    );
+    let providers = Providers::parse(&file, |_| Some("provider-key".to_owned())).expect("a providers' file");
+    let service =
+        Service::with(crate::support::program::Settings { providers: Arc::new(providers), ..settings() })
+            .await;
+    (service, asked)
+}
+
+async fn openai(State(asked): State<Arc<Asked>>, headers: HeaderMap, body: Bytes) -> Response {
+    answer(&asked, headers, &body, false).await
+}
+
+async fn anthropic(State(asked): State<Arc<Asked>>, headers: HeaderMap, body: Bytes) -> Response {
+    answer(&asked, headers, &body, true).await
+}
+
+async fn answer(asked: &Arc<Asked>, headers: HeaderMap, body: &[u8], is_anthropic: bool) -> Response {
+    let body: Value = serde_json::from_slice(body).expect("JSON");
+    asked.bodies.lock().expect("never poisoned").push(body.clone());
+    asked.headers.lock().expect("never poisoned").push(headers);
+    asked.came.notify_one();
+    let messages =
+        body["messages"].as_array().or_else(|| body["input"].as_array()).cloned().unwrap_or_default();
+    let chars: usize = messages.iter().map(|message| message["content"].as_str().map_or(0, str::len)).sum();
+    let tokens = chars / 4;
+    let error = |status: u16, error: Value| {
+        (StatusCode::from_u16(status).expect("a status"), [("x-request-id", "theirs")], axum::Json(error))
+            .into_response()
+    };
+    if tokens > 300 {
+        let message = format!("prompt is too long: {tokens} tokens > 300 maximum");
+        return error(400, json!({"error": {"type": "invalid_request_error", "message": message}}));
+    }
+    match body["model"].as_str().unwrap_or_default() {
+        "slow" => asked.go_on.notified().await,
+        "limited" => {
+            let mut limited = error(
+                429,
+                json!({"error": {"message": "Rate limit reached", "code": "rate_limit_exceeded"}}),
+            );
+            limited.headers_mut().insert("retry-after", "7".parse().expect("a header"));
+            return limited;
+        }
+        "refused" => return error(401, json!({"error": {"message": "Incorrect API key provided"}})),
+        "broken" => return (StatusCode::OK, "no JSON").into_response(),
+        "moved" => return (StatusCode::FOUND, [("location", "http://example.com/")]).into_response(),
+        _ => {}
+    }
+    let usage = if is_anthropic {
+        json!({"input_tokens": tokens, "output_tokens": 2})
+    } else {
+        json!({"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2})
+    };
+    if body["stream"] != true {
+        return axum::Json(if is_anthropic {
+            json!({"content": [{"type": "text", "text": "Hello there"}], "stop_reason": "end_turn", "usage": usage})
+        } else if body.get("input").is_some() {
+            json!({"status": "completed", "output": [{"type": "message", "role": "assistant",
+                "content": [{"type": "output_text", "text": "Hello there"}]}], "usage": {"input_tokens": tokens, "output_tokens": 2}})
+        } else {
+            json!({"choices": [{"message": {"role": "assistant", "content": "Hello there"}, "finish_reason": "stop"}], "usage": usage})
+        })
+        .into_response();
+    }
+    let mut events = if is_anthropic {
+        vec![
+            json!({"type": "message_start", "message": {"usage": usage}}),
+            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello "}}),
+            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "there"}}),
+            json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}}),
+            json!({"type": "message_stop"}),
+        ]
+    } else {
+        vec![
+            json!({"choices": [{"delta": {"content": "Hello "}}]}),
+            json!({"choices": [{"delta": {"content": "there"}}]}),
+            json!({"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": usage}),
+        ]
+    };
+    if body["model"] == "cut" {
+        events.truncate(1);
+    }
+    let events = events.into_iter().map(|event| Ok::<_, std::io::Error>(format!("data: {event}\n\n")));
+    let body = Body::from_stream(stream::iter(events).chain(stream::empty()));
+    ([("content-type", "text/event-stream")], body).into_response()
+}
