@@ -71,8 +71,10 @@ impl Source {
 
     /// Keeps records, or decides what follows from them.
     fn is_below_routes(&self) -> bool {
-        ["append.rs", "event.rs", "pairs.rs", "store.rs", "tables.rs", "write.rs"].contains(&self.name())
-            || self.is_in("rules")
+        !self.is_routes()
+            && (["append.rs", "event.rs", "pairs.rs", "store.rs", "tables.rs", "write.rs"]
+                .contains(&self.name())
+                || self.is_in("rules"))
     }
 }
 

@@ -233,7 +233,7 @@ impl Event {
             tokens: outcome.usage.as_ref().map_or_else(Tokens::default, tokens_of),
             usage: outcome.usage,
             assistant_text: outcome.assistant_text,
-            finish_reason: outcome.finish_reason.filter(|reason| !reason.is_empty()),
+            finish_reason: outcome.finish_reason.into(),
             hash,
         };
         Self::new(send, Action::End(Box::new(end)))

@@ -37,7 +37,7 @@ pub use send::{
 pub use usage::{Tokens, tokens_of};
 
 use crate::http::{Check, Checks};
-use crate::types::{FreeForm, Timestamp, names_it};
+use crate::types::{FreeForm, OptionalName, Timestamp, names_it};
 
 /// A message pair: what a user said, and what the model answered.
 #[derive(Debug, Clone, Serialize, ToSchema, sqlx::FromRow)]
@@ -99,17 +99,14 @@ pub struct NewPair {
     #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
     /// The topic that the pair belongs to, which is the client's own name for a conversation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 200)]
-    pub topic_id: Option<String>,
+    #[serde(default, skip_serializing_if = "OptionalName::is_none")]
+    pub topic_id: OptionalName,
     /// The name of the agent session that the pair belongs to. Erasing the session erases the pair.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 200)]
-    pub session_id: Option<String>,
+    #[serde(default, skip_serializing_if = "OptionalName::is_none")]
+    pub session_id: OptionalName,
     /// The model that answered, or is to answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 200)]
-    pub model: Option<String>,
+    #[serde(default, skip_serializing_if = "OptionalName::is_none")]
+    pub model: OptionalName,
     /// What the user said. It may be blank.
     pub user_text: String,
     /// What the model answered. A pair with it is `complete`, and one without it `idle`.
@@ -136,14 +133,18 @@ impl Check for NewPair {
     fn check(&self, checks: &mut Checks) {
         check_names(
             checks,
-            [("topic_id", &self.topic_id), ("session_id", &self.session_id), ("model", &self.model)],
+            [
+                ("topic_id", self.topic_id.as_deref()),
+                ("session_id", self.session_id.as_deref()),
+                ("model", self.model.as_deref()),
+            ],
         );
         check_marks(checks, self.star, self.color_flag.as_deref());
         check_tokens(checks, "tokens", self.tokens);
     }
 }
 
-/// Changes a message pair. What is left out stays as it is; an empty name is removed.
+/// Changes a message pair. What is left out stays as it is.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PairChange {
@@ -154,13 +155,11 @@ pub struct PairChange {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assistant_text: Option<String>,
     /// The topic that the pair belongs to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 200)]
-    pub topic_id: Option<String>,
+    #[serde(default, skip_serializing_if = "OptionalName::is_none")]
+    pub topic_id: OptionalName,
     /// The model that answered.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 200)]
-    pub model: Option<String>,
+    #[serde(default, skip_serializing_if = "OptionalName::is_none")]
+    pub model: OptionalName,
     /// How much the user likes the pair.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 3)]
@@ -173,7 +172,7 @@ pub struct PairChange {
 
 impl Check for PairChange {
     fn check(&self, checks: &mut Checks) {
-        check_names(checks, [("topic_id", &self.topic_id), ("model", &self.model)]);
+        check_names(checks, [("topic_id", self.topic_id.as_deref()), ("model", self.model.as_deref())]);
         check_marks(checks, self.star, self.color_flag.as_deref());
     }
 }
@@ -181,10 +180,10 @@ impl Check for PairChange {
 /// The most tokens of a size that clients give, which is more than any model takes.
 pub const MOST_TOKENS: i64 = 1_000_000_000;
 
-/// Reports names that have more than 200 characters. An empty one is no name.
-fn check_names<const N: usize>(checks: &mut Checks, names: [(&str, &Option<String>); N]) {
+/// Reports names that have more than 200 characters.
+fn check_names<const N: usize>(checks: &mut Checks, names: [(&str, Option<&str>); N]) {
     for (field, name) in names {
-        checks.name(field, name.as_deref().filter(|name| !name.is_empty()));
+        checks.name(field, name);
     }
 }
 

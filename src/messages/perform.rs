@@ -26,7 +26,7 @@ use crate::providers::answer::{Answer, Api};
 use crate::providers::sse::Events;
 use crate::providers::{Kind as ProviderKind, Provider, Providers};
 use crate::state::App;
-use crate::types::FreeForm;
+use crate::types::{FreeForm, OptionalName};
 
 /// The most tokens that an answer of Anthropic's may have, whose API asks for a limit.
 const MOST_OUTPUT: u32 = 8_192;
@@ -337,7 +337,15 @@ impl Script {
         };
         Some(Answer::read(provider.api(), &bytes).ok_or_else(|| {
             let text = String::from_utf8_lossy(&bytes[..bytes.len().min(ERROR_BODY)]).into_owned();
-            understood(&Reported { provider: None, status: None, code: None, message: text }, None)
+            understood(
+                &Reported {
+                    provider: OptionalName::default(),
+                    status: None,
+                    code: OptionalName::default(),
+                    message: text,
+                },
+                None,
+            )
         }))
     }
 }
@@ -371,7 +379,12 @@ async fn stream(
             }
         }
         if let Some(error) = answer.error.take() {
-            let reported = Reported { provider: None, status: None, code: None, message: error };
+            let reported = Reported {
+                provider: OptionalName::default(),
+                status: None,
+                code: OptionalName::default(),
+                message: error,
+            };
             return Some(Err(understood(&reported, None)));
         }
         if ended {
@@ -441,7 +454,15 @@ pub(crate) fn wait(headers: &HeaderMap) -> Option<i64> {
 /// Returns the failure that a response of this status and body tells of.
 pub(crate) fn reported(status: u16, body: &[u8], wait: Option<i64>) -> Failure {
     let message = String::from_utf8_lossy(body).replace('\0', "\u{fffd}");
-    understood(&Reported { provider: None, status: Some(status), code: None, message }, wait)
+    understood(
+        &Reported {
+            provider: OptionalName::default(),
+            status: Some(status),
+            code: OptionalName::default(),
+            message,
+        },
+        wait,
+    )
 }
 
 /// Returns an error of ours as a failure.

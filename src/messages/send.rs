@@ -13,7 +13,7 @@ use super::settings::SendSettings;
 use super::visible::Visible;
 use super::{Pair, check_names, check_tokens};
 use crate::http::{Check, Checks};
-use crate::types::{FreeForm, Timestamp, names_it};
+use crate::types::{FreeForm, OptionalName, Timestamp, names_it};
 
 /// A send: a new message with the history that fits, and what became of it. Figures that begin with `predicted` do not
 /// change during a send; those that begin with `attempt` are of the latest call and only ever shrink.
@@ -233,17 +233,14 @@ pub struct NewSend {
     pub user_text: Option<String>,
     /// The model. The default is that of the pair in `reask_of`, else that of the newest visible pair, else the project's
     /// `default_model`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 200)]
-    pub model: Option<String>,
+    #[serde(default, skip_serializing_if = "OptionalName::is_none")]
+    pub model: OptionalName,
     /// The topic of the pair that the send makes. The default is that of the pair in `reask_of`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 200)]
-    pub topic_id: Option<String>,
+    #[serde(default, skip_serializing_if = "OptionalName::is_none")]
+    pub topic_id: OptionalName,
     /// The name of the agent session that the send belongs to. Erasing the session erases the send and its pair.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 200)]
-    pub session_id: Option<String>,
+    #[serde(default, skip_serializing_if = "OptionalName::is_none")]
+    pub session_id: OptionalName,
     /// The stored pairs that the user sees. If neither this nor `pairs` is given, there is no history.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub visible: Option<Visible>,
@@ -320,7 +317,11 @@ impl Check for NewSend {
     fn check(&self, checks: &mut Checks) {
         check_names(
             checks,
-            [("topic_id", &self.topic_id), ("session_id", &self.session_id), ("model", &self.model)],
+            [
+                ("topic_id", self.topic_id.as_deref()),
+                ("session_id", self.session_id.as_deref()),
+                ("model", self.model.as_deref()),
+            ],
         );
         checks.require(
             self.user_text.is_some() || self.reask_of.is_some(),
@@ -392,24 +393,22 @@ impl Check for NewAttempt {
 #[schema(as = ReportedError)]
 pub struct Reported {
     /// The provider, such as `openai`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 200)]
-    pub provider: Option<String>,
+    #[serde(default, skip_serializing_if = "OptionalName::is_none")]
+    pub provider: OptionalName,
     /// The HTTP status.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 100, maximum = 599)]
     pub status: Option<u16>,
     /// The code or type that the provider gave.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 200)]
-    pub code: Option<String>,
+    #[serde(default, skip_serializing_if = "OptionalName::is_none")]
+    pub code: OptionalName,
     /// The body, or whatever text there is.
     pub message: String,
 }
 
 impl Check for Reported {
     fn check(&self, checks: &mut Checks) {
-        check_names(checks, [("provider", &self.provider), ("code", &self.code)]);
+        check_names(checks, [("provider", self.provider.as_deref()), ("code", self.code.as_deref())]);
         let fits = self.status.is_none_or(|status| (100..=599).contains(&status));
         checks.require(fits, "status", "must be 100 to 599");
     }
@@ -442,9 +441,8 @@ pub struct Outcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<FreeForm>,
     /// Why the model stopped.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 200)]
-    pub finish_reason: Option<String>,
+    #[serde(default, skip_serializing_if = "OptionalName::is_none")]
+    pub finish_reason: OptionalName,
     /// The error that the send ended with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Reported>,
@@ -454,7 +452,7 @@ impl Check for Outcome {
     fn check(&self, checks: &mut Checks) {
         let one = self.assistant_text.is_some() != self.error.is_some();
         checks.require(one, "assistant_text", "either this or error must be given");
-        check_names(checks, [("finish_reason", &self.finish_reason)]);
+        check_names(checks, [("finish_reason", self.finish_reason.as_deref())]);
         if let Some(error) = &self.error {
             checks.nested("error", error);
         }

@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 
 use super::models::Catalog;
 use crate::http::{Check, Checks};
+use crate::types::OptionalName;
 
 /// The settings of sends. A send's own settings go before them; a change never touches a send in flight.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -30,9 +31,8 @@ pub struct MessageSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preflight_trim: Option<bool>,
     /// The model of sends that name none and whose visible pairs name none either.
-    #[schema(max_length = 200)]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub default_model: Option<String>,
+    #[serde(skip_serializing_if = "OptionalName::is_none")]
+    pub default_model: OptionalName,
     /// Whether the gateway passes requests on while the database is away, and keeps nothing of them. False if not given:
     /// then it refuses them before the provider is asked.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,11 +42,7 @@ pub struct MessageSettings {
 impl Check for MessageSettings {
     fn check(&self, checks: &mut Checks) {
         check_common(checks, self.chars_per_token, self.user_request_allowance, self.max_trim_attempts);
-        if let Some(model) = &self.default_model
-            && !model.is_empty()
-        {
-            checks.text("default_model", model, 200);
-        }
+        checks.name("default_model", self.default_model.as_deref());
     }
 }
 

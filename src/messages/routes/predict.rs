@@ -17,6 +17,7 @@ use crate::messages::settings::SendSettings;
 use crate::messages::visible::Visible;
 use crate::messages::{GivenPair, Reported, SendBudget, check_given, check_names, check_tokens, named};
 use crate::state::App;
+use crate::types::OptionalName;
 
 /// Returns these endpoints.
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -33,8 +34,8 @@ struct NewPrediction {
     /// The stored pairs that the user sees, instead of `pairs`.
     visible: Option<Visible>,
     /// The model, whose limits are known.
-    #[schema(max_length = 200)]
-    model: Option<String>,
+    #[serde(default)]
+    model: OptionalName,
     /// The limit of a model, in tokens, instead of the model.
     #[schema(minimum = 1, maximum = 1_000_000_000_000_i64)]
     model_limit: Option<i64>,
@@ -54,7 +55,7 @@ impl Check for NewPrediction {
             "must not be given with pairs",
         );
         check_given(checks, self.pairs.as_deref().unwrap_or_default());
-        check_names(checks, [("model", &self.model)]);
+        check_names(checks, [("model", self.model.as_deref())]);
         let fits = self.model_limit.is_none_or(|limit| (1..=1_000_000_000_000).contains(&limit));
         checks.require(fits, "model_limit", "must be 1 to 1000000000000");
         checks.require(
