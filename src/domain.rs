@@ -255,6 +255,7 @@ impl Event {
             Self::Generation(event) => event.redact(redaction),
             Self::Suggestion(event) => event.redact(redaction),
             Self::Search(event) => event.redact(redaction),
+            Self::Message(event) => event.redact(redaction),
         }
     }
 

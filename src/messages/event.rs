@@ -15,6 +15,7 @@ use super::{
 use crate::error::{Error, Result};
 use crate::http::line::{Line, Record};
 use crate::privacy::hash_key::HashKey;
+use crate::privacy::redact::{Redaction, Texts as _};
 use crate::providers::answer::Answer;
 use crate::types::{FreeForm, Timestamp, request_hash};
 
@@ -308,6 +309,37 @@ impl Event {
             hash: b"cancelled".to_vec(),
         };
         Self::new(send, Action::End(Box::new(end)))
+    }
+
+    /// Replaces in every text what the project's rules say. Lengths are those of what was sent, and so are the hashes by
+    /// which a request is recognised.
+    pub fn redact(&mut self, redaction: &mut Redaction<'_>) {
+        match &mut self.action {
+            Action::Pair(start) => {
+                start.new.texts(redaction);
+                redaction.hash(&mut start.hash);
+            }
+            Action::Edit(edit) => edit.change.texts(redaction),
+            Action::Send(start) => {
+                start.new.texts(redaction);
+                start.given.texts(redaction);
+                start.system_hash.iter_mut().for_each(|hash| redaction.hash(hash));
+                redaction.hash(&mut start.hash);
+            }
+            Action::Attempt(append) => {
+                append.new.texts(redaction);
+                append.failure.iter_mut().for_each(|failure| failure.0.texts(redaction));
+                redaction.hash(&mut append.hash);
+            }
+            Action::End(end) => {
+                end.assistant_text.texts(redaction);
+                end.tool_calls.texts(redaction);
+                end.usage.texts(redaction);
+                end.finish_reason.texts(redaction);
+                end.failure.iter_mut().for_each(|failure| failure.0.texts(redaction));
+                redaction.hash(&mut end.hash);
+            }
+        }
     }
 
     /// Removes every text. Figures, lengths, kinds of errors, names and times stay, and keyed hashes replace what tells

@@ -206,3 +206,8 @@ fn check_tokens(checks: &mut Checks, field: &str, tokens: Option<i64>) {
 pub(crate) fn named(name: Option<&str>) -> Option<&str> {
     name.filter(|name| !name.is_empty())
 }
+
+crate::texts! {
+    NewPair: topic_id, session_id, model, user_text, assistant_text, color_flag;
+    PairChange: user_text, assistant_text, topic_id, model, color_flag;
+}

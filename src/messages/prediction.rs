@@ -34,6 +34,10 @@ pub struct Candidate {
     pub given: Option<GivenPair>,
 }
 
+crate::texts! {
+    Candidate: given;
+}
+
 impl Candidate {
     /// Takes a pair that was sent along.
     #[must_use]

@@ -482,3 +482,11 @@ pub enum CancelReason {
     /// The client hung up.
     ClientGone,
 }
+
+crate::texts! {
+    NewSend: user_text, model, topic_id, session_id, pairs, system;
+    GivenPair: user_text, assistant_text;
+    NewAttempt: error, usage;
+    Reported: provider, code, message;
+    SendError: message, label;
+}

@@ -7,9 +7,9 @@ pub mod rules;
 mod secrets;
 mod texts;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::OnceLock;
 
-use aho_corasick::AhoCorasick;
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use regex::{Regex, RegexBuilder};
 
 use super::hash_key::HashKey;
@@ -40,18 +40,17 @@ fn always(_: &str) -> bool {
 }
 
 /// A compiled expression of a rule.
-#[derive(Clone)]
 struct Compiled {
-    /// The rule's number in [`Redactor::names`].
+    /// The rule's number: the built-in ones of a choice, then the custom ones.
     rule: usize,
     regex: Regex,
     begins_with_anchor: bool,
     accepts: fn(&str) -> bool,
 }
 
-/// Replaces the private spans of texts, as a project's rules say.
-pub struct Redactor {
-    names: Vec<Arc<str>>,
+/// Some of the built-in rules, compiled.
+struct Builtin {
+    names: Vec<&'static str>,
     /// The expressions that are tried where one of their anchors occurs.
     anchored: Vec<Compiled>,
     anchors: AhoCorasick,
@@ -59,13 +58,58 @@ pub struct Redactor {
     owners: Vec<usize>,
     /// The expressions that are tried on every text.
     others: Vec<Compiled>,
+}
+
+impl Builtin {
+    /// Returns the rules of these names. Each choice of rules is compiled once, because that takes some milliseconds,
+    /// and projects are read again every few seconds.
+    fn of(names: &[&str]) -> &'static Self {
+        static CHOICES: [OnceLock<Builtin>; 1 << BUILTIN.len()] = [const { OnceLock::new() }; 1 << BUILTIN.len()];
+        let chosen = |(bit, name): (usize, &&str)| usize::from(names.contains(name)) << bit;
+        let choice: usize = BUILTIN.iter().enumerate().map(chosen).sum();
+        CHOICES[choice].get_or_init(|| Self::compile(names))
+    }
+
+    fn compile(chosen: &[&str]) -> Self {
+        let names: Vec<_> = BUILTIN.into_iter().filter(|name| chosen.contains(name)).collect();
+        let (mut anchored, mut others) = (Vec::new(), Vec::new());
+        let (mut anchors, mut owners): (Vec<&str>, _) = (Vec::new(), Vec::new());
+        for (rule, name) in names.iter().enumerate() {
+            for Pattern { anchors: own, regex, begins_with_anchor, accepts } in patterns(name) {
+                let regex = Regex::new(&regex).expect("the built-in expressions are valid");
+                let compiled = Compiled { rule, regex, begins_with_anchor, accepts };
+                if own.is_empty() {
+                    others.push(compiled);
+                } else {
+                    owners.extend(own.iter().map(|_| anchored.len()));
+                    anchors.extend(own);
+                    anchored.push(compiled);
+                }
+            }
+        }
+        // The largest kind of automaton looks at a byte once and remembers nothing else.
+        let anchors = AhoCorasick::builder()
+            .ascii_case_insensitive(true)
+            .kind(Some(AhoCorasickKind::DFA))
+            .build(anchors)
+            .expect("the anchors are few enough");
+        Self { names, anchored, anchors, owners, others }
+    }
+}
+
+/// Replaces the private spans of texts, as a project's rules say.
+pub struct Redactor {
+    builtin: &'static Builtin,
+    custom: Vec<Compiled>,
+    /// The names of the custom rules, whose numbers follow those of the built-in ones.
+    custom_names: Vec<Box<str>>,
     /// Makes the tags by which equal spans are recognised.
     tags: Option<HashKey>,
 }
 
 impl std::fmt::Debug for Redactor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(&self.names).finish()
+        f.debug_list().entries(&self.builtin.names).entries(&self.custom_names).finish()
     }
 }
 
@@ -86,72 +130,46 @@ impl Redactor {
         custom: &[(&str, &str)],
         tags: Option<HashKey>,
     ) -> Result<Self, (usize, String)> {
-        let mut redactor = Self {
-            names: Vec::new(),
-            anchored: Vec::new(),
-            anchors: AhoCorasick::new([""; 0]).expect("no anchors are few enough"),
-            owners: Vec::new(),
-            others: Vec::new(),
-            tags,
-        };
-        let mut anchors: Vec<&str> = Vec::new();
-        for name in BUILTIN.iter().filter(|name| builtin.contains(name)) {
-            let rule = redactor.names.len();
-            redactor.names.push((*name).into());
-            for (own, compiled) in compiled(name) {
-                let compiled = Compiled { rule, ..compiled.clone() };
-                if own.is_empty() {
-                    redactor.others.push(compiled);
-                } else {
-                    redactor.owners.extend(own.iter().map(|_| redactor.anchored.len()));
-                    anchors.extend(own);
-                    redactor.anchored.push(compiled);
-                }
-            }
-        }
-        for (number, (name, expression)) in custom.iter().enumerate() {
-            let rule = redactor.names.len();
-            redactor.names.push((*name).into());
+        let builtin = Builtin::of(builtin);
+        let compile = |(number, (_, expression)): (usize, &(&str, &str))| {
             let regex =
                 RegexBuilder::new(expression).size_limit(CUSTOM_SIZE).dfa_size_limit(CUSTOM_SIZE).build();
             let regex = regex.map_err(|error| (number, error.to_string()))?;
-            redactor.others.push(Compiled { rule, regex, begins_with_anchor: false, accepts: always });
-        }
-        redactor.anchors = AhoCorasick::builder()
-            .ascii_case_insensitive(true)
-            .build(anchors)
-            .expect("the anchors are few enough");
-        Ok(redactor)
-    }
-
-    /// Returns whether there is any rule.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
+            let rule = builtin.names.len() + number;
+            Ok(Compiled { rule, regex, begins_with_anchor: false, accepts: always })
+        };
+        Ok(Self {
+            builtin,
+            custom: custom.iter().enumerate().map(compile).collect::<Result<_, _>>()?,
+            custom_names: custom.iter().map(|(name, _)| (*name).into()).collect(),
+            tags,
+        })
     }
 
     /// Returns whether a text may have a span to replace, from one pass over it. Also asked of JSON, in which strings
     /// stand escaped.
     #[must_use]
     pub fn may_match(&self, text: &str) -> bool {
-        !self.others.is_empty() || self.anchors.is_match(text)
+        !self.custom.is_empty() || !self.builtin.others.is_empty() || self.builtin.anchors.is_match(text)
     }
 
     /// Returns a text without its private spans, or none if it has none. `found` is called with the name of the rule
     /// for each span.
     pub fn redact(&self, text: &str, mut found: impl FnMut(&str)) -> Option<String> {
+        let Builtin { anchored, anchors, owners, others, .. } = self.builtin;
         let mut spans = Vec::new();
-        let mut tried = vec![false; self.anchored.len()];
-        for hit in self.anchors.find_overlapping_iter(text) {
-            let owner = self.owners[hit.pattern().as_usize()];
-            let compiled = &self.anchored[owner];
+        let mut tried = Vec::new();
+        for hit in anchors.find_overlapping_iter(text) {
+            let owner = owners[hit.pattern().as_usize()];
+            let compiled = &anchored[owner];
             if compiled.begins_with_anchor {
                 compiled.collect_at(text, hit.start(), &mut spans);
-            } else if !std::mem::replace(&mut tried[owner], true) {
+            } else if !tried.contains(&owner) {
+                tried.push(owner);
                 compiled.collect(text, &mut spans);
             }
         }
-        for other in &self.others {
+        for other in others.iter().chain(&self.custom) {
             other.collect(text, &mut spans);
         }
         if spans.is_empty() {
@@ -167,7 +185,7 @@ impl Redactor {
                 continue;
             }
             redacted.push_str(&text[end..span.start]);
-            let name = &self.names[span.rule];
+            let name = self.name(span.rule);
             found(name);
             redacted.push_str("[redacted:");
             redacted.push_str(name);
@@ -181,6 +199,13 @@ impl Redactor {
         }
         redacted.push_str(&text[end..]);
         Some(redacted)
+    }
+}
+
+impl Redactor {
+    fn name(&self, rule: usize) -> &str {
+        let builtin = &self.builtin.names;
+        builtin.get(rule).copied().unwrap_or_else(|| &self.custom_names[rule - builtin.len()])
     }
 }
 
@@ -203,20 +228,6 @@ impl Compiled {
             }
         }
     }
-}
-
-/// Returns the compiled expressions of a built-in rule with their anchors. They are compiled once, because that takes
-/// some milliseconds, and projects are read again every few seconds.
-fn compiled(name: &str) -> &'static [(Vec<&'static str>, Compiled)] {
-    type Expressions = Vec<(Vec<&'static str>, Compiled)>;
-    static ALL: LazyLock<Vec<(&str, Expressions)>> = LazyLock::new(|| {
-        let compile = |Pattern { anchors, regex, begins_with_anchor, accepts }| {
-            let regex = Regex::new(&regex).expect("the built-in expressions are valid");
-            (anchors, Compiled { rule: 0, regex, begins_with_anchor, accepts })
-        };
-        BUILTIN.into_iter().map(|name| (name, patterns(name).into_iter().map(compile).collect())).collect()
-    });
-    ALL.iter().find(|(own, _)| *own == name).map_or(&[], |(_, expressions)| expressions)
 }
 
 /// Returns the patterns of a built-in rule.

@@ -1,6 +1,7 @@
 //! How the rules are applied to what clients send.
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::Redactor;
 use crate::privacy::hash_key::HashKey;
@@ -119,6 +120,20 @@ impl Texts for OptionalName {
     fn texts(&mut self, redaction: &mut Redaction<'_>) {
         if let Some(redacted) = self.as_deref().and_then(|name| redaction.redacted(name)) {
             *self = Some(redacted).into();
+        }
+    }
+}
+
+impl Texts for Box<RawValue> {
+    fn texts(&mut self, redaction: &mut Redaction<'_>) {
+        if !redaction.redactor.may_match(self.get()) {
+            return;
+        }
+        let Ok(mut value) = serde_json::from_str(self.get()) else { return };
+        if redaction.json(&mut value, None)
+            && let Ok(redacted) = serde_json::value::to_raw_value(&value)
+        {
+            *self = redacted;
         }
     }
 }
