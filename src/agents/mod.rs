@@ -5,6 +5,15 @@
 //! folder) is put together by those who keep the entries.
 //!
 //! [`ALL`] is the table of agents. A new agent is a file with its [`Agent`], and a line in the table.
+//!
+//! # How an entry is read
+//!
+//! Reading an entry knows no state and never fails but for what is no JSON object: formats change with every release of an
+//! agent, and a member of an unexpected shape is as good as none. Most of a transcript is contents that matter to nobody
+//! here, so members stay unparsed (`RawValue`) until the entry's type says that they do: 470 MB/s for Claude Code and 210 MB/s
+//! for Codex CLI on one core when this was written. What a shell command does is read from the command alone. Cutting it at
+//! operators is our own code, since parsers of the whole language found on crates.io recurse without bound or bring seventy
+//! crates; taking words apart is left to `shlex`. Paths that only the shell knows, such as `$FILE` and `*.md`, are left out.
 
 mod action;
 mod agent;

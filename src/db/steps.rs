@@ -3,6 +3,21 @@
 //!
 //! A step first writes the events that are certainly new. The others (sent before, in conflict, about an
 //! unknown record) are judged afterwards, again together.
+//!
+//! # Waves and steps
+//!
+//! [`write()`] sorts one project's events into steps. A step is a kind (start, append, finalize, review, in
+//! this order) within a wave; each is one statement for all its members. An event goes into the current wave of its log if
+//! its kind comes after that of the log's event before it, or if both are appends; otherwise into the next wave. So
+//! events of one log take effect in the order in which they were handed over, and a batch that starts a thousand logs,
+//! appends to them and finalizes them is three steps. A step that is one statement and stands alone is its own
+//! transaction, which saves two round trips where one client waits alone.
+//!
+//! **Fast statement, then judging.** The statement writes what is plainly new: rows come in as arrays, each a column's, logs
+//! are locked in id order (`for no key update`), `on conflict do nothing`, and `returning` names what was written. Whatever it
+//! did not return is judged in a second look, again with one statement for all: not found, sent before, in conflict, already
+//! finalized, or new after all. One attempt alone has a statement of its own, at half the price. The replay check comes before the state check, so an attempt whose answer was lost is a 200 also after finalize.
+//! The common case costs one statement, and the rare cases need no cleverness in it.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,5 +1,43 @@
 //! How an export flows: page by page in key order, one way or the other; each page a statement of its own, so that a long export holds back no
 //! vacuum; JSON is made here, not in SQL; the memory used is that of a few chunks.
+//!
+//! # An export, walked
+//!
+//! 1. **Parameters** (`exports/routes.rs`) are divided by name into the common ones and the data set's own; both are structs
+//!    that also serve the command line, so that there is one list and one documentation. Eight bytes of a hash over data set
+//!    and conditions bind the cursor; `limit`, `cursor`, `as_of`, `format` and `include` are free to change on the way.
+//! 2. **Extent** (`Export::prepare`). A cursor holds the place after which to go on and the `as_of` of its export. Without
+//!    one, `as_of` is worked out; given, it is settled (both below). With `limit`, one statement over keys alone finds the
+//!    last record of the piece and whether another follows, so that `Gleaner-Next-Cursor` is known before the body
+//!    begins. A record is a log: its rows are never cut in two.
+//! 3. **Flow** (`Export::run`). Pages of 5 000 rows in key order, each a statement of its own with a snapshot of its own: a
+//!    long export holds no snapshot open, and vacuum goes on. Rows are read one by one, written as JSON in Rust, and sent in
+//!    chunks of 64 KiB through a channel that holds four. That is all the memory it takes. JSON is not built in SQL: measured
+//!    before this was written, 420 MB/s against 178 MB/s for `COPY (SELECT json …)`. Exports have connections of their own
+//!    (a quarter as many as there are for reading, two at least) and wait five seconds for one; a reader who takes nothing for
+//!    a minute loses theirs. So slow readers keep nobody else waiting.
+//! 4. **End.** When the receiver is gone, the next chunk cannot be sent and the export ends. When a statement fails, the
+//!    error goes down the channel and breaks the body: a client sees a broken transfer, never a short file. `.jsonl.gz` is
+//!    compressed on a blocking thread.
+//!
+//! **Order and keys.** Rows come by (`completed_at`, log, place within the log): the order in which logs were finalized.
+//! `created_at` would not do, since clients may send any, and a log may stay open for long.
+//!
+//! **`as_of`.** An export is repeatable if it takes exactly the logs with `completed_at < as_of`, and if none of those can
+//! appear later. `completed_at` comes from the database's clock, read inside the finalizing transaction. Postgres
+//! publishes when a transaction began before any of its statements runs. So: read the database's clock, then the oldest begin
+//! among the transactions of all connections that call themselves `gleaner-writer`, and take the smaller. A transaction that
+//! was seen began at `as_of` or later, so its logs are later still; one that was not seen has committed already, or began
+//! after the clock was read. This holds for any number of servers and imports on one database, and needs no table of its
+//! own. A given `as_of` must not be in the future; the export waits up to five seconds until no older write is under way.
+//! Not covered, by intent: reviews, `DELETE` and erasure take effect at once in every export.
+//!
+//! **Dedupe.** A row is left out if an older one with the same stored hash meets the same conditions: an anti-join by index,
+//! whatever the size. For training pairs the hash is a generated column over intent and program as exported, so that a
+//! review's correction moves it; for correction pairs it is made when the pair is noted.
+//!
+//! **Split.** The first 32 bits of an MD5 over seed and final program are compared with the share held out. The program
+//! decides, not the row, so paraphrases of one target stay together.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,5 +1,11 @@
 //! Hooks: what an agent tells while it works. It teaches the same as the agent's transcript; told both ways, it is learned
 //! once, since what is done is named by the agent's own ids.
+//!
+//! # How fast a hook is answered
+//!
+//! Hooks are answered within a quarter of a second, whatever the database does: the report goes on by itself, in the order of
+//! its session, and there may be a thousand of them. A tool is told before it runs (`PreToolUse`) and how long it ran
+//! (`duration_ms`), so that an agent whose build takes minutes has not fallen silent.
 
 use std::collections::HashMap;
 

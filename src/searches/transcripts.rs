@@ -2,6 +2,14 @@
 //!
 //! Lines are taken in pieces of some megabytes, each one transaction, so memory does not grow with the transcript. Senders of
 //! one source take turns. A line counts once within its source, by its bytes; a use of a tool and a result once, by their id.
+//!
+//! # How lines are taken
+//!
+//! Transcripts are read in pieces of 2 MiB, each one transaction, so a body may be of any size. A line counts once within
+//! its source, by a hash of its bytes: real files repeat lines, and simple clients send whole files again. Uses and results of
+//! tools are paired by id, whichever comes first, over calls and pieces. What a call did counts when its result is there,
+//! since only then it is known whether it worked. Its searches and fallbacks are named by the agent's own ids: told by a hook
+//! and by a transcript, they are learned once.
 
 use std::borrow::Cow;
 use std::collections::{HashSet, VecDeque};

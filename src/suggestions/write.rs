@@ -1,4 +1,12 @@
 //! How suggestion records are written: many events in a few statements.
+//!
+//! # The end of a slate
+//!
+//! The match is a rule in Rust (`rules/matching.rs`), so finalizing suggestion records takes two looks
+//! before the write: the slates, locked in id order, and then, in a second statement that sees what was added while the first
+//! waited, what was looked at. From both follows the `Conclusion`: the views in order, the match, and the labels that
+//! `preference-pairs` reads later, with the hashes that `dedupe=exact` goes by. Views stay as they were sent and are resolved
+//! on each read of a pending record; an ended one takes no more of them.
 
 use std::collections::{HashMap, HashSet};
 

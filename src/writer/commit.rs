@@ -1,5 +1,11 @@
 //! The commit of a batch: a transaction for each project and domain. A transaction that lost a race is
 //! repeated, and one that fails because of an event is replaced by a transaction for each event.
+//!
+//! # When a transaction fails
+//!
+//! A deadlock or serialization failure is tried again, five times, after 2 to 32 ms. A lost connection,
+//! or a server that is out of resources or shutting down, is a 503 for every event of the batch. Anything else means that
+//! some row is not acceptable: the events are written again one by one, so that a poisoned one harms no neighbour.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -5,6 +5,30 @@
 //! Unix socket in a folder of its own (`socket`). If root starts the service, Postgres runs as another user
 //! (`account`). However the service ends, the server ends with it (`child`). Should that fail, the next start
 //! stops the server first (`postmaster`).
+//!
+//! # What has to be got right
+//!
+//! - Postgres does not run as root: `account.rs` drops to the owner of the cluster, else `postgres`, else `nobody`, and finds
+//!   out by going there whether that user can reach the folder. Mode bits alone do not tell.
+//! - `initdb` writes `pgdata.new`, which is renamed when complete; a half-made cluster is never taken for one. The locale is
+//!   `C.UTF-8` (`en_US.UTF-8` on macOS): with plain `C`, pg_trgm drops everything that is not ASCII without a word.
+//! - The folder is locked with `flock`, which the kernel lets go however the service ends. The second server is told by
+//!   whom it is held.
+//! - Postgres must not outlive the service, also when that is killed. Linux signals a child when its parent *thread* ends,
+//!   and forgets the request when the child changes its user. So one thread forks and lives as long as the server
+//!   (`server.rs`), and the child is this same program with a hidden command (`child.rs`), which drops the user, makes the
+//!   request, and only then becomes Postgres.
+//! - Ctrl-C goes to a whole process group. Postgres has its own, so that the service can drain first.
+//! - After a kill, an orphan is stopped first. A left `postmaster.pid` may name a process that is by now something else:
+//!   only a Postgres whose working folder is this cluster counts (`postmaster.rs`). Our own process id is then written over
+//!   the dead one, since Postgres knows its parent to be no rival; the rest of the file stays, as Postgres uses it to find
+//!   remains of the dead server in shared memory.
+//! - Socket paths beyond about 100 bytes do not work: a short folder in the temporary folder takes their place, refused if
+//!   it is not private.
+//! - A Postgres that dies is started again on the same socket, after 0.1 to 10 seconds. What it says goes into
+//!   `postgres.log`, 4 MiB twice at most, and its last lines into error messages.
+//! - Programs are looked for in `PG_BINDIR`, `PATH`, what `pg_config --bindir` says, and the usual folders; an existing
+//!   cluster is opened only by the major version that made it.
 
 mod account;
 mod child;

@@ -3,6 +3,14 @@
 //! Every change takes the next number of its project. The row that holds the latest number is locked from before the
 //! change until the commit, so changes appear in the order of their numbers: a follower who has read up to one has missed none
 //! before it. An association keeps only its latest number; a follower gets its state of now, and never the same twice.
+//!
+//! # Why a lock and not a sequence
+//!
+//! A sequence would not do: a transaction may take a number, and commit after one that took a later number
+//! was read. So whoever changes associations locks the project's row in `association_feeds` first and keeps it until the
+//! commit. Numbers then become visible in their order, and a follower who has read up to one has missed none. As every such
+//! writer takes this lock before any association, no two of them can form a deadlock. `association_changes` keeps only the
+//! latest number of each association; of one that was erased, the number alone.
 
 use serde::Serialize;
 use sqlx::{PgConnection, PgExecutor};

@@ -3,6 +3,18 @@
 //!
 //! There is no other way to the tables, and the ways in take only what has passed the project's policy
 //! ([`Kept`]). Each loads a `UnitOfWork`, tells it what happened, and saves it.
+//!
+//! # Lock, replay, save
+//!
+//! 1. **Lock.** `UnitOfWork::begin` locks the threads concerned, in id order, and reads their open searches with all that followed
+//!    them. A *thread* is the work of one agent: an agent session, or a subagent in it. Its row is what concurrent events of one
+//!    agent wait for.
+//! 2. **Replay.** `learner::AgentThread` takes the events in memory. It knows no clock but the events' own, so a transcript replayed
+//!    next year teaches the same: a gap longer than the window between two events of a thread ends its searches, however long
+//!    ago both were. Only while a tool has not answered yet is an agent not silent for ten windows: builds run, and somebody
+//!    has to allow things. Events older than the latest (a transcript that tells what a hook has told) move no clock, end only
+//!    searches made before them, and are no steps of later ones.
+//! 3. **Save.** New searches, fallbacks and ends are written, a statement each. `evidence::learn` adds what was found.
 
 mod corrections;
 mod counts;
