@@ -91,7 +91,8 @@ impl Writing {
         Ok(Changed(self.show(receipt, record).await?))
     }
 
-    async fn write(&self, event: impl Into<Event>) -> Result<Receipt> {
+    /// Writes an event, and counts in the response what was redacted.
+    pub async fn write(&self, event: impl Into<Event>) -> Result<Receipt> {
         let receipt = self.app.writer.write(&self.caller.tenant, event, &self.memory).await?;
         self.replaced.add_redacted(receipt.redacted);
         Ok(receipt)

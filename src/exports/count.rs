@@ -13,9 +13,9 @@ use super::stream::query_of_project;
 use crate::error::Result;
 
 /// The most records of a project in a table that are counted one by one.
-const MOST_COUNTED: i64 = 10_000;
+const MOST_COUNTED: i64 = 5_000;
 /// About how many rows of a larger table are looked at.
-const SAMPLED: f64 = 3_000.0;
+const SAMPLED: f64 = 2_000.0;
 /// How many rows a page is taken to have where the database's statistics do not know it yet.
 const ROWS_OF_PAGE: f64 = 30.0;
 /// How many data sets are counted at once, each over two connections at most.

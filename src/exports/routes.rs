@@ -96,7 +96,7 @@ struct DatasetList {
 
 /// The data sets with their formats, how many rows they have, and how many records lack the text they need.
 ///
-/// Data sets are counted exactly up to 10 000 records. Of larger ones a sample is counted; then `rows_estimated` is true, and
+/// Data sets are counted exactly up to 5 000 records. Of larger ones a sample is counted; then `rows_estimated` is true, and
 /// `rows` usually within a tenth of what an export has.
 #[utoipa::path(get, path = "/v1/exports", tag = "exports",
     responses((status = 200, description = "The data sets", body = DatasetList), Refusals))]

@@ -21,6 +21,7 @@ use super::rules::waits;
 use super::store::Plan;
 use super::{CancelReason, Event, Reported, SendError};
 use crate::error::Result;
+use crate::http::memory::Memory;
 use crate::projects::Tenant;
 use crate::providers::answer::{Answer, Api};
 use crate::providers::sse::Events;
@@ -295,7 +296,7 @@ impl Script {
             return Ok(());
         }
         let events = events.into_iter().map(crate::domain::Event::from).collect();
-        for written in app.writer.write_all(tenant, events).await {
+        for written in app.writer.write_all(tenant, events, &Memory::unbounded()).await {
             match written {
                 Ok(_) | Err(crate::error::Error::Conflict(_) | crate::error::Error::NotFound(_)) => {}
                 Err(error) => return Err(error),

@@ -76,7 +76,7 @@ pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
     let event = Event::send(new, writing.id("sends", None));
     let id = event.id;
     let flight = app.in_flight.begin(&project, id);
-    let receipt = app.writer.write(&writing.caller.tenant, event).await?;
+    let receipt = writing.write(event).await?;
     if receipt.replayed {
         // Whoever performs it goes on; it is never paid for twice.
         drop(flight);

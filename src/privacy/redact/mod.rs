@@ -64,7 +64,8 @@ impl Builtin {
     /// Returns the rules of these names. Each choice of rules is compiled once, because that takes some milliseconds,
     /// and projects are read again every few seconds.
     fn of(names: &[&str]) -> &'static Self {
-        static CHOICES: [OnceLock<Builtin>; 1 << BUILTIN.len()] = [const { OnceLock::new() }; 1 << BUILTIN.len()];
+        static CHOICES: [OnceLock<Builtin>; 1 << BUILTIN.len()] =
+            [const { OnceLock::new() }; 1 << BUILTIN.len()];
         let chosen = |(bit, name): (usize, &&str)| usize::from(names.contains(name)) << bit;
         let choice: usize = BUILTIN.iter().enumerate().map(chosen).sum();
         CHOICES[choice].get_or_init(|| Self::compile(names))

@@ -27,14 +27,14 @@ async fn history(service: &Service, project: &str) -> Value {
 }
 
 #[tokio::test]
-async fn data_sets_are_counted_exactly_up_to_10_000_records_and_estimated_beyond() {
+async fn data_sets_are_counted_exactly_up_to_5_000_records_and_estimated_beyond() {
     let service = Service::open().await;
-    insert_slates(&service, "default", 10_000).await;
+    insert_slates(&service, "default", 5_000).await;
     let exact = |rows: i32, skipped: i32| {
         json!({"dataset": "suggestion-history", "rows": rows, "rows_estimated": false, "skipped": skipped,
             "skipped_estimated": false})
     };
-    assert_eq!(history(&service, "default").await, exact(8_000, 2_000));
+    assert_eq!(history(&service, "default").await, exact(4_000, 1_000));
     insert_slates(&service, "default", 20_000).await;
     service.project("small").await;
     insert_slates(&service, "small", 100).await;
@@ -44,7 +44,7 @@ async fn data_sets_are_counted_exactly_up_to_10_000_records_and_estimated_beyond
         sqlx::query(statement).execute(service.pool()).await.expect("statistics");
         let large = history(&service, "default").await;
         assert_eq!([&large["rows_estimated"], &large["skipped_estimated"]], [true, true], "{large}");
-        for (field, truth) in [("rows", 24_000), ("skipped", 6_000)] {
+        for (field, truth) in [("rows", 20_000), ("skipped", 5_000)] {
             let estimate = large[field].as_i64().expect("a number");
             assert!((estimate - truth).abs() < truth / 4, "{field}: {estimate}");
         }
