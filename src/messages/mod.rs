@@ -117,9 +117,9 @@ pub struct NewPair {
     #[schema(minimum = 0, maximum = 3)]
     pub star: Option<i16>,
     /// The client's own mark, such as a colour.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 50)]
-    pub color_flag: Option<String>,
+    #[serde(default, skip_serializing_if = "OptionalName::is_none")]
+    #[schema(value_type = Option<String>, max_length = 50)]
+    pub color_flag: OptionalName,
     /// The pair's size in tokens, if it was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1_000_000_000)]

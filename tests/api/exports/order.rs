@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::{CORRECTIONS, TRAINING, pieces, rows, solved};
 use crate::support::{Answer, Service, column, failed, passed};
 
-/// Nine logs, some of which make several rows, as many slates, and a few searches.
+/// Nine logs, some of which make several rows, as many slates, and a few searches and conversations.
 async fn service() -> Service {
     let service = Service::open().await;
     let logs = (1..=9_u128).map(|id| {
@@ -31,7 +31,11 @@ async fn service() -> Service {
             json!({"event": "search_outcome", "search_id": search, "timestamp": 1_767_225_602}),
         ]
     });
-    let events: Vec<_> = logs.chain(slates).chain(searches).collect();
+    let pairs = (1..=12_u128).map(|id| {
+        json!({"event": "pair", "id": Uuid::from_u128(id), "topic_id": format!("topic {id}"), "user_text": "hello",
+            "assistant_text": format!("hello {id}")})
+    });
+    let events: Vec<_> = logs.chain(slates).chain(searches).chain(pairs).collect();
     service.accept(&events).await;
     service
 }
