@@ -20,10 +20,10 @@ use crate::error::{self, Refusals};
     modifiers(&KeyScheme, &Shared),
     tags(
         (name = "generations", description = "An intent, the attempts to turn it into a program, how it ended"),
+        (name = "exports", description = "Data sets to train on"),
         (name = "suggestions", description = "A slate of suggestions, what was looked at, what was submitted"),
         (name = "searches", description = "Searches that came back weak, what agents then read, and what that teaches"),
         (name = "batch", description = "Many events at once"),
-        (name = "exports", description = "Data sets to train on"),
         (name = "analytics", description = "Figures"),
         (name = "projects", description = "Tenants and their settings"),
         (name = "keys", description = "Who may act for a project"),
