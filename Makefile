@@ -1,4 +1,5 @@
 # make run     install what is missing, build, and serve on 127.0.0.1:8080
+# make install put the program `gleaner` on the PATH (in ~/.cargo/bin, or where CARGO_INSTALL_ROOT says)
 # make test    install what is missing, and check everything that CI checks
 # make lint    what the compiler, clippy, rustdoc, cargo-machete and typos have to say
 # make fmt     format the code
@@ -6,10 +7,11 @@
 # make torture kill and restart the server and Postgres under load for minutes (TORTURE_SECONDS=300)
 
 # Where rustup puts cargo, should the shell not know of it.
+OWN_PATH := $(PATH)
 export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET = $${CARGO_TARGET_DIR:-target}
 
-.PHONY: run test lint fmt bench torture deny unused spelling rust
+.PHONY: run install test lint fmt bench torture deny unused spelling rust
 .DEFAULT_GOAL := run
 
 # The last command replaces its shell, so that signals reach the service.
@@ -17,6 +19,12 @@ run: rust
 	@[ -n "$$DATABASE_URL" ] || scripts/install-postgres
 	cargo build --release --locked
 	@exec "$(TARGET)/release/gleaner" serve
+
+# What rustup's shell setup puts on the PATH; said where it is not.
+install: rust
+	@[ -n "$$DATABASE_URL" ] || scripts/install-postgres
+	cargo install --locked --path .
+	@PATH="$(OWN_PATH)" command -v gleaner >/dev/null || echo "gleaner is in $${CARGO_INSTALL_ROOT:-$${CARGO_HOME:-$$HOME/.cargo}}/bin, which is not on your PATH."
 
 test: rust
 	@[ -n "$$TEST_DATABASE_URL" ] || scripts/install-postgres

@@ -50,7 +50,7 @@ pub fn routes() -> OpenApiRouter<App> {
 }
 
 /// The outcome of a batch. Every line that is not blank is counted once.
-#[derive(Debug, Default, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(as = BatchSummary)]
 pub struct Summary {
     /// The number of events that are now committed.
@@ -58,7 +58,7 @@ pub struct Summary {
     /// The number of events that had been sent before.
     pub duplicates: usize,
     /// The number of events of which the project keeps nothing.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub skipped: usize,
     /// The lines that were refused, and why.
     pub rejected: Vec<Rejected>,
@@ -70,7 +70,7 @@ fn is_zero(count: &usize) -> bool {
 }
 
 /// A line that was refused.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = RejectedLine)]
 pub struct Rejected {
     /// The line's number, from 1. Blank lines count.
@@ -80,7 +80,7 @@ pub struct Rejected {
     /// What is wrong with the line.
     pub detail: String,
     /// The fields that are wrong.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
 }
 
@@ -99,7 +99,8 @@ impl Rejected {
 /// `generation_id`); `suggestion`, `view`, `partial_inputs`, `suggestion_outcome` and `suggestion_amendment` (`suggestion_id`);
 /// `search`, `fallback` and `search_outcome` (`search_id`); `pair`, `send` (with `mode: record`), `send_attempt` and
 /// `send_outcome` (`send_id`). A line of the seed's `suggestion_history.jsonl`
-/// needs no `event`. Later lines may refer to earlier ones, and events of one record take effect in line
+/// needs no `event`. A `line_id`, any UUID, names what the line makes and does not name itself, so that sending
+/// the line again is harmless. Later lines may refer to earlier ones, and events of one record take effect in line
 /// order. A batch has at most 20 000 lines and 64 MiB.
 #[utoipa::path(post, path = "/v1/events", tag = "batch",
     request_body(content(

@@ -1,14 +1,24 @@
-//! The server's settings. Each is an option of the command line and an environment variable, and `--help`
-//! lists them.
+//! The server's settings. Each is an option of the command line and an environment variable, and
+//! `gleaner serve --help` lists them.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::builder::BoolishValueParser;
+use clap::{ArgAction, Args, Command, FromArgMatches, ValueEnum};
 
 use crate::exports::stream::Limits;
 use crate::privacy::capture::Capture;
+
+/// The address that `serve` listens on if none is given.
+pub const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
+/// Reads settings from the environment alone, for commands that do not take them as options.
+pub fn from_environment<T: Args + FromArgMatches>() -> Result<T, clap::Error> {
+    let matches = T::augment_args(Command::new("gleaner")).try_get_matches_from(["gleaner"])?;
+    T::from_arg_matches(&matches)
+}
 
 /// Which database is used.
 #[derive(Debug, Clone, Args)]
@@ -30,11 +40,6 @@ pub struct Database {
     /// Folder of the programs initdb and postgres, if they are not on the path or in a usual folder.
     #[arg(long, env = "PG_BINDIR", global = true, value_name = "DIR")]
     pub pg_bindir: Option<PathBuf>,
-
-    /// The most database connections for reading. Writing uses two more, and each export one.
-    #[arg(long, env = "GLEANER_DB_CONNECTIONS", default_value_t = crate::server::Settings::default().connections, global = true, value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub db_connections: u32,
 }
 
 impl Database {
@@ -49,7 +54,7 @@ impl Database {
 #[command(next_help_heading = "Privacy")]
 pub struct Privacy {
     /// How much is kept of the events posted, unless a project's settings say otherwise.
-    #[arg(long, env = "GLEANER_CAPTURE", default_value = "full", global = true, value_name = "HOW")]
+    #[arg(long, env = "GLEANER_CAPTURE", default_value = "full", value_name = "HOW")]
     pub capture: Capture,
 }
 
@@ -58,39 +63,38 @@ pub struct Privacy {
 #[command(next_help_heading = "Serving")]
 pub struct Serve {
     /// Address to listen on. One that other machines can reach needs a key to exist.
-    #[arg(
-        long,
-        env = "GLEANER_BIND",
-        default_value = "127.0.0.1:8080",
-        global = true,
-        value_name = "ADDRESS"
-    )]
+    #[arg(long, env = "GLEANER_BIND", default_value_t = ADDRESS, value_name = "ADDRESS")]
     pub bind: SocketAddr,
 
     /// The first API key, with every scope, of at least 32 characters (for compose and CI). A different one given at
     /// a later start replaces it.
-    #[arg(long, env = "GLEANER_ADMIN_KEY", hide_env_values = true, global = true, value_name = "KEY")]
+    #[arg(long, env = "GLEANER_ADMIN_KEY", hide_env_values = true, value_name = "KEY")]
     pub admin_key: Option<String>,
 
     /// File that holds the first API key.
-    #[arg(long, env = "GLEANER_ADMIN_KEY_FILE", global = true, value_name = "FILE")]
+    #[arg(long, env = "GLEANER_ADMIN_KEY_FILE", value_name = "FILE")]
     pub admin_key_file: Option<PathBuf>,
 
     /// The most connections of clients at once. Probes are answered beyond that. Fewer are taken if the system allows
     /// the process fewer open files.
-    #[arg(long, env = "GLEANER_MOST_CONNECTIONS", default_value_t = crate::server::Settings::default().most_connections, global = true,
+    #[arg(long, env = "GLEANER_MOST_CONNECTIONS", default_value_t = crate::server::Settings::default().most_connections,
         value_name = "N")]
     pub most_connections: usize,
 
     /// Memory for the bodies of all requests together, in MiB. A request that finds none waits a little, and is then
     /// refused.
-    #[arg(long, env = "GLEANER_BODY_MEMORY", default_value_t = 256, global = true, value_name = "MIB",
+    #[arg(long, env = "GLEANER_BODY_MEMORY", default_value_t = 256, value_name = "MIB",
         value_parser = clap::value_parser!(u32).range(128..=1 << 20))]
     pub body_memory: u32,
 
     /// File that names the providers of models, in TOML.
-    #[arg(long, env = "GLEANER_PROVIDERS_FILE", global = true, value_name = "FILE")]
+    #[arg(long, env = "GLEANER_PROVIDERS_FILE", value_name = "FILE")]
     pub providers_file: Option<PathBuf>,
+
+    /// The most database connections for reading. Writing uses two more, and each export one.
+    #[arg(long, env = "GLEANER_DB_CONNECTIONS", default_value_t = crate::server::Settings::default().connections, value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub db_connections: u32,
 
     /// Limits on exports.
     #[command(flatten)]
@@ -109,12 +113,17 @@ impl Serve {
 #[command(next_help_heading = "Logging")]
 pub struct Logging {
     /// What is logged: a level, or directives such as gleaner=debug,sqlx=warn.
-    #[arg(long, env = "GLEANER_LOG", default_value = "info,sqlx=warn", global = true, value_name = "FILTER")]
+    #[arg(long, env = "GLEANER_LOG", default_value = "info,sqlx=warn", value_name = "FILTER")]
     pub log: String,
 
     /// The format of log lines.
-    #[arg(long, env = "GLEANER_LOG_FORMAT", default_value = "pretty", global = true)]
+    #[arg(long, env = "GLEANER_LOG_FORMAT", default_value = "pretty")]
     pub log_format: LogFormat,
+
+    /// Log every request once it is answered: method, path, status, time and id, and never what was sent.
+    #[arg(long, env = "GLEANER_LOG_REQUESTS", default_value_t = false, value_name = "BOOL", action = ArgAction::Set,
+        num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    pub log_requests: bool,
 }
 
 /// The format of log lines.

@@ -237,6 +237,17 @@ fn parts<'a, T>(events: &[&'a Kept<Event>], part: impl Fn(&'a Event) -> Option<&
     events.iter().filter_map(|event| event.part(&part)).collect()
 }
 
+/// Returns the kinds of all domains' events, as metrics name them.
+pub fn kinds() -> impl Iterator<Item = &'static str> {
+    let of = |domain: &Domain| match domain {
+        Domain::Generations => generations::event::KINDS.iter(),
+        Domain::Suggestions => suggestions::event::KINDS.iter(),
+        Domain::Searches => searches::event::KINDS.iter(),
+        Domain::Messages => messages::event::KINDS.iter(),
+    };
+    Domain::ALL.iter().flat_map(of).copied()
+}
+
 impl Event {
     /// Returns the domain of the record that the event happens to.
     #[must_use]
@@ -246,6 +257,17 @@ impl Event {
             Self::Suggestion(_) => Domain::Suggestions,
             Self::Search(_) => Domain::Searches,
             Self::Message(_) => Domain::Messages,
+        }
+    }
+
+    /// Returns the event's kind, one of [`kinds`].
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Generation(event) => event.kind(),
+            Self::Suggestion(event) => event.kind(),
+            Self::Search(event) => event.kind(),
+            Self::Message(event) => event.kind(),
         }
     }
 

@@ -56,6 +56,9 @@ pub enum Error {
     /// 503: the database cannot be reached, or the write queue is full; the client should try again.
     #[error("{0}")]
     Unavailable(&'static str),
+    /// 503: the server has started to listen and waits for what the text says.
+    #[error("{0}")]
+    Starting(String),
     /// 500: the service itself is at fault. The cause is logged and never sent to the client.
     #[error("{0:#}")]
     Internal(anyhow::Error),
@@ -135,7 +138,7 @@ impl Error {
             Self::Special(special) => {
                 StatusCode::from_u16(special.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
             }
-            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable(_) | Self::Starting(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -169,7 +172,7 @@ impl Error {
     /// Returns whether the same request may succeed later.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Unavailable(_))
+        matches!(self, Self::Unavailable(_) | Self::Starting(_))
     }
 }
 
@@ -226,14 +229,9 @@ fn brief(message: &str) -> String {
 impl Problem {
     /// Makes a problem of a status alone, for refusals by layers and the router.
     fn of(status: StatusCode, detail: String) -> Self {
-        let title = status.canonical_reason().unwrap_or("Error");
-        let mut slug = String::from("/problems/");
-        for c in title.chars() {
-            slug.push(if c == ' ' { '-' } else { c.to_ascii_lowercase() });
-        }
         Self {
-            r#type: slug,
-            title: title.to_owned(),
+            r#type: format!("/problems/{}", kind(status)),
+            title: status.canonical_reason().unwrap_or("Error").to_owned(),
             status: status.as_u16(),
             detail,
             instance: String::new(),
@@ -241,6 +239,20 @@ impl Problem {
             members: serde_json::Map::new(),
         }
     }
+}
+
+/// Returns the name of a status in the types of problems, such as `not-found`.
+fn kind(status: StatusCode) -> String {
+    status.canonical_reason().unwrap_or("Error").to_ascii_lowercase().replace(' ', "-")
+}
+
+/// Returns the status of the problems of a kind, such as `not-found`, and what they mean. Returns none if no
+/// problem is of this kind.
+#[must_use]
+pub fn explain(name: &str) -> Option<(StatusCode, &'static str)> {
+    let others = [(StatusCode::METHOD_NOT_ALLOWED, "The path exists and does not answer to this method")];
+    let known = Refusals::ALL.into_iter().map(|refusal| (refusal.status, refusal.description));
+    known.chain(others).find(|(status, _)| kind(*status) == name)
 }
 
 fn describe(errors: &[FieldError]) -> String {
@@ -299,7 +311,7 @@ impl IntoResponse for Error {
             Self::Unauthorized(_) => {
                 response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            Self::Unavailable(_) => {
+            Self::Unavailable(_) | Self::Starting(_) => {
                 response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
             Self::Special(ref special) => {
@@ -348,7 +360,8 @@ impl Refused {
         });
         let id = self.id.as_ref().and_then(|id| id.to_str().ok());
         id.unwrap_or_default().clone_into(&mut problem.instance);
-        let body = serde_json::to_vec(&problem).unwrap_or_default();
+        let mut body = serde_json::to_vec(&problem).unwrap_or_default();
+        body.push(b'\n');
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.remove(header::CONTENT_LENGTH);

@@ -2,26 +2,103 @@
 
 use std::time::Duration;
 
+use axum::Router;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use serde::Serialize;
-use utoipa::ToSchema;
+use axum::routing::get;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::auth::MayMeasure;
 use crate::db;
-use crate::error::{Error, Refusals, Result};
+use crate::error::{self, Error, Refusals, Result};
+use crate::http::{Check, Path};
 use crate::state::App;
+use crate::telemetry;
 
 /// Returns the endpoints for those who run the service.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
+        .routes(routes!(get_service))
+        .routes(routes!(get_problem))
         .routes(routes!(get_health))
         .routes(routes!(get_readiness))
         .routes(routes!(get_version))
         .routes(routes!(get_metrics))
+}
+
+/// Returns the endpoints that answer before there is a database.
+pub fn early() -> Router {
+    Router::new().route("/healthz", get(get_health)).route("/version", get(get_version))
+}
+
+/// What answers at this address, and where more is to be read.
+#[derive(Serialize, ToSchema)]
+struct ServiceDescription {
+    /// The program's name.
+    name: &'static str,
+    /// The program's version (semantic versioning).
+    version: &'static str,
+    /// What the program is for.
+    description: &'static str,
+    /// The path of a page that shows the endpoints and sends requests.
+    documentation: &'static str,
+    /// The path of the OpenAPI document.
+    openapi: &'static str,
+}
+
+/// Says what this service is, and where its documentation is.
+#[utoipa::path(get, path = "/", tag = "operations", security(()),
+    responses((status = 200, description = "What this is", body = ServiceDescription), Refusals))]
+async fn get_service() -> axum::Json<ServiceDescription> {
+    axum::Json(ServiceDescription {
+        name: env!("CARGO_PKG_NAME"),
+        version: env!("CARGO_PKG_VERSION"),
+        description: env!("CARGO_PKG_DESCRIPTION"),
+        documentation: "/docs/",
+        openapi: "/openapi.yaml",
+    })
+}
+
+/// The path parameter of an endpoint about a kind of problem.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct ByKind {
+    /// The kind, which is the end of a problem's `type`.
+    #[param(example = "not-found")]
+    kind: String,
+}
+
+impl Check for ByKind {}
+
+/// A kind of problem.
+#[derive(Serialize, ToSchema)]
+struct ProblemKind {
+    /// The kind, as problem documents name it.
+    r#type: String,
+    /// The kind in words.
+    title: &'static str,
+    /// The HTTP status of such problems.
+    status: u16,
+    /// What such problems mean.
+    meaning: &'static str,
+}
+
+/// Explains a kind of problem: the `type` of a problem document is the path of this endpoint.
+#[utoipa::path(get, path = "/problems/{kind}", tag = "operations", security(()), params(ByKind),
+    responses((status = 200, description = "What such problems mean", body = ProblemKind), Refusals))]
+async fn get_problem(Path(ByKind { kind }): Path<ByKind>) -> Result<axum::Json<ProblemKind>> {
+    let (status, meaning) = error::explain(&kind).ok_or(Error::NotFound("kind of problem"))?;
+    let title = status.canonical_reason().unwrap_or("Error");
+    Ok(axum::Json(ProblemKind {
+        r#type: format!("/problems/{kind}"),
+        title,
+        status: status.as_u16(),
+        meaning,
+    }))
 }
 
 /// The state of the service.
@@ -75,7 +152,11 @@ async fn get_version() -> axum::Json<Version> {
 #[utoipa::path(get, path = "/metrics", tag = "operations",
     responses((status = 200, description = "The metrics", content_type = "text/plain", body = String), Refusals))]
 async fn get_metrics(State(app): State<App>, _: MayMeasure) -> impl IntoResponse {
-    describe();
+    // Metrics are most needed when the database is slow, so its size is not waited for.
+    if let Ok(Ok(bytes)) = tokio::time::timeout(Duration::from_secs(1), db::size(&app.db)).await {
+        metrics::gauge!("gleaner_database_size_bytes").set(bytes as f64);
+    }
+    telemetry::measure_process();
     metrics::gauge!("gleaner_queue_events").set(app.writer.queued() as f64);
     for (pool, db) in [("reading", &app.db), ("exports", &app.exports.db)] {
         metrics::gauge!("gleaner_db_connections", "pool" => pool, "state" => "open")
@@ -84,28 +165,4 @@ async fn get_metrics(State(app): State<App>, _: MayMeasure) -> impl IntoResponse
             .set(db.num_idle() as f64);
     }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], app.metrics.render())
-}
-
-/// Describes each metric. Names follow the conventions of Prometheus: the unit last, and `_total` for
-/// counters.
-fn describe() {
-    use metrics::{describe_counter, describe_gauge, describe_histogram};
-    describe_histogram!(
-        "gleaner_http_request_duration_seconds",
-        "Time to answer, by method, route and status"
-    );
-    describe_histogram!("gleaner_commit_events", "Events a transaction of the writer has");
-    describe_histogram!("gleaner_commit_duration_seconds", "Time a transaction of the writer takes");
-    describe_counter!(
-        "gleaner_commit_retries_total",
-        "Transactions begun again after a deadlock or serialization failure"
-    );
-    describe_counter!("gleaner_events_rejected_total", "Lines of batches that were refused");
-    describe_counter!(
-        "gleaner_replaced_characters_total",
-        "Characters replaced because Postgres cannot keep them"
-    );
-    describe_counter!("gleaner_export_bytes_total", "Bytes that exports have sent, before compression");
-    describe_gauge!("gleaner_queue_events", "Events that wait to be written or are being written");
-    describe_gauge!("gleaner_db_connections", "Connections to the database, by pool and state");
 }

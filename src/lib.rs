@@ -23,12 +23,12 @@
 //! | a timeout | [`server::Settings`], [`http::serve`] |
 //! | a limit on a field | its `#[schema]` and the `Check` of the body that has it ([`http::check`]), in the domain's `mod.rs` |
 //! | an error that clients see | [`error`] |
-//! | a metric | where it is counted, and its description in [`health`] |
+//! | a metric | where it is counted, and its description in [`telemetry`] |
 //!
 //! The rest is what all domains share:
 //!
 //! - [`cli`] is the command line. [`server`] starts and stops the service, [`state`] is what handlers share, [`router`](mod@router)
-//!   has the endpoints with the middleware around them, [`openapi`] their document, and [`telemetry`] traces and metrics.
+//!   has the endpoints with the middleware around them, [`openapi`] their document, [`docs`] the page that shows it, and [`telemetry`] traces and metrics.
 //! - [`http`] has extractors and responses, [`auth`] the callers and their keys, [`writing`] the extractor of requests that
 //!   write events, [`batch`] many events in one request, and [`sessions`] what an agent session left in all domains.
 //! - [`writer`] commits events in batches. [`db`] connects to Postgres, runs a private one, and makes the statements.
@@ -57,6 +57,7 @@ pub mod batch;
 pub mod cli;
 pub mod config;
 pub mod db;
+pub mod docs;
 pub mod domain;
 pub mod error;
 pub mod exports;

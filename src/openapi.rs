@@ -21,11 +21,11 @@ use crate::messages::AttemptAnswer;
     modifiers(&KeyScheme, &Shared),
     tags(
         (name = "generations", description = "An intent, the attempts to turn it into a program, how it ended"),
+        (name = "exports", description = "Data sets to train on"),
         (name = "suggestions", description = "A slate of suggestions, what was looked at, what was submitted"),
         (name = "searches", description = "Searches that came back weak, what agents then read, and what that teaches"),
         (name = "messages", description = "Message pairs, the sends that made them, and the models they went to"),
         (name = "batch", description = "Many events at once"),
-        (name = "exports", description = "Data sets to train on"),
         (name = "analytics", description = "Figures"),
         (name = "projects", description = "Tenants and their settings"),
         (name = "keys", description = "Who may act for a project"),

@@ -9,6 +9,7 @@ use axum::http::{HeaderName, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use tokio::sync::watch;
 use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
@@ -19,17 +20,19 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 use tower_http::trace::TraceLayer;
 use utoipa::OpenApi as _;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_swagger_ui::SwaggerUi;
 use uuid::Uuid;
 
 use crate::error::{Error, Refused};
 use crate::http::Replaced;
+use crate::http::end_line::end_line;
 use crate::http::memory::Memory;
 use crate::http::params::KnownParameters;
 use crate::openapi::{self, Document};
 use crate::state::App;
 use crate::telemetry::{self, span};
-use crate::{auth, batch, exports, generations, health, messages, projects, searches, sessions, suggestions};
+use crate::{
+    auth, batch, docs, exports, generations, health, messages, projects, searches, sessions, suggestions,
+};
 
 /// Returns every endpoint with its documentation.
 fn api() -> OpenApiRouter<App> {
@@ -76,12 +79,32 @@ pub fn router(app: App) -> Router {
         }))
         .layer(RequestBodyTimeoutLayer::new(app.patience))
         .layer(RequestDecompressionLayer::new());
-    api.merge(SwaggerUi::new("/docs").config(utoipa_swagger_ui::Config::from("/openapi.json")))
+    api.merge(docs::routes())
         .route("/openapi.yaml", get(|| async move { ([(header::CONTENT_TYPE, "application/yaml")], yaml) }))
         .route("/openapi.json", get(|| async move { ([(header::CONTENT_TYPE, "application/json")], json) }))
         .method_not_allowed_fallback(|| async { StatusCode::METHOD_NOT_ALLOWED })
         .layer(layers)
         .with_state(app)
+}
+
+/// Returns what is served while the server is starting: health and version, and a 503 for everything else that
+/// says what `waiting_for` holds.
+pub fn starting(waiting_for: watch::Receiver<String>) -> Router {
+    let request_id = HeaderName::from_static("x-request-id");
+    let refuse = move || {
+        let waiting_for = waiting_for.borrow().clone();
+        async move { Error::Starting(format!("the server is starting: {waiting_for}")) }
+    };
+    let layers = ServiceBuilder::new()
+        .layer(SetRequestIdLayer::new(request_id.clone(), NewRequestId))
+        .layer(PropagateRequestIdLayer::new(request_id))
+        .layer(middleware::from_fn(async |request: Request, next: Next| {
+            let refused = Refused::of(&request);
+            let mut response = next.run(request).await;
+            refused.render(&mut response);
+            end_line(response)
+        }));
+    health::early().fallback(refuse).layer(layers)
 }
 
 #[derive(Clone)]
@@ -117,6 +140,8 @@ async fn surround(
     };
     refused.render(&mut response);
     replaced.report(&mut response);
+    let response = end_line(response);
+    telemetry::log_request(response.status().as_u16(), started.elapsed());
     let labels =
         [("method", method.to_owned()), ("route", route), ("status", response.status().as_u16().to_string())];
     metrics::histogram!("gleaner_http_request_duration_seconds", &labels)

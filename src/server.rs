@@ -7,6 +7,7 @@ use std::time::Duration;
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 use tokio::net::TcpListener;
+use tokio::sync::{oneshot, watch};
 
 use crate::auth::keyring::Keyring;
 use crate::db;
@@ -18,7 +19,7 @@ use crate::messages::lease;
 use crate::messages::perform::InFlight;
 use crate::projects::Defaults;
 use crate::providers::Providers;
-use crate::router::router;
+use crate::router::{router, starting};
 use crate::searches::expiry;
 use crate::searches::intake_pool::IntakePool;
 use crate::state::{App, State};
@@ -62,7 +63,6 @@ impl Default for Settings {
 pub struct Running {
     /// The state that handlers share.
     pub app: App,
-    most_connections: usize,
     writing: writer::Tasks,
     expiry: expiry::Task,
     leases: lease::Task,
@@ -97,7 +97,7 @@ impl Running {
             stopping: AtomicBool::new(false),
             metrics: telemetry::recorder(),
         }));
-        Self { app, most_connections: settings.most_connections, writing, expiry, leases, writer_db }
+        Self { app, writing, expiry, leases, writer_db }
     }
 
     /// Waits until every event handed to the writer is committed or refused, then closes the database
@@ -119,15 +119,43 @@ impl Running {
     }
 }
 
-/// Serves until `stop` completes. Then requests in flight get ten seconds to finish, queued events are
-/// committed, and the database connections are closed. In this order no acknowledged event is lost.
-pub async fn serve(running: Running, listener: TcpListener, stop: impl Future<Output = ()>) {
-    let app = running.app.clone();
-    let stop = async {
-        stop.await;
-        app.stopping.store(true, Ordering::Relaxed);
+/// Serves until `stop` completes, and answers from the first moment on. While `start` has not completed, that is
+/// only health, version and readiness, whose 503 says what is waited for, as `start` reports it. At the end
+/// requests in flight get ten seconds to finish, queued events are committed, and the database connections are
+/// closed. In this order no acknowledged event is lost.
+///
+/// Returns the error of `start`, if that fails. What `start` returns beside the application is called once that
+/// is served.
+pub async fn serve<R: FnOnce()>(
+    listener: TcpListener,
+    limits: Limits,
+    start: impl AsyncFnOnce(watch::Sender<String>) -> anyhow::Result<(Running, R)>,
+    stop: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let mut stop = std::pin::pin!(stop);
+    let (report, waiting_for) = watch::channel("it has just begun to listen".to_owned());
+    let (routers, current) = watch::channel(starting(waiting_for));
+    let (halt, halted) = oneshot::channel::<()>();
+    let serving = http::serve::serve(listener, current, limits, async {
+        let _ = halted.await;
+    });
+    let serving = tokio::spawn(serving);
+    let started = tokio::select! {
+        started = start(report) => started.map(|(running, ready)| {
+            let _ = routers.send(router(running.app.clone()));
+            ready();
+            Some(running)
+        }),
+        () = &mut stop => Ok(None),
     };
-    let limits = Limits { connections: running.most_connections, patience: app.patience };
-    http::serve::serve(listener, router(app.clone()), limits, stop).await;
-    running.finish().await;
+    if let Ok(Some(running)) = &started {
+        stop.await;
+        running.app.stopping.store(true, Ordering::Relaxed);
+    }
+    let _ = halt.send(());
+    serving.await?;
+    if let Some(running) = started? {
+        running.finish().await;
+    }
+    Ok(())
 }

@@ -1,8 +1,14 @@
 //! Tracing and metrics: a span for each request, and the recorder of this process's metrics.
 
+use std::time::Duration;
+
 use axum::extract::Request;
 use axum::http::Method;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use metrics_process::Collector;
+
+use crate::db::receipt::Written;
+use crate::domain;
 
 /// Returns the one recorder of this process's metrics, which is installed at the first call.
 #[must_use]
@@ -12,15 +18,108 @@ pub fn recorder() -> PrometheusHandle {
     let handle = RECORDER.get_or_init(|| {
         let seconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
         let counts = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
-        PrometheusBuilder::new()
+        let recorder = PrometheusBuilder::new()
             .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &seconds)
             .and_then(|builder| {
                 builder.set_buckets_for_metric(Matcher::Suffix("_events".to_owned()), &counts)
             })
             .and_then(PrometheusBuilder::install_recorder)
-            .expect("the buckets are not empty and nothing else installs a recorder")
+            .expect("the buckets are not empty and nothing else installs a recorder");
+        describe();
+        begin();
+        recorder
     });
     handle.clone()
+}
+
+/// Counters that have no labels.
+const COUNTERS: [(&str, &str); 5] = [
+    ("gleaner_commit_retries_total", "Transactions begun again after a deadlock or serialization failure"),
+    ("gleaner_events_rejected_total", "Lines of batches that were refused"),
+    ("gleaner_replaced_characters_total", "Characters replaced because Postgres cannot keep them"),
+    ("gleaner_export_bytes_total", "Bytes that exports have sent, before compression"),
+    ("gleaner_hooks_failed_total", "Reports of agents' hooks that could not be stored"),
+];
+
+/// The counter of events, by their kind and by what became of them.
+const EVENTS: &str = "gleaner_events_total";
+
+/// What can become of an event.
+const OUTCOMES: [&str; 3] = ["accepted", "duplicate", "rejected"];
+
+/// Describes each metric. Names follow the conventions of Prometheus: the unit last, and `_total` for
+/// counters.
+fn describe() {
+    use metrics::{describe_counter, describe_gauge, describe_histogram};
+    describe_histogram!(
+        "gleaner_http_request_duration_seconds",
+        "Time to answer, by method, route and status"
+    );
+    describe_histogram!("gleaner_commit_events", "Events a transaction of the writer has");
+    describe_histogram!("gleaner_commit_duration_seconds", "Time a transaction of the writer takes");
+    for (name, description) in COUNTERS {
+        describe_counter!(name, description);
+    }
+    describe_counter!(
+        EVENTS,
+        "Events by kind and outcome: accepted, duplicate (sent before), rejected by what is stored"
+    );
+    describe_gauge!("gleaner_queue_events", "Events that wait to be written or are being written");
+    describe_gauge!("gleaner_db_connections", "Connections to the database, by pool and state");
+    describe_gauge!(
+        "gleaner_database_size_bytes",
+        "Size of the database on disk, without the write-ahead log"
+    );
+    describe_gauge!("gleaner_build_info", "The program's version, as a label; always 1");
+    Collector::default().describe();
+}
+
+/// Makes every counter known at zero, so that a rate over it is right from its first increment on.
+fn begin() {
+    for (name, _) in COUNTERS {
+        metrics::counter!(name).increment(0);
+    }
+    for kind in domain::kinds() {
+        for outcome in OUTCOMES {
+            metrics::counter!(EVENTS, "kind" => kind, "outcome" => outcome).increment(0);
+        }
+    }
+    metrics::gauge!("gleaner_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+}
+
+/// Counts events that were to be written, by their kind and by what became of them. Events that could not be
+/// written because the database was away are not counted, because they are sent again.
+pub fn count_events<'a>(events: impl Iterator<Item = (&'static str, &'a Written)>) {
+    let mut counts: Vec<(&str, &str, u64)> = Vec::new();
+    for (kind, written) in events {
+        let outcome = match written {
+            Ok(receipt) if receipt.replayed => "duplicate",
+            Ok(_) => "accepted",
+            Err(error) if error.is_transient() => continue,
+            Err(_) => "rejected",
+        };
+        match counts.iter_mut().find(|(known, as_known, _)| (*known, *as_known) == (kind, outcome)) {
+            Some((_, _, count)) => *count += 1,
+            None => counts.push((kind, outcome, 1)),
+        }
+    }
+    for (kind, outcome, count) in counts {
+        metrics::counter!(EVENTS, "kind" => kind, "outcome" => outcome).increment(count);
+    }
+}
+
+/// Reads the figures of this process (`process_*`): time on the CPU, memory, open files, threads, start.
+pub fn measure_process() {
+    Collector::default().collect();
+}
+
+/// The target of the request log, which `--log-requests` turns on.
+pub const REQUESTS: &str = "gleaner::requests";
+
+/// Logs a request that was answered. The span around it has the method, the path and the id.
+pub fn log_request(status: u16, time: Duration) {
+    let ms = (time.as_secs_f64() * 1e5).round() / 100.0;
+    tracing::info!(target: REQUESTS, status, ms, "answered");
 }
 
 /// Returns a request's method as a metric label. Methods that HTTP does not define share one, because a label

@@ -46,7 +46,7 @@ impl Scope {
 }
 
 /// An API key, without its secret.
-#[derive(Debug, Clone, Serialize, ToSchema, sqlx::FromRow)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema, sqlx::FromRow)]
 pub struct ApiKey {
     /// The key's id, as in `DELETE /v1/keys/{id}`.
     pub id: Uuid,
@@ -79,7 +79,7 @@ impl ApiKey {
 }
 
 /// A request for a new key.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewApiKey)]
 pub struct NewKey {

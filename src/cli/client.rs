@@ -1,32 +1,42 @@
 //! The client by which the program's commands reach a running server.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
+use std::{env, fmt};
 
+use anyhow::{Context as _, bail};
 use clap::Args;
+use serde::de::DeserializeOwned;
 use ureq::Body;
 use ureq::config::ConfigBuilder;
-use ureq::http::Response;
+use ureq::http::{Method, Request, Response};
 use ureq::typestate::AgentScope;
 
+use super::words;
 use crate::auth::keyring::PROJECT;
-use crate::config::secret;
+use crate::config::{self, secret};
+use crate::error::Problem;
 
-/// The address of a server if none is given, which is where `serve` listens.
-pub(super) const LOCAL: &str = "http://127.0.0.1:8080";
+/// How long an answer is waited for, unless a command says otherwise.
+pub(super) const PATIENCE: Duration = Duration::from_mins(5);
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long a server on this machine may take to say that it is there.
+const PROBE: Duration = Duration::from_secs(1);
 
-/// The server that a command uses, and the key for it.
+/// The server that a command talks to, and the key for it.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Server")]
 pub(super) struct Remote {
-    /// Address of the server.
-    #[arg(long, env = "GLEANER_URL", value_name = "URL")]
-    pub(super) url: Option<String>,
+    /// Address of the server, such as https://gleaner.example.
+    #[arg(long, env = "GLEANER_URL", global = true, value_name = "URL")]
+    url: Option<String>,
     /// API key for the server.
-    #[arg(long, env = "GLEANER_KEY", hide_env_values = true, value_name = "KEY")]
+    #[arg(long, env = "GLEANER_KEY", hide_env_values = true, global = true, value_name = "KEY")]
     key: Option<String>,
     /// File that holds the API key.
-    #[arg(long, env = "GLEANER_KEY_FILE", value_name = "FILE")]
+    #[arg(long, env = "GLEANER_KEY_FILE", global = true, value_name = "FILE")]
     key_file: Option<PathBuf>,
 }
 
@@ -36,11 +46,46 @@ impl Remote {
         self.url.as_deref().map(|url| url.trim_end_matches('/')).filter(|url| !url.is_empty())
     }
 
-    /// Makes a client of the server at `url`. It waits `patience` for each response.
-    pub(super) fn client(&self, url: &str, patience: Duration) -> anyhow::Result<Client> {
-        let key = secret(self.key.as_deref(), self.key_file.as_deref())?;
-        Ok(Client { agent: config(patience).build().into(), url: url.to_owned(), key })
+    /// Returns the address that was given, or else the one that a server on this machine has.
+    pub(super) fn url_or_default(&self) -> String {
+        self.url().map_or_else(default_url, ToOwned::to_owned)
     }
+
+    /// Returns the key, given directly or in a file.
+    pub(super) fn key(&self) -> anyhow::Result<Option<String>> {
+        secret(self.key.as_deref(), self.key_file.as_deref())
+    }
+
+    /// Makes a client of the server at `url`. It waits `patience` for each response, however long the body of
+    /// that takes.
+    pub(super) fn client(&self, url: &str, patience: Duration) -> anyhow::Result<Client> {
+        if !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
+            bail!("{url} is not the address of a server: it begins with http:// or https://");
+        }
+        let mut settings = config(patience);
+        if url == default_url() {
+            settings = settings.proxy(None);
+        }
+        Ok(Client { agent: settings.build().into(), url: url.to_owned(), key: self.key()? })
+    }
+}
+
+/// Returns the address of a server on this machine: where `serve` listens with this environment.
+pub(super) fn default_url() -> String {
+    let address = env::var("GLEANER_BIND").ok().and_then(|text| text.parse().ok());
+    format!("http://{}", reachable(address.unwrap_or(config::ADDRESS)))
+}
+
+/// Returns the address by which this machine reaches a server that listens on `bind`. An unspecified address
+/// (0.0.0.0) is reached on loopback.
+pub(super) fn reachable(bind: SocketAddr) -> SocketAddr {
+    let ip = if bind.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { bind.ip() };
+    SocketAddr::new(ip, bind.port())
+}
+
+/// Asks whether a server is at `url`, with no key.
+pub(super) fn presence_at(url: &str) -> Presence {
+    Client { agent: config(PROBE).build().into(), url: url.to_owned(), key: None }.presence()
 }
 
 /// A blocking client of a server. Clones share connections.
@@ -57,14 +102,42 @@ pub(super) struct Answer {
     pub(super) status: u16,
     /// When to try again, in seconds, if the server says so.
     pub(super) retry_after: Option<u64>,
+    /// How many characters of the request the server had to replace.
+    pub(super) replaced: usize,
     /// The body.
     pub(super) body: String,
+}
+
+/// Whether a server answers, and whether it takes the key, or needs none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// Nothing answers, or something else than Gleaner.
+    Nobody,
+    /// A server answers that wants another key, or any.
+    Closed,
+    /// A server answers that takes requests like this client's.
+    Open,
 }
 
 impl Client {
     /// Returns the server's address.
     pub(super) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Sends a request without a body and reads the whole response.
+    pub(super) fn call(
+        &self,
+        method: Method,
+        path: &str,
+        project: Option<&str>,
+    ) -> Result<Answer, ureq::Error> {
+        Answer::read(self.agent.run(self.request(method, path, project).body(())?)?)
+    }
+
+    /// Gets `path`. The response's body is still to be read, and may be refused like any other.
+    pub(super) fn stream(&self, path: &str, project: Option<&str>) -> Result<Response<Body>, ureq::Error> {
+        self.agent.run(self.request(Method::GET, path, project).body(())?)
     }
 
     /// Posts `body` to `path`.
@@ -75,37 +148,100 @@ impl Client {
         project: Option<&str>,
         body: &[u8],
     ) -> Result<Answer, ureq::Error> {
-        let mut request = self.agent.post(format!("{}{path}", self.url)).content_type(media_type);
+        let request = self.request(Method::POST, path, project).header("content-type", media_type);
+        Answer::read(self.agent.run(request.body(body)?)?)
+    }
+
+    fn request(&self, method: Method, path: &str, project: Option<&str>) -> ureq::http::request::Builder {
+        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.url));
         if let Some(key) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
         }
         if let Some(project) = project {
             request = request.header(PROJECT, project);
         }
-        Answer::read(request.send(body)?)
+        request
+    }
+
+    /// Asks whether a server is there. It is not waited for.
+    pub(super) fn presence(&self) -> Presence {
+        let agent = ureq::Agent::from(config(PROBE).timeout_global(Some(PROBE)).proxy(None).build());
+        let client = Self { agent, ..self.clone() };
+        match client.call(Method::GET, "/version", None) {
+            Ok(answer) if answer.status == 200 && answer.body.contains("\"gleaner\"") => {}
+            _ => return Presence::Nobody,
+        }
+        match client.call(Method::GET, "/v1/projects/default", None) {
+            Ok(answer) if answer.status == 401 => Presence::Closed,
+            _ => Presence::Open,
+        }
+    }
+
+    /// Says in words that a request could not be sent or its response not be read.
+    pub(super) fn unanswered(&self, error: &ureq::Error) -> anyhow::Error {
+        let reason = match error {
+            ureq::Error::Io(error) => words::without_number(&error.to_string()),
+            ureq::Error::HostNotFound => "there is no such host".to_owned(),
+            ureq::Error::Timeout(_) => "the answer took too long".to_owned(),
+            other => words::without_number(&other.to_string()),
+        };
+        anyhow::anyhow!("{} does not answer: {reason}", self.url)
+    }
+
+    /// Returns the body of a response that is no refusal, and otherwise what the server said about it.
+    pub(super) fn accepted(&self, answer: Result<Answer, ureq::Error>) -> anyhow::Result<Answer> {
+        let answer = answer.map_err(|error| self.unanswered(&error))?;
+        if answer.status < 400 {
+            return Ok(answer);
+        }
+        bail!("{}", self.refusal(&answer))
+    }
+
+    /// Says in words why the server refused a request.
+    pub(super) fn refusal(&self, answer: &Answer) -> impl fmt::Display {
+        let said = match serde_json::from_str::<Problem>(&answer.body) {
+            Ok(problem) if problem.errors.is_empty() => problem.detail,
+            Ok(problem) => words::fields(&problem.errors),
+            Err(_) => answer.body.trim().to_owned(),
+        };
+        let advice = match (answer.status, &self.key) {
+            (401, None) => "; give one with --key, --key-file or GLEANER_KEY",
+            _ => "",
+        };
+        format!("{} answered {}: {said}{advice}", self.url, answer.status)
+    }
+
+    /// Reads a response's body as JSON.
+    pub(super) fn json<T: DeserializeOwned>(&self, answer: &Answer) -> anyhow::Result<T> {
+        serde_json::from_str(&answer.body)
+            .with_context(|| format!("{} answered something else than Gleaner does", self.url))
     }
 }
 
 impl Answer {
-    fn read(mut response: Response<Body>) -> Result<Self, ureq::Error> {
-        let retry_after =
-            response.headers().get("retry-after").and_then(|after| after.to_str().ok()?.parse().ok());
+    /// Reads a response to its end.
+    pub(super) fn read(mut response: Response<Body>) -> Result<Self, ureq::Error> {
+        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let number = |name: &str| header(name).and_then(|text| text.parse().ok());
+        let (retry_after, replaced) = (number("retry-after"), number("gleaner-replaced"));
         let status = response.status().as_u16();
-        Ok(Self { status, retry_after, body: response.body_mut().read_to_string()? })
+        let body = response.body_mut().read_to_string()?;
+        let replaced = replaced.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+        Ok(Self { status, retry_after, replaced, body })
     }
 }
 
 /// Gets `path` of a server on this machine, which answers to `localhost` also while it is open. No proxy is asked.
 pub(super) fn get_local(address: SocketAddr, path: &str, patience: Duration) -> Result<Answer, ureq::Error> {
-    let agent = ureq::Agent::from(config(patience).proxy(None).build());
+    let agent = ureq::Agent::from(config(patience).timeout_global(Some(patience)).proxy(None).build());
     Answer::read(agent.get(format!("http://{address}{path}")).header("host", "localhost").call()?)
 }
 
 /// A client's settings: a status is an answer like any other.
 fn config(patience: Duration) -> ConfigBuilder<AgentScope> {
     ureq::Agent::config_builder()
-        .timeout_global(Some(patience))
-        .timeout_connect(Some(patience.min(Duration::from_secs(10))))
+        .timeout_recv_response(Some(patience))
+        .timeout_connect(Some(patience.min(CONNECT)))
         .http_status_as_error(false)
         .user_agent(concat!("gleaner/", env!("CARGO_PKG_VERSION")))
 }

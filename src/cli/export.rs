@@ -1,25 +1,31 @@
 //! `gleaner export`: data sets to a file or standard output.
 
-use std::io::{IsTerminal as _, Write};
-use std::path::PathBuf;
+use std::io::{IsTerminal as _, Read as _, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand, ValueEnum as _};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use indicatif::{ProgressBar, ProgressStyle};
 use sqlx::PgPool;
-use sqlx::postgres::PgConnectOptions;
 use tokio::sync::mpsc;
 
+use super::client::{Answer, Client};
+use super::target::{Found, Missing, Target};
+use super::words;
 use crate::exports::datasets::{self, Entry};
 use crate::exports::format::Format;
-use crate::exports::params::Common;
+use crate::exports::params::{COMMON, Common};
 use crate::exports::{Dataset, stream};
 use crate::{db, projects};
+
+/// How many bytes of a server's answer are read at a time.
+const CHUNK: usize = 64 << 10;
 
 #[derive(Debug, Args)]
 pub(super) struct Export {
@@ -28,9 +34,11 @@ pub(super) struct Export {
     /// File to write, compressed if it ends in .gz; standard output if not given. It appears only once it is whole.
     #[arg(long, short, global = true, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The project to export.
-    #[arg(long, default_value = "default", global = true, value_name = "NAME")]
-    project: String,
+    /// The project to export; that of --key, if not given, or default.
+    #[arg(long, global = true, value_name = "NAME")]
+    project: Option<String>,
+    #[command(flatten)]
+    pub(super) target: Target,
 }
 
 /// The data set that is asked for, with its parameters.
@@ -39,6 +47,8 @@ struct Wanted {
     entry: &'static Entry,
     common: Common,
     dataset: Box<dyn Dataset>,
+    /// The parameters as given, for a server: names and values of a query string.
+    query: Vec<(String, String)>,
 }
 
 impl Subcommand for Wanted {
@@ -63,7 +73,11 @@ fn subcommand(entry: &Entry) -> Command {
     let command = Common::augment_args(Command::new(entry.description.name));
     (entry.add_arguments)(command)
         .about(entry.description.summary.trim_end_matches('.'))
-        .long_about(format!("{}\n\n{}", entry.description.summary, entry.documentation()))
+        .after_help(format!(
+            "{}\n\nExample:\n  gleaner export {} --include metadata -o rows.jsonl",
+            entry.documentation(),
+            entry.description.name
+        ))
         .mut_arg("format", |argument| argument.value_parser(formats))
 }
 
@@ -75,7 +89,7 @@ impl FromArgMatches for Wanted {
         });
         let (entry, matches) = given.ok_or_else(|| clap::Error::new(ErrorKind::MissingSubcommand))?;
         let common = Common::from_arg_matches(matches)?;
-        Ok(Self { entry, common, dataset: (entry.from_arguments)(matches)? })
+        Ok(Self { entry, common, dataset: (entry.from_arguments)(matches)?, query: query(entry, matches) })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -84,43 +98,123 @@ impl FromArgMatches for Wanted {
     }
 }
 
+/// The parameters that the command line gives, as a server takes them. They have the same names there.
+fn query(entry: &Entry, matches: &ArgMatches) -> Vec<(String, String)> {
+    let own = (entry.parameters)();
+    let names = COMMON.into_iter().chain(own.iter().map(|parameter| parameter.name.as_str()));
+    let given = names.filter(|name| {
+        matches.ids().any(|id| id.as_str() == *name)
+            && matches.value_source(name) == Some(ValueSource::CommandLine)
+    });
+    let values = |name: &str| {
+        let values = matches.get_raw(name).into_iter().flatten().map(|value| value.to_string_lossy());
+        values.collect::<Vec<_>>().join(",")
+    };
+    given.map(|name| (name.to_owned(), values(name))).collect()
+}
+
 impl Export {
-    pub(super) async fn run(self, options: &PgConnectOptions) -> anyhow::Result<ExitCode> {
-        let db = db::pool(options, db::EXPORT_NAME, 2);
-        ensure!(projects::store::exists(&db, &self.project).await?, "there is no project {}", self.project);
-        write(&db, &self.project, self.wanted, self.output).await?;
-        db.close().await;
+    pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        let Self { wanted, output, project, target } = self;
+        match target.find(Missing::Say).await? {
+            Found::Server(client) => {
+                tokio::task::block_in_place(|| from_server(&client, project.as_deref(), &wanted, output))?;
+            }
+            Found::Database(local) => {
+                let project = project.as_deref().unwrap_or("default");
+                let db = db::pool(&local.options, db::EXPORT_NAME, 2);
+                ensure!(projects::store::exists(&db, project).await?, "there is no project {project}");
+                from_database(&db, project, wanted, output).await?;
+                db.close().await;
+            }
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-async fn write(db: &PgPool, project: &str, wanted: Wanted, path: Option<PathBuf>) -> anyhow::Result<()> {
-    let Wanted { entry, common, dataset } = wanted;
+async fn from_database(
+    db: &PgPool,
+    project: &str,
+    wanted: Wanted,
+    path: Option<PathBuf>,
+) -> anyhow::Result<()> {
+    let Wanted { entry, common, dataset, .. } = wanted;
     let export = stream::Export::prepare(db, project, &entry.description, dataset, common).await?;
     let (as_of, next_cursor) = (export.as_of(), export.next_cursor.clone());
     let (sender, mut chunks) = mpsc::channel(4);
     let producer = tokio::spawn(export.run(db.clone(), sender, ()));
-    let progress = progress();
-    let mut out = Output::open(path)?;
-    let mut rows = 0;
+    let mut rows = Rows::open(path)?;
     loop {
         let chunk = chunks.recv().await.context("the export broke off; the log has the cause")?;
         if chunk.is_empty() {
             break;
         }
-        rows += chunk.iter().filter(|&&byte| byte == b'\n').count();
-        out.write(&chunk)?;
-        progress.inc(chunk.len() as u64);
-        progress.set_message(format!("{rows} rows"));
+        rows.write(&chunk)?;
     }
     producer.await?;
-    out.finish()?;
-    progress.finish_and_clear();
-    eprintln!("{rows} rows of {} as of {as_of}", entry.description.name);
-    if let Some(cursor) = next_cursor {
-        eprintln!("there is more: --cursor {cursor}");
+    rows.finish(entry.description.name, &as_of.to_string(), next_cursor.as_deref())
+}
+
+fn from_server(
+    client: &Client,
+    project: Option<&str>,
+    wanted: &Wanted,
+    path: Option<PathBuf>,
+) -> anyhow::Result<()> {
+    let name = wanted.entry.description.name;
+    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(&wanted.query).finish();
+    let address = format!("/v1/exports/{name}?{query}");
+    let response = client.stream(&address, project).map_err(|error| client.unanswered(&error))?;
+    if response.status() != 200 {
+        let answer = Answer::read(response).map_err(|error| client.unanswered(&error))?;
+        bail!("{}", client.refusal(&answer));
     }
-    Ok(())
+    let header =
+        |name: &str| response.headers().get(name).and_then(|value| Some(value.to_str().ok()?.to_owned()));
+    let (as_of, next_cursor) = (header("gleaner-as-of"), header("gleaner-next-cursor"));
+    let mut rows = Rows::open(path)?;
+    let mut body = response.into_body().into_reader();
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let read =
+            body.read(&mut chunk).with_context(|| format!("the export from {} broke off", client.url()))?;
+        if read == 0 {
+            break;
+        }
+        rows.write(&chunk[..read])?;
+    }
+    rows.finish(name, &as_of.unwrap_or_default(), next_cursor.as_deref())
+}
+
+/// The rows that were written, and what is shown of that.
+struct Rows {
+    out: Output,
+    count: usize,
+    progress: ProgressBar,
+}
+
+impl Rows {
+    fn open(path: Option<PathBuf>) -> anyhow::Result<Self> {
+        Ok(Self { out: Output::open(path)?, count: 0, progress: progress() })
+    }
+
+    fn write(&mut self, chunk: &[u8]) -> anyhow::Result<()> {
+        self.out.write(chunk)?;
+        self.count += chunk.iter().filter(|&&byte| byte == b'\n').count();
+        self.progress.inc(chunk.len() as u64);
+        self.progress.set_message(format!("{} rows", self.count));
+        Ok(())
+    }
+
+    fn finish(self, name: &str, as_of: &str, next_cursor: Option<&str>) -> anyhow::Result<()> {
+        self.out.finish()?;
+        self.progress.finish_and_clear();
+        words::note(format_args!("{} rows of {name} as of {as_of}", self.count));
+        if let Some(cursor) = next_cursor {
+            words::note(format_args!("there is more: --cursor {cursor}"));
+        }
+        Ok(())
+    }
 }
 
 fn progress() -> ProgressBar {
@@ -133,7 +227,7 @@ fn progress() -> ProgressBar {
 
 /// Where rows go. A file is written under another name beside its own, and renamed when it is whole.
 enum Output {
-    Standard(std::io::Stdout),
+    Standard,
     Plain { file: std::io::BufWriter<std::fs::File>, path: PathBuf },
     Zipped { file: GzEncoder<std::io::BufWriter<std::fs::File>>, path: PathBuf },
 }
@@ -141,10 +235,14 @@ enum Output {
 impl Output {
     fn open(path: Option<PathBuf>) -> anyhow::Result<Self> {
         let Some(path) = path else {
-            return Ok(Self::Standard(std::io::stdout()));
+            return Ok(Self::Standard);
         };
+        ensure!(!path.is_dir(), "{} is a folder; --output names the file to write", path.display());
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        ensure!(folder.is_dir(), "cannot write {}: there is no folder {}", path.display(), folder.display());
         let part = part_of(&path);
-        let file = std::fs::File::create(&part).with_context(|| format!("creating {}", part.display()))?;
+        let file =
+            std::fs::File::create(&part).with_context(|| format!("cannot write {}", part.display()))?;
         let file = std::io::BufWriter::with_capacity(1 << 20, file);
         Ok(if path.extension().is_some_and(|extension| extension == "gz") {
             Self::Zipped { file: GzEncoder::new(file, Compression::default()), path }
@@ -153,17 +251,18 @@ impl Output {
         })
     }
 
-    fn write(&mut self, chunk: &[u8]) -> std::io::Result<()> {
-        match self {
-            Self::Standard(out) => out.write_all(chunk),
-            Self::Plain { file, .. } => file.write_all(chunk),
-            Self::Zipped { file, .. } => file.write_all(chunk),
-        }
+    fn write(&mut self, chunk: &[u8]) -> anyhow::Result<()> {
+        let (written, path) = match self {
+            Self::Standard => return words::write_out(chunk),
+            Self::Plain { file, path } => (file.write_all(chunk), path),
+            Self::Zipped { file, path } => (file.write_all(chunk), path),
+        };
+        written.with_context(|| format!("writing {}", part_of(path).display()))
     }
 
     fn finish(self) -> anyhow::Result<()> {
         let (file, path) = match self {
-            Self::Standard(mut out) => return Ok(out.flush()?),
+            Self::Standard => return Ok(()),
             Self::Plain { file, path } => (file, path),
             Self::Zipped { file, path } => (file.finish()?, path),
         };
@@ -173,7 +272,7 @@ impl Output {
     }
 }
 
-fn part_of(path: &std::path::Path) -> PathBuf {
+fn part_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".part");
     name.into()

@@ -1,15 +1,35 @@
 //! Folders of programs in the user's home, and atomic replacement of files.
 
 use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::{env, fs, process};
 
 use anyhow::Context as _;
 
-/// Writes `text` to `path` atomically: after a crash there is either the old file or the new one. A symbolic
-/// link is followed, the file's permissions stay, and missing folders are made.
+/// How many symbolic links are followed to a file that is not there yet.
+const LINKS: usize = 40;
+
+/// Reads a text file. What is no file, such as a pipe that nobody writes to, is an error and not waited for.
+pub(super) fn read_text(path: &Path) -> io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    fs::read_to_string(path)
+}
+
+/// Writes `text` to `path` atomically: after a crash there is either the old file or the new one. Symbolic
+/// links are followed, also to a file that is not there yet; the file's permissions and owner stay, and missing
+/// folders are made. A file with several names is written in place, because it would lose the others.
 pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = follow(path)?;
+    let old = fs::metadata(&path).ok();
+    if old.as_ref().is_some_and(|old| !old.is_file()) {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    if old.as_ref().is_some_and(|old| old.nlink() > 1) {
+        return fs::write(&path, text);
+    }
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
     let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -17,7 +37,11 @@ pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let new = folder.join(name);
     let written = (|| {
         let mut file = fs::File::create(&new)?;
-        if let Ok(old) = fs::metadata(&path) {
+        if let Some(old) = &old {
+            let made = file.metadata()?;
+            if (old.uid(), old.gid()) != (made.uid(), made.gid()) {
+                fchown(&file, Some(old.uid()), Some(old.gid()))?;
+            }
             file.set_permissions(old.permissions())?;
         }
         file.write_all(text)?;
@@ -28,6 +52,18 @@ pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&new);
     }
     written
+}
+
+/// Returns where a path leads, though the last of its symbolic links may lead to nothing yet.
+fn follow(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS {
+        match fs::read_link(&path) {
+            Ok(target) => path = path.parent().unwrap_or(Path::new(".")).join(target),
+            Err(_) => return Ok(fs::canonicalize(&path).unwrap_or(path)),
+        }
+    }
+    Err(io::Error::other("its symbolic links lead in a circle"))
 }
 
 /// Returns a program's own folder, which the environment variable names or else is `folder` in the user's

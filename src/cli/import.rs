@@ -1,24 +1,27 @@
-//! `gleaner import`: stores events from files, through the same writer as events that come by HTTP.
+//! `gleaner import`: stores events from files, by way of a server or through the same writer in a database.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal as _, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use flate2::read::MultiGzDecoder;
 use indicatif::{ProgressBar, ProgressStyle};
-use sqlx::postgres::PgConnectOptions;
 
+use super::client::{Answer, Client};
+use super::target::{Found, Local, Missing, Target};
+use super::{defaults, words};
 use crate::batch::{self, Rejected};
 use crate::domain;
 use crate::error::Result;
 use crate::http::memory::Memory;
 use crate::http::{NDJSON_LIMIT, clean_json, utf8};
-use crate::projects::{self, Defaults};
+use crate::projects::{self, Tenant};
 use crate::server::{Running, Settings};
 use crate::types::ids::LineIds;
 
@@ -26,6 +29,8 @@ use crate::types::ids::LineIds;
 const LINES: usize = 2_000;
 /// How many bytes of lines are held at a time, even if that is fewer lines.
 const BYTES: usize = 8 << 20;
+/// How often a server that is busy is asked again.
+const TRIES: u32 = 10;
 
 #[derive(Debug, Args)]
 pub(super) struct Import {
@@ -33,25 +38,30 @@ pub(super) struct Import {
     /// standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Project that the events belong to.
-    #[arg(long, default_value = "default", value_name = "NAME")]
-    project: String,
+    /// The project that the events belong to; that of --key, if not given, or default.
+    #[arg(long, value_name = "NAME")]
+    project: Option<String>,
+    #[command(flatten)]
+    pub(super) target: Target,
+}
+
+/// A line of a file: its number and its text.
+type NumberedLine = (usize, Vec<u8>);
+
+/// Where lines are stored.
+enum Store {
+    Server { client: Client, project: Option<String> },
+    Database { running: Box<Running>, tenant: Arc<Tenant>, _local: Box<Local> },
 }
 
 impl Import {
-    pub(super) async fn run(
-        self,
-        options: &PgConnectOptions,
-        defaults: Defaults,
-    ) -> anyhow::Result<ExitCode> {
-        let settings = Settings { connections: 2, defaults, ..Settings::default() };
-        let running = Running::start(options, settings);
-        let exists = projects::store::exists(&running.app.db, &self.project).await?;
-        ensure!(exists, "there is no project {}; PUT /v1/projects/{} makes it", self.project, self.project);
-        let tenant = running.app.keyring.tenant(&self.project).await?;
+    pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        let store = match self.target.find(Missing::Make).await? {
+            Found::Server(client) => Store::Server { client, project: self.project.clone() },
+            Found::Database(local) => Store::database(local, self.project.as_deref()).await?,
+        };
         let mut total = Totals::default();
         let mut ids = LineIds::default();
-        let mut replaced = 0;
         for file in &self.files {
             let name =
                 if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() };
@@ -63,8 +73,49 @@ impl Import {
                     break;
                 }
                 progress.advance(&chunk);
+                let (summary, replaced) = store.take(chunk, &mut ids).await?;
+                let lost = summary.rejected.iter().find(|rejected| rejected.status == 503);
+                if let Some(Rejected { line, detail, .. }) = lost {
+                    // Every line has an id or names the record it refers to, so importing it again is
+                    // harmless.
+                    bail!("{name}, line {line}: {detail}. Importing it again does what is missing");
+                }
+                total.replaced += replaced;
+                total.add(&name, summary);
+            }
+            progress.finish();
+        }
+        store.close().await;
+        total.print()?;
+        Ok(if total.rejected == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+impl Store {
+    async fn database(local: Box<Local>, project: Option<&str>) -> anyhow::Result<Self> {
+        let project = project.unwrap_or("default");
+        let settings = Settings { connections: 2, defaults: defaults()?, ..Settings::default() };
+        let running = Box::new(Running::start(&local.options, settings));
+        let exists = projects::store::exists(&running.app.db, project).await?;
+        ensure!(exists, "there is no project {project}; PUT /v1/projects/{project} makes it");
+        let tenant = running.app.keyring.tenant(project).await?;
+        Ok(Self::Database { running, tenant, _local: local })
+    }
+
+    /// Stores lines. Returns what became of them, and how many characters had to be replaced.
+    async fn take(
+        &self,
+        chunk: Vec<NumberedLine>,
+        ids: &mut LineIds,
+    ) -> anyhow::Result<(batch::Summary, usize)> {
+        match self {
+            Self::Server { client, project } => {
+                tokio::task::block_in_place(|| post(client, project.as_deref(), &chunk, ids))
+            }
+            Self::Database { running, tenant, .. } => {
+                let mut replaced = 0;
                 let events = chunk.into_iter().map(|(number, mut line)| {
-                    let id = ids.next(&tenant.name, &line);
+                    let id = ids.next(&line);
                     let event: Result<_> = (|| {
                         replaced += clean_json(&mut line)?;
                         domain::read(&tenant.name, utf8(&line)?, Some(id))
@@ -72,25 +123,66 @@ impl Import {
                     (number, event)
                 });
                 let events = events.collect();
-                let (summary, _) =
-                    batch::write(&running.app.writer, &tenant, events, &Memory::unbounded()).await?;
-                let lost = summary.rejected.iter().find(|rejected| rejected.status == 503);
-                if let Some(Rejected { line, detail, .. }) = lost {
-                    // Every line has an id or names the record it refers to, so importing it again is
-                    // harmless.
-                    bail!("{name}, line {line}: {detail}. Importing it again does what is missing");
-                }
-                total.add(&name, summary);
+                let written = batch::write(&running.app.writer, tenant, events, &Memory::unbounded()).await;
+                Ok((written?.0, replaced))
             }
-            progress.finish();
         }
-        running.finish().await;
-        total.print();
-        if replaced > 0 {
-            println!("{replaced} characters that Postgres cannot keep were replaced by U+FFFD");
-        }
-        Ok(if total.rejected == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+
+    async fn close(self) {
+        if let Self::Database { running, .. } = self {
+            running.finish().await;
+        }
+    }
+}
+
+/// Posts lines to a server, again and again while that is busy.
+fn post(
+    client: &Client,
+    project: Option<&str>,
+    chunk: &[NumberedLine],
+    ids: &mut LineIds,
+) -> anyhow::Result<(batch::Summary, usize)> {
+    let mut body = Vec::with_capacity(chunk.iter().map(|(_, line)| line.len() + 64).sum());
+    for (_, line) in chunk {
+        push_named(&mut body, line, ids);
+    }
+    let mut tries = 0;
+    let answer = loop {
+        let answer = client.post("/v1/events", "application/x-ndjson", project, &body);
+        match &answer {
+            Ok(Answer { status: 503, retry_after, .. }) if tries < TRIES => {
+                tries += 1;
+                std::thread::sleep(Duration::from_secs(retry_after.unwrap_or(1).min(30)));
+            }
+            _ => break client.accepted(answer)?,
+        }
+    };
+    let mut summary: batch::Summary = client.json(&answer)?;
+    for rejected in &mut summary.rejected {
+        // The server numbers the lines of this request.
+        rejected.line = chunk.get(rejected.line - 1).map_or(rejected.line, |(number, _)| *number);
+    }
+    Ok((summary, answer.replaced))
+}
+
+/// Adds a line with a `line_id`, by which the server knows it again, unless it has one.
+fn push_named(body: &mut Vec<u8>, line: &[u8], ids: &mut LineIds) {
+    let id = ids.next(line);
+    match line.strip_prefix(b"{") {
+        Some(members) if memchr::memmem::find(line, b"\"line_id\"").is_none() => {
+            let comma = if members.trim_ascii_start().starts_with(b"}") { "" } else { "," };
+            body.extend_from_slice(format!("{{\"line_id\":\"{id}\"{comma}").as_bytes());
+            push_on_one_line(body, members);
+        }
+        _ => push_on_one_line(body, line),
+    }
+    body.push(b'\n');
+}
+
+/// Adds a record on one line. Where JSON may have a newline, a space says the same.
+fn push_on_one_line(body: &mut Vec<u8>, record: &[u8]) {
+    body.extend(record.iter().map(|&byte| if byte == b'\n' { b' ' } else { byte }));
 }
 
 /// The records of a file, each with the number of the line that it begins on. A record is a line that is not blank, or an
@@ -126,7 +218,7 @@ impl Lines {
     }
 
     /// Returns the next records, or none at the end of the file.
-    fn chunk(&mut self) -> std::io::Result<Vec<(usize, Vec<u8>)>> {
+    fn chunk(&mut self) -> std::io::Result<Vec<NumberedLine>> {
         let (mut records, mut bytes) = (Vec::new(), 0);
         while records.len() < LINES && bytes < BYTES {
             let Some(line) = self.line()? else { break };
@@ -230,7 +322,7 @@ impl Progress {
         Self { bar, name: name.to_owned(), lines: 0.into(), started: now, told: now.into() }
     }
 
-    fn advance(&self, chunk: &[(usize, Vec<u8>)]) {
+    fn advance(&self, chunk: &[NumberedLine]) {
         self.lines.set(self.lines.get() + chunk.len());
         self.bar.inc(chunk.iter().map(|(_, line)| line.len() as u64 + 1).sum());
         if self.bar.is_hidden() && self.told.get().elapsed() > Duration::from_secs(5) {
@@ -241,7 +333,7 @@ impl Progress {
 
     fn tell(&self) {
         let rate = self.lines.get() as f64 / self.started.elapsed().as_secs_f64().max(1e-3);
-        eprintln!("{}: {} lines, {rate:.0} lines/s", self.name, self.lines.get());
+        words::note(format_args!("{}: {} lines, {rate:.0} lines/s", self.name, self.lines.get()));
     }
 
     fn finish(self) {
@@ -256,6 +348,7 @@ struct Totals {
     duplicates: usize,
     skipped: usize,
     rejected: usize,
+    replaced: usize,
     /// How often each reason was given, and where first.
     reasons: BTreeMap<String, (usize, String)>,
 }
@@ -271,19 +364,29 @@ impl Totals {
         }
     }
 
-    fn print(&self) {
-        println!("accepted {}, duplicates {}, rejected {}", self.accepted, self.duplicates, self.rejected);
+    fn print(&self) -> anyhow::Result<()> {
+        words::print(format_args!(
+            "accepted {}, duplicates {}, rejected {}",
+            self.accepted, self.duplicates, self.rejected
+        ))?;
         if self.skipped > 0 {
-            println!("skipped {}: the project keeps nothing of these", self.skipped);
+            words::print(format_args!("skipped {}: the project keeps nothing of these", self.skipped))?;
         }
         let mut reasons: Vec<_> = self.reasons.iter().collect();
         reasons.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
         for (reason, (count, first)) in reasons.iter().take(50) {
-            println!("  {count} x {reason} (first: {first})");
+            words::print(format_args!("  {count} x {reason} (first: {first})"))?;
         }
         if reasons.len() > 50 {
-            println!("  and {} other reasons", reasons.len() - 50);
+            words::print(format_args!("  and {} other reasons", reasons.len() - 50))?;
         }
+        if self.replaced > 0 {
+            words::print(format_args!(
+                "{} characters that Postgres cannot keep were replaced by U+FFFD",
+                self.replaced
+            ))?;
+        }
+        Ok(())
     }
 }
 

@@ -3,25 +3,40 @@
 use std::process::ExitCode;
 
 use anyhow::{bail, ensure};
-use clap::Subcommand;
-use sqlx::postgres::PgConnectOptions;
+use clap::{Args, Subcommand};
+use serde::Deserialize;
+use ureq::http::Method;
 use uuid::Uuid;
 
-use crate::auth::keys::{self, NewKey, Scope, Secret};
+use super::client::Client;
+use super::target::{Found, Missing, Target};
+use super::words;
+use crate::auth::keys::{self, ApiKey, NewKey, Scope, Secret};
 use crate::db;
 use crate::projects;
 use crate::types::Timestamp;
 
+#[derive(Debug, Args)]
+pub(super) struct Keys {
+    #[command(subcommand)]
+    action: Action,
+    #[command(flatten)]
+    pub(super) target: Target,
+}
+
 #[derive(Debug, Subcommand)]
-pub(super) enum Keys {
+enum Action {
     /// Make a key and print its secret, which is not stored.
+    #[command(after_help = "Examples:
+  gleaner keys create --scope operator
+  gleaner keys create --name laptop --scope write --scope read --expires-at 2027-01-01T00:00:00Z")]
     Create {
         /// Name of the key, for people.
         #[arg(long, default_value = "cli")]
         name: String,
-        /// Project that the key belongs to.
-        #[arg(long, default_value = "default")]
-        project: String,
+        /// The project that the key is for; that of --key, if not given, or default.
+        #[arg(long, value_name = "NAME")]
+        project: Option<String>,
         /// Scope that the key grants. Repeat the option for several.
         #[arg(long = "scope", required = true)]
         scopes: Vec<Scope>,
@@ -30,61 +45,115 @@ pub(super) enum Keys {
         expires_at: Option<Timestamp>,
     },
     /// List keys, without their secrets.
+    #[command(after_help = "Example:
+  gleaner keys list --project my-project")]
     List {
-        /// Only keys of this project.
-        #[arg(long)]
+        /// Only keys of this project; by way of a server those of one project, the key's own if not given.
+        #[arg(long, value_name = "NAME")]
         project: Option<String>,
     },
     /// Revoke a key. Running servers refuse it within five seconds.
+    #[command(after_help = "Example:
+  gleaner keys revoke 01946983-4c40-7a1c-9d3e-5b0f6c2e8a71")]
     Revoke {
         /// Id of the key, as `list` shows it.
         id: Uuid,
     },
 }
 
+/// A key that a server has just made.
+#[derive(Deserialize)]
+struct Made {
+    key: String,
+    #[serde(flatten)]
+    row: ApiKey,
+}
+
+/// The keys that a server lists.
+#[derive(Deserialize)]
+struct Listed {
+    data: Vec<ApiKey>,
+}
+
 impl Keys {
-    pub(super) async fn run(self, options: &PgConnectOptions) -> anyhow::Result<ExitCode> {
-        let db = db::pool(options, "gleaner", 1);
+    pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        match self.target.find(Missing::Say).await? {
+            Found::Server(client) => tokio::task::block_in_place(|| self.action.on_server(&client))?,
+            Found::Database(local) => self.action.on_database(db::pool(&local.options, "gleaner", 1)).await?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Action {
+    fn on_server(self, client: &Client) -> anyhow::Result<()> {
         match self {
             Self::Create { name, project, scopes, expires_at } => {
+                let new = NewKey { id: None, project, name, scopes, expires_at };
+                let body = serde_json::to_vec(&new)?;
+                let answer = client.post("/v1/keys", "application/json", None, &body);
+                let Made { key, row } = client.json(&client.accepted(answer)?)?;
+                show(&key, &row)
+            }
+            Self::List { project } => {
+                let answer = client.call(Method::GET, "/v1/keys", project.as_deref());
+                let Listed { data } = client.json(&client.accepted(answer)?)?;
+                list(&data)
+            }
+            Self::Revoke { id } => {
+                client.accepted(client.call(Method::DELETE, &format!("/v1/keys/{id}"), None))?;
+                words::note(format_args!("revoked {id}"));
+                Ok(())
+            }
+        }
+    }
+
+    async fn on_database(self, db: sqlx::PgPool) -> anyhow::Result<()> {
+        match self {
+            Self::Create { name, project, scopes, expires_at } => {
+                let project = project.unwrap_or_else(|| "default".to_owned());
                 ensure!(projects::store::exists(&db, &project).await?, "there is no project {project}");
                 ensure!((1..=200).contains(&name.chars().count()), "the name must have 1 to 200 characters");
                 let secret = Secret::random()?;
                 let new = NewKey { id: None, project: None, name, scopes, expires_at };
                 let row = keys::insert(&db, &project, &new, &secret).await?;
-                eprintln!(
-                    "made the key {} for the project {project}; this is the only time it is shown:",
-                    row.id
-                );
-                println!("{}", secret.text);
+                show(&secret.text, &row)?;
             }
-            Self::List { project } => {
-                for key in keys::list(&db, project.as_deref()).await? {
-                    let state = match (key.revoked_at, key.expires_at) {
-                        (Some(at), _) => format!("revoked {at}"),
-                        (None, Some(at)) if at <= Timestamp::now() => format!("expired {at}"),
-                        (None, Some(at)) => format!("expires {at}"),
-                        (None, None) => "in use".to_owned(),
-                    };
-                    println!(
-                        "{}  {}…  {}  {}  {}  made {}  {state}",
-                        key.id,
-                        key.prefix,
-                        key.project,
-                        key.name,
-                        key.scopes.join(","),
-                        key.created_at
-                    );
-                }
-            }
+            Self::List { project } => list(&keys::list(&db, project.as_deref()).await?)?,
             Self::Revoke { id } => {
                 if !keys::revoke(&db, id).await? {
                     bail!("there is no key {id}");
                 }
-                eprintln!("revoked {id}");
+                words::note(format_args!("revoked {id}"));
             }
         }
         db.close().await;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
+}
+
+/// Prints a key that was just made: the secret alone on standard output.
+fn show(secret: &str, row: &ApiKey) -> anyhow::Result<()> {
+    words::note(format_args!(
+        "made the key {} for the project {}; this is the only time it is shown:",
+        row.id, row.project
+    ));
+    words::print(secret)
+}
+
+fn list(keys: &[ApiKey]) -> anyhow::Result<()> {
+    for key in keys {
+        let state = match (key.revoked_at, key.expires_at) {
+            (Some(at), _) => format!("revoked {at}"),
+            (None, Some(at)) if at <= Timestamp::now() => format!("expired {at}"),
+            (None, Some(at)) => format!("expires {at}"),
+            (None, None) => "in use".to_owned(),
+        };
+        let scopes = key.scopes.join(",");
+        words::print(format_args!(
+            "{}  {}…  {}  {}  {scopes}  made {}  {state}",
+            key.id, key.prefix, key.project, key.name, key.created_at
+        ))?;
+    }
+    Ok(())
 }

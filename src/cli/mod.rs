@@ -7,67 +7,108 @@ mod hook;
 mod import;
 mod keys;
 mod serve;
+mod target;
 mod watch;
+mod words;
 
+use std::env;
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::{Parser, Subcommand};
+use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use sqlx::postgres::PgConnectOptions;
 use tracing_subscriber::EnvFilter;
 
-use crate::config::{Database, LogFormat, Logging, Privacy, Serve};
-use crate::db::embedded::{self, Cluster};
+use self::target::{Missing, Target};
+use self::words::NobodyReads;
+use crate::config::{self, Database, LogFormat, Logging, Privacy, from_environment};
+use crate::db::embedded;
 use crate::http::Checks;
 use crate::projects::Defaults;
-use crate::searches::settings::SearchSettings;
-use crate::{db, router};
+use crate::{router, telemetry};
+
+/// The status of a program whose reader has gone: 128 and the number of SIGPIPE, as shells have it.
+const NOBODY_READS: u8 = 141;
 
 /// Keeps what coding agents do and gives back what can be learned from it.
 ///
-/// Without a command it serves. Every option can be given by the environment variable named beside it.
+/// Without a command it serves. Options can also be given by the environment variables named beside them.
 #[derive(Debug, Parser)]
-#[command(name = "gleaner", version, max_term_width = 100)]
+#[command(
+    name = "gleaner",
+    version,
+    max_term_width = 100,
+    disable_help_flag = true,
+    disable_help_subcommand = true,
+    after_help = "Examples:
+  gleaner serve                                  serve on http://127.0.0.1:8080, data in ./data
+  gleaner hook install claude-code               have Claude Code report what it does
+  gleaner watch                                  learn from what agents have written already
+  gleaner export training-pairs -o train.jsonl   write a data set to a file"
+)]
 pub struct Cli {
     #[command(subcommand)]
-    command: Option<Command>,
-    #[command(flatten)]
-    serve: Serve,
-    #[command(flatten)]
-    database: Database,
-    #[command(flatten)]
-    privacy: Privacy,
-    #[command(flatten)]
-    searches: SearchSettings,
-    #[command(flatten)]
-    logging: Logging,
+    command: Command,
+    /// Print help.
+    #[arg(short, long, global = true, action = ArgAction::HelpShort)]
+    help: Option<bool>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve HTTP until told to stop (the default).
-    Serve,
+    #[command(after_help = "Examples:
+  gleaner serve
+  gleaner serve --bind 127.0.0.1:9000 --data-dir ~/gleaner
+  DATABASE_URL=postgres://gleaner@db.example/gleaner gleaner serve --log-format json --log-requests")]
+    Serve(Box<serve::Options>),
     /// Bring the database's schema up to date and exit. `serve` does this by itself.
-    Migrate,
-    /// Print the OpenAPI document as YAML.
-    Openapi,
-    /// Ask a running server whether it is ready. The exit status is 0 if it is.
-    Healthcheck,
-    /// Make, list and revoke API keys.
-    #[command(subcommand)]
-    Keys(keys::Keys),
+    #[command(after_help = "Example:
+  DATABASE_URL=postgres://gleaner@db.example/gleaner gleaner migrate")]
+    Migrate {
+        #[command(flatten)]
+        database: Database,
+    },
     /// Store events from NDJSON files, as POST /v1/events does. It is safe to repeat.
+    #[command(after_help = format!("{}\n\nExamples:
+  gleaner import events.jsonl more.jsonl.gz
+  cat */*/suggestion_history.jsonl | gleaner import -
+  gleaner import --url https://gleaner.example --key-file ~/.gleaner-key events.jsonl", target::RULE))]
     Import(import::Import),
     /// Write a data set to a file or to standard output, as GET /v1/exports/{dataset} does.
+    #[command(after_help = format!("{}\n\nExamples:
+  gleaner export training-pairs | head -3
+  gleaner export correction-pairs --format trl-preference --split train -o train.jsonl.gz
+  gleaner export training-pairs --help   the options of that data set", target::RULE))]
     Export(export::Export),
     /// Follow the transcripts that agents write, and learn from them.
+    #[command(after_help = format!("{}\n\nExamples:
+  gleaner watch
+  gleaner watch --once ~/.claude/projects
+  gleaner watch --url https://gleaner.example --key-file ~/.gleaner-key", target::RULE))]
     Watch(watch::Watch),
     /// Have agents report what they do.
     #[command(subcommand)]
     Hook(hook::Hook),
+    /// Make, list and revoke API keys.
+    #[command(after_help = format!("{}", target::RULE))]
+    Keys(keys::Keys),
+    /// Ask a server on this machine whether it is ready. The exit status is 0 if it is.
+    #[command(after_help = "Example:
+  gleaner healthcheck && curl -s http://127.0.0.1:8080/v1/exports")]
+    Healthcheck {
+        /// Address that the server listens on.
+        #[arg(long, env = "GLEANER_BIND", default_value_t = config::ADDRESS, value_name = "ADDRESS")]
+        bind: SocketAddr,
+    },
+    /// Print the OpenAPI document as YAML.
+    #[command(after_help = "Example:
+  gleaner openapi > openapi.yaml")]
+    Openapi,
     /// Become the private Postgres. `serve` uses this command; it is not for people.
     #[command(hide = true, name = embedded::COMMAND)]
     PostgresChild {
@@ -76,46 +117,86 @@ enum Command {
     },
 }
 
-/// Runs the command. Errors are printed as one sentence with their causes.
+impl Command {
+    /// What the command talks to, where there is a choice.
+    fn target(&mut self) -> Option<&mut Target> {
+        match self {
+            Self::Import(import) => Some(&mut import.target),
+            Self::Export(export) => Some(&mut export.target),
+            Self::Watch(watch) => Some(&mut watch.target),
+            Self::Keys(keys) => Some(&mut keys.target),
+            _ => None,
+        }
+    }
+
+    fn run(self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Serve(options) => options.run(),
+            Self::Migrate { database } => block_on(async {
+                let local = target::open(&database, Missing::Make, None).await?;
+                words::note(format_args!(
+                    "{} has the schema of this program",
+                    crate::db::name(&local.options)
+                ));
+                Ok(ExitCode::SUCCESS)
+            }),
+            Self::Import(import) => block_on(import.run()),
+            Self::Export(export) => block_on(export.run()),
+            Self::Watch(watch) => block_on(watch.run()),
+            Self::Hook(hook) => hook.run(),
+            Self::Keys(keys) => block_on(keys.run()),
+            Self::Healthcheck { bind } => serve::healthcheck(bind),
+            Self::Openapi => {
+                words::write_out(router::openapi().to_yaml()?.as_bytes())?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Self::PostgresChild { args } => Err(embedded::child_main(args)),
+        }
+    }
+}
+
+/// Runs the command. Errors are printed as one sentence with their causes, or logged where the log is JSON.
 #[must_use]
 pub fn run() -> ExitCode {
-    let Cli { command, serve, database, privacy, searches, logging } = Cli::parse();
+    let matches = Cli::command().get_matches_from(with_default(env::args_os().collect()));
+    let Cli { mut command, .. } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    if let Some(target) = command.target() {
+        target.note_sources(&matches);
+    }
+    let logging = match &command {
+        Command::Serve(options) => options.logging.clone(),
+        _ => from_environment().unwrap_or_else(|error| error.exit()),
+    };
     start_logging(&logging);
-    let defaults = match Checks::of(searches) {
-        Ok(searches) => Defaults { capture: privacy.capture, searches, ..Defaults::default() },
-        Err(error) => {
-            eprintln!("gleaner: {error}");
-            return ExitCode::FAILURE;
+    command.run().unwrap_or_else(|error| {
+        if error.is::<NobodyReads>() {
+            return ExitCode::from(NOBODY_READS);
         }
-    };
-    let result = match command.unwrap_or(Command::Serve) {
-        Command::Openapi => router::openapi().to_yaml().map_err(anyhow::Error::from).map(|yaml| {
-            print!("{yaml}");
-            ExitCode::SUCCESS
-        }),
-        Command::Watch(watch) => watch.run(&database, defaults),
-        Command::Hook(hook) => hook.run(),
-        Command::PostgresChild { args } => Err(embedded::child_main(args)),
-        Command::Healthcheck => serve::healthcheck(serve.bind),
-        Command::Serve => serve::run(&serve, &database, defaults),
-        Command::Migrate => with_database(&database, async |_| Ok(ExitCode::SUCCESS)),
-        Command::Keys(keys) => with_database(&database, async |options| keys.run(&options).await),
-        Command::Import(import) => {
-            with_database(&database, async |options| import.run(&options, defaults).await)
+        match logging.log_format {
+            LogFormat::Json => tracing::error!("{}", words::describe(&error)),
+            LogFormat::Pretty => words::note(format_args!("gleaner: {}", words::describe(&error))),
         }
-        Command::Export(export) => with_database(&database, async |options| export.run(&options).await),
-    };
-    result.unwrap_or_else(|error| {
-        eprintln!("gleaner: {error:#}");
         ExitCode::FAILURE
     })
 }
 
+/// Adds the default command, if there is none: nothing, or only options, asks for a server.
+fn with_default(mut args: Vec<OsString>) -> Vec<OsString> {
+    let first = args.get(1).map(|first| first.to_string_lossy().into_owned());
+    let is_about_all = |first: &str| ["-h", "--help", "-V", "--version"].contains(&first);
+    if first.is_none_or(|first| first.starts_with('-') && !is_about_all(&first)) {
+        args.insert(args.len().min(1), "serve".into());
+    }
+    args
+}
+
 fn start_logging(logging: &Logging) {
-    let filter = EnvFilter::try_new(&logging.log).unwrap_or_else(|error| {
-        eprintln!("gleaner: GLEANER_LOG is not a filter ({error}); using info");
-        EnvFilter::new("info")
-    });
+    let (filter, wrong) = match EnvFilter::try_new(&logging.log) {
+        Ok(filter) => (filter, None),
+        Err(error) => (EnvFilter::new("info"), Some(error)),
+    };
+    let requests = format!("{}={}", telemetry::REQUESTS, if logging.log_requests { "info" } else { "off" });
+    let filter = filter.add_directive(requests.parse().expect("a target and a level"));
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -125,6 +206,15 @@ fn start_logging(logging: &Logging) {
         LogFormat::Json => subscriber.json().flatten_event(true).init(),
         LogFormat::Pretty => subscriber.with_ansi(std::io::stderr().is_terminal()).with_target(false).init(),
     }
+    if let Some(error) = wrong {
+        tracing::warn!("GLEANER_LOG is not a filter ({error}); using info");
+    }
+}
+
+/// Returns the server's settings for what is kept and learned, for commands that write to a database themselves.
+fn defaults() -> anyhow::Result<Defaults> {
+    let Privacy { capture } = from_environment()?;
+    Ok(Defaults { capture, searches: Checks::of(from_environment()?)?, ..Defaults::default() })
 }
 
 fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
@@ -144,35 +234,6 @@ fn embedded_settings(database: &Database) -> embedded::Settings {
     }
 }
 
-/// Runs a command on the database, after bringing its schema up to date. That is the database configured, or
-/// the private Postgres, which a running server may already have started.
-fn with_database(
-    database: &Database,
-    command: impl AsyncFnOnce(PgConnectOptions) -> anyhow::Result<ExitCode>,
-) -> anyhow::Result<ExitCode> {
-    let mut own = None;
-    let options = if let Some(url) = database.url()? {
-        parse_url(&url)?
-    } else {
-        let settings = embedded_settings(database);
-        match embedded::attach(&settings)? {
-            Some(options) => options,
-            None => own.insert(Cluster::start(&settings)?).options(),
-        }
-    };
-    let result = block_on(async {
-        let pool = db::pool(&options, "gleaner", 1);
-        db::wait(&pool).await?;
-        db::migrate(&pool).await?;
-        pool.close().await;
-        command(options).await
-    });
-    if let Some(cluster) = own {
-        cluster.stop();
-    }
-    result
-}
-
 fn parse_url(url: &str) -> anyhow::Result<PgConnectOptions> {
     let is_postgres = ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme));
     // The parser's error is not shown, because it contains the URL, which may hold a password.
@@ -189,5 +250,18 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn without_a_command_it_serves() {
+        let with_default = |line: &str| {
+            let args = super::with_default(line.split(' ').map(Into::into).collect());
+            args.join(std::ffi::OsStr::new(" ")).into_string().expect("text")
+        };
+        assert_eq!(with_default("gleaner"), "gleaner serve");
+        assert_eq!(with_default("gleaner --bind 127.0.0.1:1"), "gleaner serve --bind 127.0.0.1:1");
+        for same in ["gleaner --help", "gleaner -V", "gleaner export --help"] {
+            assert_eq!(with_default(same), same);
+        }
     }
 }

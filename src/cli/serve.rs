@@ -1,57 +1,153 @@
 //! `gleaner serve` and `gleaner healthcheck`.
 
-use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
+use clap::Args;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sqlx::postgres::PgConnectOptions;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
-use super::client::get_local;
-use super::{block_on, embedded_settings, parse_url};
+use super::client::{Presence, get_local, reachable};
+use super::{block_on, client, embedded_settings, parse_url, words};
 use crate::auth::keys::{self, Secret};
-use crate::config::{Database, Serve};
+use crate::config::{Database, LogFormat, Logging, Privacy, Serve};
 use crate::db;
 use crate::db::embedded::Cluster;
+use crate::http::Checks;
+use crate::http::serve::Limits;
 use crate::projects::Defaults;
 use crate::providers::Providers;
+use crate::searches::settings::SearchSettings;
 use crate::server::{self, Running, Settings};
 
-/// Serves until SIGINT or SIGTERM. The private Postgres, if there is one, stops after the last request.
-pub(super) fn run(serve: &Serve, database: &Database, defaults: Defaults) -> anyhow::Result<ExitCode> {
-    let key = serve.key()?.map(|key| Secret::chosen(&key)).transpose()?;
-    let mut own = None;
-    let options = match database.url()? {
-        Some(url) => parse_url(&url)?,
-        None => own.insert(Cluster::start(&embedded_settings(database))?).options(),
-    };
-    let data = own.as_ref().map_or_else(
-        || "the database that DATABASE_URL names".to_owned(),
-        |cluster: &Cluster| cluster.data_dir().display().to_string(),
-    );
-    let providers = match serve.providers_file.as_deref().filter(|file| !file.as_os_str().is_empty()) {
-        Some(file) => Providers::load(file, |name| std::env::var(name).ok())?,
-        None => Providers::default(),
-    };
-    let settings = Settings {
-        providers: Arc::new(providers),
-        connections: database.db_connections,
-        exports: serve.exports,
-        body_memory: serve.body_memory as usize,
-        most_connections: most_connections(serve.most_connections)?,
-        defaults,
-        ..Settings::default()
-    };
-    let result = block_on(serve_on(&options, serve.bind, key, settings, &data));
-    if let Some(cluster) = own {
-        cluster.stop();
+/// The options of the server.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    #[command(flatten)]
+    serve: Serve,
+    #[command(flatten)]
+    database: Database,
+    #[command(flatten)]
+    privacy: Privacy,
+    #[command(flatten)]
+    searches: SearchSettings,
+    #[command(flatten)]
+    pub(super) logging: Logging,
+}
+
+impl Options {
+    /// Serves until SIGINT or SIGTERM. The private Postgres, if there is one, stops after the last request.
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        // Dropped when nothing uses the database any more, which stops the private Postgres.
+        let cluster = Mutex::new(None);
+        block_on(self.serve(&cluster))?;
+        if let Some(cluster) = cluster.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Cluster::stop(cluster);
+        }
+        tracing::info!("stopped");
+        Ok(ExitCode::SUCCESS)
     }
-    result.map(|()| ExitCode::SUCCESS)
+
+    async fn serve(&self, cluster: &Mutex<Option<Cluster>>) -> anyhow::Result<()> {
+        let key = self.serve.key()?.map(|key| Secret::chosen(&key)).transpose()?;
+        let defaults = Defaults {
+            capture: self.privacy.capture,
+            searches: Checks::of(self.searches.clone())?,
+            ..Defaults::default()
+        };
+        let url = self.database.url()?.map(|url| parse_url(&url)).transpose()?;
+        let file = self.serve.providers_file.as_deref().filter(|file| !file.as_os_str().is_empty());
+        let providers = file.map(|file| Providers::load(file, |name| std::env::var(name).ok()));
+        let settings = Settings {
+            providers: Arc::new(providers.transpose()?.unwrap_or_default()),
+            connections: self.serve.db_connections,
+            exports: self.serve.exports,
+            body_memory: self.serve.body_memory as usize,
+            defaults,
+            ..Settings::default()
+        };
+        let limits = Limits {
+            connections: most_connections(self.serve.most_connections)?,
+            patience: settings.patience,
+        };
+        // The address is taken before anything is made, so that a second server leaves nothing behind.
+        let listener = listen(self.serve.bind).await?;
+        let address = listener.local_addr()?;
+        let stop = stop()?;
+        tracing::info!(%address, "listening");
+        let start = async |report: watch::Sender<String>| {
+            let (options, data) = match url {
+                Some(options) => (options, "the database that DATABASE_URL names".to_owned()),
+                None => self.private(cluster, &report).await?,
+            };
+            let report = |reason: &str| {
+                tracing::warn!("waiting: {reason}");
+                let _ = report.send(reason.to_owned());
+            };
+            db::wait(&options, Duration::MAX, report).await?;
+            let running = Running::start(&options, settings);
+            db::migrate(&running.app.db).await?;
+            let is_open = self.admit(&running, key).await?;
+            Ok((running, move || self.announce(address, &data, is_open)))
+        };
+        server::serve(listener, limits, start, stop).await
+    }
+
+    /// Starts the private Postgres, and returns how to connect to it and where its data are.
+    async fn private(
+        &self,
+        cluster: &Mutex<Option<Cluster>>,
+        report: &watch::Sender<String>,
+    ) -> anyhow::Result<(PgConnectOptions, String)> {
+        let _ = report.send("the private Postgres is being started".to_owned());
+        let settings = embedded_settings(&self.database);
+        let started = tokio::task::spawn_blocking(move || Cluster::start(&settings)).await??;
+        let (options, data) = (started.options(), started.data_dir().display().to_string());
+        *cluster.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
+        Ok((options, data))
+    }
+
+    /// Stores the first key, if one is given. Returns whether the server is open, which it may only be on this
+    /// machine.
+    async fn admit(&self, running: &Running, key: Option<Secret>) -> anyhow::Result<bool> {
+        if let Some(key) = key {
+            let row = keys::replace_first(&running.app.db, &key).await?;
+            if row.revoked_at.is_some() {
+                tracing::warn!(id = %row.id, "the key in GLEANER_ADMIN_KEY has been revoked, so it is refused");
+            }
+        }
+        let is_open = running.app.keyring.is_open().await?;
+        ensure!(
+            self.serve.bind.ip().is_loopback() || !is_open,
+            "{} can be reached from other machines, and there is no key yet: set GLEANER_ADMIN_KEY, or make one with \
+             `gleaner keys create --scope operator`, or listen on 127.0.0.1",
+            self.serve.bind
+        );
+        Ok(is_open)
+    }
+
+    /// Says where the server can be reached, now that it can be used.
+    fn announce(&self, address: SocketAddr, data: &str, is_open: bool) {
+        if matches!(self.logging.log_format, LogFormat::Json) {
+            tracing::info!(%address, data, "ready");
+            return;
+        }
+        let key = if is_open { "" } else { "-H \"Authorization: Bearer $GLEANER_KEY\" " };
+        // The output may be closed by now, which is no reason to stop.
+        let _ = writeln!(
+            io::stdout(),
+            "gleaner listens on http://{address} (data: {data})\n\
+             try: curl -s http://{address}/v1/generations {key}-H 'content-type: application/json' \
+             -d '{{\"user_intent\": \"Create a hedge fund\", \"domain_name\": \"cbu\"}}'"
+        );
+    }
 }
 
 /// How many files the process needs beside its clients' connections: those of the database, logs and pipes.
@@ -65,67 +161,54 @@ fn most_connections(wanted: usize) -> anyhow::Result<usize> {
     Ok(wanted.min(usize::try_from(most.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX)).max(1))
 }
 
-async fn serve_on(
-    options: &PgConnectOptions,
-    bind: SocketAddr,
-    key: Option<Secret>,
-    settings: Settings,
-    data: &str,
-) -> anyhow::Result<()> {
-    // From here on a signal lets requests finish. Earlier ones end the process, and the private Postgres with
-    // it.
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let stop = async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+/// Takes the address, or says who has it.
+async fn listen(bind: SocketAddr) -> anyhow::Result<TcpListener> {
+    let error = match TcpListener::bind(bind).await {
+        Ok(listener) => return Ok(listener),
+        Err(error) => error,
+    };
+    let port = bind.port();
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            let url = format!("http://{}", reachable(bind));
+            let presence = tokio::task::block_in_place(|| client::presence_at(&url));
+            let who = if presence == Presence::Nobody { "another program" } else { "a gleaner" };
+            bail!(
+                "cannot listen on {bind}: {who} listens there already; stop it, or choose another port with --bind \
+                 127.0.0.1:{} (GLEANER_BIND)",
+                port.checked_add(1).unwrap_or(8081)
+            )
         }
-    };
-    let mut stop = Box::pin(stop);
-    let running = Running::start(options, settings);
-    let ready = async {
-        db::wait(&running.app.db).await?;
-        db::migrate(&running.app.db).await?;
-        if let Some(key) = key {
-            let row = keys::replace_first(&running.app.db, &key).await?;
-            if row.revoked_at.is_some() {
-                tracing::warn!(id = %row.id, "the key in GLEANER_ADMIN_KEY has been revoked, so it is refused");
-            }
+        io::ErrorKind::PermissionDenied => {
+            bail!(
+                "cannot listen on {bind}: this user may not use port {port}; choose one from 1024 on with --bind"
+            )
         }
-        let open = running.app.keyring.is_open().await?;
-        ensure!(
-            bind.ip().is_loopback() || !open,
-            "{bind} can be reached from other machines, and there is no key yet: set GLEANER_ADMIN_KEY, or make one with \
-             `gleaner keys create --scope operator`, or listen on 127.0.0.1"
-        );
-        anyhow::Ok(open)
-    };
-    let open = tokio::select! {
-        open = ready => open?,
-        () = &mut stop => return Ok(()),
-    };
-    let listener = TcpListener::bind(bind).await.with_context(|| format!("listening on {bind}"))?;
-    let address = listener.local_addr()?;
-    let key = if open { "" } else { "-H \"Authorization: Bearer $GLEANER_KEY\" " };
-    // The output may be closed by now, which is no reason to stop.
-    let _ = writeln!(
-        std::io::stdout(),
-        "gleaner listens on http://{address} (data: {data})\n\
-         try: curl -s http://{address}/v1/generations {key}-H 'content-type: application/json' \
-         -d '{{\"user_intent\": \"Create a hedge fund\", \"domain_name\": \"cbu\"}}'"
-    );
-    server::serve(running, listener, stop).await;
-    Ok(())
+        io::ErrorKind::AddrNotAvailable => {
+            bail!("cannot listen on {bind}: this machine does not have the address {}", bind.ip())
+        }
+        _ => Err(anyhow!(error).context(format!("listening on {bind}"))),
+    }
 }
 
-/// Asks the server that listens on `bind` whether it is ready. An unspecified address (0.0.0.0) is reached on
-/// this machine.
+/// Completes at SIGINT or SIGTERM.
+fn stop() -> anyhow::Result<impl Future<Output = ()>> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    Ok(async move {
+        let name = tokio::select! {
+            _ = interrupt.recv() => "SIGINT",
+            _ = terminate.recv() => "SIGTERM",
+        };
+        tracing::info!("stopping after {name}: requests in flight are answered, and what waits is committed");
+    })
+}
+
+/// Asks the server that listens on `bind` whether it is ready.
 pub(super) fn healthcheck(bind: SocketAddr) -> anyhow::Result<ExitCode> {
-    let ip = if bind.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { bind.ip() };
-    let address = SocketAddr::new(ip, bind.port());
+    let address = reachable(bind);
     let answer = get_local(address, "/readyz", Duration::from_secs(4));
     let answer = answer.with_context(|| format!("asking {address}"))?;
     ensure!(answer.status == 200, "not ready: {}", answer.body.trim());
-    println!("{}", answer.body.trim());
+    words::print(answer.body.trim())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -12,10 +12,10 @@ pub mod steps;
 
 use std::time::Duration;
 
-use anyhow::Context as _;
-use sqlx::migrate::Migrator;
+use anyhow::{anyhow, bail};
+use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions as _, PgPool};
+use sqlx::{ConnectOptions as _, Connection as _, PgPool};
 
 use crate::error::{Error, Result};
 
@@ -27,6 +27,9 @@ pub const WRITER_NAME: &str = "gleaner-writer";
 
 /// The application name of connections that export.
 pub const EXPORT_NAME: &str = "gleaner-export";
+
+/// How long one attempt to connect may take.
+const CONNECT: Duration = Duration::from_secs(5);
 
 /// Makes a pool of at most `size` connections with the application name `name`. It connects when first used.
 #[must_use]
@@ -50,30 +53,82 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
         .connect_lazy_with(options)
 }
 
-/// Waits until the database answers, for at most a minute, because with compose it may start later than the
-/// service.
-pub async fn wait(db: &PgPool) -> anyhow::Result<()> {
-    let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
+/// Names the database in messages: where it is, and never the user or the password.
+#[must_use]
+pub fn name(options: &PgConnectOptions) -> String {
+    let database = options.get_database().unwrap_or("postgres");
+    match options.get_socket() {
+        Some(socket) => format!("the database {database} at the socket {}", socket.display()),
+        None => format!("the database {database} at {}:{}", options.get_host(), options.get_port()),
+    }
+}
+
+/// Says in words why a connection or a statement failed, without what the library adds.
+#[must_use]
+pub fn reason(error: &sqlx::Error) -> String {
+    let text = match error {
+        sqlx::Error::Io(error) => error.to_string(),
+        sqlx::Error::Database(error) => error.message().to_owned(),
+        other => other.to_string(),
+    };
+    text.split(" (os error ").next().unwrap_or_default().to_owned()
+}
+
+/// Waits until the database answers, for at most `patience`. Each new reason why it does not is passed to
+/// `report`. A refusal that waiting will not change, such as a wrong password, is an error at once.
+pub async fn wait(
+    options: &PgConnectOptions,
+    patience: Duration,
+    mut report: impl FnMut(&str),
+) -> anyhow::Result<()> {
+    let name = name(options);
+    let begun = tokio::time::Instant::now();
     let mut pause = Duration::from_millis(10);
+    let mut reported = String::new();
     loop {
-        match db.acquire().await {
-            Ok(_) => return Ok(()),
-            Err(error) if !crate::error::is_connection_lost(&error) => return Err(error.into()),
-            Err(error) if tokio::time::Instant::now() + pause > deadline => {
-                return Err(error).context("the database did not answer within a minute");
+        let connection = tokio::time::timeout(CONNECT, options.connect()).await;
+        let reason = match connection {
+            Ok(Ok(connection)) => {
+                let _ = connection.close().await;
+                return Ok(());
             }
-            Err(error) => {
-                tracing::info!(%error, "waiting for the database");
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(Duration::from_secs(1));
+            Ok(Err(error)) if !crate::error::is_connection_lost(&error) => {
+                bail!("{name} refuses the connection: {}", reason(&error))
             }
+            Ok(Err(error)) => reason(&error),
+            Err(_) => format!("it does not answer within {} seconds", CONNECT.as_secs()),
+        };
+        let said = format!("{name} cannot be reached: {reason}");
+        if begun.elapsed() + pause > patience {
+            bail!(
+                "{said}; see to it that Postgres runs there and can be reached from here, or correct DATABASE_URL"
+            );
         }
+        if said != reported {
+            report(&said);
+            reported = said;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(1));
     }
 }
 
 /// Brings the schema up to date. Several servers may do so at the same time.
 pub async fn migrate(db: &PgPool) -> anyhow::Result<()> {
-    MIGRATOR.run(db).await.context("migrating the database")?;
+    MIGRATOR.run(db).await.map_err(|error| match error {
+        MigrateError::VersionMismatch(version) => anyhow!(
+            "{} was made by another unreleased build of Gleaner (migration {version} has changed since), and before 0.1.0 \
+             there is no update from one to the next. Either begin with an empty database, or take the data along: save it \
+             with `pg_dump --data-only --exclude-table=_sqlx_migrations`, run `gleaner migrate` on the empty database, and \
+             there, with psql, `truncate projects cascade` and then the file",
+            name(&db.connect_options())
+        ),
+        MigrateError::VersionMissing(version) => anyhow!(
+            "{} has the schema of a newer Gleaner (migration {version}): use that or a later one",
+            name(&db.connect_options())
+        ),
+        error => anyhow::Error::new(error).context(format!("migrating {}", name(&db.connect_options()))),
+    })?;
     let (ctype, encoding): (String, String) = sqlx::query_as(
         "select datctype::text, pg_encoding_to_char(encoding)::text from pg_database where datname = current_database()",
     )
@@ -98,9 +153,40 @@ pub async fn expect_ready(db: &PgPool) -> Result<()> {
     if is_read_only {
         return Err(Error::Unavailable("the database is read-only"));
     }
-    let newest = MIGRATOR.iter().map(|migration| migration.version).max();
-    if newest.is_none_or(|newest| version < newest) {
+    if version < newest() {
         return Err(Error::Unavailable("the database has an older schema; `gleaner migrate` updates it"));
     }
     Ok(())
+}
+
+/// The schema that a database has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Schema {
+    /// It was never made.
+    None,
+    /// It is that of an older program.
+    Older,
+    /// It is the one that this program expects, or a newer one.
+    Current,
+}
+
+/// Looks up which schema the database has, and changes nothing.
+pub async fn schema(db: &PgPool) -> Result<Schema> {
+    let sql = "select to_regclass('_sqlx_migrations') is not null";
+    if !sqlx::query_scalar::<_, bool>(sql).fetch_one(db).await? {
+        return Ok(Schema::None);
+    }
+    let sql = "select coalesce(max(version), 0) from _sqlx_migrations where success";
+    let version: i64 = sqlx::query_scalar(sql).fetch_one(db).await?;
+    Ok(if version < newest() { Schema::Older } else { Schema::Current })
+}
+
+/// Returns the number of the newest migration that this program has.
+fn newest() -> i64 {
+    MIGRATOR.iter().map(|migration| migration.version).max().unwrap_or_default()
+}
+
+/// Returns how many bytes the database has on disk, without the write-ahead log.
+pub async fn size(db: &PgPool) -> Result<i64> {
+    Ok(sqlx::query_scalar("select pg_database_size(current_database())").fetch_one(db).await?)
 }

@@ -81,7 +81,23 @@ pub struct Append {
     pub hash: Vec<u8>,
 }
 
+/// The kinds of this domain's events, as metrics name them.
+pub const KINDS: [&str; 5] =
+    ["generation", "attempt", "generation_outcome", "review", "generation_amendment"];
+
 impl Event {
+    /// Returns the event's kind, one of [`KINDS`].
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        KINDS[match &self.action {
+            Action::Start(_) => 0,
+            Action::Append(_) => 1,
+            Action::Finalize { .. } => 2,
+            Action::Review { .. } => 3,
+            Action::Amend(_) => 4,
+        }]
+    }
+
     /// Makes the event that a log begins. `id` is used if the request has no id of its own; without either
     /// the server makes one.
     #[must_use]

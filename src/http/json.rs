@@ -12,6 +12,7 @@ use super::check::{Check, Checks};
 use super::clean::{Replaced, clean_json};
 use super::memory::Memory;
 use super::objects::ObjectsOnly;
+use super::words;
 use crate::error::{Error, Result};
 
 /// The largest JSON body in bytes, after decompression.
@@ -104,9 +105,21 @@ pub fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>
 /// Returns JSON text as a string slice. Bytes that are not UTF-8 are a 400 that gives the position of the
 /// first.
 pub fn utf8(bytes: &[u8]) -> Result<&str> {
-    str::from_utf8(bytes)
-        .map_err(|error| Error::Malformed(format!("the body is not UTF-8 at byte {}", error.valid_up_to())))
+    str::from_utf8(bytes).map_err(|error| {
+        let kind = MAGIC.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, kind)| *kind);
+        let guess = kind.map(|kind| format!("; it looks like {kind}")).unwrap_or_default();
+        Error::Malformed(format!("the body is not UTF-8 at byte {}{guess}", error.valid_up_to()))
+    })
 }
+
+/// What is often sent in place of JSON, by its first bytes.
+const MAGIC: [(&[u8], &str); 5] = [
+    (b"\x1f\x8b", "gzip, which the header Content-Encoding must say"),
+    (b"\x28\xb5\x2f\xfd", "zstd, which the header Content-Encoding must say"),
+    (b"PK\x03\x04", "a ZIP file, which must be unpacked first"),
+    (b"\xff\xfe", "UTF-16, which must be converted first"),
+    (b"\xfe\xff", "UTF-16, which must be converted first"),
+];
 
 /// Parses clean JSON. Only when that fails is it parsed again, more slowly: first to tell whether it is JSON at all, whatever
 /// was wrong with a value before, and then to name the wrong field.
@@ -114,6 +127,11 @@ pub fn decode<'de, T: Deserialize<'de>>(json: &'de str) -> Result<T> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
     let parsed = T::deserialize(ObjectsOnly(&mut deserializer));
     parsed.and_then(|value| deserializer.end().map(|()| value)).map_err(|error| {
+        if json.starts_with('\u{feff}') {
+            let reason =
+                "the text begins with a byte order mark (BOM), which is no JSON: send UTF-8 without one";
+            return Error::Malformed(reason.to_owned());
+        }
         let malformed = |error| Error::Malformed(format!("the body is not JSON: {error}"));
         if let Err(syntax) = serde_json::from_str::<IgnoredAny>(json) {
             return malformed(if error.is_data() { syntax } else { error });
@@ -155,7 +173,7 @@ pub(super) fn field_error(path: &serde_path_to_error::Path, message: &str) -> Er
             pointer.push_str(&part);
         }
     }
-    Error::invalid(pointer, message)
+    Error::invalid(pointer, words::plain(message))
 }
 
 /// Escapes a name as a part of a JSON Pointer (RFC 6901, section 3).

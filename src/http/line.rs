@@ -69,9 +69,15 @@ impl<'a> Line<'a> {
         #[derive(Deserialize)]
         struct Named {
             event: Option<String>,
+            line_id: Option<Uuid>,
         }
-        let Named { event } = json::decode(text)?;
-        Ok(Self { project, text, kind: event, id })
+        if text.trim_ascii_start().starts_with('[') {
+            let reason =
+                "a line is one event, a JSON object; an array of events is sent whole, as application/json";
+            return Err(Error::invalid("", reason));
+        }
+        let Named { event, line_id } = json::decode(text)?;
+        Ok(Self { project, text, kind: event, id: line_id.or(id) })
     }
 
     /// Parses an event on an existing record. Returns the id of that record, which the line must name, and
@@ -122,7 +128,7 @@ impl<'de, T: Deserialize<'de>, R: Record> Deserialize<'de> for Parsed<T, R> {
     }
 }
 
-/// The members of a line without `event` and the reference to a record, which are not part of the body.
+/// The members of a line without `event`, `line_id` and the reference to a record, which are not part of the body.
 struct Body<'a, A> {
     map: A,
     /// The member that refers to a record, such as `generation_id`.
@@ -138,7 +144,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Body<'_, A> {
             let Some(key) = self.map.next_key::<Cow<'de, str>>()? else {
                 return Ok(None);
             };
-            if key == "event" {
+            if key == "event" || key == "line_id" {
                 self.map.next_value::<IgnoredAny>()?;
             } else if key == self.member {
                 *self.record = self.map.next_value()?;

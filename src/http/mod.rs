@@ -4,6 +4,7 @@
 
 pub mod check;
 pub mod clean;
+pub mod end_line;
 pub mod idempotency;
 pub mod json;
 pub mod line;
@@ -13,6 +14,7 @@ pub mod page;
 pub mod params;
 pub mod reply;
 pub mod serve;
+mod words;
 
 pub use check::{Check, Checks};
 pub use clean::{Replaced, clean_json};

@@ -17,7 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tower::ServiceExt as _;
 
 use crate::error::{Error, Refused};
@@ -44,12 +44,12 @@ pub struct Limits {
     pub patience: Duration,
 }
 
-/// Serves until `stop` completes. Then no further connections are accepted, and requests in flight have ten
+/// Serves what `routers` holds until `stop` completes. Then no further connections are accepted, and requests in flight have ten
 /// seconds to finish. A connection is closed if its client takes longer than the patience to send a request's
 /// head or leaves it idle that long.
 pub async fn serve(
     mut listener: TcpListener,
-    router: Router,
+    routers: watch::Receiver<Router>,
     limits: Limits,
     stop: impl Future<Output = ()>,
 ) {
@@ -72,14 +72,15 @@ pub async fn serve(
         let mut server = Builder::new(TokioExecutor::new());
         server.http1().timer(TokioTimer::new()).header_read_timeout(patience);
         server.http2().timer(TokioTimer::new()).keep_alive_interval(patience);
-        let router = router.clone();
+        let routers = routers.clone();
         let asked = Arc::new(AtomicBool::new(false));
         let has_asked = Arc::clone(&asked);
         let service = service_fn(move |request: Request<Incoming>| {
             asked.store(true, Ordering::Relaxed);
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(ConnectInfo(address));
-            let router = router.clone();
+            // A connection that was opened while the server was starting goes on with what it serves then.
+            let router = routers.borrow().clone();
             async move {
                 if is_full && !PROBES.contains(&request.uri().path()) {
                     return Ok(refuse_full(&request));

@@ -40,6 +40,9 @@ pub struct Event {
     pub in_order: bool,
 }
 
+/// The kinds of events, as batches and metrics name them. A change of a pair is no kind of line.
+pub const KINDS: [&str; 5] = ["pair", "send", "send_attempt", "send_outcome", "pair_change"];
+
 /// What happens to a message pair or a send.
 #[derive(Debug)]
 pub enum Action {
@@ -309,6 +312,18 @@ impl Event {
             hash: b"cancelled".to_vec(),
         };
         Self::new(send, Action::End(Box::new(end)))
+    }
+
+    /// Returns the event's kind, one of [`KINDS`].
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match &self.action {
+            Action::Pair(_) => "pair",
+            Action::Send(_) => "send",
+            Action::Attempt(_) => "send_attempt",
+            Action::End(_) => "send_outcome",
+            Action::Edit(_) => "pair_change",
+        }
     }
 
     /// Replaces in every text what the project's rules say. Lengths are those of what was sent, and so are the hashes by

@@ -26,7 +26,7 @@ enum Kind {
 }
 
 impl Event {
-    fn kind(&self) -> Kind {
+    fn step(&self) -> Kind {
         match &self.action {
             Action::Pair(_) => Kind::Pair,
             Action::Edit(_) => Kind::Edit,
@@ -50,11 +50,11 @@ pub async fn write(
         // Events of a batch come in order, whatever they are about: a send may look at any pair before it. Only pairs that
         // are made one after the other are written together.
         let record = if event.in_order { Uuid::nil() } else { event.id };
-        let joins = event.kind() == Kind::Pair && made.insert(event.id);
+        let joins = event.step() == Kind::Pair && made.insert(event.id);
         if !joins {
             made.clear();
         }
-        (record, event.kind(), joins)
+        (record, event.step(), joins)
     }));
     let mut transaction = connection.begin().await?;
     for step in &steps {

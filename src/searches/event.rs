@@ -57,7 +57,20 @@ pub struct Append {
     pub hash: Vec<u8>,
 }
 
+/// The kinds of this domain's events, as metrics name them.
+pub const KINDS: [&str; 3] = ["search", "fallback", "search_outcome"];
+
 impl Event {
+    /// Returns the event's kind, one of [`KINDS`].
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        KINDS[match &self.action {
+            Action::Start(_) => 0,
+            Action::Append(_) => 1,
+            Action::Finalize { .. } => 2,
+        }]
+    }
+
     /// Makes the event of a search that is made, and answered with `hints`. The search has the request's own id or else `id`;
     /// without either a new id is made.
     #[must_use]

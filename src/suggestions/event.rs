@@ -87,7 +87,21 @@ pub(super) fn hash_all(key: &HashKey, texts: &[String]) -> Vec<u8> {
     texts.iter().flat_map(|text| key.hash(text.as_bytes())).collect()
 }
 
+/// The kinds of this domain's events, as metrics name them. A partial input counts as a view.
+pub const KINDS: [&str; 4] = ["suggestion", "view", "suggestion_outcome", "suggestion_amendment"];
+
 impl Event {
+    /// Returns the event's kind, one of [`KINDS`].
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        KINDS[match &self.action {
+            Action::Start(_) => 0,
+            Action::Append { .. } => 1,
+            Action::Finalize { .. } => 2,
+            Action::Amend(_) => 3,
+        }]
+    }
+
     /// Makes the event that a record begins. `id` is used if the request has no id of its own; without either
     /// the server makes one.
     #[must_use]
@@ -373,7 +387,7 @@ pub fn read(kind: Option<&str>, line: &Line<'_>) -> Option<Result<Event>> {
     let names = || Names::of_line(line.id);
     Some(match kind {
         None | Some("suggestion") if is_history_line(line.text) => {
-            let id = line.id.unwrap_or_else(|| line_id(line.project, line.text.trim_ascii().as_bytes(), 1));
+            let id = line.id.unwrap_or_else(|| line_id(line.text.trim_ascii().as_bytes(), 1));
             line.start::<_, Suggestion>().map(|history| Event::line(history, id))
         }
         Some("suggestion") => line.start::<_, Suggestion>().map(|new| Event::start(new, line.id)),

@@ -54,10 +54,11 @@ pub fn derived_id(parts: &[&[u8]]) -> Uuid {
     uuid::Builder::from_custom_bytes(bytes).into_uuid()
 }
 
-/// Derives the id of an imported line that has none. `nth` counts lines with the same text, from 1.
+/// Derives the id of an imported line that has none. `nth` counts lines with the same text, from 1. The project
+/// is no part of it, because whoever imports by way of a server need not know which one their key belongs to.
 #[must_use]
-pub fn line_id(project: &str, line: &[u8], nth: u32) -> Uuid {
-    derived_id(&[b"line", project.as_bytes(), line, &nth.to_be_bytes()])
+pub fn line_id(line: &[u8], nth: u32) -> Uuid {
+    derived_id(&[b"line", line, &nth.to_be_bytes()])
 }
 
 /// Makes ids for the lines of an import that have none. A line's id depends on its text and on how many lines
@@ -67,10 +68,10 @@ pub struct LineIds(HashMap<[u8; 16], u32>);
 
 impl LineIds {
     /// Returns the id of the next line of the import, whose text is `line`.
-    pub fn next(&mut self, project: &str, line: &[u8]) -> Uuid {
+    pub fn next(&mut self, line: &[u8]) -> Uuid {
         let seen = self.0.entry(derived_id(&[line]).into_bytes()).or_default();
         *seen += 1;
-        line_id(project, line, *seen)
+        line_id(line, *seen)
     }
 }
 

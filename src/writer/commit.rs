@@ -19,6 +19,7 @@ use crate::domain::{self, Domain, Event, InForce};
 use crate::error::{Error, is_connection_lost};
 use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
+use crate::telemetry;
 
 /// Writes the jobs' events in a transaction for each project and domain, and answers each job.
 pub(super) async fn commit(connection: &mut KeptConnection, jobs: Vec<Job>) {
@@ -34,7 +35,9 @@ pub(super) async fn commit(connection: &mut KeptConnection, jobs: Vec<Job>) {
     for members in groups.into_values() {
         let events: Vec<_> = members.iter().map(|&(job, index)| &jobs[job].events[index]).collect();
         let tenant = &jobs[members[0].0].tenant;
-        for (&(job, index), written) in members.iter().zip(write(connection, tenant, &events).await) {
+        let written = write(connection, tenant, &events).await;
+        telemetry::count_events(events.iter().map(|event| event.kind()).zip(&written));
+        for (&(job, index), written) in members.iter().zip(written) {
             verdicts[job][index] = Some(written);
         }
         metrics::histogram!("gleaner_commit_events").record(events.len() as f64);

@@ -12,7 +12,9 @@ use crate::support::assert_whole;
 use crate::support::server::{Server, folder, gleaner, run};
 
 fn hook(folder: &TempDir, arguments: &[&str]) -> String {
-    let output = run(gleaner(folder).arg("hook").args(arguments).current_dir(folder.path()), 0);
+    let mut command = gleaner(folder);
+    let output =
+        run(command.env_remove("GLEANER_BIND").arg("hook").args(arguments).current_dir(folder.path()), 0);
     String::from_utf8(output.stdout).expect("text")
 }
 
@@ -151,7 +153,7 @@ fn report(command: &str, payload: &Value) {
 async fn what_codex_reports_by_the_installed_command_is_learned_from() {
     let folder = folder();
     let server = Server::start(&folder);
-    hook(&folder, &["install", "codex", "--project", "--url", &format!("http://{}", server.address)]);
+    hook(&folder, &["install", "codex", "--here", "--url", &format!("http://{}", server.address)]);
     let hooks = settings(&folder, ".codex/hooks.json");
     let command =
         hooks["hooks"]["PostToolUse"][0]["hooks"][0]["command"].as_str().expect("a command").to_owned();
@@ -180,4 +182,46 @@ async fn what_codex_reports_by_the_installed_command_is_learned_from() {
     // Nobody is there to report to: the agent does not notice.
     drop(server);
     event("Stop", &json!({}));
+}
+
+#[test]
+fn what_is_no_plain_file_is_not_waited_for_nor_broken() {
+    let folder = folder();
+    let home = folder.path().join(".claude");
+    fs::create_dir(&home).expect("a folder");
+    let file = home.join("settings.json");
+    let install = |status| {
+        let output = run(gleaner(&folder).args(["hook", "install", "claude-code"]), status);
+        String::from_utf8(output.stderr).expect("text")
+    };
+
+    nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    assert!(install(1).contains("it is not a regular file"));
+    fs::remove_file(&file).expect("removes");
+
+    // A link that leads to nothing yet stays a link.
+    std::os::unix::fs::symlink("dotfiles.json", &file).expect("a link");
+    install(0);
+    assert!(fs::symlink_metadata(&file).expect("a link").is_symlink());
+    assert!(fs::read_to_string(home.join("dotfiles.json")).expect("settings").contains("PostToolUse"));
+    fs::remove_file(&file).expect("removes");
+    fs::write(home.join("dotfiles.json"), "{\"model\": \"large\"}\n").expect("writes");
+
+    // Both names of a file stay its names.
+    fs::hard_link(home.join("dotfiles.json"), &file).expect("a link");
+    install(0);
+    let read = |name: &str| fs::read_to_string(home.join(name)).expect("settings");
+    assert_eq!(read("settings.json"), read("dotfiles.json"));
+    assert!(read("settings.json").contains("PostToolUse"));
+    fs::remove_file(&file).expect("removes");
+
+    if nix::unistd::geteuid().is_root() {
+        fs::write(&file, "{}\n").expect("writes");
+        std::os::unix::fs::chown(&file, Some(1234), Some(1235)).expect("root may");
+        install(0);
+        let metadata = fs::metadata(&file).expect("settings");
+        let owner =
+            (std::os::unix::fs::MetadataExt::uid(&metadata), std::os::unix::fs::MetadataExt::gid(&metadata));
+        assert_eq!(owner, (1234, 1235));
+    }
 }

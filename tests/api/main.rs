@@ -3,6 +3,7 @@
 mod auth;
 mod bad_input;
 mod capture;
+mod command_line;
 mod contract;
 mod exports;
 mod faults;

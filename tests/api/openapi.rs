@@ -28,6 +28,7 @@ async fn the_document_and_its_page_are_served_without_anything_from_elsewhere() 
     let page = service.get("/docs/").await;
     assert_eq!(page.status, 200);
     let text = page.text();
+    assert!(text.contains("<title>Gleaner</title>"), "{text}");
     let elsewhere = text.split(['"', '\'']).find(|text| text.starts_with("http") || text.starts_with("//"));
     assert_eq!(elsewhere, None);
     let script = service.get("/docs/swagger-initializer.js").await;

@@ -249,6 +249,7 @@ async fn without_a_server_lines_go_into_the_database_and_without_learning_they_o
     let folder = folder();
     let place = transcripts(&folder);
     fs::write(place.join("a.jsonl"), turn("a", 0).join("\n") + "\n").expect("writes");
+    run(gleaner(&folder).arg("migrate"), 0);
     assert_eq!(once(&folder, &[], &place), (6, 0));
     assert_eq!(once(&folder, &[], &place), (0, 0));
     assert_eq!(once(&folder, &["--from-start"], &place), (0, 6));
@@ -274,6 +275,7 @@ fn kinds_of_lines_and_versions_that_nobody_has_seen_are_told_at_the_end() {
     fs::write(place.join("a.jsonl"), lines.join("\n") + "\n").expect("writes");
     let item = json!({"type": "event_msg", "payload": {"type": "item_completed", "item": {"type": "Dream"}}});
     fs::write(place.join("rollout-a.jsonl"), format!("{item}\n")).expect("writes");
+    run(gleaner(&folder).arg("migrate"), 0);
     let output = run(gleaner(&folder).args(["watch", "--once", "--no-learn"]).arg(&place), 0);
     let said = String::from_utf8(output.stderr).expect("text");
     let last = said.lines().last().expect("a line");
@@ -307,4 +309,66 @@ fn a_watcher_that_cannot_do_its_work_ends_with_one_sentence() {
     let output = run(gleaner(&folder).args(["watch", "--once", "--url", &url, "/nowhere"]), 1);
     let said = String::from_utf8(output.stderr).expect("text");
     assert!(said.starts_with("gleaner: opening the folder /nowhere"), "{said}");
+}
+
+/// A server that fails on one transcript and takes the others.
+fn failing_on(name: &'static str) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(stream.try_clone().expect("a stream"));
+                let mut line = String::new();
+                while reader.read_line(&mut line).is_ok_and(|read| read > 0) {
+                    let fails = line.contains(name);
+                    let mut length = 0;
+                    loop {
+                        line.clear();
+                        reader.read_line(&mut line).expect("a header");
+                        let lower = line.to_ascii_lowercase();
+                        if let Some(given) = lower.strip_prefix("content-length:") {
+                            length = given.trim().parse().expect("a number");
+                        }
+                        if line == "\r\n" {
+                            break;
+                        }
+                    }
+                    std::io::copy(&mut std::io::Read::take(&mut reader, length), &mut std::io::sink())
+                        .expect("a body");
+                    let status = if fails { "500 Internal Server Error" } else { "204 No Content" };
+                    let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+                    stream.write_all(answer.as_bytes()).expect("answers");
+                    line.clear();
+                }
+            });
+        }
+    });
+    format!("http://{address}")
+}
+
+#[test]
+fn one_transcript_that_cannot_be_sent_does_not_stop_the_others() {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let folder = folder();
+    let place = transcripts(&folder);
+    for name in ["a.jsonl", "b.jsonl", "c.jsonl"] {
+        fs::write(place.join(name), "{}\n").expect("writes");
+    }
+    fs::write(place.join(std::ffi::OsStr::from_bytes(b"\xff.jsonl")), "{}\n").expect("writes");
+    let url = failing_on("a.jsonl");
+    let mut watch = gleaner(&folder);
+    let output = run(watch.args(["watch", "--once", "--url", &url]).arg(&place), 0);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("answered 500") && said.contains("its name is not UTF-8"), "{said}");
+    let state = fs::read_dir(folder.path().join(".local/state/gleaner")).expect("a folder").flatten();
+    let positions =
+        state.map(|entry| entry.path()).find(|path| path.extension().is_some_and(|it| it == "json"));
+    let positions: Value =
+        serde_json::from_slice(&fs::read(positions.expect("positions")).expect("reads")).expect("JSON");
+    let sent = |name: &str| {
+        positions[place.canonicalize().expect("a path").join(name).to_str().expect("text")]["offset"].clone()
+    };
+    assert_eq!(["a.jsonl", "b.jsonl", "c.jsonl"].map(sent), [0, 3, 3].map(Value::from));
 }

@@ -14,7 +14,7 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 
 use self::settings::{Change, Group};
-use super::client::{LOCAL, Remote};
+use super::client::Remote;
 use super::files;
 use crate::agents::{Agent, HookEvent, Reporting};
 
@@ -24,22 +24,30 @@ const PATIENCE: Duration = Duration::from_millis(800);
 #[derive(Debug, Subcommand)]
 pub(super) enum Hook {
     /// Have an agent report what it does: adds hooks to its settings, where all else stays as it is.
+    #[command(
+        after_help = "The agent reports to --url, or to the server at http://127.0.0.1:8080 (or GLEANER_BIND).
+
+Examples:
+  gleaner hook install claude-code
+  gleaner hook install codex --here --url https://gleaner.example"
+    )]
     Install {
         /// The agent.
         agent: &'static Agent,
-        /// Only in this folder: in the settings of the project in the current folder, not in the user's.
-        #[arg(long)]
+        /// Only for work in the current folder: in the agent's settings there, not in the user's.
+        #[arg(long = "here")]
         project: bool,
-        /// Address of the server to report to.
-        #[arg(long, env = "GLEANER_URL", default_value = LOCAL, value_name = "URL")]
-        url: String,
+        #[command(flatten)]
+        remote: Remote,
     },
     /// Take the hooks out of an agent's settings again.
+    #[command(after_help = "Example:
+  gleaner hook uninstall claude-code")]
     Uninstall {
         /// The agent.
         agent: &'static Agent,
-        /// From the settings of the project in the current folder.
-        #[arg(long)]
+        /// From the agent's settings in the current folder, not from the user's.
+        #[arg(long = "here")]
         project: bool,
     },
     /// Send what an agent gives a hook on standard input to a server; run by the agent. It always succeeds.
@@ -54,7 +62,7 @@ pub(super) enum Hook {
 impl Hook {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self {
-            Self::Install { agent, project, url } => install(agent, project, url.trim_end_matches('/'))?,
+            Self::Install { agent, project, remote } => install(agent, project, &remote.url_or_default())?,
             Self::Uninstall { agent, project } => {
                 let path = settings_file(agent, project)?;
                 change(agent, &path, &read(&path)?, &[])?;
@@ -146,7 +154,7 @@ fn has_key() -> bool {
 
 /// What a file of settings holds; nothing, if it is not there.
 fn read(path: &Path) -> anyhow::Result<String> {
-    match fs::read_to_string(path) {
+    match files::read_text(path) {
         Ok(text) => Ok(text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
         Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
@@ -183,10 +191,9 @@ fn change(agent: &Agent, path: &Path, text: &str, groups: &[Group]) -> anyhow::R
 fn send(agent: &Agent, remote: &Remote) -> anyhow::Result<()> {
     let mut body = Vec::new();
     io::stdin().read_to_end(&mut body).context("reading standard input")?;
-    let url = remote.url().unwrap_or(LOCAL);
-    let answer = remote.client(url, PATIENCE)?.post(&agent.hook_path(), "application/json", None, &body)?;
-    anyhow::ensure!(answer.status < 400, "{url} answered {}: {}", answer.status, answer.body.trim());
-    Ok(())
+    let client = remote.client(&remote.url_or_default(), PATIENCE)?;
+    let answer = client.post(&agent.hook_path(), "application/json", None, &body);
+    client.accepted(answer).map(|_| ())
 }
 
 /// The command line that runs this program for a hook.

@@ -14,8 +14,6 @@ use crate::searches::transcripts::{self, Origin};
 use crate::searches::write::TranscriptCounts;
 use crate::server::{Running, Settings};
 
-/// How long an answer is waited for.
-pub(super) const PATIENCE: Duration = Duration::from_mins(5);
 /// The most connections for reading from the database.
 const CONNECTIONS: u32 = 2;
 
@@ -23,6 +21,8 @@ const CONNECTIONS: u32 = 2;
 pub(super) enum Refusal {
     /// Nobody answers, or not in time: it is to be tried again, after `after` if that was said.
     Away { reason: String, after: Option<Duration> },
+    /// These lines make the server fail. Others may not.
+    Failed(String),
     /// The lines were refused for good.
     Final(anyhow::Error),
 }
@@ -81,6 +81,7 @@ impl Destination {
                         reason: format!("the database does not answer: {error}"),
                         after: None,
                     },
+                    Error::Internal(cause) => Refusal::Failed(format!("{cause:#}")),
                     error => Refusal::Final(error.into()),
                 })
             }
@@ -107,13 +108,14 @@ fn to_server(
     let away = |reason, after: Option<u64>| Refusal::Away { reason, after: after.map(Duration::from_secs) };
     let answer = client
         .post(&path, "application/x-ndjson", project, lines)
-        .map_err(|error| away(format!("{url} does not answer: {error}"), None))?;
+        .map_err(|error| away(client.unanswered(&error).to_string(), None))?;
     match answer.status {
         // The project keeps nothing of this.
         204 => Ok(TranscriptCounts::default()),
         200..300 => serde_json::from_str(&answer.body)
             .map_err(|error| Refusal::Final(anyhow!("{url} answered something else: {error}"))),
-        429 | 500.. => Err(away(format!("{url} answered {}", answer.status), answer.retry_after)),
-        status => Err(Refusal::Final(anyhow!("{url} answered {status}: {}", answer.body.trim()))),
+        500 => Err(Refusal::Failed(client.refusal(&answer).to_string())),
+        429 | 501.. => Err(away(format!("{url} answered {}", answer.status), answer.retry_after)),
+        _ => Err(Refusal::Final(anyhow!("{}", client.refusal(&answer)))),
     }
 }

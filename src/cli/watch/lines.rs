@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::mem;
 use std::os::unix::fs::FileExt as _;
 
 use serde::de::IgnoredAny;
@@ -17,12 +18,19 @@ pub(super) struct Lines {
     file: File,
     offset: u64,
     mark: Mark,
+    /// How many lines were passed over since that was last asked, because no server takes lines of their length.
+    too_long: u64,
 }
 
 impl Lines {
     /// Reads the lines after the first `offset` bytes, of which `mark` is the mark.
     pub(super) fn new(file: File, offset: u64, mark: Mark) -> Self {
-        Self { file, offset, mark }
+        Self { file, offset, mark, too_long: 0 }
+    }
+
+    /// Returns how many lines were passed over since the last call, because they are too long.
+    pub(super) fn take_too_long(&mut self) -> u64 {
+        mem::take(&mut self.too_long)
     }
 
     /// The mark of everything up to the end of the lines that were given.
@@ -55,6 +63,7 @@ impl Lines {
             if size >= NDJSON_LIMIT {
                 // No server takes a line of that length; what follows it is sent.
                 self.skip_line(size as u64)?;
+                self.too_long += 1;
                 self.mark = Mark::of(&self.file, self.offset)?;
                 piece.clear();
                 size = PIECE;
@@ -153,6 +162,8 @@ mod tests {
         file.write_all(b"{}\n").expect("writes");
         file.write_all(&vec![b'x'; NDJSON_LIMIT + 5]).expect("writes");
         file.write_all(b"\n{\"a\": 1}\n").expect("writes");
-        assert_eq!(pieces(&mut Lines::new(file, 0, Mark::default())), ["{}\n", "{\"a\": 1}\n"]);
+        let mut lines = Lines::new(file, 0, Mark::default());
+        assert_eq!(pieces(&mut lines), ["{}\n", "{\"a\": 1}\n"]);
+        assert_eq!((lines.take_too_long(), lines.take_too_long()), (1, 0), "it is counted once");
     }
 }

@@ -22,7 +22,7 @@ mod positions;
 mod progress;
 mod scan;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -38,12 +38,11 @@ use tokio::sync::watch;
 use self::destination::{Destination, Refusal};
 use self::positions::Positions;
 use self::progress::Progress;
-use super::client::Remote;
-use super::{block_on, files, with_database};
+use super::target::{Found, Missing, Target};
+use super::{defaults, files};
 use crate::agents::{self, Agent, Unknown};
-use crate::config::Database;
-use crate::projects::Defaults;
 use crate::searches::transcripts::Origin;
+use crate::searches::write::TranscriptCounts;
 
 /// The first and the longest pause before a server that is away is tried again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
@@ -56,9 +55,7 @@ pub(super) struct Watch {
     /// Folders of transcripts; those of every agent that is understood, if none is given.
     #[arg(value_name = "DIR")]
     folders: Vec<PathBuf>,
-    #[command(flatten)]
-    remote: Remote,
-    /// The project that the transcripts belong to; with a server, the key's own if not given.
+    /// The project that the transcripts belong to; that of --key, if not given, or default.
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
     /// Learn from what is read: this is what happens if nothing else is said.
@@ -79,6 +76,8 @@ pub(super) struct Watch {
     /// Folder in which is written down how far each transcript was sent; ~/.local/state/gleaner, if not given.
     #[arg(long, env = "GLEANER_STATE_DIR", value_name = "DIR")]
     state_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) target: Target,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -87,19 +86,22 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl Watch {
-    pub(super) fn run(self, database: &Database, mut defaults: Defaults) -> Result<ExitCode> {
-        if self.learn {
-            defaults.searches.learn = Some(true);
+    pub(super) async fn run(self) -> Result<ExitCode> {
+        match self.target.find(Missing::Say).await? {
+            Found::Server(client) => {
+                let destination = Destination::Server { client, project: self.project.clone() };
+                self.follow(destination).await
+            }
+            Found::Database(local) => {
+                let project = self.project.as_deref();
+                let mut defaults = defaults()?;
+                if self.learn {
+                    defaults.searches.learn = Some(true);
+                }
+                let destination = Destination::database(&local.options, project, defaults).await?;
+                self.follow(destination).await
+            }
         }
-        if let Some(url) = self.remote.url() {
-            let client = self.remote.client(url, destination::PATIENCE)?;
-            let destination = Destination::Server { client, project: self.project.clone() };
-            return block_on(self.follow(destination));
-        }
-        with_database(database, async |options| {
-            let destination = Destination::database(&options, self.project.as_deref(), defaults).await?;
-            self.follow(destination).await
-        })
     }
 
     async fn follow(self, destination: Destination) -> Result<ExitCode> {
@@ -123,6 +125,7 @@ impl Watch {
             progress: Progress::new(&folders),
             learn: !self.no_learn,
             seen: HashMap::new(),
+            unnamed: HashSet::new(),
             stopped,
         };
         let every = Duration::from_secs_f64(self.every);
@@ -184,6 +187,8 @@ struct Follower {
     learn: bool,
     /// Files as they were when they were read to the end.
     seen: HashMap<PathBuf, Seen>,
+    /// Transcripts that were told of, because they are passed over for their names.
+    unnamed: HashSet<PathBuf>,
     stopped: watch::Receiver<bool>,
 }
 
@@ -196,6 +201,11 @@ impl Follower {
     /// Sends what is new in all transcripts.
     async fn round(&mut self, folders: &[PathBuf]) -> Result<()> {
         let found = scan::scan(folders);
+        for path in &found.unnamed {
+            if self.unnamed.insert(path.clone()) {
+                tracing::warn!(path = %path.display(), "a transcript is passed over: its name is not UTF-8");
+            }
+        }
         self.positions.renamed(&found);
         let mut transcripts = found.transcripts.clone();
         transcripts.extend(self.positions.elsewhere(&found));
@@ -209,7 +219,7 @@ impl Follower {
                 // A file may vanish or be closed to us at any time; the others go on.
                 Err(Trouble::File(error)) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(Trouble::File(error)) => {
-                    tracing::warn!(path = %path.display(), %error, "a transcript could not be read");
+                    tracing::warn!(path = %path.display(), %error, "a transcript could not be read or sent");
                     // To be tried, and told of, again once it is another.
                     self.seen.extend(fs::metadata(path).map(|metadata| (path.clone(), Seen::of(&metadata))));
                 }
@@ -244,12 +254,20 @@ impl Follower {
             self.positions.advance(path, &lines);
             self.positions.save_soon()?;
         }
+        let too_long = usize::try_from(lines.take_too_long()).unwrap_or(usize::MAX);
+        if too_long > 0 {
+            tracing::warn!(path = %path.display(), lines = too_long, "lines were passed over: no server takes ones so long");
+            let counts =
+                TranscriptCounts { lines: too_long, bad_lines: too_long, ..TranscriptCounts::default() };
+            self.progress.taken(counts, 0);
+            self.positions.advance(path, &lines);
+        }
         self.seen.insert(path.to_owned(), now);
         Ok(())
     }
 
     /// Sends lines until they are taken; returns false if it is time to stop before that.
-    async fn send(&mut self, origin: &Origin, lines: Vec<u8>) -> Result<bool> {
+    async fn send(&mut self, origin: &Origin, lines: Vec<u8>) -> Result<bool, Trouble> {
         let lines = bytes::Bytes::from(lines);
         let mut pause = PAUSES.0;
         loop {
@@ -263,7 +281,10 @@ impl Follower {
                     self.progress.taken(counts, lines.len());
                     return Ok(true);
                 }
-                Err(Refusal::Final(error)) => bail!(error.context(format!("sending {}", origin.source))),
+                Err(Refusal::Final(error)) => {
+                    return Err(Trouble::All(error.context(format!("sending {}", origin.source))));
+                }
+                Err(Refusal::Failed(reason)) => return Err(Trouble::File(io::Error::other(reason))),
                 Err(Refusal::Away { reason, after }) => {
                     self.progress.waiting(&reason);
                     if self.pause(after.unwrap_or(pause).min(PAUSES.1)).await {

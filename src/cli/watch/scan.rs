@@ -15,6 +15,8 @@ const DEPTH: usize = 8;
 pub(super) struct Found {
     /// The transcripts, in the order of their paths.
     pub(super) transcripts: Vec<PathBuf>,
+    /// Transcripts that are passed over, because their names are not UTF-8.
+    pub(super) unnamed: Vec<PathBuf>,
     /// All files by their inode, by which a file that is renamed is known again.
     pub(super) by_inode: HashMap<u64, PathBuf>,
 }
@@ -38,7 +40,13 @@ fn look(folder: &Path, depth: usize, found: &mut Found) {
             Ok(kind) if kind.is_dir() && depth > 0 => look(&path, depth - 1, found),
             Ok(kind) if kind.is_file() => {
                 let is_lines = path.extension().is_some_and(|extension| extension == "jsonl");
-                if is_lines && agents::of_transcript(&path).is_some() {
+                let is_transcript = is_lines && agents::of_transcript(&path).is_some();
+                if is_transcript && path.to_str().is_none() {
+                    // It could neither be named to a server nor written down.
+                    found.unnamed.push(path);
+                    continue;
+                }
+                if is_transcript {
                     found.transcripts.push(path.clone());
                 }
                 found.by_inode.insert(entry.ino(), path);

@@ -187,6 +187,16 @@ pub fn attach(settings: &Settings) -> Result<Option<PgConnectOptions>> {
     Ok(Some(options))
 }
 
+/// Returns the data folder that these settings mean, and whether there is a cluster in it. Nothing is made.
+///
+/// # Errors
+///
+/// Fails if the folder cannot be looked into.
+pub fn find(settings: &Settings) -> Result<(PathBuf, bool)> {
+    let folder = Folder::locate(settings.data_dir.as_deref())?;
+    Ok((folder.path().to_owned(), folder.version()?.is_some()))
+}
+
 /// Runs a short future from blocking code, whether or not that code runs inside a runtime.
 fn wait_for<T: Send>(work: impl Future<Output = Result<T>> + Send) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -158,10 +158,9 @@ impl ToSchema for SlateOrLine {
 async fn start_suggestion(writing: Writing, request: Request) -> Result<Created<Answer>> {
     expect_media_type(request.headers(), &["application/json"])?;
     let mut body = json::body(request, JSON_LIMIT).await?;
-    let project = &writing.caller.project;
     let key = writing.id("suggestions", None);
     let event = if str::from_utf8(&body.bytes).is_ok_and(is_history_line) {
-        let id = key.unwrap_or_else(|| line_id(project, body.bytes.trim_ascii(), 1));
+        let id = key.unwrap_or_else(|| line_id(body.bytes.trim_ascii(), 1));
         Event::line(json::parse(&mut body.bytes, &body.replaced)?, id)
     } else {
         Event::start(json::parse(&mut body.bytes, &body.replaced)?, key)
@@ -176,7 +175,7 @@ async fn start_suggestion(writing: Writing, request: Request) -> Result<Created<
         .map(|(id, start)| start.stored(id));
     let record = async |receipt: Receipt| match pending {
         Some(pending) if receipt.is_as_sent() => Ok(pending.into()),
-        _ => stored(&writing.app, project, id, Extent::Whole).await.map(Answer::from),
+        _ => stored(&writing.app, &writing.caller.project, id, Extent::Whole).await.map(Answer::from),
     };
     writing.create(event, is_kept.then(|| address(id)), record).await
 }

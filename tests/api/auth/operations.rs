@@ -103,3 +103,79 @@ async fn operations_need_no_key() {
     assert_eq!(service.get("/openapi.yaml").await.status, 200);
     assert_eq!(service.get("/docs/").await.status, 200);
 }
+
+#[tokio::test]
+async fn the_root_says_what_this_is_and_every_type_of_problem_is_explained() {
+    let service = Service::open().await;
+    let root = service.get("/").await.expect(200);
+    assert_eq!((&root["name"], &root["documentation"]), (&json!("gleaner"), &json!("/docs/")));
+    for path in [&root["documentation"], &root["openapi"]] {
+        assert_eq!(service.get(path.as_str().expect("a path")).await.status, 200, "{path}");
+    }
+    for (path, status) in [("/nowhere", 404), ("/v1/generations?limit=x", 422), ("/v1/generations/none", 422)]
+    {
+        let problem = service.get(path).await.json();
+        let explained = service.get(problem["type"].as_str().expect("a type")).await.expect(200);
+        assert_eq!((&explained["type"], &explained["status"]), (&problem["type"], &json!(status)));
+        assert!(explained["meaning"].as_str().is_some_and(|meaning| !meaning.is_empty()), "{explained}");
+    }
+    assert_eq!(service.delete("/healthz").await.json()["type"], "/problems/method-not-allowed");
+    assert_eq!(service.get("/problems/method-not-allowed").await.expect(200)["status"], 405);
+    service.get("/problems/none").await.refused(404, &[]);
+}
+
+#[tokio::test]
+async fn json_ends_with_a_newline_and_says_its_length() {
+    let service = Service::open().await;
+    for path in ["/", "/healthz", "/v1/generations", "/v1/exports", "/nowhere", "/openapi.json"] {
+        let answer = service.get(path).await;
+        assert!(answer.text().ends_with("}\n"), "{path}");
+        let head = service.call(axum::http::Method::HEAD, path, &[], None).await;
+        assert_eq!(head.status, answer.status, "{path}");
+        if let (Some(head), Some(get)) = (head.header("content-length"), answer.header("content-length")) {
+            assert_eq!(head, get, "{path}");
+        }
+    }
+    assert_eq!(service.get("/v1/exports/training-pairs").await.text(), "", "rows are not JSON but lines");
+}
+
+#[tokio::test]
+async fn metrics_are_there_from_the_start_and_count_events_by_kind_and_outcome() {
+    let service = Service::open().await;
+    let value = async |series: &str| {
+        let answer = service.get("/metrics").await;
+        let text = answer.text();
+        let line = text.lines().find_map(|line| line.strip_prefix(series)).map(str::trim).map(str::to_owned);
+        line.unwrap_or_else(|| panic!("{series} is not there: {text}")).parse::<f64>().expect("a number")
+    };
+    for counter in
+        ["commit_retries", "events_rejected", "replaced_characters", "export_bytes", "hooks_failed"]
+    {
+        assert!(value(&format!("gleaner_{counter}_total ")).await >= 0.0);
+    }
+    let version = concat!("gleaner_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} ");
+    assert!((value(version).await - 1.0).abs() < f64::EPSILON);
+    assert!(value("process_resident_memory_bytes ").await > 1e6);
+    assert!(value("process_open_fds ").await > 0.0);
+    assert!(value("gleaner_database_size_bytes ").await > 1e6);
+
+    // The recorder is that of the whole test process, where other tests count too.
+    let outcomes = async || {
+        let mut counts = Vec::new();
+        for outcome in ["accepted", "duplicate", "rejected"] {
+            counts.push(
+                value(&format!("gleaner_events_total{{kind=\"review\",outcome=\"{outcome}\"}} ")).await,
+            );
+        }
+        counts
+    };
+    let before = outcomes().await;
+    let id = service.create("/v1/generations", json!({"user_intent": "i", "domain_name": "d"})).await;
+    let review = json!({"rating": "good"});
+    service.put(&format!("/v1/generations/{id}/review"), &review).await;
+    service.post(&format!("/v1/generations/{id}/finalize"), &json!({"success": false})).await.expect(200);
+    service.put(&format!("/v1/generations/{id}/review"), &review).await.expect(200);
+    let after = outcomes().await;
+    assert!(after[0] >= before[0] + 1.0, "{before:?} {after:?}");
+    assert!(after.iter().sum::<f64>() >= before.iter().sum::<f64>() + 2.0, "{before:?} {after:?}");
+}

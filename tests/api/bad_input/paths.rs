@@ -39,7 +39,7 @@ async fn a_path_says_which_methods_it_answers() {
 async fn an_unknown_path_is_a_problem_too() {
     let service = Service::open().await;
     for path in [
-        "/",
+        "/none",
         "/v1",
         "/v1/",
         "/v1/generation",

@@ -8,6 +8,8 @@ use crate::support::Service;
 /// Every operation, in the order in which a reader would try them: what is referred to comes before what refers to it, and
 /// erasure last.
 const ORDER: &[&str] = &[
+    "get_service",
+    "get_problem",
     "get_health",
     "get_readiness",
     "get_version",

@@ -37,6 +37,15 @@ impl Database {
     }
 }
 
+impl Database {
+    /// A database without tables.
+    pub(crate) async fn empty() -> Self {
+        let name = format!("gleaner_test_{}", Uuid::new_v4().simple());
+        execute(&format!("create database {name} encoding 'UTF8' template template0")).await;
+        Self { options: server().database(&name), name }
+    }
+}
+
 impl Drop for Database {
     fn drop(&mut self) {
         let sql = format!("drop database if exists {} with (force)", self.name);

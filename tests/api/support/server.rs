@@ -26,7 +26,9 @@ pub(crate) fn gleaner(folder: &TempDir) -> Command {
     for name in ["DATABASE_URL", "DATABASE_URL_FILE", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_STATE_HOME"] {
         command.env_remove(name);
     }
-    command.env("HOME", folder.path()).arg("--data-dir").arg(folder.path().join("data"));
+    // Nobody listens on the port of discard, so commands find no server that the test has not named.
+    command.env("HOME", folder.path()).env("GLEANER_BIND", "127.0.0.1:9");
+    command.env("GLEANER_DATA_DIR", folder.path().join("data"));
     command
 }
 
@@ -43,8 +45,11 @@ impl Server {
     }
 
     pub(crate) fn start_at(folder: &TempDir, address: &str) -> Self {
-        let mut process =
-            gleaner(folder).args(["--bind", address]).stdout(Stdio::piped()).spawn().expect("gleaner starts");
+        let mut process = gleaner(folder)
+            .args(["serve", "--bind", address])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("gleaner starts");
         let mut line = String::new();
         BufReader::new(process.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
         let address =

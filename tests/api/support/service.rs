@@ -41,6 +41,30 @@ impl Service {
         Self { _database: Some(database), ..Self::on(options, settings) }
     }
 
+    /// A service on a database without tables.
+    pub(crate) async fn empty() -> Self {
+        let database = Database::empty().await;
+        let options = database.options.clone();
+        Self { _database: Some(database), ..Self::on(options, settings()) }
+    }
+
+    /// The URL of its database.
+    pub(crate) fn url(&self) -> String {
+        let options = &self.options;
+        let database = options.get_database().expect("a name");
+        match options.get_socket() {
+            Some(socket) => {
+                let host: String =
+                    form_urlencoded::byte_serialize(socket.as_os_str().as_encoded_bytes()).collect();
+                format!("postgres://{}@localhost/{database}?host={host}", options.get_username())
+            }
+            None => std::env::var("TEST_DATABASE_URL")
+                .expect("a URL")
+                .rsplit_once('/')
+                .map_or_else(String::new, |(server, _)| format!("{server}/{database}")),
+        }
+    }
+
     /// Another server of the same database.
     pub(crate) fn another(&self) -> Self {
         Self::on(self.options.clone(), settings())

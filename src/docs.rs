@@ -1,0 +1,38 @@
+//! The page at `/docs/` that shows the OpenAPI document and sends requests. It is Swagger UI, with nothing from
+//! elsewhere.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::get;
+use utoipa_swagger_ui::Config;
+
+/// Returns the page and its files.
+pub fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    let config = Arc::new(Config::from("/openapi.json"));
+    let page = Arc::clone(&config);
+    Router::new()
+        .route("/docs", get(|| async { Redirect::permanent("/docs/") }))
+        .route("/docs/", get(|| async move { file("index.html", page) }))
+        .route(
+            "/docs/{*file}",
+            get(|uri: Uri| async move { file(uri.path().trim_start_matches("/docs/"), config) }),
+        )
+}
+
+fn file(path: &str, config: Arc<Config<'static>>) -> Response {
+    match utoipa_swagger_ui::serve(path, config) {
+        Ok(Some(file)) => {
+            let bytes = match path {
+                "index.html" => String::from_utf8_lossy(&file.bytes)
+                    .replace("<title>Swagger UI</title>", "<title>Gleaner</title>")
+                    .into_bytes(),
+                _ => file.bytes.into_owned(),
+            };
+            ([(header::CONTENT_TYPE, file.content_type)], bytes).into_response()
+        }
+        _ => StatusCode::NOT_FOUND.into_response(),
+    }
+}

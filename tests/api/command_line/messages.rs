@@ -1,0 +1,94 @@
+//! What commands and the service say when something is wrong: what, where and what to do, in words.
+
+use std::fs;
+use std::io::Read as _;
+use std::process::Stdio;
+
+use serde_json::json;
+
+use super::{command, complaint, fed, said};
+use crate::support::Service;
+use crate::support::server::{folder, run};
+
+#[test]
+fn formats_that_a_data_set_does_not_have_are_told_in_words() {
+    let folder = folder();
+    for format in ["csv", "letor"] {
+        let output = run(&mut command(&folder, &format!("export training-pairs --format {format}")), 2);
+        let complaint = complaint(&output);
+        let known = "[possible values: openai, trl-prompt-completion, alpaca, rft, raw]";
+        assert!(complaint.contains(&format!("invalid value '{format}'")), "{complaint}");
+        assert!(complaint.contains(known) && !complaint.contains("/format"), "{complaint}");
+    }
+}
+
+#[test]
+fn files_that_cannot_be_read_or_written_are_named_with_the_reason() {
+    let folder = folder();
+    run(&mut command(&folder, "migrate"), 0);
+    fs::create_dir(folder.path().join("taken")).expect("a folder");
+    for (line, expected) in [
+        ("export training-pairs -o taken", "gleaner: taken is a folder; --output names the file to write\n"),
+        ("export training-pairs -o none/rows", "gleaner: cannot write none/rows: there is no folder none\n"),
+        ("export training-pairs --limit 0", "gleaner: --limit must be 1 or more\n"),
+        ("import none.jsonl", "gleaner: opening none.jsonl: No such file or directory\n"),
+        ("import taken", "gleaner: opening taken: Is a directory\n"),
+    ] {
+        let complaint = complaint(&run(&mut command(&folder, line), 1));
+        assert!(complaint.ends_with(expected), "{line}: {complaint}");
+    }
+}
+
+#[test]
+fn lines_that_are_no_events_have_reasons_that_help() {
+    let folder = folder();
+    let text = b"\xef\xbb\xbf{\"event\": \"generation\"}\n[{\"event\": \"generation\"}]\n\x1f\x8b\x08\xff\n7\n{\"event\": 7}\n";
+    let output = fed(command(&folder, "import -"), text);
+    let said = said(&output);
+    for reason in [
+        "begins with a byte order mark (BOM), which is no JSON: send UTF-8 without one (first: standard input, line 1)",
+        "a line is one event, a JSON object; an array of events is sent whole, as application/json (first: standard input, line 2)",
+        "it looks like gzip",
+        "must be an object, not 7 (first: standard input, line 4)",
+        "/event: must be a string, not 7 (first: standard input, line 5)",
+    ] {
+        assert!(said.contains(reason), "{reason}: {said}");
+    }
+    assert!(!said.contains("expected") && !said.contains("struct"), "{said}");
+}
+
+#[test]
+fn an_export_whose_reader_goes_ends_in_silence() {
+    let folder = folder();
+    let line = json!({"event": "generation", "user_intent": "x".repeat(1_000), "domain_name": "d", "success": true,
+        "final_valid_dsl": "(p)"});
+    let text = format!("{line}\n").repeat(2_000);
+    assert_eq!(fed(command(&folder, "import -"), text.as_bytes()).status.code(), Some(0));
+    let mut export = command(&folder, "export training-pairs");
+    let mut export = export.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    let mut out = export.stdout.take().expect("piped");
+    out.read_exact(&mut [0; 10]).expect("the first row");
+    drop(out);
+    let output = export.wait_with_output().expect("ends");
+    assert_eq!(output.status.code(), Some(141));
+    let complaint = complaint(&output);
+    assert!(!complaint.contains("gleaner:") && !complaint.contains("rows of"), "{complaint}");
+}
+
+#[tokio::test]
+async fn refusals_name_no_types_of_the_program() {
+    let service = Service::open().await;
+    let log = service.create("/v1/generations", json!({"user_intent": "i", "domain_name": "d"})).await;
+    let attempts = format!("/v1/generations/{log}/attempts");
+    for (body, pointer, detail) in [
+        (json!({"parse_result": 7}), "/parse_result", "must be an object, not 7"),
+        (json!({"extracted_dsl": {}}), "/extracted_dsl", "must be a string, not an object"),
+        (json!({"attempt": "one"}), "/attempt", "must be a whole number within its range, not a string"),
+        (json!({"parse_result": {}}), "/parse_result/success", "is missing"),
+    ] {
+        let answer = service.post(&attempts, &body).await;
+        assert_eq!(answer.status, 422, "{body}");
+        let errors = &answer.json()["errors"];
+        assert_eq!(errors, &json!([{"pointer": pointer, "detail": detail}]), "{body}");
+    }
+}
