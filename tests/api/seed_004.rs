@@ -417,7 +417,9 @@ async fn section_6_1_the_environment_says_whether_is_learned_under_which_score_a
         (vec![("GLEANER_LEARN_FROM_SEARCH", "0")], (1, 0)),
         (vec![("GLEANER_LEARN_FROM_SEARCH", "off"), ("GLEANER_LEARN_TIMEOUT", "60")], (1, 0)),
         (vec![("GLEANER_LEARN_FROM_SEARCH", "yes"), ("GLEANER_LEARN_THRESHOLD", "0.4")], (0, 0)),
-        (vec![("GLEANER_LEARN_TIMEOUT", "1")], (1, 0)),
+        (vec![("GLEANER_LEARN_TIMEOUT", "60")], (1, 1)),
+        // The agent's steps are a second apart, which is no longer than this.
+        (vec![("GLEANER_LEARN_TIMEOUT", "1")], (1, 1)),
     ] {
         let folder = folder();
         let place = transcripts(&folder);
@@ -482,7 +484,7 @@ async fn section_7_scenario_2_a_search_for_user_creation_finds_the_endpoint() {
 async fn section_8_phase_2_old_associations_decay_and_are_still_found() {
     let service = Service::open().await;
     let now = chrono::Utc::now().timestamp();
-    for (query, days) in [("login button", 1), ("invoice total", 30)] {
+    for (query, days) in [("login button", 0), ("invoice total", 30)] {
         let at = now - days * 86_400 - 60;
         let search = json!({"query": query, "best_score": 0.3, "agent_session_id": query, "timestamp": at});
         let id = service.create("/v1/searches", search).await;
@@ -571,4 +573,20 @@ async fn section_10_a_malformed_entry_costs_nothing_but_itself() {
         // Three are malformed; each counts once.
         [json!(3), json!(3), json!(1), json!(1)]
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn section_6_1_an_agent_that_is_silent_for_longer_than_the_timeout_has_found_nothing() {
+    for (timeout, expected) in [("60", 1), ("5", 0)] {
+        let folder = folder();
+        let place = transcripts(&folder);
+        let mut lines: Vec<_> =
+            search(2, "login button component", &json!([{"score": 0.42, "file": "Button.tsx"}])).into();
+        lines.extend(read(30, "src/features/auth/LoginButton.tsx"));
+        lines.push(user(40, "great"));
+        fs::write(place.join("s.jsonl"), text(&lines)).expect("writes");
+        watch_folder(&folder, &place, &[], &[("GLEANER_LEARN_TIMEOUT", timeout)]);
+        let server = Server::start(&folder);
+        assert_eq!(learned(&server).await, (json!(1), json!(expected)), "{timeout}");
+    }
 }
