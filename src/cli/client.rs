@@ -29,7 +29,7 @@ const PROBE: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Server")]
 pub(super) struct Remote {
-    /// Address of the server, such as https://gleaner.example.
+    /// Address of the server, such as `https://gleaner.example`.
     #[arg(long, env = "GLEANER_URL", global = true, value_name = "URL")]
     url: Option<String>,
     /// API key for the server.

@@ -185,14 +185,14 @@ impl Event {
         match &mut self.action {
             Action::Start(start) => {
                 start.new.texts(redaction);
-                redaction.hash(&mut start.hash);
-                start.outcome_hash.iter_mut().for_each(|hash| redaction.hash(hash));
+                redaction.hide(&mut start.hash);
+                start.outcome_hash.iter_mut().for_each(|hash| redaction.hide(hash));
                 start.attempts.iter_mut().for_each(|attempt| attempt.redact(redaction));
             }
             Action::Append(append) => append.redact(redaction),
             Action::Finalize { outcome, hash } => {
                 outcome.texts(redaction);
-                redaction.hash(hash);
+                redaction.hide(hash);
             }
             Action::Review { review, .. } => review.texts(redaction),
             Action::Amend(amendment) => amendment.texts(redaction),
@@ -235,7 +235,7 @@ impl Append {
         if redaction.spans() > before {
             self.verdict = self.new.verdict();
         }
-        redaction.hash(&mut self.hash);
+        redaction.hide(&mut self.hash);
     }
 
     fn reduce(&mut self, key: &HashKey) {

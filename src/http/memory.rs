@@ -73,7 +73,7 @@ impl Memory {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .as_ref()
-            .map_or(0, |units| units.num_permits());
+            .map_or(0, tokio::sync::OwnedSemaphorePermit::num_permits);
         let wanted = (2 * bytes).div_ceil(UNIT).saturating_sub(held);
         if wanted == 0 {
             return Ok(());

@@ -332,19 +332,19 @@ impl Event {
         match &mut self.action {
             Action::Pair(start) => {
                 start.new.texts(redaction);
-                redaction.hash(&mut start.hash);
+                redaction.hide(&mut start.hash);
             }
             Action::Edit(edit) => edit.change.texts(redaction),
             Action::Send(start) => {
                 start.new.texts(redaction);
                 start.given.texts(redaction);
-                start.system_hash.iter_mut().for_each(|hash| redaction.hash(hash));
-                redaction.hash(&mut start.hash);
+                start.system_hash.iter_mut().for_each(|hash| redaction.hide(hash));
+                redaction.hide(&mut start.hash);
             }
             Action::Attempt(append) => {
                 append.new.texts(redaction);
                 append.failure.iter_mut().for_each(|failure| failure.0.texts(redaction));
-                redaction.hash(&mut append.hash);
+                redaction.hide(&mut append.hash);
             }
             Action::End(end) => {
                 end.assistant_text.texts(redaction);
@@ -352,7 +352,7 @@ impl Event {
                 end.usage.texts(redaction);
                 end.finish_reason.texts(redaction);
                 end.failure.iter_mut().for_each(|failure| failure.0.texts(redaction));
-                redaction.hash(&mut end.hash);
+                redaction.hide(&mut end.hash);
             }
         }
     }

@@ -55,7 +55,6 @@ pub struct Policy {
 impl Policy {
     /// Makes the policy of a project's choice. `default` is the server's setting for domains that the project
     /// does not mention, and `key` the key of the project's hashes.
-    #[must_use]
     pub fn new(choice: Option<&Choice>, default: Capture, rules: &RedactRules, key: HashKey) -> Result<Self> {
         let redactor = rules.redactor(&key).map_err(|(_, detail)| {
             anyhow::anyhow!("the project's settings have an expression that cannot be used: {detail}")

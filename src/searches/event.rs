@@ -105,11 +105,11 @@ impl Event {
         match &mut self.action {
             Action::Start(start) => {
                 start.new.texts(redaction);
-                redaction.hash(&mut start.hash);
+                redaction.hide(&mut start.hash);
             }
             Action::Append(append) => {
                 append.new.texts(redaction);
-                redaction.hash(&mut append.hash);
+                redaction.hide(&mut append.hash);
             }
             Action::Finalize { .. } => {}
         }

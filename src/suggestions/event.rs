@@ -192,15 +192,17 @@ impl Event {
                 if redaction.spans() > before {
                     start.derive();
                 }
-                redaction.hash(&mut start.hash);
-                start.outcome_hash.iter_mut().for_each(|hash| redaction.hash(hash));
+                redaction.hide(&mut start.hash);
+                start.outcome_hash.iter_mut().for_each(|hash| redaction.hide(hash));
             }
             Action::Append { activities, .. } => {
-                activities.iter_mut().for_each(|activity| activity.redact(redaction));
+                for activity in activities {
+                    activity.redact(redaction);
+                }
             }
             Action::Finalize { outcome, hash, .. } => {
                 outcome.texts(redaction);
-                redaction.hash(hash);
+                redaction.hide(hash);
             }
             Action::Amend(_) => {}
         }

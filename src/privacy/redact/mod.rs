@@ -191,7 +191,7 @@ impl Redactor {
             redacted.push_str("[redacted:");
             redacted.push_str(name);
             if let Some(key) = &self.tags {
-                let hash = key.hash(text[span.start..span.end].as_bytes());
+                let hash = key.hash(&text.as_bytes()[span.start..span.end]);
                 redacted.push(':');
                 redacted.extend(hash[..4].iter().map(|byte| format!("{byte:02x}")));
             }

@@ -247,7 +247,7 @@ fn is_random(value: &str) -> bool {
 
 /// Returns whether one of a cookie's values looks drawn at random.
 fn has_random_value(cookie: &str) -> bool {
-    cookie.split(['=', ';', ' ', ',']).any(|value| is_random(value))
+    cookie.split(['=', ';', ' ', ',']).any(is_random)
 }
 
 /// Returns whether a user and a password of an address are meant in earnest. Examples repeat the user's name or use

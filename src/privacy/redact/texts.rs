@@ -50,7 +50,7 @@ impl<'a> Redaction<'a> {
 
     /// Replaces the hash of a request by a keyed one. The request may have held a secret that is short enough to be
     /// guessed, and a plain hash would confirm the guess.
-    pub fn hash(&self, hash: &mut Vec<u8>) {
+    pub fn hide(&self, hash: &mut Vec<u8>) {
         *hash = self.key.hash(hash).to_vec();
     }
 
@@ -80,7 +80,11 @@ impl<'a> Redaction<'a> {
                 self.spans > before
             }
             Value::Array(values) => {
-                values.iter_mut().fold(false, |changed, value| self.json(value, name) || changed)
+                let before = self.spans;
+                for value in values {
+                    self.json(value, name);
+                }
+                self.spans > before
             }
             Value::Object(members) => {
                 let before = self.spans;
@@ -106,13 +110,17 @@ impl Texts for String {
 
 impl<T: Texts> Texts for Option<T> {
     fn texts(&mut self, redaction: &mut Redaction<'_>) {
-        self.iter_mut().for_each(|value| value.texts(redaction));
+        if let Some(value) = self {
+            value.texts(redaction);
+        }
     }
 }
 
 impl<T: Texts> Texts for Vec<T> {
     fn texts(&mut self, redaction: &mut Redaction<'_>) {
-        self.iter_mut().for_each(|value| value.texts(redaction));
+        for value in self {
+            value.texts(redaction);
+        }
     }
 }
 

@@ -121,7 +121,7 @@ async fn listen(
 #[tokio::test]
 async fn a_server_with_all_connections_taken_answers_probes_and_refuses_the_rest() {
     let service = Service::open().await;
-    let limits = Connections { connections: 3, patience: Duration::from_secs(60) };
+    let limits = Connections { connections: 3, patience: Duration::from_mins(1) };
     let (address, stop, serving) = listen(&service, limits).await;
     let ask = async |path: &str| {
         let mut connection = TcpStream::connect(address).await.expect("it listens");
