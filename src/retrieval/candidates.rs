@@ -47,26 +47,27 @@ impl Candidates<'_> {
         text: &str,
         bind: impl Fn(Query<R>) -> Query<R>,
     ) -> sqlx::Result<Vec<R>> {
-        let (mut found, all_read) = self.find_by_samples(scope, text, &bind).await?;
+        let used = self.current(scope).await?;
+        let (mut found, all_read) = self.find_by_samples(scope, text, &used, &bind).await?;
         // More documents have the keys than the plan allows, and those that were read are any of them.
-        if !all_read && self.renew_samples(scope).await? {
-            (found, _) = self.find_by_samples(scope, text, &bind).await?;
+        if !all_read && self.have_outgrown(scope, &used).await? {
+            let renewed = self.current(scope).await?;
+            (found, _) = self.find_by_samples(scope, text, &renewed, &bind).await?;
         }
         found.sort_unstable_by_key(R::id);
         Ok(found)
     }
 
-    /// Reads the candidates by the samples as they are, and whether these are all the documents that have the keys.
+    /// Reads the candidates by these samples, and whether these are all the documents that have the keys.
     async fn find_by_samples<R: Candidate>(
         &self,
         scope: &Scope,
         text: &str,
+        UsedSamples { of_project, of_scope: sample }: &UsedSamples,
         bind: &impl Fn(Query<R>) -> Query<R>,
     ) -> sqlx::Result<(Vec<R>, bool)> {
         let Corpus { table, keys, indexed, order, filled_up, .. } = self.corpus;
-        let of_project = self.sample(&scope.of_project()).await?;
-        let sample = self.sample(&self.sampled(scope)).await?;
-        let plan = KeyPlan::new(text, scope, &sample, &of_project);
+        let plan = KeyPlan::new(text, scope, sample, of_project);
         let (mut found, mut all_read) = (Vec::new(), true);
         for (having, of_plan) in [("&&", plan.any), ("@>", plan.all)] {
             if !of_plan.is_empty() && found.len() < ENOUGH {
@@ -129,13 +130,29 @@ impl Candidates<'_> {
         self.samples.of(self.db, self.corpus, scope).await
     }
 
-    /// Renews the samples of a scope and of its project where these have outgrown them; whether any was.
-    async fn renew_samples(&self, scope: &Scope) -> sqlx::Result<bool> {
-        let mut renewed = false;
-        for scope in HashSet::from([scope.of_project(), self.sampled(scope)]) {
-            let sample = self.sample(&scope).await?;
-            renewed |= self.samples.renew(self.db, self.corpus, &scope, &sample).await?;
-        }
-        Ok(renewed)
+    /// Returns the samples by which a search in a scope is planned.
+    async fn current(&self, scope: &Scope) -> sqlx::Result<UsedSamples> {
+        let of_project = self.sample(&scope.of_project()).await?;
+        Ok(UsedSamples { of_project, of_scope: self.sample(&self.sampled(scope)).await? })
     }
+
+    /// Returns whether a search would now be planned by other samples than these. Those that a scope or its project has
+    /// outgrown are renewed first. Others may have been renewed in the background while they were used.
+    async fn have_outgrown(&self, scope: &Scope, used: &UsedSamples) -> sqlx::Result<bool> {
+        let mut outgrown = false;
+        for (scope, used) in [(scope.of_project(), &used.of_project), (self.sampled(scope), &used.of_scope)] {
+            let sample = self.sample(&scope).await?;
+            outgrown |= !Arc::ptr_eq(&sample, used)
+                || self.samples.renew(self.db, self.corpus, &scope, &sample).await?;
+        }
+        Ok(outgrown)
+    }
+}
+
+/// The samples by which a search was planned.
+struct UsedSamples {
+    /// That of the whole project.
+    of_project: Arc<Sample>,
+    /// That of the scope, which is the project's again where facets have none of their own.
+    of_scope: Arc<Sample>,
 }
