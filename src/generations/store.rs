@@ -92,6 +92,8 @@ impl Filter {
         if let Some(text) = &self.q {
             let pattern = text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
             query.push(" and g.user_intent ilike ").push_bind(format!("%{pattern}%"));
+            // This is so of every log; it is there for the index, which holds the short intents only.
+            query.push(" and (octet_length(g.user_intent) <= 2000 or (octet_length(g.user_intent) <= 2000) is not true)");
         }
     }
 }

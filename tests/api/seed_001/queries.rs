@@ -99,6 +99,35 @@ async fn similar_examples_are_solved_and_of_the_domain() {
 }
 
 #[tokio::test]
+async fn a_long_intent_is_similar_too_though_it_does_not_fit_the_index_over_the_short_ones() {
+    let service = logs().await;
+    let long: Vec<_> =
+        (0..20_000_u32).map(|number| format!("{:x}", number.wrapping_mul(2_654_435_761))).collect();
+    let long = long.join(" ");
+    service
+        .accept(&[log(9, &long, &json!({"success": true, "iterations": [passed(1, "(cbu.import)")]}))])
+        .await;
+    let statement = |intent: &str| {
+        format!(
+            r#"SELECT final_valid_dsl FROM "ob-poc".dsl_generation_log
+            WHERE success = true AND domain_name = 'cbu' AND user_intent % '{intent}'
+            ORDER BY similarity(user_intent, '{intent}') DESC LIMIT 5"#
+        )
+    };
+    assert_eq!(lines(&service, &statement(&long)).await, ["(cbu.import)"]);
+    let listed = service.get("/v1/generations?q=0%209e3779b1%203c6ef362").await.expect(200);
+    assert_eq!(column(listed["data"].as_array().expect("data"), "user_intent"), [long]);
+
+    // So few logs would be read without that index.
+    let alone = "begin; drop index generations_domain; set enable_seqscan = off; set enable_indexscan = off";
+    let plan = format!("{alone}; explain {}; rollback", statement("Create hedge fund"));
+    let plan = lines(&service, &plan).await.join("\n");
+    for index in ["generations_intent", "generations_long"] {
+        assert!(plan.contains(&format!("Bitmap Index Scan on {index}")), "{plan}");
+    }
+}
+
+#[tokio::test]
 async fn templates_have_figures_of_the_logs_whose_first_attempt_used_them() {
     let service = logs().await;
     let sql = r#"SELECT
