@@ -11,7 +11,7 @@ create table agent_threads (
     agent       text,
     root        text,
     turn        text,
-    waiting     text[] not null default '{}',
+    waiting     uuid[] not null default '{}',
     last_at     timestamptz,
     prompted_at timestamptz,
     received_at timestamptz not null,
@@ -98,7 +98,8 @@ create table association_queries (
     primary key (id, project)
 );
 
-create index association_queries_root on association_queries (project, root, id);
+-- A root or a path may be longer than what a B-tree takes, which is a third of a page: their hashes are indexed.
+create index association_queries_root on association_queries (project, md5(root), id);
 -- Nobody tidies the list of new rows after transcripts and hooks, and few rows come: they go into the index at once.
 create index association_queries_search_keys on association_queries using gin (search_keys) with (fastupdate = off);
 
@@ -120,7 +121,7 @@ create table associations (
 ) with (fillfactor = 80);
 
 create unique index associations_id on associations (id, project);
-create index associations_path on associations (project, path);
+create index associations_path on associations (project, md5(path));
 
 comment on table associations is 'Where the answer to a query was found.';
 comment on column associations.id is 'Derived from query and path.';
@@ -180,7 +181,7 @@ comment on table association_changes is 'The latest change of each association, 
 
 create table transcripts (
     project     text not null,
-    source      text not null,
+    source      uuid not null,
     session     text,
     agent       text,
     turn        text,
@@ -189,6 +190,7 @@ create table transcripts (
     bad_lines   bigint not null default 0,
     error_times timestamptz[] not null default '{}',
     error_texts text[] not null default '{}',
+    error_lines uuid[] not null default '{}',
     received_at timestamptz not null,
     primary key (project, source)
 );
@@ -196,13 +198,15 @@ create table transcripts (
 create index transcripts_session on transcripts (project, session) where session is not null;
 
 comment on table transcripts is 'A source of transcript lines, and what its latest line said of itself: the next one may leave it out.';
+comment on column transcripts.source is 'Derived from the name that its sender gives it, which may be longer than what an index takes.';
 comment on column transcripts.bad_lines is 'How many malformed lines were passed over.';
 comment on column transcripts.error_times is 'When the last of them were passed over, twenty at most.';
 comment on column transcripts.error_texts is 'What was wrong with each of these, without anything of what it said.';
+comment on column transcripts.error_lines is 'The hash of each of these: one that is sent again is not counted again. Older ones leave nothing.';
 
 create table transcript_lines (
     project text not null,
-    source  text not null,
+    source  uuid not null,
     line    uuid not null,
     session text,
     primary key (project, source, line)
@@ -214,8 +218,8 @@ comment on table transcript_lines is 'Lines that were taken, by a hash of their 
 
 create table tool_calls (
     project text not null,
-    source  text not null,
-    call    text not null,
+    source  uuid not null,
+    call    uuid not null,
     session text,
     used    boolean not null,
     answered boolean not null,
@@ -226,6 +230,7 @@ create table tool_calls (
 create index tool_calls_session on tool_calls (project, session) where session is not null;
 
 comment on table tool_calls is 'Uses of tools and their results, paired by the id that the agent gives them.';
+comment on column tool_calls.call is 'Derived from the id that the agent gives the call.';
 comment on column tool_calls.pending is 'What the half that is here says, until the other comes.';
 
 -- What is left of a weight after so many seconds. A float that becomes too small is an error in Postgres, so both the

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::sync::watch;
 use tower::ServiceBuilder;
+use tower::util::MapRequestLayer;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate as _};
@@ -27,6 +28,7 @@ use crate::http::Replaced;
 use crate::http::end_line::end_line;
 use crate::http::memory::Memory;
 use crate::http::params::KnownParameters;
+use crate::http::unpack;
 use crate::openapi::{self, Document};
 use crate::state::App;
 use crate::telemetry::{self, span};
@@ -78,6 +80,7 @@ pub fn router(app: App) -> Router {
             Error::Internal(anyhow::anyhow!("a handler panicked")).into_response()
         }))
         .layer(RequestBodyTimeoutLayer::new(app.patience))
+        .layer(MapRequestLayer::new(unpack::zstd))
         .layer(RequestDecompressionLayer::new());
     api.merge(docs::routes())
         .route("/openapi.yaml", get(|| async move { ([(header::CONTENT_TYPE, "application/yaml")], yaml) }))

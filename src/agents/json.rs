@@ -2,9 +2,10 @@
 //! what it should be is as good as none.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// A text that is not an object of JSON: it is not JSON, was cut off, or is another value.
@@ -31,10 +32,31 @@ pub(super) fn member<'a, T: Deserialize<'a> + Default>(raw: Raw<'a>) -> Option<T
     object(raw?.get()).ok()
 }
 
-/// A member's elements if it is an array.
+/// How many elements of an array are looked at: a message has some dozens of parts.
+const MOST_ELEMENTS: usize = 10_000;
+
+/// A member's elements if it is an array, as many of them as are looked at.
 pub(super) fn elements(raw: Raw<'_>) -> Option<Vec<&RawValue>> {
-    let text = raw?.get();
-    text.starts_with('[').then(|| serde_json::from_str(text).ok())?
+    struct First;
+    impl<'de> Visitor<'de> for First {
+        type Value = Vec<&'de RawValue>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an array")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+            let mut elements = Vec::new();
+            while elements.len() < MOST_ELEMENTS
+                && let Some(element) = array.next_element()?
+            {
+                elements.push(element);
+            }
+            while array.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(elements)
+        }
+    }
+    serde_json::Deserializer::from_str(raw?.get()).deserialize_seq(First).ok()
 }
 
 /// A member if it is a string.

@@ -9,6 +9,8 @@ use super::json::{self, Raw};
 const RESULTS: usize = 100;
 /// How many levels deep results are looked for.
 const DEPTH: usize = 4;
+/// The most bytes of JSON that are looked at: parsed, it takes some thirty times as much memory.
+const MOST_JSON: usize = 1 << 20;
 /// The most bytes of an answer that is no JSON and says that nothing was found.
 const SHORT: usize = 500;
 
@@ -111,6 +113,9 @@ fn says_nothing_found(text: &str) -> bool {
 }
 
 fn read_json(text: &str) -> Option<SearchOutput> {
+    if text.len() > MOST_JSON {
+        return None;
+    }
     // Anything may be JSON; most of it has no results.
     if !LISTS.iter().chain(&SCORES).chain(&["stdout"]).any(|word| text.contains(word)) && text.trim() != "[]"
     {

@@ -14,6 +14,7 @@ pub mod page;
 pub mod params;
 pub mod reply;
 pub mod serve;
+pub mod unpack;
 mod words;
 
 pub use check::{Check, Checks};

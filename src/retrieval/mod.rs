@@ -38,8 +38,8 @@ pub struct Corpus {
     pub text: &'static str,
     /// The column of its [`keys`].
     pub keys: &'static str,
-    /// The column by which a project's documents are divided into facets.
-    pub facet: &'static str,
+    /// The condition that a document is in the facet `$2`, where a project's documents are divided into facets.
+    pub in_facet: &'static str,
     /// Whether facets are few and large, so that each has a sample of its own. Of many small ones the project's sample must do.
     pub facets_are_sampled: bool,
     /// The condition that a row is a document at all, which is also the condition of the GIN index.
@@ -75,5 +75,5 @@ impl Scope {
 
 /// The condition that a row is in the scope whose project is `$1` and whose facet, or null, is `$2`.
 fn in_scope(corpus: &Corpus) -> String {
-    format!("project = $1 and ($2::text is null or {} = $2)", corpus.facet)
+    format!("project = $1 and ($2::text is null or {})", corpus.in_facet)
 }

@@ -13,7 +13,7 @@ use sqlx::PgPool;
 
 use super::intake_errors::{self, Fault};
 use super::intake_pool::IntakePool;
-use super::transcripts::{Context, Origin};
+use super::transcripts::{Context, Origin, source_id};
 use super::write;
 use crate::agents::{Activity, Agent, Entry};
 use crate::db::retry::Losses;
@@ -21,7 +21,7 @@ use crate::error::Result;
 use crate::http::{clean_json, utf8};
 use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
-use crate::types::Timestamp;
+use crate::types::{Timestamp, derived_id};
 
 /// What a hook has reported, read and ready to be learned from.
 #[derive(Debug)]
@@ -73,7 +73,8 @@ impl Report {
         let Said::Entries(entries) = &self.said else { return self.note_malformed(&pool.db, tenant).await };
         let Some(first) = entries.first() else { return Ok(()) };
         let session = first.session.as_deref().unwrap_or_default();
-        let _turn = pool.turn(&tenant.name, &format!("{}/{session}", self.origin.source)).await;
+        let queue = derived_id(&[self.origin.source.as_bytes(), session.as_bytes()]);
+        let _turn = pool.turn(&tenant.name, queue).await;
         let mut losses = Losses::default();
         loop {
             match self.replay(&pool.db, tenant, entries).await {
@@ -95,8 +96,9 @@ impl Report {
     async fn note_malformed(&self, db: &PgPool, tenant: &Tenant) -> Result<()> {
         let Said::Malformed { bytes } = self.said else { return Ok(()) };
         let fault = Fault::of_hook(self.origin.agent, bytes, self.received);
+        let source = source_id(&self.origin.source);
         let mut transaction = db.begin().await?;
-        intake_errors::note(&mut transaction, &tenant.name, &self.origin.source, &[fault], 1).await?;
+        intake_errors::note(&mut transaction, &tenant.name, source, &[fault], 1).await?;
         Ok(transaction.commit().await?)
     }
 }

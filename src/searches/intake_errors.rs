@@ -1,6 +1,7 @@
 //! What could not be read of what agents tell: how often, and the last of it in words that quote nothing of anybody's.
 
 use sqlx::{PgConnection, PgExecutor};
+use uuid::Uuid;
 
 use crate::agents::Agent;
 use crate::types::Timestamp;
@@ -13,15 +14,17 @@ pub(super) const KEPT: usize = 20;
 pub(super) struct Fault {
     at: Timestamp,
     text: String,
+    /// The hash of the line; nil of a hook, which is counted whenever it comes.
+    line: Uuid,
 }
 
 impl Fault {
     /// A line of a transcript that is malformed; `number` counts the new lines of the same piece from 1.
-    pub(super) fn of_line(agent: &Agent, number: usize, bytes: usize, at: Timestamp) -> Self {
+    pub(super) fn of_line(agent: &Agent, number: usize, bytes: usize, line: Uuid, at: Timestamp) -> Self {
         let title = agent.title;
         let text =
             format!("new line {number} of a transcript of {title}, of {bytes} bytes, is not a JSON object");
-        Self { at, text }
+        Self { at, text, line }
     }
 
     /// The payload of a hook that is not understood.
@@ -30,7 +33,7 @@ impl Fault {
         let text = format!(
             "the payload of a hook of {title}, of {bytes} bytes, is not a JSON object that names its event"
         );
-        Self { at, text }
+        Self { at, text, line: Uuid::nil() }
     }
 }
 
@@ -38,35 +41,36 @@ impl Fault {
 pub(super) async fn note(
     connection: &mut PgConnection,
     project: &str,
-    source: &str,
+    source: Uuid,
     faults: &[Fault],
     count: usize,
 ) -> sqlx::Result<()> {
     const LOCK: &str = "
         insert into transcripts as t (project, source, received_at) values ($1, $2, $3)
         on conflict (project, source) do update set received_at = excluded.received_at
-        returning error_times, error_texts";
+        returning error_times, error_texts, error_lines";
     const SAVE: &str = "
-        update transcripts set bad_lines = bad_lines + $3, error_times = $4, error_texts = $5
+        update transcripts set bad_lines = bad_lines + $3, error_times = $4, error_texts = $5, error_lines = $6
         where project = $1 and source = $2";
     if count == 0 {
         return Ok(());
     }
-    let (times, texts): (Vec<Timestamp>, Vec<String>) = sqlx::query_as(LOCK)
+    let (times, texts, lines): (Vec<Timestamp>, Vec<String>, Vec<Uuid>) = sqlx::query_as(LOCK)
         .bind(project)
         .bind(source)
         .bind(Timestamp::now())
         .fetch_one(&mut *connection)
         .await?;
-    let known = times.into_iter().zip(texts);
-    let all: Vec<_> = known.chain(faults.iter().map(|fault| (fault.at, fault.text.clone()))).collect();
-    let (times, texts): (Vec<_>, Vec<_>) = all[all.len().saturating_sub(KEPT)..].iter().cloned().unzip();
+    let known = times.into_iter().zip(texts).zip(lines).map(|((at, text), line)| Fault { at, text, line });
+    let mut all: Vec<_> = known.chain(faults.iter().cloned()).collect();
+    let last = all.split_off(all.len().saturating_sub(KEPT));
     sqlx::query(SAVE)
         .bind(project)
         .bind(source)
         .bind(i64::try_from(count).unwrap_or(i64::MAX))
-        .bind(times)
-        .bind(texts)
+        .bind(last.iter().map(|fault| fault.at).collect::<Vec<_>>())
+        .bind(last.iter().map(|fault| fault.text.as_str()).collect::<Vec<_>>())
+        .bind(last.iter().map(|fault| fault.line).collect::<Vec<_>>())
         .execute(connection)
         .await?;
     Ok(())

@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
+use uuid::Uuid;
 
 use crate::db;
+use crate::types::derived_id;
 
 /// How many reports of hooks may be under way at once.
 const REPORTS: usize = 1_024;
@@ -17,7 +19,7 @@ const REPORTS: usize = 1_024;
 pub struct IntakePool {
     /// The connections. They bear the writer's name, since exports wait for those who do.
     pub db: PgPool,
-    turns: Arc<Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>>,
+    turns: Arc<Mutex<HashMap<Uuid, Weak<tokio::sync::Mutex<()>>>>>,
     /// Places for reports of hooks, which may outlive their requests.
     places: Arc<Semaphore>,
 }
@@ -36,11 +38,11 @@ impl IntakePool {
     }
 
     /// Waits until nobody else sends lines for this source of a project; the turn ends when the guard is dropped.
-    pub(super) async fn turn(&self, project: &str, source: &str) -> OwnedMutexGuard<()> {
+    pub(super) async fn turn(&self, project: &str, source: Uuid) -> OwnedMutexGuard<()> {
         let turn = {
             let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
             turns.retain(|_, turn| turn.strong_count() > 0);
-            let name = format!("{project}/{source}");
+            let name = derived_id(&[project.as_bytes(), source.as_bytes()]);
             let turn = turns.get(&name).and_then(Weak::upgrade).unwrap_or_default();
             turns.insert(name, Arc::downgrade(&turn));
             turn

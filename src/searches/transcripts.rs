@@ -2,16 +2,16 @@
 //!
 //! Lines are taken in pieces of some megabytes, each one transaction, so memory does not grow with the transcript. Senders of
 //! one source take turns. A line counts once within its source, by its bytes; a use of a tool and a result once, by their id.
+//! Malformed lines leave nothing but their number and the last of them, so nobody fills the disk with them.
 //!
 //! # How lines are taken
 //!
-//! Transcripts are read in pieces of 2 MiB, each one transaction, so a body may be of any size. A line counts once within
+//! Transcripts are read in pieces of 2 MiB or 4 096 lines, each one transaction, so a body may be of any size. A line counts once within
 //! its source, by a hash of its bytes: real files repeat lines, and simple clients send whole files again. Uses and results of
 //! tools are paired by id, whichever comes first, over calls and pieces. What a call did counts when its result is there,
 //! since only then it is known whether it worked. Its searches and fallbacks are named by the agent's own ids: told by a hook
 //! and by a transcript, they are learned once.
 
-use std::borrow::Cow;
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
@@ -38,9 +38,6 @@ use crate::privacy::redact::{Redaction, Texts as _};
 use crate::projects::Tenant;
 use crate::types::{Timestamp, derived_id};
 
-/// How names begin under which lines are remembered that were only counted. No source begins so.
-const COUNTED: &str = "\u{1}counted\u{1}";
-
 /// Where lines come from.
 #[derive(Debug, Clone, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -61,11 +58,6 @@ pub struct Origin {
 impl Check for Origin {
     fn check(&self, checks: &mut Checks) {
         checks.text("source", &self.source, 1_000);
-        checks.require(
-            !self.source.starts_with('\u{1}'),
-            "source",
-            "must not begin with a control character",
-        );
     }
 }
 
@@ -89,11 +81,20 @@ impl Origin {
         self.learn != Some(false)
     }
 
-    /// The name under which lines and calls are remembered. Those that were only counted stand apart, so that they are still new
+    /// The id under which lines and calls are remembered. Those that were only counted stand apart, so that they are still new
     /// to those who want to learn from them.
-    fn key(&self) -> Cow<'_, str> {
-        if self.learns() { self.source.as_str().into() } else { format!("{COUNTED}{}", self.source).into() }
+    fn id(&self) -> Uuid {
+        if self.learns() {
+            source_id(&self.source)
+        } else {
+            derived_id(&[b"counted", self.source.as_bytes()])
+        }
     }
+}
+
+/// Derives the id under which a source is remembered from its name, which may be longer than what an index takes.
+pub(super) fn source_id(name: &str) -> Uuid {
+    derived_id(&[b"source", name.as_bytes()])
 }
 
 /// What an entry may leave out because an entry before it in the same source has said so.
@@ -103,6 +104,16 @@ pub(super) struct Context {
     turn: Option<String>,
     root: Option<String>,
     last_at: Option<Timestamp>,
+}
+
+/// What is remembered of a source.
+#[derive(sqlx::FromRow)]
+struct Source {
+    /// What its latest line said of itself.
+    #[sqlx(flatten)]
+    context: Context,
+    /// The hashes of its latest malformed lines.
+    error_lines: Vec<Uuid>,
 }
 
 impl Context {
@@ -149,22 +160,33 @@ pub struct Intake<'a> {
     db: &'a PgPool,
     tenant: &'a Tenant,
     origin: Kept<Origin>,
-    /// The name under which lines and calls are remembered.
-    key: String,
+    /// The id under which lines and calls are remembered.
+    id: Uuid,
     _turn: OwnedMutexGuard<()>,
 }
 
 impl<'a> Intake<'a> {
     /// Begins once nobody else sends lines of this source.
     pub async fn begin(pool: &'a IntakePool, tenant: &'a Tenant, origin: Kept<Origin>) -> Self {
-        let key = origin.key().into_owned();
-        let turn = pool.turn(&tenant.name, &key).await;
-        Self { db: &pool.db, tenant, origin, key, _turn: turn }
+        let id = origin.id();
+        let turn = pool.turn(&tenant.name, id).await;
+        Self { db: &pool.db, tenant, origin, id, _turn: turn }
     }
 
-    /// Takes a piece of whole lines, in one transaction; returns what became of it, how many characters had to be replaced, and how
-    /// many spans were redacted.
-    pub async fn take(&self, piece: Vec<u8>) -> Result<(TranscriptCounts, usize, u32)> {
+    /// Takes whole lines, so many of them in one transaction; returns what became of them, how many characters had to be replaced,
+    /// and how many spans were redacted.
+    pub async fn take(&self, lines: Vec<u8>) -> Result<(TranscriptCounts, usize, u32)> {
+        let (mut counts, mut replaced, mut redacted) = (TranscriptCounts::default(), 0, 0);
+        for piece in pieces(&lines) {
+            let (counts_of_piece, characters, spans) = self.take_piece(piece.to_vec()).await?;
+            counts.add(counts_of_piece);
+            replaced += characters;
+            redacted += spans;
+        }
+        Ok((counts, replaced, redacted))
+    }
+
+    async fn take_piece(&self, piece: Vec<u8>) -> Result<(TranscriptCounts, usize, u32)> {
         let piece = blocking(move || Piece::new(piece)).await;
         let mut connection = self.db.acquire().await?;
         let mut losses = Losses::default();
@@ -182,9 +204,10 @@ impl<'a> Intake<'a> {
         piece: Piece,
     ) -> sqlx::Result<(TranscriptCounts, usize, u32)> {
         let mut transaction = connection.begin().await?;
-        let mut context = self.lock(&mut transaction).await?;
+        let Source { mut context, error_lines } = self.lock(&mut transaction).await?;
         // Looked up under the lock: another server may have taken the same lines just before.
-        let known = self.known(&mut transaction, &piece).await?;
+        let mut known = self.known(&mut transaction, &piece).await?;
+        known.extend(error_lines);
         let (lines, new) = (piece.lines.len(), piece.without(known));
         let duplicates = lines - new.lines.len();
         let (agent, tools) = (self.origin.agent, self.tenant.rules.tools.clone());
@@ -198,14 +221,14 @@ impl<'a> Intake<'a> {
                 redacted += self.tenant.policy.redact(&mut entry);
                 context.complete(&mut entry);
                 entries.extend(self.tenant.policy.keep(entry));
+                taken.push((hash, context.session.clone()));
             } else {
                 bad_lines += 1;
-                faults.push_back(Fault::of_line(agent, number, bytes, received));
+                faults.push_back(Fault::of_line(agent, number, bytes, hash, received));
                 if faults.len() > intake_errors::KEPT {
                     faults.pop_front();
                 }
             }
-            taken.push((hash, context.session.clone()));
         }
         self.insert_lines(&mut transaction, &taken).await?;
         let mut calls = self.read_calls(&mut transaction, &call_ids(&entries)).await?;
@@ -218,7 +241,7 @@ impl<'a> Intake<'a> {
         self.write_calls(&mut transaction, &calls).await?;
         self.update_context(&mut transaction, &context).await?;
         let faults = faults.make_contiguous();
-        intake_errors::note(&mut transaction, &self.tenant.name, &self.key, faults, bad_lines).await?;
+        intake_errors::note(&mut transaction, &self.tenant.name, self.id, faults, bad_lines).await?;
         transaction.commit().await?;
         Ok((TranscriptCounts { lines, duplicates, bad_lines, ..counts }, replaced, redacted))
     }
@@ -229,20 +252,20 @@ impl<'a> Intake<'a> {
         let sql =
             "select line from transcript_lines where project = $1 and source in ($2, $4) and line = any($3)";
         let hashes: Vec<_> = piece.lines.iter().map(|(_, hash)| *hash).collect();
-        let query = sqlx::query_scalar(sql).bind(&*self.tenant.name).bind(&self.key).bind(hashes);
-        let query = query.bind(&self.origin.source);
+        let query = sqlx::query_scalar(sql).bind(&*self.tenant.name).bind(self.id).bind(hashes);
+        let query = query.bind(source_id(&self.origin.source));
         Ok(query.fetch_all(connection).await?.into_iter().collect())
     }
 
-    /// Locks the source, and reads what its last line said of itself.
-    async fn lock(&self, connection: &mut PgConnection) -> sqlx::Result<Context> {
+    /// Locks the source, and reads what is remembered of it.
+    async fn lock(&self, connection: &mut PgConnection) -> sqlx::Result<Source> {
         const SQL: &str = "
             insert into transcripts as t (project, source, received_at) values ($1, $2, $3)
             on conflict (project, source) do update set received_at = excluded.received_at
-            returning session, turn, root, last_at";
+            returning session, turn, root, last_at, error_lines";
         sqlx::query_as(SQL)
             .bind(&*self.tenant.name)
-            .bind(&self.key)
+            .bind(self.id)
             .bind(Timestamp::now())
             .fetch_one(connection)
             .await
@@ -254,7 +277,7 @@ impl<'a> Intake<'a> {
             where project = $1 and source = $2";
         sqlx::query(SQL)
             .bind(&*self.tenant.name)
-            .bind(&self.key)
+            .bind(self.id)
             .bind(&context.session)
             .bind(&context.turn)
             .bind(&context.root)
@@ -274,7 +297,7 @@ impl<'a> Intake<'a> {
             select $1, $2, new.* from unnest($3::uuid[], $4::text[]) as new on conflict do nothing";
         sqlx::query(SQL)
             .bind(&*self.tenant.name)
-            .bind(&self.key)
+            .bind(self.id)
             .bind(lines.iter().map(|(hash, _)| *hash).collect::<Vec<_>>())
             .bind(lines.iter().map(|(_, session)| session.as_deref()).collect::<Vec<_>>())
             .execute(connection)
@@ -282,12 +305,12 @@ impl<'a> Intake<'a> {
         Ok(())
     }
 
-    async fn read_calls(&self, connection: &mut PgConnection, ids: &[String]) -> sqlx::Result<ToolCalls> {
+    async fn read_calls(&self, connection: &mut PgConnection, ids: &[Uuid]) -> sqlx::Result<ToolCalls> {
         const SQL: &str = "
             select call, session, used, answered, pending from tool_calls
             where project = $1 and source = $2 and call = any($3)";
-        type Row = (String, Option<String>, bool, bool, Option<Json<Half>>);
-        let query = sqlx::query_as(SQL).bind(&*self.tenant.name).bind(&self.key).bind(ids);
+        type Row = (Uuid, Option<String>, bool, bool, Option<Json<Half>>);
+        let query = sqlx::query_as(SQL).bind(&*self.tenant.name).bind(self.id).bind(ids);
         let rows: Vec<Row> = query.fetch_all(connection).await?;
         let call = |(id, session, used, answered, pending): Row| {
             let pending = pending.map(|Json(pending)| pending);
@@ -299,7 +322,7 @@ impl<'a> Intake<'a> {
     async fn write_calls(&self, connection: &mut PgConnection, calls: &ToolCalls) -> sqlx::Result<()> {
         const SQL: &str = "
             insert into tool_calls as c (project, source, call, session, used, answered, pending)
-            select $1, $2, new.* from unnest($3::text[], $4::text[], $5::bool[], $6::bool[], $7::jsonb[]) as new
+            select $1, $2, new.* from unnest($3::uuid[], $4::text[], $5::bool[], $6::bool[], $7::jsonb[]) as new
             on conflict (project, source, call) do update
             set used = excluded.used, answered = excluded.answered, pending = excluded.pending";
         let changed: Vec<_> = calls.iter().filter(|(_, call)| call.changed).collect();
@@ -308,8 +331,8 @@ impl<'a> Intake<'a> {
         }
         sqlx::query(SQL)
             .bind(&*self.tenant.name)
-            .bind(&self.key)
-            .bind(changed.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>())
+            .bind(self.id)
+            .bind(changed.iter().map(|(id, _)| **id).collect::<Vec<_>>())
             .bind(changed.iter().map(|(_, call)| call.session.as_deref()).collect::<Vec<_>>())
             .bind(changed.iter().map(|(_, call)| call.used).collect::<Vec<_>>())
             .bind(changed.iter().map(|(_, call)| call.answered).collect::<Vec<_>>())
@@ -318,6 +341,19 @@ impl<'a> Intake<'a> {
             .await?;
         Ok(())
     }
+}
+
+/// How many lines are taken in one transaction. A short line takes some hundred times its size while it is taken.
+const LINES: usize = 4_096;
+
+/// Cuts lines into pieces of so many.
+fn pieces(mut lines: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let end = memchr::memchr_iter(b'\n', lines).nth(LINES - 1).map_or(lines.len(), |newline| newline + 1);
+        let (piece, rest) = lines.split_at(end);
+        lines = rest;
+        (!piece.is_empty()).then_some(piece)
+    })
 }
 
 /// Lines, each as its range in the bytes and the hash of its bytes.

@@ -17,12 +17,15 @@ use super::action::{SearchTool, ToolAction};
 /// How many levels deep a shell in a shell, or a command run by `find`, is followed.
 const DEPTH: usize = 3;
 
+/// How many bytes of a command line are looked at.
+const MOST_BYTES: usize = 256 << 10;
+
 /// Tells what `command` does, in order. Relative paths are told from `directory`, where one is given; those that only the shell
 /// knows (variables, patterns) are left out.
 #[must_use]
 pub(super) fn actions(command: &str, directory: Option<&str>) -> Vec<ToolAction> {
     let mut walk = Walk { folders: vec![Some(directory.unwrap_or("").to_owned())], ..Walk::default() };
-    walk.line(command, DEPTH);
+    walk.line(&command[..command.floor_char_boundary(MOST_BYTES)], DEPTH);
     walk.actions
 }
 

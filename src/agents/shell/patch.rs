@@ -1,12 +1,16 @@
 //! Patches in the form of `apply_patch`.
 
+/// How many files of a patch are looked at.
+const MOST_FILES: usize = 1_000;
+
 /// The files that a patch in the form of `apply_patch` adds or changes.
 pub(in crate::agents) fn patched_files(patch: &str) -> impl Iterator<Item = &str> {
-    patch.lines().filter_map(|line| {
+    let files = patch.lines().filter_map(|line| {
         let file = line.strip_prefix("*** ")?;
         ["Update File: ", "Add File: ", "Move to: "]
             .iter()
             .find_map(|head| file.strip_prefix(head))
             .map(str::trim)
-    })
+    });
+    files.take(MOST_FILES)
 }

@@ -127,7 +127,7 @@ static LOGS: Corpus = Corpus {
     table: "generations",
     text: "user_intent",
     keys: "search_keys",
-    facet: "domain_name",
+    in_facet: "domain_name = $2",
     facets_are_sampled: true,
     indexed: "success",
     order: "created_at desc, id desc",

@@ -132,7 +132,7 @@ pub async fn mark_gone(db: &PgPool, project: &str, file: &Kept<GoneFile>) -> Res
     const SQL: &str = "
         update associations a set gone_at = $4
         from association_queries q
-        where a.project = $1 and a.path = $3 and a.gone_at is null
+        where a.project = $1 and md5(a.path) = md5($3) and a.path = $3 and a.gone_at is null
             and q.project = $1 and q.id = a.query_id and q.root = $2
         returning a.id";
     let root = file.root.as_deref().map(paths::folder);

@@ -13,6 +13,7 @@ use utoipa_axum::routes;
 use crate::agents::{self, Agent};
 use crate::auth::{Caller, Write};
 use crate::error::{Error, Refusals, Result};
+use crate::http::memory::Memory;
 use crate::http::{NDJSON_LIMIT, json};
 use crate::searches::hooks::Report;
 use crate::state::App;
@@ -67,6 +68,7 @@ async fn report_hook(
 
 async fn take(app: App, caller: Caller<Write>, agent: &'static Agent, request: Request) -> Result<()> {
     let received = Timestamp::now();
+    let memory = Memory::of(request.extensions());
     let body = json::body(request, NDJSON_LIMIT).await?;
     let Some(report) = Report::read(&caller.tenant, agent, body.bytes, received) else { return Ok(()) };
     // Agents do not wait for long, and hang up: the report goes on by itself, and only so many may.
@@ -75,7 +77,7 @@ async fn take(app: App, caller: Caller<Write>, agent: &'static Agent, request: R
         if let Err(error) = report.learn(&app.searches, &caller.tenant).await {
             note_failure(&error, agent);
         }
-        drop(place);
+        drop((place, memory));
     });
     let _ = tokio::time::timeout(PATIENCE, learning).await;
     Ok(())

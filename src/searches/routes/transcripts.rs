@@ -11,6 +11,7 @@ use utoipa_axum::routes;
 use crate::auth::{Caller, Write};
 use crate::error::{Error, Refusals, Result};
 use crate::http::json::{self, expect_media_type};
+use crate::http::memory::Memory;
 use crate::http::reply::{NotKept, Shown};
 use crate::http::{NDJSON_LIMIT, Query, Replaced, line};
 use crate::searches::transcripts::{Intake, Origin};
@@ -59,15 +60,18 @@ async fn append_transcript(
     let replaced = request.extensions().get::<Replaced>().cloned().unwrap_or_default();
     let Some(origin) = caller.tenant.policy.keep(origin) else { return Ok(Shown::NotKept) };
     let intake = Intake::begin(&app.searches, &caller.tenant, origin).await;
-    let mut chunks = request.into_body().into_data_stream();
+    let (head, body) = request.into_parts();
+    let mut chunks = body.into_data_stream();
     let mut counts = TranscriptCounts::default();
     let mut lines = Lines::default();
+    let memory = Memory::of(&head.extensions);
     loop {
         let chunk = tokio::time::timeout(STALL, chunks.next())
             .await
             .map_err(|_| Error::Malformed("nothing was sent for a minute".to_owned()))?;
         let chunk = chunk.transpose().map_err(|error| json::unreadable(&error))?;
         let last = chunk.is_none();
+        memory.hold(lines.0.len() + chunk.as_ref().map_or(0, Bytes::len)).await?;
         if let Some(piece) = lines.push(chunk)? {
             let (piece, characters, redacted) = intake.take(piece).await?;
             counts.add(piece);

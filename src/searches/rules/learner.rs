@@ -156,7 +156,7 @@ pub struct AgentThread {
     /// The turn under way.
     pub turn: Option<String>,
     /// Calls of tools that have not been answered yet, the oldest first.
-    pub waiting: Vec<String>,
+    pub waiting: Vec<Uuid>,
     /// When the latest event happened.
     pub last_at: Option<Timestamp>,
     /// When a person last said something.
@@ -200,16 +200,16 @@ impl AgentThread {
     }
 
     /// Notes that a tool is called: until it answers, the agent waits.
-    pub fn wait(&mut self, call: &str) {
+    pub fn wait(&mut self, call: Uuid) {
         if self.waiting.len() == MOST_WAITING {
             self.waiting.remove(0);
         }
-        self.waiting.push(call.to_owned());
+        self.waiting.push(call);
     }
 
     /// Notes that a tool has answered.
-    pub fn answered(&mut self, call: &str) {
-        self.waiting.retain(|waiting| waiting != call);
+    pub fn answered(&mut self, call: Uuid) {
+        self.waiting.retain(|waiting| *waiting != call);
     }
 
     /// Follows a weak search; returns the one that gives way, if any.

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::counts::TranscriptCounts;
 use super::rows::{StartedSearch, ThreadKey};
-use super::tool_calls::{Half, ToolCalls, ToolResult, ToolUse, pair};
+use super::tool_calls::{Half, ToolCalls, ToolResult, ToolUse, call_id, pair};
 use super::unit_of_work::UnitOfWork;
 use crate::agents::{Activity, Entry, SearchHit, SearchOutput, SearchTool, ToolAction};
 use crate::domain::Domain;
@@ -140,7 +140,7 @@ fn searches_in(entries: &[Kept<Entry>], calls: &ToolCalls, source: &str) -> Vec<
             let (call, actions) = match activity {
                 Activity::ToolUse { id: Some(id), actions } => (id, actions),
                 Activity::ToolResult { id: Some(id), .. } => {
-                    match calls.get(id).and_then(|call| call.pending.as_ref()) {
+                    match calls.get(&call_id(id)).and_then(|call| call.pending.as_ref()) {
                         Some(Half::Use(made)) => (id, &made.actions),
                         _ => continue,
                     }
@@ -184,9 +184,9 @@ impl UnitOfWork<'_> {
             count_prompt(activity, counts);
             match activity {
                 Activity::ToolUse { id, .. } | Activity::ToolResult { id, .. } => {
-                    if let Some(id) = id {
+                    if let Some(id) = id.as_deref().map(call_id) {
                         let is_use = matches!(activity, Activity::ToolUse { .. });
-                        let answered = calls.get(id).is_some_and(|call| call.answered);
+                        let answered = calls.get(&id).is_some_and(|call| call.answered);
                         self.thread(thread).answered(id);
                         if is_use && !answered {
                             self.thread(thread).wait(id);

@@ -68,7 +68,7 @@ pub(super) async fn lock_threads(
     const SQL: &str = "
         select id, root, turn, waiting, last_at, prompted_at from agent_threads
         where project = $1 and id = any($2) order by id for no key update";
-    type Row = (Uuid, Option<String>, Option<String>, Vec<String>, Option<Timestamp>, Option<Timestamp>);
+    type Row = (Uuid, Option<String>, Option<String>, Vec<Uuid>, Option<Timestamp>, Option<Timestamp>);
     let rows: Vec<Row> = sqlx::query_as(SQL).bind(project).bind(ids).fetch_all(connection).await?;
     let thread = |(id, root, turn, waiting, last_at, prompted_at)| {
         (id, AgentThread { root, turn, waiting, last_at, prompted_at, open: Vec::new() })
@@ -366,7 +366,7 @@ pub(super) async fn update_threads(
     const SQL: &str = "
         update agent_threads t
         set root = new.root, turn = new.turn, last_at = new.last_at, has_open = new.has_open, received_at = $7,
-            waiting = array(select jsonb_array_elements_text(new.waiting)), prompted_at = new.prompted_at
+            waiting = array(select jsonb_array_elements_text(new.waiting)::uuid), prompted_at = new.prompted_at
         from unnest($2::uuid[], $3::text[], $4::text[], $5::timestamptz[], $6::bool[], $8::jsonb[], $9::timestamptz[])
             as new (id, root, turn, last_at, has_open, waiting, prompted_at)
         where t.project = $1 and t.id = new.id";

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::counts::TranscriptCounts;
 use crate::agents::{Activity, Entry, SearchOutput, ToolAction};
 use crate::privacy::kept::Kept;
-use crate::types::Timestamp;
+use crate::types::{Timestamp, derived_id};
 
 /// A use of a tool and its result, or whichever of them is here.
 #[derive(Debug, Default, Clone)]
@@ -46,13 +47,18 @@ pub(in crate::searches) struct ToolResult {
     pub(super) output: Option<SearchOutput>,
 }
 
-/// Calls by the id that the agent gives them.
-pub(in crate::searches) type ToolCalls = HashMap<String, ToolCall>;
+/// Calls by what is derived from the id that the agent gives them ([`call_id`]).
+pub(in crate::searches) type ToolCalls = HashMap<Uuid, ToolCall>;
+
+/// Derives the id under which a call is remembered from the one that the agent gives it, which may be of any length.
+pub(super) fn call_id(given: &str) -> Uuid {
+    derived_id(&[b"call", given.as_bytes()])
+}
 
 /// The ids of the calls that these entries are about.
-pub(in crate::searches) fn call_ids(entries: &[Kept<Entry>]) -> Vec<String> {
+pub(in crate::searches) fn call_ids(entries: &[Kept<Entry>]) -> Vec<Uuid> {
     let id = |activity: &Activity| match activity {
-        Activity::ToolUse { id, .. } | Activity::ToolResult { id, .. } => id.clone(),
+        Activity::ToolUse { id, .. } | Activity::ToolResult { id, .. } => id.as_deref().map(call_id),
         _ => None,
     };
     entries.iter().flat_map(|entry| &entry.activities).filter_map(id).collect()
@@ -84,7 +90,7 @@ pub(super) fn pair<'e>(
         *count += 1;
         return None;
     };
-    let call = calls.entry(id.clone()).or_default();
+    let call = calls.entry(call_id(id)).or_default();
     call.session = call.session.take().or_else(|| entry.session.clone());
     let taken = match half {
         Half::Use(_) => &mut call.used,

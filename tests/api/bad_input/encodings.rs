@@ -93,6 +93,31 @@ async fn compressed_bodies_are_taken_and_broken_ones_refused() {
 }
 
 #[tokio::test]
+async fn a_frame_that_asks_for_a_large_window_is_refused() {
+    let service = Service::open().await;
+    let with_window = |log: u32, text: &[u8]| {
+        let mut encoder = zstd::Encoder::new(Vec::new(), 1).expect("an encoder");
+        encoder.window_log(log).expect("a window");
+        encoder.write_all(text).expect("packs");
+        encoder.finish().expect("packs")
+    };
+    let events = [line("one").to_string(), line("two").to_string()].join("\n").into_bytes();
+    let media_type = "application/x-ndjson";
+    let summary = post_encoded(&service, "/v1/events", media_type, "zstd", with_window(23, &events)).await;
+    assert_eq!(summary.expect(200)["accepted"], 2);
+    // What is allowed to the first frame of a body is not more than what is allowed to the others.
+    let second = [with_window(20, &events), with_window(24, &events)].concat();
+    for packed in [with_window(24, &events), with_window(27, &events), second] {
+        let problem =
+            post_encoded(&service, "/v1/events", media_type, "zstd", packed).await.refused(400, &[]);
+        assert!(problem["detail"].as_str().expect("a text").contains("memory"), "{problem}");
+    }
+    let twice = [with_window(23, b"\n"), with_window(23, &events)].concat();
+    let summary = post_encoded(&service, "/v1/events", media_type, "zstd", twice).await;
+    assert_eq!(summary.expect(200)["accepted"], 2);
+}
+
+#[tokio::test]
 async fn a_zip_bomb_is_too_large() {
     let service = Service::open().await;
     let zeros = vec![b' '; 65 << 20];

@@ -4,6 +4,7 @@ mod batches;
 mod characters;
 mod encodings;
 mod fields;
+mod indexes;
 mod json;
 mod lists;
 mod paths;

@@ -143,6 +143,31 @@ async fn the_last_twenty_errors_are_kept_and_quote_nothing() {
 }
 
 #[tokio::test]
+async fn malformed_lines_leave_no_rows_and_the_last_of_them_count_once() {
+    let service = Service::open().await;
+    let size = async || {
+        let sql = "select sum(pg_total_relation_size(c.oid))::bigint from pg_class c
+            where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'm')";
+        let size: i64 =
+            sqlx::query_scalar(sql).fetch_one(&mut service.connection().await).await.expect("a size");
+        size
+    };
+    send(&service, "a", text(&session())).await;
+    let before = size().await;
+    let bad: String = (0..60_000).map(|number| format!("{number:x}\n")).collect();
+    let counts = send(&service, "a", bad).await;
+    assert_eq!((&counts["lines"], &counts["bad_lines"]), (&json!(60_000), &json!(60_000)));
+    let grown = size().await - before;
+    assert!(grown < 1 << 17, "the tables have grown by {grown} bytes");
+    // A file whose last line was cut off, and that is sent again.
+    let lines = format!("{}{{\"type\": \"us", text(&session()));
+    for (bad_lines, duplicates) in [(1, 0), (0, 11)] {
+        let counts = send(&service, "b", lines.clone()).await;
+        assert_eq!((&counts["bad_lines"], &counts["duplicates"]), (&json!(bad_lines), &json!(duplicates)));
+    }
+}
+
+#[tokio::test]
 async fn lines_that_are_not_to_be_learned_from_are_only_counted() {
     let service = Service::open().await;
     let path = "/v1/transcripts?agent=claude-code&source=a&learn=false";
