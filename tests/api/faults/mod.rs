@@ -2,4 +2,5 @@
 
 mod kills;
 mod load;
+mod memory;
 mod waits;

@@ -45,11 +45,26 @@ impl Server {
     }
 
     pub(crate) fn start_at(folder: &TempDir, address: &str) -> Self {
-        let mut process = gleaner(folder)
-            .args(["serve", "--bind", address])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("gleaner starts");
+        Self::run(gleaner(folder).args(["serve", "--bind", address]))
+    }
+
+    /// A server that gets no more than so many KiB of address space.
+    pub(crate) fn start_within(folder: &TempDir, address_space: u64, arguments: &[&str]) -> Self {
+        let gleaner = gleaner(folder);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -v {address_space}; exec \"$0\" \"$@\"")]);
+        shell.arg(gleaner.get_program()).args(["serve", "--bind", "127.0.0.1:0"]).args(arguments);
+        for (name, value) in gleaner.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        Self::run(&mut shell)
+    }
+
+    fn run(command: &mut Command) -> Self {
+        let mut process = command.stdout(Stdio::piped()).spawn().expect("gleaner starts");
         let mut line = String::new();
         BufReader::new(process.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
         let address =
@@ -60,6 +75,13 @@ impl Server {
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.process.id().try_into().expect("a process id"));
         kill(pid, signal).expect("the server is there");
+    }
+
+    /// The most memory that it has used so far, in KiB.
+    pub(crate) fn peak(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("it runs");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect(&status);
+        peak.trim().trim_end_matches(" kB").parse().expect(peak)
     }
 
     /// Its exit status, once it has ended.

@@ -1,0 +1,273 @@
+//! The worst of each kind that strangers can send, all at once, to a server whose address space is limited: it lives, and
+//! answers others meanwhile.
+
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures_util::future::{join_all, select};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::support::encoded;
+use crate::support::server::{Client, Server, folder};
+
+/// The address space of the server in KiB. Half of it is what the allocator and the threads reserve and do not use.
+const ADDRESS_SPACE: u64 = 3 << 20;
+/// The most memory that the server may really have used, in KiB, with 128 MiB for bodies.
+const RESIDENT: u64 = 512 << 10;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_worst_of_each_kind_at_once_takes_bounded_memory_and_holds_up_nobody() {
+    let folder = folder();
+    let server = Server::start_within(&folder, ADDRESS_SPACE, &["--body-memory", "128", "--log", "off"]);
+    let address = server.address.clone();
+    fill(&address).await;
+    let _silent = silent(&address).await;
+    let _readers = readers(&address).await;
+    let worst = join_all([
+        tokio::spawn(compressed(address.clone())),
+        tokio::spawn(windows(address.clone())),
+        tokio::spawn(long_lines(address.clone())),
+        tokio::spawn(long_texts(address.clone())),
+        tokio::spawn(deep(address.clone())),
+        tokio::spawn(odd_methods(address.clone())),
+        tokio::spawn(forged(address.clone())),
+        tokio::spawn(hooks(address.clone())),
+    ]);
+    let mut answered = 0;
+    let others = async {
+        let client = Client::new();
+        loop {
+            let began = Instant::now();
+            let log = json!({"user_intent": "Create a fund", "domain_name": "cbu"});
+            let (made, _) =
+                client.send(format!("http://{address}/v1/generations"), Some(&log)).await.expect("an answer");
+            let (listed, _) =
+                client.send(format!("http://{address}/v1/sessions"), None).await.expect("an answer");
+            assert_eq!((made.as_u16(), listed.as_u16()), (201, 200));
+            assert!(began.elapsed() < Duration::from_secs(10), "others wait for {:?}", began.elapsed());
+            answered += 1;
+        }
+    };
+    match select(Box::pin(worst), Box::pin(others)).await {
+        futures_util::future::Either::Left((ended, _)) => {
+            for task in ended {
+                task.expect("no assertion fails");
+            }
+        }
+        futures_util::future::Either::Right((never, _)) => never,
+    }
+    assert!(answered > 5, "others were answered {answered} times");
+    let used = server.peak();
+    assert!(used < RESIDENT, "the server has used {used} KiB");
+}
+
+/// Sends a request, and reads the status of its answer. None if the connection was closed without one.
+async fn exchange(address: &str, head: &str, body: &[u8]) -> Option<u16> {
+    let mut stream = TcpStream::connect(address).await.ok()?;
+    let head =
+        format!("{head}\r\nHost: {address}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+    // A server that has read enough closes the connection, after its answer.
+    let (mut reader, mut writer) = stream.split();
+    let sends = async {
+        let _ = writer.write_all(head.as_bytes()).await;
+        let _ = writer.write_all(body).await;
+        std::future::pending::<()>().await;
+    };
+    let mut answer = Vec::new();
+    let reads = async {
+        let _ = (&mut reader).take(1 << 20).read_to_end(&mut answer).await;
+    };
+    select(Box::pin(sends), Box::pin(reads)).await;
+    let text = String::from_utf8_lossy(&answer);
+    text.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()
+}
+
+/// Sends the same several times at once; each is answered with one of these statuses.
+async fn all(address: &str, times: usize, head: &str, body: &[u8], statuses: &[u16]) {
+    let sent = join_all((0..times).map(|_| exchange(address, head, body))).await;
+    for status in sent.into_iter().flatten() {
+        assert!(statuses.contains(&status), "{status} to {head}");
+    }
+}
+
+fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(text).expect("packs");
+    encoder.finish().expect("packs")
+}
+
+/// What readers read slowly.
+async fn fill(address: &str) {
+    let program = "(create fund) ".repeat(2_000);
+    let line = |number: u32| {
+        json!({"event": "generation", "user_intent": format!("intent {number}"), "domain_name": "d", "success": true,
+            "final_valid_dsl": program})
+    };
+    let lines: Vec<_> = (0..600).map(|number| line(number).to_string()).collect();
+    let head = "POST /v1/events HTTP/1.1\r\nContent-Type: application/x-ndjson";
+    assert_eq!(exchange(address, head, lines.join("\n").as_bytes()).await, Some(200));
+}
+
+/// Connections that say nothing, or next to nothing.
+async fn silent(address: &str) -> Vec<TcpStream> {
+    let mut silent = Vec::new();
+    for number in 0..400 {
+        let mut stream = TcpStream::connect(address).await.expect("connects");
+        stream
+            .write_all([&b""[..], b"P", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"][number % 3])
+            .await
+            .expect("sends");
+        silent.push(stream);
+    }
+    silent
+}
+
+/// Readers of exports who read nothing.
+async fn readers(address: &str) -> Vec<TcpStream> {
+    let mut readers = Vec::new();
+    for _ in 0..20 {
+        let mut stream = TcpStream::connect(address).await.expect("connects");
+        let head = format!(
+            "GET /v1/exports/training-pairs HTTP/1.1\r\nHost: {address}\r\nAccept-Encoding: identity\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.expect("sends");
+        readers.push(stream);
+    }
+    readers
+}
+
+/// Lines that are nothing but many, and bodies that are small until they are unpacked.
+async fn compressed(address: String) {
+    let events = "POST /v1/events HTTP/1.1\r\nContent-Type: application/x-ndjson\r\nContent-Encoding: gzip";
+    let lines = gzip(&b"1\n".repeat(30 << 20));
+    let objects = gzip(&b"{}\n".repeat(20 << 20));
+    for body in [&lines, &objects] {
+        all(&address, 3, events, body, &[413, 503]).await;
+    }
+    let json = "POST /v1/events HTTP/1.1\r\nContent-Type: application/json\r\nContent-Encoding: gzip";
+    all(&address, 3, json, &gzip(&[b"[".as_slice(), &b"1,".repeat(30 << 20), b"1]"].concat()), &[413, 503])
+        .await;
+    let transcript = "POST /v1/transcripts?agent=claude-code&source=a HTTP/1.1\r\nContent-Type: application/jsonl\r\n\
+        Content-Encoding: gzip";
+    all(&address, 2, transcript, &gzip(&b"{}\n".repeat(1 << 20)), &[200, 503]).await;
+}
+
+/// Frames that ask for windows of 128 MiB, with and without something in them.
+async fn windows(address: String) {
+    let head = "POST /v1/events HTTP/1.1\r\nContent-Type: application/x-ndjson\r\nContent-Encoding: zstd";
+    let mut encoder = zstd::Encoder::new(Vec::new(), 1).expect("an encoder");
+    encoder.window_log(27).expect("a window");
+    encoder.write_all(&vec![b'\n'; 32 << 20]).expect("packs");
+    let packed = encoder.finish().expect("packs");
+    all(&address, 64, head, &packed, &[400, 503]).await;
+    let transcript = "POST /v1/transcripts?agent=codex&source=b HTTP/1.1\r\nContent-Type: application/jsonl\r\n\
+        Content-Encoding: zstd";
+    all(&address, 64, transcript, &packed, &[400, 503]).await;
+}
+
+/// Lines of transcripts that never end, and one with more parts than any message has.
+async fn long_lines(address: String) {
+    let endless = gzip(&vec![b' '; 65 << 20]);
+    let heads = (0..3).map(|number| {
+        format!(
+            "POST /v1/transcripts?agent=codex&source=long{number} HTTP/1.1\r\nContent-Type: application/jsonl\r\n\
+            Content-Encoding: gzip"
+        )
+    });
+    let heads: Vec<_> = heads.collect();
+    join_all(heads.iter().map(|head| all(&address, 1, head, &endless, &[413, 503]))).await;
+    let parts = [
+        br#"{"type": "assistant", "message": {"content": ["#.as_slice(),
+        &br#"{"type": "tool_use", "id": "i", "name": "Read", "input": {}},"#.repeat(1 << 19),
+        b"1]}}\n",
+    ]
+    .concat();
+    let results = [
+        br#"{"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "i", "content": {"results": ["#
+            .as_slice(),
+        &b"0,".repeat(16 << 20),
+        b"0]}}]}}\n",
+    ]
+    .concat();
+    for body in [gzip(&parts), gzip(&results)] {
+        let head = "POST /v1/transcripts?agent=claude-code&source=wide HTTP/1.1\r\nContent-Type: application/jsonl\r\n\
+            Content-Encoding: gzip";
+        all(&address, 2, head, &body, &[200, 503]).await;
+    }
+}
+
+/// The longest texts in columns that are indexed, and one text that fills a body.
+async fn long_texts(address: String) {
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut long = |count: usize| -> String {
+        (0..count).map(|_| char::from_u32(random.u32(0x20000..0x2a000)).expect("a character")).collect()
+    };
+    let json = "Content-Type: application/json";
+    let search = json!({"query": long(2_000), "best_score": 0.1, "agent_session_id": long(200), "root": long(4_096),
+        "results": (0..100).map(|_| json!({"path": long(4_096), "score": 0.1})).collect::<Vec<_>>()});
+    let head = format!("POST /v1/searches HTTP/1.1\r\n{json}");
+    all(&address, 32, &head, search.to_string().as_bytes(), &[201, 503]).await;
+    let log = json!({"user_intent": long(500_000), "domain_name": "d"}).to_string();
+    let head = format!("POST /v1/generations HTTP/1.1\r\n{json}");
+    // More of them would keep Postgres busy for minutes: each has half a million trigrams to index.
+    all(&address, 4, &head, log.as_bytes(), &[201, 503]).await;
+    let name = json!({"event": long(1 << 20)}).to_string();
+    let lines = [name.as_str(); 8].join("\n");
+    let head = "POST /v1/events HTTP/1.1\r\nContent-Type: application/jsonl";
+    all(&address, 4, head, lines.as_bytes(), &[200, 503]).await;
+    let source = encoded(&long(1_000));
+    let head = format!(
+        "POST /v1/transcripts?agent=codex&source={source} HTTP/1.1\r\nContent-Type: application/jsonl"
+    );
+    all(&address, 8, &head, b"{}\n", &[200, 503]).await;
+}
+
+/// JSON that is nested deeper than any stack, and objects of nothing but names.
+async fn deep(address: String) {
+    let names: String = (0..200_000).map(|number| format!("\"{number}\":0,")).collect();
+    for body in [
+        "[".repeat(2 << 20),
+        "{\"a\":".repeat(400_000),
+        format!("{{\"metadata\": {}", "[".repeat(1 << 20)),
+        format!("{{{names}\"user_intent\": 1}}"),
+    ] {
+        for path in ["/v1/generations", "/v1/suggestions", "/v1/sends", "/v1/context/predict", "/v1/events"] {
+            let head = format!("POST {path} HTTP/1.1\r\nContent-Type: application/json");
+            all(&address, 2, &head, body.as_bytes(), &[400, 413, 422, 503]).await;
+        }
+    }
+}
+
+/// Methods that nobody has heard of.
+async fn odd_methods(address: String) {
+    for number in 0..400 {
+        let head = format!("ODD{number} /v1/generations HTTP/1.1");
+        all(&address, 1, &head, b"", &[405, 503]).await;
+    }
+    let (status, _) = Client::new().send(format!("http://{address}/metrics"), None).await.expect("an answer");
+    assert_eq!(status, 200);
+}
+
+/// Cursors that nobody has given.
+async fn forged(address: String) {
+    for cursor in ["x".repeat(60_000), "MTo5MjIzMzcyMDM2ODU0Nzc1ODA3OjA".to_owned(), "AAAA".repeat(2_000)] {
+        for path in ["/v1/generations", "/v1/searches", "/v1/pairs", "/v1/exports/training-pairs"] {
+            let head = format!("GET {path}?cursor={cursor} HTTP/1.1");
+            all(&address, 8, &head, b"", &[400, 414, 422, 431, 503]).await;
+        }
+    }
+}
+
+/// Reports of hooks that are large, and commands that do very much.
+async fn hooks(address: String) {
+    let command = "cat a;".repeat(4 << 20);
+    let report = json!({"session_id": "s", "hook_event_name": "PostToolUse", "tool_name": "Bash", "tool_use_id": "t",
+        "tool_input": {"command": command}, "tool_response": {}});
+    let head =
+        "POST /v1/hooks/claude-code HTTP/1.1\r\nContent-Type: application/json\r\nContent-Encoding: gzip";
+    all(&address, 8, head, &gzip(report.to_string().as_bytes()), &[200]).await;
+}
