@@ -71,8 +71,12 @@ async fn the_longest_text_of_every_indexed_column_is_taken_and_a_longer_one_refu
     for member in ["session_id", "cbu_id", "instance_id"] {
         named.longest(LOGS, &format!("/{member}"), 200, |text| log(member, text)).await;
     }
-    // It has no limit but that of the body.
-    named.post(LOGS, &log("user_intent", &long(500_000))).await.expect(201);
+    // It has no limit but that of the body. Texts of up to 2 000 bytes are indexed by their trigrams, one for nearly each byte.
+    let mut random = fastrand::Rng::with_seed(8);
+    let words: String = (0..2_000).map(|at| if at % 3 == 2 { ' ' } else { random.alphanumeric() }).collect();
+    for intent in [words, long(500), long(500_000)] {
+        named.post(LOGS, &log("user_intent", &intent)).await.expect(201);
+    }
     let attempts =
         |text: &str| with(log("domain_name", "d"), &json!({"iterations": [{"prompt_template": text}]}));
     named.longest(LOGS, "/iterations/0/prompt_template", 200, attempts).await;
@@ -95,12 +99,12 @@ async fn the_longest_text_of_every_indexed_column_is_taken_and_a_longer_one_refu
         .post("/v1/pairs", &json!({"user_text": long(200_000), "assistant_text": long(200_000)}))
         .await
         .expect(201);
-    let send = json!({"mode": "record", "model": long(200), "user_text": "u"});
+    let asked = json!({"mode": "record", "model": long(200), "user_text": "u"});
     named
-        .longest("/v1/sends", "/session_id", 200, |text| with(send.clone(), &json!({"session_id": text})))
+        .longest("/v1/sends", "/session_id", 200, |text| with(asked.clone(), &json!({"session_id": text})))
         .await;
     let sent =
-        named.longest("/v1/sends", "/model", 200, |text| with(send.clone(), &json!({"model": text}))).await;
+        named.longest("/v1/sends", "/model", 200, |text| with(asked.clone(), &json!({"model": text}))).await;
     let path = format!("/v1/sends/{}", sent["id"].as_str().expect("an id"));
     let usage = json!({"usage": {"prompt_tokens": 29, "completion_tokens": 10}});
     named.post(&format!("{path}/attempts"), &usage).await.expect(201);

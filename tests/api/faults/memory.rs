@@ -211,10 +211,10 @@ async fn long_texts(address: String) {
         "results": (0..100).map(|_| json!({"path": long(4_096), "score": 0.1})).collect::<Vec<_>>()});
     let head = format!("POST /v1/searches HTTP/1.1\r\n{json}");
     all(&address, 32, &head, search.to_string().as_bytes(), &[201, 503]).await;
-    let log = json!({"user_intent": long(500_000), "domain_name": "d"}).to_string();
+    let body = json!({"user_intent": long(500_000), "domain_name": "d"}).to_string();
     let head = format!("POST /v1/generations HTTP/1.1\r\n{json}");
     // More of them would keep Postgres busy for minutes: each has half a million trigrams to index.
-    all(&address, 4, &head, log.as_bytes(), &[201, 503]).await;
+    all(&address, 4, &head, body.as_bytes(), &[201, 503]).await;
     let name = json!({"event": long(1 << 20)}).to_string();
     let lines = [name.as_str(); 8].join("\n");
     let head = "POST /v1/events HTTP/1.1\r\nContent-Type: application/jsonl";
@@ -228,12 +228,13 @@ async fn long_texts(address: String) {
 
 /// JSON that is nested deeper than any stack, and objects of nothing but names.
 async fn deep(address: String) {
-    let names: String = (0..200_000).map(|number| format!("\"{number}\":0,")).collect();
+    let names: Vec<_> = (0..200_000).map(|number| format!("\"{number}\":0")).collect();
+    let names = names.join(",");
     for body in [
         "[".repeat(2 << 20),
         "{\"a\":".repeat(400_000),
         format!("{{\"metadata\": {}", "[".repeat(1 << 20)),
-        format!("{{{names}\"user_intent\": 1}}"),
+        format!("{{{names},\"user_intent\": 1}}"),
     ] {
         for path in ["/v1/generations", "/v1/suggestions", "/v1/sends", "/v1/context/predict", "/v1/events"] {
             let head = format!("POST {path} HTTP/1.1\r\nContent-Type: application/json");
