@@ -137,6 +137,7 @@ create table sends (
 create index sends_created on sends (project, created_at desc, id desc);
 create index sends_session on sends (project, session_id, created_at) where session_id is not null;
 create index sends_lease on sends (lease_until) where state = 'sending';
+create index sends_history on sends (history) where history is not null;
 
 comment on table sends is 'One send: what was predicted to fit, and what became of it. Its calls are rows of send_attempts, its pair is a row of pairs.';
 comment on column sends.max_context is 'The model''s limit as it was at the prediction. Null: not known, as the gateway asks for none.';
@@ -178,14 +179,18 @@ create table sent_messages (
     project text not null,
     id      uuid not null,
     parent  uuid,
+    turn    uuid,
     session text,
     message json,
     primary key (id, project)
 );
 
-create index sent_messages_session on sent_messages (project, session);
+create index sent_messages_session on sent_messages (project, session) where session is not null;
+create index sent_messages_parent on sent_messages (parent);
 
 comment on table sent_messages is 'Messages that went through the gateway, each stored once in a session however often it is sent again.';
-comment on column sent_messages.id is 'Hash of the session, the parent and the message.';
+comment on column sent_messages.id is 'Keyed hash of the session, the parent and the message.';
 comment on column sent_messages.parent is 'The message before it.';
-comment on column sent_messages.session is 'The session, or the id of the send where it has none: erased with it.';
+comment on column sent_messages.turn is 'The human message that this one is or follows: pairs.turn. Null before the first.';
+comment on column sent_messages.session is 'Erased with the session. Without one, a message goes with the last send that carries it.';
+comment on column sent_messages.message is 'Null: erased with its pair.';

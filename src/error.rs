@@ -326,6 +326,10 @@ impl IntoResponse for Error {
     }
 }
 
+/// Marks a response that somebody else has made. Its body is passed on as it is, whatever the status.
+#[derive(Debug, Clone, Copy)]
+pub struct PassedOn;
+
 /// The parts of a request that its refusal mentions.
 #[derive(Debug, Clone)]
 pub struct Refused {
@@ -341,13 +345,15 @@ impl Refused {
         Self { method: request.method().clone(), uri: request.uri().clone(), id }
     }
 
-    /// Writes the body of a refusal. That is the problem of an [`Error`], or one made of the status when a
-    /// layer or the router refused (404 of an unknown path, 405, a panic). A response with any other status
-    /// stays as it is.
-    pub fn render(&self, response: &mut Response) {
+    /// Takes the problem that a refusal is about: that of an [`Error`], or one made of the status when a layer or the router
+    /// refused (404 of an unknown path, 405, a panic). A response with any other status has none, nor has one that is
+    /// [`PassedOn`].
+    #[must_use]
+    pub fn problem(&self, response: &mut Response) -> Option<Problem> {
         let status = response.status();
-        if !(status.is_client_error() || status.is_server_error()) {
-            return;
+        let refuses = status.is_client_error() || status.is_server_error();
+        if !refuses || response.extensions().get::<PassedOn>().is_some() {
+            return None;
         }
         let mut problem = response.extensions_mut().remove::<Problem>().unwrap_or_else(|| {
             let (method, path) = (cut(self.method.as_str()), cut(self.uri.path()));
@@ -360,6 +366,12 @@ impl Refused {
         });
         let id = self.id.as_ref().and_then(|id| id.to_str().ok());
         id.unwrap_or_default().clone_into(&mut problem.instance);
+        Some(problem)
+    }
+
+    /// Writes the body of a refusal. Any other response stays as it is.
+    pub fn render(&self, response: &mut Response) {
+        let Some(problem) = self.problem(response) else { return };
         let mut body = serde_json::to_vec(&problem).unwrap_or_default();
         body.push(b'\n');
         let headers = response.headers_mut();

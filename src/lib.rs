@@ -32,7 +32,8 @@
 //! - [`http`] has extractors and responses, [`auth`] the callers and their keys, [`writing`] the extractor of requests that
 //!   write events, [`batch`] many events in one request, and [`sessions`] what an agent session left in all domains.
 //! - [`writer`] commits events in batches. [`db`] connects to Postgres, runs a private one, and makes the statements.
-//! - [`providers`] calls the providers of models. [`retrieval`] finds texts that are like a given one, [`statistics`] has the mathematics of the analytics, and
+//! - [`gateway`] passes requests on to the providers of models, as their clients send them, and keeps what passed as sends.
+//!   [`providers`] calls the providers of models. [`retrieval`] finds texts that are like a given one, [`statistics`] has the mathematics of the analytics, and
 //!   [`types`] the values that every domain uses.
 //!
 //! # One request, walked
@@ -61,6 +62,7 @@ pub mod docs;
 pub mod domain;
 pub mod error;
 pub mod exports;
+pub mod gateway;
 pub mod generations;
 pub mod health;
 pub mod http;

@@ -25,6 +25,7 @@ use crate::messages::AttemptAnswer;
         (name = "suggestions", description = "A slate of suggestions, what was looked at, what was submitted"),
         (name = "searches", description = "Searches that came back weak, what agents then read, and what that teaches"),
         (name = "messages", description = "Message pairs, the sends that made them, and the models they went to"),
+        (name = "gateway", description = "Requests as the official clients of providers send them, passed on and kept as sends"),
         (name = "batch", description = "Many events at once"),
         (name = "analytics", description = "Figures"),
         (name = "projects", description = "Tenants and their settings"),

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderName, StatusCode, header};
+use axum::http::{Extensions, HeaderMap, HeaderName, StatusCode, Version, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -23,7 +23,8 @@ use utoipa::OpenApi as _;
 use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
-use crate::error::{Error, Refused};
+use crate::error::{Error, PassedOn, Refused};
+use crate::gateway::refusal;
 use crate::http::Replaced;
 use crate::http::end_line::end_line;
 use crate::http::memory::Memory;
@@ -33,7 +34,8 @@ use crate::openapi::{self, Document};
 use crate::state::App;
 use crate::telemetry::{self, span};
 use crate::{
-    auth, batch, docs, exports, generations, health, messages, projects, searches, sessions, suggestions,
+    auth, batch, docs, exports, gateway, generations, health, messages, projects, searches, sessions,
+    suggestions,
 };
 
 /// Returns every endpoint with its documentation.
@@ -43,6 +45,7 @@ fn api() -> OpenApiRouter<App> {
         .merge(suggestions::routes::routes())
         .merge(searches::routes::routes())
         .merge(messages::routes::routes())
+        .merge(gateway::routes::routes())
         .merge(batch::routes())
         .merge(exports::routes::routes())
         .merge(projects::routes::routes())
@@ -65,7 +68,7 @@ pub fn router(app: App) -> Router {
     let yaml = document.to_yaml().expect("the document is made of plain values");
     let json = document.to_json().expect("the document is made of plain values");
     let compression = CompressionLayer::new()
-        .compress_when(DefaultPredicate::new().and(NotForContentType::new("application/gzip")));
+        .compress_when(DefaultPredicate::new().and(NotForContentType::new("application/gzip")).and(is_ours));
     let parameters = Arc::new(KnownParameters::of(&document));
     let request_id = HeaderName::from_static("x-request-id");
     // The layers are added as one, because the router boxes every layer that is added to it, at a cost for
@@ -103,11 +106,20 @@ pub fn starting(waiting_for: watch::Receiver<String>) -> Router {
         .layer(PropagateRequestIdLayer::new(request_id))
         .layer(middleware::from_fn(async |request: Request, next: Next| {
             let refused = Refused::of(&request);
+            let provider = refusal::api_of(request.uri().path());
             let mut response = next.run(request).await;
-            refused.render(&mut response);
+            match provider {
+                Some(provider) => refusal::render(provider, &refused, &mut response),
+                None => refused.render(&mut response),
+            }
             end_line(response)
         }));
     health::early().fallback(refuse).layer(layers)
+}
+
+/// Returns whether the body of a response was made here. What somebody else has made is passed on byte for byte.
+fn is_ours(_: StatusCode, _: Version, _: &HeaderMap, extensions: &Extensions) -> bool {
+    extensions.get::<PassedOn>().is_none()
 }
 
 #[derive(Clone)]
@@ -132,7 +144,8 @@ async fn surround(
     let refused = Refused::of(&request);
     let replaced = Replaced::begin(&mut request);
     let _memory = Memory::begin(&mut request, &app.bodies);
-    let known = parameters.expect(&request);
+    let provider = refusal::api_of(request.uri().path());
+    let known = if provider.is_some() { Ok(()) } else { parameters.expect(&request) };
     let admitted = match auth::is_foreign(&request) {
         Ok(is_foreign) => auth::guard_open(&app.keyring, is_foreign).await,
         Err(error) => Err(error),
@@ -141,7 +154,10 @@ async fn surround(
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     };
-    refused.render(&mut response);
+    match provider {
+        Some(provider) => refusal::render(provider, &refused, &mut response),
+        None => refused.render(&mut response),
+    }
     replaced.report(&mut response);
     let response = end_line(response);
     telemetry::log_request(response.status().as_u16(), started.elapsed());

@@ -104,11 +104,29 @@ impl Keyring {
         if self.is_open().await? {
             return Ok(None);
         }
-        let key = self.find(&secret).await?;
-        if key.revoked_at.is_some() || key.expires_at.is_some_and(|at| at <= Timestamp::now()) {
-            return Err(Error::Unauthorized("the key has expired or was revoked"));
-        }
+        let key = usable(self.find(&secret).await?)?;
         Ok(Some(key))
+    }
+
+    /// Returns the key and the project of a request as they are remembered, however long ago they were read, if they are.
+    pub(super) fn remembered(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<Option<(Option<Arc<ApiKey>>, Arc<Tenant>)>> {
+        let was_open = self.open_until.lock().expect("never poisoned").is_some();
+        let key = if was_open && !self.closed.load(Ordering::Relaxed) {
+            None
+        } else {
+            let Some(secret) = credential(headers)? else { return Ok(None) };
+            let hash: [u8; 32] = Sha256::digest(secret).into();
+            let known = self.keys.lock().expect("never poisoned").get(&hash).map(|(_, key)| Arc::clone(key));
+            let Some(key) = known else { return Ok(None) };
+            Some(usable(key)?)
+        };
+        let name = project_of(key.as_deref(), headers)?;
+        let tenant =
+            self.projects.lock().expect("never poisoned").get(name).map(|(_, tenant)| Arc::clone(tenant));
+        Ok(tenant.map(|tenant| (key, tenant)))
     }
 
     async fn find(&self, secret: &str) -> Result<Arc<ApiKey>> {
@@ -137,27 +155,9 @@ impl Keyring {
         Ok(key)
     }
 
-    /// Finds the project that a request is about. That is the key's own project, or the one named by the
-    /// header `Gleaner-Project` if the caller may choose. Naming another project with an ordinary key is a
-    /// 403.
+    /// Finds the project that a request is about.
     pub(super) async fn project(&self, key: Option<&ApiKey>, headers: &HeaderMap) -> Result<Arc<Tenant>> {
-        let named = match headers.get(PROJECT) {
-            Some(value) => Some(value.to_str().map_err(|_| {
-                Error::Malformed(format!("the header {PROJECT} holds other characters than ASCII"))
-            })?),
-            None => None,
-        };
-        let own = key.map_or("default", |key| &key.project);
-        let may_choose = key.is_none_or(|key| key.has(Scope::Operator));
-        let name = match named {
-            Some(named) if named != own && !may_choose => {
-                return Err(Error::Forbidden(format!("this key belongs to the project {own}")));
-            }
-            Some(named) => named,
-            None if may_choose => "default",
-            None => own,
-        };
-        self.tenant(name).await
+        self.tenant(project_of(key, headers)?).await
     }
 
     /// Finds the project `name` with the settings that writing needs. An unknown project is a 404.
@@ -176,6 +176,35 @@ impl Keyring {
         }
         drop(projects);
         Ok(tenant)
+    }
+}
+
+/// Returns the key, unless it has expired or was revoked, which is a 401.
+fn usable(key: Arc<ApiKey>) -> Result<Arc<ApiKey>> {
+    if key.revoked_at.is_some() || key.expires_at.is_some_and(|at| at <= Timestamp::now()) {
+        return Err(Error::Unauthorized("the key has expired or was revoked"));
+    }
+    Ok(key)
+}
+
+/// Returns the name of the project that a request is about. That is the key's own project, or the one named by the header
+/// `Gleaner-Project` if the caller may choose. Naming another project with an ordinary key is a 403.
+fn project_of<'a>(key: Option<&'a ApiKey>, headers: &'a HeaderMap) -> Result<&'a str> {
+    let named = match headers.get(PROJECT) {
+        Some(value) => Some(value.to_str().map_err(|_| {
+            Error::Malformed(format!("the header {PROJECT} holds other characters than ASCII"))
+        })?),
+        None => None,
+    };
+    let own = key.map_or("default", |key| &key.project);
+    let may_choose = key.is_none_or(|key| key.has(Scope::Operator));
+    match named {
+        Some(named) if named != own && !may_choose => {
+            Err(Error::Forbidden(format!("this key belongs to the project {own}")))
+        }
+        Some(named) => Ok(named),
+        None if may_choose => Ok("default"),
+        None => Ok(own),
     }
 }
 

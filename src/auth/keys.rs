@@ -106,6 +106,9 @@ impl Check for NewKey {
     }
 }
 
+/// What every key begins with that was made here.
+pub const BEGINNING: &str = "glnr_";
+
 /// A secret that was just made, and what is stored of it.
 pub struct Secret {
     /// The key itself, which is shown once.
@@ -121,7 +124,7 @@ impl Secret {
     pub fn random() -> Result<Self> {
         let mut bytes = [0; 38];
         getrandom::fill(&mut bytes).map_err(anyhow::Error::from)?;
-        Ok(Self::of(format!("glnr_{}", URL_SAFE_NO_PAD.encode(bytes))))
+        Ok(Self::of(format!("{BEGINNING}{}", URL_SAFE_NO_PAD.encode(bytes))))
     }
 
     /// Takes a key that the operator has chosen. Refuses one that is too short or not printable.

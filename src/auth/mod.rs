@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, FromRef, FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{Version, header};
+use axum::http::{HeaderMap, Version, header};
 
 use crate::error::{Error, Result};
 use crate::projects::Tenant;
@@ -79,6 +79,18 @@ impl<S> Caller<S> {
             Some(key) => expect_scope(key, scope),
             None => Ok(()),
         }
+    }
+}
+
+impl<N: Needs> Caller<N> {
+    /// Returns the caller if key and project are remembered, however long ago they were read. This is for when the database
+    /// is away.
+    pub fn remembered(keyring: &Keyring, headers: &HeaderMap) -> Result<Option<Self>> {
+        let Some((key, tenant)) = keyring.remembered(headers)? else { return Ok(None) };
+        if let Some(key) = &key {
+            expect_scope(key, N::SCOPE)?;
+        }
+        Ok(Some(Self { project: Arc::clone(&tenant.name), tenant, key, scope: PhantomData }))
     }
 }
 

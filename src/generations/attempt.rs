@@ -86,7 +86,7 @@ pub struct CompileResult {
 }
 
 /// An attempt to append to a log. Every field is optional.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewAttempt {
     /// The attempt's id, which makes it safe to send the request again if it gives no number.

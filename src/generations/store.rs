@@ -4,7 +4,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::{Attempt, Generation, Rating};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::http::page::{Listed, Page, PageRequest};
 use crate::http::{Check, boolean};
 use crate::types::Timestamp;
@@ -101,6 +101,27 @@ impl Filter {
 impl Listed for Generation {
     fn sort_key(&self) -> (Timestamp, String) {
         (self.created_at, self.id.to_string())
+    }
+}
+
+/// Answers 404 if there is no such log, and 409 if no attempt of this number can be added to it.
+pub async fn expect_room(db: &PgPool, project: &str, id: Uuid, number: Option<i32>) -> Result<()> {
+    const SQL: &str = "
+        select g.completed_at is null,
+            exists(select from attempts a where a.project = $1 and a.generation_id = $2 and a.attempt = $3)
+        from generations g where g.project = $1 and g.id = $2";
+    let found: Option<(bool, bool)> =
+        sqlx::query_as(SQL).bind(project).bind(id).bind(number).fetch_optional(db).await?;
+    match found {
+        None => Err(Error::NotFound("generation log")),
+        Some((false, _)) => {
+            Err(Error::Conflict(format!("the log {id} is finalized; no attempt can be added")))
+        }
+        Some((true, true)) => Err(Error::Conflict(format!(
+            "attempt {} of the log {id} is there already",
+            number.unwrap_or_default()
+        ))),
+        Some((true, false)) => Ok(()),
     }
 }
 

@@ -8,11 +8,14 @@ use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 
-/// Ends a JSON body with a newline. Other bodies, and none, stay as they are.
+use crate::error::PassedOn;
+
+/// Ends a JSON body with a newline. Other bodies, and none, and those of others, stay as they are.
 #[must_use]
 pub fn end_line(response: Response) -> Response {
     let is_empty = response.body().size_hint().exact() == Some(0);
-    if is_empty || !is_json(response.headers()) {
+    let is_ours = response.extensions().get::<PassedOn>().is_none();
+    if is_empty || !is_ours || !is_json(response.headers()) {
         return response;
     }
     let (mut parts, body) = response.into_parts();

@@ -138,8 +138,7 @@ pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope, catalog: &Ca
     let mut query = scoped(
         "with send as (
             select s.*, s.input_tokens::float8 as reported,
-                (coalesce(nullif((select sum(tokens) from unnest(s.selected_tokens[s.trimmed_count + 1:]) tokens), 0),
-                    case when s.mode = 'gateway' then s.predicted_history else 0 end)
+                (coalesce((select sum(tokens) from unnest(s.selected_tokens[s.trimmed_count + 1:]) tokens), 0)
                     + s.aut + s.system_tokens)::float8 as estimated
             from sends s where s.project = ",
         project,

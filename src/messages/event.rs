@@ -4,14 +4,13 @@ use chrono::TimeDelta;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use super::failure::{self, Failure, forget, understood};
+use super::passed::Passed;
 use super::prediction::Candidate;
-use super::rules::errors::{self, Kind, Meaning, Said};
 use super::rules::estimate::Length;
 use super::send::{AskedMode, Mode};
 use super::usage::{Tokens, tokens_of};
-use super::{
-    CancelReason, NewAttempt, NewPair, NewSend, Outcome, Pair, PairChange, Reported, Send, SendError,
-};
+use super::{CancelReason, NewAttempt, NewPair, NewSend, Outcome, Pair, PairChange, Send};
 use crate::error::{Error, Result};
 use crate::http::line::{Line, Record};
 use crate::privacy::hash_key::HashKey;
@@ -21,9 +20,6 @@ use crate::types::{FreeForm, Timestamp, request_hash};
 
 /// How long a send that the client performs may take until it counts as interrupted.
 const PATIENCE: TimeDelta = TimeDelta::hours(1);
-
-/// An error as it is kept, and what it means.
-pub type Failure = (SendError, Meaning);
 
 /// How long the lease of a send is that a server performs; it renews it.
 const LEASE: TimeDelta = TimeDelta::minutes(1);
@@ -111,6 +107,8 @@ pub struct StartSend {
     pub created_at: Timestamp,
     /// For how long the send may be under way until it counts as interrupted.
     pub lease: TimeDelta,
+    /// What a request to the gateway carries besides. None of any other send.
+    pub passed: Option<Passed>,
     /// The hash of the request, which tells a repeated request from a conflicting one.
     pub hash: Vec<u8>,
 }
@@ -149,6 +147,8 @@ pub struct End {
     pub tokens: Tokens,
     /// Why the model stopped.
     pub finish_reason: Option<String>,
+    /// How long the call took that ends the send, in milliseconds, if it is told of only now.
+    pub latency_ms: Option<i32>,
     /// The hash of the request, which tells a repeated request from a conflicting one.
     pub hash: Vec<u8>,
 }
@@ -206,10 +206,26 @@ impl Event {
                 AskedMode::Record => PATIENCE,
                 AskedMode::Execute => LEASE,
             },
+            passed: None,
             hash,
             new,
         };
         Self::new(start.new.id.or(id).unwrap_or_else(Uuid::now_v7), Action::Send(Box::new(start)))
+    }
+
+    /// Makes the event that a request has come to the gateway. The settings in `new` say how many turns may be dropped.
+    #[must_use]
+    pub fn passed(id: Uuid, new: NewSend, passed: Passed) -> Self {
+        let event = Self::send(new, Some(id));
+        let Action::Send(start) = event.action else { return event };
+        let start = StartSend {
+            mode: Mode::Gateway,
+            lease: LEASE,
+            system: passed.overhead,
+            passed: Some(passed),
+            ..*start
+        };
+        Self::new(id, Action::Send(Box::new(start)))
     }
 
     /// Makes the event that a call of a send has ended.
@@ -238,34 +254,29 @@ impl Event {
             usage: outcome.usage,
             assistant_text: outcome.assistant_text,
             finish_reason: outcome.finish_reason.into(),
+            latency_ms: None,
             hash,
         };
         Self::new(send, Action::End(Box::new(end)))
     }
 
-    /// Makes the event that a call of ours has ended, with an answer or with a failure.
+    /// Makes the event that a call of ours has failed, and another one follows.
     #[must_use]
-    pub fn called(send: Uuid, failure: Option<Failure>, usage: Option<FreeForm>, latency_ms: i32) -> Self {
-        let new = NewAttempt {
-            attempt: None,
-            included_ids: None,
-            error: None,
-            usage,
-            latency_ms: Some(latency_ms),
-            at: None,
+    pub fn called(send: Uuid, failure: Failure, latency_ms: i32) -> Self {
+        let append = Append {
+            new: NewAttempt { latency_ms: Some(latency_ms), ..NewAttempt::default() },
+            failure: Some(failure),
+            tokens: Tokens::default(),
+            at: Timestamp::now(),
+            hash: b"called".to_vec(),
         };
-        let event = Self::attempt(send, new);
-        match event.action {
-            Action::Attempt(append) => {
-                Self::new(send, Action::Attempt(Box::new(Append { failure, ..*append })))
-            }
-            action => Self::new(send, action),
-        }
+        Self::new(send, Action::Attempt(Box::new(append)))
     }
 
-    /// Makes the event that a send of ours ends with an answer.
+    /// Makes the event that a send of ours ends with an answer, which took so long.
     #[must_use]
-    pub fn answered(send: Uuid, answer: &Answer, usage: Option<FreeForm>) -> Self {
+    pub fn answered(send: Uuid, answer: &Answer, latency_ms: i32) -> Self {
+        let usage = answer.usage.as_ref().and_then(|usage| FreeForm::of(usage).ok());
         let tool_calls = answer.tool_calls().and_then(|calls| RawValue::from_string(calls.to_string()).ok());
         let calls = tool_calls.as_ref().map_or_else(Length::default, |calls| Length::of(calls.get()));
         let end = End {
@@ -277,40 +288,25 @@ impl Event {
             tokens: usage.as_ref().map_or_else(Tokens::default, tokens_of),
             usage,
             finish_reason: answer.finish_reason.clone(),
+            latency_ms: Some(latency_ms),
             hash: b"answered".to_vec(),
         };
         Self::new(send, Action::End(Box::new(end)))
     }
 
-    /// Makes the event that a send of ours ends with a failure.
+    /// Makes the event that a send of ours ends with a failure, which took so long to come.
     #[must_use]
-    pub fn failed(send: Uuid, failure: Failure) -> Self {
-        let event = Self::cancel(send, CancelReason::User);
-        match event.action {
-            Action::End(end) => {
-                let end = End { failure: Some(failure), cancelled: false, hash: b"failed".to_vec(), ..*end };
-                Self::new(send, Action::End(Box::new(end)))
-            }
-            action => Self::new(send, action),
-        }
+    pub fn failed(send: Uuid, failure: Failure, latency_ms: i32) -> Self {
+        let end =
+            End { latency_ms: Some(latency_ms), hash: b"failed".to_vec(), ..End::without_answer(failure) };
+        Self::new(send, Action::End(Box::new(end)))
     }
 
     /// Makes the event that a send is cancelled.
     #[must_use]
     pub fn cancel(send: Uuid, reason: CancelReason) -> Self {
-        let error = SendError { reason: Some(reason), ..own(Kind::Cancelled, "The send was cancelled.") };
-        let meaning = meaning_of(&error);
-        let end = End {
-            assistant_text: None,
-            tool_calls: None,
-            assistant: Length::default(),
-            failure: Some((error, meaning)),
-            cancelled: true,
-            usage: None,
-            tokens: Tokens::default(),
-            finish_reason: None,
-            hash: b"cancelled".to_vec(),
-        };
+        let failure = failure::cancelled(reason);
+        let end = End { cancelled: true, hash: b"cancelled".to_vec(), ..End::without_answer(failure) };
         Self::new(send, Action::End(Box::new(end)))
     }
 
@@ -339,6 +335,7 @@ impl Event {
                 start.new.texts(redaction);
                 start.given.texts(redaction);
                 start.system_hash.iter_mut().for_each(|hash| redaction.hide(hash));
+                start.passed.iter_mut().for_each(|passed| passed.redact(redaction));
                 redaction.hide(&mut start.hash);
             }
             Action::Attempt(append) => {
@@ -378,6 +375,7 @@ impl Event {
                 start.new.system.iter_mut().for_each(String::clear);
                 start.given.iter_mut().flatten().for_each(Candidate::forget);
                 start.system_hash = start.system_hash.as_ref().map(|hash| key.hash(hash).to_vec());
+                start.passed.iter_mut().for_each(|passed| passed.reduce(key));
                 start.hash = key.hash(&start.hash).to_vec();
             }
             Action::Attempt(append) => {
@@ -394,53 +392,20 @@ impl Event {
     }
 }
 
-/// Removes what a provider said from an error.
-fn forget(failure: &mut Option<Failure>) {
-    if let Some((error, meaning)) = failure {
-        error.message = None;
-        error.label = errors::label(error.class, "");
-        meaning.label.clone_from(&error.label);
-    }
-}
-
-/// Returns an error as it is kept, and what it means. `retry_after` is what the headers of the response say.
-pub(super) fn understood(reported: &Reported, retry_after: Option<i64>) -> Failure {
-    let code = super::named(reported.code.as_deref());
-    let meaning =
-        errors::classify(&Said { status: reported.status, code, message: &reported.message }, retry_after);
-    let error = SendError {
-        class: meaning.class,
-        kind: meaning.kind,
-        message: Some(reported.message.clone()),
-        label: meaning.label.clone(),
-        retry_after_s: meaning.retry_after_s,
-        reason: None,
-    };
-    (error, meaning)
-}
-
-/// Makes an error that no provider reported.
-pub(super) fn own(kind: Kind, message: &str) -> SendError {
-    let class = kind.class();
-    SendError {
-        class,
-        kind,
-        message: Some(message.to_owned()),
-        label: errors::label(class, message),
-        retry_after_s: None,
-        reason: None,
-    }
-}
-
-/// Returns what an error of ours means.
-pub(super) fn meaning_of(error: &SendError) -> Meaning {
-    Meaning {
-        class: error.class,
-        kind: error.kind,
-        overflow: false,
-        limit_tokens: None,
-        retry_after_s: None,
-        label: error.label.clone(),
+impl End {
+    fn without_answer(failure: Failure) -> Self {
+        Self {
+            assistant_text: None,
+            tool_calls: None,
+            assistant: Length::default(),
+            failure: Some(failure),
+            cancelled: false,
+            usage: None,
+            tokens: Tokens::default(),
+            finish_reason: None,
+            latency_ms: None,
+            hash: Vec::new(),
+        }
     }
 }
 

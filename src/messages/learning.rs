@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::Mode;
 use super::models;
 use super::rules::estimate::Learned;
 use super::tables::LockedSend;
@@ -16,22 +17,29 @@ pub(super) struct Report {
     ratio: Option<f64>,
     measured: i64,
     estimated: i64,
+    /// The tokens of the prompt as the provider counted them.
+    reported: i64,
+    /// Whether the send was made of stored pairs, which it may measure.
+    has_pairs: bool,
 }
 
 impl Report {
-    pub(super) fn of(send: &LockedSend) -> Self {
+    /// Takes a send of which so many tokens were reported; none if no usable number was.
+    pub(super) fn of(send: &LockedSend, reported: Option<i64>) -> Option<Self> {
+        let reported = reported.or(send.input_tokens).filter(|tokens| *tokens > 0)?;
         let trimmed = usize::try_from(send.trimmed_count).unwrap_or_default();
         let left = || send.selected_tokens.iter().zip(&send.measured).skip(trimmed);
         let sum =
             |wanted: bool| left().filter(|(_, is)| **is == wanted).map(|(tokens, _)| tokens).sum::<i64>();
-        let history = if send.selected_ids.is_empty() { send.predicted_history } else { sum(false) };
-        Self {
+        Some(Self {
             send: send.id,
             model: send.model.clone(),
             ratio: send.ratio,
             measured: sum(true),
-            estimated: history + send.aut + send.system_tokens,
-        }
+            estimated: sum(false) + send.aut + send.system_tokens,
+            reported,
+            has_pairs: send.mode != Mode::Gateway,
+        })
     }
 }
 
@@ -41,29 +49,16 @@ pub(super) async fn learn(
     project: &str,
     reports: &[Report],
 ) -> sqlx::Result<()> {
-    const REPORTED: &str =
-        "select id, input_tokens from sends where project = $1 and id = any($2) and input_tokens > 0";
-    if reports.is_empty() {
-        return Ok(());
-    }
-    let ids: Vec<_> = reports.iter().map(|report| report.send).collect();
-    let reported: Vec<(Uuid, i64)> =
-        sqlx::query_as(REPORTED).bind(project).bind(&ids).fetch_all(&mut *connection).await?;
-    if reported.is_empty() {
-        return Ok(());
-    }
-    let mut by_model: BTreeMap<&str, Vec<(&Report, i64)>> = BTreeMap::new();
-    for (id, tokens) in &reported {
-        if let Some(report) = reports.iter().find(|report| report.send == *id) {
-            by_model.entry(&report.model).or_default().push((report, *tokens));
-        }
+    let mut by_model: BTreeMap<&str, Vec<&Report>> = BTreeMap::new();
+    for report in reports {
+        by_model.entry(&report.model).or_default().push(report);
     }
     // Models are updated in the order of their names, so that two writers wait for each other.
     for (model, reports) in by_model {
         learn_ratio(connection, project, model, &reports).await?;
     }
-    let ids: Vec<_> = reported.into_iter().map(|(id, _)| id).collect();
-    measure_pairs(connection, project, &ids).await
+    let ids: Vec<_> = reports.iter().filter(|report| report.has_pairs).map(|report| report.send).collect();
+    if ids.is_empty() { Ok(()) } else { measure_pairs(connection, project, &ids).await }
 }
 
 /// Learns how many tokens of a model a unit of text is.
@@ -71,14 +66,14 @@ async fn learn_ratio(
     connection: &mut PgConnection,
     project: &str,
     model: &str,
-    reports: &[(&Report, i64)],
+    reports: &[&Report],
 ) -> sqlx::Result<()> {
     const PUT: &str = "
         insert into model_ratios (project, model, ratio, weight) values ($1, $2, $3, $4)
         on conflict (model, project) do update set ratio = excluded.ratio, weight = excluded.weight";
     let before = models::learned(&mut *connection, project, model).await?;
-    let learned = reports.iter().fold(before, |learned: Learned, (report, tokens)| match report.ratio {
-        Some(ratio) => learned.learn(ratio, report.estimated, tokens - report.measured),
+    let learned = reports.iter().fold(before, |learned: Learned, report| match report.ratio {
+        Some(ratio) => learned.learn(ratio, report.estimated, report.reported - report.measured),
         None => learned,
     });
     if learned != before {
@@ -95,7 +90,7 @@ async fn measure_pairs(connection: &mut PgConnection, project: &str, sends: &[Uu
         update pairs p set tokens = b.input_tokens - a.input_tokens - b.aut + a.aut, tokens_model = b.model
         from sends b, sends a
         where p.project = $1 and b.project = $1 and a.project = $1 and b.id = any($2)
-            and b.mode <> 'gateway' and b.given_pairs is null and a.given_pairs is null
+            and b.given_pairs is null and a.given_pairs is null
             and b.trimmed_count < cardinality(b.selected_ids)
             and p.id = b.selected_ids[cardinality(b.selected_ids)]
             and p.revision = b.selected_revisions[cardinality(b.selected_ids)]

@@ -9,7 +9,7 @@ use sqlx::types::Json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::event::own;
+use super::failure::own;
 use super::perform::InFlight;
 use super::rules::errors::Kind;
 use crate::error::Result;

@@ -9,9 +9,11 @@
 pub mod analytics;
 pub mod event;
 pub mod exports;
+pub mod failure;
 mod learning;
 pub mod lease;
 pub mod models;
+pub mod passed;
 pub mod perform;
 pub mod prediction;
 pub mod routes;

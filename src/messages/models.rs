@@ -1,7 +1,7 @@
 //! What is known of models: their limits, from the providers' file or as a project sets them, and the ratio that reported
 //! usage has taught.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 use sqlx::{PgConnection, PgExecutor};
@@ -153,6 +153,21 @@ pub async fn learned(db: impl PgExecutor<'_>, project: &str, model: &str) -> sql
     let sql = "select ratio, weight from model_ratios where project = $1 and model = $2";
     let found: Option<(f64, f64)> = sqlx::query_as(sql).bind(project).bind(model).fetch_optional(db).await?;
     Ok(found.map_or_else(Learned::default, |(ratio, weight)| Learned { ratio, weight }))
+}
+
+/// Returns what reported usage has taught about these models. One of which nothing was reported is missing.
+pub(super) async fn learned_of(
+    db: impl PgExecutor<'_>,
+    project: &str,
+    models: BTreeSet<&str>,
+) -> sqlx::Result<HashMap<String, Learned>> {
+    if models.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let sql = "select model, ratio, weight from model_ratios where project = $1 and model = any($2)";
+    let models: Vec<_> = models.into_iter().collect();
+    let found: Vec<(String, f64, f64)> = sqlx::query_as(sql).bind(project).bind(models).fetch_all(db).await?;
+    Ok(found.into_iter().map(|(model, ratio, weight)| (model, Learned { ratio, weight })).collect())
 }
 
 /// Sets the limits of a model. Returns whether the project had none of it before.

@@ -3,36 +3,32 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::body::Bytes;
 use axum::http::HeaderMap;
-use chrono::Utc;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
-use super::event::{Failure, own, understood};
+use super::failure::{self, ERROR_BODY, Failure, cut_stream, own, said, unreachable, wait, with_meaning};
 use super::prediction::{Message, Predicted, Texts, messages};
 use super::rules::errors::Kind;
 use super::rules::trimming::{Failure as Failed, Next, Stage, Trimming};
-use super::rules::waits;
 use super::store::Plan;
-use super::{CancelReason, Event, Reported, SendError};
-use crate::error::Result;
+use super::{CancelReason, Event, SendError};
+use crate::error::{Error, Result};
 use crate::http::memory::Memory;
 use crate::projects::Tenant;
 use crate::providers::answer::{Answer, Api};
 use crate::providers::sse::Events;
 use crate::providers::{Kind as ProviderKind, Provider, Providers};
 use crate::state::App;
-use crate::types::{FreeForm, OptionalName};
+use crate::types::FreeForm;
 
 /// The most tokens that an answer of Anthropic's may have, whose API asks for a limit.
 const MOST_OUTPUT: u32 = 8_192;
-/// How much of an error's body is read.
-const ERROR_BODY: usize = 64 << 10;
 
 /// The sends that this server performs at the moment, by project and id.
 #[derive(Debug, Default)]
@@ -83,6 +79,17 @@ impl InFlight {
             sqlx::query(SQL).bind(&*project).bind(ids).execute(db).await?;
         }
         Ok(())
+    }
+}
+
+impl Flight {
+    /// Waits until the send is cancelled. Returns why it is.
+    pub async fn cancelled(&mut self) -> CancelReason {
+        let reason = self.cancelled.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
+        match reason {
+            Some(reason) => reason,
+            None => std::future::pending().await,
+        }
     }
 }
 
@@ -244,18 +251,15 @@ impl Script {
             let latency_ms = i32::try_from(started.elapsed().as_millis()).unwrap_or(i32::MAX);
             let Some(called) = called else {
                 let reason = cancelled.borrow().unwrap_or(CancelReason::ClientGone);
-                let error =
-                    SendError { reason: Some(reason), ..own(Kind::Cancelled, "The send was cancelled.") };
-                self.write(app, tenant, vec![Event::cancel(self.id, reason)]).await?;
+                let (error, _) = failure::cancelled(reason);
+                self.write(app, tenant, Event::cancel(self.id, reason)).await?;
                 return Ok(self.failed(error));
             };
             match called {
                 Ok(answer) => {
                     self.trimming.attempt(None);
-                    let usage = answer.usage.clone().and_then(free_form);
-                    let attempt = Event::called(self.id, None, usage.clone(), latency_ms);
-                    let end = Event::answered(self.id, &answer, usage.clone());
-                    self.write(app, tenant, vec![attempt, end]).await?;
+                    let usage = answer.usage.as_ref().and_then(|usage| FreeForm::of(usage).ok());
+                    self.write(app, tenant, Event::answered(self.id, &answer, latency_ms)).await?;
                     return Ok(Performed {
                         text: Some(answer.text),
                         error: None,
@@ -266,9 +270,8 @@ impl Script {
                 Err(failure) => {
                     let meaning = Failed { class: failure.1.class, overflow: failure.1.overflow };
                     let (_, next) = self.trimming.attempt(Some(meaning));
-                    let attempt = Event::called(self.id, Some(failure.clone()), None, latency_ms);
                     if next == Next::Retry {
-                        self.write(app, tenant, vec![attempt]).await?;
+                        self.write(app, tenant, Event::called(self.id, failure, latency_ms)).await?;
                         let dropped = self.trimming.trimmed;
                         let trimmed = Progress::Trimmed {
                             id: self.pairs[dropped - 1].0.clone(),
@@ -278,8 +281,7 @@ impl Script {
                         tell(progress.as_ref(), trimmed).await;
                         continue;
                     }
-                    let end = Event::failed(self.id, failure.clone());
-                    self.write(app, tenant, vec![attempt, end]).await?;
+                    self.write(app, tenant, Event::failed(self.id, failure.clone(), latency_ms)).await?;
                     return Ok(self.failed(failure.0));
                 }
             }
@@ -290,19 +292,15 @@ impl Script {
         Performed { text: None, error: Some(error), usage: None, trimming: self.trimming }
     }
 
-    /// Writes events. That the send was ended by somebody else meanwhile is no failure.
-    async fn write(&self, app: &App, tenant: &Arc<Tenant>, events: Vec<Event>) -> Result<()> {
+    /// Writes an event. That the send was ended by somebody else meanwhile is no failure.
+    async fn write(&self, app: &App, tenant: &Arc<Tenant>, event: Event) -> Result<()> {
         if !self.keeps {
             return Ok(());
         }
-        let events = events.into_iter().map(crate::domain::Event::from).collect();
-        for written in app.writer.write_all(tenant, events, &Memory::unbounded()).await {
-            match written {
-                Ok(_) | Err(crate::error::Error::Conflict(_) | crate::error::Error::NotFound(_)) => {}
-                Err(error) => return Err(error),
-            }
+        match app.writer.write(tenant, event, &Memory::unbounded()).await {
+            Ok(_) | Err(Error::Conflict(_) | Error::NotFound(_)) => Ok(()),
+            Err(error) => Err(error),
         }
-        Ok(())
     }
 
     /// Calls the provider. Returns none if nobody listens to the answer any more.
@@ -336,18 +334,8 @@ impl Script {
             Ok(bytes) => bytes,
             Err(error) => return Some(Err(unreachable(&error))),
         };
-        Some(Answer::read(provider.api(), &bytes).ok_or_else(|| {
-            let text = String::from_utf8_lossy(&bytes[..bytes.len().min(ERROR_BODY)]).into_owned();
-            understood(
-                &Reported {
-                    provider: OptionalName::default(),
-                    status: None,
-                    code: OptionalName::default(),
-                    message: text,
-                },
-                None,
-            )
-        }))
+        let answer = Answer::read(provider.api(), &bytes);
+        Some(answer.ok_or_else(|| said(&String::from_utf8_lossy(&bytes))))
     }
 }
 
@@ -380,20 +368,10 @@ async fn stream(
             }
         }
         if let Some(error) = answer.error.take() {
-            let reported = Reported {
-                provider: OptionalName::default(),
-                status: None,
-                code: OptionalName::default(),
-                message: error,
-            };
-            return Some(Err(understood(&reported, None)));
+            return Some(Err(said(&error)));
         }
         if ended {
-            return Some(if answer.is_whole {
-                Ok(answer)
-            } else {
-                Err(with_meaning(own(Kind::CutStream, "The answer broke off in the middle.")))
-            });
+            return Some(if answer.is_whole { Ok(answer) } else { Err(cut_stream()) });
         }
     }
 }
@@ -418,21 +396,6 @@ fn body(provider: &Provider, model: &str, messages: &[Message], stream: bool) ->
     body.to_string().into()
 }
 
-/// Returns the failure of a call that brought no response.
-pub(crate) fn unreachable(error: &reqwest::Error) -> Failure {
-    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
-    let cause = causes.last().map_or_else(|| error.to_string(), ToString::to_string);
-    let (kind, what) = if error.is_timeout() {
-        (Kind::Timeout, "The provider did not answer in time")
-    } else {
-        (Kind::Connection, "The provider could not be reached, or hung up")
-    };
-    with_meaning(own(
-        kind,
-        &format!("{what}: {}", cause.replace(error.url().map_or("\0", reqwest::Url::as_str), "")),
-    ))
-}
-
 /// Returns the failure that a provider's response tells of.
 async fn refused(mut response: reqwest::Response) -> Failure {
     let status = response.status().as_u16();
@@ -443,39 +406,5 @@ async fn refused(mut response: reqwest::Response) -> Failure {
     {
         body.extend_from_slice(&chunk);
     }
-    body.truncate(ERROR_BODY);
-    reported(status, &body, wait)
+    failure::reported(status, &body, wait)
 }
-
-/// Returns how long the headers of a response say to wait.
-pub(crate) fn wait(headers: &HeaderMap) -> Option<i64> {
-    waits::in_headers(|name| headers.get(name)?.to_str().ok(), Utc::now())
-}
-
-/// Returns the failure that a response of this status and body tells of.
-pub(crate) fn reported(status: u16, body: &[u8], wait: Option<i64>) -> Failure {
-    let message = String::from_utf8_lossy(body).replace('\0', "\u{fffd}");
-    understood(
-        &Reported {
-            provider: OptionalName::default(),
-            status: Some(status),
-            code: OptionalName::default(),
-            message,
-        },
-        wait,
-    )
-}
-
-/// Returns an error of ours as a failure.
-pub(crate) fn with_meaning(error: SendError) -> Failure {
-    let meaning = super::event::meaning_of(&error);
-    (error, meaning)
-}
-
-/// Returns an object as a free-form one.
-pub(crate) fn free_form(object: serde_json::Map<String, Value>) -> Option<FreeForm> {
-    serde_json::from_str(&Value::Object(object).to_string()).ok()
-}
-
-/// How long the lease of a send that a server performs is.
-pub const LEASE: Duration = Duration::from_mins(1);

@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use sqlx::{PgConnection, Postgres, QueryBuilder};
 use uuid::Uuid;
 
+use super::event::StartSend;
 use super::models::{self, Known, ModelLimits};
+use super::passed::Passed;
 use super::rules::budget::{Budget, Prediction};
-use super::rules::estimate::{Length, Scale};
+use super::rules::estimate::{Learned, Length, Scale};
 use super::rules::quota::{self, Name, Quota, Spent};
 use super::send::MOST_PAIRS;
 use super::settings::{InForce, Rules};
@@ -52,6 +54,11 @@ impl Candidate {
             measured: pair.tokens.map(|tokens| (tokens, None)),
             given: Some(pair),
         }
+    }
+
+    /// Takes a turn of a conversation that goes through the gateway.
+    fn turn(id: Uuid, length: Length) -> Self {
+        Self { id: id.to_string(), key: id, revision: 0, model: None, length, measured: None, given: None }
     }
 
     /// Removes the texts.
@@ -236,12 +243,8 @@ fn fit(asked: Asked<'_>, model: Option<String>, known: Known, max_context: i64) 
     let prediction = budget.predict(&sizes);
     let boundary = pairs.len() - prediction.count;
     let preflight = if settings.preflight_trim { budget.preflight(&sizes[boundary..], aut) } else { 0 };
-    let chars = pairs[boundary..].iter().fold(user.and(system), |sum, pair| sum.and(pair.length)).chars;
-    let tokens = prediction.history + aut + system_tokens;
-    let chars_per_token = match scale {
-        Scale::CharsPerToken(chars_per_token) => Some(chars_per_token),
-        Scale::Ratio(_) => (tokens > 0).then(|| chars as f64 / tokens as f64),
-    };
+    let length = pairs[boundary..].iter().fold(user.and(system), |sum, pair| sum.and(pair.length));
+    let chars_per_token = scale.chars_per_token(length, prediction.history + aut + system_tokens);
     Ok(Predicted {
         measured: given.iter().map(Option::is_some).collect(),
         model,
@@ -256,6 +259,31 @@ fn fit(asked: Asked<'_>, model: Option<String>, known: Known, max_context: i64) 
         chars_per_token,
         quota: Quota::new(),
     })
+}
+
+/// Tells the sizes of a request to the gateway, which carries all that it has: the model's limit is not asked for.
+pub(super) fn passed(start: &StartSend, passed: &Passed, learned: Learned, settings: InForce) -> Predicted {
+    let scale = settings.chars_per_token.map_or(Scale::Ratio(learned.ratio), Scale::CharsPerToken);
+    let pairs: Vec<_> = passed.turns.iter().map(|&(turn, length)| Candidate::turn(turn, length)).collect();
+    let sizes: Vec<_> = pairs.iter().map(|pair| scale.tokens(pair.length)).collect();
+    let (user, system) = (passed.user, passed.overhead);
+    let prediction = Prediction { count: pairs.len(), history: sizes.iter().sum() };
+    let (aut, system_tokens) = (scale.tokens(user), scale.tokens(system));
+    let length = pairs.iter().fold(user.and(system), |sum, pair| sum.and(pair.length));
+    Predicted {
+        model: start.new.model.as_deref().map(str::to_owned),
+        measured: vec![false; pairs.len()],
+        budget: Budget { max_context: 0, allowance: 0, system: system_tokens },
+        chars_per_token: scale.chars_per_token(length, prediction.history + aut + system_tokens),
+        prediction,
+        preflight: 0,
+        max_trims: settings.max_trim_attempts,
+        aut,
+        scale,
+        quota: Quota::new(),
+        pairs,
+        sizes,
+    }
 }
 
 /// The refusal of a model whose limit is not known.

@@ -94,6 +94,9 @@ pub struct Send {
     pub finish_reason: Option<String>,
     /// The pair in the state `error` that this send replaced.
     pub reask_of: Option<Uuid>,
+    /// The generation log of which the answer is an attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generation_id: Option<Uuid>,
     /// What the send was made of, of a send that failed.
     pub snapshot: Option<Snapshot>,
     /// When the send was made.
@@ -347,7 +350,7 @@ impl Check for NewSend {
 }
 
 /// Tells of one call of a send that the client performs.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewSendAttempt)]
 pub struct NewAttempt {
@@ -404,6 +407,13 @@ pub struct Reported {
     pub code: OptionalName,
     /// The body, or whatever text there is.
     pub message: String,
+}
+
+impl Reported {
+    /// Makes the error of a text alone.
+    pub(super) fn said(message: String) -> Self {
+        Self { provider: OptionalName::default(), status: None, code: OptionalName::default(), message }
+    }
 }
 
 impl Check for Reported {

@@ -94,6 +94,14 @@ pub struct Rules {
     pub catalog: Arc<Catalog>,
 }
 
+impl Rules {
+    /// Returns whether the gateway passes requests on that it cannot keep.
+    #[must_use]
+    pub fn passes_without_database(&self) -> bool {
+        self.settings.gateway_without_database == Some(true)
+    }
+}
+
 /// The settings that a send or prediction goes by.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct InForce {

@@ -185,7 +185,13 @@ pub async fn delete_pair(db: &PgPool, project: &str, id: Uuid) -> Result<Erasure
 /// Erases a send with its calls, and not its pair. Returns whether there was one.
 pub async fn delete_send(db: &PgPool, project: &str, id: Uuid) -> Result<bool> {
     let mut transaction = db.begin().await?;
+    let sql = "select history from sends where project = $1 and id = $2 for update";
+    let history: Option<Option<Uuid>> =
+        sqlx::query_scalar(sql).bind(project).bind(id).fetch_optional(&mut *transaction).await?;
     let erased = delete_sends(&mut transaction, project, &[id]).await?;
+    if let Some(last) = history.flatten() {
+        delete_messages(&mut transaction, project, last).await?;
+    }
     transaction.commit().await?;
     Ok(erased > 0)
 }
@@ -194,11 +200,25 @@ async fn delete_sends(connection: &mut PgConnection, project: &str, ids: &[Uuid]
     let sql = "delete from sends where project = $1 and id = any($2)";
     let erased = sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?.rows_affected();
     let sql = "delete from send_attempts where project = $1 and send_id = any($2)";
-    sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?;
-    let sql = "delete from sent_messages where project = $1 and session = any($2)";
-    let names: Vec<_> = ids.iter().map(ToString::to_string).collect();
-    sqlx::query(sql).bind(project).bind(names).execute(connection).await?;
+    sqlx::query(sql).bind(project).bind(ids).execute(connection).await?;
     Ok(erased)
+}
+
+/// Erases a message that went through the gateway, and those before it, as far as no other send has carried them.
+async fn delete_messages(connection: &mut PgConnection, project: &str, last: Uuid) -> sqlx::Result<()> {
+    const SQL: &str = "
+        delete from sent_messages m
+        where m.project = $1 and m.id = $2
+            and not exists (select from sends s where s.project = $1 and s.history = $2)
+            and not exists (select from sent_messages later where later.project = $1 and later.parent = $2)
+        returning parent";
+    let mut next = Some(last);
+    while let Some(id) = next {
+        let parent: Option<Option<Uuid>> =
+            sqlx::query_scalar(SQL).bind(project).bind(id).fetch_optional(&mut *connection).await?;
+        next = parent.flatten();
+    }
+    Ok(())
 }
 
 /// How many records were erased.

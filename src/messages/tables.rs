@@ -10,10 +10,11 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::event::{StartPair, StartSend};
+use super::passed::{Passed, SentMessage};
 use super::prediction::Predicted;
 use super::rules::estimate::Length;
 use super::rules::trimming::Stage;
-use super::{GivenPair, PairState, SendError, State, named};
+use super::{GivenPair, Mode, PairState, SendError, State, named};
 use crate::db::insert::{self, Columns as _, columns};
 use crate::types::{FreeForm, Timestamp};
 
@@ -155,8 +156,14 @@ impl SendRow<'_> {
         (self.predicted.boundary()..self.predicted.pairs.len()).map(of)
     }
 
+    fn passed(&self) -> Option<&Passed> {
+        self.start.passed.as_ref()
+    }
+
+    /// The stored pairs among those that the user saw.
     fn visible(&self) -> impl Iterator<Item = Uuid> {
-        self.predicted.pairs.iter().map(|pair| pair.key).filter(|key| !key.is_nil())
+        let is_stored = self.passed().is_none();
+        self.predicted.pairs.iter().map(|pair| pair.key).filter(move |key| is_stored && !key.is_nil())
     }
 
     fn given(&self) -> Option<Json<Vec<&GivenPair>>> {
@@ -201,7 +208,7 @@ columns! {
         "system": "text" = row.start.new.system.as_deref().filter(|_| row.start.keeps_text),
         "system_hash": "bytea" = row.start.system_hash.as_deref(),
         "system_tokens": "bigint" = row.predicted.budget.system,
-        "max_context": "bigint" = row.predicted.budget.max_context,
+        "max_context": "bigint" = row.passed().is_none().then_some(row.predicted.budget.max_context),
         "user_request_allowance": "bigint" = row.predicted.budget.allowance,
         "max_trim_attempts": "int" = row.predicted.max_trims,
         "chars_per_token": "float8" = row.predicted.chars_per_token,
@@ -219,6 +226,8 @@ columns! {
         "preflight_count": "int" = i32::try_from(row.predicted.preflight).unwrap_or(i32::MAX),
         "quota": "jsonb" as "json" = (!row.predicted.quota.is_empty()).then_some(Json(&row.predicted.quota)),
         "reask_of": "uuid" = row.start.new.reask_of,
+        "history": "uuid" = row.passed().and_then(|passed| Some(passed.messages.last()?.id)),
+        "generation_id": "uuid" = row.passed().and_then(|passed| passed.generation_id),
         "lease_until": "timestamptz" = row.start.created_at.plus(row.start.lease),
         "created_at": "timestamptz" = row.start.created_at,
         "request_hash": "bytea" = row.start.hash.as_slice(),
@@ -250,6 +259,60 @@ pub(super) async fn insert_sends(
     let parameters = insert::parameters(project, |parameters| Sends::bind_all(sends, parameters))?;
     let created: Vec<Uuid> = sqlx::query_scalar_with(SQL.as_str(), parameters).fetch_all(connection).await?;
     Ok(created.into_iter().collect())
+}
+
+/// A row of a message that went through the gateway.
+pub(super) struct MessageRow<'a> {
+    pub(super) session: Option<&'a str>,
+    pub(super) sent: &'a SentMessage,
+}
+
+columns! {
+    /// The columns of a message that went through the gateway.
+    struct Messages<'a>(MessageRow<'a>);
+    |row| {
+        "id": "uuid" = row.sent.id,
+        "parent": "uuid" = row.sent.parent,
+        "turn": "uuid" = row.sent.turn,
+        "session": "text" = row.session,
+        "message": "text" as "json" = row.sent.message.get(),
+    }
+}
+
+/// How many bytes of messages are sent to the database without asking which of them it has.
+const FEW: usize = 16 << 10;
+
+/// Keeps messages that went through the gateway, those that are not kept yet.
+pub(super) async fn insert_messages(
+    connection: &mut PgConnection,
+    project: &str,
+    mut messages: Vec<MessageRow<'_>>,
+) -> sqlx::Result<()> {
+    static SQL: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "insert into sent_messages (project, {names}) select $1, {values} from (select {unnested}) new
+            order by new.id
+            on conflict do nothing",
+            names = insert::names::<Messages>(),
+            values = insert::values::<Messages>("new"),
+            unnested = insert::unnested::<Messages>(2),
+        )
+    });
+    const KNOWN: &str = "select id from sent_messages where project = $1 and id = any($2)";
+    let bytes: usize = messages.iter().map(|row| row.sent.message.get().len()).sum();
+    if bytes > FEW {
+        let ids: Vec<_> = messages.iter().map(|row| row.sent.id).collect();
+        let known: Vec<Uuid> =
+            sqlx::query_scalar(KNOWN).bind(project).bind(ids).fetch_all(&mut *connection).await?;
+        let known: HashSet<_> = known.into_iter().collect();
+        messages.retain(|row| !known.contains(&row.sent.id));
+    }
+    if messages.is_empty() {
+        return Ok(());
+    }
+    let parameters = insert::parameters(project, |parameters| Messages::bind_all(&messages, parameters))?;
+    sqlx::query_with(SQL.as_str(), parameters).execute(connection).await?;
+    Ok(())
 }
 
 /// A pair that is to be asked again, or changed.
@@ -289,6 +352,18 @@ pub(super) async fn delete_pairs(
     project: &str,
     ids: &[Uuid],
 ) -> sqlx::Result<u64> {
+    // Of pairs that the gateway made, also the copies that later requests have carried.
+    const COPIES: &str = "
+        with recursive turn as materialized (
+            select turn as id from pairs where project = $1 and id = any($2) and turn is not null
+        ), copy as (
+            select m.id, m.turn from turn join sent_messages m on m.project = $1 and m.id = turn.id
+            union
+            select m.id, m.turn from copy join sent_messages m
+            on m.project = $1 and m.parent = copy.id and m.turn = copy.turn
+        )
+        update sent_messages m set message = null from copy where m.project = $1 and m.id = copy.id";
+    sqlx::query(COPIES).bind(project).bind(ids).execute(&mut *connection).await?;
     let sql = "delete from pairs where project = $1 and id = any($2)";
     let erased = sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?.rows_affected();
     let sql = "delete from pair_revisions where project = $1 and pair_id = any($2)";
@@ -302,6 +377,7 @@ pub(super) struct LockedSend {
     pub(super) id: Uuid,
     pub(super) state: State,
     pub(super) stage: Stage,
+    pub(super) mode: Mode,
     pub(super) model: String,
     pub(super) pair_id: Uuid,
     pub(super) system_tokens: i64,
@@ -312,8 +388,8 @@ pub(super) struct LockedSend {
     pub(super) measured: Vec<bool>,
     #[sqlx(json(nullable))]
     pub(super) given_pairs: Option<Vec<GivenPair>>,
-    pub(super) predicted_history: i64,
     pub(super) aut: i64,
+    pub(super) input_tokens: Option<i64>,
     pub(super) preflight_count: i32,
     pub(super) trimmed_count: i32,
     pub(super) attempts_used: i32,
@@ -329,8 +405,8 @@ pub(super) async fn lock_sends(
     ids: &[Uuid],
 ) -> sqlx::Result<HashMap<Uuid, LockedSend>> {
     const SQL: &str = "
-        select id, state, stage, model, pair_id, system_tokens, max_trim_attempts, ratio, selected_ids,
-            selected_tokens, measured, given_pairs, predicted_history, aut, preflight_count, trimmed_count, attempts_used,
+        select id, state, stage, mode, model, pair_id, system_tokens, max_trim_attempts, ratio, selected_ids,
+            selected_tokens, measured, given_pairs, aut, input_tokens, preflight_count, trimmed_count, attempts_used,
             outcome_hash, clock_timestamp() as now
         from sends where project = $1 and id = any($2) order by id for no key update";
     let rows: Vec<LockedSend> = sqlx::query_as(SQL).bind(project).bind(ids).fetch_all(connection).await?;
@@ -397,7 +473,7 @@ columns! {
     }
 }
 
-/// Adds calls to sends that are locked, each of another send.
+/// Adds calls, each to another send.
 pub(super) async fn insert_attempts(
     connection: &mut PgConnection,
     project: &str,
@@ -411,6 +487,20 @@ pub(super) async fn insert_attempts(
             unnested = insert::unnested::<Attempts>(2),
         )
     });
+    if attempts.is_empty() {
+        return Ok(());
+    }
+    let parameters = insert::parameters(project, |parameters| Attempts::bind_all(attempts, parameters))?;
+    sqlx::query_with(INSERT.as_str(), parameters).execute(connection).await?;
+    Ok(())
+}
+
+/// Notes with sends, which are locked, what these calls change of them.
+pub(super) async fn note_attempts(
+    connection: &mut PgConnection,
+    project: &str,
+    attempts: &[AttemptRow<'_>],
+) -> sqlx::Result<()> {
     static UPDATE: LazyLock<String> = LazyLock::new(|| {
         format!(
             "with new as materialized (select {unnested})
@@ -426,8 +516,6 @@ pub(super) async fn insert_attempts(
     if attempts.is_empty() {
         return Ok(());
     }
-    let parameters = insert::parameters(project, |parameters| Attempts::bind_all(attempts, parameters))?;
-    sqlx::query_with(INSERT.as_str(), parameters).execute(&mut *connection).await?;
     let parameters = insert::parameters(project, |parameters| Progress::bind_all(attempts, parameters))?;
     sqlx::query_with(UPDATE.as_str(), parameters).execute(connection).await?;
     Ok(())
@@ -454,6 +542,9 @@ pub(super) struct EndRow<'a> {
     pub(super) id: Uuid,
     pub(super) pair_id: Uuid,
     pub(super) stage: Stage,
+    pub(super) attempts_used: i32,
+    pub(super) trimmed_count: i32,
+    pub(super) overflow: Option<bool>,
     pub(super) error: Option<SendError>,
     pub(super) assistant_text: Option<&'a str>,
     pub(super) tool_calls: Option<&'a serde_json::value::RawValue>,
@@ -473,6 +564,9 @@ columns! {
         "pair_id": "uuid" = row.pair_id,
         "state": "text" = if row.error.is_some() { State::Error } else { State::Complete },
         "stage": "text" = row.stage,
+        "attempts_used": "int" = row.attempts_used,
+        "trimmed_count": "int" = row.trimmed_count,
+        "overflow_matched": "bool" = row.overflow,
         "error": "jsonb" as "json" = row.error.as_ref().map(Json),
         "error_class": "text" = row.error.as_ref().map(|error| error.class),
         "assistant_text": "text" = row.assistant_text,
@@ -497,7 +591,9 @@ pub(super) async fn end_sends(
     static SENDS: LazyLock<String> = LazyLock::new(|| {
         format!(
             "with new as materialized (select {unnested})
-            update sends s set state = new.state, stage = new.stage, error = coalesce(new.error, s.error),
+            update sends s set state = new.state, stage = new.stage, attempts_used = new.attempts_used,
+                trimmed_count = new.trimmed_count, overflow_matched = coalesce(new.overflow_matched, s.overflow_matched),
+                error = coalesce(new.error, s.error),
                 error_class = coalesce(new.error_class, s.error_class), usage = coalesce(new.usage, s.usage),
                 input_tokens = coalesce(new.input_tokens, s.input_tokens),
                 output_tokens = coalesce(new.output_tokens, s.output_tokens), finish_reason = new.finish_reason,

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::Kind;
+
 /// An API of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Api {
@@ -16,6 +18,15 @@ pub enum Api {
 }
 
 impl Api {
+    /// Whose API it is.
+    #[must_use]
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::ChatCompletions | Self::Responses => Kind::Openai,
+            Self::Messages => Kind::Anthropic,
+        }
+    }
+
     /// The path of the API below a provider's address.
     #[must_use]
     pub fn path(self) -> &'static str {
@@ -26,6 +37,9 @@ impl Api {
         }
     }
 }
+
+/// How many bytes of a streamed answer's text are kept, which is more than any model writes.
+const MOST_TEXT: usize = 8 << 20;
 
 /// An answer, as far as it has come.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -88,6 +102,12 @@ impl Answer {
         Some(answer)
     }
 
+    /// Returns whether a streamed answer has come to its end, or to an error.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.is_whole || self.error.is_some()
+    }
+
     /// Takes the data of a streamed event. Returns the text that it adds.
     pub fn event(&mut self, api: Api, data: &str) -> Option<String> {
         if data == "[DONE]" {
@@ -118,10 +138,16 @@ impl Answer {
         (!calls.is_empty()).then_some(Value::Array(calls))
     }
 
+    /// Adds to the text, as long as it is no longer than what is kept of one.
+    fn add(&mut self, text: &str) {
+        let room = MOST_TEXT.saturating_sub(self.text.len());
+        self.text.push_str(&text[..text.floor_char_boundary(room)]);
+    }
+
     fn chunk(&mut self, event: &Value) {
         self.usage(&event["usage"]);
         let choice = &event["choices"][0];
-        self.text.push_str(choice["delta"]["content"].as_str().unwrap_or_default());
+        self.add(choice["delta"]["content"].as_str().unwrap_or_default());
         for call in choice["delta"]["tool_calls"].as_array().into_iter().flatten() {
             let index = call["index"].as_u64().unwrap_or_default();
             self.call(index, &call["id"], &call["function"]["name"], &call["function"]["arguments"]);
@@ -139,7 +165,7 @@ impl Answer {
             "content_block_start" => self.block(index, &event["content_block"]),
             "content_block_delta" => {
                 let delta = &event["delta"];
-                self.text.push_str(delta["text"].as_str().unwrap_or_default());
+                self.add(delta["text"].as_str().unwrap_or_default());
                 if delta["type"] == "input_json_delta" {
                     self.call(index, &Value::Null, &Value::Null, &delta["partial_json"]);
                 }
@@ -156,7 +182,7 @@ impl Answer {
 
     fn response_event(&mut self, event: &Value) {
         match event["type"].as_str().unwrap_or_default() {
-            "response.output_text.delta" => self.text.push_str(event["delta"].as_str().unwrap_or_default()),
+            "response.output_text.delta" => self.add(event["delta"].as_str().unwrap_or_default()),
             "response.completed" | "response.incomplete" => {
                 let response = &event["response"];
                 let streamed = std::mem::take(&mut self.text);
@@ -188,7 +214,7 @@ impl Answer {
     /// Reads a content block of Anthropic's.
     fn block(&mut self, index: u64, block: &Value) {
         match block["type"].as_str().unwrap_or_default() {
-            "text" => self.text.push_str(block["text"].as_str().unwrap_or_default()),
+            "text" => self.add(block["text"].as_str().unwrap_or_default()),
             "tool_use" => {
                 let whole = block["input"].as_object().is_some_and(|input| !input.is_empty());
                 let arguments = if whole { block["input"].to_string().into() } else { Value::Null };
@@ -202,7 +228,9 @@ impl Answer {
         let call = self.calls.entry(index).or_default();
         call.id.push_str(id.as_str().unwrap_or_default());
         call.name.push_str(called.as_str().unwrap_or_default());
-        call.arguments.push_str(arguments.as_str().unwrap_or_default());
+        if call.arguments.len() < MOST_TEXT {
+            call.arguments.push_str(arguments.as_str().unwrap_or_default());
+        }
     }
 
     fn usage(&mut self, usage: &Value) {

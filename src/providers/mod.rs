@@ -181,7 +181,7 @@ impl Providers {
         self.client.as_ref().expect("whoever has a provider has read a file, which makes a client")
     }
 
-    /// Posts a body to a provider. `extra` are headers to send along, and `key` is a key that goes before the provider's
+    /// Posts a body to a path below a provider's address, which may have a query. `extra` are headers to send along, and `key` is a key that goes before the provider's
     /// own. A connection that cannot be made is tried once more, as nothing was sent then.
     pub async fn post(
         &self,
@@ -201,7 +201,7 @@ impl Providers {
         }
     }
 
-    /// Gets something from a provider.
+    /// Gets what is at a path below a provider's address, which may have a query.
     pub async fn get(
         &self,
         provider: &Provider,

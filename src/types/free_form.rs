@@ -29,6 +29,11 @@ impl FreeForm {
 }
 
 impl FreeForm {
+    /// Makes one of a value that is written as an object.
+    pub fn of(value: &impl Serialize) -> serde_json::Result<Self> {
+        serde_json::value::to_raw_value(value).map(Self)
+    }
+
     /// Returns the object as a value of a `jsonb` column; an object that was not given becomes `{}`.
     #[must_use]
     pub fn or_empty(object: Option<&Self>) -> Json<&Self> {

@@ -7,6 +7,7 @@ mod command_line;
 mod contract;
 mod exports;
 mod faults;
+mod gateway;
 mod generations;
 mod hook;
 mod messages;

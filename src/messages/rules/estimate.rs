@@ -101,6 +101,17 @@ impl Scale {
     }
 }
 
+impl Scale {
+    /// Returns how many characters are a token where texts of this length were found to have `tokens`. None if they have none.
+    #[must_use]
+    pub fn chars_per_token(self, length: Length, tokens: i64) -> Option<f64> {
+        match self {
+            Self::CharsPerToken(chars) => Some(chars),
+            Self::Ratio(_) => (tokens > 0).then(|| length.chars as f64 / tokens as f64),
+        }
+    }
+}
+
 /// The ratio of a model as its reports have taught it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Learned {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
 use utoipa::IntoParams;
 use uuid::Uuid;
@@ -59,6 +59,8 @@ pub struct Row {
     #[sqlx(json(nullable))]
     quota: Option<Quota>,
     reask_of: Option<Uuid>,
+    history: Option<Uuid>,
+    generation_id: Option<Uuid>,
     created_at: Timestamp,
     completed_at: Option<Timestamp>,
     pub(in crate::messages) user_text: Option<String>,
@@ -70,7 +72,8 @@ const SELECT: &str = "
         s.system, s.system_tokens, s.max_context, s.user_request_allowance, s.max_trim_attempts, s.chars_per_token,
         s.visible_count, s.visible_ids, s.selected_ids, s.selected_revisions, s.selected_tokens, s.selected_models, s.given_pairs,
         s.predicted_history, s.aut, s.preflight_count, s.trimmed_count, s.attempts_used, s.error, s.overflow_matched,
-        s.usage, s.finish_reason, s.quota, s.reask_of, s.created_at, s.completed_at, p.user_text,
+        s.usage, s.finish_reason, s.quota, s.reask_of, s.history, s.generation_id,
+        s.created_at, s.completed_at, p.user_text,
         array(select k.id from pairs k where k.project = $1 and k.id = any(s.selected_ids)) as kept_ids
     from sends s left join pairs p on p.project = $1 and p.id = s.pair_id
     where s.project = $1";
@@ -152,16 +155,15 @@ pub async fn get(db: &PgPool, project: &str, id: Uuid) -> Result<Option<Send>> {
     let pair = super::pair(&mut *snapshot, project, row.pair_id).await?;
     Ok(Some(Send {
         visible: Some(row.visible_ids.clone()),
-        messages: Some(messages.iter().map(free_form).collect::<Result<_>>()?),
+        messages: Some(messages),
         attempts: Some(attempts),
         pair,
         ..row.shown()
     }))
 }
 
-fn free_form(message: &Message) -> Result<FreeForm> {
-    let text = serde_json::to_string(message).map_err(anyhow::Error::from)?;
-    Ok(serde_json::from_str(&text).map_err(anyhow::Error::from)?)
+fn free_form(message: &impl Serialize) -> Result<FreeForm> {
+    Ok(FreeForm::of(message).map_err(anyhow::Error::from)?)
 }
 
 /// A send as it is to be performed.
@@ -242,6 +244,9 @@ impl Row {
         if let Some(given) = &self.given_pairs {
             return given.iter().map(|pair| Some(pair.id.clone())).collect();
         }
+        if self.mode == Mode::Gateway {
+            return self.selected_ids.iter().map(|turn| Some(turn.to_string())).collect();
+        }
         let kept: HashSet<_> = self.kept_ids.iter().collect();
         self.selected_ids.iter().map(|id| kept.contains(id).then(|| id.to_string())).collect()
     }
@@ -264,13 +269,40 @@ impl Row {
         prediction::messages(system, pairs.map(|(user, answer)| (user.as_str(), answer.as_deref())), user)
     }
 
-    async fn messages(&self, connection: &mut PgConnection, project: &str) -> Result<Vec<Message>> {
+    async fn messages(&self, connection: &mut PgConnection, project: &str) -> Result<Vec<FreeForm>> {
         let trimmed = self.trimmed();
+        if self.mode == Mode::Gateway {
+            return self.passed(connection, project).await;
+        }
         let texts = match &self.given_pairs {
             Some(_) => HashMap::new(),
             None => prediction::texts(connection, project, &self.keys(trimmed)).await?,
         };
-        Ok(self.call(&texts, trimmed, self.user_text.as_deref()))
+        self.call(&texts, trimmed, self.user_text.as_deref()).iter().map(free_form).collect()
+    }
+
+    /// Returns the messages of the last request that the gateway has made: those of the conversation without the turns that
+    /// were dropped, and without erased ones.
+    async fn passed(&self, connection: &mut PgConnection, project: &str) -> Result<Vec<FreeForm>> {
+        const SQL: &str = "
+            with recursive chain as (
+                select m.parent, m.turn, m.message, 1 as nth from sent_messages m where m.project = $1 and m.id = $2
+                union all
+                select m.parent, m.turn, m.message, chain.nth + 1 from chain
+                join sent_messages m on m.project = $1 and m.id = chain.parent
+            )
+            select message from chain
+            where message is not null and (turn = any($3)) is not true order by nth desc";
+        let trimmed: Vec<_> = self.selected_ids.iter().take(self.trimmed()).collect();
+        let kept: Vec<FreeForm> = sqlx::query_scalar(SQL)
+            .bind(project)
+            .bind(self.history)
+            .bind(trimmed)
+            .fetch_all(connection)
+            .await?;
+        let system = self.system.as_deref().filter(|text| !text.trim().is_empty());
+        let system = system.map(|text| free_form(&Message { role: "system", content: text.to_owned() }));
+        Ok(system.transpose()?.into_iter().chain(kept).collect())
     }
 
     /// Returns the send as it is shown in lists.
@@ -278,9 +310,7 @@ impl Row {
         let trimming = self.trimming();
         let trimmed = self.trimmed();
         let names = self.names();
-        let is_gateway = self.mode == Mode::Gateway;
-        let history =
-            if is_gateway { self.predicted_history } else { self.selected_tokens.iter().skip(trimmed).sum() };
+        let history = self.selected_tokens.iter().skip(trimmed).sum();
         let removed: i64 = self.selected_tokens.iter().take(trimmed).sum();
         let count = i32::try_from(self.selected_ids.len()).unwrap_or(i32::MAX);
         let total = history + self.aut;
@@ -328,6 +358,7 @@ impl Row {
             usage: self.usage,
             finish_reason: self.finish_reason,
             reask_of: self.reask_of,
+            generation_id: self.generation_id,
             snapshot: failed.then(|| Snapshot {
                 included_pair_ids: names.into_iter().skip(trimmed).collect(),
                 outgoing_user_text: self.user_text,

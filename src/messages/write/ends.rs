@@ -10,10 +10,10 @@ use crate::messages::event::{Append, End};
 use crate::messages::learning::{self, Report};
 use crate::messages::rules::trimming::{Stage, final_kind};
 use crate::messages::tables::{self, EndRow, LockedSend};
-use crate::messages::{Action, Event, NewAttempt, SendError, State};
+use crate::messages::{Action, Event, Mode, NewAttempt, SendError, State};
 use crate::privacy::kept::Kept;
 
-/// Ends sends. One that is told of without any call had one.
+/// Ends sends. One that ends without any call told of had one.
 pub(super) async fn end(
     connection: &mut PgConnection,
     project: &str,
@@ -49,11 +49,11 @@ pub(super) async fn end(
     let mut rows = Vec::with_capacity(open.len());
     let mut attempts = Vec::new();
     for ((send, end, append), later) in open.iter().zip(0..) {
-        let mut stage = send.stage;
-        if send.attempts_used == 0 && !end.cancelled {
+        let LockedSend { mut stage, mut attempts_used, mut trimmed_count, .. } = **send;
+        if end.latency_ms.is_some() || send.attempts_used == 0 && !end.cancelled {
             match sends::row(send, append) {
                 Ok(row) => {
-                    stage = row.stage;
+                    (stage, attempts_used, trimmed_count) = (row.stage, row.attempt, row.trimmed_after);
                     attempts.push(row);
                 }
                 Err(error) => return Err(sqlx::Error::AnyDriverError(error.to_string().into())),
@@ -63,7 +63,10 @@ pub(super) async fn end(
             id: send.id,
             pair_id: send.pair_id,
             stage: final_stage(end, stage),
-            error: end.failure.as_ref().map(|(error, _)| final_error(error, stage)),
+            attempts_used,
+            trimmed_count,
+            overflow: end.failure.as_ref().map(|(_, meaning)| meaning.overflow),
+            error: end.failure.as_ref().map(|(error, _)| final_error(error, stage, send)),
             assistant_text: end.assistant_text.as_deref(),
             tool_calls: end.tool_calls.as_deref(),
             assistant: end.assistant,
@@ -77,8 +80,8 @@ pub(super) async fn end(
     }
     tables::insert_attempts(connection, project, &attempts).await?;
     tables::end_sends(connection, project, &rows).await?;
-    let reports: Vec<_> =
-        open.iter().filter(|(_, end, _)| end.failure.is_none()).map(|(send, ..)| Report::of(send)).collect();
+    let answered = open.iter().filter(|(_, end, _)| end.failure.is_none());
+    let reports: Vec<_> = answered.filter_map(|(send, end, _)| Report::of(send, end.tokens.input)).collect();
     learning::learn(connection, project, &reports).await?;
     Ok(written)
 }
@@ -93,23 +96,18 @@ fn final_stage(end: &End, stage: Stage) -> Stage {
     }
 }
 
-/// Returns the error that a send ends with: one that trimming could not mend has a kind of its own.
-fn final_error(error: &SendError, stage: Stage) -> SendError {
-    let kind = final_kind(stage, error.kind);
+/// Returns the error that a send ends with: one that trimming could not mend has a kind of its own, unless the gateway was not
+/// asked to trim.
+fn final_error(error: &SendError, stage: Stage, send: &LockedSend) -> SendError {
+    let is_passed_on = send.mode == Mode::Gateway && send.max_trim_attempts == 0;
+    let kind = if is_passed_on { error.kind } else { final_kind(stage, error.kind) };
     SendError { kind, class: if kind == error.kind { error.class } else { kind.class() }, ..error.clone() }
 }
 
-/// Returns the only call of a send whose calls were not told of.
+/// Returns the call that a send ends with, where it was not told of before.
 fn as_append(end: &End) -> Append {
     Append {
-        new: NewAttempt {
-            attempt: None,
-            included_ids: None,
-            error: None,
-            usage: end.usage.clone(),
-            latency_ms: None,
-            at: None,
-        },
+        new: NewAttempt { usage: end.usage.clone(), latency_ms: end.latency_ms, ..NewAttempt::default() },
         failure: end.failure.clone(),
         tokens: end.tokens,
         at: crate::types::Timestamp::now(),

@@ -8,11 +8,12 @@ use uuid::Uuid;
 use crate::db::receipt::{Receipt, Written};
 use crate::error::Error;
 use crate::messages::event::{Append, StartSend};
+use crate::messages::models;
 use crate::messages::prediction::{self, Asked, Failed, Predicted};
 use crate::messages::rules::estimate::Length;
 use crate::messages::rules::trimming::{Failure, Stage, Trimming};
 use crate::messages::settings::Rules;
-use crate::messages::tables::{self, AttemptRow, LockedSend, PairRow, Reasked, SendRow, Table};
+use crate::messages::tables::{self, AttemptRow, LockedSend, MessageRow, PairRow, Reasked, SendRow, Table};
 use crate::messages::{Action, Event, PairState, State, named};
 use crate::privacy::kept::Kept;
 
@@ -54,7 +55,7 @@ impl Planned<'_> {
             color_flag: None,
             state: PairState::Sending,
             tokens: None,
-            turn: None,
+            turn: self.start.passed.as_ref().and_then(|passed| passed.turn),
             send_id: Some(self.id),
             created_at: self.start.created_at,
             hash: &self.start.hash,
@@ -76,8 +77,15 @@ pub(super) async fn start(
             _ => None,
         })
         .collect();
-    let ids: Vec<_> = starts.iter().map(|(id, _)| *id).collect();
-    let stored = tables::request_hashes(connection, project, Table::Sends, &ids).await?;
+    // The gateway makes the ids of its sends itself, so these are new.
+    let ids: Vec<_> = starts.iter().filter(|(_, start)| start.passed.is_none()).map(|(id, _)| *id).collect();
+    let stored = if ids.is_empty() {
+        HashMap::new()
+    } else {
+        tables::request_hashes(connection, project, Table::Sends, &ids).await?
+    };
+    let models = starts.iter().filter_map(|(_, start)| start.passed.as_ref().and(start.new.model.as_deref()));
+    let learned = models::learned_of(&mut *connection, project, models.collect()).await?;
     let mut written: Vec<Option<Written>> = Vec::with_capacity(starts.len());
     let mut planned: Vec<(usize, Planned<'_>)> = Vec::new();
     for (index, &(id, start)) in starts.iter().enumerate() {
@@ -87,6 +95,15 @@ pub(super) async fn start(
             } else {
                 Err(Error::Conflict(format!("the send {id} is there already, with another body")))
             }));
+            continue;
+        }
+        if let Some(passed) = &start.passed {
+            let model = start.new.model.as_deref().unwrap_or_default();
+            let learned = learned.get(model).copied().unwrap_or_default();
+            let settings = rules.settings.with(&start.new.settings.clone().unwrap_or_default());
+            let predicted = prediction::passed(start, passed, learned, settings);
+            planned.push((index, Planned { id, start, predicted, reasked: None }));
+            written.push(None);
             continue;
         }
         match plan(connection, project, rules, id, start).await {
@@ -118,6 +135,12 @@ pub(super) async fn start(
         })
         .collect();
     let created = tables::insert_sends(connection, project, &rows).await?;
+    let messages = planned.iter().filter(|(_, plan)| created.contains(&plan.id)).flat_map(|(_, plan)| {
+        let session = named(plan.start.new.session_id.as_deref());
+        let messages = plan.start.passed.iter().flat_map(|passed| &passed.messages);
+        messages.map(move |sent| MessageRow { session, sent })
+    });
+    tables::insert_messages(connection, project, messages.collect()).await?;
     let (mut gone, mut late) = (Vec::new(), Vec::new());
     for (index, plan) in &planned {
         written[*index] = Some(if created.contains(&plan.id) {
@@ -191,9 +214,6 @@ impl LockedSend {
 
     /// Returns the size of the pairs that are left when so many are dropped.
     pub(super) fn history(&self, trimmed: usize) -> i64 {
-        if self.selected_ids.is_empty() {
-            return self.predicted_history;
-        }
         self.selected_tokens.iter().skip(trimmed).sum()
     }
 
@@ -288,6 +308,7 @@ pub(super) async fn append(
         });
     }
     tables::insert_attempts(connection, project, &rows).await?;
+    tables::note_attempts(connection, project, &rows).await?;
     Ok(written)
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use serde_json::value::RawValue;
+use uuid::Uuid;
 
 use super::Redactor;
 use crate::privacy::hash_key::HashKey;
@@ -52,6 +53,11 @@ impl<'a> Redaction<'a> {
     /// guessed, and a plain hash would confirm the guess.
     pub fn hide(&self, hash: &mut Vec<u8>) {
         *hash = self.key.hash(hash).to_vec();
+    }
+
+    /// Replaces an id that was made of a text by a keyed one, for the same reason.
+    pub fn hide_id(&self, id: &mut Uuid) {
+        *id = self.key.id(*id);
     }
 
     fn redacted(&mut self, text: &str) -> Option<String> {

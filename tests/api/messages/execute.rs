@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 use uuid::Uuid;
 
-use super::provider::{self, Asked};
+use crate::support::provider::{self, Asked};
 use crate::support::{Service, assert_whole, column, eventually, request, with};
 
 /// A pair of so many tokens.

@@ -4,7 +4,6 @@ mod execute;
 mod exports;
 mod pairs;
 mod predict;
-mod provider;
 mod quotas;
 mod sends;
 

@@ -4,6 +4,7 @@ mod answer;
 mod database;
 mod json;
 pub(crate) mod program;
+pub(crate) mod provider;
 mod psql;
 pub(crate) mod server;
 mod service;

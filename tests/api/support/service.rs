@@ -70,6 +70,11 @@ impl Service {
         Self::on(self.options.clone(), settings())
     }
 
+    /// Another server of the same database, which it reaches so.
+    pub(crate) fn reached_by(options: PgConnectOptions, settings: Settings) -> Self {
+        Self::on(options, settings)
+    }
+
     fn on(options: PgConnectOptions, settings: Settings) -> Self {
         let running = Running::start(&options, settings);
         Self { router: router(running.app.clone()), options, running, _database: None }
@@ -165,10 +170,15 @@ impl Service {
     /// A service with keys, and its first key, which may do everything.
     pub(crate) async fn closed() -> (Self, String) {
         let service = Self::open().await;
+        let key = service.first_key().await;
+        (service, key)
+    }
+
+    /// Makes the first key of an open service, which may do everything.
+    pub(crate) async fn first_key(&self) -> String {
         let first = json!({"name": "first", "scopes": ["operator"]});
-        let key = service.post("/v1/keys", &first).await.expect(201);
-        let secret = key["key"].as_str().expect("a secret").to_owned();
-        (service, secret)
+        let key = self.post("/v1/keys", &first).await.expect(201);
+        key["key"].as_str().expect("a secret").to_owned()
     }
 
     /// Makes a project.

@@ -1,11 +1,12 @@
 //! A provider of models over real HTTP, which counts what it is asked and overflows by rule: four characters are a token,
 //! and more than 300 tokens are too many. What the model is called decides what else happens.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
@@ -14,36 +15,53 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-use crate::support::program::Providers;
-use crate::support::{Service, settings};
+use super::program::{Providers, Settings};
+use super::{Service, settings};
 
 /// What the provider was asked, and how it is told to go on.
 #[derive(Default)]
-pub(super) struct Asked {
-    pub(super) bodies: Mutex<Vec<Value>>,
-    pub(super) headers: Mutex<Vec<HeaderMap>>,
+pub(crate) struct Asked {
+    pub(crate) bodies: Mutex<Vec<Value>>,
+    /// The bodies byte for byte.
+    pub(crate) bytes: Mutex<Vec<Bytes>>,
+    /// The queries of the addresses.
+    pub(crate) queries: Mutex<Vec<Option<String>>>,
+    /// How many pieces of the answer of the model `flood` were taken.
+    pub(crate) taken: AtomicUsize,
+    pub(crate) headers: Mutex<Vec<HeaderMap>>,
     /// Lets an answer of the model `slow` go on.
-    pub(super) go_on: Notify,
+    pub(crate) go_on: Notify,
     /// Told when a request has come.
-    pub(super) came: Notify,
+    pub(crate) came: Notify,
 }
 
 impl Asked {
-    pub(super) fn calls(&self) -> usize {
+    pub(crate) fn calls(&self) -> usize {
         self.bodies.lock().expect("never poisoned").len()
     }
 
-    pub(super) fn last(&self) -> Value {
+    fn note(&self, RawQuery(query): RawQuery, body: &Bytes) {
+        self.bytes.lock().expect("never poisoned").push(body.clone());
+        self.queries.lock().expect("never poisoned").push(query);
+    }
+
+    pub(crate) fn last(&self) -> Value {
         self.bodies.lock().expect("never poisoned").last().cloned().expect("a call")
     }
 
-    pub(super) fn last_headers(&self) -> HeaderMap {
+    pub(crate) fn last_headers(&self) -> HeaderMap {
         self.headers.lock().expect("never poisoned").last().cloned().expect("a call")
     }
 }
 
 /// A service with providers of both kinds, which are the same loopback server.
-pub(super) async fn service() -> (Service, Arc<Asked>) {
+pub(crate) async fn service() -> (Service, Arc<Asked>) {
+    let (settings, asked) = settings_with_providers().await;
+    (Service::with(settings).await, asked)
+}
+
+/// How a service with these providers runs.
+pub(crate) async fn settings_with_providers() -> (Settings, Arc<Asked>) {
     let asked = Arc::new(Asked::default());
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -55,7 +73,9 @@ pub(super) async fn service() -> (Service, Arc<Asked>) {
         .route("/v1/models", get(|| async { axum::Json(json!({"object": "list", "data": []})) }))
         .with_state(Arc::clone(&asked));
     tokio::spawn(async move { axum::serve(listener, router).await });
-    let names = ["m", "slow", "limited", "refused", "cut", "broken", "moved"];
+    let names = [
+        "m", "my-model", "slow", "limited", "refused", "cut", "broken", "moved", "tools", "failing", "flood",
+    ];
     let models: Vec<_> = names
         .iter()
         .map(|name| format!("[[providers.models]]\nname = \"{name}\"\ncontext_window = 400\n"))
@@ -64,20 +84,30 @@ pub(super) async fn service() -> (Service, Arc<Asked>) {
     let file = format!(
         "[[providers]]\nname = \"open\"\nkind = \"openai\"\nbase_url = \"http://{address}/v1\"\napi_key_env = \"KEY\"\n{models}
         [[providers]]\nname = \"anth\"\nkind = \"anthropic\"\nbase_url = \"http://{address}/v1\"\napi_key_env = \"KEY\"
-        [[providers.models]]\nname = \"claude\"\ncontext_window = 400\n"
+        [[providers.models]]\nname = \"claude\"\ncontext_window = 400
+        [[providers.models]]\nname = \"my-claude\"\ncontext_window = 400\n"
     );
     let providers = Providers::parse(&file, |_| Some("provider-key".to_owned())).expect("a providers' file");
-    let service =
-        Service::with(crate::support::program::Settings { providers: Arc::new(providers), ..settings() })
-            .await;
-    (service, asked)
+    (Settings { providers: Arc::new(providers), ..settings() }, asked)
 }
 
-async fn openai(State(asked): State<Arc<Asked>>, headers: HeaderMap, body: Bytes) -> Response {
+async fn openai(
+    State(asked): State<Arc<Asked>>,
+    query: RawQuery,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    asked.note(query, &body);
     answer(&asked, headers, &body, false).await
 }
 
-async fn anthropic(State(asked): State<Arc<Asked>>, headers: HeaderMap, body: Bytes) -> Response {
+async fn anthropic(
+    State(asked): State<Arc<Asked>>,
+    query: RawQuery,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    asked.note(query, &body);
     answer(&asked, headers, &body, true).await
 }
 
@@ -99,7 +129,13 @@ async fn answer(asked: &Arc<Asked>, headers: HeaderMap, body: &[u8], is_anthropi
         return error(400, json!({"error": {"type": "invalid_request_error", "message": message}}));
     }
     match body["model"].as_str().unwrap_or_default() {
-        "slow" => asked.go_on.notified().await,
+        "slow" if body["stream"] != true => asked.go_on.notified().await,
+        "failing" => {
+            return error(
+                503,
+                json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
+            );
+        }
         "limited" => {
             let mut limited = error(
                 429,
@@ -118,6 +154,15 @@ async fn answer(asked: &Arc<Asked>, headers: HeaderMap, body: &[u8], is_anthropi
     } else {
         json!({"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2})
     };
+    if body["stream"] != true && body["model"] == "tools" {
+        // Written as no serializer of ours would write it.
+        let call = if is_anthropic {
+            r#"{"content" : [{"type":"tool_use","id":"t","name":"list","input":{"all": true}}],  "stop_reason":"tool_use","usage":{"input_tokens":5,"output_tokens":1.50}}"#
+        } else {
+            r#"{"choices" : [{"message":{"content":null,"tool_calls":[{"id":"t","type":"function","function":{"name":"list","arguments":"{\"all\": true}"}}]}, "finish_reason":"tool_calls"}],  "usage":null, "cost": 1.50}"#
+        };
+        return ([("content-type", "application/json"), ("x-request-id", "theirs")], call).into_response();
+    }
     if body["stream"] != true {
         return axum::Json(if is_anthropic {
             json!({"content": [{"type": "text", "text": "Hello there"}], "stop_reason": "end_turn", "usage": usage})
@@ -129,7 +174,23 @@ async fn answer(asked: &Arc<Asked>, headers: HeaderMap, body: &[u8], is_anthropi
         })
         .into_response();
     }
-    let mut events = if is_anthropic {
+    if body["model"] == "flood" {
+        let asked = Arc::clone(asked);
+        let pieces = stream::repeat_with(move || {
+            asked.taken.fetch_add(1, Ordering::SeqCst);
+            let delta = json!({"choices": [{"delta": {"content": "x".repeat(60_000)}}]});
+            Ok::<_, std::io::Error>(format!("data: {delta}\n\n"))
+        });
+        return ([("content-type", "text/event-stream")], Body::from_stream(pieces)).into_response();
+    }
+    let mut events = if body.get("input").is_some() {
+        let item = json!({"type": "message", "content": [{"type": "output_text", "text": "Hello there"}]});
+        vec![
+            json!({"type": "response.created", "response": {"id": "r"}}),
+            json!({"type": "response.output_text.delta", "delta": "Hello there"}),
+            json!({"type": "response.completed", "response": {"status": "completed", "output": [item], "usage": {"input_tokens": tokens, "output_tokens": 2}}}),
+        ]
+    } else if is_anthropic {
         vec![
             json!({"type": "message_start", "message": {"usage": usage}}),
             json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello "}}),
@@ -147,7 +208,16 @@ async fn answer(asked: &Arc<Asked>, headers: HeaderMap, body: &[u8], is_anthropi
     if body["model"] == "cut" {
         events.truncate(1);
     }
-    let events = events.into_iter().map(|event| Ok::<_, std::io::Error>(format!("data: {event}\n\n")));
-    let body = Body::from_stream(stream::iter(events).chain(stream::empty()));
-    ([("content-type", "text/event-stream")], body).into_response()
+    let events: Vec<_> = events.into_iter().map(|event| format!("event: x\ndata: {event}\n\n")).collect();
+    let (is_slow, asked) = (body["model"] == "slow", Arc::clone(asked));
+    let events = stream::iter(events.into_iter().enumerate()).then(move |(nth, event)| {
+        let asked = Arc::clone(&asked);
+        async move {
+            if is_slow && nth == 1 {
+                asked.go_on.notified().await;
+            }
+            Ok::<_, std::io::Error>(event)
+        }
+    });
+    ([("content-type", "text/event-stream")], Body::from_stream(events)).into_response()
 }

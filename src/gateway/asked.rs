@@ -1,0 +1,312 @@
+//! What a request asks, as far as its record needs to know: the model, what was said, and where in the body that stands. Every
+//! other member is the provider's.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use axum::body::Bytes;
+use serde::Deserialize;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+
+use crate::error::{Error, Result};
+use crate::messages::passed::{Passed, SentMessage};
+use crate::messages::rules::estimate::Length;
+use crate::providers::answer::{Api, text};
+
+/// A request, read.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// The model, as the client names it.
+    pub(super) model: String,
+    /// The session that the body names, as Claude Code does.
+    pub(super) session: Option<String>,
+    /// What the human has said last.
+    pub(super) user_text: String,
+    /// The system message, where it is no message of the list.
+    pub(super) system: Option<String>,
+    /// The conversation.
+    pub(super) passed: Passed,
+    model_at: Range<usize>,
+    /// Where the list of messages stands.
+    list_at: Range<usize>,
+    /// Where each message stands, and the number of the turn that it can be dropped with.
+    messages_at: Vec<(Range<usize>, Option<usize>)>,
+}
+
+/// The members of a body that are looked at.
+#[derive(Deserialize)]
+struct Body<'a> {
+    #[serde(borrow)]
+    model: Option<&'a RawValue>,
+    #[serde(borrow)]
+    messages: Option<&'a RawValue>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+    system: Option<Value>,
+    instructions: Option<Value>,
+    #[serde(borrow)]
+    tools: Option<&'a RawValue>,
+    metadata: Option<Value>,
+}
+
+/// Where a part of a text stands in it.
+fn place(whole: &str, part: &str) -> Range<usize> {
+    let start = part.as_ptr().addr() - whole.as_ptr().addr();
+    start..start + part.len()
+}
+
+impl Asked {
+    /// Reads a body, whose text is clean. `session` is the one that the headers name.
+    pub(super) fn read(api: Api, body: &str, session: Option<&str>) -> Result<Self> {
+        let not_json =
+            |error: serde_json::Error| Error::Malformed(format!("the body cannot be read: {error}"));
+        let read: Body<'_> = serde_json::from_str(body).map_err(not_json)?;
+        let model = read.model.ok_or_else(|| Error::invalid("/model", "must be given"))?;
+        let list = if api == Api::Responses { read.input } else { read.messages };
+        let own = read.metadata.as_ref().and_then(|metadata| session_of(&metadata["user_id"]));
+        let mut asked = Self {
+            model: serde_json::from_str(model.get())
+                .map_err(|_| Error::invalid("/model", "must be a text"))?,
+            user_text: String::new(),
+            system: read.system.or(read.instructions).map(|system| text(&system)),
+            passed: Passed::default(),
+            model_at: place(body, model.get()),
+            list_at: list.map_or(0..0, |list| place(body, list.get())),
+            messages_at: Vec::new(),
+            session: own,
+        };
+        for part in asked.system.as_deref().into_iter().chain(read.tools.map(RawValue::get)) {
+            asked.passed.overhead = asked.passed.overhead.and(Length::of(part));
+        }
+        let Some(list) = list else { return Ok(asked) };
+        let session = session.map(str::to_owned).or_else(|| asked.session.clone());
+        if list.get().starts_with('"') {
+            // Of Responses, a text alone is what the human says.
+            let said: Value = serde_json::from_str(list.get()).map_err(not_json)?;
+            let message = json!({"role": "user", "content": said});
+            let raw = to_raw_value(&message).map_err(not_json)?;
+            asked.push(message, raw, session.as_deref(), None);
+        } else {
+            let items: Vec<&RawValue> = serde_json::from_str(list.get()).map_err(not_json)?;
+            for raw in items {
+                let message: Value = serde_json::from_str(raw.get()).map_err(not_json)?;
+                let at = Some(place(body, raw.get()));
+                asked.push(message, raw.to_owned(), session.as_deref(), at);
+            }
+        }
+        // The last turn is the new message; the others can be dropped.
+        if let Some((turn, length)) = asked.passed.turns.pop() {
+            asked.passed.turn = Some(turn);
+            asked.passed.user = length;
+        }
+        let last = asked.passed.turns.len();
+        for (_, turn) in &mut asked.messages_at {
+            *turn = turn.filter(|turn| *turn < last);
+        }
+        Ok(asked)
+    }
+
+    fn push(&mut self, message: Value, raw: Box<RawValue>, session: Option<&str>, at: Option<Range<usize>>) {
+        let length = Length::of(&lines(&message).join("\n"));
+        let begins = is_human(&message);
+        if begins {
+            self.user_text = human_text(&message["content"]);
+        }
+        let stays = ["system", "developer"].iter().any(|role| message["role"] == *role);
+        let mut sent = SentMessage::new(session, self.passed.messages.last(), message, raw);
+        if begins {
+            sent.turn = Some(sent.id);
+            self.passed.turns.push((sent.id, Length::default()));
+        }
+        match self.passed.turns.last_mut() {
+            Some((_, turn)) if !stays => *turn = turn.and(length),
+            _ => self.passed.overhead = self.passed.overhead.and(length),
+        }
+        if let Some(at) = at {
+            self.messages_at.push((at, self.passed.turns.len().checked_sub(1).filter(|_| !stays)));
+        }
+        self.passed.messages.push(sent);
+    }
+
+    /// Returns the body as it goes to the provider: with the model as that calls it, and without the oldest turns.
+    pub(super) fn request(&self, body: &Bytes, model: &str, dropped: usize) -> Bytes {
+        let mut changes: Vec<(Range<usize>, Cow<'_, [u8]>)> = Vec::new();
+        if model != self.model {
+            changes.push((self.model_at.clone(), Value::from(model).to_string().into_bytes().into()));
+        }
+        if dropped > 0 {
+            let left = self.messages_at.iter().filter(|(_, turn)| turn.is_none_or(|turn| turn >= dropped));
+            let left: Vec<_> = left.map(|(at, _)| &body[at.clone()]).collect();
+            let list = [b"[".as_slice(), &left.join(&b','), b"]"].concat();
+            changes.push((self.list_at.clone(), list.into()));
+        }
+        if changes.is_empty() {
+            return body.clone();
+        }
+        changes.sort_by_key(|(at, _)| at.start);
+        let (mut changed, mut from) = (Vec::with_capacity(body.len()), 0);
+        for (at, new) in changes {
+            changed.extend_from_slice(&body[from..at.start]);
+            changed.extend_from_slice(&new);
+            from = at.end;
+        }
+        changed.extend_from_slice(&body[from..]);
+        changed.into()
+    }
+
+    /// Returns the messages of a request from which so many turns were dropped, as JSON.
+    pub(super) fn prompt(&self, body: &Bytes, dropped: usize) -> String {
+        let system = self.system.as_deref().filter(|text| !text.trim().is_empty());
+        let system = system.map(|text| json!({"role": "system", "content": text}).to_string());
+        let part = |at: &Range<usize>| String::from_utf8_lossy(&body[at.clone()]).into_owned();
+        let said = Some(&self.list_at).filter(|at| body.get(at.start) == Some(&b'"'));
+        let said = said.map(|at| format!("{{\"role\":\"user\",\"content\":{}}}", part(at)));
+        let left = self.messages_at.iter().filter(|(_, turn)| turn.is_none_or(|turn| turn >= dropped));
+        let messages: Vec<_> = system.into_iter().chain(said).chain(left.map(|(at, _)| part(at))).collect();
+        format!("[{}]", messages.join(","))
+    }
+}
+
+/// Returns whether a human has said a message. The result of a tool has the role `user` too, and belongs to the call before it.
+fn is_human(message: &Value) -> bool {
+    let is_message = message["type"].is_null() || message["type"] == "message";
+    let blocks = message["content"].as_array().map_or(&[][..], Vec::as_slice);
+    is_message && message["role"] == "user" && blocks.iter().all(|block| block["type"] != "tool_result")
+}
+
+/// Returns what a human has said, without what an agent has added to it in blocks of its own.
+fn human_text(content: &Value) -> String {
+    let Some(blocks) = content.as_array() else { return text(content) };
+    let texts: Vec<_> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
+    let own: Vec<_> = texts.iter().copied().filter(|text| !text.starts_with("<system-reminder>")).collect();
+    if own.is_empty() { texts.join("\n") } else { own.join("\n") }
+}
+
+/// Returns the texts of a message, of which its size is estimated. A call of a tool is a line of its own, as
+/// [`Length`] expects it. Pictures have no text.
+fn lines(message: &Value) -> Vec<String> {
+    fn call(name: &Value, given: &Value) -> String {
+        let given = given.as_str().map_or_else(|| given.to_string(), str::to_owned);
+        format!("{{\"name\": {name}, \"arguments\": {given}}}")
+    }
+    fn collect(value: &Value, lines: &mut Vec<String>) {
+        match value {
+            Value::String(text) => lines.push(text.clone()),
+            Value::Array(items) => items.iter().for_each(|item| collect(item, lines)),
+            Value::Object(_) => match value["type"].as_str().unwrap_or_default() {
+                "tool_use" | "custom_tool_call" => lines.push(call(&value["name"], &value["input"])),
+                "function_call" => lines.push(call(&value["name"], &value["arguments"])),
+                "thinking" => collect(&value["thinking"], lines),
+                _ => {
+                    for member in ["content", "text", "output"] {
+                        collect(&value[member], lines);
+                    }
+                    for tool in value["tool_calls"].as_array().into_iter().flatten() {
+                        lines.push(call(&tool["function"]["name"], &tool["function"]["arguments"]));
+                    }
+                }
+            },
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    collect(message, &mut found);
+    found
+}
+
+/// Returns the session in the `user_id` of Claude Code: the JSON of an object, or a text that ends with it.
+fn session_of(user_id: &Value) -> Option<String> {
+    let user_id = user_id.as_str()?;
+    let object: Option<Value> = serde_json::from_str(user_id).ok();
+    let session = match object.as_ref().and_then(|object| object["session_id"].as_str()) {
+        Some(session) => session,
+        None => user_id.rsplit_once("_session_")?.1,
+    };
+    (1..=200).contains(&session.len()).then(|| session.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(api: Api, body: &Value) -> (Asked, Bytes) {
+        let text = body.to_string();
+        (Asked::read(api, &text, None).expect("reads"), text.into())
+    }
+
+    fn parsed(body: &Bytes) -> Value {
+        serde_json::from_slice(body).expect("JSON")
+    }
+
+    #[test]
+    fn a_turn_is_dropped_with_its_tools_and_what_the_client_has_not_changed_stays_as_it_is() {
+        let messages = json!([
+            {"role": "user", "content": "one"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "Bash", "input": {"a": 1}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "ok"}]},
+            {"role": "assistant", "content": "did it"},
+            {"role": "user", "content": [{"type": "text", "text": "<system-reminder>x"}, {"type": "text", "text": "two"}]},
+            {"role": "assistant", "content": "yes"},
+            {"role": "user", "content": "three"},
+        ]);
+        let body = json!({"model": "p/m", "max_tokens": 5, "system": [{"type": "text", "text": "Be brief."}],
+            "messages": messages, "metadata": {"user_id": "user_a_account__session_s-1"}, "unknown": [1.50]});
+        let (asked, bytes) = read(Api::Messages, &body);
+        assert_eq!((asked.user_text.as_str(), asked.system.as_deref()), ("three", Some("Be brief.")));
+        assert_eq!((asked.passed.turns.len(), asked.session.as_deref()), (2, Some("s-1")));
+        assert_eq!(asked.request(&bytes, "p/m", 0), bytes);
+        let renamed = asked.request(&bytes, "m", 0);
+        assert_eq!(parsed(&renamed)["model"], "m");
+        assert_eq!(renamed.len(), bytes.len() - 2);
+        let once = parsed(&asked.request(&bytes, "m", 1));
+        assert_eq!(once["messages"].as_array().map(Vec::len), Some(3));
+        assert_eq!((&once["messages"][0], &once["unknown"]), (&messages[4], &body["unknown"]));
+        let twice = parsed(&asked.request(&bytes, "p/m", 2));
+        assert_eq!(twice["messages"], json!([messages[6]]));
+        let prompt: Value = serde_json::from_str(&asked.prompt(&bytes, 2)).expect("JSON");
+        assert_eq!(prompt, json!([{"role": "system", "content": "Be brief."}, messages[6]]));
+        let ids: Vec<_> = asked.passed.messages.iter().map(|sent| sent.turn).collect();
+        assert_eq!((ids[0], ids[3], ids[6]), (Some(asked.passed.turns[0].0), ids[0], asked.passed.turn));
+    }
+
+    #[test]
+    fn system_messages_of_a_list_always_stay() {
+        let messages = json!([{"role": "system", "content": "s"}, {"role": "user", "content": "one"},
+            {"role": "system", "content": "later"}, {"role": "user", "content": "two"}]);
+        let (asked, body) = read(Api::ChatCompletions, &json!({"model": "m", "messages": messages}));
+        let left = parsed(&asked.request(&body, "m", 1));
+        assert_eq!(left["messages"], json!([messages[0], messages[2], messages[3]]));
+        assert!(asked.passed.overhead.chars == 6 && asked.passed.user.chars == 3);
+    }
+
+    #[test]
+    fn what_codex_sends_is_read_as_messages_are() {
+        let body = json!({"model": "m", "instructions": "i", "input": [
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "find it"}]},
+            {"type": "reasoning", "encrypted_content": "xxxxxxxxxx"},
+            {"type": "function_call", "call_id": "c", "name": "shell", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c", "output": "found"}]});
+        let (asked, _) = read(Api::Responses, &body);
+        assert_eq!((asked.user_text.as_str(), asked.passed.turns.len()), ("find it", 0));
+        assert_eq!(asked.passed.messages.len(), 4);
+        let (asked, _) = read(Api::Responses, &json!({"model": "m", "input": "hello"}));
+        assert_eq!((asked.user_text.as_str(), asked.passed.messages.len()), ("hello", 1));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_and_what_need_not_be_there_is_not() {
+        for body in [
+            "",
+            "[]",
+            "{}",
+            r#"{"model": 1}"#,
+            r#"{"model": "m", "messages": 1}"#,
+            r#"{"model": "m", "messages": [1}"#,
+        ] {
+            Asked::read(Api::Messages, body, None).expect_err(body);
+        }
+        let (asked, _) = read(Api::Messages, &json!({"model": "m"}));
+        assert_eq!((asked.user_text.as_str(), asked.passed.turn), ("", None));
+    }
+}

@@ -1,0 +1,188 @@
+//! The headers of requests and answers that pass through, and those that are meant for the gateway itself.
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+use crate::providers::Kind;
+
+/// The header with the `Authorization` that a client has for the provider.
+const PROVIDER_KEY: &str = "gleaner-provider-key";
+
+/// The headers of a request that pass, besides those that begin with one of [`FAMILIES`].
+const PASSED: [HeaderName; 3] = [header::ACCEPT, header::CONTENT_TYPE, header::USER_AGENT];
+const FAMILIES: [&str; 3] = ["anthropic-", "openai-", "x-stainless-"];
+
+/// The headers of an answer that are about the connection to the provider, or about how its body came over it.
+const OF_CONNECTION: [HeaderName; 8] = [
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::PROXY_AUTHENTICATE,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::ALT_SVC,
+];
+
+/// The headers in which agents name their session.
+const SESSIONS: [&str; 4] = ["gleaner-session", "x-claude-code-session-id", "session_id", "session-id"];
+
+/// What a request asks of the gateway itself.
+#[derive(Debug, Default, IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(super) struct Options {
+    /// The name of the agent session that the request belongs to. Sessions of Claude Code and Codex are known without it.
+    #[param(rename = "Gleaner-Session")]
+    pub(super) session: Option<String>,
+    /// The topic of the message pair that the request makes.
+    #[param(rename = "Gleaner-Topic")]
+    pub(super) topic: Option<String>,
+    /// The id of an open generation log of which the answer is an attempt.
+    #[param(rename = "Gleaner-Generation-Id", value_type = Option<String>)]
+    pub(super) generation: Option<Uuid>,
+    /// The number of that attempt. The default is the next one.
+    #[param(rename = "Gleaner-Attempt", value_type = Option<String>)]
+    pub(super) attempt: Option<i32>,
+    /// `on`: if the provider says that the context overflows, the oldest turn is dropped and the rest is sent again.
+    #[param(rename = "Gleaner-Trim", value_type = Option<String>)]
+    pub(super) trims: bool,
+    /// The `Authorization` of the client's own account with the provider, which goes before the server's. It is never kept.
+    #[param(rename = "Gleaner-Provider-Key", value_type = Option<String>)]
+    pub(super) provider_key: Option<HeaderValue>,
+}
+
+impl Options {
+    /// Reads what the headers of a request say. A value that is none is a 422.
+    pub(super) fn of(headers: &HeaderMap) -> Result<Self> {
+        let text = |name: &str| match headers.get(name).map(HeaderValue::to_str) {
+            None => Ok(None),
+            Some(Ok(text)) => Ok(Some(text.trim()).filter(|text| !text.is_empty())),
+            Some(Err(_)) => Err(wrong(name, "holds other characters than ASCII")),
+        };
+        let name = |header: &str| match text(header)? {
+            Some(name) if name.len() > 200 => Err(wrong(header, "must have at most 200 characters")),
+            name => Ok(name.map(str::to_owned)),
+        };
+        let mut session = None;
+        for header in SESSIONS {
+            session = session.or(name(header)?);
+        }
+        let generation = text("gleaner-generation-id")?.map(str::parse).transpose();
+        let attempt = text("gleaner-attempt")?.map(str::parse).transpose();
+        let attempt =
+            attempt.ok().filter(|number| number.is_none_or(|number| (1..=1_000_000_000).contains(&number)));
+        let provider_key = headers.get(PROVIDER_KEY).cloned().map(|mut key| {
+            key.set_sensitive(true);
+            key
+        });
+        Ok(Self {
+            session,
+            topic: name("gleaner-topic")?,
+            generation: generation.map_err(|_| wrong("gleaner-generation-id", "must be a UUID"))?,
+            attempt: attempt.ok_or_else(|| wrong("gleaner-attempt", "must be 1 to 1000000000"))?,
+            trims: match text("gleaner-trim")?.map(str::to_ascii_lowercase).as_deref() {
+                Some("on" | "true" | "1" | "yes") => true,
+                None | Some("off" | "false" | "0" | "no") => false,
+                Some(_) => return Err(wrong("gleaner-trim", "must be on or off")),
+            },
+            provider_key,
+        })
+    }
+}
+
+fn wrong(header: &str, detail: &str) -> Error {
+    Error::invalid(format!("/{header}"), detail)
+}
+
+/// Makes the key that a client of Anthropic's sends our key, for the keyring: `x-api-key` is then what `Authorization` is
+/// elsewhere. Where both are there, a key of ours counts.
+pub(super) fn name_key(kind: Kind, headers: &mut HeaderMap) {
+    if kind != Kind::Anthropic {
+        return;
+    }
+    let Some(key) = headers.get("x-api-key").and_then(|key| key.to_str().ok()) else { return };
+    let is_ours = key.starts_with(crate::auth::keys::BEGINNING);
+    if (is_ours || !headers.contains_key(header::AUTHORIZATION))
+        && let Ok(mut bearer) = HeaderValue::try_from(format!("Bearer {key}"))
+    {
+        bearer.set_sensitive(true);
+        headers.insert(header::AUTHORIZATION, bearer);
+    }
+}
+
+/// Returns the headers of a request that go to the provider. Keys are none of them.
+pub(super) fn forwarded(headers: &HeaderMap) -> HeaderMap {
+    let passes = |name: &HeaderName| {
+        PASSED.contains(name) || FAMILIES.iter().any(|family| name.as_str().starts_with(family))
+    };
+    let passing = headers.iter().filter(|(name, _)| passes(name));
+    passing.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Returns the headers of a provider's answer that go to the client.
+pub(super) fn returned(headers: &HeaderMap) -> HeaderMap {
+    let passing = headers.iter().filter(|(name, _)| !OF_CONNECTION.contains(name) && *name != "keep-alive");
+    passing.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn keys_do_not_pass_and_what_the_client_tells_the_provider_does() {
+        let sent = headers(&[
+            ("authorization", "Bearer glnr_x"),
+            ("x-api-key", "glnr_x"),
+            ("gleaner-provider-key", "theirs"),
+            ("cookie", "c"),
+            ("accept-encoding", "gzip"),
+            ("anthropic-beta", "b"),
+            ("openai-organization", "o"),
+            ("content-type", "application/json"),
+        ]);
+        let mut passed: Vec<_> = forwarded(&sent).keys().map(ToString::to_string).collect();
+        passed.sort();
+        assert_eq!(passed, ["anthropic-beta", "content-type", "openai-organization"]);
+        let options = Options::of(&sent).expect("reads");
+        assert!(!format!("{options:?}").contains("theirs"));
+    }
+
+    #[test]
+    fn a_header_of_ours_that_is_wrong_is_named() {
+        for (name, value) in [
+            ("gleaner-generation-id", "x"),
+            ("gleaner-attempt", "0"),
+            ("gleaner-attempt", "x"),
+            ("gleaner-trim", "perhaps"),
+        ] {
+            let error = Options::of(&headers(&[(name, value)])).expect_err(name);
+            assert!(error.to_string().contains(name), "{error}");
+        }
+        let named =
+            Options::of(&headers(&[("session_id", "codex"), ("gleaner-session", " ")])).expect("reads");
+        assert_eq!(named.session.as_deref(), Some("codex"));
+    }
+
+    #[test]
+    fn a_key_of_ours_counts_wherever_a_client_of_anthropics_puts_it() {
+        for (sent, counts) in [
+            (&[("x-api-key", "any")][..], "Bearer any"),
+            (&[("x-api-key", "any"), ("authorization", "Bearer other")], "Bearer other"),
+            (&[("x-api-key", "glnr_1"), ("authorization", "Bearer other")], "Bearer glnr_1"),
+        ] {
+            let mut sent = headers(sent);
+            name_key(Kind::Anthropic, &mut sent);
+            assert_eq!(sent[header::AUTHORIZATION], counts);
+        }
+    }
+}

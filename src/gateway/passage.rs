@@ -1,0 +1,275 @@
+//! The way of one request to the provider and back. That it has come is kept before the provider is asked, and what came of it
+//! before the client has all of the answer.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::asked::Asked;
+use super::headers::{Options, returned};
+use super::record::Record;
+use super::stream::Passing;
+use crate::error::{Error, PassedOn, Result, Special};
+use crate::http::clean::clean_json;
+use crate::http::memory::Memory;
+use crate::messages::CancelReason;
+use crate::messages::failure::{self, Failure};
+use crate::messages::perform::Flight;
+use crate::messages::rules::trimming::{self, Next, Trimming};
+use crate::messages::settings::SendSettings;
+use crate::projects::Tenant;
+use crate::providers::Provider;
+use crate::providers::answer::{Answer, Api};
+use crate::state::App;
+
+/// The refusal of a model that no provider has.
+pub(super) const NO_PROVIDER: Error = Error::NotFound("provider of this model");
+
+/// How many bytes of an answer that is not streamed are held until its record is committed. A longer one is passed on as it
+/// comes, and its text is not kept.
+const MOST_ANSWER: usize = 32 << 20;
+
+/// A request on its way.
+pub(super) struct Passage {
+    pub(super) app: App,
+    pub(super) tenant: Arc<Tenant>,
+    /// The id of the send.
+    pub(super) id: Uuid,
+    pub(super) api: Api,
+    /// The path below the provider's address, with the query.
+    pub(super) path: String,
+    /// The headers that go along.
+    pub(super) forwarded: HeaderMap,
+    pub(super) options: Options,
+    pub(super) body: Bytes,
+    pub(super) asked: Asked,
+    /// What the request holds of the memory for bodies.
+    pub(super) memory: Memory,
+}
+
+/// The client, as long as it waits for the head of the answer.
+type Client = oneshot::Sender<Result<Response>>;
+
+/// What came of a call.
+enum Called {
+    /// An answer that is passed on as it comes, after what has come already.
+    Stream(reqwest::Response, Vec<Bytes>),
+    /// A whole answer, or an error of the provider.
+    Whole(StatusCode, HeaderMap, Bytes),
+    /// No answer, and what the client is told.
+    None(Failure, Error),
+    /// Nothing, as the send was cancelled.
+    Cancelled(CancelReason),
+}
+
+impl Passage {
+    /// Passes the request on, and keeps what comes of it.
+    pub(super) async fn run(mut self, mut client: Client) {
+        let providers = Arc::clone(&self.app.providers);
+        let named = self.asked.model.clone();
+        let Some((provider, model)) = providers.find(Some(self.api.kind()), &named) else {
+            let _ = client.send(Err(NO_PROVIDER));
+            return;
+        };
+        // The lease of the send is renewed for as long as this is held.
+        let mut flight = self.app.in_flight.begin(&self.tenant.name, self.id);
+        let mut trimming = self.trimming();
+        let record = match Record::begin(&mut self, trimming.max_trims).await {
+            Ok(record) => record,
+            Err(error) => {
+                let _ = client.send(Err(error));
+                return;
+            }
+        };
+        loop {
+            let body = self.asked.request(&self.body, model, trimming.trimmed);
+            let started = Instant::now();
+            let called = tokio::select! {
+                biased;
+                reason = flight.cancelled() => Called::Cancelled(reason),
+                () = client.closed() => Called::Cancelled(CancelReason::ClientGone),
+                called = self.call(provider, body) => called,
+            };
+            let prompt = || self.asked.prompt(&self.body, trimming.trimmed);
+            let answer = match called {
+                Called::Stream(response, begun) => {
+                    let passed = Passed { response, begun, client, flight: &mut flight };
+                    return self.stream(passed, &record, started, prompt).await;
+                }
+                Called::Whole(status, headers, bytes) => {
+                    let is_kept = match self.read(status, &headers, &bytes) {
+                        Ok(answer) => record.answered(&answer, started, prompt).await,
+                        Err(failure) => {
+                            let meaning =
+                                trimming::Failure { class: failure.1.class, overflow: failure.1.overflow };
+                            if trimming.attempt(Some(meaning)).1 == Next::Retry {
+                                record.called(failure, started).await;
+                                continue;
+                            }
+                            record.failed(failure, started).await
+                        }
+                    };
+                    Ok(reply(status, &headers, is_kept, Body::from(bytes)))
+                }
+                Called::None(failure, error) => {
+                    record.failed(failure, started).await;
+                    Err(error)
+                }
+                Called::Cancelled(reason) => {
+                    record.cancelled(reason).await;
+                    Err(Error::Malformed("the send was cancelled".to_owned()))
+                }
+            };
+            // Nobody may wait for it any more.
+            let _ = client.send(answer);
+            return;
+        }
+    }
+
+    /// How far trimming has come: nowhere yet. Unless the client asks for it, nothing is ever dropped.
+    fn trimming(&self) -> Trimming {
+        let settings = self.tenant.messages.settings.with(&SendSettings::default());
+        let max_trims = usize::try_from(settings.max_trim_attempts).unwrap_or_default();
+        Trimming {
+            predicted: self.asked.passed.turns.len(),
+            preflight: 0,
+            trimmed: 0,
+            attempts_used: 0,
+            max_trims: if self.options.trims { max_trims } else { 0 },
+        }
+    }
+
+    /// Calls the provider. An answer that is not streamed comes whole.
+    async fn call(&self, provider: &Provider, body: Bytes) -> Called {
+        let key = self.options.provider_key.as_ref();
+        let sent = self.app.providers.post(provider, &self.path, &self.forwarded, key, body).await;
+        let lost = |error: reqwest::Error| Called::None(failure::unreachable(&error), bad_gateway(&error));
+        let mut response = match sent {
+            Ok(response) => response,
+            Err(error) => return lost(error),
+        };
+        if is_stream(response.status(), response.headers()) {
+            return Called::Stream(response, Vec::new());
+        }
+        let (mut pieces, mut size) = (Vec::new(), 0);
+        loop {
+            match response.chunk().await {
+                Ok(Some(piece)) => {
+                    size += piece.len();
+                    pieces.push(piece);
+                }
+                Ok(None) => break,
+                Err(error) => return lost(error),
+            }
+            if size > MOST_ANSWER || self.memory.hold(self.body.len() + size).await.is_err() {
+                return Called::Stream(response, pieces);
+            }
+        }
+        let bytes = if let [bytes] = pieces.as_slice() { bytes.clone() } else { pieces.concat().into() };
+        if response.status().is_redirection() {
+            return Called::None(failure::reported(response.status().as_u16(), &bytes, None), redirected());
+        }
+        Called::Whole(response.status(), response.headers().clone(), bytes)
+    }
+
+    /// Reads a whole answer.
+    fn read(&self, status: StatusCode, headers: &HeaderMap, bytes: &Bytes) -> Result<Answer, Failure> {
+        if !status.is_success() {
+            return Err(failure::reported(status.as_u16(), bytes, failure::wait(headers)));
+        }
+        let mut clean = bytes.to_vec();
+        let answer = clean_json(&mut clean).ok().and_then(|_| Answer::read(self.api, &clean));
+        answer.ok_or_else(|| failure::said(&String::from_utf8_lossy(bytes)))
+    }
+
+    /// Passes an answer on as it comes. Its end is held until the record is committed; one that broke off breaks off for the
+    /// client too, so that it never looks whole.
+    async fn stream(
+        &self,
+        passed: Passed<'_>,
+        record: &Record,
+        started: Instant,
+        prompt: impl FnOnce() -> String,
+    ) {
+        let Passed { mut response, begun, client, flight } = passed;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let (mut passing, body) = Passing::new(self.api, is_stream(status, &headers));
+        let _ = client.send(Ok(reply(status, &headers, record.is_recorded(), body)));
+        let outcome = tokio::select! {
+            biased;
+            reason = flight.cancelled() => Err(reason),
+            outcome = passing.pass(&mut response, begun) => outcome,
+        };
+        // What is left of the answer is not paid for.
+        drop(response);
+        match outcome {
+            Err(reason) => {
+                record.cancelled(reason).await;
+                passing.finish(false).await;
+            }
+            Ok(is_whole) => {
+                match passing.answered(is_whole) {
+                    Ok(answer) => record.answered(answer, started, prompt).await,
+                    Err(failure) => record.failed(failure, started).await,
+                };
+                passing.finish(is_whole).await;
+            }
+        }
+    }
+}
+
+/// An answer that is about to be passed on as it comes.
+struct Passed<'a> {
+    response: reqwest::Response,
+    /// What has come of it already.
+    begun: Vec<Bytes>,
+    client: Client,
+    flight: &'a mut Flight,
+}
+
+/// Makes the response of a provider's answer.
+fn reply(status: StatusCode, headers: &HeaderMap, is_recorded: bool, body: Body) -> Response {
+    let mut response = (status, returned(headers), body).into_response();
+    if !is_recorded {
+        response.headers_mut().insert("gleaner-recorded", HeaderValue::from_static("no"));
+    }
+    response.extensions_mut().insert(PassedOn);
+    response
+}
+
+fn is_stream(status: StatusCode, headers: &HeaderMap) -> bool {
+    let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    status.is_success() && media_type.is_some_and(|value| value.starts_with("text/event-stream"))
+}
+
+/// Returns what the client is told where the provider has not answered.
+pub(super) fn bad_gateway(error: &reqwest::Error) -> Error {
+    let (failure, _) = failure::unreachable(error);
+    let status = if error.is_timeout() { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
+    upstream(status, failure.message.unwrap_or_default())
+}
+
+/// Returns what the client is told of a redirect. It would take the client's keys elsewhere.
+pub(super) fn redirected() -> Error {
+    upstream(
+        StatusCode::BAD_GATEWAY,
+        "the provider answered with a redirect, which is not followed".to_owned(),
+    )
+}
+
+fn upstream(status: StatusCode, detail: String) -> Error {
+    Error::Special(Box::new(Special {
+        status: status.as_u16(),
+        kind: "provider",
+        title: "Provider",
+        detail,
+        errors: Vec::new(),
+        members: serde_json::Map::new(),
+        retry_after_s: None,
+    }))
+}

@@ -1,0 +1,201 @@
+//! What is kept of a request that passes: a send, and an attempt of a generation log.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use chrono::TimeDelta;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::passage::Passage;
+use super::routes::PATIENCE;
+use crate::domain::{self, Domain};
+use crate::error::{Error, Result};
+use crate::generations;
+use crate::http::memory::Memory;
+use crate::messages::failure::Failure;
+use crate::messages::settings::SendSettings;
+use crate::messages::{AskedMode, CancelReason, Event, NewSend, tokens_of};
+use crate::privacy::capture::Capture;
+use crate::projects::Tenant;
+use crate::providers::answer::Answer;
+use crate::state::App;
+use crate::types::{FreeForm, Timestamp};
+
+/// The record of a request.
+pub(super) struct Record {
+    app: App,
+    tenant: Arc<Tenant>,
+    /// The id of the send.
+    id: Uuid,
+    memory: Memory,
+    keeps: Keeps,
+    /// The generation log of which the answer is an attempt, and the attempt's number if the client gives one.
+    attempt: Option<(Uuid, Option<i32>)>,
+}
+
+/// Whether something is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keeps {
+    /// What the project wants.
+    Wanted,
+    /// Nothing, as the project wants it.
+    Nothing,
+    /// Nothing, as the database is away.
+    Unrecorded,
+}
+
+impl Record {
+    /// Keeps that a request has come, which may drop so many turns. If that is not possible, the request is refused before the
+    /// provider is asked, unless the project wants it otherwise.
+    pub(super) async fn begin(passage: &mut Passage, max_trims: usize) -> Result<Self> {
+        let Passage { app, tenant, id, options, memory, asked, .. } = passage;
+        let keeps = |domain| tenant.policy.capture(domain) != Capture::Off;
+        let generation = options.generation.filter(|_| keeps(Domain::Generations));
+        let mut record = Self {
+            app: app.clone(),
+            tenant: Arc::clone(tenant),
+            id: *id,
+            memory: memory.clone(),
+            keeps: if keeps(Domain::Messages) || generation.is_some() {
+                Keeps::Wanted
+            } else {
+                Keeps::Nothing
+            },
+            attempt: generation.map(|generation| (generation, options.attempt)),
+        };
+        if record.keeps == Keeps::Nothing {
+            return Ok(record);
+        }
+        let new = NewSend {
+            mode: AskedMode::Record,
+            id: None,
+            pair_id: None,
+            user_text: Some(std::mem::take(&mut asked.user_text)),
+            model: Some(asked.model.clone()).into(),
+            topic_id: options.topic.clone().into(),
+            session_id: options.session.clone().or_else(|| asked.session.clone()).into(),
+            visible: None,
+            pairs: None,
+            system: asked.system.clone(),
+            settings: Some(SendSettings {
+                max_trim_attempts: i32::try_from(max_trims).ok(),
+                ..SendSettings::default()
+            }),
+            reask_of: None,
+            stream: None,
+        };
+        let mut passed = std::mem::take(&mut asked.passed);
+        passed.generation_id = generation;
+        let begun = async {
+            if let Some((generation, number)) = record.attempt {
+                generations::store::expect_room(&record.app.db, &record.tenant.name, generation, number)
+                    .await?;
+            }
+            record.write(vec![Event::passed(record.id, new, passed).into()]).await
+        };
+        if !record.tenant.messages.passes_without_database() {
+            begun.await?;
+            return Ok(record);
+        }
+        let late = Error::Unavailable("the database does not answer");
+        let begun = tokio::time::timeout(PATIENCE, begun).await.unwrap_or(Err(late));
+        match begun {
+            Err(error) if error.is_transient() => {
+                unrecorded(&error);
+                record.keeps = Keeps::Unrecorded;
+            }
+            begun => begun?,
+        }
+        Ok(record)
+    }
+
+    /// Returns whether what is to be kept of the request was kept so far.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.keeps != Keeps::Unrecorded
+    }
+
+    /// Keeps that a call has failed, and another one follows.
+    pub(super) async fn called(&self, failure: Failure, started: Instant) -> bool {
+        self.keep(vec![Event::called(self.id, failure, elapsed(started)).into()]).await
+    }
+
+    /// Keeps that the last call has failed. Returns whether that is recorded.
+    pub(super) async fn failed(&self, failure: Failure, started: Instant) -> bool {
+        self.keep(vec![Event::failed(self.id, failure, elapsed(started)).into()]).await
+    }
+
+    /// Keeps that the send was cancelled.
+    pub(super) async fn cancelled(&self, reason: CancelReason) -> bool {
+        self.keep(vec![Event::cancel(self.id, reason).into()]).await
+    }
+
+    /// Keeps the answer, and that it is an attempt at what `prompt` asks for. Returns whether that is recorded.
+    pub(super) async fn answered(
+        &self,
+        answer: &Answer,
+        started: Instant,
+        prompt: impl FnOnce() -> String,
+    ) -> bool {
+        let latency_ms = elapsed(started);
+        let mut events = vec![domain::Event::from(Event::answered(self.id, answer, latency_ms))];
+        if let Some((generation, number)) = self.attempt {
+            let usage = answer.usage.as_ref().and_then(|usage| FreeForm::of(usage).ok());
+            let tokens = usage.as_ref().map(tokens_of).unwrap_or_default();
+            let small = |tokens: Option<i64>| tokens.and_then(|tokens| i32::try_from(tokens).ok());
+            let calls = || answer.tool_calls().map(|calls| calls.to_string());
+            let said = Some(answer.text.clone()).filter(|text| !text.trim().is_empty()).or_else(calls);
+            let new = generations::NewAttempt {
+                attempt: number,
+                timestamp: Timestamp::now().plus(TimeDelta::milliseconds(-i64::from(latency_ms))),
+                prompt_text: Some(prompt()),
+                raw_response: said.map(|text| text.replace('\0', "\u{fffd}")),
+                latency_ms: Some(latency_ms),
+                input_tokens: small(tokens.input),
+                output_tokens: small(tokens.output),
+                metadata: FreeForm::of(&json!({"send_id": self.id})).ok(),
+                ..generations::NewAttempt::default()
+            };
+            events.push(generations::Event::append(generation, new, None).into());
+        }
+        self.keep(events).await
+    }
+
+    /// Writes what has come of the request. Returns whether it is recorded; that somebody has ended the send meanwhile is no
+    /// failure.
+    async fn keep(&self, events: Vec<domain::Event>) -> bool {
+        match self.keeps {
+            Keeps::Nothing => return true,
+            Keeps::Unrecorded => return false,
+            Keeps::Wanted => {}
+        }
+        match self.write(events).await {
+            Ok(()) => true,
+            Err(error) => {
+                unrecorded(&error);
+                false
+            }
+        }
+    }
+
+    async fn write(&self, events: Vec<domain::Event>) -> Result<()> {
+        let written = self.app.writer.write_all(&self.tenant, events, &self.memory).await;
+        for (nth, written) in written.into_iter().enumerate() {
+            match written {
+                Err(Error::Conflict(_) | Error::NotFound(_)) if nth == 0 => {}
+                written => drop(written?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Counts what passed without a record.
+fn unrecorded(error: &Error) {
+    tracing::warn!(%error, "a request passes through the gateway without a record");
+    metrics::counter!("gleaner_gateway_unrecorded_total").increment(1);
+}
+
+fn elapsed(started: Instant) -> i32 {
+    i32::try_from(started.elapsed().as_millis()).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,86 @@
+//! Our own refusals in the shape of a provider's errors, so that its official client says what is wrong.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use serde_json::json;
+
+use crate::error::{Problem, Refused};
+use crate::providers::Kind;
+
+/// Returns whose API a path belongs to, if the gateway answers there.
+#[must_use]
+pub fn api_of(path: &str) -> Option<Kind> {
+    let below = |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/'));
+    if below("/openai") {
+        Some(Kind::Openai)
+    } else if below("/anthropic") {
+        Some(Kind::Anthropic)
+    } else {
+        None
+    }
+}
+
+/// Writes the body of a refusal. An answer of the provider's stays as it is.
+pub fn render(kind: Kind, refused: &Refused, response: &mut Response) {
+    let Some(problem) = refused.problem(response) else { return };
+    let body = match kind {
+        Kind::Openai => json!({"error": {
+            "message": problem.detail,
+            "type": openai_type(problem.status),
+            "param": null,
+            "code": openai_code(&problem),
+        }}),
+        Kind::Anthropic => json!({
+            "type": "error",
+            "error": {"type": anthropic_type(problem.status), "message": problem.detail},
+            "request_id": problem.instance,
+        }),
+    };
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().remove(header::CONTENT_LENGTH);
+    *response.body_mut() = Body::from(body.to_string());
+}
+
+fn openai_type(status: u16) -> &'static str {
+    match status {
+        401 => "authentication_error",
+        403 => "permission_error",
+        429 => "rate_limit_error",
+        500.. => "server_error",
+        _ => "invalid_request_error",
+    }
+}
+
+fn openai_code(problem: &Problem) -> &str {
+    match problem.status {
+        401 => "invalid_api_key",
+        _ => problem.r#type.rsplit('/').next().unwrap_or_default(),
+    }
+}
+
+fn anthropic_type(status: u16) -> &'static str {
+    match status {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        500.. => "api_error",
+        _ => "invalid_request_error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_of_the_gateway_are_a_providers() {
+        assert_eq!(api_of("/openai/v1/x"), Some(Kind::Openai));
+        assert_eq!(api_of("/anthropic/"), Some(Kind::Anthropic));
+        for path in ["/openai", "/openaix/v1", "/v1/sends", "/"] {
+            assert_eq!(api_of(path), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The endpoints of the gateway, as the official clients of providers know them.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{FromRequestParts as _, Request, State};
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse as _, Response};
+use tokio::sync::oneshot;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use super::asked::Asked;
+use super::headers::{Options, forwarded, name_key, returned};
+use super::passage::{self, Passage};
+use crate::auth::{Caller, Write};
+use crate::error::{Error, PassedOn, Result};
+use crate::http::clean::clean_json;
+use crate::http::json;
+use crate::http::memory::Memory;
+use crate::providers::Kind;
+use crate::providers::answer::Api;
+use crate::state::App;
+use crate::types::FreeForm;
+
+/// The largest body in bytes, after decompression.
+const LIMIT: usize = 32 << 20;
+/// Beyond how many bytes a body is read on a thread of its own, since others wait meanwhile.
+const LARGE: usize = 256 << 10;
+
+/// How long a request waits for the database that may pass without it.
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Returns the endpoints of the gateway.
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(create_chat_completion))
+        .routes(routes!(create_response))
+        .routes(routes!(list_openai_models))
+        .routes(routes!(create_message))
+        .routes(routes!(count_message_tokens))
+        .routes(routes!(list_anthropic_models))
+}
+
+/// Passes a request of `OpenAI`'s Chat Completions on, and keeps what passed as a send.
+///
+/// The body goes to the provider that has the model as it came, and the answer comes back as it was given, streamed or not.
+/// It comes, or if streamed it ends, after the record is committed. Refusals of the gateway itself have the shape of the
+/// provider's errors.
+#[utoipa::path(post, path = "/openai/v1/chat/completions", tag = "gateway", params(Options),
+    request_body(content = FreeForm, example = json!({
+        "model": "my-model", "messages": [{"role": "user", "content": "How do I list files?"}]})),
+    responses((status = 200, description = "What the provider answered", content((FreeForm = "application/json"), (String = "text/event-stream")))))]
+async fn create_chat_completion(State(app): State<App>, request: Request) -> Response {
+    pass(app, Api::ChatCompletions, request).await
+}
+
+/// Passes a request of `OpenAI`'s Responses on, and keeps what passed as a send.
+///
+/// It is passed as a request of Chat Completions is.
+#[utoipa::path(post, path = "/openai/v1/responses", tag = "gateway", params(Options),
+    request_body(content = FreeForm, example = json!({"model": "my-model", "input": "How do I list files?"})),
+    responses((status = 200, description = "What the provider answered", content((FreeForm = "application/json"), (String = "text/event-stream")))))]
+async fn create_response(State(app): State<App>, request: Request) -> Response {
+    pass(app, Api::Responses, request).await
+}
+
+/// Passes a request of Anthropic's Messages on, and keeps what passed as a send.
+///
+/// It is passed as a request of Chat Completions is. The key may come as `x-api-key`.
+#[utoipa::path(post, path = "/anthropic/v1/messages", tag = "gateway", params(Options),
+    request_body(content = FreeForm, example = json!({
+        "model": "my-claude", "max_tokens": 512, "messages": [{"role": "user", "content": "How do I list files?"}]})),
+    responses((status = 200, description = "What the provider answered", content((FreeForm = "application/json"), (String = "text/event-stream")))))]
+async fn create_message(State(app): State<App>, request: Request) -> Response {
+    pass(app, Api::Messages, request).await
+}
+
+/// Passes a count of tokens on to the provider. Nothing is kept of it.
+#[utoipa::path(post, path = "/anthropic/v1/messages/count_tokens", tag = "gateway",
+    request_body(content = FreeForm, example = json!({
+        "model": "my-claude", "messages": [{"role": "user", "content": "How do I list files?"}]})),
+    responses((status = 200, description = "What the provider answered", body = FreeForm)))]
+async fn count_message_tokens(State(app): State<App>, request: Request) -> Response {
+    respond(async {
+        let (call, body) = read(&app, Kind::Anthropic, request).await?;
+        let (bytes, asked) = understood(Api::Messages, body, None).await?;
+        let found = app.providers.find(Some(Kind::Anthropic), &asked.model);
+        let (provider, model) = found.ok_or(passage::NO_PROVIDER)?;
+        let body = asked.request(&bytes, model, 0);
+        let path = call.path("messages/count_tokens");
+        let key = call.options.provider_key.as_ref();
+        let answer = app.providers.post(provider, &path, &call.forwarded, key, body).await;
+        passed_on(answer).await
+    })
+    .await
+}
+
+/// Lists the models of the provider that speaks `OpenAI`'s API; if there are several, of the first.
+#[utoipa::path(get, path = "/openai/v1/models", tag = "gateway",
+    responses((status = 200, description = "What the provider answered", body = FreeForm)))]
+async fn list_openai_models(State(app): State<App>, request: Request) -> Response {
+    list_models(app, Kind::Openai, request).await
+}
+
+/// Lists the models of the provider that speaks Anthropic's API; if there are several, of the first.
+#[utoipa::path(get, path = "/anthropic/v1/models", tag = "gateway",
+    responses((status = 200, description = "What the provider answered", body = FreeForm)))]
+async fn list_anthropic_models(State(app): State<App>, request: Request) -> Response {
+    list_models(app, Kind::Anthropic, request).await
+}
+
+async fn list_models(app: App, kind: Kind, request: Request) -> Response {
+    respond(async {
+        let (call, _) = read(&app, kind, request).await?;
+        let provider = app.providers.of_kind(kind).ok_or(passage::NO_PROVIDER)?;
+        let key = call.options.provider_key.as_ref();
+        let answer = app.providers.get(provider, &call.path("models"), &call.forwarded, key).await;
+        passed_on(answer).await
+    })
+    .await
+}
+
+/// A request to the gateway, but for its body.
+struct Call {
+    caller: Caller<Write>,
+    options: Options,
+    /// The headers that go to the provider.
+    forwarded: HeaderMap,
+    query: Option<String>,
+    memory: Memory,
+}
+
+impl Call {
+    /// Returns the path below the provider's address, with the query that the client sent.
+    fn path(&self, path: &str) -> String {
+        self.query.as_ref().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"))
+    }
+}
+
+/// Reads a request whose caller may write. While the database is away, callers are those that are remembered.
+async fn read(app: &App, kind: Kind, request: Request) -> Result<(Call, Vec<u8>)> {
+    let memory = Memory::of(request.extensions());
+    let (mut parts, body) = request.into_parts();
+    name_key(kind, &mut parts.headers);
+    let caller = caller(app, &mut parts).await?;
+    let call = Call {
+        caller,
+        options: Options::of(&parts.headers)?,
+        forwarded: forwarded(&parts.headers),
+        query: parts.uri.query().map(str::to_owned),
+        memory,
+    };
+    let body = json::body(Request::from_parts(parts, body), LIMIT).await?;
+    Ok((call, body.bytes))
+}
+
+/// Finds out who calls. A project whose requests pass without the database is remembered, and does not wait for it for long.
+async fn caller(app: &App, parts: &mut Parts) -> Result<Caller<Write>> {
+    let remembered = Caller::remembered(&app.keyring, &parts.headers)?;
+    let remembered = remembered.filter(|caller| caller.tenant.messages.passes_without_database());
+    let asked = Caller::from_request_parts(parts, app);
+    let Some(remembered) = remembered else { return asked.await };
+    match tokio::time::timeout(PATIENCE, asked).await {
+        Err(_) => Ok(remembered),
+        Ok(Err(error)) if error.is_transient() => Ok(remembered),
+        Ok(known) => known,
+    }
+}
+
+/// Reads a body as far as its record needs it. What Postgres cannot keep is replaced in the copy that is read; both have the
+/// same length.
+async fn understood(api: Api, body: Vec<u8>, session: Option<String>) -> Result<(axum::body::Bytes, Asked)> {
+    let size = body.len();
+    let understand = move || {
+        let mut clean = body.clone();
+        clean_json(&mut clean)?;
+        let asked = Asked::read(api, json::utf8(&clean)?, session.as_deref())?;
+        Ok((body.into(), asked))
+    };
+    if size < LARGE {
+        return understand();
+    }
+    tokio::task::spawn_blocking(understand).await.map_err(anyhow::Error::from)?
+}
+
+/// Passes a request on, on a task of its own: what came of it is kept also when the client has hung up.
+async fn pass(app: App, api: Api, request: Request) -> Response {
+    respond(async {
+        let (call, body) = read(&app, api.kind(), request).await?;
+        let (body, asked) = understood(api, body, call.options.session.clone()).await?;
+        let path = call.path(api.path());
+        let (client, answer) = oneshot::channel();
+        let passage = Passage {
+            app,
+            tenant: call.caller.tenant,
+            id: Uuid::now_v7(),
+            api,
+            path,
+            forwarded: call.forwarded,
+            options: call.options,
+            body,
+            asked,
+            memory: call.memory,
+        };
+        tokio::spawn(passage.run(client));
+        answer.await.map_err(|_| anyhow::anyhow!("a request through the gateway broke off"))?
+    })
+    .await
+}
+
+async fn respond(answer: impl Future<Output = Result<Response>>) -> Response {
+    answer.await.unwrap_or_else(Error::into_response)
+}
+
+/// Returns a provider's answer as it came, without keeping anything of it.
+async fn passed_on(answer: reqwest::Result<reqwest::Response>) -> Result<Response> {
+    let answer = answer.map_err(|error| passage::bad_gateway(&error))?;
+    if answer.status().is_redirection() {
+        return Err(passage::redirected());
+    }
+    let (status, headers) = (answer.status(), returned(answer.headers()));
+    let body = Body::from_stream(answer.bytes_stream());
+    let mut response = (status, headers, body).into_response();
+    response.extensions_mut().insert(PassedOn);
+    Ok(response)
+}

@@ -1,0 +1,116 @@
+//! An answer that is passed on as it comes, and read on the way. The provider is asked for no more than the client takes.
+
+use std::io;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use futures_util::stream;
+use tokio::sync::mpsc;
+
+use crate::messages::CancelReason;
+use crate::messages::failure::{self, Failure};
+use crate::providers::answer::{Answer, Api};
+use crate::providers::sse::Events;
+
+/// How many pieces of an answer may wait for a slow client.
+const WAITING: usize = 8;
+/// How many bytes of the end of an answer are held until its record is committed.
+const MOST_HELD: usize = 256 << 10;
+/// How long a provider may leave a stream open whose answer has ended.
+const AFTER_END: Duration = Duration::from_secs(5);
+
+/// An answer on its way to the client.
+pub(super) struct Passing {
+    api: Api,
+    /// Whether it is a stream of events, which can be read piece by piece.
+    is_stream: bool,
+    events: Events,
+    answer: Answer,
+    /// The pieces with the end of the answer.
+    held: Vec<Bytes>,
+    client: mpsc::Sender<io::Result<Bytes>>,
+}
+
+impl Passing {
+    /// Makes the way of an answer, and the body by which the client gets it.
+    pub(super) fn new(api: Api, is_stream: bool) -> (Self, Body) {
+        let (client, mut pieces) = mpsc::channel(WAITING);
+        let body = Body::from_stream(stream::poll_fn(move |context| pieces.poll_recv(context)));
+        let (events, answer) = (Events::default(), Answer::default());
+        (Self { api, is_stream, events, answer, held: Vec::new(), client }, body)
+    }
+
+    /// Passes on what has come of an answer already, and then the rest. Returns whether it came to its end, or that the client
+    /// hung up before it did.
+    pub(super) async fn pass(
+        &mut self,
+        response: &mut reqwest::Response,
+        begun: Vec<Bytes>,
+    ) -> Result<bool, CancelReason> {
+        for piece in begun {
+            self.take(piece).await?;
+        }
+        loop {
+            let has_ended = self.answer.has_ended();
+            let next = tokio::select! {
+                biased;
+                () = self.client.closed(), if !has_ended => return Err(CancelReason::ClientGone),
+                next = response.chunk() => next,
+                () = tokio::time::sleep(AFTER_END), if has_ended => Ok(None),
+            };
+            match next {
+                Ok(Some(piece)) => self.take(piece).await?,
+                Ok(None) => {
+                    self.events
+                        .finish()
+                        .into_iter()
+                        .for_each(|data| drop(self.answer.event(self.api, &data)));
+                    return Ok(true);
+                }
+                Err(_) => return Ok(self.answer.has_ended()),
+            }
+        }
+    }
+
+    /// Reads a piece, and passes it on unless the answer ends with it.
+    async fn take(&mut self, piece: Bytes) -> Result<(), CancelReason> {
+        if self.is_stream {
+            for data in self.events.push(&piece) {
+                self.answer.event(self.api, &data);
+            }
+        }
+        self.held.push(piece);
+        let held: usize = self.held.iter().map(Bytes::len).sum();
+        if self.answer.has_ended() && held <= MOST_HELD {
+            return Ok(());
+        }
+        let is_taken = self.release().await;
+        if is_taken || self.answer.has_ended() { Ok(()) } else { Err(CancelReason::ClientGone) }
+    }
+
+    /// Passes on what is held. Returns whether the client is still there.
+    async fn release(&mut self) -> bool {
+        for piece in self.held.drain(..) {
+            if self.client.send(Ok(piece)).await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Returns the answer, or why there is none. `is_whole` says whether the body came to its end.
+    pub(super) fn answered(&self, is_whole: bool) -> Result<&Answer, Failure> {
+        match &self.answer.error {
+            Some(error) => Err(failure::said(error)),
+            None if self.answer.is_whole || is_whole && !self.is_stream => Ok(&self.answer),
+            None => Err(failure::cut_stream()),
+        }
+    }
+
+    /// Ends the body: with what is held, and with an error if it is not whole.
+    pub(super) async fn finish(mut self, is_whole: bool) {
+        if self.release().await && !is_whole {
+            let _ = self.client.send(Err(io::ErrorKind::ConnectionAborted.into())).await;
+        }
+    }
+}

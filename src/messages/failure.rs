@@ -1,0 +1,109 @@
+//! Why a call failed: as the provider said it, as its headers told, or as it came about here.
+
+use axum::http::HeaderMap;
+use chrono::Utc;
+
+use super::rules::errors::{self, Kind, Meaning, Said};
+use super::rules::waits;
+use super::{CancelReason, Reported, SendError, named};
+
+/// How much is kept of what a provider said of an error.
+pub const ERROR_BODY: usize = 64 << 10;
+
+/// An error as it is kept, and what it means.
+pub type Failure = (SendError, Meaning);
+
+/// Removes what a provider said from an error.
+pub(super) fn forget(failure: &mut Option<Failure>) {
+    if let Some((error, meaning)) = failure {
+        error.message = None;
+        error.label = errors::label(error.class, "");
+        meaning.label.clone_from(&error.label);
+    }
+}
+
+/// Returns an error as it is kept, and what it means. `retry_after` is what the headers of the response say.
+pub fn understood(reported: &Reported, retry_after: Option<i64>) -> Failure {
+    let code = named(reported.code.as_deref());
+    let meaning =
+        errors::classify(&Said { status: reported.status, code, message: &reported.message }, retry_after);
+    let error = SendError {
+        class: meaning.class,
+        kind: meaning.kind,
+        message: Some(reported.message.clone()),
+        label: meaning.label.clone(),
+        retry_after_s: meaning.retry_after_s,
+        reason: None,
+    };
+    (error, meaning)
+}
+
+/// Makes an error that no provider reported.
+pub fn own(kind: Kind, message: &str) -> SendError {
+    let class = kind.class();
+    SendError {
+        class,
+        kind,
+        message: Some(message.to_owned()),
+        label: errors::label(class, message),
+        retry_after_s: None,
+        reason: None,
+    }
+}
+
+/// Returns the failure of a call that brought no response.
+pub fn unreachable(error: &reqwest::Error) -> Failure {
+    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    let cause = causes.last().map_or_else(|| error.to_string(), ToString::to_string);
+    let (kind, what) = if error.is_timeout() {
+        (Kind::Timeout, "The provider did not answer in time")
+    } else {
+        (Kind::Connection, "The provider could not be reached, or hung up")
+    };
+    with_meaning(own(
+        kind,
+        &format!("{what}: {}", cause.replace(error.url().map_or("\0", reqwest::Url::as_str), "")),
+    ))
+}
+
+/// Returns how long the headers of a response say to wait.
+pub fn wait(headers: &HeaderMap) -> Option<i64> {
+    waits::in_headers(|name| headers.get(name)?.to_str().ok(), Utc::now())
+}
+
+/// Returns the failure that a response of this status and body tells of.
+pub fn reported(status: u16, body: &[u8], wait: Option<i64>) -> Failure {
+    let body = &body[..body.len().min(ERROR_BODY)];
+    let message = String::from_utf8_lossy(body).replace('\0', "\u{fffd}");
+    understood(&Reported { status: Some(status), ..Reported::said(message) }, wait)
+}
+
+/// Returns the failure that a text tells of which came where an answer was to come.
+pub fn said(text: &str) -> Failure {
+    let text = &text[..text.floor_char_boundary(ERROR_BODY)];
+    understood(&Reported::said(text.replace('\0', "\u{fffd}")), None)
+}
+
+/// Returns an error of ours as a failure.
+pub fn with_meaning(error: SendError) -> Failure {
+    let meaning = Meaning {
+        class: error.class,
+        kind: error.kind,
+        overflow: false,
+        limit_tokens: None,
+        retry_after_s: None,
+        label: error.label.clone(),
+    };
+    (error, meaning)
+}
+
+/// Returns the failure of a stream that ended before the answer did.
+pub fn cut_stream() -> Failure {
+    with_meaning(own(Kind::CutStream, "The answer broke off in the middle."))
+}
+
+/// Returns the failure of a send that was cancelled.
+pub(super) fn cancelled(reason: CancelReason) -> Failure {
+    let error = own(Kind::Cancelled, "The send was cancelled.");
+    with_meaning(SendError { reason: Some(reason), ..error })
+}

@@ -1,0 +1,51 @@
+//! Keys: ours opens the gateway and goes no further, the provider's passes and is not kept.
+
+use axum::http::Method;
+use serde_json::json;
+
+use super::{CHAT, MESSAGES, call, chat};
+use crate::support::provider;
+
+#[tokio::test]
+async fn a_key_of_ours_may_come_as_each_client_sends_its_own_and_never_reaches_the_provider() {
+    let (service, asked) = provider::service().await;
+    let any = [("x-api-key", "any"), ("authorization", "Bearer any")];
+    call(&service, MESSAGES, &any, &chat("claude", &["x"])).await.expect(200);
+    let first = service.first_key().await;
+    let bearer = format!("Bearer {first}");
+    call(&service, CHAT, &any, &chat("m", &["x"])).await.expect(401);
+    for (path, model, key) in [
+        (MESSAGES, "claude", ("x-api-key", first.as_str())),
+        (MESSAGES, "claude", ("authorization", &bearer)),
+        (CHAT, "m", ("authorization", &bearer)),
+    ] {
+        call(&service, path, &[key, ("anthropic-beta", "b")], &chat(model, &["x"])).await.expect(200);
+        let sent = asked.last_headers();
+        assert!(sent.values().all(|value| !value.to_str().expect("ASCII").contains("glnr_")), "{sent:?}");
+        assert_eq!(sent["anthropic-beta"], "b");
+    }
+    assert_eq!(asked.last_headers()["authorization"], "Bearer provider-key");
+    let read = json!({"name": "reader", "scopes": ["read"]});
+    let read =
+        service.call(Method::POST, "/v1/keys", &[("authorization", &bearer)], Some(&read)).await.expect(201);
+    let read = format!("Bearer {}", read["key"].as_str().expect("a key"));
+    let refused = call(&service, CHAT, &[("authorization", &read)], &chat("m", &["x"])).await.expect(403);
+    assert_eq!(refused["error"]["message"], "this key lacks the scope write");
+}
+
+#[tokio::test]
+async fn a_clients_own_key_for_the_provider_passes_and_is_kept_nowhere() {
+    let (service, asked) = provider::service().await;
+    for (path, model, sent, header, passed) in [
+        (CHAT, "m", "own-needle", "authorization", "Bearer own-needle"),
+        (CHAT, "m", "Bearer own-needle", "authorization", "Bearer own-needle"),
+        (MESSAGES, "claude", "own-needle", "x-api-key", "own-needle"),
+        (MESSAGES, "claude", "Bearer own-needle", "authorization", "Bearer own-needle"),
+    ] {
+        call(&service, path, &[("gleaner-provider-key", sent)], &chat(model, &["x"])).await.expect(200);
+        let headers = asked.last_headers();
+        assert_eq!(headers[header], passed);
+        assert!(!headers.contains_key("gleaner-provider-key"));
+    }
+    assert!(!service.dump().await.contains("needle"));
+}

@@ -1,0 +1,144 @@
+//! What is kept: a send, each message once, an attempt where the client says so, and no more than the project wants.
+
+use serde_json::{Value, json};
+
+use super::{CHAT, MESSAGES, call, chat, sent};
+use crate::support::provider;
+use crate::support::{Service, column};
+
+async fn stored(service: &Service, sql: &'static str) -> i64 {
+    sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a count")
+}
+
+const MESSAGES_KEPT: &str = "select count(*) from sent_messages where message is not null";
+
+#[tokio::test]
+async fn a_conversation_is_stored_once_however_often_it_is_sent() {
+    let (service, _) = provider::service().await;
+    let session = [("gleaner-session", "s")];
+    call(&service, CHAT, &session, &chat("m", &["one"])).await.expect(200);
+    call(&service, CHAT, &session, &chat("m", &["one", "Hello there", "two"])).await.expect(200);
+    let cached = json!({"model": "m", "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "one", "cache_control": {"type": "ephemeral"}}]},
+        {"role": "assistant", "content": "Hello there"}, {"role": "user", "content": "two"},
+        {"role": "assistant", "content": "Hello there"}, {"role": "user", "content": "three"}]});
+    call(&service, CHAT, &session, &cached).await.expect(200);
+    assert_eq!(stored(&service, MESSAGES_KEPT).await, 5);
+    let send = sent(&service).await;
+    assert_eq!(column(send["messages"].as_array().expect("messages"), "content").len(), 5);
+    assert_eq!((&send["counter"], &send["predicted_message_count"]), (&json!("2 / 2"), &json!(2)));
+    // A long history is asked for before it is sent to the database.
+    let long = "word ".repeat(230);
+    for last in ["a", "b"] {
+        call(&service, CHAT, &[], &chat("m", &[&long, last])).await.expect(200);
+    }
+    assert_eq!(stored(&service, MESSAGES_KEPT).await, 8);
+    service.delete("/v1/sessions/s").await.expect(200);
+    assert_eq!(stored(&service, MESSAGES_KEPT).await, 3);
+    assert_eq!(service.all("/v1/pairs").await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_pair_that_is_erased_leaves_no_text_in_later_requests_nor_does_a_send() {
+    let (service, _) = provider::service().await;
+    call(&service, CHAT, &[], &chat("m", &["needle one"])).await.expect(200);
+    let first = sent(&service).await;
+    call(&service, CHAT, &[], &chat("m", &["needle one", "needle answer", "two"])).await.expect(200);
+    let pair = first["pair_id"].as_str().expect("an id");
+    assert_eq!(service.delete(&format!("/v1/pairs/{pair}")).await.status, 204);
+    assert!(!service.dump().await.contains("needle"));
+    let later = sent(&service).await;
+    assert_eq!(column(later["messages"].as_array().expect("messages"), "content"), ["two"]);
+    // The same said again stays erased in the requests before.
+    for send in service.all("/v1/sends").await {
+        let id = send["id"].as_str().expect("an id").to_owned();
+        assert_eq!(service.delete(&format!("/v1/sends/{id}")).await.status, 204);
+    }
+    assert_eq!(stored(&service, "select count(*) from sent_messages").await, 0);
+}
+
+#[tokio::test]
+async fn an_answer_is_an_attempt_of_the_log_that_the_client_names() {
+    let (service, asked) = provider::service().await;
+    let log = service.create("/v1/generations", json!({"user_intent": "i", "domain_name": "d"})).await;
+    let headers = [("gleaner-generation-id", log.as_str()), ("gleaner-attempt", "2")];
+    let body = json!({"model": "claude", "max_tokens": 9, "system": "Be brief.", "messages": [{"role": "user", "content": "x"}]});
+    call(&service, MESSAGES, &headers, &body).await.expect(200);
+    let send = sent(&service).await;
+    assert_eq!(send["generation_id"], json!(log));
+    let log = service.get(&format!("/v1/generations/{log}")).await.expect(200);
+    let attempt = &log["iterations"][0];
+    assert_eq!((&attempt["attempt"], &attempt["raw_response"]), (&json!(2), &json!("Hello there")));
+    assert_eq!((&attempt["output_tokens"], &attempt["metadata"]["send_id"]), (&json!(2), &send["id"]));
+    let prompt: Value = serde_json::from_str(attempt["prompt_text"].as_str().expect("a text")).expect("JSON");
+    assert_eq!(prompt, json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "x"}]));
+    // What could not be kept is not asked for.
+    let refused = call(&service, MESSAGES, &headers, &body).await;
+    assert_eq!(refused.expect(409)["error"]["type"], "invalid_request_error");
+    let unknown = [("gleaner-generation-id", "00000000-0000-0000-0000-000000000009")];
+    call(&service, CHAT, &unknown, &chat("m", &["x"])).await.expect(404);
+    assert_eq!(asked.calls(), 1);
+}
+
+#[tokio::test]
+async fn capture_and_redaction_hold_for_what_is_kept_and_never_for_what_passes() {
+    let (service, asked) = provider::service().await;
+    let settings = json!({"redact": {"builtin": ["emails"]}});
+    service.put("/v1/projects/default", &settings).await.expect(200);
+    let said = "write to needle@example.com";
+    call(&service, CHAT, &[("gleaner-session", "s")], &chat("m", &[said])).await.expect(200);
+    assert_eq!(asked.last()["messages"][0]["content"], said);
+    assert!(!service.dump().await.contains("needle"));
+    assert!(sent(&service).await["messages"][0]["content"].as_str().expect("a text").starts_with("write to"));
+    for (capture, kept) in [("metadata", 2), ("off", 2)] {
+        service.put("/v1/projects/default", &json!({"capture": {"messages": capture}})).await.expect(200);
+        let answer = call(&service, CHAT, &[], &chat("m", &["needle"])).await;
+        assert_eq!(answer.header("gleaner-recorded"), None);
+        assert_eq!(answer.expect(200)["choices"][0]["message"]["content"], "Hello there");
+        assert_eq!(asked.last()["messages"][0]["content"], "needle");
+        assert!(!service.dump().await.contains("needle"));
+        assert_eq!(service.all("/v1/sends").await.len(), kept);
+    }
+    let send = sent(&service).await;
+    assert_eq!((&send["messages"], &send["pair"]["assistant_text"]), (&json!([]), &Value::Null));
+    assert!(send["usage"].is_object() && send["aut"].as_i64() > Some(0), "{send}");
+}
+
+#[tokio::test]
+async fn agents_are_known_by_the_session_that_they_name_and_a_turn_by_its_human_message() {
+    let (service, _) = provider::service().await;
+    let tool = |id: &str| {
+        [
+            json!({"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": "Bash", "input": {}}]}),
+            json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": "ok"}]}),
+        ]
+    };
+    let mut messages = vec![json!({"role": "user", "content": [
+        {"type": "text", "text": "<system-reminder>be nice</system-reminder>"}, {"type": "text", "text": "fix it"}]})];
+    let metadata = json!({"user_id": "user_1_account__session_claude-session"});
+    for id in ["a", "b"] {
+        let body = json!({"model": "claude", "max_tokens": 9, "messages": messages, "metadata": metadata});
+        call(&service, MESSAGES, &[], &body).await.expect(200);
+        messages.extend(tool(id));
+    }
+    let pairs = service.all("/v1/pairs?session_id=claude-session").await;
+    assert_eq!(column(&pairs, "user_text"), ["fix it", "fix it"]);
+    // In a conversation both are one.
+    let rows = service.get("/v1/exports/conversations").await.rows();
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0]["messages"].as_array().map(Vec::len), Some(2));
+}
+
+#[tokio::test]
+async fn usage_that_passes_teaches_the_ratio_of_its_model() {
+    let (service, _) = provider::service().await;
+    let words = "some words that are said in a chat ".repeat(20);
+    call(&service, CHAT, &[], &chat("m", &[&words])).await.expect(200);
+    let first = sent(&service).await["aut"].as_i64().expect("a size");
+    call(&service, CHAT, &[], &chat("m", &[&words])).await.expect(200);
+    let second = sent(&service).await["aut"].as_i64().expect("a size");
+    let reported = i64::try_from(words.len() / 4).expect("a size");
+    assert!((second - reported).abs() < (first - reported).abs(), "{first} {second} {reported}");
+    let figures = service.get("/v1/analytics/messages").await.expect(200);
+    assert_eq!(figures["data"][0]["estimate"]["sends"], 2);
+}

@@ -1,0 +1,60 @@
+//! Our own refusals have the shape of the provider's errors.
+
+use axum::http::Method;
+use serde_json::{Value, json};
+
+use super::{CHAT, MESSAGES, RESPONSES, call, chat, sent};
+use crate::support::provider;
+
+#[tokio::test]
+async fn refusals_say_what_is_wrong_as_the_provider_would() {
+    let (service, asked) = provider::service().await;
+    let (status, wrong) =
+        (|answer: &crate::support::Answer| answer.status.as_u16(), [("gleaner-trim", "perhaps")]);
+    for (path, headers, body, expected) in [
+        (CHAT, &[][..], json!({"messages": []}), 422),
+        (CHAT, &[], json!([1]), 400),
+        (RESPONSES, &[], chat("b/unknown", &["x"]), 200),
+        (MESSAGES, &[], json!({"model": "claude", "messages": 5}), 400),
+        (MESSAGES, &wrong, chat("claude", &["x"]), 422),
+        ("/anthropic/v1/complete", &[], json!({}), 404),
+        ("/openai/v1/models", &[], json!({}), 405),
+    ] {
+        let answer = call(&service, path, headers, &body).await;
+        assert_eq!(status(&answer), expected, "{path} {body}: {}", answer.text());
+        if expected == 200 {
+            continue;
+        }
+        assert_eq!(answer.header("content-type"), Some("application/json"));
+        let error = answer.json();
+        assert!(error["error"]["message"].as_str().is_some_and(|text| !text.is_empty()), "{error}");
+        if path.starts_with("/anthropic") {
+            assert_eq!(error["type"], "error");
+            assert!(error["request_id"].is_string(), "{error}");
+        } else {
+            assert_eq!(error["error"]["param"], Value::Null);
+        }
+    }
+    assert_eq!(asked.calls(), 1);
+    let foreign = service
+        .call(Method::POST, CHAT, &[("origin", "http://evil.example")], Some(&chat("m", &["x"])))
+        .await;
+    assert_eq!(foreign.expect(403)["error"]["type"], "permission_error");
+    let large = format!("{{\"model\": \"m\", \"messages\": [\"{}\"]}}", "x".repeat(32 << 20));
+    let answer = service.post_text(CHAT, "application/json", large).await;
+    assert_eq!(answer.expect(413)["error"]["type"], "invalid_request_error");
+}
+
+#[tokio::test]
+async fn a_model_that_no_provider_has_is_a_404_and_a_redirect_is_not_followed() {
+    let service = crate::support::Service::open().await;
+    let unknown = call(&service, CHAT, &[], &chat("m", &["x"])).await.expect(404);
+    assert_eq!(unknown["error"]["message"], "no such provider of this model");
+    service.get("/anthropic/v1/models").await.expect(404);
+    assert_eq!(service.all("/v1/sends").await.len(), 0);
+    let (service, _) = provider::service().await;
+    let moved = call(&service, CHAT, &[], &chat("moved", &["x"])).await;
+    assert_eq!(moved.header("location"), None);
+    assert_eq!(moved.expect(502)["error"]["type"], "server_error");
+    assert_eq!(sent(&service).await["state"], "error");
+}
