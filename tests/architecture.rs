@@ -202,6 +202,15 @@ fn domains_know_nothing_of_each_other() {
 }
 
 #[test]
+fn only_the_router_knows_the_gateway() {
+    forbid(
+        |source| !["gateway", "lib", "router"].contains(&source.part()),
+        &["crate::gateway"],
+        "The gateway is a way in, like the routes of a domain: it uses domains and providers, and none of them needs it.",
+    );
+}
+
+#[test]
 fn finding_and_reading_agents_know_no_domain() {
     let domains = DOMAINS.map(|domain| format!("crate::{domain}"));
     forbid(
@@ -249,7 +258,7 @@ fn only_what_serves_knows_the_router() {
 
 #[test]
 fn what_all_stand_on_knows_none_of_them() {
-    let above = ["domain", "exports", "router", "server", "state", "writer", "writing"];
+    let above = ["domain", "exports", "gateway", "router", "server", "state", "writer", "writing"];
     let above: Vec<_> = DOMAINS.iter().chain(&above).map(|module| format!("crate::{module}")).collect();
     forbid(
         |source| ["db", "error", "http", "statistics", "types"].contains(&source.part()),

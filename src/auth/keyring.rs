@@ -25,6 +25,8 @@ const FRESH: Duration = Duration::from_secs(5);
 
 /// Keys by their SHA-256, and when each was read.
 type KnownKeys = HashMap<[u8; 32], (Instant, Arc<ApiKey>)>;
+/// The key and the project of a request; no key on an open server.
+type Remembered = (Option<Arc<ApiKey>>, Arc<Tenant>);
 /// Projects by their name, and when each was read.
 type KnownProjects = HashMap<Arc<str>, (Instant, Arc<Tenant>)>;
 
@@ -109,10 +111,7 @@ impl Keyring {
     }
 
     /// Returns the key and the project of a request as they are remembered, however long ago they were read, if they are.
-    pub(super) fn remembered(
-        &self,
-        headers: &HeaderMap,
-    ) -> Result<Option<(Option<Arc<ApiKey>>, Arc<Tenant>)>> {
+    pub(super) fn remembered(&self, headers: &HeaderMap) -> Result<Option<Remembered>> {
         let was_open = self.open_until.lock().expect("never poisoned").is_some();
         let key = if was_open && !self.closed.load(Ordering::Relaxed) {
             None

@@ -100,9 +100,9 @@ impl Asked {
             asked.passed.turn = Some(turn);
             asked.passed.user = length;
         }
-        let last = asked.passed.turns.len();
+        let newest = asked.passed.turns.len();
         for (_, turn) in &mut asked.messages_at {
-            *turn = turn.filter(|turn| *turn < last);
+            *turn = turn.filter(|turn| *turn < newest);
         }
         Ok(asked)
     }
@@ -145,14 +145,14 @@ impl Asked {
             return body.clone();
         }
         changes.sort_by_key(|(at, _)| at.start);
-        let (mut changed, mut from) = (Vec::with_capacity(body.len()), 0);
+        let (mut written, mut from) = (Vec::with_capacity(body.len()), 0);
         for (at, new) in changes {
-            changed.extend_from_slice(&body[from..at.start]);
-            changed.extend_from_slice(&new);
+            written.extend_from_slice(&body[from..at.start]);
+            written.extend_from_slice(&new);
             from = at.end;
         }
-        changed.extend_from_slice(&body[from..]);
-        changed.into()
+        written.extend_from_slice(&body[from..]);
+        written.into()
     }
 
     /// Returns the messages of a request from which so many turns were dropped, as JSON.

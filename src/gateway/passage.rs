@@ -108,10 +108,10 @@ impl Passage {
                             let meaning =
                                 trimming::Failure { class: failure.1.class, overflow: failure.1.overflow };
                             if trimming.attempt(Some(meaning)).1 == Next::Retry {
-                                record.called(failure, started).await;
+                                record.called(*failure, started).await;
                                 continue;
                             }
-                            record.failed(failure, started).await
+                            record.failed(*failure, started).await
                         }
                     };
                     Ok(reply(status, &headers, is_kept, Body::from(bytes)))
@@ -178,13 +178,13 @@ impl Passage {
     }
 
     /// Reads a whole answer.
-    fn read(&self, status: StatusCode, headers: &HeaderMap, bytes: &Bytes) -> Result<Answer, Failure> {
+    fn read(&self, status: StatusCode, headers: &HeaderMap, bytes: &Bytes) -> Result<Answer, Box<Failure>> {
         if !status.is_success() {
-            return Err(failure::reported(status.as_u16(), bytes, failure::wait(headers)));
+            return Err(failure::reported(status.as_u16(), bytes, failure::wait(headers)).into());
         }
         let mut clean = bytes.to_vec();
         let answer = clean_json(&mut clean).ok().and_then(|_| Answer::read(self.api, &clean));
-        answer.ok_or_else(|| failure::said(&String::from_utf8_lossy(bytes)))
+        answer.ok_or_else(|| failure::said(&String::from_utf8_lossy(bytes)).into())
     }
 
     /// Passes an answer on as it comes. Its end is held until the record is committed; one that broke off breaks off for the
@@ -215,7 +215,7 @@ impl Passage {
             Ok(is_whole) => {
                 match passing.answered(is_whole) {
                     Ok(answer) => record.answered(answer, started, prompt).await,
-                    Err(failure) => record.failed(failure, started).await,
+                    Err(failure) => record.failed(*failure, started).await,
                 };
                 passing.finish(is_whole).await;
             }

@@ -93,7 +93,7 @@ async fn count_message_tokens(State(app): State<App>, request: Request) -> Respo
         let path = call.path("messages/count_tokens");
         let key = call.options.provider_key.as_ref();
         let answer = app.providers.post(provider, &path, &call.forwarded, key, body).await;
-        passed_on(answer).await
+        passed_on(answer)
     })
     .await
 }
@@ -118,7 +118,7 @@ async fn list_models(app: App, kind: Kind, request: Request) -> Response {
         let provider = app.providers.of_kind(kind).ok_or(passage::NO_PROVIDER)?;
         let key = call.options.provider_key.as_ref();
         let answer = app.providers.get(provider, &call.path("models"), &call.forwarded, key).await;
-        passed_on(answer).await
+        passed_on(answer)
     })
     .await
 }
@@ -216,7 +216,7 @@ async fn respond(answer: impl Future<Output = Result<Response>>) -> Response {
 }
 
 /// Returns a provider's answer as it came, without keeping anything of it.
-async fn passed_on(answer: reqwest::Result<reqwest::Response>) -> Result<Response> {
+fn passed_on(answer: reqwest::Result<reqwest::Response>) -> Result<Response> {
     let answer = answer.map_err(|error| passage::bad_gateway(&error))?;
     if answer.status().is_redirection() {
         return Err(passage::redirected());

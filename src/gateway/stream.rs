@@ -99,11 +99,11 @@ impl Passing {
     }
 
     /// Returns the answer, or why there is none. `is_whole` says whether the body came to its end.
-    pub(super) fn answered(&self, is_whole: bool) -> Result<&Answer, Failure> {
+    pub(super) fn answered(&self, is_whole: bool) -> Result<&Answer, Box<Failure>> {
         match &self.answer.error {
-            Some(error) => Err(failure::said(error)),
+            Some(error) => Err(failure::said(error).into()),
             None if self.answer.is_whole || is_whole && !self.is_stream => Ok(&self.answer),
-            None => Err(failure::cut_stream()),
+            None => Err(failure::cut_stream().into()),
         }
     }
 

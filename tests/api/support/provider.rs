@@ -174,6 +174,11 @@ async fn answer(asked: &Arc<Asked>, headers: HeaderMap, body: &[u8], is_anthropi
         })
         .into_response();
     }
+    streamed(asked, &body, is_anthropic, tokens, &usage)
+}
+
+/// A streamed answer.
+fn streamed(asked: &Arc<Asked>, body: &Value, is_anthropic: bool, tokens: usize, usage: &Value) -> Response {
     if body["model"] == "flood" {
         let asked = Arc::clone(asked);
         let pieces = stream::repeat_with(move || {
