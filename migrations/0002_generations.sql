@@ -113,9 +113,13 @@ comment on column attempts.error_stage is 'Of a failed attempt: the first stage 
 comment on column attempts.error_message is 'Of a failed attempt: what that stage said; lint errors joined by newlines.';
 comment on column attempts.request_hash is 'Of the request that made it: tells a replay from a conflict.';
 
+-- A text as it is compared where white space does not count.
+create function without_space(text) returns text language sql immutable strict parallel safe
+    return translate($1, E' \t\n\r\f\v\u00a0', '');
+
 create table correction_pairs (
     project       text not null,
-    kind          text not null check (kind in ('fix', 'next', 'final', 'steps')),
+    kind          text not null check (kind in ('fix', 'next', 'final', 'review', 'steps')),
     completed_at  timestamptz not null,
     generation_id uuid not null,
     bad_attempt   integer not null,
@@ -127,10 +131,10 @@ create table correction_pairs (
 create index correction_pairs_row on correction_pairs (project, kind, row_hash, completed_at, generation_id, bad_attempt);
 
 comment on table correction_pairs is 'Which attempts of a successful log teach a correction; written by the write that finalizes the log.';
-comment on column correction_pairs.kind is 'The pairing rule (fix, next, final), or steps: one row for the whole chain of attempts.';
+comment on column correction_pairs.kind is 'The pairing rule (fix, next, final); review: the program and the reviewer''s correction of it, in every rule; steps: one row for the whole chain of attempts.';
 comment on column correction_pairs.completed_at is 'The log''s.';
-comment on column correction_pairs.bad_attempt is 'Number of the failed attempt; 0 for steps.';
-comment on column correction_pairs.fixed_attempt is 'Number of the attempt that fixed it; null where the log''s final program does.';
+comment on column correction_pairs.bad_attempt is 'Number of the failed attempt, or of the one whose program a reviewer corrected; 0 for steps, and where there is no such attempt.';
+comment on column correction_pairs.fixed_attempt is 'Number of the attempt that fixed it; null where the log''s final program or a reviewer''s correction does.';
 comment on column correction_pairs.row_hash is 'Of all texts of the exported row: finds equal rows.';
 
 create table prompt_templates (

@@ -1,6 +1,7 @@
 //! Exports: finished data sets, streamed. A [`Dataset`] says which rows it has and what example each of them is; it lives with
 //! its domain, and [`datasets`] is the one list of all. [`stream`] takes care of order, cursors, snapshots and memory,
-//! [`format`](mod@format) of how examples are written, [`count`] of how many there are, [`routes`](mod@routes) of HTTP.
+//! [`format`](mod@format) of how examples are written, [`count`] of how many there are, [`split`] of parts that share
+//! no text, [`routes`](mod@routes) of HTTP.
 
 mod compress;
 pub mod count;
@@ -8,6 +9,7 @@ pub mod datasets;
 pub mod format;
 pub mod params;
 pub mod routes;
+pub mod split;
 pub mod stream;
 
 use std::fmt;
@@ -35,6 +37,8 @@ pub struct Description {
     pub shapes: &'static [Shape],
     /// The names of the features of its candidates, where it yields rankings.
     pub features: &'static [&'static str],
+    /// Where the texts of its records come from, which decide about their part of a split. A data set without texts has none.
+    pub split: Option<&'static split::Source>,
     /// The table of the records that its rows are made of.
     pub table: &'static str,
     /// How its rows are counted, as SQL from `from` on that begins with `table`; if not given, by its own query, which does.

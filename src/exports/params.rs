@@ -6,6 +6,7 @@ use sqlx::{Postgres, QueryBuilder};
 use utoipa::{IntoParams, ToSchema};
 
 use super::format::Format;
+use super::split::{Part, Sides, SplitBy};
 use crate::http::page::{check_range, time_in_query};
 use crate::http::{Check, Checks};
 use crate::types::Timestamp;
@@ -48,11 +49,16 @@ pub struct Common {
     #[arg(long, value_name = "TIME")]
     #[param(value_type = Option<Timestamp>)]
     pub as_of: Option<Timestamp>,
-    /// Only one part of the records; no final program stands in both, and no session of records that have none.
+    /// Only one part of the records. No intent and no program stands in two parts: of those held out, rows are dropped for
+    /// that where there is no other way, and the header Gleaner-Dropped says how many.
     #[arg(long)]
     #[param(inline)]
-    pub split: Option<Split>,
-    /// Share of the validation part, 0 to 1; 0.1 if not given.
+    pub split: Option<Part>,
+    /// What must not stand in two parts.
+    #[arg(long)]
+    #[param(inline)]
+    pub split_by: Option<SplitBy>,
+    /// The share that is held out of the training part, 0 to 1, half of it to validate and half to test with; 0.1 if not given.
     #[arg(long, value_name = "SHARE")]
     #[param(minimum = 0, maximum = 1)]
     pub holdout: Option<f64>,
@@ -67,6 +73,11 @@ pub struct Common {
     #[arg(long)]
     #[param(inline)]
     pub include: Option<Include>,
+    /// Whether rows stay whose texts stand in another part too. It is for counting them, and no request has it.
+    #[serde(skip)]
+    #[arg(skip)]
+    #[param(ignore)]
+    pub with_overlaps: bool,
 }
 
 /// The order of records.
@@ -78,16 +89,6 @@ pub enum Order {
     Oldest,
     /// The record that was finalized last comes first.
     Newest,
-}
-
-/// A part of the records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Split {
-    /// To train on.
-    Train,
-    /// To validate with.
-    Validation,
 }
 
 /// Whether equal rows are left out.
@@ -110,9 +111,9 @@ pub enum Include {
 }
 
 /// Names of the parameters of [`Common`], to tell them from a data set's own.
-pub const COMMON: [&str; 12] = [
-    "format", "since", "until", "order", "limit", "cursor", "as_of", "split", "holdout", "seed", "dedupe",
-    "include",
+pub const COMMON: [&str; 13] = [
+    "format", "since", "until", "order", "limit", "cursor", "as_of", "split", "split_by", "holdout", "seed",
+    "dedupe", "include",
 ];
 
 impl Check for Common {
@@ -131,31 +132,24 @@ impl Check for Common {
         check_range(checks, self.since, self.until);
         if self.split.is_none() {
             checks.require(
-                self.holdout.is_none() && self.seed.is_none(),
+                self.holdout.is_none() && self.seed.is_none() && self.split_by.is_none(),
                 "split",
-                "holdout and seed need it",
+                "holdout, seed and split_by need it",
             );
         }
     }
 }
 
 impl Common {
-    /// Adds the conditions on a record's creation and on its part of the split: `created_at` is its column, `target` the
-    /// text whose hash decides, the same for all records that must not stand in both parts.
-    pub fn push(&self, query: &mut QueryBuilder<Postgres>, created_at: &str, target: &str) {
+    /// Adds the conditions on the creation of a row's record, whose column is `created_at`, and on the row's part of a split.
+    pub fn push(&self, query: &mut QueryBuilder<Postgres>, created_at: &str, sides: &Sides<'_>) {
         if let Some(since) = self.since {
             query.push(format_args!(" and {created_at} >= ")).push_bind(since);
         }
         if let Some(until) = self.until {
             query.push(format_args!(" and {created_at} < ")).push_bind(until);
         }
-        if let Some(split) = self.split {
-            let comparison = if split == Split::Validation { "<" } else { ">=" };
-            // The first 32 bits of an MD5 as a number: the same on every version of Postgres.
-            query.push(format_args!(" and ('x' || left(md5(")).push_bind(self.seed.unwrap_or(0).to_string());
-            query.push(format_args!(" || ':' || {target}), 8))::bit(32)::bigint {comparison} "));
-            query.push_bind(self.holdout.unwrap_or(0.1) * 2_f64.powi(32));
-        }
+        self.push_split(query, sides);
     }
 
     /// Those that must not change between the pieces of one export: which records it has, and in which order.

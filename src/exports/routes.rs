@@ -60,7 +60,11 @@ fn operation(entry: &Entry) -> Operation {
     let rows = ResponseBuilder::new()
         .description("One row a line")
         .header("Gleaner-As-Of", header("The state of the data that is exported"))
-        .header("Gleaner-Next-Cursor", header("Where the next piece begins, if limit left any"));
+        .header("Gleaner-Next-Cursor", header("Where the next piece begins, if limit left any"))
+        .header(
+            "Gleaner-Dropped",
+            header("How many rows a part of a split lacks because their texts stand in another part too"),
+        );
     let media_types = entry.formats().flat_map(|format| match format.media_type() {
         None => vec!["application/x-ndjson", "application/jsonl", "text/plain"],
         Some(own) => own.split(';').take(1).collect(),
@@ -122,6 +126,7 @@ async fn export(
         Export::prepare(&app.exports.db, &caller.project, &entry.description, dataset, common).await?;
     let as_of = export.as_of().to_string();
     let next_cursor = export.next_cursor.clone();
+    let dropped = export.dropped;
     let own = export.media_type();
     let (sender, mut chunks) = mpsc::channel(4);
     tokio::spawn(app.exports.clone().run(export, sender, place));
@@ -155,6 +160,9 @@ async fn export(
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
     }
     headers.insert("gleaner-as-of", HeaderValue::try_from(as_of).map_err(anyhow::Error::from)?);
+    if let Some(dropped) = dropped {
+        headers.insert("gleaner-dropped", HeaderValue::from(dropped));
+    }
     if let Some(cursor) = next_cursor {
         headers.insert("gleaner-next-cursor", HeaderValue::try_from(cursor).map_err(anyhow::Error::from)?);
     }

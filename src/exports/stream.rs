@@ -36,8 +36,7 @@
 //! whatever the size. For training pairs the hash is a generated column over intent and program as exported, so that a
 //! review's correction moves it; for correction pairs it is made when the pair is noted.
 //!
-//! **Split.** The first 32 bits of an MD5 over seed and final program are compared with the share held out. The program
-//! decides, not the row, so paraphrases of one target stay together.
+//! **Split.** See [`split`]: what decides is the texts of a row, and not the row.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,7 +53,7 @@ use uuid::Uuid;
 
 use super::format::{Format, Shape};
 use super::params::{Common, Order};
-use super::{Dataset, Description, Lines, RowKey};
+use super::{Dataset, Description, Lines, RowKey, split};
 use crate::db::{self, EXPORT_NAME, WRITER_NAME};
 use crate::error::{Error, Result};
 use crate::http::page::{cursor_scope, open_cursor, seal_cursor};
@@ -90,6 +89,8 @@ pub struct Export {
     header: Option<String>,
     /// Where the next piece begins, if there is one.
     pub next_cursor: Option<String>,
+    /// How many rows of this part of a split are left out because their texts stand in another part too.
+    pub dropped: Option<i64>,
 }
 
 /// Whether more is to be sent.
@@ -144,6 +145,9 @@ impl Export {
             None => before_writes_in_flight(db).await?,
         };
         common.as_of = Some(as_of);
+        if let Some(source) = description.split.filter(|_| common.needs_groups()) {
+            split::catch_up(db, project, source, as_of).await?;
+        }
         let header = if after.is_none() { format.header(description.features) } else { None };
         let mut export = Self {
             dataset,
@@ -156,7 +160,12 @@ impl Export {
             last: None,
             header,
             next_cursor: None,
+            dropped: None,
         };
+        // Of an export in pieces, the first one says it for all.
+        if export.after.is_none() && description.split.is_some() && export.common.drops() {
+            export.dropped = Some(export.count_dropped(db).await?);
+        }
         if let Some(limit) = export.common.limit {
             let mut connection = db.acquire().await?;
             let (last, more) = export.find_end(&mut connection, limit).await?;
@@ -188,6 +197,18 @@ impl Export {
         let row = edge(self.common.order());
         let key = |&(completed_at, record_id)| RowKey { completed_at, record_id, row, record };
         Ok((found.first().map(key), found.len() > 1))
+    }
+
+    /// Counts the rows of this part that are left out because their texts stand in another part too.
+    async fn count_dropped(&mut self, db: &PgPool) -> Result<i64> {
+        let mut counts = [0, 0];
+        for (with_overlaps, count) in [(true, 0), (false, 1)] {
+            self.common.with_overlaps = with_overlaps;
+            let mut query = self.select("select count(*)")?;
+            counts[count] = query.build_query_scalar().fetch_one(db).await?;
+        }
+        let [all, kept]: [i64; 2] = counts;
+        Ok(all - kept)
     }
 
     /// How many records were taken so far, in earlier pieces too.

@@ -3,8 +3,9 @@
 use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
-use super::{Attempt, Generation, Rating};
+use super::{Attempt, Generation, Rating, pairs};
 use crate::error::{Error, Result};
+use crate::exports::split;
 use crate::http::page::{Listed, Page, PageRequest};
 use crate::http::{Check, boolean};
 use crate::types::Timestamp;
@@ -205,10 +206,7 @@ async fn delete_children(
     let (ids, completed): (Vec<_>, Vec<_>) = logs.into_iter().unzip();
     let sql = "delete from attempts where project = $1 and generation_id = any($2)";
     let attempts = sqlx::query(sql).bind(project).bind(&ids).execute(&mut *connection).await?.rows_affected();
-    let sql =
-        "delete from correction_pairs p using unnest($2::uuid[], $3::timestamptz[]) as log (id, completed_at)
-               where p.project = $1 and p.kind in ('fix', 'next', 'final', 'steps')
-                   and p.completed_at = log.completed_at and p.generation_id = log.id";
-    sqlx::query(sql).bind(project).bind(&ids).bind(&completed).execute(&mut *connection).await?;
+    pairs::delete(connection, project, &ids, &completed).await?;
+    split::forget(connection, project, &ids).await?;
     Ok(Erased { generations: ids.len() as u64, attempts })
 }

@@ -298,6 +298,7 @@ async fn review(
         })
         .collect();
     let reviewed = tables::review(connection, project, &reviews).await?;
+    pairs::renew(connection, project, &reviewed.iter().copied().collect::<Vec<_>>()).await?;
     Ok(reviews.iter().map(|review| Some(found(&reviewed, review.id))).collect())
 }
 

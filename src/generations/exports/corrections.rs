@@ -8,10 +8,12 @@ use sqlx::{Postgres, QueryBuilder, Row as _};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::push_log_conditions;
+use super::{SESSION, TEXTS, push_log_conditions, push_min_rating};
 use crate::exports::format::{Example, Message, Shape};
 use crate::exports::params::Common;
+use crate::exports::split::{Sides, Texts};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
+use crate::generations::Rating;
 use crate::http::Checks;
 use crate::types::{FreeForm, Timestamp};
 
@@ -32,6 +34,10 @@ pub struct CorrectionPairs {
     #[arg(long)]
     #[param(inline)]
     pairing: Option<Pairing>,
+    /// Only what a reviewer rated so or better.
+    #[arg(long)]
+    #[param(inline)]
+    min_rating: Option<Rating>,
 }
 
 /// The pairing rule of correction pairs.
@@ -41,7 +47,8 @@ enum Pairing {
     /// One pair a log: the last failed attempt with an error before the first that passed, with that one.
     #[default]
     Fix,
-    /// Each failed attempt with the one after it that has a program.
+    /// Each failed attempt with the one after it that has a program. If that failed too, there is such a row only in raw, where
+    /// `fixed_passed` says so.
     Next,
     /// Each failed attempt with the log's final program.
     Final,
@@ -54,6 +61,8 @@ struct Raw<'a> {
     error_message: Option<&'a str>,
     error_stage: Option<&'a str>,
     fixed_dsl: &'a str,
+    /// Whether the program that followed passed, which pairing=next does not ask for.
+    fixed_passed: bool,
     bad_attempt: i32,
     fixed_attempt: Option<i32>,
     generation_id: Uuid,
@@ -81,13 +90,15 @@ impl Described for CorrectionPairs {
     const DESCRIPTION: Description = Description {
         name: "correction-pairs",
         summary: "Failed attempts with their errors, and the programs that fixed them.",
-        notes: "Only of logs that succeeded.",
+        notes: "Only of logs that succeeded. What a reviewer found poor is never the program to learn; a reviewer's \
+            `corrected_dsl` takes its place, and is a pair with it by every rule.",
         shapes: &[Shape::Correction, Shape::Preference, Shape::Steps, Shape::Raw],
         features: &[],
+        split: Some(&TEXTS),
         table: "generations",
         count: Some(
             "from generations g
-            join correction_pairs p on p.project = $1 and p.kind = 'fix' and p.completed_at = g.completed_at
+            join correction_pairs p on p.project = $1 and p.kind in ('fix', 'review') and p.completed_at = g.completed_at
                 and p.generation_id = g.id
             where g.project = $1 and g.success",
         ),
@@ -100,6 +111,12 @@ impl Described for CorrectionPairs {
         ),
     };
 }
+
+/// The program of the row that was wrong.
+const WRONG: &str = "case when p.kind = 'review' then g.final_valid_dsl else b.extracted_dsl end";
+
+/// The program of the row that is right.
+const RIGHT: &str = "coalesce(f.extracted_dsl, g.corrected_dsl, g.final_valid_dsl)";
 
 /// The rows, with the log `g`, the failed attempt `b` and the attempt `f` that fixed it.
 const FROM: &str = "correction_pairs p
@@ -117,9 +134,8 @@ impl Dataset for CorrectionPairs {
         query.push(format_args!(" from {FROM} where p.project = $1"));
         self.push_conditions(query, common, shape);
         if common.is_exact() {
-            let from = "correction_pairs p join generations g on g.project = $1 and g.id = p.generation_id";
             let key = ["completed_at", "generation_id", "bad_attempt"];
-            push_oldest(query, (from, "p"), "row_hash", &key, |query| {
+            push_oldest(query, (FROM, "p"), "row_hash", &key, |query| {
                 self.push_conditions(query, common, shape);
             });
         }
@@ -130,15 +146,23 @@ impl Dataset for CorrectionPairs {
     }
 
     fn columns(&self, common: &Common, shape: Shape) -> String {
-        let mut columns = "g.user_intent, b.error_stage, p.fixed_attempt".to_owned();
-        columns.push_str(if shape == Shape::Steps {
+        let mut columns =
+            "g.user_intent, case when p.kind = 'review' then 'review' else b.error_stage end as error_stage,
+            p.fixed_attempt"
+                .to_owned();
+        let texts = if shape == Shape::Steps {
             ", (select array_agg(a.extracted_dsl order by a.attempt) from attempts a where a.project = $1
                 and a.generation_id = p.generation_id and a.passed is not null) as programs,
             (select array_agg(a.passed order by a.attempt) from attempts a where a.project = $1
                 and a.generation_id = p.generation_id and a.passed is not null) as passed"
+                .to_owned()
         } else {
-            ", b.extracted_dsl as bad, b.error_message, coalesce(f.extracted_dsl, g.final_valid_dsl) as fixed"
-        });
+            format!(
+                ", {WRONG} as bad, {RIGHT} as fixed, coalesce(f.passed, p.fixed_attempt is null) as fixed_passed,
+                case when p.kind = 'review' then g.review_note else b.error_message end as error_message"
+            )
+        };
+        columns.push_str(&texts);
         if common.with_metadata() {
             columns.push_str(
                 ", g.domain_name, g.model_used, g.session_id, g.cbu_id, g.instance_id, g.created_at, g.metadata,
@@ -184,6 +208,7 @@ impl Dataset for CorrectionPairs {
                 error_message,
                 error_stage,
                 fixed_dsl: right,
+                fixed_passed: row.try_get("fixed_passed")?,
                 bad_attempt: key.row,
                 fixed_attempt,
                 generation_id: key.record_id,
@@ -193,7 +218,10 @@ impl Dataset for CorrectionPairs {
                 Example::Preference { prompt, chosen: right, rejected: wrong }
             }
             _ => {
-                let silent = || format!("That failed ({}).", error_stage.unwrap_or("no stage said why"));
+                let silent = || match error_stage {
+                    Some("review") => "A reviewer corrected that.".to_owned(),
+                    stage => format!("That failed ({}).", stage.unwrap_or("no stage said why")),
+                };
                 let feedback = error_message.map_or_else(|| silent().into(), Into::into);
                 Example::Correction { task, wrong, feedback, right }
             }
@@ -206,11 +234,26 @@ impl CorrectionPairs {
     fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
         query.push(match (shape, self.pairing.unwrap_or_default()) {
             (Shape::Steps, _) => " and p.kind = 'steps'",
-            (_, Pairing::Fix) => " and p.kind = 'fix'",
-            (_, Pairing::Next) => " and p.kind = 'next'",
-            (_, Pairing::Final) => " and p.kind = 'final'",
+            (_, Pairing::Fix) => " and p.kind in ('fix', 'review')",
+            // Only the data set's own columns have a place for a fix that failed itself.
+            (Shape::Raw, Pairing::Next) => " and p.kind in ('next', 'review')",
+            (_, Pairing::Next) => " and (p.kind = 'next' and f.passed is not false or p.kind = 'review')",
+            (_, Pairing::Final) => " and p.kind in ('final', 'review')",
         });
         push_log_conditions(query, self.domain_name.as_deref(), self.model_used.as_deref());
-        common.push(query, "g.created_at", "g.final_valid_dsl");
+        push_min_rating(query, self.min_rating);
+        let answer = format!("split_hash('program', {RIGHT})");
+        let others = match shape {
+            Shape::Steps => "] || array(select split_hash('program', a.extracted_dsl) from attempts a where a.project = $1
+                and a.generation_id = p.generation_id and a.extracted_dsl is not null)::bigint[] || array[null::bigint".to_owned(),
+            _ => format!(", split_hash('program', {WRONG})"),
+        };
+        let texts = Texts {
+            record: "g.id",
+            question: "split_hash('intent', g.user_intent)",
+            answer: &answer,
+            others: &others,
+        };
+        common.push(query, "g.created_at", &Sides { session: SESSION, texts: Some(texts) });
     }
 }

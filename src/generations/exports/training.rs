@@ -8,9 +8,10 @@ use sqlx::{Postgres, QueryBuilder, Row as _};
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use super::push_log_conditions;
+use super::{SESSION, TEXTS, push_log_conditions, push_min_rating};
 use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
+use crate::exports::split::{Sides, Texts};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
 use crate::generations::Rating;
 use crate::http::Checks;
@@ -71,6 +72,7 @@ impl Described for TrainingPairs {
         notes: "A review's `corrected_dsl` replaces the program; `poor` without a correction is left out.",
         shapes: &[Shape::Solution, Shape::Raw],
         features: &[],
+        split: Some(&TEXTS),
         table: "generations",
         count: None,
         skipped: Some(
@@ -141,15 +143,17 @@ impl Dataset for TrainingPairs {
 
 impl TrainingPairs {
     fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common) {
-        query.push(format_args!(" and g.user_intent is not null and {PROGRAM} is not null"));
+        query.push(format_args!(r" and g.user_intent ~ '\S' and {PROGRAM} ~ '\S'"));
         query.push(" and g.success and (g.rating is distinct from 'poor' or g.corrected_dsl is not null)");
         push_log_conditions(query, self.domain_name.as_deref(), self.model_used.as_deref());
-        query.push(match self.min_rating {
-            None => "",
-            Some(Rating::Poor) => " and g.rating is not null",
-            Some(Rating::Acceptable) => " and g.rating in ('good', 'acceptable')",
-            Some(Rating::Good) => " and g.rating = 'good'",
-        });
-        common.push(query, "g.created_at", PROGRAM);
+        push_min_rating(query, self.min_rating);
+        let answer = format!("split_hash('program', {PROGRAM})");
+        let texts = Texts {
+            record: "g.id",
+            question: "split_hash('intent', g.user_intent)",
+            answer: &answer,
+            others: "",
+        };
+        common.push(query, "g.created_at", &Sides { session: SESSION, texts: Some(texts) });
     }
 }

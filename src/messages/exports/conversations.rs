@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::exports::format::{Example, Message, Shape};
 use crate::exports::params::Common;
+use crate::exports::split::Sides;
 use crate::exports::{Dataset, Described, Description, Lines, RowKey};
 use crate::http::Checks;
 use crate::types::Timestamp;
@@ -76,6 +77,7 @@ impl Described for Conversations {
             conversation.",
         shapes: &[Shape::Answer, Shape::Raw],
         features: &[],
+        split: None,
         table: "pairs",
         count: None,
         skipped: Some("from pairs where project = $1 and lifecycle_state = 'complete' and user_text is null"),
@@ -121,7 +123,7 @@ impl Dataset for Conversations {
             query.push(" and completed_at < ").push_bind(as_of);
         }
         query.push(") p where p.later = 1 group by p.conversation) c where true");
-        common.push(query, "c.created_at", "c.conversation");
+        common.push(query, "c.created_at", &Sides { session: "c.conversation", texts: None });
         query.push(") c where true");
         if common.is_exact() {
             query.push(" and c.nth = 1");

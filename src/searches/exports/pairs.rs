@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
+use crate::exports::split::Sides;
 use crate::exports::{Dataset, Described, Description, Lines, RowKey};
 use crate::http::Checks;
 use crate::searches::rules::paths;
@@ -76,6 +77,7 @@ impl Described for SearchPairs {
             not help. Only of searches that were resolved; `split` goes by the agent's session.",
         shapes: &[Shape::Raw, Shape::Triplet],
         features: &[],
+        split: None,
         table: "searches",
         count: None,
         skipped: None,
@@ -171,6 +173,6 @@ impl SearchPairs {
             query.push(format_args!(" and {s}.root = ")).push_bind(paths::folder(root));
         }
         let session = format!("coalesce({s}.agent_session_id, {s}.id::text)");
-        common.push(query, &format!("{s}.timestamp"), &session);
+        common.push(query, &format!("{s}.timestamp"), &Sides { session: &session, texts: None });
     }
 }

@@ -11,10 +11,12 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::slates::{
-    METADATA, MatchTypes, Metadata, TEXTS, Texts, WITHOUT_TEXT, kinds, object, on_one_line, push_conditions,
+    CONTEXT, INPUT, METADATA, MatchTypes, Metadata, REQUEST, SOURCE, TEXTS, Texts, WITHOUT_TEXT, kinds,
+    object, on_one_line, push_conditions,
 };
 use crate::exports::format::{Example, Message, Shape};
 use crate::exports::params::Common;
+use crate::exports::split;
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
 use crate::http::{Checks, flag};
 use crate::suggestions::MatchType;
@@ -72,6 +74,7 @@ impl Described for AcceptedSuggestions {
             makes the context the question, whatever was sent to the model; `raw` has the context either way.",
         shapes: &[Shape::Answer, Shape::Raw],
         features: &[],
+        split: Some(&SOURCE),
         table: "suggestions",
         count: None,
         skipped: Some(WITHOUT_TEXT),
@@ -132,6 +135,12 @@ impl AcceptedSuggestions {
     fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common) {
         query.push(" and s.example_hash is not null");
         let kinds = kinds(self.match_type.as_ref(), self.include_typed);
-        push_conditions(query, Some(&kinds), self.suggestion_node_version.as_deref(), common);
+        let question = match self.prompt.unwrap_or_default() {
+            Prompt::Request => REQUEST,
+            Prompt::Context => CONTEXT,
+        };
+        let texts = split::Texts { record: "s.id", question, answer: INPUT, others: "" };
+        let version = self.suggestion_node_version.as_deref();
+        push_conditions(query, Some(&kinds), version, common, Some(texts));
     }
 }

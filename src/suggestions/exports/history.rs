@@ -60,6 +60,7 @@ impl Described for SuggestionHistory {
         notes: "`gleaner import` and `POST /v1/events` take them back. What a client reported itself stands there as reported.",
         shapes: &[Shape::Raw],
         features: &[],
+        split: None,
         table: "suggestions",
         count: None,
         skipped: Some("from suggestions where project = $1 and state = 'finalized' and slate_hash is null"),
@@ -135,6 +136,6 @@ impl SuggestionHistory {
                 query.push(format_args!(" and s.{column} = ")).push_bind(value.clone());
             }
         }
-        push_conditions(query, None, None, common);
+        push_conditions(query, None, None, common, None);
     }
 }

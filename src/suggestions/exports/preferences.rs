@@ -8,9 +8,13 @@ use sqlx::{Postgres, QueryBuilder, Row as _};
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use super::slates::{METADATA, MatchTypes, Metadata, TEXTS, Texts, WITHOUT_TEXT, kinds, push_conditions};
+use super::slates::{
+    INPUT, METADATA, MatchTypes, Metadata, REQUEST, SOURCE, TEXTS, Texts, WITHOUT_TEXT, kinds,
+    push_conditions,
+};
 use crate::exports::format::{Example, Message, Shape};
 use crate::exports::params::Common;
+use crate::exports::split;
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
 use crate::http::{Checks, flag};
 use crate::suggestions::MatchType;
@@ -55,6 +59,7 @@ impl Described for PreferencePairs {
             with others, chosen is what was typed.",
         shapes: &[Shape::Preference, Shape::Label, Shape::Raw],
         features: &[],
+        split: Some(&SOURCE),
         table: "suggestions",
         count: Some(
             "from suggestions s
@@ -119,6 +124,9 @@ impl PreferencePairs {
     fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common, hash: &str) {
         query.push(format_args!(" and l.{hash} is not null"));
         let kinds = kinds(self.match_type.as_ref(), self.include_typed);
-        push_conditions(query, Some(&kinds), self.suggestion_node_version.as_deref(), common);
+        let rejected = ", split_hash('input', s.suggestions ->> l.rejected_index)";
+        let texts = split::Texts { record: "s.id", question: REQUEST, answer: INPUT, others: rejected };
+        let version = self.suggestion_node_version.as_deref();
+        push_conditions(query, Some(&kinds), version, common, Some(texts));
     }
 }

@@ -114,6 +114,7 @@ impl Described for Rankings {
             viewed has no grade and is left out. `vw-dsjson` has only slates with logged propensities, unless `assume_uniform=true`.",
         shapes: &[Shape::Ranking, Shape::Decision, Shape::Raw],
         features: &FEATURES,
+        split: None,
         table: "suggestions",
         count: None,
         skipped: Some(
@@ -221,6 +222,6 @@ impl Rankings {
             query.push(" and s.propensities is not null");
         }
         let kinds = self.match_type.as_ref().map(MatchTypes::as_slice);
-        push_conditions(query, kinds, self.suggestion_node_version.as_deref(), common);
+        push_conditions(query, kinds, self.suggestion_node_version.as_deref(), common, None);
     }
 }

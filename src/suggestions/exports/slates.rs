@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::exports::RowKey;
 use crate::exports::format::Message;
 use crate::exports::params::Common;
+use crate::exports::split::{self, Sides, Source};
 use crate::http::Checks;
 use crate::suggestions::MatchType;
 use crate::suggestions::rules::prompt;
@@ -61,6 +62,7 @@ pub(super) fn push_conditions(
     kinds: Option<&[MatchType]>,
     version: Option<&str>,
     common: &Common,
+    texts: Option<split::Texts<'_>>,
 ) {
     query.push(" and s.state = 'finalized'");
     if let Some(kinds) = kinds {
@@ -70,7 +72,7 @@ pub(super) fn push_conditions(
     if let Some(version) = version {
         query.push(" and s.suggestion_node_version = ").push_bind(version.to_owned());
     }
-    common.push(query, "s.created_at", SPLIT);
+    common.push(query, "s.created_at", &Sides { session: SESSION, texts });
 }
 
 /// The SQL of the records that are left out where exact matches are learned from: without text it is not known of some
@@ -79,8 +81,38 @@ pub(super) const WITHOUT_TEXT: &str =
     "from suggestions where project = $1 and state = 'finalized' and slate_hash is null
         and (match_type = 'exact' or match_type is null)";
 
-/// What decides in which part of a split a record stands: one session is never in both.
-const SPLIT: &str = "coalesce(s.session_name, s.id::text)";
+/// What decides in which part of a split a record stands where its texts do not.
+const SESSION: &str = "coalesce(s.session_name, s.id::text)";
+
+/// The hash of what the model was told, as a question.
+pub(super) const REQUEST: &str =
+    "split_hash('prompt', coalesce((s.llm_request -> 'messages')::text, s.context::text))";
+
+/// The hash of the context, as a question.
+pub(super) const CONTEXT: &str = "split_hash('prompt', s.context::text)";
+
+/// The hash of what was submitted, as an answer.
+pub(super) const INPUT: &str = "split_hash('input', s.actual_input)";
+
+/// What models were told, and what users took and passed over.
+pub(super) static SOURCE: Source = Source {
+    domain: "suggestions",
+    sql: "
+        select s.id as record, s.completed_at,
+            split_hash('prompt', coalesce((s.llm_request -> 'messages')::text, s.context::text)) as question,
+            array(
+                select split_hash('prompt', s.context::text)
+                union all select split_hash('input', s.actual_input)
+                union all select split_hash('input', s.suggestions ->> l.rejected_index) from preference_labels l
+                    where l.project = $1 and l.completed_at = s.completed_at and l.suggestion_id = s.id
+                        and l.rejected_index >= 0
+            ) as answers
+        from suggestions s
+        where s.project = $1 and s.state = 'finalized' and s.example_hash is not null and s.completed_at < $4
+            and (s.completed_at, s.id) >
+                (coalesce($2, '-infinity'), coalesce($3, '00000000-0000-0000-0000-000000000000'))
+        order by s.completed_at, s.id limit $5",
+};
 
 /// The kinds that are meant: exact matches, unless others are asked for; with what was typed, these too.
 pub(super) fn kinds(asked: Option<&MatchTypes>, include_typed: bool) -> Vec<MatchType> {

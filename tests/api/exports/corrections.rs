@@ -148,3 +148,87 @@ async fn the_error_is_that_of_the_first_stage_that_failed() {
     let said = service.get(&format!("{CORRECTIONS}?pairing=next")).await.rows();
     assert_eq!(said[3]["messages"][2]["content"], "That failed (lint).");
 }
+
+#[tokio::test]
+async fn what_a_reviewer_found_poor_is_never_chosen_and_a_correction_is_a_pair_of_its_own() {
+    let service = Service::open().await;
+    service.accept(&[solved(1, "Create", &[failed(1, "a", "e"), passed(2, "b")])]).await;
+    let of_two = |fixed: Value, program: &str| (json!(1), fixed, json!(program));
+    let corrected = || vec![of_two(Value::Null, "c"), (json!(2), Value::Null, json!("c"))];
+    for (review, fix, next, last, steps) in [
+        (
+            json!({"rating": "good"}),
+            vec![of_two(json!(2), "b")],
+            vec![of_two(json!(2), "b")],
+            vec![of_two(Value::Null, "b")],
+            1,
+        ),
+        (json!({"rating": "poor"}), vec![], vec![], vec![], 0),
+        (
+            json!({"rating": "poor", "corrected_dsl": "c", "note": "no name"}),
+            corrected(),
+            corrected(),
+            corrected(),
+            0,
+        ),
+        (
+            json!({"rating": "acceptable", "corrected_dsl": " b "}),
+            vec![of_two(Value::Null, " b ")],
+            vec![of_two(Value::Null, " b ")],
+            vec![of_two(Value::Null, " b ")],
+            0,
+        ),
+    ] {
+        let path = format!("/v1/generations/{}/review", Uuid::from_u128(1));
+        service.put(&path, &review).await.expect(200);
+        for (pairing, expected) in [("fix", fix), ("next", next), ("final", last)] {
+            assert_eq!(paired(&service, pairing).await, expected, "{pairing} {review}");
+        }
+        let chains = rows(&service, &format!("{CORRECTIONS}?format=trl-stepwise")).await;
+        assert_eq!(chains.len(), steps, "{review}");
+    }
+    let review = json!({"rating": "poor", "corrected_dsl": "c", "note": "no name"});
+    service.put(&format!("/v1/generations/{}/review", Uuid::from_u128(1)), &review).await.expect(200);
+    let rows = rows(&service, &format!("{CORRECTIONS}?format=fix-prompt")).await;
+    let asked =
+        rows.iter().map(|row| row["messages"][0]["content"].as_str().expect("a text")).collect::<Vec<_>>();
+    assert_eq!(asked, ["Fix this DSL:\na\n\nError: e", "Fix this DSL:\nb\n\nError: no name"]);
+    for (least, expected) in [("poor", 2), ("acceptable", 0)] {
+        let found = service.get(&format!("{CORRECTIONS}?min_rating={least}")).await.rows();
+        assert_eq!(found.len(), expected, "{least}");
+    }
+}
+
+#[tokio::test]
+async fn a_fix_that_failed_itself_is_only_in_the_format_that_says_so() {
+    let service = Service::open().await;
+    service.accept(&[solved(1, "Create", &[failed(1, "a", "e"), failed(2, "b", "e"), passed(3, "c")])]).await;
+    let raw = rows(&service, &format!("{CORRECTIONS}?pairing=next&format=raw")).await;
+    let told = raw.iter().map(|row| json!([row["bad_dsl"], row["fixed_dsl"], row["fixed_passed"]]));
+    assert_eq!(told.collect::<Vec<_>>(), [json!(["a", "b", false]), json!(["b", "c", true])]);
+    for format in ["openai", "trl-prompt-completion", "trl-preference", "openai-preference", "fix-prompt"] {
+        let rows = rows(&service, &format!("{CORRECTIONS}?pairing=next&format={format}")).await;
+        assert_eq!(rows.len(), 1, "{format}");
+    }
+}
+
+#[tokio::test]
+async fn blank_texts_and_programs_that_differ_in_white_space_only_are_not_exported() {
+    let service = Service::open().await;
+    service
+        .accept(&[
+            solved(1, " \n", &[failed(1, "a", "e"), passed(2, "b")]),
+            solved(2, "Create", &[failed(1, "(a b)", "e"), passed(2, "( a\n\tb )")]),
+            solved(3, "List", &[failed(1, " \t", "e"), passed(2, "  ")]),
+        ])
+        .await;
+    for (path, expected) in [
+        (format!("{TRAINING}?format=raw"), vec!["Create"]),
+        (format!("{CORRECTIONS}?format=raw"), vec![]),
+        (format!("{CORRECTIONS}?format=raw&pairing=next"), vec![]),
+        (format!("{CORRECTIONS}?format=raw&pairing=final"), vec![]),
+    ] {
+        let rows = rows(&service, &path).await;
+        assert_eq!(crate::support::column(&rows, "user_intent"), expected, "{path}");
+    }
+}

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{CORRECTIONS, TRAINING, pieces, rows, solved};
-use crate::support::{Answer, Service, column, failed, passed, with};
+use crate::support::{Answer, Service, column, encoded, failed, passed, with};
 
 #[tokio::test]
 async fn of_equal_rows_the_oldest_is_kept() {
@@ -51,49 +51,146 @@ async fn of_equal_rows_the_oldest_is_kept() {
     assert_eq!(ids(found), [5, 2, 1]);
 }
 
+/// The texts of rows in the columns that have some.
+fn texts(rows: &[Value], columns: &[&str]) -> BTreeSet<String> {
+    let of_row = |row: &Value| {
+        columns.iter().map(|column| row[*column].to_string().to_lowercase()).collect::<Vec<_>>()
+    };
+    rows.iter().flat_map(of_row).collect()
+}
+
+const PARTS: [&str; 3] = ["train", "validation", "test"];
+
 #[tokio::test]
-async fn a_split_parts_the_programs_the_same_way_each_time() {
+async fn neither_an_intent_nor_a_program_stands_in_two_parts() {
     let service = Service::open().await;
-    let logs: Vec<_> = (0..80)
-        .map(|number: u128| {
-            let program = format!("(program {})", number % 20);
-            solved(number, &format!("intent {number}"), &[failed(1, "(bad)", "e"), passed(2, &program)])
+    // Paraphrases of 20 programs, intents with several programs, and one wrong program that half of all logs have.
+    let logs: Vec<_> = (0..120_u128)
+        .map(|number| {
+            let wrong = if number % 2 == 0 { "(submit)".to_owned() } else { format!("(wrong {number})") };
+            let (intent, program) = match number {
+                0..60 => (format!("intent {number}"), format!("(program  {})", number % 20)),
+                _ => (format!("Intent of group {}", number % 15), format!("(other {number})")),
+            };
+            solved(number, &intent, &[failed(1, &wrong, "e"), passed(2, &program)])
         })
         .collect();
     service.accept(&logs).await;
-    let texts = |rows: &[Value]| -> BTreeSet<String> { rows.iter().map(Value::to_string).collect() };
-    let programs = |rows: &[Value], name: &str| -> BTreeSet<String> {
-        column(rows, name).iter().map(Value::to_string).collect()
-    };
-    let mut validations = BTreeSet::new();
-    for (path, program) in
-        [(format!("{TRAINING}?format=raw"), "valid_dsl"), (format!("{CORRECTIONS}?format=raw"), "fixed_dsl")]
-    {
-        let whole = rows(&service, &path).await;
-        assert_eq!(whole.len(), 80);
-        for seed in 0..3 {
-            let part = |name: &str| format!("{path}&split={name}&holdout=0.4&seed={seed}");
-            let train = rows(&service, &part("train")).await;
-            let validation = rows(&service, &part("validation")).await;
-            assert_eq!(rows(&service, &part("validation")).await, validation);
-            assert_eq!(train.len() + validation.len(), 80);
-            let together: BTreeSet<_> = &texts(&train) | &texts(&validation);
-            assert_eq!(together, texts(&whole));
-            let (train, validation) = (programs(&train, program), programs(&validation, program));
-            assert!(train.is_disjoint(&validation));
-            assert!((2..=14).contains(&validation.len()), "{}", validation.len());
-            validations.insert(validation);
+    let training = (format!("{TRAINING}?format=raw"), ["user_intent", "valid_dsl"].to_vec());
+    let corrections = ["fix", "next", "final"].map(|pairing| {
+        let path = format!("{CORRECTIONS}?format=raw&pairing={pairing}");
+        (path, ["user_intent", "fixed_dsl", "bad_dsl"].to_vec())
+    });
+    for (path, columns) in [training].into_iter().chain(corrections) {
+        let all = rows(&service, &path).await;
+        assert_eq!(all.len(), 120);
+        for (seed, holdout) in [(0, 0.1), (1, 0.4), (2, 0.8)] {
+            let mut parts = Vec::new();
+            let mut dropped = 0;
+            for name in PARTS {
+                let path = format!("{path}&split={name}&holdout={holdout}&seed={seed}");
+                let answer = service.get(&path).await;
+                let told =
+                    answer.header("gleaner-dropped").map(|count| count.parse::<usize>().expect("a number"));
+                assert_eq!(told.is_some(), name != "train", "{path}");
+                dropped += told.unwrap_or(0);
+                assert_eq!(service.get(&path).await.text(), answer.text(), "the same bytes: {path}");
+                parts.push(answer.rows());
+            }
+            assert_eq!(parts.iter().map(Vec::len).sum::<usize>() + dropped, 120, "{path} {holdout}");
+            for (one, other) in [(0, 1), (0, 2), (1, 2)] {
+                let (one, other) = (texts(&parts[one], &columns), texts(&parts[other], &columns));
+                assert!(one.is_disjoint(&other), "{path} {holdout}: {:?}", &one & &other);
+            }
+            assert!(!parts[0].is_empty() && !parts[1].is_empty(), "{path} {holdout}");
         }
-        for (holdout, expected) in [("0", 0), ("1", 80)] {
-            let path = format!("{path}&split=validation&holdout={holdout}");
+        for (name, expected) in [("train", 0), ("train&split_by=session", 0)] {
+            let path = format!("{path}&split={name}&holdout=1");
             assert_eq!(rows(&service, &path).await.len(), expected);
         }
         let plain = rows(&service, &format!("{path}&split=validation")).await;
-        let spelled = format!("{path}&split=validation&holdout=0.1&seed=0");
+        let spelled = format!("{path}&split=validation&holdout=0.1&seed=0&split_by=auto");
         assert_eq!(plain, rows(&service, &spelled).await);
     }
-    // Three seeds, and the same parts in both data sets.
-    assert_eq!(validations.len(), 3);
+}
+
+#[tokio::test]
+async fn a_split_goes_by_what_it_is_asked_to_go_by() {
+    let service = Service::open().await;
+    let log = |number: u128| {
+        let log = solved(
+            number,
+            &format!("intent {}", number % 10),
+            &[passed(1, &format!("(program {})", number % 7))],
+        );
+        with(log, &json!({"session_id": format!("session {}", number % 5)}))
+    };
+    service.accept(&(0..70).map(log).collect::<Vec<_>>()).await;
+    for (by, column) in
+        [("intent", "/user_intent"), ("program", "/valid_dsl"), ("session", "/metadata/session_id")]
+    {
+        let mut parts = Vec::new();
+        for name in PARTS {
+            let path = format!(
+                "{TRAINING}?format=raw&include=metadata&split={name}&holdout=0.6&split_by={by}&seed=3"
+            );
+            let answer = service.get(&path).await;
+            assert_eq!(answer.header("gleaner-dropped"), None);
+            let values = answer.rows();
+            let values = values.iter().map(|row| row.pointer(column).expect("a value").to_string());
+            parts.push(values.collect::<Vec<_>>());
+        }
+        assert_eq!(parts.iter().map(Vec::len).sum::<usize>(), 70, "{by}");
+        let parts: Vec<BTreeSet<_>> = parts.into_iter().map(BTreeSet::from_iter).collect();
+        assert!(
+            parts[0].is_disjoint(&parts[1])
+                && parts[0].is_disjoint(&parts[2])
+                && parts[1].is_disjoint(&parts[2]),
+            "{by}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_record_stays_in_its_part_whatever_comes_later() {
+    let service = Service::open().await;
+    let log = |number: u128| {
+        solved(number, &format!("intent {}", number % 30), &[passed(1, &format!("(p {})", number % 23))])
+    };
+    service.accept(&(0..100).map(log).collect::<Vec<_>>()).await;
+    let path = format!("{TRAINING}?format=raw&split=validation&holdout=0.7");
+    let answer = service.get(&path).await;
+    let as_of = answer.header("gleaner-as-of").expect("a time").to_owned();
+    service.accept(&(100..200).map(log).collect::<Vec<_>>()).await;
+    let later = service.get(&path).await;
+    assert_ne!(later.text(), answer.text());
+    assert_eq!(service.get(&format!("{path}&as_of={}", encoded(&as_of))).await.text(), answer.text());
+}
+
+#[tokio::test]
+async fn a_corrected_program_and_an_erased_log_are_known_to_the_split_too() {
+    let service = Service::open().await;
+    service
+        .accept(
+            &(0..40)
+                .map(|number| {
+                    solved(number, &format!("intent {number}"), &[passed(1, &format!("(p {number})"))])
+                })
+                .collect::<Vec<_>>(),
+        )
+        .await;
+    let path = |part: &str| format!("{TRAINING}?format=raw&include=metadata&split={part}&holdout=0.5");
+    let [train, validation] =
+        [rows(&service, &path("train")).await, rows(&service, &path("validation")).await];
+    // A reviewer gives a log of the training part the program of one that is held out.
+    let corrected = train[0]["metadata"]["generation_id"].as_str().expect("an id");
+    let review = json!({"rating": "poor", "corrected_dsl": validation[0]["valid_dsl"]});
+    service.put(&format!("/v1/generations/{corrected}/review"), &review).await.expect(200);
+    let answer = service.get(&path("validation")).await;
+    assert_eq!((answer.rows(), answer.header("gleaner-dropped")), (validation[1..].to_vec(), Some("1")));
+    service.delete(&format!("/v1/generations/{corrected}")).await.expect(200);
+    let answer = service.get(&path("validation")).await;
+    assert_eq!((answer.rows(), answer.header("gleaner-dropped")), (validation, Some("0")));
 }
 
 #[tokio::test]

@@ -56,7 +56,7 @@ async fn equal_contexts_are_equal_rows_where_the_context_is_the_prompt() {
 }
 
 #[tokio::test]
-async fn a_session_is_on_one_side_of_a_split_only() {
+async fn a_session_is_in_one_part_of_a_split_by_session() {
     let service = Service::open().await;
     let events: Vec<_> = (0..200)
         .map(|number| {
@@ -65,15 +65,55 @@ async fn a_session_is_on_one_side_of_a_split_only() {
         })
         .collect();
     service.accept(&events).await;
-    let part = async |split: &str| {
-        let rows =
-            service.get(&format!("{PREFERENCES}?include=metadata&holdout=0.4&split={split}")).await.rows();
+    let mut parts = Vec::new();
+    for split in ["train", "validation", "test"] {
+        let path = format!("{PREFERENCES}?include=metadata&holdout=0.4&split_by=session&split={split}");
+        let rows = service.get(&path).await.rows();
         let sessions = rows.iter().map(|row| row["metadata"]["session_name"].to_string());
-        (rows.len(), sessions.collect::<BTreeSet<_>>())
-    };
-    let ((train, train_sessions), (held, held_sessions)) = (part("train").await, part("validation").await);
-    assert_eq!(train + held, 200);
-    assert!(train > 0 && held > 0 && train_sessions.is_disjoint(&held_sessions));
+        parts.push((rows.len(), sessions.collect::<BTreeSet<_>>()));
+    }
+    assert_eq!(parts.iter().map(|(rows, _)| rows).sum::<usize>(), 200);
+    let [(_, train), (_, validation), (_, test)] = &parts[..] else { panic!("three parts") };
+    assert_eq!(train.len() + validation.len() + test.len(), 20);
+    assert!(!train.is_empty() && !validation.is_empty());
+}
+
+#[tokio::test]
+async fn neither_a_prompt_nor_an_answer_stands_in_two_parts() {
+    let service = Service::open().await;
+    let events: Vec<_> = (0..120_usize)
+        .map(|number| {
+            let texts = [format!("run {}", number % 40), format!("Run  '{}'", (number + 7) % 40)];
+            let texts = texts.each_ref().map(String::as_str);
+            with(finished(number, &texts, &[0, 1], texts[1]), &json!({"context": {"cwd": number % 50}}))
+        })
+        .collect();
+    service.accept(&events).await;
+    let plain = |text: &Value| text.to_string().to_lowercase().replace([' ', '\''], "");
+    for (path, columns) in [
+        (PREFERENCES, ["prompt", "chosen", "rejected"].to_vec()),
+        ("/v1/exports/accepted-suggestions", ["prompt", "accepted"].to_vec()),
+        ("/v1/exports/accepted-suggestions?prompt=context", ["prompt", "accepted"].to_vec()),
+    ] {
+        let joint = if path.contains('?') { '&' } else { '?' };
+        let mut parts = Vec::new();
+        let mut dropped = 0;
+        for split in ["train", "validation", "test"] {
+            let path = format!("{path}{joint}format=raw&holdout=0.5&split={split}");
+            let answer = service.get(&path).await;
+            dropped +=
+                answer.header("gleaner-dropped").map_or(0, |count| count.parse::<usize>().expect("a number"));
+            let of_row = |row: &Value| columns.iter().map(|column| plain(&row[*column])).collect::<Vec<_>>();
+            let rows = answer.rows();
+            parts.push((rows.len(), rows.iter().flat_map(of_row).collect::<BTreeSet<_>>()));
+        }
+        let [(train, of_train), (validation, of_validation), (test, of_test)] = &parts[..] else {
+            panic!("three")
+        };
+        assert_eq!(train + validation + test + dropped, 120, "{path}");
+        assert!(of_train.is_disjoint(of_validation) && of_train.is_disjoint(of_test), "{path}");
+        assert!(of_validation.is_disjoint(of_test), "{path}");
+    }
 }
 
 #[tokio::test]

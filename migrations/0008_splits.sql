@@ -1,0 +1,31 @@
+-- Which texts stand together in a record, so that a split of a data set puts none of them into two parts (exports/split.rs).
+
+-- A text as a split compares it: without case, white space and quotation marks; its kind sets it apart from equal texts of
+-- another kind.
+create function split_hash(kind text, content text) returns bigint language sql immutable strict parallel safe
+    return ('x' || left(md5(kind || ':' || lower(translate(content, E' \t\n\r\f\v\u00a0"''`\u2018\u2019\u201c\u201d\u00ab\u00bb', ''))), 16))::bit(64)::bigint;
+
+create table split_texts (
+    project      text not null,
+    record       uuid not null,
+    hash         bigint not null,
+    completed_at timestamptz not null,
+    split_group  bigint not null,
+    primary key (record, hash, project)
+);
+
+create index split_texts_hash on split_texts (hash, project, completed_at, record) include (split_group);
+
+comment on table split_texts is 'The questions and answers of finalized records, as hashes. Filled by the first export with a split, and then by each further one.';
+comment on column split_texts.completed_at is 'The record''s.';
+comment on column split_texts.split_group is 'The group of the record; all records of a group are in the same part of a split.';
+
+create table split_progress (
+    project      text not null,
+    domain       text not null,
+    completed_at timestamptz,
+    record       uuid,
+    primary key (project, domain)
+);
+
+comment on table split_progress is 'How far the records of a project have been put into groups: the last one.';
