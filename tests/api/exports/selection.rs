@@ -188,7 +188,7 @@ async fn a_corrected_program_and_an_erased_log_are_known_to_the_split_too() {
     service.put(&format!("/v1/generations/{corrected}/review"), &review).await.expect(200);
     let answer = service.get(&path("validation")).await;
     assert_eq!((answer.rows(), answer.header("gleaner-dropped")), (validation[1..].to_vec(), Some("1")));
-    service.delete(&format!("/v1/generations/{corrected}")).await.expect(200);
+    service.delete(&format!("/v1/generations/{corrected}")).await.expect(204);
     let answer = service.get(&path("validation")).await;
     assert_eq!((answer.rows(), answer.header("gleaner-dropped")), (validation, Some("0")));
 }

@@ -81,7 +81,7 @@ async fn a_session_is_in_one_part_of_a_split_by_session() {
 #[tokio::test]
 async fn neither_a_prompt_nor_an_answer_stands_in_two_parts() {
     let service = Service::open().await;
-    let events: Vec<_> = (0..120_usize)
+    let events: Vec<_> = (0..120_u128)
         .map(|number| {
             let texts = [format!("run {}", number % 40), format!("Run  '{}'", (number + 7) % 40)];
             let texts = texts.each_ref().map(String::as_str);
