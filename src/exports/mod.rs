@@ -1,14 +1,17 @@
 //! Exports: finished data sets, streamed. A [`Dataset`] says which rows it has and what example each of them is; it lives with
 //! its domain, and [`datasets`] is the one list of all. [`stream`] takes care of order, cursors, snapshots and memory,
-//! [`format`](mod@format) of how examples are written, [`count`] of how many there are, [`split`] of parts that share
+//! [`format`](mod@format) and [`chat`] of how examples are written, [`count`] of how many there are, [`split`] of parts that share
 //! no text, [`routes`](mod@routes) of HTTP.
 
+pub mod chat;
 mod compress;
 pub mod count;
 pub mod datasets;
+pub mod dsjson;
 pub mod format;
 pub mod params;
 pub mod routes;
+mod rows;
 pub mod split;
 pub mod stream;
 
@@ -21,7 +24,7 @@ use uuid::Uuid;
 
 use crate::http::Checks;
 use crate::types::Timestamp;
-use format::{Example, Format, Shape};
+use format::{Example, Format, Shape, Weights};
 use params::Common;
 
 /// What is known of a data set whatever a request asks for.
@@ -92,6 +95,7 @@ pub struct RowKey {
 pub struct Lines<'a> {
     format: Format,
     shape: Shape,
+    weights: Weights,
     bytes: &'a mut Vec<u8>,
 }
 
@@ -108,7 +112,7 @@ impl Lines<'_> {
         example: Example<'_, R>,
         metadata: Option<impl Serialize>,
     ) -> anyhow::Result<()> {
-        self.format.write(example, metadata, self.bytes)
+        self.format.write(self.weights, example, metadata, self.bytes)
     }
 }
 

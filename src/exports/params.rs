@@ -5,7 +5,7 @@ use serde::Deserialize;
 use sqlx::{Postgres, QueryBuilder};
 use utoipa::{IntoParams, ToSchema};
 
-use super::format::Format;
+use super::format::{Format, Shape, Weights};
 use super::split::{Part, Sides, SplitBy};
 use crate::http::page::{check_range, time_in_query};
 use crate::http::{Check, Checks};
@@ -73,6 +73,27 @@ pub struct Common {
     #[arg(long)]
     #[param(inline)]
     pub include: Option<Include>,
+    /// A system message that every chat begins with, in place of its own if it has one.
+    #[arg(long, value_name = "TEXT")]
+    #[param(example = "You write programs for business units.")]
+    pub system: Option<String>,
+    /// Whether chats in the format openai say of each answer of the model whether it is learned.
+    #[arg(long)]
+    #[param(inline)]
+    pub weights: Option<Weights>,
+    /// The least number of characters that the answer of a row has.
+    #[arg(long, value_name = "N")]
+    #[param(minimum = 0, example = 2)]
+    pub min_chars: Option<u32>,
+    /// The most characters that the answer of a row has.
+    #[arg(long, value_name = "N")]
+    #[param(minimum = 1, example = 20_000)]
+    pub max_chars: Option<u32>,
+    /// The most records that teach the same answer; the oldest are taken. It keeps an answer that fits everywhere from filling
+    /// the data.
+    #[arg(long, value_name = "N")]
+    #[param(minimum = 1, example = 20)]
+    pub max_per_answer: Option<u32>,
     /// Whether rows stay whose texts stand in another part too. It is for counting them, and no request has it.
     #[serde(skip)]
     #[arg(skip)]
@@ -111,9 +132,25 @@ pub enum Include {
 }
 
 /// Names of the parameters of [`Common`], to tell them from a data set's own.
-pub const COMMON: [&str; 13] = [
-    "format", "since", "until", "order", "limit", "cursor", "as_of", "split", "split_by", "holdout", "seed",
-    "dedupe", "include",
+pub const COMMON: [&str; 18] = [
+    "format",
+    "since",
+    "until",
+    "order",
+    "limit",
+    "cursor",
+    "as_of",
+    "split",
+    "split_by",
+    "holdout",
+    "seed",
+    "dedupe",
+    "include",
+    "system",
+    "weights",
+    "min_chars",
+    "max_chars",
+    "max_per_answer",
 ];
 
 impl Check for Common {
@@ -129,6 +166,9 @@ impl Check for Common {
             "as_of",
             "must not be in the future",
         );
+        checks.require(self.system.as_deref() != Some(""), "system", "must not be empty");
+        checks.require(self.max_chars != Some(0), "max_chars", "must be 1 or more");
+        checks.require(self.max_per_answer != Some(0), "max_per_answer", "must be 1 or more");
         check_range(checks, self.since, self.until);
         if self.split.is_none() {
             checks.require(
@@ -141,7 +181,7 @@ impl Check for Common {
 }
 
 impl Common {
-    /// Adds the conditions on the creation of a row's record, whose column is `created_at`, and on the row's part of a split.
+    /// Adds the conditions on the creation of a row's record, whose column is `created_at`, on its answer, and on its part of a split.
     pub fn push(&self, query: &mut QueryBuilder<Postgres>, created_at: &str, sides: &Sides<'_>) {
         if let Some(since) = self.since {
             query.push(format_args!(" and {created_at} >= ")).push_bind(since);
@@ -149,13 +189,39 @@ impl Common {
         if let Some(until) = self.until {
             query.push(format_args!(" and {created_at} < ")).push_bind(until);
         }
+        if let Some(texts) = &sides.texts {
+            self.push_answer(query, texts);
+        }
         self.push_split(query, sides);
+    }
+
+    /// Refuses parameters that say nothing about rows of this format, or of a data set without texts.
+    pub(super) fn check_shape(&self, format: Format, shape: Shape, has_texts: bool, checks: &mut Checks) {
+        let chats = matches!(
+            shape,
+            Shape::Solution | Shape::Answer | Shape::Correction | Shape::Preference | Shape::Label
+        );
+        checks.require(self.system.is_none() || chats, "system", "the rows of this format are no chats");
+        let weighed = self.weights.is_none() || format == Format::Openai;
+        checks.require(weighed, "weights", "only the format openai has them");
+        for (name, given) in [
+            ("min_chars", self.min_chars.is_some()),
+            ("max_chars", self.max_chars.is_some()),
+            ("max_per_answer", self.max_per_answer.is_some()),
+        ] {
+            checks.require(
+                !given || has_texts,
+                name,
+                "the rows of this data set have no answer of their own",
+            );
+        }
     }
 
     /// Those that must not change between the pieces of one export: which records it has, and in which order.
     #[must_use]
     pub fn conditions(&self) -> Self {
-        Self { format: None, limit: None, cursor: None, as_of: None, include: None, ..self.clone() }
+        let weights = None;
+        Self { format: None, limit: None, cursor: None, as_of: None, include: None, weights, ..self.clone() }
     }
 
     /// The order of the records.

@@ -79,6 +79,10 @@ pub struct Texts<'a> {
     pub question: &'a str,
     /// The hash of the answer that the row teaches.
     pub answer: &'a str,
+    /// That answer.
+    pub answer_text: &'a str,
+    /// When the record was finalized.
+    pub completed_at: &'a str,
     /// The hashes of the other answers in the row, each after a comma.
     pub others: &'a str,
 }
@@ -88,7 +92,8 @@ pub struct Texts<'a> {
 pub struct Source {
     /// The name of the domain.
     pub domain: &'static str,
-    /// SQL that selects `record`, `completed_at`, `question`, and the array `answers` of the records of project `$1` that were
+    /// SQL that selects `record`, `completed_at`, the hashes `question` and `answer` (which it teaches), and the array `answers`
+    /// of all its answers, of the records of project `$1` that were
     /// finalized after the record (`$2`, `$3`) and before `$4`, at most `$5`, in the order in which they were finalized.
     pub sql: &'static str,
 }
@@ -99,6 +104,7 @@ struct Record {
     record: Uuid,
     completed_at: Timestamp,
     question: i64,
+    answer: Option<i64>,
     answers: Vec<i64>,
 }
 
@@ -158,10 +164,10 @@ async fn catch_up_page(db: &PgPool, project: &str, source: &Source, as_of: Times
             order by t.completed_at, t.record limit 1
         ) first";
     const INSERT: &str = "
-        insert into split_texts (project, record, hash, completed_at, split_group)
-        select $1, record, hash, completed_at, split_group
-        from unnest($2::uuid[], $3::bigint[], $4::timestamptz[], $5::bigint[])
-            as new (record, hash, completed_at, split_group)
+        insert into split_texts (project, record, hash, completed_at, split_group, taught)
+        select $1, record, hash, completed_at, split_group, taught
+        from unnest($2::uuid[], $3::bigint[], $4::timestamptz[], $5::bigint[], $6::boolean[])
+            as new (record, hash, completed_at, split_group, taught)
         on conflict do nothing";
     const END: &str = "
         update split_progress set completed_at = $3, record = $4 where project = $1 and domain = $2";
@@ -189,17 +195,18 @@ async fn catch_up_page(db: &PgPool, project: &str, source: &Source, as_of: Times
     let mut known =
         known.into_iter().map(|(text, group, records)| (text, Known { group, records })).collect();
     let groups = assign(&records, &mut known);
-    let (mut ids, mut hashes, mut times, mut of_texts) = (vec![], vec![], vec![], vec![]);
+    let (mut ids, mut hashes, mut times, mut of_texts, mut taught) = (vec![], vec![], vec![], vec![], vec![]);
     for (record, group) in records.iter().zip(groups) {
         for text in once(record.question).chain(record.answers.iter().copied()) {
             ids.push(record.record);
             hashes.push(text);
             times.push(record.completed_at);
             of_texts.push(group);
+            taught.push(record.answer == Some(text));
         }
     }
     let query = sqlx::query(INSERT).bind(project).bind(ids).bind(hashes);
-    query.bind(times).bind(of_texts).execute(&mut *transaction).await?;
+    query.bind(times).bind(of_texts).bind(taught).execute(&mut *transaction).await?;
     let query = sqlx::query(END).bind(project).bind(source.domain).bind(last.0).bind(last.1);
     query.execute(&mut *transaction).await?;
     transaction.commit().await?;
@@ -240,13 +247,15 @@ impl Bounds {
             Part::Train => (self.held_out, Self::END),
         }
     }
+}
 
+impl Part {
     /// The parts whose texts must not stand in this one.
-    fn before(self, part: Part) -> &'static [Part] {
-        match part {
-            Part::Train => &[],
-            Part::Validation => &[Part::Train],
-            Part::Test => &[Part::Train, Part::Validation],
+    fn before(self) -> &'static [Self] {
+        match self {
+            Self::Train => &[],
+            Self::Validation => &[Self::Train],
+            Self::Test => &[Self::Train, Self::Validation],
         }
     }
 }
@@ -260,7 +269,27 @@ impl Common {
 
     /// Whether this export needs to know the groups of records.
     pub(super) fn needs_groups(&self) -> bool {
-        self.split.is_some() && self.split_by.unwrap_or_default() == SplitBy::Auto
+        self.max_per_answer.is_some()
+            || self.split.is_some() && self.split_by.unwrap_or_default() == SplitBy::Auto
+    }
+
+    /// Adds the conditions on the answer of a row: its length, and how many earlier records teach the same.
+    pub(super) fn push_answer(&self, query: &mut QueryBuilder<Postgres>, texts: &Texts<'_>) {
+        for (bound, comparison) in [(self.min_chars, ">="), (self.max_chars, "<=")] {
+            if let Some(bound) = bound {
+                query.push(format_args!(" and char_length({}) {comparison} ", texts.answer_text));
+                query.push_bind(i64::from(bound));
+            }
+        }
+        if let Some(most) = self.max_per_answer {
+            let Texts { record, answer, completed_at, .. } = texts;
+            query.push(format_args!(
+                " and (select count(*) from (
+                    select from split_texts same where same.project = $1 and same.hash = {answer} and same.taught
+                        and (same.completed_at, same.record) < ({completed_at}, {record}) limit "
+            ));
+            query.push_bind(i64::from(most)).push(") earlier) < ").push_bind(i64::from(most));
+        }
     }
 
     /// Adds the conditions on a row's part.
@@ -282,7 +311,7 @@ impl Common {
         let Some(Texts { question, answer, others, .. }) = texts.filter(|_| by == SplitBy::Auto) else {
             return;
         };
-        if bounds.before(part).is_empty() || self.with_overlaps {
+        if part.before().is_empty() || self.with_overlaps {
             return;
         }
         query.push(format_args!(
@@ -290,7 +319,7 @@ impl Common {
                 and other.hash = any(array[{question}, {answer}{others}]) and other.completed_at < "
         ));
         query.push_bind(self.as_of).push(" and ");
-        self.push_in(query, "other.split_group::text", bounds, bounds.before(part));
+        self.push_in(query, "other.split_group::text", bounds, part.before());
         query.push(")");
     }
 
@@ -315,7 +344,13 @@ mod tests {
     use super::*;
 
     fn record(question: i64, answers: &[i64]) -> Record {
-        Record { record: Uuid::nil(), completed_at: Timestamp::now(), question, answers: answers.to_vec() }
+        Record {
+            record: Uuid::nil(),
+            completed_at: Timestamp::now(),
+            question,
+            answer: None,
+            answers: answers.to_vec(),
+        }
     }
 
     fn groups(records: &[(i64, &[i64])]) -> Vec<i64> {

@@ -120,6 +120,7 @@ impl Export {
         let shape = format.choose(description.shapes);
         if let Some(shape) = shape {
             dataset.check(shape, &mut checks);
+            common.check_shape(format, shape, description.split.is_some(), &mut checks);
         } else {
             let names: Vec<_> = offered.into_iter().map(Format::name).collect();
             checks.fail("format", format!("this data set offers {}", names.join(", ")));
@@ -293,7 +294,12 @@ impl Export {
                 row: row.try_get("key_row")?,
                 record: self.taken() + i64::from(is_next),
             };
-            let mut lines = Lines { format: self.format, shape: self.shape, bytes: &mut chunk };
+            let mut lines = Lines {
+                format: self.format,
+                shape: self.shape,
+                weights: self.common.weights.unwrap_or_default(),
+                bytes: &mut chunk,
+            };
             self.dataset.write(&row, key, &self.common, &mut lines)?;
             self.after = Some(key);
             count += 1;

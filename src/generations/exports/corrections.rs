@@ -8,8 +8,8 @@ use sqlx::{Postgres, QueryBuilder, Row as _};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::{SESSION, TEXTS, push_log_conditions, push_min_rating};
-use crate::exports::format::{Example, Message, Shape};
+use super::{CompletionOf, PromptOf, SESSION, TEXTS, check_texts, push_log_conditions, push_min_rating};
+use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
 use crate::exports::split::{Sides, Texts};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
@@ -23,11 +23,11 @@ use crate::types::{FreeForm, Timestamp};
 #[into_params(parameter_in = Query)]
 #[group(skip)]
 pub struct CorrectionPairs {
-    /// Area of the language.
+    /// Areas of the language, separated by commas.
     #[arg(long, value_name = "NAME")]
     #[param(example = "cbu")]
     domain_name: Option<String>,
-    /// The model asked.
+    /// The models asked, separated by commas.
     #[arg(long, value_name = "NAME")]
     model_used: Option<String>,
     /// The pairing rule; fix if not given. The format trl-stepwise has none: a row is a log with all its attempts.
@@ -38,6 +38,14 @@ pub struct CorrectionPairs {
     #[arg(long)]
     #[param(inline)]
     min_rating: Option<Rating>,
+    /// What stands for what the model was told; intent if not given.
+    #[arg(long)]
+    #[param(inline)]
+    prompt: Option<PromptOf>,
+    /// What stands for what the model answered; program if not given.
+    #[arg(long)]
+    #[param(inline)]
+    completion: Option<CompletionOf>,
 }
 
 /// The pairing rule of correction pairs.
@@ -128,6 +136,7 @@ impl Dataset for CorrectionPairs {
     fn check(&self, shape: Shape, checks: &mut Checks) {
         let fits = shape != Shape::Steps || self.pairing.is_none();
         checks.require(fits, "pairing", "steps are not paired");
+        check_texts(self.prompt, self.completion, shape, checks);
     }
 
     fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
@@ -159,7 +168,8 @@ impl Dataset for CorrectionPairs {
         } else {
             format!(
                 ", {WRONG} as bad, {RIGHT} as fixed, coalesce(f.passed, p.fixed_attempt is null) as fixed_passed,
-                case when p.kind = 'review' then g.review_note else b.error_message end as error_message"
+                case when p.kind = 'review' then g.review_note else b.error_message end as error_message,
+                b.prompt_text, b.raw_response as wrong_response, f.raw_response as right_response"
             )
         };
         columns.push_str(&texts);
@@ -199,7 +209,15 @@ impl Dataset for CorrectionPairs {
             let (steps, right) = (row.try_get("programs")?, row.try_get("passed")?);
             return lines.write::<()>(Example::Steps { task, steps, right }, metadata);
         }
-        let (wrong, right) = (row.try_get("bad")?, row.try_get("fixed")?);
+        let of = |program, response| row.try_get(if self.is_raw() { response } else { program });
+        let (wrong, right) = (of("bad", "wrong_response")?, of("fixed", "right_response")?);
+        let prompt = || -> sqlx::Result<_> {
+            Ok(self.prompt.unwrap_or_default().prompt(
+                task,
+                row.try_get("prompt_text")?,
+                common.system.as_deref(),
+            ))
+        };
         let error_message: Option<&str> = row.try_get("error_message")?;
         let example = match lines.shape() {
             Shape::Raw => Example::Raw(Raw {
@@ -213,17 +231,14 @@ impl Dataset for CorrectionPairs {
                 fixed_attempt,
                 generation_id: key.record_id,
             }),
-            Shape::Preference => {
-                let prompt = vec![Message::new("user", task)];
-                Example::Preference { prompt, chosen: right, rejected: wrong }
-            }
+            Shape::Preference => Example::Preference { prompt: prompt()?, chosen: right, rejected: wrong },
             _ => {
                 let silent = || match error_stage {
                     Some("review") => "A reviewer corrected that.".to_owned(),
                     stage => format!("That failed ({}).", stage.unwrap_or("no stage said why")),
                 };
                 let feedback = error_message.map_or_else(|| silent().into(), Into::into);
-                Example::Correction { task, wrong, feedback, right }
+                Example::Correction { prompt: prompt()?, wrong, feedback, right }
             }
         };
         lines.write(example, metadata)
@@ -231,6 +246,10 @@ impl Dataset for CorrectionPairs {
 }
 
 impl CorrectionPairs {
+    fn is_raw(&self) -> bool {
+        self.completion == Some(CompletionOf::Raw)
+    }
+
     fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
         query.push(match (shape, self.pairing.unwrap_or_default()) {
             (Shape::Steps, _) => " and p.kind = 'steps'",
@@ -242,6 +261,12 @@ impl CorrectionPairs {
         });
         push_log_conditions(query, self.domain_name.as_deref(), self.model_used.as_deref());
         push_min_rating(query, self.min_rating);
+        if self.prompt == Some(PromptOf::Sent) {
+            query.push(r" and b.prompt_text ~ '\S'");
+        }
+        if self.is_raw() {
+            query.push(r" and b.raw_response ~ '\S' and f.raw_response ~ '\S'");
+        }
         let answer = format!("split_hash('program', {RIGHT})");
         let others = match shape {
             Shape::Steps => "] || array(select split_hash('program', a.extracted_dsl) from attempts a where a.project = $1
@@ -252,6 +277,8 @@ impl CorrectionPairs {
             record: "g.id",
             question: "split_hash('intent', g.user_intent)",
             answer: &answer,
+            answer_text: RIGHT,
+            completed_at: "p.completed_at",
             others: &others,
         };
         common.push(query, "g.created_at", &Sides { session: SESSION, texts: Some(texts) });

@@ -3,10 +3,16 @@
 mod corrections;
 mod training;
 
+use clap::ValueEnum;
+use serde::Deserialize;
 use sqlx::{Postgres, QueryBuilder};
+use utoipa::ToSchema;
 
+use crate::exports::chat::Prompt;
+use crate::exports::format::Shape;
 use crate::exports::split::Source;
 use crate::generations::Rating;
+use crate::http::Checks;
 
 pub use corrections::CorrectionPairs;
 pub use training::TrainingPairs;
@@ -16,6 +22,7 @@ static TEXTS: Source = Source {
     domain: "generations",
     sql: "
         select g.id as record, g.completed_at, split_hash('intent', g.user_intent) as question,
+            split_hash('program', coalesce(g.corrected_dsl, g.final_valid_dsl)) as answer,
             array(
                 select split_hash('program', program.text)
                 from (
@@ -38,14 +45,63 @@ const SESSION: &str = "coalesce(g.session_id, g.id::text)";
 /// Adds the conditions on the log `g` that both data sets have.
 fn push_log_conditions(
     query: &mut QueryBuilder<Postgres>,
-    domain_name: Option<&str>,
-    model_used: Option<&str>,
+    domain_names: Option<&str>,
+    models_used: Option<&str>,
 ) {
-    for (column, value) in [("domain_name", domain_name), ("model_used", model_used)] {
-        if let Some(value) = value {
-            query.push(format_args!(" and g.{column} = ")).push_bind(value.to_owned());
+    for (column, values) in [("domain_name", domain_names), ("model_used", models_used)] {
+        if let Some(values) = values {
+            let values: Vec<_> = values.split(',').map(ToOwned::to_owned).collect();
+            query.push(format_args!(" and g.{column} = any(")).push_bind(values).push(")");
         }
     }
+}
+
+/// What stands for what the model was told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum PromptOf {
+    /// The intent, as one message of the user.
+    #[default]
+    Intent,
+    /// `prompt_text` of the attempt: the messages and tools in it if it is a request or a list of messages, and otherwise one
+    /// message of the user. Rows of attempts without it are left out.
+    Sent,
+}
+
+/// What stands for what the model answered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum CompletionOf {
+    /// The program.
+    #[default]
+    Program,
+    /// `raw_response` of the attempt, of which the program is a part. Rows of attempts without it, and of programs that no
+    /// attempt had, are left out.
+    Raw,
+}
+
+impl PromptOf {
+    /// Returns the prompt of a row that has this intent and was sent this text.
+    fn prompt<'a>(self, intent: &'a str, sent: Option<&'a str>, system: Option<&'a str>) -> Prompt<'a> {
+        let sent = sent.filter(|_| self == Self::Sent);
+        let prompt = sent.map_or_else(
+            || Prompt::of(intent),
+            |sent| Prompt::read(sent).unwrap_or_else(|| Prompt::of(sent)),
+        );
+        prompt.with_system(system)
+    }
+}
+
+/// Refuses what stands for the prompt and the answer in rows that are no chats.
+fn check_texts(
+    prompt: Option<PromptOf>,
+    completion: Option<CompletionOf>,
+    shape: Shape,
+    checks: &mut Checks,
+) {
+    let chats = !matches!(shape, Shape::Raw | Shape::Steps | Shape::Pair);
+    checks.require(prompt.is_none() || chats, "prompt", "the rows of this format are no chats");
+    checks.require(completion.is_none() || chats, "completion", "the rows of this format are no chats");
 }
 
 /// Adds the condition that a reviewer rated the log `g` so or better.

@@ -8,7 +8,7 @@ use sqlx::{Postgres, QueryBuilder, Row as _};
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use super::{SESSION, TEXTS, push_log_conditions, push_min_rating};
+use super::{CompletionOf, PromptOf, SESSION, TEXTS, check_texts, push_log_conditions, push_min_rating};
 use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
 use crate::exports::split::{Sides, Texts};
@@ -23,21 +23,25 @@ use crate::types::{FreeForm, Timestamp};
 #[into_params(parameter_in = Query)]
 #[group(skip)]
 pub struct TrainingPairs {
-    /// Area of the language.
+    /// Areas of the language, separated by commas.
     #[arg(long, value_name = "NAME")]
     #[param(example = "cbu")]
     domain_name: Option<String>,
-    /// The model asked.
+    /// The models asked, separated by commas.
     #[arg(long, value_name = "NAME")]
     model_used: Option<String>,
     /// Only what a reviewer rated so or better.
     #[arg(long)]
     #[param(inline)]
     min_rating: Option<Rating>,
-    /// A system message that every row begins with.
-    #[arg(long, value_name = "TEXT")]
-    #[param(example = "You write programs for business units.")]
-    system: Option<String>,
+    /// What stands for what the model was told; intent if not given.
+    #[arg(long)]
+    #[param(inline)]
+    prompt: Option<PromptOf>,
+    /// What stands for what the model answered; program if not given.
+    #[arg(long)]
+    #[param(inline)]
+    completion: Option<CompletionOf>,
 }
 
 /// The program that is exported.
@@ -70,7 +74,7 @@ impl Described for TrainingPairs {
         name: "training-pairs",
         summary: "Intent and program of every log that succeeded.",
         notes: "A review's `corrected_dsl` replaces the program; `poor` without a correction is left out.",
-        shapes: &[Shape::Solution, Shape::Raw],
+        shapes: &[Shape::Solution, Shape::Pair, Shape::Raw],
         features: &[],
         split: Some(&TEXTS),
         table: "generations",
@@ -84,8 +88,8 @@ impl Described for TrainingPairs {
 }
 
 impl Dataset for TrainingPairs {
-    fn check(&self, _: Shape, checks: &mut Checks) {
-        checks.require(self.system.as_deref() != Some(""), "system", "must not be empty");
+    fn check(&self, shape: Shape, checks: &mut Checks) {
+        check_texts(self.prompt, self.completion, shape, checks);
     }
 
     fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, _: Shape) {
@@ -104,6 +108,10 @@ impl Dataset for TrainingPairs {
 
     fn columns(&self, common: &Common, _: Shape) -> String {
         let mut columns = format!("g.user_intent, {PROGRAM} as program");
+        if self.is_sent() || self.is_raw() {
+            let (sent, response) = (of_last("prompt_text"), of_last("raw_response"));
+            columns = format!("{columns}, {sent} as prompt_text, {response} as response");
+        }
         if common.with_metadata() {
             columns.push_str(
                 ", g.domain_name, g.model_used, g.session_id, g.cbu_id, g.instance_id, g.created_at, g.rating, g.metadata,
@@ -116,7 +124,9 @@ impl Dataset for TrainingPairs {
     }
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
-        let (task, solution) = (row.try_get("user_intent")?, row.try_get("program")?);
+        let task = row.try_get("user_intent")?;
+        let solution = row.try_get(if self.is_raw() { "response" } else { "program" })?;
+        let sent = if self.is_sent() { row.try_get("prompt_text")? } else { None };
         let metadata = common.with_metadata().then(|| -> sqlx::Result<_> {
             Ok(Metadata {
                 generation_id: key.record_id,
@@ -135,23 +145,51 @@ impl Dataset for TrainingPairs {
         });
         let example = match lines.shape() {
             Shape::Raw => Example::Raw(Raw { user_intent: task, valid_dsl: solution }),
-            _ => Example::Solution { system: self.system.as_deref(), task, solution },
+            Shape::Pair => Example::Pair { anchor: task, positive: solution },
+            _ => {
+                let prompt = self.prompt.unwrap_or_default().prompt(task, sent, common.system.as_deref());
+                Example::Solution { prompt, solution }
+            }
         };
         lines.write(example, metadata.transpose()?)
     }
 }
 
+/// The SQL of a text of the last attempt of the log `g` that passed.
+fn of_last(column: &str) -> String {
+    format!(
+        "(select a.{column} from attempts a where a.project = $1 and a.generation_id = g.id and a.passed
+            order by a.attempt desc limit 1)"
+    )
+}
+
 impl TrainingPairs {
+    fn is_sent(&self) -> bool {
+        self.prompt == Some(PromptOf::Sent)
+    }
+
+    fn is_raw(&self) -> bool {
+        self.completion == Some(CompletionOf::Raw)
+    }
+
     fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common) {
         query.push(format_args!(r" and g.user_intent ~ '\S' and {PROGRAM} ~ '\S'"));
         query.push(" and g.success and (g.rating is distinct from 'poor' or g.corrected_dsl is not null)");
         push_log_conditions(query, self.domain_name.as_deref(), self.model_used.as_deref());
         push_min_rating(query, self.min_rating);
+        if self.is_sent() {
+            query.push(format_args!(r" and {} ~ '\S'", of_last("prompt_text")));
+        }
+        if self.is_raw() {
+            query.push(format_args!(r" and g.corrected_dsl is null and {} ~ '\S'", of_last("raw_response")));
+        }
         let answer = format!("split_hash('program', {PROGRAM})");
         let texts = Texts {
             record: "g.id",
             question: "split_hash('intent', g.user_intent)",
             answer: &answer,
+            answer_text: PROGRAM,
+            completed_at: "g.completed_at",
             others: "",
         };
         common.push(query, "g.created_at", &Sides { session: SESSION, texts: Some(texts) });

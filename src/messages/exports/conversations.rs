@@ -9,7 +9,8 @@ use sqlx::{Postgres, QueryBuilder, Row as _};
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use crate::exports::format::{Example, Message, Shape};
+use crate::exports::chat::{Message, Prompt};
+use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
 use crate::exports::split::Sides;
 use crate::exports::{Dataset, Described, Description, Lines, RowKey};
@@ -35,9 +36,6 @@ pub struct Conversations {
     /// Only pairs with this mark.
     #[arg(long, value_name = "TEXT")]
     color_flag: Option<String>,
-    /// A system message that every row begins with.
-    #[arg(long, value_name = "TEXT")]
-    system: Option<String>,
 }
 
 /// A pair of a conversation.
@@ -86,7 +84,6 @@ impl Described for Conversations {
 
 impl Dataset for Conversations {
     fn check(&self, _: Shape, checks: &mut Checks) {
-        checks.require(self.system.as_deref() != Some(""), "system", "must not be empty");
         checks.require(self.star.is_none_or(|star| (0..=3).contains(&star)), "star", "must be 0 to 3");
     }
 
@@ -153,7 +150,6 @@ impl Dataset for Conversations {
         let example = if lines.shape() == Shape::Raw {
             Example::Raw(Raw { topic_id, session_id, pairs: &pairs })
         } else {
-            let system = self.system.as_deref().map(|text| Message::new("system", text));
             let before = before.iter().flat_map(|pair| {
                 [
                     Message::new("user", pair.user_text.as_str()),
@@ -161,7 +157,8 @@ impl Dataset for Conversations {
                 ]
             });
             let asked = Message::new("user", last.user_text.as_str());
-            let prompt = system.into_iter().chain(before).chain([asked]).collect();
+            let prompt = Prompt { messages: before.chain([asked]).collect(), tools: vec![] };
+            let prompt = prompt.with_system(common.system.as_deref());
             Example::Answer { prompt, answer: &last.assistant_text }
         };
         lines.write(example, metadata)

@@ -75,7 +75,7 @@ impl Described for SearchPairs {
         summary: "Queries that came back weak, the files that answered them, and the files that did not help.",
         notes: "In `raw` a row is `query`, `path`, `unhelpful` and `root`; in `triplets` there is a row for each file that did \
             not help. Only of searches that were resolved; `split` goes by the agent's session.",
-        shapes: &[Shape::Raw, Shape::Triplet],
+        shapes: &[Shape::Raw, Shape::Triplet, Shape::Pair],
         features: &[],
         split: None,
         table: "searches",
@@ -161,6 +161,7 @@ impl Dataset for SearchPairs {
             Shape::Triplet => {
                 Example::Triplet { anchor: query, positive: path, negative: row.try_get("negative")? }
             }
+            Shape::Pair => Example::Pair { anchor: query, positive: path },
             _ => Example::Raw(Raw { query, path, unhelpful: row.try_get("unhelpful")?, root }),
         };
         lines.write(example, metadata.transpose()?)

@@ -14,7 +14,8 @@ use super::slates::{
     CONTEXT, INPUT, METADATA, MatchTypes, Metadata, REQUEST, SOURCE, TEXTS, Texts, WITHOUT_TEXT, kinds,
     object, on_one_line, push_conditions,
 };
-use crate::exports::format::{Example, Message, Shape};
+use crate::exports::chat::Message;
+use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
 use crate::exports::split;
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
@@ -114,12 +115,13 @@ impl Dataset for AcceptedSuggestions {
         let prompt = match self.prompt.unwrap_or_default() {
             Prompt::Request => texts.prompt(),
             Prompt::Context => texts.context_as_prompt(),
-        };
+        }
+        .with_system(common.system.as_deref());
         let answer = texts.input;
         let example = match lines.shape() {
             Shape::Raw => Example::Raw(Raw {
                 context: on_one_line(object(row, "context")?)?,
-                prompt,
+                prompt: prompt.messages,
                 accepted: answer,
                 accepted_index: row.try_get("accepted_index")?,
                 match_type: row.try_get("match_type")?,
@@ -139,7 +141,14 @@ impl AcceptedSuggestions {
             Prompt::Request => REQUEST,
             Prompt::Context => CONTEXT,
         };
-        let texts = split::Texts { record: "s.id", question, answer: INPUT, others: "" };
+        let texts = split::Texts {
+            record: "s.id",
+            question,
+            answer: INPUT,
+            answer_text: "s.actual_input",
+            completed_at: "s.completed_at",
+            others: "",
+        };
         let version = self.suggestion_node_version.as_deref();
         push_conditions(query, Some(&kinds), version, common, Some(texts));
     }

@@ -12,7 +12,8 @@ use super::slates::{
     INPUT, METADATA, MatchTypes, Metadata, REQUEST, SOURCE, TEXTS, Texts, WITHOUT_TEXT, kinds,
     push_conditions,
 };
-use crate::exports::format::{Example, Message, Shape};
+use crate::exports::chat::Message;
+use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
 use crate::exports::split;
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
@@ -100,13 +101,14 @@ impl Dataset for PreferencePairs {
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
         let texts = Texts::of(row)?;
         let metadata = Metadata::of(row, key, common)?;
-        let (prompt, chosen, rejected) = (texts.prompt(), texts.input, texts.suggestion(key.row));
+        let prompt = texts.prompt().with_system(common.system.as_deref());
+        let (chosen, rejected) = (texts.input, texts.suggestion(key.row));
         let example = match lines.shape() {
             Shape::Label => {
                 Example::Label { prompt, answer: rejected.unwrap_or(chosen), chosen: rejected.is_none() }
             }
             Shape::Raw => Example::Raw(Raw {
-                prompt,
+                prompt: prompt.messages,
                 chosen,
                 rejected: rejected.unwrap_or_default(),
                 chosen_index: row.try_get("accepted_index")?,
@@ -125,7 +127,14 @@ impl PreferencePairs {
         query.push(format_args!(" and l.{hash} is not null"));
         let kinds = kinds(self.match_type.as_ref(), self.include_typed);
         let rejected = ", split_hash('input', s.suggestions ->> l.rejected_index)";
-        let texts = split::Texts { record: "s.id", question: REQUEST, answer: INPUT, others: rejected };
+        let texts = split::Texts {
+            record: "s.id",
+            question: REQUEST,
+            answer: INPUT,
+            answer_text: "s.actual_input",
+            completed_at: "l.completed_at",
+            others: rejected,
+        };
         let version = self.suggestion_node_version.as_deref();
         push_conditions(query, Some(&kinds), version, common, Some(texts));
     }

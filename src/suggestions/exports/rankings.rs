@@ -8,7 +8,9 @@ use utoipa::IntoParams;
 use uuid::Uuid;
 
 use super::slates::{METADATA, MatchTypes, Metadata, TEXTS, Texts, first_word, push_conditions};
-use crate::exports::format::{Candidate, Decision, Example, Feature, Message, Shape};
+use crate::exports::chat::Message;
+use crate::exports::dsjson::{Decision, Feature};
+use crate::exports::format::{Candidate, Example, Shape};
 use crate::exports::params::Common;
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
 use crate::http::{Checks, flag};
@@ -159,7 +161,7 @@ impl Dataset for Rankings {
             Shape::Decision => Example::Decision(decision(row, key, &texts, &typed, (matched, accepted))?),
             Shape::Raw => Example::Raw(Raw {
                 suggestion_id: key.record_id,
-                prompt: texts.prompt(),
+                prompt: texts.prompt().messages,
                 input: texts.input,
                 match_type: matched,
                 candidates: graded,

@@ -12,7 +12,7 @@ use sqlx::{Postgres, QueryBuilder, Row as _};
 use uuid::Uuid;
 
 use crate::exports::RowKey;
-use crate::exports::format::Message;
+use crate::exports::chat::Prompt;
 use crate::exports::params::Common;
 use crate::exports::split::{self, Sides, Source};
 use crate::http::Checks;
@@ -100,6 +100,7 @@ pub(super) static SOURCE: Source = Source {
     sql: "
         select s.id as record, s.completed_at,
             split_hash('prompt', coalesce((s.llm_request -> 'messages')::text, s.context::text)) as question,
+            split_hash('input', s.actual_input) as answer,
             array(
                 select split_hash('prompt', s.context::text)
                 union all select split_hash('input', s.actual_input)
@@ -152,14 +153,13 @@ impl<'r> Texts<'r> {
     }
 
     /// What the model was told.
-    pub(super) fn prompt(&self) -> Vec<Message<'r>> {
-        let messages = prompt::messages(self.llm_request, self.context).into_iter();
-        messages.map(|message| Message::new(message.role, message.content)).collect()
+    pub(super) fn prompt(&self) -> Prompt<'r> {
+        prompt::told(self.llm_request, self.context)
     }
 
     /// The context as one message of the user.
-    pub(super) fn context_as_prompt(&self) -> Vec<Message<'r>> {
-        vec![Message::new("user", self.context)]
+    pub(super) fn context_as_prompt(&self) -> Prompt<'r> {
+        Prompt::of(self.context)
     }
 
     /// One of the texts offered.

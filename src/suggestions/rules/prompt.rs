@@ -1,27 +1,15 @@
 //! What a model was told and what it answered, read once from the client's own JSON.
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use crate::exports::chat::Prompt;
 use crate::suggestions::requests::NewSuggestion;
 use crate::types::{FreeForm, derived_id};
 
-/// A message of a chat, reduced to text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message<'a> {
-    /// The role of the message's author, such as `user`.
-    pub role: Cow<'a, str>,
-    /// The text of the message.
-    pub content: Cow<'a, str>,
-}
-
 #[derive(Deserialize)]
 struct Request<'a> {
-    #[serde(borrow)]
-    messages: Option<&'a RawValue>,
     #[serde(borrow)]
     model: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -73,49 +61,16 @@ struct Context<'a> {
     blocks: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
-struct Said<'a> {
-    #[serde(borrow)]
-    role: Cow<'a, str>,
-    #[serde(borrow)]
-    content: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Part {
-    text: Option<String>,
-}
-
 /// Parses the JSON, if there is some and it is a `T`.
 fn read<'a, T: Deserialize<'a>>(json: Option<&'a RawValue>) -> Option<T> {
     serde_json::from_str(json?.get()).ok()
 }
 
-/// Returns what the model was told: the messages of the request, or else the context as one user message.
-/// Only the text of a message is used. A request whose messages cannot be read counts as one without
-/// messages.
+/// Returns what the model was told: the messages of the request, or else the context as one user message. A
+/// request whose messages cannot be read counts as one without messages.
 #[must_use]
-pub fn messages<'a>(llm_request: Option<&'a str>, context: &'a str) -> Vec<Message<'a>> {
-    let said = || {
-        let request: Request<'a> = serde_json::from_str(llm_request?).ok()?;
-        let said: Vec<Said<'a>> = read(request.messages)?;
-        let messages =
-            said.into_iter().map(|Said { role, content }| Some(Message { role, content: text(content)? }));
-        messages.collect::<Option<Vec<_>>>().filter(|messages| !messages.is_empty())
-    };
-    said().unwrap_or_else(|| vec![Message { role: "user".into(), content: context.into() }])
-}
-
-/// Returns the text of a message: its content, or that of the content's parts.
-fn text(content: Option<&RawValue>) -> Option<Cow<'_, str>> {
-    let Some(content) = content else { return Some("".into()) };
-    if content.get().starts_with('[') {
-        let parts: Vec<Part> = read(Some(content))?;
-        return Some(parts.into_iter().filter_map(|part| part.text).collect::<String>().into());
-    }
-    // Serde borrows a `Cow` only within a struct, so the text is read as `&str` first.
-    let borrowed: Option<&str> = read(Some(content));
-    borrowed.map(Cow::Borrowed).or_else(|| read::<String>(Some(content)).map(Cow::Owned))
+pub fn told<'a>(llm_request: Option<&str>, context: &'a str) -> Prompt<'a> {
+    llm_request.and_then(Prompt::read).unwrap_or_else(|| Prompt::of(context))
 }
 
 /// Returns the inputs of the blocks in a context, oldest first.
@@ -176,37 +131,7 @@ fn parse<'a, T: Deserialize<'a>>(object: Option<&'a FreeForm>) -> Option<T> {
 }
 
 fn prompt_hash(new: &NewSuggestion) -> Uuid {
-    let messages = messages(new.llm_request.as_ref().map(FreeForm::as_str), new.context.as_str());
-    let parts: Vec<_> =
-        messages.iter().flat_map(|message| [message.role.as_bytes(), message.content.as_bytes()]).collect();
-    derived_id(&parts)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn told(llm_request: &str) -> Vec<(String, String)> {
-        let messages = messages(Some(llm_request), r#"{"cwd":"/"}"#);
-        messages
-            .into_iter()
-            .map(|message| (message.role.into_owned(), message.content.into_owned()))
-            .collect()
-    }
-
-    #[test]
-    fn the_prompt_is_the_messages_of_the_request_as_text_else_the_context() {
-        let pair = |role: &str, content: &str| (role.to_owned(), content.to_owned());
-        let request = r#"{"messages": [{"role": "system", "content": "Be \"brief\""},
-            {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image"}, {"text": "b"}], "name": "x"},
-            {"role": "assistant", "content": null, "tool_calls": []}]}"#;
-        assert_eq!(
-            told(request),
-            [pair("system", "Be \"brief\""), pair("user", "ab"), pair("assistant", "")]
-        );
-        for other in [r#"{"messages": []}"#, r#"{"messages": "hi"}"#, r#"{"messages": [{"role": 1}]}"#, "{}"]
-        {
-            assert_eq!(told(other), [pair("user", r#"{"cwd":"/"}"#)], "{other}");
-        }
-    }
+    let told = told(new.llm_request.as_ref().map(FreeForm::as_str), new.context.as_str());
+    let parts = [serde_json::to_vec(&told.messages), serde_json::to_vec(&told.tools)];
+    derived_id(&parts.each_ref().map(|part| part.as_deref().unwrap_or_default()))
 }

@@ -26,7 +26,7 @@ async fn a_data_set_refuses_what_it_does_not_offer() {
         (format!("{TRAINING}?limit=many"), "/limit"),
         (format!("{TRAINING}?since=2&until=1"), "/since"),
         (format!("{TRAINING}?as_of=soon"), "/as_of"),
-        (format!("{CORRECTIONS}?system=s"), "/system"),
+        (format!("{CORRECTIONS}?format=raw&system=s"), "/system"),
         (format!("{CORRECTIONS}?format=alpaca"), "/format"),
         (format!("{CORRECTIONS}?pairing=last"), "/pairing"),
         (format!("{CORRECTIONS}?format=trl-stepwise&pairing=fix"), "/pairing"),

@@ -25,6 +25,8 @@ async fn each_format_of_training_pairs_is_byte_exact() {
         "format=alpaca",
         "format=alpaca&system=s&limit=1",
         "format=rft",
+        "format=rl&system=s",
+        "format=pairs",
         "format=raw",
     ];
     assert_text!("training_pairs", bodies(&service, TRAINING, &queries).await);
@@ -39,10 +41,14 @@ async fn each_format_of_correction_pairs_is_byte_exact() {
     let queries = [
         "",
         "format=openai",
+        "format=openai&weights=none&system=s",
         "format=trl-prompt-completion",
         "format=fix-prompt",
+        "format=fix-prompt&system=s",
         "format=trl-preference",
+        "format=trl-preference&system=s",
         "format=openai-preference",
+        "format=llamafactory-preference",
         "format=trl-stepwise",
         "format=raw",
     ];
@@ -80,5 +86,48 @@ async fn metadata_is_one_more_key_and_only_then_is_the_raw_response_shown() {
             assert_eq!(rows, plain.rows(), "{format}");
             assert_whole!(name, shown.expect("metadata"));
         }
+    }
+}
+
+#[tokio::test]
+async fn prompts_as_sent_and_raw_responses_are_exported_where_they_are_asked_for() {
+    let service = Service::open().await;
+    let request = json!({
+        "messages": [{"role": "system", "content": "The tables are: fund."}, {"role": "user", "content": "How many?"}],
+        "tools": [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}],
+    });
+    let sent = |prompt: &str, response: &str| json!({"prompt_text": prompt, "raw_response": response});
+    let asked = request.to_string();
+    service
+        .accept(&[
+            solved(
+                1,
+                "Count",
+                &[
+                    with(failed(1, "(x)", "no"), &sent(&asked, "It is (x)")),
+                    with(passed(2, "(y)"), &sent("Fix (x)", "Now (y)")),
+                ],
+            ),
+            solved(2, "List", &[failed(1, "(z)", "no"), passed(2, "(l)")]),
+        ])
+        .await;
+    let queries =
+        ["prompt=sent", "completion=raw", "prompt=sent&completion=raw&format=rft", "prompt=sent&system=Else"];
+    assert_text!("training_pairs_as_sent", bodies(&service, TRAINING, &queries).await);
+    let queries = [
+        "prompt=sent",
+        "completion=raw&format=trl-preference",
+        "prompt=sent&format=trl-prompt-completion&system=Else",
+    ];
+    assert_text!("correction_pairs_as_sent", bodies(&service, CORRECTIONS, &queries).await);
+    for (path, pointer) in [
+        (format!("{TRAINING}?format=raw&prompt=sent"), "/prompt"),
+        (format!("{CORRECTIONS}?format=trl-stepwise&completion=raw"), "/completion"),
+        (format!("{TRAINING}?format=raw&system=s"), "/system"),
+        (format!("{CORRECTIONS}?format=trl-stepwise&system=s"), "/system"),
+        (format!("{TRAINING}?format=alpaca&weights=none"), "/weights"),
+        ("/v1/exports/rankings?min_chars=1".to_owned(), "/min_chars"),
+    ] {
+        service.get(&path).await.refused(422, &[pointer]);
     }
 }

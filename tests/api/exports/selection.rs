@@ -231,3 +231,36 @@ async fn filters_are_about_the_log() {
         }
     }
 }
+
+#[tokio::test]
+async fn answers_have_a_length_and_a_number_of_records_that_may_teach_them() {
+    let service = Service::open().await;
+    let log = |number: u128| {
+        let program = if number % 2 == 0 {
+            "submit".to_owned()
+        } else {
+            format!("(p {})", "x".repeat(number as usize))
+        };
+        solved(number, &format!("intent {number}"), &[failed(1, "a", "e"), passed(2, &program)])
+    };
+    service.accept(&(0..10).map(log).collect::<Vec<_>>()).await;
+    for path in [format!("{TRAINING}?format=raw"), format!("{CORRECTIONS}?format=raw")] {
+        for (query, expected) in [
+            ("", (0..10).collect()),
+            ("&max_per_answer=2", vec![0, 1, 2, 3, 5, 7, 9]),
+            ("&max_per_answer=1&min_chars=6", vec![0, 3, 5, 7, 9]),
+            ("&min_chars=7&max_chars=9", vec![3, 5]),
+        ] {
+            let rows = rows(&service, &format!("{path}{query}")).await;
+            let expected: Vec<_> = expected.iter().map(|number: &i32| format!("intent {number}")).collect();
+            assert_eq!(column(&rows, "user_intent"), expected, "{path}{query}");
+        }
+    }
+    service
+        .get(&format!("{TRAINING}?max_per_answer=0&max_chars=0"))
+        .await
+        .refused(422, &["/max_chars", "/max_per_answer"]);
+    service.get(&format!("{TRAINING}?min_chars=-1")).await.refused(422, &["/min_chars"]);
+    let rows = rows(&service, &format!("{TRAINING}?format=raw&domain_name=fund,cbu&limit=3")).await;
+    assert_eq!(rows.len(), 3);
+}

@@ -54,7 +54,7 @@ async fn search_pairs_have_the_answer_and_what_did_not_help() {
     assert_eq!(
         listed,
         Some(
-            json!({"dataset": "search-pairs", "formats": ["raw", "triplets"], "rows": 5, "rows_estimated": false,
+            json!({"dataset": "search-pairs", "formats": ["raw", "triplets", "pairs"], "rows": 5, "rows_estimated": false,
             "skipped": 0, "skipped_estimated": false})
         )
     );

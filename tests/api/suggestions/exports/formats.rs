@@ -18,6 +18,9 @@ async fn each_format_of_preference_pairs_is_byte_exact() {
         "match_type=partial,exact",
         "format=openai-preference",
         "format=trl-kto&match_type=exact,prefix",
+        "format=llamafactory-preference",
+        "format=llamafactory-kto&match_type=exact",
+        "format=trl-preference&system=Be+kind",
         "format=raw",
     ];
     assert_text!("preference_pairs", bodies(&service, PREFERENCES, &queries).await);
