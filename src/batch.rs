@@ -93,15 +93,15 @@ impl Rejected {
 
 /// Takes many events at once.
 ///
-/// Each line (or member of a JSON array) is an object. Its member `event` names the kind of event, and the
-/// other members are those of the kind's own endpoint, with the id that the endpoint's path would hold. The
-/// kinds are `generation`, `attempt`, `generation_outcome`, `generation_amendment` and `review` (which refer to
-/// `generation_id`); `suggestion`, `view`, `partial_inputs`, `suggestion_outcome` and `suggestion_amendment` (`suggestion_id`);
-/// `search`, `fallback` and `search_outcome` (`search_id`); `pair`, `send` (with `mode: record`), `send_attempt` and
-/// `send_outcome` (`send_id`). A line of the seed's `suggestion_history.jsonl`
-/// needs no `event`. A `line_id`, any UUID, names what the line makes and does not name itself, so that sending
-/// the line again is harmless. Later lines may refer to earlier ones, and events of one record take effect in line
-/// order. A batch has at most 20 000 lines and 64 MiB.
+/// Each line (or member of a JSON array) is an object. Its member `event` names the kind of event, and the other
+/// members are those of the kind's own endpoint, with the id that the endpoint's path would hold. The kinds are
+/// `generation`, `attempt`, `generation_outcome`, `generation_amendment` and `review` (which refer to
+/// `generation_id`); `suggestion`, `view`, `partial_inputs`, `suggestion_outcome` and `suggestion_amendment`
+/// (`suggestion_id`); `search`, `fallback` and `search_outcome` (`search_id`); `pair`, `send` (with `mode: record`),
+/// `send_attempt` and `send_outcome` (`send_id`). A line of a `suggestion_history.jsonl` needs no `event`. A
+/// `line_id`, any UUID, names what the line makes and does not name itself, so that sending the line again is
+/// harmless. Later lines may refer to earlier ones, and events of one record take effect in line order. A batch has
+/// at most 20 000 lines and 64 MiB.
 #[utoipa::path(post, path = "/v1/events", tag = "batch",
     request_body(content(
         (String = "application/x-ndjson", example = json!(EXAMPLE)),

@@ -14,6 +14,11 @@ use crate::privacy::capture::Capture;
 /// The address that `serve` listens on if none is given.
 pub const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
+/// Reads the address that a server listens on.
+pub fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "it must be an IP address and a port, such as 127.0.0.1:8080")
+}
+
 /// Reads settings from the environment alone, for commands that do not take them as options.
 pub fn from_environment<T: Args + FromArgMatches>() -> Result<T, clap::Error> {
     let matches = T::augment_args(Command::new("gleaner")).try_get_matches_from(["gleaner"])?;
@@ -63,7 +68,7 @@ pub struct Privacy {
 #[command(next_help_heading = "Serving")]
 pub struct Serve {
     /// Address to listen on. One that other machines can reach needs a key to exist.
-    #[arg(long, env = "GLEANER_BIND", default_value_t = ADDRESS, value_name = "ADDRESS")]
+    #[arg(long, env = "GLEANER_BIND", default_value_t = ADDRESS, value_name = "ADDRESS", value_parser = address)]
     pub bind: SocketAddr,
 
     /// The first API key, with every scope, of at least 32 characters (for compose and CI). A different one given at

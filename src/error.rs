@@ -400,8 +400,8 @@ impl Refusals {
             Refusal { status, name, description }
         }
         [
-            refusal(Is::BAD_REQUEST, "Malformed", "Malformed: not the JSON, text or encoding it should be"),
-            refusal(Is::UNAUTHORIZED, "Unauthorized", "No key, or one that is unknown, expired or revoked"),
+            refusal(Is::BAD_REQUEST, "Malformed", "The request is not the JSON, text or encoding that it should be"),
+            refusal(Is::UNAUTHORIZED, "Unauthorized", "The request has no key, or one that is unknown, expired or revoked"),
             refusal(
                 Is::FORBIDDEN,
                 "Forbidden",
@@ -412,29 +412,29 @@ impl Refusals {
             refusal(
                 Is::CONFLICT,
                 "Conflict",
-                "Exists with another body, or is in a state that does not allow this",
+                "The record exists with another body, or is in a state that does not allow this",
             ),
-            refusal(Is::PAYLOAD_TOO_LARGE, "TooLarge", "More bytes or lines than allowed"),
-            refusal(Is::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", "A body of another media type"),
+            refusal(Is::PAYLOAD_TOO_LARGE, "TooLarge", "The body has more bytes or lines than allowed"),
+            refusal(Is::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", "The body has another media type"),
             refusal(
                 Is::UNPROCESSABLE_ENTITY,
                 "Invalid",
-                "Well-formed, but fields are missing, unknown or out of range",
+                "Fields are missing, unknown or out of range",
             ),
             refusal(
                 Is::TOO_MANY_REQUESTS,
                 "TooManyRequests",
-                "A quota would be broken; Retry-After says when it no longer would",
+                "The send would break a quota; Retry-After says when it no longer would",
             ),
             refusal(
                 Is::INTERNAL_SERVER_ERROR,
                 "Internal",
-                "Our fault; the log has the cause under the request's id",
+                "The server has a fault; its log has the cause under the request's id",
             ),
             refusal(
                 Is::SERVICE_UNAVAILABLE,
                 "Unavailable",
-                "The database is away or the queue is full; Retry-After says when to try again",
+                "The database cannot be reached, or the queue is full; Retry-After says when to try again",
             ),
         ]
     };

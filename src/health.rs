@@ -35,14 +35,14 @@ pub fn early() -> Router {
     Router::new().route("/healthz", get(get_health)).route("/version", get(get_version))
 }
 
-/// What answers at this address, and where more is to be read.
+/// The program that answers at this address, and where its documentation is.
 #[derive(Serialize, ToSchema)]
 struct ServiceDescription {
     /// The program's name.
     name: &'static str,
     /// The program's version (semantic versioning).
     version: &'static str,
-    /// What the program is for.
+    /// What the program does.
     description: &'static str,
     /// The path of a page that shows the endpoints and sends requests.
     documentation: &'static str,
@@ -158,7 +158,7 @@ async fn get_metrics(State(app): State<App>, _: MayMeasure) -> impl IntoResponse
     }
     telemetry::measure_process();
     metrics::gauge!("gleaner_queue_events").set(app.writer.queued() as f64);
-    for (pool, db) in [("reading", &app.db), ("exports", &app.exports.db)] {
+    for (pool, db) in [("reading", &app.db), ("exports", &app.exports.db), ("searches", &app.searches.db)] {
         metrics::gauge!("gleaner_db_connections", "pool" => pool, "state" => "open")
             .set(f64::from(db.size()));
         metrics::gauge!("gleaner_db_connections", "pool" => pool, "state" => "idle")

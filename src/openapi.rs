@@ -20,18 +20,18 @@ use crate::messages::AttemptAnswer;
     security((), ("key" = [])),
     modifiers(&KeyScheme, &Shared),
     tags(
-        (name = "generations", description = "An intent, the attempts to turn it into a program, how it ended"),
-        (name = "exports", description = "Data sets to train on"),
-        (name = "suggestions", description = "A slate of suggestions, what was looked at, what was submitted"),
-        (name = "searches", description = "Searches that came back weak, what agents then read, and what that teaches"),
-        (name = "messages", description = "Message pairs, the sends that made them, and the models they went to"),
+        (name = "generations", description = "An intent, the attempts to turn it into a program, and how it ended"),
+        (name = "suggestions", description = "A list of suggestions, what the user looked at, and what they submitted"),
+        (name = "searches", description = "Searches that came back weak, what agents read then, and what can be learned from that"),
+        (name = "messages", description = "Messages to models: what fits, what was sent, and what came back"),
         (name = "gateway", description = "Requests as the official clients of providers send them, passed on and kept as sends"),
-        (name = "batch", description = "Many events at once"),
-        (name = "analytics", description = "Figures"),
-        (name = "projects", description = "Tenants and their settings"),
+        (name = "exports", description = "Data sets to train on"),
+        (name = "batch", description = "Many events in one request"),
+        (name = "analytics", description = "Figures about all of this"),
+        (name = "projects", description = "Tenants, and the settings of each"),
         (name = "keys", description = "Who may act for a project"),
-        (name = "sessions", description = "What was posted under a session's name, and its erasure"),
-        (name = "operations", description = "For those who run the service"),
+        (name = "sessions", description = "What was posted under the name of a session, listed and erased together"),
+        (name = "operations", description = "Health, readiness, version and metrics"),
     ),
 )]
 pub struct Document;
@@ -61,8 +61,8 @@ impl utoipa::Modify for Shared {
             .name(PROJECT)
             .parameter_in(ParameterIn::Header)
             .description(Some(
-                "The project that the request is about: for a key with the scope `operator`, and on a server that is open \
-                 as it has no key yet; `default` if not given. Any other key has a project of its own.",
+                "The project that the request is about. A key with the scope `operator` may name one, and so may everybody \
+                 on a server that has no key yet; the default is `default`. Any other key belongs to one project.",
             ))
             .schema(Some(ObjectBuilder::new().schema_type(Type::String)));
         components.parameters.insert(PROJECT_PARAMETER.to_owned(), project.build().into());

@@ -9,6 +9,7 @@ use metrics_process::Collector;
 
 use crate::db::receipt::Written;
 use crate::domain;
+use crate::privacy::redact;
 
 /// Returns the one recorder of this process's metrics, which is installed at the first call.
 #[must_use]
@@ -43,10 +44,14 @@ const COUNTERS: [(&str, &str); 6] = [
         "Requests that passed through the gateway without a record, as the database was away",
     ),
     ("gleaner_hooks_failed_total", "Reports of agents' hooks that could not be stored"),
+    ("gleaner_sends_interrupted_total", "Sends that nobody ended, which became errors when their time was over"),
 ];
 
 /// The counter of events, by their kind and by what became of them.
 const EVENTS: &str = "gleaner_events_total";
+
+/// The counter of what was redacted, by the rule that found it. All rules of projects share the name `custom`.
+const REDACTED: &str = "gleaner_redacted_spans_total";
 
 /// What can become of an event.
 const OUTCOMES: [&str; 3] = ["accepted", "duplicate", "rejected"];
@@ -68,6 +73,7 @@ fn describe() {
         EVENTS,
         "Events by kind and outcome: accepted, duplicate (sent before), rejected by what is stored"
     );
+    describe_counter!(REDACTED, "Spans of text replaced by redaction, by rule; rules of projects are `custom`");
     describe_gauge!("gleaner_queue_events", "Events that wait to be written or are being written");
     describe_gauge!("gleaner_db_connections", "Connections to the database, by pool and state");
     describe_gauge!(
@@ -87,6 +93,9 @@ fn begin() {
         for outcome in OUTCOMES {
             metrics::counter!(EVENTS, "kind" => kind, "outcome" => outcome).increment(0);
         }
+    }
+    for rule in redact::BUILTIN.into_iter().chain([redact::CUSTOM]) {
+        metrics::counter!(REDACTED, "rule" => rule).increment(0);
     }
     metrics::gauge!("gleaner_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
 }

@@ -60,7 +60,7 @@ pub struct Hooks {
     /// How long the agent waits for a hook before it goes on without, in seconds.
     pub timeout: u8,
     /// What else a person has to know or do once hooks are installed.
-    pub advice: &'static str,
+    pub advice: Option<&'static str>,
 }
 
 /// An event for which an agent has hooks.

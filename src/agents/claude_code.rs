@@ -39,8 +39,7 @@ pub(super) static AGENT: Agent = Agent {
         ],
         reporting: Reporting::Request,
         timeout: 1,
-        advice: "Sessions that begin from now on report. If the server wants a key, set GLEANER_KEY where Claude Code runs \
-            and install again.",
+        advice: None,
     },
 };
 

@@ -137,7 +137,7 @@ pub async fn guard_open(keyring: &Keyring, is_foreign: bool) -> Result<()> {
     if is_foreign && keyring.is_open().await? {
         return Err(Error::Forbidden(
             "this server has no key yet, so it answers only requests of this machine to localhost; \
-             `gleaner keys create` makes one"
+             `gleaner keys create --scope operator` makes one"
                 .to_owned(),
         ));
     }

@@ -51,7 +51,7 @@ async fn create_key(
     let project = key.project.as_deref().unwrap_or(&caller.project);
     caller.expect_project(project)?;
     if !projects::store::exists(&app.db, project).await? {
-        return Err(Error::invalid("/project", "there is no such project"));
+        return Err(Error::invalid("/project", "names a project that does not exist"));
     }
     let secret = Secret::random()?;
     let row = keys::insert(&app.db, project, &key, &secret).await?;

@@ -22,6 +22,8 @@ use crate::error::Problem;
 pub(super) const PATIENCE: Duration = Duration::from_mins(5);
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(10);
+/// How many characters are shown of a refusal that is not Gleaner's, which may be a page of HTML.
+const QUOTED: usize = 200;
 /// How long a server on this machine may take to say that it is there.
 const PROBE: Duration = Duration::from_secs(1);
 
@@ -59,15 +61,21 @@ impl Remote {
     /// Makes a client of the server at `url`. It waits `patience` for each response, however long the body of
     /// that takes.
     pub(super) fn client(&self, url: &str, patience: Duration) -> anyhow::Result<Client> {
-        if !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
-            bail!("{url} is not the address of a server: it begins with http:// or https://");
-        }
+        expect_address(url)?;
         let mut settings = config(patience);
         if url == default_url() {
             settings = settings.proxy(None);
         }
         Ok(Client { agent: settings.build().into(), url: url.to_owned(), key: self.key()? })
     }
+}
+
+/// Checks that `url` can be the address of a server.
+pub(super) fn expect_address(url: &str) -> anyhow::Result<()> {
+    if ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
+        return Ok(());
+    }
+    bail!("{url} is not the address of a server: that begins with http:// or https://")
 }
 
 /// Returns the address of a server on this machine: where `serve` listens with this environment.
@@ -185,6 +193,11 @@ impl Client {
             ureq::Error::Timeout(_) => "the answer took too long".to_owned(),
             other => words::without_number(&other.to_string()),
         };
+        // What rustls calls an answer that is no TLS.
+        if reason.contains("InvalidContentType") {
+            let plain = self.url.replacen("https://", "http://", 1);
+            return anyhow::anyhow!("{} does not speak TLS; is its address {plain}?", self.url);
+        }
         anyhow::anyhow!("{} does not answer: {reason}", self.url)
     }
 
@@ -200,15 +213,18 @@ impl Client {
     /// Says in words why the server refused a request.
     pub(super) fn refusal(&self, answer: &Answer) -> impl fmt::Display {
         let said = match serde_json::from_str::<Problem>(&answer.body) {
-            Ok(problem) if problem.errors.is_empty() => problem.detail,
-            Ok(problem) => words::fields(&problem.errors),
-            Err(_) => answer.body.trim().to_owned(),
+            Ok(problem) if problem.errors.is_empty() => format!(": {}", problem.detail),
+            Ok(problem) => format!(": {}", words::fields(&problem.errors)),
+            Err(_) => {
+                let beginning: String = answer.body.trim().chars().take(QUOTED).collect();
+                format!(", and not as Gleaner does; check the address: {beginning}")
+            }
         };
         let advice = match (answer.status, &self.key) {
             (401, None) => "; give one with --key, --key-file or GLEANER_KEY",
             _ => "",
         };
-        format!("{} answered {}: {said}{advice}", self.url, answer.status)
+        format!("{} answered {}{said}{advice}", self.url, answer.status)
     }
 
     /// Reads a response's body as JSON.

@@ -31,10 +31,11 @@ const CHUNK: usize = 64 << 10;
 pub(super) struct Export {
     #[command(subcommand)]
     wanted: Wanted,
-    /// File to write, compressed if it ends in .gz; standard output if not given. It appears only once it is whole.
+    /// File to write, compressed if its name ends in .gz. It appears only once it is complete. The default is
+    /// standard output.
     #[arg(long, short, global = true, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The project to export; that of --key, if not given, or default.
+    /// The project to export. The default is that of the key, or `default` without a key.
     #[arg(long, global = true, value_name = "NAME")]
     project: Option<String>,
     #[command(flatten)]
@@ -123,7 +124,7 @@ impl Export {
             Found::Database(local) => {
                 let project = project.as_deref().unwrap_or("default");
                 let db = db::pool(&local.options, db::EXPORT_NAME, 2);
-                ensure!(projects::store::exists(&db, project).await?, "there is no project {project}");
+                ensure!(projects::store::exists(&db, project).await?, "there is no project {project}; PUT /v1/projects/{project} makes it");
                 from_database(&db, project, wanted, output).await?;
                 db.close().await;
             }
@@ -209,7 +210,8 @@ impl Rows {
     fn finish(self, name: &str, as_of: &str, next_cursor: Option<&str>) -> anyhow::Result<()> {
         self.out.finish()?;
         self.progress.finish_and_clear();
-        words::note(format_args!("{} rows of {name} as of {as_of}", self.count));
+        let rows = if self.count == 1 { "row" } else { "rows" };
+        words::note(format_args!("{} {rows} of {name} as of {as_of}", self.count));
         if let Some(cursor) = next_cursor {
             words::note(format_args!("there is more: --cursor {cursor}"));
         }

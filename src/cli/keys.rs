@@ -34,13 +34,13 @@ enum Action {
         /// Name of the key, for people.
         #[arg(long, default_value = "cli")]
         name: String,
-        /// The project that the key is for; that of --key, if not given, or default.
+        /// The project that the new key is for. The default is that of the key in use, or `default` without one.
         #[arg(long, value_name = "NAME")]
         project: Option<String>,
         /// Scope that the key grants. Repeat the option for several.
         #[arg(long = "scope", required = true)]
         scopes: Vec<Scope>,
-        /// When the key expires, as RFC 3339 or Unix seconds. Without it the key never does.
+        /// When the key expires, as RFC 3339 or Unix seconds. Without it, the key never expires.
         #[arg(long, value_name = "TIME")]
         expires_at: Option<Timestamp>,
     },
@@ -48,7 +48,8 @@ enum Action {
     #[command(after_help = "Example:
   gleaner keys list --project my-project")]
     List {
-        /// Only keys of this project; by way of a server those of one project, the key's own if not given.
+        /// Only keys of this project. A server lists those of one project, which is that of the key in use unless
+        /// named.
         #[arg(long, value_name = "NAME")]
         project: Option<String>,
     },
@@ -57,8 +58,13 @@ enum Action {
   gleaner keys revoke 01946983-4c40-7a1c-9d3e-5b0f6c2e8a71")]
     Revoke {
         /// Id of the key, as `list` shows it.
+        #[arg(value_parser = id)]
         id: Uuid,
     },
+}
+
+fn id(text: &str) -> Result<Uuid, &'static str> {
+    text.parse().map_err(|_| "it is not the id of a key, which `gleaner keys list` shows")
 }
 
 /// A key that a server has just made.
@@ -112,7 +118,7 @@ impl Action {
         match self {
             Self::Create { name, project, scopes, expires_at } => {
                 let project = project.unwrap_or_else(|| "default".to_owned());
-                ensure!(projects::store::exists(&db, &project).await?, "there is no project {project}");
+                ensure!(projects::store::exists(&db, &project).await?, "there is no project {project}; PUT /v1/projects/{project} makes it");
                 ensure!((1..=200).contains(&name.chars().count()), "the name must have 1 to 200 characters");
                 let secret = Secret::random()?;
                 let new = NewKey { id: None, project: None, name, scopes, expires_at };
@@ -142,6 +148,9 @@ fn show(secret: &str, row: &ApiKey) -> anyhow::Result<()> {
 }
 
 fn list(keys: &[ApiKey]) -> anyhow::Result<()> {
+    if keys.is_empty() {
+        words::note("there are no keys");
+    }
     for key in keys {
         let state = match (key.revoked_at, key.expires_at) {
             (Some(at), _) => format!("revoked {at}"),

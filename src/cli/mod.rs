@@ -60,7 +60,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve HTTP until told to stop (the default).
+    /// Serve HTTP until SIGINT or SIGTERM. This is the default command.
     #[command(after_help = "Examples:
   gleaner serve
   gleaner serve --bind 127.0.0.1:9000 --data-dir ~/gleaner
@@ -97,12 +97,13 @@ enum Command {
     /// Make, list and revoke API keys.
     #[command(after_help = format!("{}", target::RULE))]
     Keys(keys::Keys),
-    /// Ask a server on this machine whether it is ready. The exit status is 0 if it is.
+    /// Ask a server on this machine whether it is ready. If it is, the exit status is 0.
     #[command(after_help = "Example:
   gleaner healthcheck && curl -s http://127.0.0.1:8080/v1/exports")]
     Healthcheck {
         /// Address that the server listens on.
-        #[arg(long, env = "GLEANER_BIND", default_value_t = config::ADDRESS, value_name = "ADDRESS")]
+        #[arg(long, env = "GLEANER_BIND", default_value_t = config::ADDRESS, value_name = "ADDRESS",
+            value_parser = config::address)]
         bind: SocketAddr,
     },
     /// Print the OpenAPI document as YAML.
@@ -203,7 +204,7 @@ fn start_logging(logging: &Logging) {
         // A reader of standard error may go away, and the server goes on.
         .log_internal_errors(false);
     match logging.log_format {
-        LogFormat::Json => subscriber.json().flatten_event(true).init(),
+        LogFormat::Json => subscriber.json().flatten_event(true).with_span_list(false).init(),
         LogFormat::Pretty => subscriber.with_ansi(std::io::stderr().is_terminal()).with_target(false).init(),
     }
     if let Some(error) = wrong {

@@ -84,7 +84,10 @@ impl Options {
         tracing::info!(%address, "listening");
         let start = async |report: watch::Sender<String>| {
             let (options, data) = match url {
-                Some(options) => (options, "the database that DATABASE_URL names".to_owned()),
+                Some(options) => {
+                    let name = db::name(&options);
+                    (options, name)
+                }
                 None => self.private(cluster, &report).await?,
             };
             let report = |reason: &str| {
@@ -92,8 +95,10 @@ impl Options {
                 let _ = report.send(reason.to_owned());
             };
             db::wait(&options, Duration::MAX, report).await?;
+            let pool = db::pool(&options, "gleaner", 1);
+            db::migrate(&pool).await?;
+            pool.close().await;
             let running = Running::start(&options, settings);
-            db::migrate(&running.app.db).await?;
             let is_open = self.admit(&running, key).await?;
             Ok((running, move || self.announce(address, &data, is_open)))
         };
@@ -207,7 +212,7 @@ fn stop() -> anyhow::Result<impl Future<Output = ()>> {
 pub(super) fn healthcheck(bind: SocketAddr) -> anyhow::Result<ExitCode> {
     let address = reachable(bind);
     let answer = get_local(address, "/readyz", Duration::from_secs(4));
-    let answer = answer.with_context(|| format!("asking {address}"))?;
+    let answer = answer.with_context(|| format!("no server answers at {address}"))?;
     ensure!(answer.status == 200, "not ready: {}", answer.body.trim());
     words::print(answer.body.trim())?;
     Ok(ExitCode::SUCCESS)

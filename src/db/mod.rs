@@ -15,6 +15,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::error::DatabaseError;
 use sqlx::{ConnectOptions as _, Connection as _, PgPool};
 
 use crate::error::{Error, Result};
@@ -27,6 +28,9 @@ pub const WRITER_NAME: &str = "gleaner-writer";
 
 /// The application name of connections that export.
 pub const EXPORT_NAME: &str = "gleaner-export";
+
+/// The SQLSTATE of a statement that would have written in a transaction that is read-only.
+const READ_ONLY: &str = "25006";
 
 /// How long one attempt to connect may take.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -101,7 +105,7 @@ pub async fn wait(
         let said = format!("{name} cannot be reached: {reason}");
         if begun.elapsed() + pause > patience {
             bail!(
-                "{said}; see to it that Postgres runs there and can be reached from here, or correct DATABASE_URL"
+                "{said}; check that Postgres runs there and that this machine can reach it, or correct DATABASE_URL"
             );
         }
         if said != reported {
@@ -127,6 +131,15 @@ pub async fn migrate(db: &PgPool) -> anyhow::Result<()> {
             "{} has the schema of a newer Gleaner (migration {version}): use that or a later one",
             name(&db.connect_options())
         ),
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)
+            if error.as_database_error().and_then(DatabaseError::code).as_deref() == Some(READ_ONLY) =>
+        {
+            anyhow!(
+                "{} is read-only, because it is a standby or because default_transaction_read_only is on; point \
+                 DATABASE_URL at the primary, or switch writing on",
+                name(&db.connect_options())
+            )
+        }
         error => anyhow::Error::new(error).context(format!("migrating {}", name(&db.connect_options()))),
     })?;
     let (ctype, encoding): (String, String) = sqlx::query_as(

@@ -17,34 +17,35 @@ use crate::types::Timestamp;
 #[into_params(parameter_in = Query)]
 #[group(skip)]
 pub struct Common {
-    /// How a row is written; the data set's own first format, if not given.
+    /// How a row is written. The default is the first format of the data set.
     #[arg(long)]
     #[param(inline)]
     pub format: Option<Format>,
-    /// Only records created then or later: RFC 3339, or Unix seconds.
+    /// Only records created at this time or later, as RFC 3339 or Unix seconds.
     #[serde(deserialize_with = "time_in_query")]
     #[arg(long, value_name = "TIME")]
     #[param(value_type = Option<Timestamp>)]
     pub since: Option<Timestamp>,
-    /// Only records created before then.
+    /// Only records created before this time, as RFC 3339 or Unix seconds.
     #[serde(deserialize_with = "time_in_query")]
     #[arg(long, value_name = "TIME")]
     #[param(value_type = Option<Timestamp>)]
     pub until: Option<Timestamp>,
-    /// Which records come first. Newest is the order of oldest turned round: `newest` with `limit` has the latest records, a
-    /// `cursor` of it goes on to the ones before them, and none that is finalized after `as_of` comes in between. A `cursor`
-    /// belongs to the order that it was made in. The order changes nothing about which rows there are.
+    /// Which records come first. With `newest` and a `limit`, the first piece has the latest records, and its
+    /// `cursor` goes on to the ones before them. A `cursor` belongs to the order in which it was made. Both orders
+    /// have the same rows.
     #[arg(long)]
     #[param(inline)]
     pub order: Option<Order>,
-    /// The most records (logs or slates), never cutting one in two; the header Gleaner-Next-Cursor says where to go on.
+    /// The most records, the rows of each of which stay together. The header Gleaner-Next-Cursor says where the next
+    /// piece begins.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     #[param(minimum = 1, example = 1000)]
     pub limit: Option<i64>,
-    /// Where to go on: Gleaner-Next-Cursor of the piece before.
+    /// Where the piece begins: the Gleaner-Next-Cursor of the piece before it.
     #[arg(long)]
     pub cursor: Option<String>,
-    /// The state of the data then; by default just before the oldest write in flight.
+    /// The state of the data at this time. The default is just before the oldest write in flight.
     #[serde(deserialize_with = "time_in_query")]
     #[arg(long, value_name = "TIME")]
     #[param(value_type = Option<Timestamp>)]
@@ -62,10 +63,10 @@ pub struct Common {
     #[arg(long, value_name = "SHARE")]
     #[param(minimum = 0, maximum = 1)]
     pub holdout: Option<f64>,
-    /// Another seed splits differently; 0 if not given.
+    /// The seed of the split: another one splits differently. The default is 0.
     #[arg(long, value_name = "N")]
     pub seed: Option<u32>,
-    /// Whether equal rows are left out but for the oldest.
+    /// Whether only the oldest of equal rows is kept.
     #[arg(long)]
     #[param(inline)]
     pub dedupe: Option<Dedupe>,

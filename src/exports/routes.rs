@@ -98,7 +98,7 @@ struct DatasetList {
     data: Vec<Summary>,
 }
 
-/// The data sets with their formats, how many rows they have, and how many records lack the text they need.
+/// Lists the data sets with their formats, how many rows each has, and how many records lack the text that it needs.
 ///
 /// Data sets are counted exactly up to 5 000 records. Of larger ones a sample is counted; then `rows_estimated` is true, and
 /// `rows` usually within a tenth of what an export has.

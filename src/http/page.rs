@@ -87,7 +87,7 @@ pub struct PageRequest {
     address: String,
 }
 
-/// In which order a list comes.
+/// The order of a list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {

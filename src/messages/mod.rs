@@ -65,7 +65,7 @@ pub struct Pair {
     pub star: i16,
     /// The client's own mark, such as a colour.
     pub color_flag: Option<String>,
-    /// Where the pair stands.
+    /// The state of the pair.
     pub lifecycle_state: PairState,
     /// Why there is no answer. It is never sent to a model.
     #[sqlx(json(nullable))]
@@ -78,7 +78,7 @@ pub struct Pair {
     pub created_at: Timestamp,
 }
 
-/// Where a pair stands.
+/// The state of a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type)]
 #[serde(rename_all = "lowercase")]
 #[sqlx(type_name = "text", rename_all = "lowercase")]

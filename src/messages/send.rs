@@ -25,9 +25,9 @@ pub struct Send {
     pub pair_id: Option<Uuid>,
     /// Who makes the calls.
     pub mode: Mode,
-    /// Where the send stands.
+    /// The state of the send.
     pub state: State,
-    /// What the latest call was, or what the send is at.
+    /// What the latest call was, or what the send is doing.
     pub stage: Stage,
     /// The model.
     pub model: String,
@@ -46,13 +46,13 @@ pub struct Send {
     pub visible: Option<Vec<Uuid>>,
     /// The number of pairs that were predicted to fit.
     pub predicted_message_count: i32,
-    /// The size of these pairs in tokens.
+    /// The size of the pairs that fit, in tokens.
     pub predicted_history_tokens: i64,
-    /// The size of these pairs and of what is set aside for the new message.
+    /// The size of the pairs that fit and of what is set aside for the new message, in tokens.
     pub predicted_total_tokens: i64,
     /// The size of the pairs of the latest call.
     pub attempt_history_tokens: i64,
-    /// The size of these pairs and of the new message.
+    /// The size of the pairs of the call and of the new message, in tokens.
     pub attempt_total_tokens: i64,
     /// The size of the new message, in tokens (actual user tokens).
     pub aut: i64,
@@ -128,7 +128,7 @@ pub enum Mode {
     Gateway,
 }
 
-/// Where a send stands.
+/// The state of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type)]
 #[serde(rename_all = "lowercase")]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
@@ -147,7 +147,8 @@ pub enum State {
 pub struct SendBudget {
     /// The model's limit: the smaller of its context window and its tokens per minute.
     pub max_context: i64,
-    /// What of that is left for history beside the allowance for the new message and the system message.
+    /// How many tokens of the limit are left for history, beside the allowance for the new message and the system
+    /// message.
     pub max_usable_raw: i64,
 }
 
@@ -176,13 +177,13 @@ pub struct Snapshot {
 /// Why a send has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SendError {
-    /// The class, for people.
+    /// The class of the error, which people are shown.
     pub class: Class,
     /// The kind.
     pub kind: Kind,
     /// What the provider said. Null if the project keeps no text.
     pub message: Option<String>,
-    /// What people are shown.
+    /// A short text to show to people.
     pub label: String,
     /// After how many seconds the provider says that it may be tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -204,7 +205,7 @@ pub struct Attempt {
     pub trimmed_count: i32,
     /// The size of the pairs of the call.
     pub attempt_history_tokens: i64,
-    /// The size of these pairs and of the new message.
+    /// The size of the pairs of the call and of the new message, in tokens.
     pub attempt_total_tokens: i64,
     /// The error that the call ended with.
     #[sqlx(json(nullable))]
@@ -349,7 +350,7 @@ impl Check for NewSend {
     }
 }
 
-/// Tells of one call of a send that the client performs.
+/// Reports one call of a send that the client performs.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewSendAttempt)]

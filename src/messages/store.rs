@@ -38,12 +38,12 @@ pub struct ListFilter {
     min_star: Option<i16>,
     /// Only pairs with this mark.
     color_flag: Option<String>,
-    /// Only pairs that stand there: `idle`, `sending`, `complete` or `error`.
+    /// Only pairs in this state: `idle`, `sending`, `complete` or `error`.
     #[param(example = "complete,error")]
     state: Option<String>,
     /// Only pairs with this text in what the user said or the model answered. Case is ignored.
     q: Option<String>,
-    /// In which order the pairs come. The default is the newest first.
+    /// The order of the pairs. The default is the newest first.
     #[param(inline)]
     order: Option<Order>,
 }
@@ -130,11 +130,11 @@ pub async fn pair(db: impl PgExecutor<'_>, project: &str, id: Uuid) -> sqlx::Res
 pub struct Topic {
     /// The topic's name.
     pub topic_id: String,
-    /// How many pairs it has.
+    /// How many pairs the topic has.
     pub pairs: i64,
-    /// When its first pair was made.
+    /// When the first pair of the topic was made.
     pub first_at: Timestamp,
-    /// When its last pair was made.
+    /// When the last pair of the topic was made.
     pub last_at: Timestamp,
 }
 

@@ -88,7 +88,7 @@ pub struct PairFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline)]
     pub color_flag: Option<AnyOf<String>>,
-    /// Only pairs that stand there.
+    /// Only pairs in this state.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline)]
     pub state: Option<AnyOf<PairState>>,

@@ -15,17 +15,17 @@ pub struct Figures {
     /// Whether associations are being learned.
     #[sqlx(skip)]
     pub enabled: bool,
-    /// How many weak searches were followed.
+    /// How many weak searches were tracked.
     pub sessions_started: i64,
-    /// How many of these led to a file.
+    /// How many weak searches led to a file.
     pub sessions_resolved: i64,
-    /// How many of these ended with their turn and without enough reads.
+    /// How many weak searches ended with their turn before enough files were read.
     pub sessions_unresolved: i64,
-    /// How many of these ended because the agent fell silent before enough reads.
+    /// How many weak searches ended because the agent fell silent before it had read enough files.
     pub sessions_timeout: i64,
-    /// How many of these are still followed.
+    /// How many weak searches are still tracked.
     pub active_sessions: i64,
-    /// How many searches were good enough not to be followed.
+    /// How many searches were good enough not to be tracked.
     pub strong_searches: i64,
     /// How many files were the answer to some query.
     pub files_learned: i64,
@@ -37,17 +37,17 @@ pub struct Figures {
     pub errors: Vec<String>,
     /// How many malformed lines and hooks were passed over.
     pub error_count: i64,
-    /// Whether hints get read.
+    /// How often hints were shown and read.
     #[sqlx(flatten)]
     pub hints: HintFigures,
 }
 
-/// Whether hints get read: what the loop is worth.
+/// How often hints were shown, and how often they were read.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 pub struct HintFigures {
     /// How many weak searches that are over were answered with hints.
     pub searches_hinted: i64,
-    /// How many of these were followed by the agent reading at least one hint.
+    /// How many weak searches were answered with hints of which the agent read at least one.
     pub searches_helped: i64,
     /// The share of the weak searches that are over which were answered with hints; null without any.
     pub hint_rate: Option<f64>,
@@ -55,7 +55,7 @@ pub struct HintFigures {
     pub read_rate: Option<f64>,
     /// How many hints these searches were answered with.
     pub hints_shown: i64,
-    /// How many of these hints were then read.
+    /// How many of the hints shown were read.
     pub hints_read: i64,
 }
 

@@ -143,16 +143,16 @@ fn names_it<T>(_: &T) -> bool {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewSearch {
-    /// The id of the search, with which sending it again is harmless; the server makes one if not given.
+    /// The search's id, which makes it safe to send the request again. The server makes one if none is given.
     #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
     /// What was sought.
     #[schema(min_length = 1, max_length = 2000)]
     pub query: String,
-    /// The best score of the results; the best that they name, if not given.
+    /// The best score of the results. The default is the best score in `results`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best_score: Option<f64>,
-    /// How many results the search had; as many as are named, if not given.
+    /// How many results the search had. The default is the number of `results`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub result_count: Option<i32>,
@@ -166,7 +166,7 @@ pub struct NewSearch {
     /// The subagent in the session.
     #[serde(skip_serializing_if = "OptionalName::is_none")]
     pub agent_id: OptionalName,
-    /// The agent's turn; a turn that differs from the one before ends the searches of that one.
+    /// The agent's turn. A turn that differs from the one before ends the searches of the one before.
     #[serde(skip_serializing_if = "OptionalName::is_none")]
     pub turn_id: OptionalName,
     /// The folder that the search is about: paths are kept relative to it.
@@ -327,14 +327,14 @@ impl Private for TurnEnd {
     }
 }
 
-/// What the end of a turn has ended.
+/// The searches that ended with a turn.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct EndedTurn {
     /// The agent's session.
     pub agent_session_id: String,
     /// The searches that were tracked and have ended, in the order in which they were made.
     pub searches: Vec<TurnSearch>,
-    /// How many associations there were not before.
+    /// How many new associations were learned.
     pub associations_created: usize,
 }
 

@@ -14,28 +14,29 @@ use crate::http::{Check, Checks};
 #[serde(deny_unknown_fields, default)]
 #[command(next_help_heading = "Searches")]
 pub struct SearchSettings {
-    /// Whether associations are learned; searches are followed either way. True if not given.
+    /// Whether associations are learned; searches are tracked either way. The default is true.
     #[arg(long = "learn-from-search", env = "GLEANER_LEARN_FROM_SEARCH", global = true, value_name = "BOOL",
         value_parser = BoolishValueParser::new())]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learn: Option<bool>,
-    /// A search with a best score under this is weak; 0.65 if not given.
+    /// A search whose best score is below this is weak. The default is 0.65.
     #[arg(long = "learn-threshold", env = "GLEANER_LEARN_THRESHOLD", global = true, value_name = "SCORE")]
     #[schema(minimum = -1e9, maximum = 1e9)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score_threshold: Option<f64>,
-    /// The longest silence of an agent, in seconds, after which what it does still counts for a search; 60 if not given.
+    /// The longest silence of an agent, in seconds, after which what it does still counts for a search. The default
+    /// is 60.
     #[arg(long = "learn-timeout", env = "GLEANER_LEARN_TIMEOUT", global = true, value_name = "SECONDS")]
     #[schema(minimum = 1, maximum = 86_400)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_timeout: Option<f64>,
-    /// How many files must have been read for a search to be resolved; 1 if not given.
+    /// How many files must have been read for a search to be resolved. The default is 1.
     #[arg(long = "learn-min-reads", env = "GLEANER_LEARN_MIN_READS", global = true, value_name = "N")]
     #[schema(minimum = 1, maximum = 1_000)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_fallback_reads: Option<u32>,
-    /// Names of the tools that search an index, `*` standing for any characters; mcp__ultrasync__jit_search and
-    /// mcp__*search* if not given.
+    /// Names of the tools that search an index, with `*` for any characters. The default is
+    /// mcp__ultrasync__jit_search and mcp__*search*.
     #[arg(
         long = "learn-tools",
         env = "GLEANER_LEARN_TOOLS",
@@ -46,13 +47,13 @@ pub struct SearchSettings {
     #[schema(max_items = 100)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
-    /// Whether a built-in search (Grep, Glob, `rg`, `grep`, `find` in a shell) that finds nothing counts as a weak search;
-    /// true if not given.
+    /// Whether a built-in search (Grep, Glob, `rg`, `grep`, `find` in a shell) that finds nothing counts as a weak
+    /// search. The default is true.
     #[arg(long = "learn-builtin", env = "GLEANER_LEARN_BUILTIN", global = true, value_name = "BOOL",
         value_parser = BoolishValueParser::new())]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub track_builtin: Option<bool>,
-    /// Days after which evidence counts half; 30 if not given.
+    /// Days after which evidence counts half. The default is 30.
     #[arg(long = "learn-half-life", env = "GLEANER_LEARN_HALF_LIFE", global = true, value_name = "DAYS")]
     #[schema(minimum = 0.05, maximum = 36_500)]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -88,12 +88,12 @@ pub(super) struct Cycles {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionTokens)]
 pub(super) struct Tokens {
-    /// Those of prompt and response together.
+    /// The tokens of prompt and response together.
     #[serde(flatten)]
     pub(super) both: Cost,
-    /// Those of the prompt.
+    /// The tokens of the prompt.
     pub(super) prompt: Cost,
-    /// Those of the response.
+    /// The tokens of the response.
     pub(super) completion: Cost,
 }
 

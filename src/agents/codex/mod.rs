@@ -41,10 +41,11 @@ pub(super) static AGENT: Agent = Agent {
         reporting: Reporting::Command,
         // The command ends by itself before that; Codex allows at most three seconds at the end of a session.
         timeout: 2,
-        advice: "Codex runs hooks only once they are trusted: start `codex` in a terminal and accept them when it asks, or \
-            look at them with /hooks. `codex exec` passes over hooks that are not trusted and does not say so; with \
-            --dangerously-bypass-hook-trust it runs them all the same. If the server wants a key, set GLEANER_KEY where \
-            Codex runs.",
+        advice: Some(
+            "Codex runs hooks only once they are trusted: start `codex` in a terminal and accept them when it asks, or look \
+             at them with /hooks. `codex exec` passes over hooks that are not trusted and does not say so; with \
+             --dangerously-bypass-hook-trust it runs them all the same.",
+        ),
     },
 };
 

@@ -14,7 +14,7 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 
 use self::settings::{Change, Group};
-use super::client::Remote;
+use super::client::{Presence, Remote, default_url, expect_address, presence_at};
 use super::files;
 use crate::agents::{Agent, HookEvent, Reporting};
 
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_millis(800);
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Hook {
-    /// Have an agent report what it does: adds hooks to its settings, where all else stays as it is.
+    /// Add hooks to an agent's settings, so that it reports what it does. Everything else there stays as it is.
     #[command(
         after_help = "The agent reports to --url, or to the server at http://127.0.0.1:8080 (or GLEANER_BIND).
 
@@ -34,7 +34,7 @@ Examples:
     Install {
         /// The agent.
         agent: &'static Agent,
-        /// Only for work in the current folder: in the agent's settings there, not in the user's.
+        /// Change the agent's settings for the current folder, not those of the user.
         #[arg(long = "here")]
         project: bool,
         #[command(flatten)]
@@ -46,11 +46,11 @@ Examples:
     Uninstall {
         /// The agent.
         agent: &'static Agent,
-        /// From the agent's settings in the current folder, not from the user's.
+        /// Change the agent's settings for the current folder, not those of the user.
         #[arg(long = "here")]
         project: bool,
     },
-    /// Send what an agent gives a hook on standard input to a server; run by the agent. It always succeeds.
+    /// Send a hook's standard input to a server. Agents run this command. It always succeeds.
     Send {
         /// The agent.
         agent: &'static Agent,
@@ -88,12 +88,20 @@ fn settings_file(agent: &Agent, project: bool) -> anyhow::Result<PathBuf> {
 
 /// Has an agent report to the server at `url`, and prints what was done and what a person has to know.
 fn install(agent: &Agent, project: bool, url: &str) -> anyhow::Result<()> {
+    expect_address(url)?;
     let path = settings_file(agent, project)?;
     let text = read(&path)?;
     let own = settings::own_hooks(&text, |hook| is_ours(agent, hook)).with_context(|| untouched(&path))?;
     let before = own.into_iter().find(|hook| !hook["headers"]["Authorization"].is_null());
     let text = change(agent, &path, &text, &groups(agent, url, before.as_ref())?)?;
-    println!("{}", agent.hooks.advice);
+    println!("Sessions of {} that begin from now on report to {url}.", agent.title);
+    if let Some(advice) = agent.hooks.advice {
+        println!("{advice}");
+    }
+    println!("{}", about_key(agent, has_key() || before.is_some()));
+    if url == default_url() && presence_at(url) == Presence::Nobody {
+        println!("No server answers there yet: `gleaner serve` starts one.");
+    }
     if before.is_some() && !has_key() {
         println!(
             "The hooks keep the Authorization header that they had, although GLEANER_KEY is not set here. Uninstall them first \
@@ -109,6 +117,17 @@ fn install(agent: &Agent, project: bool, url: &str) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// Says what a person has to do about the key, which is never written into the settings.
+fn about_key(agent: &Agent, sends: bool) -> String {
+    let title = agent.title;
+    match agent.hooks.reporting {
+        Reporting::Request if !sends => {
+            "They send no key: if the server wants one, set GLEANER_KEY and install again.".to_owned()
+        }
+        _ => format!("If the server wants a key, {title} takes it from GLEANER_KEY: set that where {title} runs."),
+    }
 }
 
 /// The hooks that an agent is to have. `before` is one that it has, with a key.

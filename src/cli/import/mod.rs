@@ -35,7 +35,7 @@ pub(super) struct Import {
     /// standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The project that the events belong to; that of --key, if not given, or default.
+    /// The project that the events belong to. The default is that of the key, or `default` without a key.
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
     #[command(flatten)]

@@ -52,28 +52,28 @@ const GRACE: Duration = Duration::from_secs(3);
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(super) struct Watch {
-    /// Folders of transcripts; those of every agent that is understood, if none is given.
+    /// Folders of transcripts. The default is those of all agents that Gleaner knows.
     #[arg(value_name = "DIR")]
     folders: Vec<PathBuf>,
-    /// The project that the transcripts belong to; that of --key, if not given, or default.
+    /// The project that the transcripts belong to. The default is that of the key, or `default` without a key.
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
-    /// Learn from what is read: this is what happens if nothing else is said.
+    /// Learn from what is read. This is the default.
     #[arg(long, overrides_with = "no_learn")]
     learn: bool,
     /// Only count what is read, and learn nothing from it. A later run that learns begins where the last one that learned ended.
     #[arg(long, overrides_with = "learn")]
     no_learn: bool,
-    /// Send what is there now, and end.
+    /// Send what is there now, and exit.
     #[arg(long)]
     once: bool,
     /// Send everything again from the beginning; lines that are known are not taken twice.
     #[arg(long)]
     from_start: bool,
-    /// Seconds between looking for what is new.
+    /// Seconds from one look for new lines to the next.
     #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = seconds)]
     every: f64,
-    /// Folder in which is written down how far each transcript was sent; ~/.local/state/gleaner, if not given.
+    /// Folder of the notes about how far each transcript was sent. The default is ~/.local/state/gleaner.
     #[arg(long, env = "GLEANER_STATE_DIR", value_name = "DIR")]
     state_dir: Option<PathBuf>,
     #[command(flatten)]

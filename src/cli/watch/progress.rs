@@ -87,10 +87,12 @@ impl Progress {
         self.show();
     }
 
-    /// Writes the last line.
+    /// Writes the last line, unless the one before it says the same.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
-        eprintln!("{self}");
+        if self.changed || self.told.is_none() {
+            eprintln!("{self}");
+        }
     }
 
     fn show(&mut self) {

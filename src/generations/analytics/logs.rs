@@ -62,9 +62,10 @@ pub struct Answer {
     figures: Figures,
     /// The figures of each area of the language, those with the most logs first, at most 100.
     by_domain: Vec<Group>,
-    /// The figures of each model, likewise.
+    /// The figures of each model, those with the most logs first, at most 100.
     by_model: Vec<Group>,
-    /// The figures of each prompt template, likewise. A log counts under the template of its first attempt.
+    /// The figures of each prompt template, those with the most logs first, at most 100. A log counts under the
+    /// template of its first attempt.
     by_template: Vec<Group>,
     /// The errors by the stage that reported them, the most frequent first.
     errors_by_stage: Vec<StageFigures>,

@@ -30,7 +30,8 @@ pub struct CorrectionPairs {
     /// The models asked, separated by commas.
     #[arg(long, value_name = "NAME")]
     model_used: Option<String>,
-    /// The pairing rule; fix if not given. The format trl-stepwise has none: a row is a log with all its attempts.
+    /// The pairing rule. The default is fix. The format trl-stepwise has none, because a row is a log with all its
+    /// attempts.
     #[arg(long)]
     #[param(inline)]
     pairing: Option<Pairing>,

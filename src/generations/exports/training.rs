@@ -30,7 +30,7 @@ pub struct TrainingPairs {
     /// The models asked, separated by commas.
     #[arg(long, value_name = "NAME")]
     model_used: Option<String>,
-    /// Only what a reviewer rated so or better.
+    /// Only logs that a reviewer rated like this or better.
     #[arg(long)]
     #[param(inline)]
     min_rating: Option<Rating>,

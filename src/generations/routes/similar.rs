@@ -30,8 +30,8 @@ enum Found {
 #[derive(Serialize, ToSchema)]
 #[schema(as = SolvedExamples)]
 struct Examples {
-    /// The most similar first; at most one for each intent and program, and rather different programs than one again and
-    /// again.
+    /// The examples, the most similar first. There is at most one for each intent and program, and different programs
+    /// come before similar ones.
     data: Vec<Example>,
 }
 
@@ -49,11 +49,11 @@ struct Messages {
 struct Message {
     /// Who speaks: `user` or `assistant`.
     role: &'static str,
-    /// What they say.
+    /// The text of the message.
     content: String,
 }
 
-/// Solved examples similar to an intent: of logs that succeeded and that no reviewer found poor.
+/// Returns solved examples: logs that succeeded with a similar intent and that no reviewer rated `poor`.
 #[utoipa::path(get, path = "/v1/generations/similar", tag = "generations", params(Wanted),
     responses((status = 200, description = "The examples; with `format=messages`, as chat messages", body = Found), Refusals))]
 async fn find_similar_generations(

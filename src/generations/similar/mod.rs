@@ -22,22 +22,22 @@ use rank::{Solved, rank};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Wanted {
-    /// The intent at hand.
+    /// The intent to compare with.
     #[param(min_length = 1, example = "Create a fund with Jane as director")]
     intent: String,
     /// Area of the language.
     domain_name: Option<String>,
-    /// The model that solved it.
+    /// Only logs of this model.
     model_used: Option<String>,
-    /// The most examples, 1 to 100; 5 if not given.
+    /// The most examples, 1 to 100. The default is 5.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<i64>,
-    /// The least similarity, 0 to 1; 0.2 if not given.
+    /// The least similarity, from 0 to 1. The default is 0.2.
     #[param(minimum = 0, maximum = 1)]
     min_similarity: Option<f64>,
     /// A log to leave out.
     exclude_id: Option<Uuid>,
-    /// `messages`: as chat messages ready to be put into a prompt.
+    /// With `messages`, the examples are chat messages that can be put into a prompt.
     #[param(inline)]
     pub(super) format: Option<Shape>,
 }
@@ -71,12 +71,13 @@ pub(super) struct Example {
     generation_id: Uuid,
     /// Its intent.
     pub(super) user_intent: String,
-    /// Its program, as a reviewer corrected it if one did.
+    /// The program of the log, as a reviewer corrected it where one did.
     pub(super) valid_dsl: String,
     /// Area of the language.
     domain_name: String,
-    /// How similar, 0 to 1: 1 where the intents are the same; otherwise the more, the more rare parts the intents have in
-    /// common, and the more the program is like those of other logs with such intents.
+    /// How similar the log is, from 0 to 1. It is 1 where the intents are the same. Otherwise it grows with the rare
+    /// parts that the intents have in common, and with how much the program is like those of other logs with such
+    /// intents.
     #[sqlx(skip)]
     similarity: f64,
     /// A reviewer's verdict.

@@ -31,7 +31,7 @@ const WAITING: usize = 64;
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = UnkeptSend)]
 struct Unkept {
-    /// Where the send stands.
+    /// The state of the send.
     state: State,
     /// What the model answered.
     assistant_text: Option<String>,

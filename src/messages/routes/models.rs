@@ -34,7 +34,7 @@ impl Check for ByName {
     }
 }
 
-/// Sets the limits of a model. They go before those of the providers' file.
+/// Sets the limits of a model, which count instead of those of the providers' file.
 #[utoipa::path(put, path = "/v1/models/{model}", tag = "messages", params(ByName),
     request_body(content = ModelLimits, example = json!({"context_window": 128_000, "tpm": 200_000, "rpm": 500})),
     responses(

@@ -85,7 +85,7 @@ async fn change_pair(
     writing.change(Event::edit(id, change), record).await
 }
 
-/// Erases a message pair with its texts, also where sends have sent them. Their figures stay.
+/// Erases a message pair with its texts, also those in sends. The figures of sends stay.
 #[utoipa::path(delete, path = "/v1/pairs/{id}", tag = "messages",
     params(("id" = Uuid, Path, description = "The record's id.", example = "01946984-36a0-7b2e-8f41-c07d9e35a6b2")),
     responses((status = 204, description = "It is erased"), Refusals))]

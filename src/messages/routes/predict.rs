@@ -95,9 +95,9 @@ struct Prediction {
     visible_count: usize,
     /// The number of pairs that fit.
     predicted_message_count: usize,
-    /// The size of these pairs in tokens.
+    /// The size of the pairs that fit, in tokens.
     predicted_history_tokens: i64,
-    /// The size of these pairs and of what is set aside for the new message.
+    /// The size of the pairs that fit and of what is set aside for the new message, in tokens.
     predicted_total_tokens: i64,
     /// The size of the new message, in tokens (actual user tokens).
     aut: i64,

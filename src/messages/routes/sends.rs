@@ -59,7 +59,7 @@ async fn start_send(writing: Writing, Json(new): Json<NewSend>) -> Result<Respon
     Ok(writing.create(event, address(id), record).await?.into_response())
 }
 
-/// Tells of one call of a send that the client performs.
+/// Reports one call of a send that the client performs.
 ///
 /// The response says what comes next: after an overflow the oldest pair is dropped, and the rest is to be sent. Sending an
 /// attempt again, with the same number and body, changes nothing, even after the send was finalized.
@@ -85,7 +85,7 @@ async fn append_send_attempt(
 
 /// Ends a send that the client performs, with the model's answer or with an error.
 ///
-/// A send that ends without any attempt told of had one.
+/// A send of which no attempt was reported counts as one attempt.
 #[utoipa::path(post, path = "/v1/sends/{id}/finalize", tag = "messages", params(ById, Prefer),
     request_body(content = Outcome, example = json!({
         "assistant_text": "With `ls -a`.",

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use super::waits;
 
-/// The class of an error, as the seed labels it for people.
+/// The class of an error, which people are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type)]
 #[serde(rename_all = "lowercase")]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
@@ -134,7 +134,7 @@ pub struct Said<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = ErrorMeaning)]
 pub struct Meaning {
-    /// The class, for people.
+    /// The class of the error, which people are shown.
     pub class: Class,
     /// The kind.
     pub kind: Kind,
@@ -146,7 +146,7 @@ pub struct Meaning {
     /// After how many seconds the provider says that it may be tried again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_s: Option<i64>,
-    /// What people are shown.
+    /// A short text to show to people.
     pub label: String,
 }
 

@@ -14,8 +14,8 @@ pub struct Use {
     pub limit: i64,
     /// The requests or tokens recorded in the period that has just passed.
     pub used: i64,
-    /// In how many seconds the oldest of that leaves the period, or, of a send that would break the quota, when it would
-    /// no longer. Zero where nothing is used.
+    /// In how many seconds the oldest use leaves the period, or, for a send that would break the quota, in how many
+    /// seconds it no longer would. Zero where nothing is used.
     pub resets_in_s: i64,
 }
 

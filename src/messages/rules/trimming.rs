@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::errors::{Class, Kind};
 
-/// What an attempt was, or what a send is at.
+/// What an attempt was, or what a send is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema, sqlx::Type)]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]

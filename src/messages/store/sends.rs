@@ -83,7 +83,7 @@ const SELECT: &str = "
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct SendFilter {
-    /// Only sends that stand there.
+    /// Only sends in this state.
     #[param(inline)]
     state: Option<State>,
     /// Only sends to this model.

@@ -21,6 +21,9 @@ pub use texts::{Redaction, Texts};
 /// The names of the built-in rules.
 pub const BUILTIN: [&str; 4] = ["secrets", "emails", "ips", "home-paths"];
 
+/// The name that all rules of projects have in metrics.
+pub const CUSTOM: &str = "custom";
+
 /// The most bytes that one custom expression may take when compiled.
 const CUSTOM_SIZE: usize = 256 << 10;
 

@@ -64,7 +64,7 @@ impl<'a> Redaction<'a> {
         self.redactor.redact(text, |rule| {
             self.spans += 1;
             // The names of custom rules are the client's, and a metric's labels are kept for good.
-            let rule = super::BUILTIN.into_iter().find(|name| *name == rule).unwrap_or("custom");
+            let rule = super::BUILTIN.into_iter().find(|name| *name == rule).unwrap_or(super::CUSTOM);
             metrics::counter!("gleaner_redacted_spans_total", "rule" => rule).increment(1);
         })
     }

@@ -29,7 +29,7 @@ const LEAST_SIMILARITY: f64 = 0.3;
 /// How many hints a search is answered with.
 const HINTS: i64 = 5;
 
-/// Where a query was answered.
+/// A file that answered a query.
 #[derive(Debug, Clone, Serialize, ToSchema, sqlx::FromRow)]
 pub struct Association {
     /// The id of the association in its project.

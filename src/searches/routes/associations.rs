@@ -35,13 +35,13 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct SimilarTo {
-    /// The query at hand.
+    /// The query to compare with.
     #[param(min_length = 1, max_length = 2000, example = "login button")]
     query: String,
-    /// Only what was learned in this folder is answered.
+    /// Only what was learned in this folder.
     #[param(min_length = 1, max_length = 4096)]
     root: Option<String>,
-    /// The most entries to answer with, 1 to 100; 10 if not given.
+    /// The most entries to return, 1 to 100. The default is 10.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<i64>,
 }
@@ -70,8 +70,8 @@ struct Associations {
     data: Vec<Association>,
 }
 
-/// Lists where queries like this one were answered. What is old ranks lower, and is never left out for that; what turned out to
-/// be wrong, so that its weight is 0 or less, is left out.
+/// Lists the files that answered queries like this one. Old associations rank lower, and are never left out for their
+/// age. Those that turned out to be wrong, whose weight is 0 or less, are left out.
 #[utoipa::path(get, path = "/v1/associations", tag = "searches", params(SimilarTo),
     responses((status = 200, description = "The associations", body = Associations), Refusals))]
 async fn find_associations(
@@ -120,10 +120,10 @@ async fn find_expansions(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ChangesAfter {
-    /// The `change` of the last line that the follower has; the list begins with the first change if not given.
+    /// The `change` of the last line that the follower has. Without it, the list begins with the first change.
     #[param(minimum = 0)]
     cursor: Option<i64>,
-    /// The most changes to answer with, 1 to 10000; 1000 if not given.
+    /// The most changes to return, 1 to 10 000. The default is 1 000.
     #[param(minimum = 1, maximum = 10_000)]
     limit: Option<i64>,
 }

@@ -39,8 +39,9 @@ struct Answers;
 
 /// Starts a search.
 ///
-/// A search whose best score is under the threshold is tracked: what the agent does next is learned from. The answer has, as
-/// `hints`, where similar queries were answered before: for a key that may read, since they tell of others' work.
+/// A search whose best score is under the threshold is tracked: what the agent does next counts for it. The response
+/// has, as `hints`, the files that answered similar queries before. Hints need a key that may read, because they show
+/// the work of others.
 #[utoipa::path(post, path = "/v1/searches", tag = "searches", params(Writing),
     request_body(content = NewSearch, example = json!({
         "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71",
@@ -105,8 +106,8 @@ async fn append_fallback(
 
 /// Resolves a search: the turn in which it was made has ended.
 ///
-/// With enough files read the search is `resolved`, with the `associations` that it made; else it is `unresolved`. A search
-/// that was over already stays as it is.
+/// If enough files were read, the search becomes `resolved` and has the `associations` that were learned. Otherwise
+/// it becomes `unresolved`. A search that has ended already stays as it is.
 #[utoipa::path(post, path = "/v1/searches/{id}/resolve", tag = "searches", params(ById, Prefer),
     request_body(content = Resolve, example = json!({"timestamp": 1_736_937_010.0})),
     responses(Changed<Search>, Refusals))]
@@ -140,7 +141,7 @@ async fn end_turn(
     Ok(Shown::Record(turns::end(&app.searches.db, &caller.tenant, &turn).await?))
 }
 
-/// Gets a whole search: what was done after it, which hints it was answered with, and what was learned from it.
+/// Returns the whole search: what was done after it, which hints it was answered with, and what was learned from it.
 #[utoipa::path(get, path = "/v1/searches/{id}", tag = "searches", params(ById),
     responses((status = 200, description = "The search", body = Search), Refusals))]
 async fn get_search(
@@ -165,7 +166,7 @@ async fn list_searches(
     store::list(&app.db, &caller.project, &list.filter, &list.page).await
 }
 
-/// Tells what the feedback loop has done, and whether its hints get read.
+/// Returns what was learned from searches, and how often hints were read.
 #[utoipa::path(get, path = "/v1/analytics/searches", tag = "analytics",
     responses((status = 200, description = "The figures", body = Figures), Refusals))]
 async fn get_search_figures(State(app): State<App>, caller: Caller<Read>) -> Result<axum::Json<Figures>> {

@@ -19,7 +19,7 @@ pub struct TranscriptCounts {
     pub tool_uses: usize,
     /// How many results of tools there were.
     pub tool_results: usize,
-    /// How many pairs of both there were; a pair is counted when its second half arrives.
+    /// How many uses of tools were matched with their results. A match is counted when the second of the two arrives.
     pub matched: usize,
     /// How many prompts and slash commands of a person there were.
     pub human_turns: usize,
@@ -27,7 +27,7 @@ pub struct TranscriptCounts {
     pub searches_started: usize,
     /// How many searches led to a file.
     pub searches_resolved: usize,
-    /// How many associations there were not before.
+    /// How many new associations were learned.
     pub associations_created: usize,
 }
 

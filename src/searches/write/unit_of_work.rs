@@ -273,6 +273,6 @@ pub(super) struct Saved {
     pub(super) started: usize,
     /// How many searches were resolved.
     pub(super) resolved: usize,
-    /// How many associations there were not before.
+    /// How many new associations were learned.
     pub(super) associations: usize,
 }

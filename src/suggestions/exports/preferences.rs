@@ -26,15 +26,16 @@ use crate::suggestions::MatchType;
 #[into_params(parameter_in = Query)]
 #[group(skip)]
 pub struct PreferencePairs {
-    /// How what was submitted relates to the slate: exact, partial, prefix or none, separated by commas; exact if not
-    /// given.
+    /// How the text submitted relates to the slate: exact, partial, prefix or none, several separated by commas. The
+    /// default is exact.
     #[arg(long, value_name = "KINDS")]
     #[param(value_type = Option<String>, example = "exact,partial")]
     match_type: Option<MatchTypes>,
     /// Version of the prompt or node that made the slate.
     #[arg(long, value_name = "NAME")]
     suggestion_node_version: Option<String>,
-    /// Whether what users typed themselves is learned from too: partial and none, if match_type is not given.
+    /// Whether texts that users typed themselves are exported as well: those that match in part or not at all, if
+    /// match_type is not given.
     #[arg(long)]
     #[serde(deserialize_with = "flag")]
     include_typed: bool,

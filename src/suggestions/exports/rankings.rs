@@ -23,15 +23,16 @@ use crate::suggestions::rules::prompt;
 #[into_params(parameter_in = Query)]
 #[group(skip)]
 pub struct Rankings {
-    /// How what was submitted relates to the slate: exact, partial, prefix or none, separated by commas; any if not
-    /// given.
+    /// How the text submitted relates to the slate: exact, partial, prefix or none, several separated by commas. The
+    /// default is all of them.
     #[arg(long, value_name = "KINDS")]
     #[param(value_type = Option<String>, example = "exact,partial")]
     match_type: Option<MatchTypes>,
     /// Version of the prompt or node that made the slate.
     #[arg(long, value_name = "NAME")]
     suggestion_node_version: Option<String>,
-    /// In vw-dsjson, take slates without logged propensities too, as if each suggestion had been as likely to be first.
+    /// In vw-dsjson, whether slates without logged propensities are exported as well, as if each suggestion had been
+    /// equally likely to be first.
     #[arg(long)]
     #[serde(deserialize_with = "flag")]
     assume_uniform: bool,

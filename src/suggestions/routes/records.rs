@@ -107,9 +107,9 @@ impl ToSchema for SlateOrLine {
 
 /// Starts a suggestion record with a slate.
 ///
-/// With `actual_input`, the record is finished already, and is stored and finalized in one step. So is a line
-/// of the seed's `suggestion_history.jsonl`, whose id is derived from its bytes. A text submitted that begins
-/// with `:` is a command and discards the record.
+/// With `actual_input`, the record is finished already, and is stored and finalized in one step. So is a line of a
+/// `suggestion_history.jsonl`, whose id is derived from its bytes. A text submitted that begins with `:` is a command
+/// and discards the record.
 #[utoipa::path(post, path = "/v1/suggestions", tag = "suggestions", params(Writing),
     request_body(content = SlateOrLine, content_type = "application/json", examples(
         ("pending" = (summary = "A slate, as fetched", value = json!({

@@ -36,11 +36,11 @@ struct Usage {
 /// How many tokens a call took, where the provider says so.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// Those of prompt and response together.
+    /// The tokens of prompt and response together.
     pub total: Option<i64>,
-    /// Those of the prompt.
+    /// The tokens of the prompt.
     pub prompt: Option<i64>,
-    /// Those of the response.
+    /// The tokens of the response.
     pub completion: Option<i64>,
 }
 

@@ -148,10 +148,18 @@ async fn metrics_are_there_from_the_start_and_count_events_by_kind_and_outcome()
         let line = text.lines().find_map(|line| line.strip_prefix(series)).map(str::trim).map(str::to_owned);
         line.unwrap_or_else(|| panic!("{series} is not there: {text}")).parse::<f64>().expect("a number")
     };
-    for counter in
-        ["commit_retries", "events_rejected", "replaced_characters", "export_bytes", "hooks_failed"]
-    {
+    for counter in [
+        "commit_retries",
+        "events_rejected",
+        "replaced_characters",
+        "export_bytes",
+        "hooks_failed",
+        "sends_interrupted",
+    ] {
         assert!(value(&format!("gleaner_{counter}_total ")).await >= 0.0);
+    }
+    for rule in ["secrets", "emails", "ips", "home-paths", "custom"] {
+        assert!(value(&format!("gleaner_redacted_spans_total{{rule=\"{rule}\"}} ")).await >= 0.0);
     }
     let version = concat!("gleaner_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} ");
     assert!((value(version).await - 1.0).abs() < f64::EPSILON);

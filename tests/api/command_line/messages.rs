@@ -1,7 +1,8 @@
 //! What commands and the service say when something is wrong: what, where and what to do, in words.
 
 use std::fs;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::process::Stdio;
 
 use serde_json::json;
@@ -19,6 +20,52 @@ fn formats_that_a_data_set_does_not_have_are_told_in_words() {
         let known = "[possible values: openai, trl-prompt-completion, alpaca, rft, raw]";
         assert!(complaint.contains(&format!("invalid value '{format}'")), "{complaint}");
         assert!(complaint.contains(known) && !complaint.contains("/format"), "{complaint}");
+    }
+}
+
+#[test]
+fn values_that_an_option_cannot_have_are_answered_with_what_it_wants() {
+    let folder = folder();
+    let address = "it must be an IP address and a port, such as 127.0.0.1:8080";
+    for (line, expected) in [
+        ("serve --bind 8080", address),
+        ("healthcheck --bind localhost", address),
+        ("keys revoke first", "it is not the id of a key, which `gleaner keys list` shows"),
+    ] {
+        let complaint = complaint(&run(&mut command(&folder, line), 2));
+        assert!(complaint.contains(expected), "{line}: {complaint}");
+    }
+    let refused = complaint(&run(&mut command(&folder, "hook install claude-code --url gleaner.example"), 1));
+    assert_eq!(
+        refused,
+        "gleaner: gleaner.example is not the address of a server: that begins with http:// or https://\n"
+    );
+}
+
+#[test]
+fn an_address_at_which_something_else_answers_is_told_as_such() {
+    let folder = folder();
+    let other = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = other.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for connection in other.incoming() {
+            let mut connection = connection.expect("a client");
+            let _ = connection.read(&mut [0; 4096]);
+            let _ = connection.write_all(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 6\r\n\r\n<html>");
+        }
+    });
+    for (url, expected) in [
+        (
+            format!("http://{address}"),
+            format!("http://{address} answered 400, and not as Gleaner does; check the address: <html>"),
+        ),
+        (
+            format!("https://{address}"),
+            format!("https://{address} does not speak TLS; is its address http://{address}?"),
+        ),
+    ] {
+        let refused = complaint(&run(&mut command(&folder, &format!("export training-pairs --url {url}")), 1));
+        assert_eq!(refused, format!("gleaner: {expected}\n"));
     }
 }
 

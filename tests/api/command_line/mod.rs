@@ -4,6 +4,7 @@ mod examples;
 mod help;
 mod messages;
 mod operation;
+mod pages;
 mod start;
 mod target;
 

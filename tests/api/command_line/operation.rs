@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gleaner::db::MIGRATOR;
+use sqlx::AssertSqlSafe;
 use sqlx::migrate::Migrator;
 use tempfile::TempDir;
 
@@ -143,6 +144,19 @@ async fn a_database_of_an_older_program_is_brought_up_to_date_by_migrate_alone()
         .expect("a newer program");
     let refused = complaint(&run(&mut with_url("migrate"), 1));
     assert!(refused.contains("newer Gleaner") && refused.contains("9999"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_takes_no_writes_is_named_as_such_at_the_start() {
+    let own = Service::empty().await;
+    let name: String =
+        sqlx::query_scalar("select current_database()::text").fetch_one(own.pool()).await.expect("a name");
+    let read_only = format!("alter database {name} set default_transaction_read_only = on");
+    sqlx::query(AssertSqlSafe(read_only)).execute(own.pool()).await.expect("is set");
+    let folder = folder();
+    let mut migrate = command(&folder, "migrate");
+    let refused = complaint(&run(migrate.env("DATABASE_URL", own.url()), 1));
+    assert!(refused.contains(&name) && refused.contains("is read-only, because it is a standby"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -93,6 +93,15 @@ async fn a_server_listens_before_its_database_is_there_and_says_what_it_waits_fo
     assert!(!log.contains("secret"), "{log}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_start_warns_of_nothing() {
+    let folder = folder();
+    let server = Logged::start(&folder, "", &[]);
+    server.until("/readyz", 200).await;
+    let (_, log) = server.stop();
+    assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
+}
+
 #[test]
 fn commands_say_at_once_that_a_database_cannot_be_reached_and_where() {
     let folder = folder();
@@ -100,8 +109,8 @@ fn commands_say_at_once_that_a_database_cannot_be_reached_and_where() {
     let begun = std::time::Instant::now();
     let output = run(export.env("DATABASE_URL", "postgres://gleaner:secret@127.0.0.1:9/gleaner"), 1);
     assert!(begun.elapsed() < Duration::from_secs(10));
-    let expected = "gleaner: the database gleaner at 127.0.0.1:9 cannot be reached: Connection refused; see to it that \
-                    Postgres runs there and can be reached from here, or correct DATABASE_URL\n";
+    let expected = "gleaner: the database gleaner at 127.0.0.1:9 cannot be reached: Connection refused; check that \
+                    Postgres runs there and that this machine can reach it, or correct DATABASE_URL\n";
     assert_eq!(complaint(&output), expected);
 }
 
