@@ -269,7 +269,7 @@ fn describe(errors: &[FieldError]) -> String {
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
         if is_connection_lost(&error) {
-            tracing::warn!(%error, "the database is away");
+            tracing::warn!(%error, "the database cannot be reached");
             return Self::Unavailable("the database cannot be reached; try again");
         }
         Self::Internal(error.into())

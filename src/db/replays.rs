@@ -25,7 +25,7 @@ pub async fn judge_starts(
     let stored: HashMap<_, _> = rows.into_iter().collect();
     let verdict = |(id, hash): &(Uuid, &[u8])| match stored.get(id) {
         Some(stored) if stored == hash => Ok(Receipt::replayed(None)),
-        Some(_) => Err(Error::Conflict(format!("the {record} {id} is there already, with another body"))),
+        Some(_) => Err(Error::Conflict(format!("the {record} {id} exists already with another body"))),
         None => Err(Error::Unavailable("the record was erased at this moment; try again")),
     };
     Ok(starts.iter().map(verdict).collect())

@@ -160,7 +160,7 @@ impl Check for Common {
         checks.require(
             self.holdout.is_none_or(|share| (0.0..=1.0).contains(&share)),
             "holdout",
-            "must be 0 to 1",
+            "must be from 0 to 1",
         );
         checks.require(
             self.as_of.is_none_or(|at| at <= Timestamp::now()),

@@ -150,7 +150,7 @@ impl Check for NewAttempt {
         checks.require(
             self.attempt.is_none_or(|number| (1..=GREATEST_NUMBER).contains(&number)),
             "attempt",
-            "must be 1 to 1000000000",
+            "must be from 1 to 1000000000",
         );
         checks.name("prompt_template", self.prompt_template.as_deref());
         checks.count("prompt_template_version", self.prompt_template_version);

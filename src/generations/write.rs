@@ -211,7 +211,7 @@ async fn judge_appends(
             } else {
                 let number = stored.number;
                 Err(Error::Conflict(format!(
-                    "attempt {number} of the generation {id} is there already, with another body"
+                    "attempt {number} of the generation {id} exists already with another body"
                 )))
             });
         }

@@ -59,7 +59,7 @@ impl Check for PageParams {
         checks.require(
             self.limit.is_none_or(|limit| (1..=500).contains(&limit)),
             "limit",
-            "must be 1 to 500",
+            "must be from 1 to 500",
         );
         check_range(checks, self.since, self.until);
     }

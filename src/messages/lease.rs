@@ -53,7 +53,7 @@ impl Task {
     pub async fn finish(self) {
         let _ = self.stop.send(true);
         if let Err(error) = self.handle.await {
-            tracing::error!(%error, "the task that ends abandoned sends ended badly");
+            tracing::error!(%error, "the task that ends abandoned sends failed");
         }
     }
 }

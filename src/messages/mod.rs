@@ -190,7 +190,7 @@ fn check_names<const N: usize>(checks: &mut Checks, names: [(&str, Option<&str>)
 }
 
 fn check_marks(checks: &mut Checks, star: Option<i16>, color_flag: Option<&str>) {
-    checks.require(star.is_none_or(|star| (0..=3).contains(&star)), "star", "must be 0 to 3");
+    checks.require(star.is_none_or(|star| (0..=3).contains(&star)), "star", "must be from 0 to 3");
     if let Some(flag) = color_flag.filter(|flag| !flag.is_empty()) {
         checks.text("color_flag", flag, 50);
     }
@@ -200,7 +200,7 @@ fn check_tokens(checks: &mut Checks, field: &str, tokens: Option<i64>) {
     checks.require(
         tokens.is_none_or(|tokens| (0..=MOST_TOKENS).contains(&tokens)),
         field,
-        "must be 0 to 1000000000",
+        "must be from 0 to 1000000000",
     );
 }
 

@@ -41,10 +41,10 @@ impl Check for ModelLimits {
         check_tokens(checks, "context_window", Some(self.context_window.max(1)));
         for (field, limit) in [("tpm", self.tpm), ("rpm", self.rpm), ("tpd", self.tpd)] {
             let fits = limit.is_none_or(|limit| (1..=1_000_000_000_000).contains(&limit));
-            checks.require(fits, field, "must be 1 to 1000000000000");
+            checks.require(fits, field, "must be from 1 to 1000000000000");
         }
         let fits = self.chars_per_token.is_none_or(|chars| (0.1..=100.0).contains(&chars));
-        checks.require(fits, "chars_per_token", "must be 0.1 to 100");
+        checks.require(fits, "chars_per_token", "must be from 0.1 to 100");
     }
 }
 

@@ -381,7 +381,7 @@ pub struct NewAttempt {
 impl Check for NewAttempt {
     fn check(&self, checks: &mut Checks) {
         let fits = self.attempt.is_none_or(|number| (1..=20_000).contains(&number));
-        checks.require(fits, "attempt", "must be 1 to 20000");
+        checks.require(fits, "attempt", "must be from 1 to 20000");
         let ids = self.included_ids.as_ref().map_or(0, Vec::len);
         checks.require(ids <= MOST_PAIRS, "included_ids", "has more than 10000 ids");
         checks.count("latency_ms", self.latency_ms);
@@ -421,7 +421,7 @@ impl Check for Reported {
     fn check(&self, checks: &mut Checks) {
         check_names(checks, [("provider", self.provider.as_deref()), ("code", self.code.as_deref())]);
         let fits = self.status.is_none_or(|status| (100..=599).contains(&status));
-        checks.require(fits, "status", "must be 100 to 599");
+        checks.require(fits, "status", "must be from 100 to 599");
     }
 }
 

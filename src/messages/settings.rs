@@ -79,10 +79,10 @@ impl Check for SendSettings {
 
 fn check_common(checks: &mut Checks, chars: Option<f64>, allowance: Option<i64>, trims: Option<i32>) {
     let fits = chars.is_none_or(|chars| (0.1..=100.0).contains(&chars));
-    checks.require(fits, "chars_per_token", "must be 0.1 to 100");
+    checks.require(fits, "chars_per_token", "must be from 0.1 to 100");
     super::check_tokens(checks, "user_request_allowance", allowance);
     let fits = trims.is_none_or(|trims| (0..=10_000).contains(&trims));
-    checks.require(fits, "max_trim_attempts", "must be 0 to 10000");
+    checks.require(fits, "max_trim_attempts", "must be from 0 to 10000");
 }
 
 /// What is in force for a project: its settings, and the models that the server knows.

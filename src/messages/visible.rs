@@ -119,7 +119,7 @@ impl Check for PairFilter {
             depth += 1;
             inner = filter.not.as_deref();
         }
-        checks.require(depth <= DEPTH, "not", "stands in more than 8 others");
+        checks.require(depth <= DEPTH, "not", "is nested in more than 8 others");
     }
 }
 

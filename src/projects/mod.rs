@@ -110,5 +110,5 @@ pub struct Defaults {
 fn check_name(checks: &mut Checks, field: &str, name: &str) {
     let fits = (1..=200).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
-    checks.require(fits, field, "must be 1 to 200 of the characters a-z, A-Z, 0-9, '-', '_' and '.'");
+    checks.require(fits, field, "must have 1 to 200 characters, each one of a-z, A-Z, 0-9, '-', '_' and '.'");
 }

@@ -43,7 +43,7 @@ impl Task {
                 let pause = match expire(&db, &keyring, &mut failed, Timestamp::now()).await {
                     Ok(next) => next.unwrap_or(PAUSES.1).clamp(PAUSES.0, PAUSES.1),
                     Err(error) => {
-                        tracing::warn!(%error, "searches could not be expired");
+                        tracing::warn!(%error, "searches of silent agents could not be ended");
                         PAUSES.1
                     }
                 };
@@ -60,7 +60,7 @@ impl Task {
     pub async fn finish(self) {
         let _ = self.stop.send(true);
         if let Err(error) = self.handle.await {
-            tracing::error!(%error, "expiry ended badly");
+            tracing::error!(%error, "the task that ends silent searches failed");
         }
     }
 }
@@ -137,7 +137,7 @@ async fn expire_some(
     for id in due {
         match expire_threads(db, project, rules, &[id], now).await {
             Err(Error::Internal(cause)) => {
-                tracing::warn!(project, %id, cause = format!("{cause:#}"), "the searches of an agent could not be expired");
+                tracing::warn!(project, %id, cause = format!("{cause:#}"), "the searches of a silent agent could not be ended");
                 failed.0.push(id);
             }
             ended => ended?,

@@ -68,19 +68,19 @@ impl Check for SearchSettings {
         checks.require(
             within(self.score_threshold, -1e9, 1e9),
             "score_threshold",
-            "must be -1000000000 to 1000000000",
+            "must be from -1000000000 to 1000000000",
         );
         checks.require(
             within(self.session_timeout, 1.0, 86_400.0),
             "session_timeout",
-            "must be 1 to 86400 seconds",
+            "must be from 1 to 86400 seconds",
         );
         let fits = self.min_fallback_reads.is_none_or(|least| (1..=1_000).contains(&least));
-        checks.require(fits, "min_fallback_reads", "must be 1 to 1000");
+        checks.require(fits, "min_fallback_reads", "must be from 1 to 1000");
         checks.require(
             within(self.half_life_days, 0.05, 36_500.0),
             "half_life_days",
-            "must be 0.05 to 36500",
+            "must be from 0.05 to 36500",
         );
         let tools = self.tools.as_deref().unwrap_or_default();
         checks.require(tools.len() <= 100, "tools", "has more than 100 names");

@@ -58,14 +58,14 @@ async fn write(connection: &mut KeptConnection, tenant: &Tenant, events: &[&Kept
     match try_write(connection, tenant, events).await {
         Ok(written) => {
             if AWAY.swap(false, Ordering::Relaxed) {
-                tracing::info!("the database is back: events are written");
+                tracing::info!("the database can be reached again: events are written");
             }
             written
         }
         Err(error) if is_connection_lost(&error) => {
             // The warning is logged once per outage, because every batch of every client fails meanwhile.
             if !AWAY.swap(true, Ordering::Relaxed) {
-                tracing::warn!(%error, "events cannot be written: the database is away");
+                tracing::warn!(%error, "events cannot be written: the database cannot be reached");
             }
             events
                 .iter()

@@ -92,7 +92,7 @@ impl Tasks {
         self.tidying.abort();
         for handle in self.handles {
             if let Err(error) = handle.await {
-                tracing::error!(%error, "a writer ended badly");
+                tracing::error!(%error, "a writer failed");
             }
         }
     }

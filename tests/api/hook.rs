@@ -37,7 +37,7 @@ fn claude_code_is_told_to_post_and_can_be_told_to_stop() {
     assert_whole!("settings_of_claude_code", settings(&folder, ".claude/settings.json"));
 
     let written = fs::read(&file).expect("reads");
-    assert!(hook(&folder, &["install", "claude-code"]).contains("nothing was to be done"));
+    assert!(hook(&folder, &["install", "claude-code"]).contains("nothing to change"));
     assert_eq!(fs::read(&file).expect("reads"), written);
 
     hook(&folder, &["install", "claude-code", "--url", "https://gleaner.example/"]);
@@ -47,8 +47,8 @@ fn claude_code_is_told_to_post_and_can_be_told_to_stop() {
 
     hook(&folder, &["uninstall", "claude-code"]);
     assert_eq!(fs::read_to_string(&file).expect("reads"), own.to_string());
-    assert!(hook(&folder, &["uninstall", "claude-code"]).contains("nothing was to be done"));
-    assert!(hook(&folder, &["uninstall", "codex"]).contains("nothing was to be done"));
+    assert!(hook(&folder, &["uninstall", "claude-code"]).contains("nothing to change"));
+    assert!(hook(&folder, &["uninstall", "codex"]).contains("nothing to change"));
     assert!(!folder.path().join(".codex").exists());
 }
 

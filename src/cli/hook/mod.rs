@@ -199,7 +199,7 @@ fn change(agent: &Agent, path: &Path, text: &str, groups: &[Group]) -> anyhow::R
         println!("  {event}: {change}");
     }
     if !different {
-        println!("  nothing was to be done");
+        println!("  nothing to change");
     } else if text.is_empty() {
         println!("  the file held nothing else and was removed");
     }

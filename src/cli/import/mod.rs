@@ -72,7 +72,7 @@ impl Import {
                 if let Some(Rejected { line, detail, .. }) = lost {
                     // Every line has an id or names the record it refers to, so importing it again is
                     // harmless.
-                    bail!("{name}, line {line}: {detail}. Importing it again does what is missing");
+                    bail!("{name}, line {line}: {detail}. Import the file again to store what is missing");
                 }
                 total.replaced += replaced;
                 total.add(&name, summary);

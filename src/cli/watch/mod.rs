@@ -256,7 +256,7 @@ impl Follower {
         }
         let too_long = usize::try_from(lines.take_too_long()).unwrap_or(usize::MAX);
         if too_long > 0 {
-            tracing::warn!(path = %path.display(), lines = too_long, "lines were passed over: no server takes ones so long");
+            tracing::warn!(path = %path.display(), lines = too_long, "lines were passed over, because they are longer than a server takes");
             let counts =
                 TranscriptCounts { lines: too_long, bad_lines: too_long, ..TranscriptCounts::default() };
             self.progress.taken(counts, 0);

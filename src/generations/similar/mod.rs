@@ -56,10 +56,10 @@ impl Check for Wanted {
         checks.require(
             self.limit.is_none_or(|limit| (1..=100).contains(&limit)),
             "limit",
-            "must be 1 to 100",
+            "must be from 1 to 100",
         );
         let fits = self.min_similarity.is_none_or(|least| (0.0..=1.0).contains(&least));
-        checks.require(fits, "min_similarity", "must be 0 to 1");
+        checks.require(fits, "min_similarity", "must be from 0 to 1");
     }
 }
 

@@ -84,7 +84,7 @@ impl Described for Conversations {
 
 impl Dataset for Conversations {
     fn check(&self, _: Shape, checks: &mut Checks) {
-        checks.require(self.star.is_none_or(|star| (0..=3).contains(&star)), "star", "must be 0 to 3");
+        checks.require(self.star.is_none_or(|star| (0..=3).contains(&star)), "star", "must be from 0 to 3");
     }
 
     fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, _: Shape) {

@@ -57,7 +57,7 @@ impl Check for NewPrediction {
         check_given(checks, self.pairs.as_deref().unwrap_or_default());
         check_names(checks, [("model", self.model.as_deref())]);
         let fits = self.model_limit.is_none_or(|limit| (1..=1_000_000_000_000).contains(&limit));
-        checks.require(fits, "model_limit", "must be 1 to 1000000000000");
+        checks.require(fits, "model_limit", "must be from 1 to 1000000000000");
         checks.require(
             self.model_limit.is_none() || named(self.model.as_deref()).is_none(),
             "model_limit",

@@ -34,7 +34,7 @@ pub(super) async fn start(
         }
         match stored.get(&id) {
             Some(hash) if *hash == start.hash => Ok(Receipt::replayed(None)),
-            Some(_) => Err(Error::Conflict(format!("the pair {id} is there already, with another body"))),
+            Some(_) => Err(Error::Conflict(format!("the pair {id} exists already with another body"))),
             None => Err(Error::Unavailable("the pair was erased at this moment; try again")),
         }
     };

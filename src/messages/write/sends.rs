@@ -93,7 +93,7 @@ pub(super) async fn start(
             written.push(Some(if *hash == start.hash {
                 Ok(Receipt::replayed(None))
             } else {
-                Err(Error::Conflict(format!("the send {id} is there already, with another body")))
+                Err(Error::Conflict(format!("the send {id} exists already with another body")))
             }));
             continue;
         }
@@ -323,7 +323,7 @@ fn judge(
         match stored.get(&(id, number)) {
             Some(hash) if *hash == append.hash => return Ok(Some(Receipt::replayed(Some(number)))),
             Some(_) => {
-                let detail = format!("attempt {number} of the send {id} is there already, with another body");
+                let detail = format!("attempt {number} of the send {id} exists already with another body");
                 return Err(Error::Conflict(detail));
             }
             None if number != send.attempts_used + 1 => {

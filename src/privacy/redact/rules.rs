@@ -79,7 +79,7 @@ impl Check for RedactRules {
             checks.require(
                 fits,
                 &format!("custom/{number}/name"),
-                "must be 1 to 50 of the characters a-z, 0-9 and '-'",
+                "must have 1 to 50 characters, each one of a-z, 0-9 and '-'",
             );
             checks.text(&format!("custom/{number}/regex"), &rule.regex, 1000);
         }

@@ -59,7 +59,7 @@ impl Check for SimilarTo {
             checks.text("root", root, MOST_PATH);
         }
         let fits = self.limit.is_none_or(|limit| (1..=100).contains(&limit));
-        checks.require(fits, "limit", "must be 1 to 100");
+        checks.require(fits, "limit", "must be from 1 to 100");
     }
 }
 
@@ -132,7 +132,7 @@ impl Check for ChangesAfter {
     fn check(&self, checks: &mut Checks) {
         checks.require(self.cursor.is_none_or(|cursor| cursor >= 0), "cursor", "must not be negative");
         let fits = self.limit.is_none_or(|limit| (1..=10_000).contains(&limit));
-        checks.require(fits, "limit", "must be 1 to 10000");
+        checks.require(fits, "limit", "must be from 1 to 10000");
     }
 }
 
