@@ -400,8 +400,16 @@ impl Refusals {
             Refusal { status, name, description }
         }
         [
-            refusal(Is::BAD_REQUEST, "Malformed", "The request is not the JSON, text or encoding that it should be"),
-            refusal(Is::UNAUTHORIZED, "Unauthorized", "The request has no key, or one that is unknown, expired or revoked"),
+            refusal(
+                Is::BAD_REQUEST,
+                "Malformed",
+                "The request is not the JSON, text or encoding that it should be",
+            ),
+            refusal(
+                Is::UNAUTHORIZED,
+                "Unauthorized",
+                "The request has no key, or one that is unknown, expired or revoked",
+            ),
             refusal(
                 Is::FORBIDDEN,
                 "Forbidden",
@@ -416,11 +424,7 @@ impl Refusals {
             ),
             refusal(Is::PAYLOAD_TOO_LARGE, "TooLarge", "The body has more bytes or lines than allowed"),
             refusal(Is::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", "The body has another media type"),
-            refusal(
-                Is::UNPROCESSABLE_ENTITY,
-                "Invalid",
-                "Fields are missing, unknown or out of range",
-            ),
+            refusal(Is::UNPROCESSABLE_ENTITY, "Invalid", "Fields are missing, unknown or out of range"),
             refusal(
                 Is::TOO_MANY_REQUESTS,
                 "TooManyRequests",

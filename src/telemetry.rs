@@ -44,7 +44,10 @@ const COUNTERS: [(&str, &str); 6] = [
         "Requests that passed through the gateway without a record, as the database was away",
     ),
     ("gleaner_hooks_failed_total", "Reports of agents' hooks that could not be stored"),
-    ("gleaner_sends_interrupted_total", "Sends that nobody ended, which became errors when their time was over"),
+    (
+        "gleaner_sends_interrupted_total",
+        "Sends that nobody ended, which became errors when their time was over",
+    ),
 ];
 
 /// The counter of events, by their kind and by what became of them.
@@ -73,7 +76,10 @@ fn describe() {
         EVENTS,
         "Events by kind and outcome: accepted, duplicate (sent before), rejected by what is stored"
     );
-    describe_counter!(REDACTED, "Spans of text replaced by redaction, by rule; rules of projects are `custom`");
+    describe_counter!(
+        REDACTED,
+        "Spans of text replaced by redaction, by rule; rules of projects are `custom`"
+    );
     describe_gauge!("gleaner_queue_events", "Events that wait to be written or are being written");
     describe_gauge!("gleaner_db_connections", "Connections to the database, by pool and state");
     describe_gauge!(

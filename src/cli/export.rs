@@ -124,7 +124,10 @@ impl Export {
             Found::Database(local) => {
                 let project = project.as_deref().unwrap_or("default");
                 let db = db::pool(&local.options, db::EXPORT_NAME, 2);
-                ensure!(projects::store::exists(&db, project).await?, "there is no project {project}; PUT /v1/projects/{project} makes it");
+                ensure!(
+                    projects::store::exists(&db, project).await?,
+                    "there is no project {project}; PUT /v1/projects/{project} makes it"
+                );
                 from_database(&db, project, wanted, output).await?;
                 db.close().await;
             }

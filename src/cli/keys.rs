@@ -118,7 +118,10 @@ impl Action {
         match self {
             Self::Create { name, project, scopes, expires_at } => {
                 let project = project.unwrap_or_else(|| "default".to_owned());
-                ensure!(projects::store::exists(&db, &project).await?, "there is no project {project}; PUT /v1/projects/{project} makes it");
+                ensure!(
+                    projects::store::exists(&db, &project).await?,
+                    "there is no project {project}; PUT /v1/projects/{project} makes it"
+                );
                 ensure!((1..=200).contains(&name.chars().count()), "the name must have 1 to 200 characters");
                 let secret = Secret::random()?;
                 let new = NewKey { id: None, project: None, name, scopes, expires_at };

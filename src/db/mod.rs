@@ -13,9 +13,9 @@ pub mod steps;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
+use sqlx::error::DatabaseError;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::error::DatabaseError;
 use sqlx::{ConnectOptions as _, Connection as _, PgPool};
 
 use crate::error::{Error, Result};

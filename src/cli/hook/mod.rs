@@ -126,7 +126,9 @@ fn about_key(agent: &Agent, sends: bool) -> String {
         Reporting::Request if !sends => {
             "They send no key: if the server wants one, set GLEANER_KEY and install again.".to_owned()
         }
-        _ => format!("If the server wants a key, {title} takes it from GLEANER_KEY: set that where {title} runs."),
+        _ => format!(
+            "If the server wants a key, {title} takes it from GLEANER_KEY: set that where {title} runs."
+        ),
     }
 }
 

@@ -51,7 +51,9 @@ fn an_address_at_which_something_else_answers_is_told_as_such() {
         for connection in other.incoming() {
             let mut connection = connection.expect("a client");
             let _ = connection.read(&mut [0; 4096]);
-            let _ = connection.write_all(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 6\r\n\r\n<html>");
+            let _ = connection.write_all(
+                b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 6\r\n\r\n<html>",
+            );
         }
     });
     for (url, expected) in [
@@ -64,7 +66,8 @@ fn an_address_at_which_something_else_answers_is_told_as_such() {
             format!("https://{address} does not speak TLS; is its address http://{address}?"),
         ),
     ] {
-        let refused = complaint(&run(&mut command(&folder, &format!("export training-pairs --url {url}")), 1));
+        let refused =
+            complaint(&run(&mut command(&folder, &format!("export training-pairs --url {url}")), 1));
         assert_eq!(refused, format!("gleaner: {expected}\n"));
     }
 }

@@ -156,7 +156,10 @@ async fn a_database_that_takes_no_writes_is_named_as_such_at_the_start() {
     let folder = folder();
     let mut migrate = command(&folder, "migrate");
     let refused = complaint(&run(migrate.env("DATABASE_URL", own.url()), 1));
-    assert!(refused.contains(&name) && refused.contains("is read-only, because it is a standby"), "{refused}");
+    assert!(
+        refused.contains(&name) && refused.contains("is read-only, because it is a standby"),
+        "{refused}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -45,7 +45,8 @@ fn blocks<'a>(page: &'a str, languages: &[&str]) -> Vec<(&'a str, &'a str)> {
 fn script(page: &str) -> (String, Vec<String>) {
     let (mut script, mut answers) = (String::new(), Vec::new());
     let blocks = blocks(page, &["sh", "console"]);
-    let is_elsewhere = |text: &str| text.lines().any(|line| ELSEWHERE.iter().any(|other| line.starts_with(other)));
+    let is_elsewhere =
+        |text: &str| text.lines().any(|line| ELSEWHERE.iter().any(|other| line.starts_with(other)));
     for (language, text) in blocks.into_iter().filter(|(_, text)| !is_elsewhere(text)) {
         if language == "sh" {
             // Nothing is said about what comes of it but that it works.
@@ -103,7 +104,8 @@ fn what_the_pages_tell_to_paste_works_and_answers_as_they_say() {
         let (script, printed) = script(&page(name));
         let script = script.replace("127.0.0.1:8080", &server.address);
         let mut bash = Command::new("bash");
-        bash.args(["-e", "-c"]).arg(format!("exec 2>&1\ncurl() {{ command curl --fail-with-body \"$@\"; }}\n{script}"));
+        bash.args(["-e", "-c"])
+            .arg(format!("exec 2>&1\ncurl() {{ command curl --fail-with-body \"$@\"; }}\n{script}"));
         bash.env_clear().env("PATH", &path).env("HOME", folder.path()).current_dir(folder.path());
         bash.env("GLEANER_URL", format!("http://{}", server.address));
         let output = bash.output().expect("bash runs");
@@ -145,7 +147,8 @@ async fn the_page_of_operation_has_every_metric_and_no_other() {
     service.get("/v1/generations").await.expect(200);
     let page = page("docs/operation.md");
     let metrics = service.get("/metrics").await.text();
-    let known: Vec<_> = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let known: Vec<_> =
+        metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     for name in &known {
         assert!(page.contains(&format!("| `{name}`")), "{name} is not on the page");
     }
@@ -164,7 +167,8 @@ fn pages_lead_only_to_pages_that_are_there() {
     let links = Regex::new(r"\]\(([^)#\s]+)(?:#[a-z-]+)?\)").expect("a valid expression");
     let docs = std::fs::read_dir(root.join("docs")).expect("the pages");
     let docs = docs.map(|entry| format!("docs/{}", entry.expect("an entry").file_name().to_string_lossy()));
-    let others = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"].map(String::from);
+    let others =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"].map(String::from);
     for name in docs.chain(others).filter(|name| name.ends_with(".md")) {
         let page = page(&name);
         let folder = root.join(&name).parent().expect("a folder").to_owned();
