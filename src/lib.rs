@@ -36,7 +36,7 @@
 //!   [`providers`] calls the providers of models. [`retrieval`] finds texts that are like a given one, [`statistics`] has the mathematics of the analytics, and
 //!   [`types`] the values that every domain uses.
 //!
-//! # One request, walked
+//! # One request, step by step
 //!
 //! `POST /v1/generations/{id}/attempts`:
 //!

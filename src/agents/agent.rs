@@ -18,13 +18,13 @@ pub struct Agent {
     pub parse_line: fn(&str, &ToolPatterns) -> Result<Entry, NotAnObject>,
     /// Reads the payload of a hook; none if the text is not one. The patterns say which tools search.
     pub parse_hook: fn(&str, &ToolPatterns) -> Option<Entry>,
-    /// Reads of a line of a transcript only what kind of line it is, and which version of the agent wrote it.
+    /// Reads only the kind of a transcript's line, and the version of the agent that wrote it.
     pub kind_of_line: fn(&str) -> LineKind,
-    /// The kinds of lines and the versions that the two functions above were written for.
+    /// The kinds of lines and the versions of the agent that the program was written for.
     pub known: Known,
-    /// The folder in which the agent keeps what is its own.
+    /// The folder in which the agent keeps its settings and transcripts.
     pub home: Home,
-    /// Where the agent's transcripts lie.
+    /// Where the agent's transcripts are.
     pub transcripts: Transcripts,
     /// How the agent is told to report what it does.
     pub hooks: Hooks,
@@ -35,7 +35,8 @@ pub struct Agent {
 pub struct Home {
     /// The environment variable that names the folder.
     pub variable: &'static str,
-    /// The folder within the user's own, where the variable is not set; also the one within a project's folder.
+    /// The folder in the user's home, where the variable is not set. The folder of a project has one of the same
+    /// name.
     pub folder: &'static str,
 }
 
@@ -59,7 +60,7 @@ pub struct Hooks {
     pub reporting: Reporting,
     /// How long the agent waits for a hook before it goes on without, in seconds.
     pub timeout: u8,
-    /// What else a person has to know or do once hooks are installed.
+    /// What else somebody who has installed hooks has to know or do, if anything.
     pub advice: Option<&'static str>,
 }
 

@@ -1,8 +1,8 @@
 //! Claude Code: the lines of `~/.claude/projects/<folder>/<session>.jsonl`.
 //!
 //! The lines are a log of messages of the API in an envelope, beside lines of other types, which come and go with the
-//! version. Nine of ten lines of type `user` are no person's: they carry results of tools, what commands print, summaries
-//! of what was compacted. One message of the API may stand in several lines, a block in each.
+//! version. Nine of ten lines of type `user` were not written by a person: they carry results of tools, what commands
+//! print, summaries of what was compacted. One message of the API may stand in several lines, a block in each.
 
 use serde::Deserialize;
 

@@ -1,4 +1,4 @@
-//! What an agent tells, in one form whatever the agent.
+//! What agents report, in one form for all of them.
 
 use chrono::TimeDelta;
 
@@ -21,7 +21,7 @@ pub struct Entry {
     pub turn: Option<String>,
     /// The folder that the agent works in. Without one, it is that of the entry before.
     pub root: Option<String>,
-    /// How long the tool ran that has just answered, where that is told.
+    /// How long the tool ran that has just answered, if the agent says so.
     pub lasted: Option<TimeDelta>,
     /// What happened, in order.
     pub activities: Vec<Activity>,
@@ -57,7 +57,7 @@ pub enum Activity {
 }
 
 impl Activity {
-    /// A tool's result. That a shell's search found nothing is told as an error, but is none.
+    /// A tool's result. A shell's search that found nothing is reported as an error and is none.
     pub(super) fn result(id: Option<String>, ok: bool, output: Option<SearchOutput>) -> Self {
         let nothing = output.as_ref().is_some_and(SearchOutput::is_empty);
         Self::ToolResult { id, ok: ok || nothing, output }

@@ -41,7 +41,7 @@ struct Hook<'a> {
     error: Raw<'a>,
 }
 
-/// In what the payloads of an agent's hooks differ from those of others.
+/// How the payloads of an agent's hooks differ from those of others.
 pub(super) struct Dialect {
     /// Reads what a tool has answered: whether it worked, and what it found.
     pub(super) answer: fn(Raw<'_>) -> (bool, Option<SearchOutput>),

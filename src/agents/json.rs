@@ -1,5 +1,5 @@
-//! JSON of which little is read: members stay as they are written until they are known to matter, and a member that is not
-//! what it should be is as good as none.
+//! JSON of which little is read: members stay as they are written until they are known to matter, and a member of an
+//! unexpected type counts as missing.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! What is known of an agent's transcripts, so that what is new in them can be told instead of being passed over.
+//! What is known of an agent's transcripts, so that new kinds of lines are reported instead of being passed over in
+//! silence.
 
 use std::fmt;
 

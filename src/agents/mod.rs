@@ -8,12 +8,13 @@
 //!
 //! # How an entry is read
 //!
-//! Reading an entry knows no state and never fails but for what is no JSON object: formats change with every release of an
-//! agent, and a member of an unexpected shape is as good as none. Most of a transcript is contents that matter to nobody
-//! here, so members stay unparsed (`RawValue`) until the entry's type says that they do: 470 MB/s for Claude Code and 210 MB/s
-//! for Codex CLI on one core when this was written. What a shell command does is read from the command alone. Cutting it at
-//! operators is our own code, since parsers of the whole language found on crates.io recurse without bound or bring seventy
-//! crates; taking words apart is left to `shlex`. Paths that only the shell knows, such as `$FILE` and `*.md`, are left out.
+//! Reading an entry keeps no state, and fails only for what is not a JSON object: formats change with every release
+//! of an agent, and a member of an unexpected shape counts as missing. Most of a transcript does not matter here, so
+//! members stay unparsed (`RawValue`) until the entry's type says that they do: 470 MB/s for Claude Code and 210 MB/s
+//! for Codex CLI on one core when this was written. What a shell command does is read from the command alone. Cutting
+//! it at operators is our own code, since parsers of the whole language found on crates.io recurse without bound or
+//! bring seventy crates; taking words apart is left to `shlex`. Paths that only the shell knows, such as `$FILE` and
+//! `*.md`, are left out.
 
 mod action;
 mod agent;
@@ -44,7 +45,7 @@ pub use known::{Known, LineKind, Unknown};
 pub use search_output::{SearchHit, SearchOutput};
 pub use tool::ToolPatterns;
 
-/// The agents that are understood.
+/// The agents that Gleaner knows.
 pub static ALL: [&Agent; 2] = [&claude_code::AGENT, &codex::AGENT];
 
 /// The agent that writes the transcript at `path`, by the file's name.

@@ -26,7 +26,7 @@ const COUNTS: [&str; 4] = ["result_count", "numFiles", "total", "count"];
 pub struct SearchOutput {
     /// The best score, where results have one.
     pub best_score: Option<f64>,
-    /// How many results there are, where that is told.
+    /// How many results there are, if the answer says so.
     pub count: Option<u64>,
     /// The results that name a file.
     pub hits: Vec<SearchHit>,
@@ -49,11 +49,11 @@ impl SearchOutput {
 pub struct SearchHit {
     /// The path as the search wrote it.
     pub path: String,
-    /// How well the file fits, where that is told.
+    /// How well the file fits, if the answer says so.
     pub score: Option<f64>,
 }
 
-/// What a tool's answer says was found; none if it does not say.
+/// Reads from a tool's answer what was found. Returns none if the answer does not say.
 pub(super) fn read(answer: Raw<'_>) -> Option<SearchOutput> {
     let written = answer?.get();
     match written.as_bytes().first()? {
@@ -86,7 +86,7 @@ pub(super) fn read(answer: Raw<'_>) -> Option<SearchOutput> {
     }
 }
 
-/// What a text says was found; none if it does not say.
+/// Reads from a text what was found. Returns none if the text does not say.
 pub(super) fn read_text(text: &str) -> Option<SearchOutput> {
     let text = text.trim();
     if text.starts_with(['{', '[']) {

@@ -168,8 +168,8 @@ fn is_local(host: &str) -> bool {
     ["localhost", "127.0.0.1", "[::1]"].contains(&name.to_ascii_lowercase().as_str())
 }
 
-/// A caller who may read the metrics: anyone on this machine, and elsewhere the holder of any key. Who comes
-/// through a proxy on this machine is elsewhere.
+/// A caller who may read the metrics: anyone on this machine, and elsewhere the holder of any key. A caller who comes
+/// through a proxy on this machine counts as one from elsewhere.
 pub struct MayMeasure;
 
 /// The headers by which proxies say that they pass a request on (RFC 7239 and what came before it).

@@ -24,7 +24,7 @@ pub(super) fn print(line: impl Display) -> anyhow::Result<()> {
     write_out(format!("{line}\n").as_bytes())
 }
 
-/// Writes a line to standard error. Somebody who does not read it is not told, and nothing else happens.
+/// Writes a line to standard error. Nothing happens if nobody reads it.
 pub(super) fn note(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }

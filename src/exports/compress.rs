@@ -1,4 +1,5 @@
-//! Compressed exports. Compressing takes the processor for milliseconds at a time: not on a thread that answers requests.
+//! Compressed exports. Compressing takes milliseconds of processor time, so it is not done on a thread that answers
+//! requests.
 
 use std::io::{self, Write as _};
 
@@ -20,7 +21,7 @@ pub(super) enum Coding {
 }
 
 impl Coding {
-    /// As `Accept-Encoding` names it, and `Content-Encoding` does.
+    /// The name of the coding in `Accept-Encoding` and `Content-Encoding`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -28,7 +29,7 @@ impl Coding {
         }
     }
 
-    /// The one that a client prefers, if it takes any; zstd if it takes both alike.
+    /// Returns the coding that a client prefers, if it takes any. It is zstd if the client takes both alike.
     pub(super) fn accepted(headers: &HeaderMap) -> Option<Self> {
         let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
         let named = values.flat_map(|value| value.split(',')).filter_map(|item| {
@@ -74,7 +75,8 @@ impl Encoder {
     }
 }
 
-/// Compresses a stream of chunks. As in what comes in, an empty chunk is the end; a stream that closes without one broke off.
+/// Compresses a stream of chunks. An empty chunk marks the end, as in the input. A stream that closes without one has
+/// failed.
 pub(super) fn compress(coding: Coding, mut chunks: mpsc::Receiver<Bytes>) -> mpsc::Receiver<Bytes> {
     let (sender, packed) = mpsc::channel(4);
     let runtime = Handle::current();

@@ -50,7 +50,7 @@ pub struct Description {
     pub skipped: Option<&'static str>,
 }
 
-/// A data set that has a description, and so can stand in the [list](datasets::ALL).
+/// A data set that has a description, and so can be in the [list](datasets::ALL).
 pub trait Described: Dataset {
     /// What is known of it.
     const DESCRIPTION: Description;
@@ -77,7 +77,7 @@ pub trait Dataset: fmt::Debug + Send + Sync {
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()>;
 }
 
-/// Where a row stands in its data set: rows come in this order.
+/// The position of a row in its data set, by which rows are ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RowKey {
     /// When the row's record was finalized.

@@ -1,4 +1,4 @@
-//! How exports are reached over HTTP: the list of data sets, and each under its name and as a file.
+//! The endpoints of exports: the list of data sets, and each data set under its name and as a file.
 
 use std::task::Poll;
 
@@ -30,7 +30,7 @@ use crate::http::line;
 use crate::http::params::{from_pairs, query_pairs};
 use crate::state::App;
 
-/// The paths of exports.
+/// Returns the endpoints of exports.
 pub fn routes() -> OpenApiRouter<App> {
     datasets::ALL.iter().fold(OpenApiRouter::new().routes(routes!(list_datasets)), |router, entry| {
         let path = format!("/v1/exports/{}", entry.description.name);

@@ -1,7 +1,7 @@
 //! How an export flows: page by page in key order, one way or the other; each page a statement of its own, so that a long export holds back no
 //! vacuum; JSON is made here, not in SQL; the memory used is that of a few chunks.
 //!
-//! # An export, walked
+//! # An export, step by step
 //!
 //! 1. **Parameters** (`exports/routes.rs`) are divided by name into the common ones and the data set's own; both are structs
 //!    that also serve the command line, so that there is one list and one documentation. Eight bytes of a hash over data set
@@ -314,7 +314,7 @@ impl Export {
     }
 }
 
-/// A query of a data set that begins so: the project is `$1`.
+/// Begins a query of a data set with this text. The project is `$1`.
 pub(super) fn query_of_project(beginning: &str, project: &str) -> Result<QueryBuilder<Postgres>> {
     let mut arguments = PgArguments::default();
     arguments.add(project).map_err(anyhow::Error::from_boxed)?;

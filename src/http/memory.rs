@@ -30,8 +30,8 @@ impl Budget {
     }
 }
 
-/// What one request holds of the budget. Clones hold it together: it is given back when the last one is
-/// dropped, which is that of the writer's queue if the client hangs up before its events are written.
+/// What one request holds of the budget. Clones hold it together: it is given back when the last one is dropped,
+/// which is that of the writer's queue if the client closes the connection before its events are written.
 #[derive(Debug, Clone)]
 pub struct Memory(Arc<Held>);
 

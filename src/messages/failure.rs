@@ -58,7 +58,7 @@ pub fn unreachable(error: &reqwest::Error) -> Failure {
     let (kind, what) = if error.is_timeout() {
         (Kind::Timeout, "The provider did not answer in time")
     } else {
-        (Kind::Connection, "The provider could not be reached, or hung up")
+        (Kind::Connection, "The provider could not be reached, or closed the connection")
     };
     with_meaning(own(
         kind,

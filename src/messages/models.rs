@@ -86,7 +86,7 @@ impl Model {
 pub enum ModelSource {
     /// The project has set them.
     Project,
-    /// They stand in the providers' file.
+    /// They are in the providers' file.
     File,
 }
 

@@ -120,7 +120,7 @@ pub struct Send {
 #[sqlx(type_name = "text", rename_all = "lowercase")]
 #[schema(as = SendMode)]
 pub enum Mode {
-    /// The client makes them, and tells what came of each.
+    /// The client makes them, and reports what came of each.
     Record,
     /// Gleaner makes them.
     Execute,
@@ -219,8 +219,8 @@ pub struct Attempt {
     pub at: Timestamp,
 }
 
-/// Makes a send. With `mode: record` the client makes the calls itself and tells what came of each; with `mode: execute`
-/// Gleaner makes them.
+/// Makes a send. With `mode: record` the client makes the calls itself and reports what came of each; with `mode:
+/// execute` Gleaner makes them.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewSend {
@@ -490,7 +490,7 @@ pub enum CancelReason {
     User,
     /// The user sees other pairs by now.
     FilterChanged,
-    /// The client hung up.
+    /// The client closed the connection.
     ClientGone,
 }
 

@@ -521,7 +521,7 @@ pub(super) async fn note_attempts(
     Ok(())
 }
 
-/// Returns the hashes of the requests that told of these calls, by send and number.
+/// Returns the hashes of the requests that reported these calls, by send and number.
 pub(super) async fn attempt_hashes(
     connection: &mut PgConnection,
     project: &str,

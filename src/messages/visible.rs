@@ -107,7 +107,7 @@ pub struct PairFilter {
     pub not: Option<Box<Self>>,
 }
 
-/// How deep filters may stand in one another.
+/// How deep filters may be nested.
 const DEPTH: usize = 8;
 
 impl Check for PairFilter {

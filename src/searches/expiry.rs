@@ -1,7 +1,7 @@
-//! The expiry of searches whose agents went silent, because nobody would tell of their end.
+//! The expiry of searches whose agents went silent, because nothing else would report their end.
 //!
-//! It goes by our own clock, as no event tells the time: a search ends a window after the last event of its agent came in. It
-//! ends in the same way as if the next event had come after a silence.
+//! It uses the server's clock, because no event tells the time: a search ends a window after the last event of its
+//! agent came in. It ends in the same way as if the next event had come after a silence.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,9 +69,10 @@ impl Task {
 #[derive(Debug, Default)]
 pub struct Failed(Vec<Uuid>);
 
-/// Ends the searches of all agents of which nothing has come in for the window before `now`; returns how long it is until the
-/// next may be due, if any is open. Projects without open searches cost nothing. A thread whose searches cannot be ended is
-/// told of once, added to `failed` and passed over from then on, so that it keeps those of no other open.
+/// Ends the searches of all agents of which nothing has come in for the window before `now`; returns how long it is
+/// until the next may be due, if any is open. Projects without open searches cost nothing. A thread whose searches
+/// cannot be ended is logged once, added to `failed` and passed over from then on, so that it keeps no other searches
+/// open.
 pub async fn expire(
     db: &PgPool,
     keyring: &Keyring,

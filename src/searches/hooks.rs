@@ -1,5 +1,5 @@
-//! Hooks: what an agent tells while it works. It teaches the same as the agent's transcript; told both ways, it is learned
-//! once, since what is done is named by the agent's own ids.
+//! Hooks: what an agent reports while it works. Gleaner learns the same from it as from the agent's transcript. What
+//! is reported both ways is learned once, because the agent's own ids name it.
 //!
 //! # How fast a hook is answered
 //!

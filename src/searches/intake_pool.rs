@@ -1,4 +1,4 @@
-//! What takes in the work of agents: connections of its own, and whose turn it is.
+//! What takes in the reports of agents: database connections, and the order in which senders take turns.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -17,7 +17,7 @@ const REPORTS: usize = 1_024;
 /// The connections by which hooks, transcripts and expiry write, and the turns of those who send lines.
 #[derive(Debug, Clone)]
 pub struct IntakePool {
-    /// The connections. They bear the writer's name, since exports wait for those who do.
+    /// The connections. They have the writer's application name, because exports wait for connections with it.
     pub db: PgPool,
     turns: Arc<Mutex<HashMap<Uuid, Weak<tokio::sync::Mutex<()>>>>>,
     /// Places for reports of hooks, which may outlive their requests.

@@ -1,10 +1,10 @@
-//! Searches (seed 004): one that comes back weak is followed until its turn ends; what the agent read in the meantime
-//! is where the answer was, and the next one with a similar query is told so at once.
+//! Searches (seed 004). A search with a weak result is tracked until its turn ends. The files that the agent read in
+//! the meantime had the answer, and the next search with a similar query is answered with them as hints.
 //!
-//! Here is what a search is, in [`event`] what can happen to one. [`rules`] says what is learned from it, [`write`](mod@write)
-//! and [`store`] how all that is kept, [`routes`] how it is reached. [`transcripts`] and [`hooks`] take what agents tell of
-//! themselves, [`turns`] what others tell of them, and [`expiry`] ends what they leave open. [`associations`], [`expansions`] and [`analytics`] are what searches
-//! are good for.
+//! Here is what a search is, in [`event`] what can happen to one. [`rules`] says what is learned from it,
+//! [`write`](mod@write) and [`store`] how all that is kept, [`routes`] how it is reached. [`transcripts`] and
+//! [`hooks`] take what agents tell of themselves, [`turns`] what others tell of them, and [`expiry`] ends what they
+//! leave open. [`associations`], [`expansions`] and [`analytics`] serve what was learned.
 
 pub mod analytics;
 pub mod associations;

@@ -1,4 +1,5 @@
-//! Transcripts: lines that an agent writes of itself, as often as they come, learned from once.
+//! Transcripts: lines that an agent writes about its work. They may be sent any number of times, and are learned from
+//! once.
 //!
 //! Lines are taken in pieces of some megabytes, each one transaction, so memory does not grow with the transcript. Senders of
 //! one source take turns. A line counts once within its source, by its bytes; a use of a tool and a result once, by their id.

@@ -1,4 +1,4 @@
-//! The ends of turns, told by whoever runs an agent without hooks.
+//! The ends of turns, reported by whoever runs an agent without hooks.
 
 use sqlx::PgPool;
 

@@ -1,6 +1,6 @@
-//! Items: what was done in a turn, as Codex tells it to those who watch. Where a model calls its tools from code of its own
-//! (`custom_tool_call exec`, in JavaScript), a rollout says nowhere else what they did; and versions from 0.169 on tell what a
-//! person says by items alone.
+//! Items: what was done in a turn, as Codex reports it to programs that watch it. Where a model calls its tools from
+//! code of its own (`custom_tool_call exec`, in JavaScript), a rollout says nowhere else what they did; and versions
+//! from 0.169 on tell what a person says by items alone.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -88,7 +88,7 @@ impl Destination {
         }
     }
 
-    /// Lets go of the database.
+    /// Closes the connections to the database.
     pub(super) async fn close(self) {
         if let Self::Database { running, .. } = self {
             running.finish().await;

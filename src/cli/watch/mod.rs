@@ -1,19 +1,14 @@
 //! `gleaner watch`: transcripts followed while agents write them.
 //!
-//! Once a second the folders are looked through and the size of every transcript is compared with how much of it was
-//! sent. That is a few milliseconds for thousands of files, misses nothing, and works on every file system; notifications
-//! of the system do none of these, and would still need the comparison after a restart. What is sent is whole lines, in
-//! order. Where each file stands is written down after the server has taken them, so a crash makes some lines be sent
-//! again, and none be left out; the server knows lines that it has.
+//! The watcher polls: once a second it looks through the folders and compares the size of every transcript with how much
+//! of it was sent. That takes a few milliseconds for thousands of files, misses nothing, works on every file system, and has
+//! to be done after a restart anyway; notifications of the system would be a second way to know the same. What is sent is
+//! whole lines, in order. How far each file was sent is written down after the server has taken the lines, so a crash makes
+//! some lines be sent again and none be left out; the server knows lines that it has.
 //!
-//! # Why it polls
-//!
-//! The watcher polls: once a second it lists the folders and compares sizes, which takes milliseconds for thousands of
-//! files, works on every file system, and has to be done after a restart anyway; notifications would be a second way to know
-//! the same. Its promise is at least once, and the server's duplicates make it once. A file is known by device, number and a
-//! hash of what was sent of it (`mark.rs`), so that one that was cut or written anew is sent from its beginning, and one that
-//! was renamed goes on under its first name, which is its `source`. A last line without a newline is sent once it is a whole
-//! object, since nothing can follow in it.
+//! A file is known by device, number and a hash of what was sent of it (`mark.rs`), so that one that was cut or written anew
+//! is sent from its beginning, and one that was renamed goes on under its first name, which is its `source`. A last line
+//! without a newline is sent once it is a whole object, since nothing can follow in it.
 
 mod destination;
 mod lines;

@@ -21,7 +21,7 @@ pub(super) struct Found {
     pub(super) by_inode: HashMap<u64, PathBuf>,
 }
 
-/// Looks through `folders`. What cannot be read is not there, as far as this is concerned.
+/// Looks through `folders`. What cannot be read is passed over.
 pub(super) fn scan(folders: &[PathBuf]) -> Found {
     let mut found = Found::default();
     for folder in folders {

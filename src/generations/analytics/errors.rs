@@ -15,7 +15,7 @@ use crate::generations::rules::errors::{Count, Failure, Kind, Tally};
 
 /// The most errors that are told.
 const ERRORS: usize = 20;
-/// The most changes that are told of an error.
+/// The most changes that are returned for an error.
 const CHANGES: usize = 3;
 /// The most bytes of a program whose repair is looked at.
 const LONGEST_PROGRAM: i32 = 20_000;

@@ -9,7 +9,7 @@ use super::scope::Scope;
 use crate::error::Result;
 use crate::statistics::{rate, wilson};
 
-/// The most groups that are told of each kind: the largest.
+/// The most groups that are returned of each kind: the largest ones.
 const GROUPS: i64 = 100;
 
 /// Figures of finalized logs. Rates are null where there is nothing to divide by.

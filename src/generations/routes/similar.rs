@@ -1,4 +1,4 @@
-//! How similar examples are reached.
+//! The endpoint of similar examples.
 
 use axum::extract::State;
 use serde::Serialize;
@@ -12,7 +12,7 @@ use crate::generations::similar::{self, Example, Shape, Wanted};
 use crate::http::Query;
 use crate::state::App;
 
-/// The path of similar examples.
+/// Returns the endpoint of similar examples.
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(find_similar_generations))
 }

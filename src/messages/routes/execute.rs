@@ -27,7 +27,7 @@ use crate::writing::Writing;
 /// How much of a streamed answer may wait for its reader.
 const WAITING: usize = 64;
 
-/// What is told of a send of which nothing is kept.
+/// What is returned for a send of which nothing is kept.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = UnkeptSend)]
 struct Unkept {
@@ -112,7 +112,7 @@ async fn unkept(writing: &Writing, new: &NewSend) -> Result<Script> {
     Ok(Script::unkept(Uuid::now_v7(), &predicted, &texts, new.system.clone(), new.user_text.clone()))
 }
 
-/// Cancels a send whose client has hung up before its end.
+/// Cancels a send whose client has closed the connection before its end.
 struct HangUp {
     app: App,
     project: Arc<str>,

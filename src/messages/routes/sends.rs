@@ -31,13 +31,13 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 
 /// Makes a send: predicts which pairs fit, and makes a pair of the new message.
 ///
-/// With `mode: record` the client makes the calls, beginning with the `messages` of the response, and tells what came of
-/// each. A send that would break a quota of the model is refused with 429, and a new message that is larger than the
-/// model's limit by itself with 422 and the members `aut` and `max_context`; nothing is kept of either.
+/// With `mode: record` the client makes the calls, beginning with the `messages` of the response, and reports what
+/// came of each. A send that would break a quota of the model is refused with 429, and a new message that is larger
+/// than the model's limit by itself with 422 and the members `aut` and `max_context`; nothing is kept of either.
 ///
-/// With `mode: execute` Gleaner makes the calls, and responds once the send has ended: 201 also where it has failed, with
-/// `state: error`. With `stream` the response is a stream of server-sent events: `attempt`, `delta`, `trimmed`, and in the
-/// end `done` or `error` with the send. A client that hangs up cancels the send.
+/// With `mode: execute` Gleaner makes the calls, and responds once the send has ended: 201 also where it has failed,
+/// with `state: error`. With `stream` the response is a stream of server-sent events: `attempt`, `delta`, `trimmed`,
+/// and in the end `done` or `error` with the send. A client that closes the connection cancels the send.
 #[utoipa::path(post, path = "/v1/sends", tag = "messages", params(Writing),
     request_body(content = NewSend, example = json!({
         "mode": "record",

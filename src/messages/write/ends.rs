@@ -13,7 +13,7 @@ use crate::messages::tables::{self, EndRow, LockedSend};
 use crate::messages::{Action, Event, Mode, NewAttempt, SendError, State};
 use crate::privacy::kept::Kept;
 
-/// Ends sends. One that ends without any call told of had one.
+/// Ends sends. A send of which no call was reported counts as one call.
 pub(super) async fn end(
     connection: &mut PgConnection,
     project: &str,
@@ -104,7 +104,7 @@ fn final_error(error: &SendError, stage: Stage, send: &LockedSend) -> SendError 
     SendError { kind, class: if kind == error.kind { error.class } else { kind.class() }, ..error.clone() }
 }
 
-/// Returns the call that a send ends with, where it was not told of before.
+/// Returns the call that a send ends with, if it was not reported before.
 fn as_append(end: &End) -> Append {
     Append {
         new: NewAttempt { usage: end.usage.clone(), latency_ms: end.latency_ms, ..NewAttempt::default() },

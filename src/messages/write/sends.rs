@@ -312,7 +312,7 @@ pub(super) async fn append(
     Ok(written)
 }
 
-/// Returns the receipt of a call that was told of before, or none if it is new.
+/// Returns the receipt of a call that was reported before, or none if it is new.
 fn judge(
     send: &LockedSend,
     append: &Append,

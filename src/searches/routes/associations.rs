@@ -1,4 +1,4 @@
-//! How associations, and the patterns that led to them, are asked for and reported on.
+//! The endpoints of associations, and of the patterns that led to them.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -20,7 +20,7 @@ use crate::searches::limits::{MOST_PATH, MOST_QUERY};
 use crate::state::App;
 use crate::writing::Writing;
 
-/// The paths of associations and expansions.
+/// Returns the endpoints of associations and expansions.
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(find_associations))

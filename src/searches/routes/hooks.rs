@@ -1,4 +1,4 @@
-//! How agents report by their hooks: a path for each agent of the [table](agents::ALL).
+//! The endpoints of agents' hooks: one for each agent of the [table](agents::ALL).
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::types::Timestamp;
 /// How long an agent is kept waiting for what it has reported to be written. What takes longer is written after the answer.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// The paths of hooks.
+/// Returns the endpoints of hooks.
 pub(super) fn routes() -> OpenApiRouter<App> {
     agents::ALL.into_iter().fold(OpenApiRouter::new(), |router, agent| router.routes(route(agent)))
 }

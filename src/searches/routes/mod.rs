@@ -1,4 +1,4 @@
-//! How searches, what is learned from them, and what agents tell are reached over HTTP.
+//! The endpoints of searches, of what is learned from them, and of what agents report.
 
 mod associations;
 mod hooks;
@@ -9,7 +9,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::state::App;
 
-/// Every path of this domain.
+/// Returns every endpoint of this domain.
 pub fn routes() -> OpenApiRouter<App> {
     searches::routes().merge(associations::routes()).merge(hooks::routes()).merge(transcripts::routes())
 }

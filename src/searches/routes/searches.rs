@@ -1,4 +1,4 @@
-//! How searches are started, followed, resolved and listed.
+//! The endpoints of searches.
 
 use axum::extract::State;
 use utoipa::OpenApi;
@@ -21,7 +21,7 @@ use crate::searches::{
 use crate::state::App;
 use crate::writing::Writing;
 
-/// The paths of searches.
+/// Returns the endpoints of searches.
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Answers::openapi())
         .routes(routes!(start_search, list_searches))

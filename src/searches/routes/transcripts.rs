@@ -1,4 +1,4 @@
-//! How transcripts are sent.
+//! The endpoint of transcripts.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ const EXAMPLE: &str = concat!(
     "\n",
 );
 
-/// The path of transcripts.
+/// Returns the endpoint of transcripts.
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(append_transcript))
 }

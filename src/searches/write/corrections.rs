@@ -1,4 +1,4 @@
-//! What a person may object to when they speak: the searches of the turn before, and what these led to.
+//! What a person may object to: the searches of the turn before, and the files that these led to.
 
 use sqlx::PgConnection;
 use uuid::Uuid;

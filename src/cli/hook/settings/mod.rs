@@ -16,7 +16,7 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 
 use self::edit::{Edit, List, Removal};
 
-/// A hook as it stands in the settings.
+/// A hook as it is written in the settings.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Hook {
