@@ -31,14 +31,12 @@ pub struct Common {
     #[arg(long, value_name = "TIME")]
     #[param(value_type = Option<Timestamp>)]
     pub until: Option<Timestamp>,
-    /// Which records come first. With `newest` and a `limit`, the first piece has the latest records, and its
-    /// `cursor` goes on to the ones before them. A `cursor` belongs to the order in which it was made. Both orders
-    /// have the same rows.
+    /// Which records come first. Both orders have the same rows, and a `cursor` belongs to the order in which it was
+    /// made.
     #[arg(long)]
     #[param(inline)]
     pub order: Option<Order>,
-    /// The most records, the rows of each of which stay together. The header Gleaner-Next-Cursor says where the next
-    /// piece begins.
+    /// The most records. The header Gleaner-Next-Cursor says where the next piece begins.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     #[param(minimum = 1, example = 1000)]
     pub limit: Option<i64>,

@@ -99,8 +99,12 @@ fn install(agent: &Agent, project: bool, url: &str) -> anyhow::Result<()> {
         println!("{advice}");
     }
     println!("{}", about_key(agent, has_key() || before.is_some()));
-    if url == default_url() && presence_at(url) == Presence::Nobody {
-        println!("No server answers there yet: `gleaner serve` starts one.");
+    if url == default_url() {
+        match presence_at(url) {
+            Presence::Nobody => println!("No server answers there yet: `gleaner serve` starts one."),
+            Presence::Closed if !has_key() => println!("The server there wants a key."),
+            _ => {}
+        }
     }
     if before.is_some() && !has_key() {
         println!(
