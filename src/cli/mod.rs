@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{Arg, ArgAction, Args as _, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use sqlx::postgres::PgConnectOptions;
 use tracing_subscriber::EnvFilter;
 
@@ -27,8 +27,10 @@ use self::target::{Missing, Target};
 use self::words::NobodyReads;
 use crate::config::{self, Database, LogFormat, Logging, Privacy, from_environment};
 use crate::db::embedded;
+use crate::error::Error;
 use crate::http::Checks;
 use crate::projects::Defaults;
+use crate::searches::settings::SearchSettings;
 use crate::{router, telemetry};
 
 /// The status of a program whose reader has gone: 128 and the number of SIGPIPE, as shells have it.
@@ -215,7 +217,22 @@ fn start_logging(logging: &Logging) {
 /// Returns the server's settings for what is kept and learned, for commands that write to a database themselves.
 fn defaults() -> anyhow::Result<Defaults> {
     let Privacy { capture } = from_environment()?;
-    Ok(Defaults { capture, searches: Checks::of(from_environment()?)?, ..Defaults::default() })
+    Ok(Defaults { capture, searches: checked(from_environment()?)?, ..Defaults::default() })
+}
+
+/// Checks the settings of searches. Those that are wrong are named as their options are.
+fn checked(settings: SearchSettings) -> anyhow::Result<SearchSettings> {
+    let Err(error) = Checks::of(settings.clone()) else { return Ok(settings) };
+    let Error::Invalid(mut errors) = error else { return Err(error.into()) };
+    let options = SearchSettings::augment_args(clap::Command::new("gleaner"));
+    for error in &mut errors {
+        let field = error.pointer.split('/').nth(1).unwrap_or_default();
+        let option = options.get_arguments().find(|option| option.get_id().as_str() == field);
+        if let Some(name) = option.and_then(Arg::get_long) {
+            error.pointer = format!("/{name}");
+        }
+    }
+    Err(Error::Invalid(errors).into())
 }
 
 fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {

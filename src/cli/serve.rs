@@ -15,12 +15,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::client::{Presence, get_local, reachable};
-use super::{block_on, client, embedded_settings, parse_url, words};
+use super::{block_on, checked, client, embedded_settings, parse_url, words};
 use crate::auth::keys::{self, Secret};
 use crate::config::{Database, LogFormat, Logging, Privacy, Serve};
 use crate::db;
 use crate::db::embedded::Cluster;
-use crate::http::Checks;
 use crate::http::serve::Limits;
 use crate::projects::Defaults;
 use crate::providers::Providers;
@@ -59,7 +58,7 @@ impl Options {
         let key = self.serve.key()?.map(|key| Secret::chosen(&key)).transpose()?;
         let defaults = Defaults {
             capture: self.privacy.capture,
-            searches: Checks::of(self.searches.clone())?,
+            searches: checked(self.searches.clone())?,
             ..Defaults::default()
         };
         let url = self.database.url()?.map(|url| parse_url(&url)).transpose()?;

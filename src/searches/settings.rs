@@ -20,13 +20,15 @@ pub struct SearchSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learn: Option<bool>,
     /// A search whose best score is below this is weak. The default is 0.65.
-    #[arg(long = "learn-threshold", env = "GLEANER_LEARN_THRESHOLD", global = true, value_name = "SCORE")]
+    #[arg(long = "learn-threshold", env = "GLEANER_LEARN_THRESHOLD", global = true, value_name = "SCORE",
+        value_parser = number)]
     #[schema(minimum = -1e9, maximum = 1e9)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score_threshold: Option<f64>,
     /// The longest silence of an agent, in seconds, after which what it does still counts for a search. The default
     /// is 60.
-    #[arg(long = "learn-timeout", env = "GLEANER_LEARN_TIMEOUT", global = true, value_name = "SECONDS")]
+    #[arg(long = "learn-timeout", env = "GLEANER_LEARN_TIMEOUT", global = true, value_name = "SECONDS",
+        value_parser = number)]
     #[schema(minimum = 1, maximum = 86_400)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_timeout: Option<f64>,
@@ -54,10 +56,15 @@ pub struct SearchSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub track_builtin: Option<bool>,
     /// Days after which evidence counts half. The default is 30.
-    #[arg(long = "learn-half-life", env = "GLEANER_LEARN_HALF_LIFE", global = true, value_name = "DAYS")]
+    #[arg(long = "learn-half-life", env = "GLEANER_LEARN_HALF_LIFE", global = true, value_name = "DAYS",
+        value_parser = number)]
     #[schema(minimum = 0.05, maximum = 36_500)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub half_life_days: Option<f64>,
+}
+
+fn number(text: &str) -> Result<f64, &'static str> {
+    text.parse().map_err(|_| "it must be a number")
 }
 
 impl Check for SearchSettings {

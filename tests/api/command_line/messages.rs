@@ -30,11 +30,14 @@ fn values_that_an_option_cannot_have_are_answered_with_what_it_wants() {
     for (line, expected) in [
         ("serve --bind 8080", address),
         ("healthcheck --bind localhost", address),
+        ("serve --learn-threshold high", "it must be a number"),
         ("keys revoke first", "it is not the id of a key, which `gleaner keys list` shows"),
     ] {
         let complaint = complaint(&run(&mut command(&folder, line), 2));
         assert!(complaint.contains(expected), "{line}: {complaint}");
     }
+    let refused = complaint(&run(&mut command(&folder, "serve --learn-half-life 0"), 1));
+    assert_eq!(refused, "gleaner: --learn-half-life must be from 0.05 to 36500\n");
     let refused = complaint(&run(&mut command(&folder, "hook install claude-code --url gleaner.example"), 1));
     assert_eq!(
         refused,

@@ -166,10 +166,12 @@ fn pages_lead_only_to_pages_that_are_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let links = Regex::new(r"\]\(([^)#\s]+)(?:#[a-z-]+)?\)").expect("a valid expression");
     let docs = std::fs::read_dir(root.join("docs")).expect("the pages");
-    let docs = docs.map(|entry| format!("docs/{}", entry.expect("an entry").file_name().to_string_lossy()));
+    let docs = docs.map(|entry| entry.expect("an entry").path());
+    let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let docs = docs.map(|path| path.strip_prefix(root).expect("a page").display().to_string());
     let others =
         ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"].map(String::from);
-    for name in docs.chain(others).filter(|name| name.ends_with(".md")) {
+    for name in docs.chain(others) {
         let page = page(&name);
         let folder = root.join(&name).parent().expect("a folder").to_owned();
         for link in links.captures_iter(&page).filter(|link| !link[1].contains("://")) {
