@@ -24,7 +24,7 @@ use crate::messages::AttemptAnswer;
         (name = "suggestions", description = "A list of suggestions, what the user looked at, and what they submitted"),
         (name = "searches", description = "Searches that came back weak, what agents read then, and what can be learned from that"),
         (name = "messages", description = "Messages to models: what fits, what was sent, and what came back"),
-        (name = "gateway", description = "Requests as the official clients of providers send them, passed on and kept as sends"),
+        (name = "gateway", description = "Requests as providers' own clients send them, passed on and kept as sends"),
         (name = "exports", description = "Data sets to train on"),
         (name = "batch", description = "Many events in one request"),
         (name = "analytics", description = "Figures about all of this"),

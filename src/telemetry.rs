@@ -34,14 +34,14 @@ pub fn recorder() -> PrometheusHandle {
 }
 
 /// Counters that have no labels.
-const COUNTERS: [(&str, &str); 6] = [
+const COUNTERS: [(&str, &str); 7] = [
     ("gleaner_commit_retries_total", "Transactions begun again after a deadlock or serialization failure"),
     ("gleaner_events_rejected_total", "Lines of batches that were refused"),
     ("gleaner_replaced_characters_total", "Characters replaced because Postgres cannot keep them"),
     ("gleaner_export_bytes_total", "Bytes that exports have sent, before compression"),
     (
         "gleaner_gateway_unrecorded_total",
-        "Requests that passed through the gateway without a record, as the database was away",
+        "Requests that passed through the gateway without a record, because the database could not be reached",
     ),
     ("gleaner_hooks_failed_total", "Reports of agents' hooks that could not be stored"),
     (

@@ -17,7 +17,7 @@ use crate::types::Timestamp;
 #[into_params(parameter_in = Query)]
 #[group(skip)]
 pub struct Common {
-    /// How a row is written. The default is the first format of the data set.
+    /// How a row is written. The default is the first format.
     #[arg(long)]
     #[param(inline)]
     pub format: Option<Format>,
@@ -40,7 +40,7 @@ pub struct Common {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     #[param(minimum = 1, example = 1000)]
     pub limit: Option<i64>,
-    /// Where the piece begins: the Gleaner-Next-Cursor of the piece before it.
+    /// Where the piece begins: Gleaner-Next-Cursor of the one before.
     #[arg(long)]
     pub cursor: Option<String>,
     /// The state of the data at this time. The default is just before the oldest write in flight.
@@ -61,7 +61,7 @@ pub struct Common {
     #[arg(long, value_name = "SHARE")]
     #[param(minimum = 0, maximum = 1)]
     pub holdout: Option<f64>,
-    /// The seed of the split: another one splits differently. The default is 0.
+    /// The seed of the split. The default is 0.
     #[arg(long, value_name = "N")]
     pub seed: Option<u32>,
     /// Whether only the oldest of equal rows is kept.
