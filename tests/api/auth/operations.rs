@@ -155,6 +155,7 @@ async fn metrics_are_there_from_the_start_and_count_events_by_kind_and_outcome()
         "export_bytes",
         "hooks_failed",
         "sends_interrupted",
+        "gateway_unrecorded",
     ] {
         assert!(value(&format!("gleaner_{counter}_total ")).await >= 0.0);
     }
