@@ -81,7 +81,7 @@ impl Options {
             session,
             topic: name("gleaner-topic")?,
             generation: generation.map_err(|_| wrong("gleaner-generation-id", "must be a UUID"))?,
-            attempt: attempt.ok_or_else(|| wrong("gleaner-attempt", "must be 1 to 1000000000"))?,
+            attempt: attempt.ok_or_else(|| wrong("gleaner-attempt", "must be from 1 to 1000000000"))?,
             trims: match text("gleaner-trim")?.map(str::to_ascii_lowercase).as_deref() {
                 Some("on" | "true" | "1" | "yes") => true,
                 None | Some("off" | "false" | "0" | "no") => false,
