@@ -48,16 +48,16 @@ pub struct Common {
     #[arg(long, value_name = "TIME")]
     #[param(value_type = Option<Timestamp>)]
     pub as_of: Option<Timestamp>,
-    /// Only one part of the records. No intent and no program stands in two parts: of those held out, rows are dropped for
-    /// that where there is no other way, and the header Gleaner-Dropped says how many.
+    /// Only one part of the records. No intent and no program is in two parts. Where that needs rows to be dropped,
+    /// the header Gleaner-Dropped says how many.
     #[arg(long)]
     #[param(inline)]
     pub split: Option<Part>,
-    /// What must not stand in two parts.
+    /// What must not be in two parts.
     #[arg(long)]
     #[param(inline)]
     pub split_by: Option<SplitBy>,
-    /// The share that is held out of the training part, 0 to 1, half of it to validate and half to test with; 0.1 if not given.
+    /// The share that is held out of training, from 0 to 1: half to validate, half to test. The default is 0.1.
     #[arg(long, value_name = "SHARE")]
     #[param(minimum = 0, maximum = 1)]
     pub holdout: Option<f64>,

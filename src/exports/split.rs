@@ -46,7 +46,7 @@ pub enum Part {
     Test,
 }
 
-/// What must not stand in two parts.
+/// What must not be in two parts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum SplitBy {

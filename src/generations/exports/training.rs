@@ -23,22 +23,22 @@ use crate::types::{FreeForm, Timestamp};
 #[into_params(parameter_in = Query)]
 #[group(skip)]
 pub struct TrainingPairs {
-    /// Areas of the language, separated by commas.
+    /// Only logs of these areas of the language, separated by commas.
     #[arg(long, value_name = "NAME")]
     #[param(example = "cbu")]
     domain_name: Option<String>,
-    /// The models asked, separated by commas.
+    /// Only logs of these models, separated by commas.
     #[arg(long, value_name = "NAME")]
     model_used: Option<String>,
     /// Only logs that a reviewer rated like this or better.
     #[arg(long)]
     #[param(inline)]
     min_rating: Option<Rating>,
-    /// What stands for what the model was told; intent if not given.
+    /// What the question of a row is made of. The default is the intent.
     #[arg(long)]
     #[param(inline)]
     prompt: Option<PromptOf>,
-    /// What stands for what the model answered; program if not given.
+    /// What the answer of a row is made of. The default is the program.
     #[arg(long)]
     #[param(inline)]
     completion: Option<CompletionOf>,
