@@ -32,14 +32,17 @@ pub struct ListFilter {
     /// Only pairs of this model.
     model: Option<String>,
     /// Only pairs with so many stars.
-    #[param(example = "2,3")]
+    #[param(pattern = "^ *[0-9]{1,4} *(, *[0-9]{1,4} *)*$", example = "2,3")]
     star: Option<String>,
     /// Only pairs with so many stars or more.
     min_star: Option<i16>,
     /// Only pairs with this mark.
     color_flag: Option<String>,
     /// Only pairs that stand there: `idle`, `sending`, `complete` or `error`.
-    #[param(example = "complete,error")]
+    #[param(
+        pattern = "^ *(idle|sending|complete|error) *(, *(idle|sending|complete|error) *)*$",
+        example = "complete,error"
+    )]
     state: Option<String>,
     /// Only pairs with this text in what the user said or the model answered. Case is ignored.
     q: Option<String>,
