@@ -118,7 +118,7 @@ pub async fn pairs(
     query.push_bind(project.to_owned());
     filter.filter().push(&mut query);
     page.push_in(&mut query, "p.created_at", "p.id", "uuid", filter.order.unwrap_or_default())?;
-    Ok(page.page(query.build_query_as().fetch_all(db).await?))
+    page.read(&mut query, db).await
 }
 
 /// Returns a pair, or none if there is no such pair.
@@ -156,7 +156,7 @@ pub async fn topics(db: impl PgExecutor<'_>, project: &str, page: &PageRequest) 
     );
     query.push_bind(project.to_owned()).push(" group by topic_id) topics where true");
     page.push(&mut query, "last_at", "topic_id", "text")?;
-    Ok(page.page(query.build_query_as().fetch_all(db).await?))
+    page.read(&mut query, db).await
 }
 
 /// What became of a pair that was to be erased.
