@@ -143,7 +143,7 @@ async fn surround(
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let refused = Refused::of(&request);
     let replaced = Replaced::begin(&mut request);
-    let _memory = Memory::begin(&mut request, &app.bodies);
+    let memory = Memory::begin(&mut request, &app.bodies);
     let provider = refusal::api_of(request.uri().path());
     let known = if provider.is_some() { Ok(()) } else { parameters.expect(&request) };
     let admitted = match auth::is_foreign(&request) {
@@ -159,7 +159,7 @@ async fn surround(
         None => refused.render(&mut response),
     }
     replaced.report(&mut response);
-    let response = end_line(response);
+    let response = memory.until_sent(end_line(response));
     telemetry::log_request(response.status().as_u16(), started.elapsed());
     let labels =
         [("method", method.to_owned()), ("route", route), ("status", response.status().as_u16().to_string())];

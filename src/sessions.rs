@@ -146,7 +146,7 @@ async fn page(db: &PgPool, project: &str, server: Option<String>, page: &PageReq
         query.push(" and server = ").push_bind(server);
     }
     page.push(&mut query, "last_at", "key", "text")?;
-    Ok(page.page(query.build_query_as().fetch_all(db).await?))
+    page.read(&mut query, db).await
 }
 
 /// The path parameter of an endpoint about one session.

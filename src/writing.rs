@@ -106,7 +106,11 @@ impl Writing {
         Ok(match receipt.kept {
             Capture::Off => Shown::NotKept,
             _ if self.prefer.minimal() => Shown::Minimal,
-            _ => Shown::Record(record(receipt).await?),
+            _ => match record(receipt).await {
+                // What is written is confirmed, if it is too large to be shown.
+                Err(Error::TooLarge(_)) => Shown::Minimal,
+                shown => Shown::Record(shown?),
+            },
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The database: how to reach it and keep its schema up to date ([`pool`], [`wait`], [`migrate()`]), the
 //! private Postgres ([`embedded`]), and how batches of events are written ([`steps`], [`insert`], [`replays`],
-//! [`retry`], [`receipt`]).
+//! [`retry`], [`receipt`]) and read ([`rows`]).
 
 pub mod embedded;
 pub mod gin;
@@ -8,6 +8,7 @@ pub mod insert;
 pub mod receipt;
 pub mod replays;
 pub mod retry;
+pub mod rows;
 pub mod steps;
 
 use std::time::Duration;

@@ -4,6 +4,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::{Attempt, Generation, Rating, pairs};
+use crate::db::rows;
 use crate::error::{Error, Result};
 use crate::exports::split;
 use crate::http::page::{Listed, Page, PageRequest};
@@ -137,7 +138,7 @@ pub async fn list(
     query.push_bind(project.to_owned());
     filter.push(&mut query);
     page.push(&mut query, "g.created_at", "g.id", "uuid")?;
-    Ok(page.page(query.build_query_as().fetch_all(db).await?))
+    page.read(&mut query, db).await
 }
 
 /// Returns the whole log, or none if there is no such log. Its totals and attempts are read at the same
@@ -151,7 +152,7 @@ pub async fn get(db: &PgPool, project: &str, id: Uuid) -> Result<Option<Generati
         return Ok(None);
     };
     let sql = "select * from attempts where project = $1 and generation_id = $2 order by attempt";
-    let attempts = sqlx::query_as(sql).bind(project).bind(id).fetch_all(&mut *snapshot).await?;
+    let attempts = rows::parts(sqlx::query(sql).bind(project).bind(id), &mut *snapshot).await?;
     generation.iterations = Some(attempts);
     Ok(Some(generation))
 }

@@ -1,11 +1,14 @@
 //! JSON bodies: [`Json`] reads, cleans, parses and checks one. [`body`], [`decode`] and the other functions
 //! are its steps, for endpoints whose body is not a single JSON object.
 
+use std::time::Duration;
+
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
+use tokio::time::Instant;
 use tower_http::timeout::TimeoutError;
 
 use super::check::{Check, Checks};
@@ -48,6 +51,7 @@ pub async fn body(request: Request, limit: usize) -> Result<Body> {
     let memory = Memory::of(request.extensions());
     let mut bytes = Vec::new();
     let mut body = Limited::new(request.into_body(), limit);
+    let begun = Instant::now();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
             if error.is::<LengthLimitError>() {
@@ -56,6 +60,7 @@ pub async fn body(request: Request, limit: usize) -> Result<Body> {
             unreadable(&*error)
         })?;
         let Ok(data) = frame.into_data() else { continue };
+        expect_pace(begun, bytes.len())?;
         if bytes.capacity() - bytes.len() < data.len() {
             // It grows as a vector does, only that the memory is asked for before it is taken.
             let capacity = (bytes.len() + data.len()).max(2 * bytes.capacity()).min(limit);
@@ -65,6 +70,17 @@ pub async fn body(request: Request, limit: usize) -> Result<Body> {
         bytes.extend_from_slice(&data);
     }
     Ok(Body { bytes, replaced })
+}
+
+/// How long a body may take, however short it is.
+const GRACE: Duration = Duration::from_mins(1);
+/// How many bytes of a body have to come in a second, beyond that.
+const PACE: usize = 64 << 10;
+
+/// Refuses a body that takes much longer than so many bytes have to: it takes memory that others wait for.
+pub fn expect_pace(begun: Instant, bytes: usize) -> Result<()> {
+    let most = GRACE + Duration::from_secs((bytes / PACE) as u64);
+    if begun.elapsed() > most { Err(Error::TooSlow("the body comes too slowly")) } else { Ok(()) }
 }
 
 /// Returns the refusal of a body that could not be read to its end.
@@ -179,4 +195,29 @@ pub(super) fn field_error(path: &serde_path_to_error::Path, message: &str) -> Er
 /// Escapes a name as a part of a JSON Pointer (RFC 6901, section 3).
 fn pointer_part(name: &str) -> String {
     format!("/{}", name.replace('~', "~0").replace('/', "~1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_pauses_but_comes_a_byte_at_a_time_is_not_waited_for() {
+        let drip = futures_util::stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            Some((Ok::<_, std::io::Error>(axum::body::Bytes::from_static(b" ")), ()))
+        });
+        let begun = Instant::now();
+        let request = Request::new(axum::body::Body::from_stream(drip));
+        let refused = body(request, JSON_LIMIT).await.map(|body| body.bytes).expect_err("it is too slow");
+        assert!(matches!(refused, Error::TooSlow(_)), "{refused}");
+        assert_eq!(begun.elapsed().as_secs(), 80);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_body_may_take_longer() {
+        let begun = Instant::now();
+        tokio::time::advance(Duration::from_secs(61)).await;
+        assert!(expect_pace(begun, 10).is_err() && expect_pace(begun, PACE).is_ok());
+    }
 }

@@ -3,8 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::Request;
 use axum::http::Extensions;
+use axum::response::Response;
+use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::{Error, Result};
@@ -59,6 +62,20 @@ impl Memory {
     #[must_use]
     pub fn unbounded() -> Self {
         Self(Arc::new(Held { budget: Budget::new(usize::MAX), units: Mutex::default() }))
+    }
+
+    /// Makes a response hold the memory until it is sent, if there is any to hold.
+    pub fn until_sent(self, response: Response) -> Response {
+        let holds_nothing = self.0.units.lock().unwrap_or_else(PoisonError::into_inner).is_none();
+        if holds_nothing {
+            return response;
+        }
+        response.map(|body| {
+            Body::new(body.map_frame(move |frame| {
+                let _held = &self;
+                frame
+            }))
+        })
     }
 
     /// Holds memory for a body of which `bytes` have come so far: once for the body and once for what is made

@@ -10,14 +10,18 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures_util::TryStreamExt as _;
 use serde::{Deserialize, Deserializer, Serialize};
-use sqlx::{Postgres, QueryBuilder};
+use sqlx::postgres::PgRow;
+use sqlx::{FromRow, PgExecutor, Postgres, QueryBuilder};
 use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 use uuid::Uuid;
 
+use crate::db::rows;
 use crate::error::{Error, Result};
+use crate::http::memory::Memory;
 use crate::http::params::{from_pairs, query_pairs};
 use crate::http::{Check, Checks};
 use crate::types::{Timestamp, derived_id};
@@ -27,7 +31,7 @@ use crate::types::{Timestamp, derived_id};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct PageParams {
-    /// The most records on this page, 1 to 500. The default is 50.
+    /// The most records on this page, 1 to 500. The default is 50. A page with large records has fewer.
     #[param(minimum = 1, maximum = 500)]
     limit: Option<i64>,
     /// The `next_cursor` of the previous page.
@@ -46,6 +50,9 @@ pub struct PageParams {
 pub fn time_in_query<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     String::deserialize(deserializer)?.parse().map(Some).map_err(serde::de::Error::custom)
 }
+
+/// The most bytes that the records of a page have, unless there is only one.
+const MOST_BYTES: usize = 16 << 20;
 
 /// Reports a time range whose beginning is after its end.
 pub fn check_range(checks: &mut Checks, since: Option<Timestamp>, until: Option<Timestamp>) {
@@ -85,6 +92,8 @@ pub struct PageRequest {
     scope: [u8; 8],
     /// The request's path and parameters without the cursor. The address of the next page begins with it.
     address: String,
+    /// The memory that the request holds.
+    memory: Memory,
 }
 
 /// The order of a list.
@@ -128,6 +137,7 @@ impl<S: Send + Sync, F: serde::de::DeserializeOwned + Check> FromRequestParts<S>
             until,
             scope,
             address: address.finish(),
+            memory: Memory::of(&parts.extensions),
         };
         Ok(Self { filter: Checks::of(from_pairs(&filter)?)?, page })
     }
@@ -178,11 +188,48 @@ impl PageRequest {
         Ok(())
     }
 
-    /// Makes the page of the rows that the query of [`PageRequest::push`] returned.
-    pub fn page<T: Listed>(&self, mut rows: Vec<T>) -> Page<T> {
+    /// Reads the page of the query of [`PageRequest::push`]. It ends early where its records become large, so that a page
+    /// takes bounded memory.
+    pub async fn read<T>(
+        &self,
+        query: &mut QueryBuilder<Postgres>,
+        db: impl PgExecutor<'_>,
+    ) -> Result<Page<T>>
+    where
+        T: Listed + for<'r> FromRow<'r, PgRow>,
+    {
+        self.read_as(query, db, |record: T| record).await
+    }
+
+    /// Reads the page as [`PageRequest::read`] does, with rows of another type, of which `record` makes the records.
+    pub async fn read_as<R, T>(
+        &self,
+        query: &mut QueryBuilder<Postgres>,
+        db: impl PgExecutor<'_>,
+        record: impl Fn(R) -> T,
+    ) -> Result<Page<T>>
+    where
+        R: for<'r> FromRow<'r, PgRow>,
+        T: Listed,
+    {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
-        let more = rows.len() > limit;
-        rows.truncate(limit);
+        let (mut records, mut bytes, mut more) = (Vec::new(), 0, false);
+        let mut rows = query.build().fetch(db);
+        while let Some(row) = rows.try_next().await? {
+            bytes += rows::size(&row);
+            more = records.len() == limit || bytes > MOST_BYTES && !records.is_empty();
+            if more {
+                break;
+            }
+            // Once for the records, and once for the answer that is made of them.
+            self.memory.hold(bytes).await?;
+            records.push(record(R::from_row(&row)?));
+        }
+        Ok(self.page(records, more))
+    }
+
+    /// Makes the page of its records, and of whether there are more.
+    fn page<T: Listed>(&self, rows: Vec<T>, more: bool) -> Page<T> {
         let last = rows.last().filter(|_| more).map(Listed::sort_key);
         let next_cursor = last.map(|(at, key)| seal_cursor(self.scope, at, &key));
         let next =

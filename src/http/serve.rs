@@ -18,6 +18,7 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
+use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
 use crate::error::{Error, Refused};
@@ -30,6 +31,15 @@ const SPARE: usize = 32;
 
 /// How long a connection beyond the most may take to send its one request.
 const SPARE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The most bytes of the head of a request in HTTP/1.1, and the most that are read ahead of a body. HTTP/2 allows 16 KiB.
+const MOST_HEAD: usize = 64 << 10;
+
+/// The most requests at once on a connection in HTTP/2.
+const STREAMS: u32 = 32;
+
+/// How many bytes of bodies a client may send in HTTP/2 before they are asked for.
+const WINDOW: u32 = 256 << 10;
 
 /// What is answered on a connection beyond the most.
 const PROBES: [&str; 4] = ["/healthz", "/readyz", "/version", "/metrics"];
@@ -70,8 +80,10 @@ pub async fn serve(
         };
         let patience = if is_full { SPARE_PATIENCE } else { limits.patience };
         let mut server = Builder::new(TokioExecutor::new());
-        server.http1().timer(TokioTimer::new()).header_read_timeout(patience);
-        server.http2().timer(TokioTimer::new()).keep_alive_interval(patience);
+        server.http1().timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(MOST_HEAD);
+        let mut http2 = server.http2();
+        http2.timer(TokioTimer::new()).keep_alive_interval(patience).max_concurrent_streams(STREAMS);
+        http2.initial_connection_window_size(WINDOW).initial_stream_window_size(WINDOW);
         let routers = routers.clone();
         let asked = Arc::new(AtomicBool::new(false));
         let has_asked = Arc::clone(&asked);
@@ -92,7 +104,11 @@ pub async fn serve(
                 Ok::<_, std::convert::Infallible>(response)
             }
         });
-        let connection = open.watch(server.serve_connection(TokioIo::new(stream), service).into_owned());
+        // Who reads nothing of an answer is hung up on, as the answer stays in memory.
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_write_timeout(Some(limits.patience));
+        let stream = TokioIo::new(Box::pin(stream));
+        let connection = open.watch(server.serve_connection(stream, service).into_owned());
         tokio::spawn(async move {
             let _place = place;
             let mut connection = std::pin::pin!(connection);

@@ -216,6 +216,9 @@ pub async fn predict(
     Ok(predicted)
 }
 
+/// The most characters that one send carries.
+const MOST_CHARS: i64 = 16 << 20;
+
 /// Works out what fits, from what is known.
 fn fit(asked: Asked<'_>, model: Option<String>, known: Known, max_context: i64) -> Result<Predicted, Error> {
     let Asked { pairs, user, system, settings, .. } = asked;
@@ -244,6 +247,10 @@ fn fit(asked: Asked<'_>, model: Option<String>, known: Known, max_context: i64) 
     let boundary = pairs.len() - prediction.count;
     let preflight = if settings.preflight_trim { budget.preflight(&sizes[boundary..], aut) } else { 0 };
     let length = pairs[boundary..].iter().fold(user.and(system), |sum, pair| sum.and(pair.length));
+    if length.chars > MOST_CHARS {
+        let detail = format!("lets more than {MOST_CHARS} characters through, which no model takes");
+        return Err(Error::invalid("/visible", detail));
+    }
     let chars_per_token = scale.chars_per_token(length, prediction.history + aut + system_tokens);
     Ok(Predicted {
         measured: given.iter().map(Option::is_some).collect(),

@@ -86,7 +86,7 @@ pub struct Send {
     /// `12 / 34`: 12 of 34 visible pairs fit; `[12-1]/34`: one of them was dropped.
     pub counter: String,
     /// The quotas of the model when the send was made.
-    #[schema(value_type = std::collections::BTreeMap<String, super::rules::quota::Use>)]
+    #[schema(value_type = Option<std::collections::BTreeMap<String, super::rules::quota::Use>>)]
     pub quota: Option<Quota>,
     /// The usage that the provider reported.
     pub usage: Option<FreeForm>,

@@ -32,14 +32,17 @@ pub struct ListFilter {
     /// Only pairs of this model.
     model: Option<String>,
     /// Only pairs with so many stars.
-    #[param(example = "2,3")]
+    #[param(pattern = "^ *[0-9]{1,4} *(, *[0-9]{1,4} *)*$", example = "2,3")]
     star: Option<String>,
     /// Only pairs with so many stars or more.
     min_star: Option<i16>,
     /// Only pairs with this mark.
     color_flag: Option<String>,
     /// Only pairs in this state: `idle`, `sending`, `complete` or `error`.
-    #[param(example = "complete,error")]
+    #[param(
+        pattern = "^ *(idle|sending|complete|error) *(, *(idle|sending|complete|error) *)*$",
+        example = "complete,error"
+    )]
     state: Option<String>,
     /// Only pairs with this text in what the user said or the model answered. Case is ignored.
     q: Option<String>,
@@ -115,7 +118,7 @@ pub async fn pairs(
     query.push_bind(project.to_owned());
     filter.filter().push(&mut query);
     page.push_in(&mut query, "p.created_at", "p.id", "uuid", filter.order.unwrap_or_default())?;
-    Ok(page.page(query.build_query_as().fetch_all(db).await?))
+    page.read(&mut query, db).await
 }
 
 /// Returns a pair, or none if there is no such pair.
@@ -153,7 +156,7 @@ pub async fn topics(db: impl PgExecutor<'_>, project: &str, page: &PageRequest) 
     );
     query.push_bind(project.to_owned()).push(" group by topic_id) topics where true");
     page.push(&mut query, "last_at", "topic_id", "text")?;
-    Ok(page.page(query.build_query_as().fetch_all(db).await?))
+    page.read(&mut query, db).await
 }
 
 /// What became of a pair that was to be erased.

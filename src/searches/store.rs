@@ -54,7 +54,7 @@ pub async fn list(
         query.push(" and s.agent_session_id = ").push_bind(session.clone());
     }
     page.push(&mut query, "s.timestamp", "s.id", "uuid")?;
-    Ok(page.page(query.build_query_as().fetch_all(db).await?))
+    page.read(&mut query, db).await
 }
 
 /// Selects the fallbacks of a search as `f`, with the search as `s`.

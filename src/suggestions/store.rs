@@ -95,7 +95,7 @@ pub(super) async fn read_page(
 ) -> Result<Page<Suggestion>> {
     page.push(&mut query, "s.created_at", "s.id", "uuid")?;
     let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
-    let mut page = page.page(query.build_query_as().fetch_all(&mut *snapshot).await?);
+    let mut page: Page<Suggestion> = page.read(&mut query, &mut *snapshot).await?;
     let pending = |suggestion: &&mut Suggestion| suggestion.state == State::Pending;
     let ids: Vec<_> = page.data.iter_mut().filter(pending).map(|suggestion| suggestion.id).collect();
     let mut looked: HashMap<Uuid, Vec<(Look, Option<Timestamp>)>> = HashMap::new();

@@ -97,7 +97,7 @@ pub(in crate::generations) async fn list(
         query.push(if deprecated { " and deprecated_at is not null" } else { " and deprecated_at is null" });
     }
     page.push(&mut query, "created_at", "template_id", "text")?;
-    Ok(page.page(query.build_query_as().fetch_all(db).await?))
+    page.read(&mut query, db).await
 }
 
 /// Deprecates every version of a template. Returns the newest version, or none if there is no such template.

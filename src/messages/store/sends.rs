@@ -7,6 +7,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
 use utoipa::IntoParams;
 use uuid::Uuid;
 
+use crate::db::rows;
 use crate::error::Result;
 use crate::http::Check;
 use crate::http::page::{Listed, Page, PageRequest};
@@ -133,8 +134,7 @@ pub async fn list(
         query.push(" and s.state = 'error' and s.error_class = ").push_bind(class);
     }
     page.push(&mut query, "s.created_at", "s.id", "uuid")?;
-    let rows: Vec<Row> = query.build_query_as().fetch_all(db).await?;
-    Ok(page.page(rows.into_iter().map(Row::shown).collect()))
+    page.read_as(&mut query, db, Row::shown).await
 }
 
 async fn row(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<Option<Row>> {
@@ -151,7 +151,7 @@ pub async fn get(db: &PgPool, project: &str, id: Uuid) -> Result<Option<Send>> {
     };
     let messages = row.messages(&mut snapshot, project).await?;
     let sql = "select * from send_attempts where project = $1 and send_id = $2 order by attempt";
-    let attempts: Vec<Attempt> = sqlx::query_as(sql).bind(project).bind(id).fetch_all(&mut *snapshot).await?;
+    let attempts: Vec<Attempt> = rows::parts(sqlx::query(sql).bind(project).bind(id), &mut *snapshot).await?;
     let pair = super::pair(&mut *snapshot, project, row.pair_id).await?;
     Ok(Some(Send {
         visible: Some(row.visible_ids.clone()),

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
 
 use super::{BUILTIN, Redactor};
 use crate::http::{Check, Checks, null_as_default};
@@ -17,7 +18,7 @@ pub struct RedactRules {
     /// The built-in rules that apply: `secrets` (keys, tokens and passwords), `emails`, `ips` and `home-paths` (the names of
     /// users in paths). The default is `secrets` alone, and an empty list turns all of them off.
     #[serde(deserialize_with = "some_or_default")]
-    #[schema(example = json!(["secrets", "emails"]))]
+    #[schema(schema_with = builtin_schema)]
     pub builtin: Vec<String>,
     /// The project's own rules, at most 50.
     #[serde(deserialize_with = "null_as_default")]
@@ -46,6 +47,16 @@ impl Default for RedactRules {
     fn default() -> Self {
         Self { builtin: vec!["secrets".to_owned()], custom: Vec::new(), tag: false }
     }
+}
+
+/// Describes [`RedactRules::builtin`] with the names that there are.
+fn builtin_schema() -> Schema {
+    let name = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(BUILTIN));
+    let description = "The built-in rules that apply: `secrets` (keys, tokens and passwords), `emails`, `ips` and `home-paths` (the \
+        names of users in paths). The default is `secrets` alone, and an empty list turns all of them off.";
+    let names = ArrayBuilder::new().items(name).description(Some(description));
+    let default = serde_json::json!(RedactRules::default().builtin);
+    names.examples([serde_json::json!(["secrets", "emails"])]).default(Some(default)).into()
 }
 
 fn some_or_default<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {

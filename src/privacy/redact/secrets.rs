@@ -198,7 +198,8 @@ pub(super) fn patterns() -> Vec<Pattern> {
             r#"[A-Za-z][A-Za-z0-9+.-]{1,20}://([^\s:/@"'<>{}$`]{0,100}:[^\s/@"'<>{}$`]{3,200})@"#,
             is_login,
         ),
-        // A value with the name of a secret before it, in code, JSON, YAML, shells and forms.
+        // A value with the name of a secret before it, in code, JSON, YAML, shells and forms. A name before a parenthesis is a
+        // function's.
         pattern(
             &[
                 "password",
@@ -214,7 +215,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
                 "-key",
                 "credential",
             ],
-            r#"(?i)(?:[a-z0-9_.-]{0,60}(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|credential)s?(?:[_-][a-z0-9_-]{1,30})?|[a-z0-9_-]{0,60}[_-]key)\\?["']?\s{0,3}(?::=|=>|[:=])\s{0,3}\\?["']?([A-Za-z0-9_+/=~!@#$%^*.:-]{8,300})"#,
+            r#"(?i)(?:[a-z0-9_.-]{0,60}(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|credential)s?(?:[_-][a-z0-9_-]{1,30})?|[a-z0-9_-]{0,60}[_-]key)\\?["']?\s{0,3}(?::=|=>|[:=])\s{0,3}\\?["']?([A-Za-z0-9_+/=~!@#$%^*.:-]{8,})(?:[^A-Za-z0-9_+/=~!@#$%^*.:(-]|$)"#,
             is_random,
         ),
     ];
@@ -253,9 +254,9 @@ fn has_random_value(cookie: &str) -> bool {
 /// Returns whether a user and a password of an address are meant in earnest. Examples repeat the user's name or use
 /// a word for it.
 fn is_login(login: &str) -> bool {
-    const EXAMPLES: [&str; 16] = [
+    const EXAMPLES: [&str; 20] = [
         "pass", "password", "passwd", "secret", "postgres", "root", "admin", "user", "test", "example",
-        "changeme", "guest", "gleaner", "xxx", "xxxx", "pwd",
+        "changeme", "guest", "gleaner", "xxx", "xxxx", "pwd", "redacted", "hidden", "masked", "removed",
     ];
     let (user, password) = login.split_once(':').unwrap_or(("", login));
     password != user

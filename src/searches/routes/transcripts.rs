@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::extract::{Request, State};
 use futures_util::StreamExt as _;
+use tokio::time::Instant;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -65,15 +66,18 @@ async fn append_transcript(
     let mut counts = TranscriptCounts::default();
     let mut lines = Lines::default();
     let memory = Memory::of(&head.extensions);
+    let mut begun = Instant::now();
     loop {
         let chunk = tokio::time::timeout(STALL, chunks.next())
             .await
             .map_err(|_| Error::Malformed("nothing was sent for a minute".to_owned()))?;
         let chunk = chunk.transpose().map_err(|error| json::unreadable(&error))?;
         let last = chunk.is_none();
+        json::expect_pace(begun, lines.0.len())?;
         memory.hold(lines.0.len() + chunk.as_ref().map_or(0, Bytes::len)).await?;
         if let Some(piece) = lines.push(chunk)? {
             let (piece, characters, redacted) = intake.take(piece).await?;
+            begun = Instant::now();
             counts.add(piece);
             replaced.add(characters);
             replaced.add_redacted(redacted);

@@ -26,7 +26,8 @@ pub struct Rankings {
     /// How the text submitted relates to the slate: exact, partial, prefix or none, several separated by commas. The
     /// default is all of them.
     #[arg(long, value_name = "KINDS")]
-    #[param(value_type = Option<String>, example = "exact,partial")]
+    #[param(value_type = Option<String>, pattern = r"^(exact|partial|prefix|none)(,(exact|partial|prefix|none))*$",
+        example = "exact,partial")]
     match_type: Option<MatchTypes>,
     /// Version of the prompt or node that made the slate.
     #[arg(long, value_name = "NAME")]

@@ -5,7 +5,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{LOGS, line, log, open_log};
-use crate::support::{Service, with};
+use crate::support::{Service, column, with};
 
 #[tokio::test]
 async fn a_body_beyond_the_limit_is_too_large() {
@@ -64,6 +64,67 @@ async fn a_batch_of_more_lines_than_allowed_is_too_large() {
     );
     let array = format!("[{}{{}}]", "{},".repeat(20_000));
     service.post_text("/v1/events", "application/json", array).await.refused(413, &[]);
+}
+
+#[tokio::test]
+async fn a_page_of_large_records_ends_early_and_the_next_goes_on() {
+    let service = Service::open().await;
+    let text = "x".repeat(2_000_000);
+    for number in 0..12 {
+        service.create(LOGS, with(log(&text), &json!({"session_id": number.to_string()}))).await;
+    }
+    let page = service.get(&format!("{LOGS}?limit=500")).await;
+    let first = page.expect(200);
+    assert_eq!(first["data"].as_array().map(Vec::len), Some(8));
+    let all = service.all(&format!("{LOGS}?limit=500")).await;
+    assert_eq!(column(&all, "session_id"), (0..12).rev().map(|n| json!(n.to_string())).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_record_that_is_larger_than_an_answer_is_not_shown_but_written() {
+    let service = Service::open().await;
+    let log_path = open_log(&service).await;
+    for _ in 0..17 {
+        let attempt = json!({"prompt_text": "x".repeat(2_000_000)});
+        service.post(&format!("{log_path}/attempts"), &attempt).await.expect(201);
+    }
+    let problem = service.get(&log_path).await.refused(413, &[]);
+    assert_eq!(
+        problem["detail"],
+        "the record has more than 33554432 bytes, which is more than an answer shows"
+    );
+    let ended = service.post(&format!("{log_path}/finalize"), &json!({"success": false})).await;
+    assert_eq!((ended.status.as_u16(), ended.header("preference-applied")), (200, Some("return=minimal")));
+    let listed = service.get(LOGS).await.expect(200);
+    assert_eq!(
+        (&listed["data"][0]["success"], &listed["data"][0]["total_attempts"]),
+        (&json!(false), &json!(17))
+    );
+    let open = service.get(&format!("{LOGS}?open=true")).await.expect(200);
+    assert_eq!(open["data"], json!([]));
+}
+
+#[tokio::test]
+async fn a_send_carries_no_more_than_any_model_takes() {
+    let service = Service::open().await;
+    let model = json!({"context_window": 1_000_000_000, "chars_per_token": 4});
+    service.put("/v1/models/m", &model).await.expect(201);
+    let pair = json!({"user_text": "x".repeat(2_000_000)});
+    for number in 0..9 {
+        let predicted = json!({"user_text": "u", "model": "m", "visible": {"filter": {}}});
+        let answer = service.post("/v1/context/predict", &predicted).await;
+        if number == 8 {
+            assert_eq!(answer.status, 200);
+        }
+        service.create("/v1/pairs", pair.clone()).await;
+    }
+    let visible = json!({"filter": {}});
+    for (path, body) in [
+        ("/v1/context/predict", json!({"user_text": "u", "model": "m", "visible": visible})),
+        ("/v1/sends", json!({"mode": "record", "user_text": "u", "model": "m", "visible": visible})),
+    ] {
+        service.post(path, &body).await.refused(422, &["/visible"]);
+    }
 }
 
 #[tokio::test]

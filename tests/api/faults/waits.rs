@@ -186,3 +186,49 @@ async fn a_client_that_stops_sending_is_not_waited_for() {
     drop(stop);
     serving.await.expect("it ends when told");
 }
+
+#[tokio::test]
+async fn a_head_beyond_64_kib_is_refused() {
+    let service = Service::open().await;
+    let patience = Duration::from_mins(1);
+    let (address, stop, serving) = listen(&service, Connections { connections: 10, patience }).await;
+    for (length, status) in [(60_000, "200"), (70_000, "431")] {
+        let mut connection = TcpStream::connect(address).await.expect("it listens");
+        let (mut reader, mut writer) = connection.split();
+        let head = format!(
+            "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nx: {}\r\n\r\n",
+            "x".repeat(length)
+        );
+        let mut answer = [0; 12];
+        let (_, read) =
+            futures_util::join!(writer.write_all(head.as_bytes()), reader.read_exact(&mut answer));
+        read.expect("an answer");
+        assert_eq!(str::from_utf8(&answer), Ok(format!("HTTP/1.1 {status}").as_str()));
+    }
+    drop(stop);
+    serving.await.expect("it ends when told");
+}
+
+#[tokio::test]
+async fn a_client_that_reads_nothing_of_its_answer_is_hung_up_on() {
+    let service = Service::open().await;
+    for _ in 0..8 {
+        let log = json!({"user_intent": "x".repeat(2_000_000), "domain_name": "d"});
+        service.post("/v1/generations", &log).await.expect(201);
+    }
+    let patience = Duration::from_millis(300);
+    let (address, stop, serving) = listen(&service, Connections { connections: 1, patience }).await;
+    let mut silent = TcpStream::connect(address).await.expect("it listens");
+    let request = "GET /v1/generations HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    silent.write_all(request.as_bytes()).await.expect("it reads");
+    silent.read_exact(&mut [0; 15]).await.expect("the answer begins");
+    eventually("its place is free", async || {
+        let mut connection = TcpStream::connect(address).await.expect("it listens");
+        let sent = connection.write_all(b"GET /v1/sessions HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+        let mut status = [0; 15];
+        sent.is_ok() && connection.read_exact(&mut status).await.is_ok() && &status == b"HTTP/1.1 200 OK"
+    })
+    .await;
+    drop(stop);
+    serving.await.expect("it ends when told");
+}
