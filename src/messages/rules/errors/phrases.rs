@@ -97,7 +97,7 @@ pub(super) static ORDER: LazyLock<Vec<Phrases>> = LazyLock::new(|| {
         Phrases::new(
             Kind::RequestTooLarge,
             &[
-                r"request too large for.{0,200}\b(tokens per (min|day)|tpm|tpd)",
+                r"(request|input|prompt|context|conversation|messages?)( is| are)? too large for",
                 r"request_too_large",
                 r"request (body|payload|entity|size)?( size)? ?(exceeds|too large|is too large|larger than)[^.]{0,40}(max|size|limit|bytes|byte|mb\b|large)",
                 r"payload too large|content too large|entity too large",
