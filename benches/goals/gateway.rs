@@ -137,20 +137,20 @@ async fn compare(
     };
     let direct =
         |stream| request("default", "/v1/chat/completions", Some(("application/json", &chat(model, stream))));
-    let (mut plain, mut plain_direct) = (Rounds::of(1), Rounds::of(1));
+    let (mut answers, mut answers_direct) = (Rounds::of(1), Rounds::of(1));
     let [mut first, mut first_direct, mut whole, mut whole_direct] = [(); 4].map(|()| Rounds::of(1));
     machine.checkpoint().await;
     for round in 0..plan.rounds {
         for is_through in if round % 2 == 0 { [true, false] } else { [false, true] } {
             if is_through {
                 let sent = send_for(&machine.address, connections, plan.duration, |_| through(false));
-                plain.measure(machine, sent).await;
+                answers.measure(machine, sent).await;
                 let (begun, ended) =
                     stream_for(&machine.address, connections, plan.duration, &through(true)).await;
                 first.push(begun);
                 whole.push(ended);
             } else {
-                plain_direct
+                answers_direct
                     .push(send_for(&provider.address, connections, plan.duration, |_| direct(false)).await);
                 let (begun, ended) =
                     stream_for(&provider.address, connections, plan.duration, &direct(true)).await;
@@ -177,14 +177,14 @@ async fn compare(
     let has_goal = connections == 32 && model == "thinks";
     let goal = |goal| Some(goal).filter(|_| has_goal);
     let mut lines = vec![
-        line("plain", &plain, &plain_direct, goal((2.0, Some(10.0)))),
+        line("plain", &answers, &answers_direct, goal((2.0, Some(10.0)))),
         line("first streamed byte", &first, &first_direct, goal((1.0, None))),
         line("whole stream", &whole, &whole_direct, goal((2.0, Some(10.0)))),
     ];
     if model == "hastens" {
         let name =
             format!("gateway, {connections} connection{plural}: processor time each, server + Postgres");
-        lines.push(Line::new(name, plain.processor_text()));
+        lines.push(Line::new(name, answers.processor_text()));
     }
     lines
 }
