@@ -33,8 +33,8 @@ async fn pairs(service: &Service, sizes: &[usize]) -> Vec<String> {
 }
 
 /// The body of a send of everything that is visible without a filter.
-fn send(mode: &str, more: &Value) -> Value {
-    let all = json!({"mode": mode, "model": "m", "user_text": "What now?", "visible": {"filter": {}}});
+fn send(by: &str, more: &Value) -> Value {
+    let all = json!({"mode": by, "model": "m", "user_text": "What now?", "visible": {"filter": {}}});
     with(all, more)
 }
 
