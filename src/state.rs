@@ -12,7 +12,7 @@ use sqlx::PgPool;
 use crate::auth::keyring::Keyring;
 use crate::exports::stream::Exports;
 use crate::http::memory::Budget;
-use crate::messages::perform::InFlight;
+use crate::messages::in_flight::InFlight;
 use crate::providers::Providers;
 use crate::retrieval::Samples;
 use crate::searches::intake_pool::IntakePool;

@@ -61,6 +61,31 @@ impl Connection {
         }
     }
 
+    /// Sends a request and reads a streamed answer to its end, which must be a success; when its first event had come and when
+    /// all of it, in milliseconds.
+    pub(crate) async fn stream(&mut self, request: &[u8]) -> (f64, f64) {
+        let sent = Instant::now();
+        self.stream.write_all(request).await.expect("the server reads");
+        self.buffer.clear();
+        let mut first = None;
+        loop {
+            let read = self.stream.read_buf(&mut self.buffer).await.expect("an answer");
+            assert!(read > 0, "the server hung up");
+            if first.is_none() && self.buffer.windows(5).any(|bytes| bytes == b"data:") {
+                assert!(
+                    self.buffer.starts_with(b"HTTP/1.1 200"),
+                    "{}",
+                    String::from_utf8_lossy(&self.buffer)
+                );
+                first = Some(sent.elapsed());
+            }
+            if self.buffer.ends_with(b"\r\n0\r\n\r\n") {
+                let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+                return (milliseconds(first.expect("an event")), milliseconds(sent.elapsed()));
+            }
+        }
+    }
+
     /// Sends a request and reads the answer to its end without keeping it; how many bytes it had. `watch` is called
     /// now and then.
     pub(crate) async fn drain(mut self, path: &str, mut watch: impl FnMut()) -> usize {
@@ -155,4 +180,27 @@ pub(crate) async fn send_for(
 ) -> Latencies {
     let begun = Instant::now();
     send_all(address, connections, |nth| (begun.elapsed() < duration).then(|| request(nth))).await
+}
+
+/// Sends the same request over so many connections for a while, each time once the streamed answer before has ended; how long
+/// the first events took, and the whole answers.
+pub(crate) async fn stream_for(
+    address: &str,
+    connections: usize,
+    duration: Duration,
+    request: &[u8],
+) -> (Latencies, Latencies) {
+    let begun = Instant::now();
+    let clients = (0..connections).map(async |_| {
+        let mut connection = Connection::open(address).await;
+        let mut took = Vec::new();
+        while begun.elapsed() < duration {
+            took.push(connection.stream(request).await);
+        }
+        took
+    });
+    let took = join_all(clients).await.concat();
+    let seconds = begun.elapsed().as_secs_f64();
+    let (first, whole) = took.into_iter().unzip();
+    (Latencies::new(first, seconds), Latencies::new(whole, seconds))
 }

@@ -41,12 +41,13 @@ pub(crate) fn folder() -> tempfile::TempDir {
 }
 
 /// Starts a server program on a data folder, and waits until it is ready; the process and its address.
-pub(crate) fn serve(program: &Path, data: &Path) -> (Child, String) {
+pub(crate) fn serve(program: &Path, data: &Path, options: &[&str]) -> (Child, String) {
     let mut command = Command::new(program);
     command
         .args(["serve", "--bind", "127.0.0.1:0", "--db-connections", "8", "--admin-key", KEY])
         .args(["--log", "error", "--data-dir"])
-        .arg(data);
+        .arg(data)
+        .args(options);
     let mut server =
         command.env_remove("DATABASE_URL").stdout(Stdio::piped()).spawn().expect("the service starts");
     let line = first_line(&mut server);
@@ -89,9 +90,14 @@ pub(crate) fn stop(process: &mut Child) {
 impl Machine {
     /// Starts a server program with a cluster of its own.
     pub(crate) fn start(program: &Path) -> Self {
+        Self::start_with(program, &[])
+    }
+
+    /// Starts one with further options.
+    pub(crate) fn start_with(program: &Path, options: &[&str]) -> Self {
         let folder = folder();
         let data = folder.path().join("data");
-        let (server, address) = serve(program, &data);
+        let (server, address) = serve(program, &data, options);
         // Its lines: process id, data folder, time of the start, port, folder of the socket.
         let pid_file = fs::read_to_string(data.join("pgdata/postmaster.pid")).expect("a running Postgres");
         let lines: Vec<_> = pid_file.lines().collect();

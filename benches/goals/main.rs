@@ -4,7 +4,7 @@
 //! These variables of the environment say what is measured:
 //!
 //! - `BENCH=ingest,export` measures some of the parts, which are `start`, `ingest`, `depth`, `export`, `seeds`,
-//!   `similar` and `redaction`.
+//!   `similar`, `gateway` and `redaction`.
 //! - `SCALE` is how many solved logs there are to export, to ask with SQL and to search (100 000 if not given).
 //! - `ROUNDS` is how often each measurement is taken (5). Every figure is the median over the rounds, and a baseline is
 //!   measured in turn with what it is for.
@@ -20,6 +20,7 @@ mod baselines;
 mod data;
 mod depth;
 mod export;
+mod gateway;
 mod ingest;
 mod load;
 mod machine;
@@ -78,6 +79,9 @@ fn main() {
     {
         return baselines::plain_server(socket);
     }
+    if arguments.get(1).is_some_and(|command| command == "local-provider") {
+        return gateway::local_provider();
+    }
     let plan = Plan::from_environment();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let mut lines = Vec::new();
@@ -114,6 +118,9 @@ fn main() {
         });
         let memory = |machine: &Machine| megabytes(machine.memory_peak());
         lines.push(Line::of("memory of the server, at most", &machines, memory));
+    }
+    if plan.wants("gateway") {
+        lines.extend(runtime.block_on(gateway::run(&plan)));
     }
     println!("\n{}; SCALE={}, {} rounds\n", machine::description(), plan.scale, plan.rounds);
     table::print(&lines);

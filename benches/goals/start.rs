@@ -13,7 +13,7 @@ pub(crate) fn run(plan: &Plan) -> Vec<Line> {
         let folder = folder();
         for times in [&mut new, &mut existing] {
             let begun = Instant::now();
-            let (mut server, _) = serve(&plan.programs[0], &folder.path().join("data"));
+            let (mut server, _) = serve(&plan.programs[0], &folder.path().join("data"), &[]);
             times.push(begun.elapsed().as_secs_f64());
             std::thread::sleep(std::time::Duration::from_millis(500));
             resident.push(memory(server.id(), "VmRSS"));

@@ -19,7 +19,7 @@ use crate::http::clean::clean_json;
 use crate::http::memory::Memory;
 use crate::messages::CancelReason;
 use crate::messages::failure::{self, Failure};
-use crate::messages::perform::Flight;
+use crate::messages::in_flight::Flight;
 use crate::messages::rules::trimming::{self, Next, Trimming};
 use crate::messages::settings::SendSettings;
 use crate::projects::Tenant;

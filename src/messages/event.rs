@@ -1,21 +1,23 @@
 //! Events of message pairs and sends, as the writer takes them: validated, with their ids, times, lengths and hashes.
 
+mod own;
+
 use chrono::TimeDelta;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::failure::{self, Failure, forget, understood};
+use super::candidates::Candidate;
+use super::failure::{Failure, forget, understood};
 use super::passed::Passed;
-use super::prediction::Candidate;
+use super::requests::AskedMode;
 use super::rules::estimate::Length;
-use super::send::{AskedMode, Mode};
+use super::send::Mode;
 use super::usage::{Tokens, tokens_of};
-use super::{CancelReason, NewAttempt, NewPair, NewSend, Outcome, Pair, PairChange, Send};
+use super::{NewAttempt, NewPair, NewSend, Outcome, Pair, PairChange, Send};
 use crate::error::{Error, Result};
 use crate::http::line::{Line, Record};
 use crate::privacy::hash_key::HashKey;
 use crate::privacy::redact::{Redaction, Texts as _};
-use crate::providers::answer::Answer;
 use crate::types::{FreeForm, Timestamp, request_hash};
 
 /// How long a send that the client performs may take until it counts as interrupted.
@@ -260,56 +262,6 @@ impl Event {
         Self::new(send, Action::End(Box::new(end)))
     }
 
-    /// Makes the event that a call of ours has failed, and another one follows.
-    #[must_use]
-    pub fn called(send: Uuid, failure: Failure, latency_ms: i32) -> Self {
-        let append = Append {
-            new: NewAttempt { latency_ms: Some(latency_ms), ..NewAttempt::default() },
-            failure: Some(failure),
-            tokens: Tokens::default(),
-            at: Timestamp::now(),
-            hash: b"called".to_vec(),
-        };
-        Self::new(send, Action::Attempt(Box::new(append)))
-    }
-
-    /// Makes the event that a send of ours ends with an answer, which took so long.
-    #[must_use]
-    pub fn answered(send: Uuid, answer: &Answer, latency_ms: i32) -> Self {
-        let usage = answer.usage.as_ref().and_then(|usage| FreeForm::of(usage).ok());
-        let tool_calls = answer.tool_calls().and_then(|calls| RawValue::from_string(calls.to_string()).ok());
-        let calls = tool_calls.as_ref().map_or_else(Length::default, |calls| Length::of(calls.get()));
-        let end = End {
-            assistant: Length::of(&answer.text).and(calls),
-            assistant_text: Some(answer.text.replace('\0', "\u{fffd}")),
-            tool_calls,
-            failure: None,
-            cancelled: false,
-            tokens: usage.as_ref().map_or_else(Tokens::default, tokens_of),
-            usage,
-            finish_reason: answer.finish_reason.clone(),
-            latency_ms: Some(latency_ms),
-            hash: b"answered".to_vec(),
-        };
-        Self::new(send, Action::End(Box::new(end)))
-    }
-
-    /// Makes the event that a send of ours ends with a failure, which took so long to come.
-    #[must_use]
-    pub fn failed(send: Uuid, failure: Failure, latency_ms: i32) -> Self {
-        let end =
-            End { latency_ms: Some(latency_ms), hash: b"failed".to_vec(), ..End::without_answer(failure) };
-        Self::new(send, Action::End(Box::new(end)))
-    }
-
-    /// Makes the event that a send is cancelled.
-    #[must_use]
-    pub fn cancel(send: Uuid, reason: CancelReason) -> Self {
-        let failure = failure::cancelled(reason);
-        let end = End { cancelled: true, hash: b"cancelled".to_vec(), ..End::without_answer(failure) };
-        Self::new(send, Action::End(Box::new(end)))
-    }
-
     /// Returns the event's kind, one of [`KINDS`].
     #[must_use]
     pub fn kind(&self) -> &'static str {
@@ -388,23 +340,6 @@ impl Event {
                 forget(&mut end.failure);
                 end.hash = key.hash(&end.hash).to_vec();
             }
-        }
-    }
-}
-
-impl End {
-    fn without_answer(failure: Failure) -> Self {
-        Self {
-            assistant_text: None,
-            tool_calls: None,
-            assistant: Length::default(),
-            failure: Some(failure),
-            cancelled: false,
-            usage: None,
-            tokens: Tokens::default(),
-            finish_reason: None,
-            latency_ms: None,
-            hash: Vec::new(),
         }
     }
 }

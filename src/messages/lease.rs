@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::failure::own;
-use super::perform::InFlight;
+use super::in_flight::InFlight;
 use super::rules::errors::Kind;
 use crate::error::Result;
 use crate::types::Timestamp;

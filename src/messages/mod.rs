@@ -2,20 +2,26 @@
 //! carries pairs and a new text to a model: which pairs fit is predicted beforehand, pairs are dropped only if the
 //! provider says that the context overflows, and every call leaves telemetry.
 //!
-//! This file says what a pair is, `send` what a send is, and `event` what can happen to either. [`write`](mod@write) and
-//! [`store`] write and read them, [`prediction`] finds what fits, and [`rules`] has what follows without a database.
+//! This file says what a pair is, `send` what a send is, `requests` what is asked of one, and `event` what can happen to either.
+//! [`write`](mod@write) and [`store`] write and read them, [`prediction`] finds what fits among [`candidates`], [`payload`] makes the
+//! messages, [`perform`] sends them, and [`rules`] has what follows without a database. [`passed`] is a request to the gateway.
 //! [`models`] keeps the limits of models, [`lease`] ends sends that nobody ends, [`analytics`] has the figures.
 
 pub mod analytics;
+pub mod candidates;
 pub mod event;
 pub mod exports;
 pub mod failure;
+pub mod in_flight;
 mod learning;
 pub mod lease;
 pub mod models;
 pub mod passed;
+pub mod payload;
 pub mod perform;
 pub mod prediction;
+mod refusals;
+mod requests;
 pub mod routes;
 pub mod rules;
 mod send;
@@ -31,10 +37,10 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 pub use event::{Action, Event};
-pub(crate) use send::check_given;
+pub(crate) use requests::check_given;
+pub use requests::{AskedMode, Cancellation, GivenPair, NewAttempt, NewSend, Outcome, Reported};
 pub use send::{
-    AskedMode, Attempt, AttemptAnswer, CancelReason, Cancellation, GivenPair, Mode, NewAttempt, NewSend,
-    Outcome, Reported, Selected, Send, SendBudget, SendError, Snapshot, State,
+    Attempt, AttemptAnswer, CancelReason, Mode, Selected, Send, SendBudget, SendError, Snapshot, State,
 };
 pub use usage::{Tokens, tokens_of};
 

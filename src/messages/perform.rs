@@ -1,19 +1,18 @@
 //! How Gleaner performs a send itself: it calls the provider, and drops the oldest pair when the provider says that the
 //! context overflows.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Bytes;
 use axum::http::HeaderMap;
 use serde_json::{Value, json};
-use sqlx::PgPool;
 use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use super::failure::{self, ERROR_BODY, Failure, cut_stream, own, said, unreachable, wait, with_meaning};
-use super::prediction::{Message, Predicted, Texts, messages};
+use super::payload::{Message, Texts, messages};
+use super::prediction::Predicted;
 use super::rules::errors::Kind;
 use super::rules::trimming::{Failure as Failed, Next, Stage, Trimming};
 use super::store::Plan;
@@ -29,78 +28,6 @@ use crate::types::FreeForm;
 
 /// The most tokens that an answer of Anthropic's may have, whose API asks for a limit.
 const MOST_OUTPUT: u32 = 8_192;
-
-/// The sends that this server performs at the moment, by project and id.
-#[derive(Debug, Default)]
-pub struct InFlight(Mutex<HashMap<Key, watch::Sender<Option<CancelReason>>>>);
-
-/// The project and the id of a send.
-type Key = (Arc<str>, Uuid);
-
-/// A send that this server performs. It is no longer in flight once this is dropped.
-#[derive(Debug)]
-pub struct Flight {
-    all: Arc<InFlight>,
-    key: Key,
-    /// Whether the note is this flight's, and goes with it.
-    owned: bool,
-    /// Says that the send is cancelled, and why.
-    pub cancelled: watch::Receiver<Option<CancelReason>>,
-}
-
-impl InFlight {
-    /// Notes that a send is performed.
-    pub fn begin(self: &Arc<Self>, project: &Arc<str>, id: Uuid) -> Flight {
-        let key = (Arc::clone(project), id);
-        let mut flights = self.0.lock().expect("never poisoned");
-        let owned = !flights.contains_key(&key);
-        let cancelled = flights.entry(key.clone()).or_insert_with(|| watch::channel(None).0).subscribe();
-        drop(flights);
-        Flight { all: Arc::clone(self), key, owned, cancelled }
-    }
-
-    /// Cancels a send, if this server performs it.
-    pub fn cancel(&self, project: &Arc<str>, id: Uuid, reason: CancelReason) {
-        if let Some(flight) = self.0.lock().expect("never poisoned").get(&(Arc::clone(project), id)) {
-            flight.send_replace(Some(reason));
-        }
-    }
-
-    /// Renews the leases of all sends that this server performs.
-    pub async fn renew(&self, db: &PgPool) -> Result<()> {
-        const SQL: &str = "
-            update sends set lease_until = now() + interval '1 minute'
-            where project = $1 and id = any($2) and state = 'sending'";
-        let mut projects: HashMap<Arc<str>, Vec<Uuid>> = HashMap::new();
-        for (project, id) in self.0.lock().expect("never poisoned").keys() {
-            projects.entry(Arc::clone(project)).or_default().push(*id);
-        }
-        for (project, ids) in projects {
-            sqlx::query(SQL).bind(&*project).bind(ids).execute(db).await?;
-        }
-        Ok(())
-    }
-}
-
-impl Flight {
-    /// Waits until the send is cancelled. Returns why it is.
-    pub async fn cancelled(&mut self) -> CancelReason {
-        let reason = self.cancelled.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
-        match reason {
-            Some(reason) => reason,
-            None => std::future::pending().await,
-        }
-    }
-}
-
-impl Drop for Flight {
-    fn drop(&mut self) {
-        if !self.owned {
-            return;
-        }
-        self.all.0.lock().expect("never poisoned").remove(&self.key);
-    }
-}
 
 /// What happens while a send is performed.
 #[derive(Debug)]

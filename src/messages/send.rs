@@ -1,19 +1,14 @@
 //! A send: what was asked for, what was predicted, and what became of each call.
 
-use std::collections::HashSet;
-
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::Pair;
 use super::rules::errors::{Class, Kind};
 use super::rules::quota::Quota;
 use super::rules::trimming::{Next, Stage};
-use super::settings::SendSettings;
-use super::visible::Visible;
-use super::{Pair, check_names, check_tokens};
-use crate::http::{Check, Checks};
-use crate::types::{FreeForm, OptionalName, Timestamp, names_it};
+use crate::types::{FreeForm, Timestamp};
 
 /// A send: a new message with the history that fits, and what became of it. Figures that begin with `predicted` do not
 /// change during a send; those that begin with `attempt` are of the latest call and only ever shrink.
@@ -219,212 +214,6 @@ pub struct Attempt {
     pub at: Timestamp,
 }
 
-/// Makes a send. With `mode: record` the client makes the calls itself and reports what came of each; with `mode:
-/// execute` Gleaner makes them.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NewSend {
-    /// Who makes the calls: `record` or `execute`.
-    pub mode: AskedMode,
-    /// The send's id, which makes it safe to send the request again. The server makes one if none is given.
-    #[serde(skip_serializing_if = "names_it")]
-    pub id: Option<Uuid>,
-    /// The id of the pair that the send makes. The server makes one if none is given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pair_id: Option<Uuid>,
-    /// The new message. The default is that of the pair in `reask_of`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub user_text: Option<String>,
-    /// The model. The default is that of the pair in `reask_of`, else that of the newest visible pair, else the project's
-    /// `default_model`.
-    #[serde(default, skip_serializing_if = "OptionalName::is_none")]
-    pub model: OptionalName,
-    /// The topic of the pair that the send makes. The default is that of the pair in `reask_of`.
-    #[serde(default, skip_serializing_if = "OptionalName::is_none")]
-    pub topic_id: OptionalName,
-    /// The name of the agent session that the send belongs to. Erasing the session erases the send and its pair.
-    #[serde(default, skip_serializing_if = "OptionalName::is_none")]
-    pub session_id: OptionalName,
-    /// The stored pairs that the user sees. If neither this nor `pairs` is given, there is no history.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub visible: Option<Visible>,
-    /// The pairs that the user sees, the oldest first, sent along instead of named. Only with `mode: record`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_items = 10_000)]
-    pub pairs: Option<Vec<GivenPair>>,
-    /// A system message, which every call begins with.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub system: Option<String>,
-    /// Settings of this send.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub settings: Option<SendSettings>,
-    /// The pair in the state `error` that this send replaces.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reask_of: Option<Uuid>,
-    /// Whether the answer is streamed as server-sent events. Only with `mode: execute`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stream: Option<bool>,
-}
-
-/// Who makes the calls of a send that is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-#[schema(as = AskedSendMode)]
-pub enum AskedMode {
-    /// The client makes them.
-    Record,
-    /// Gleaner makes them.
-    Execute,
-}
-
-/// A pair that is sent along.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct GivenPair {
-    /// The client's name for the pair.
-    #[schema(min_length = 1, max_length = 200)]
-    pub id: String,
-    /// What the user said.
-    pub user_text: String,
-    /// What the model answered.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub assistant_text: Option<String>,
-    /// The pair's size in tokens, if it was measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0, maximum = 1_000_000_000)]
-    pub tokens: Option<i64>,
-}
-
-impl Check for GivenPair {
-    fn check(&self, checks: &mut Checks) {
-        checks.text("id", &self.id, 200);
-        check_tokens(checks, "tokens", self.tokens);
-    }
-}
-
-/// The most pairs that a send or prediction may look at.
-pub(super) const MOST_PAIRS: usize = 10_000;
-
-/// Checks pairs that are sent along.
-pub(crate) fn check_given(checks: &mut Checks, pairs: &[GivenPair]) {
-    checks.require(pairs.len() <= MOST_PAIRS, "pairs", "has more than 10000 pairs");
-    let mut ids = HashSet::new();
-    for (index, pair) in pairs.iter().take(MOST_PAIRS).enumerate() {
-        checks.nested(&format!("pairs/{index}"), pair);
-        if !ids.insert(pair.id.as_str()) {
-            checks.fail(&format!("pairs/{index}/id"), "a pair before it has this id");
-        }
-    }
-}
-
-impl Check for NewSend {
-    fn check(&self, checks: &mut Checks) {
-        check_names(
-            checks,
-            [
-                ("topic_id", self.topic_id.as_deref()),
-                ("session_id", self.session_id.as_deref()),
-                ("model", self.model.as_deref()),
-            ],
-        );
-        checks.require(
-            self.user_text.is_some() || self.reask_of.is_some(),
-            "user_text",
-            "must be given, unless reask_of is",
-        );
-        let executes = self.mode == AskedMode::Execute;
-        checks.require(
-            self.pairs.is_none() || self.visible.is_none(),
-            "visible",
-            "must not be given with pairs",
-        );
-        checks.require(self.pairs.is_none() || !executes, "pairs", "is only for the mode record");
-        checks.require(self.stream.is_none() || executes, "stream", "is only for the mode execute");
-        check_given(checks, self.pairs.as_deref().unwrap_or_default());
-        if let Some(visible) = &self.visible {
-            checks.nested("visible", visible);
-        }
-        if let Some(settings) = &self.settings {
-            checks.nested("settings", settings);
-        }
-    }
-}
-
-/// Reports one call of a send that the client performs.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = NewSendAttempt)]
-pub struct NewAttempt {
-    /// The call's number within the send, from 1. The default is the next one.
-    #[serde(skip_serializing_if = "names_it")]
-    #[schema(minimum = 1, maximum = 20_000)]
-    pub attempt: Option<i32>,
-    /// The pairs that were sent, the oldest first. The default is those that are left. They must be the newest of these.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_items = 10_000)]
-    pub included_ids: Option<Vec<String>>,
-    /// The error that the call ended with.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<Reported>,
-    /// The usage that the provider reported, in its own words.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub usage: Option<FreeForm>,
-    /// How long the call took, in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0)]
-    pub latency_ms: Option<i32>,
-    /// When the call ended. The default is now.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub at: Option<Timestamp>,
-}
-
-impl Check for NewAttempt {
-    fn check(&self, checks: &mut Checks) {
-        let fits = self.attempt.is_none_or(|number| (1..=20_000).contains(&number));
-        checks.require(fits, "attempt", "must be from 1 to 20000");
-        let ids = self.included_ids.as_ref().map_or(0, Vec::len);
-        checks.require(ids <= MOST_PAIRS, "included_ids", "has more than 10000 ids");
-        checks.count("latency_ms", self.latency_ms);
-        if let Some(error) = &self.error {
-            checks.nested("error", error);
-        }
-    }
-}
-
-/// An error as a provider, or its client, reported it.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = ReportedError)]
-pub struct Reported {
-    /// The provider, such as `openai`.
-    #[serde(default, skip_serializing_if = "OptionalName::is_none")]
-    pub provider: OptionalName,
-    /// The HTTP status.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 100, maximum = 599)]
-    pub status: Option<u16>,
-    /// The code or type that the provider gave.
-    #[serde(default, skip_serializing_if = "OptionalName::is_none")]
-    pub code: OptionalName,
-    /// The body, or whatever text there is.
-    pub message: String,
-}
-
-impl Reported {
-    /// Makes the error of a text alone.
-    pub(super) fn said(message: String) -> Self {
-        Self { provider: OptionalName::default(), status: None, code: OptionalName::default(), message }
-    }
-}
-
-impl Check for Reported {
-    fn check(&self, checks: &mut Checks) {
-        check_names(checks, [("provider", self.provider.as_deref()), ("code", self.code.as_deref())]);
-        let fits = self.status.is_none_or(|status| (100..=599).contains(&status));
-        checks.require(fits, "status", "must be from 100 to 599");
-    }
-}
-
 /// What follows from a call.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SendAttemptAnswer)]
@@ -440,47 +229,6 @@ pub struct AttemptAnswer {
     pub counter: String,
 }
 
-/// Ends a send that the client performs: with an answer, or with an error.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = SendOutcome)]
-pub struct Outcome {
-    /// What the model answered.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub assistant_text: Option<String>,
-    /// The usage that the provider reported, in its own words.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub usage: Option<FreeForm>,
-    /// Why the model stopped.
-    #[serde(default, skip_serializing_if = "OptionalName::is_none")]
-    pub finish_reason: OptionalName,
-    /// The error that the send ended with.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<Reported>,
-}
-
-impl Check for Outcome {
-    fn check(&self, checks: &mut Checks) {
-        let one = self.assistant_text.is_some() != self.error.is_some();
-        checks.require(one, "assistant_text", "either this or error must be given");
-        check_names(checks, [("finish_reason", self.finish_reason.as_deref())]);
-        if let Some(error) = &self.error {
-            checks.nested("error", error);
-        }
-    }
-}
-
-/// Cancels a send.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
-#[schema(as = SendCancellation)]
-pub struct Cancellation {
-    /// Why the send is cancelled. The default is `user`.
-    pub reason: Option<CancelReason>,
-}
-
-impl Check for Cancellation {}
-
 /// Why a send was cancelled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -495,9 +243,5 @@ pub enum CancelReason {
 }
 
 crate::texts! {
-    NewSend: user_text, model, topic_id, session_id, pairs, system;
-    GivenPair: user_text, assistant_text;
-    NewAttempt: error, usage;
-    Reported: provider, code, message;
     SendError: message, label;
 }

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::PairState;
-use super::send::MOST_PAIRS;
+use super::requests::MOST_PAIRS;
 use crate::http::page::check_range;
 use crate::http::{Check, Checks};
 use crate::types::Timestamp;

@@ -19,6 +19,7 @@ mod retrieval;
 mod searches;
 mod seed_000;
 mod seed_001;
+mod seed_003;
 mod seed_004;
 mod suggestions;
 mod support;

@@ -15,10 +15,12 @@ use uuid::Uuid;
 use super::sends::{address, stored};
 use crate::error::{Error, Result};
 use crate::http::reply::{Created, Shown};
-use crate::messages::perform::{Flight, Performed, Progress, Script};
+use crate::messages::in_flight::Flight;
+use crate::messages::perform::{Performed, Progress, Script};
 use crate::messages::prediction::{self, Asked};
 use crate::messages::rules::estimate::Length;
 use crate::messages::{CancelReason, Event, NewSend, SendError, State, store};
+use crate::messages::{candidates, payload};
 use crate::privacy::capture::Capture;
 use crate::state::App;
 use crate::types::FreeForm;
@@ -94,7 +96,7 @@ async fn unkept(writing: &Writing, new: &NewSend) -> Result<Script> {
     let mut connection = writing.app.db.acquire().await?;
     let (project, rules) = (&*writing.caller.project, &writing.caller.tenant.messages);
     let pairs = match &new.visible {
-        Some(visible) => prediction::visible(&mut connection, project, visible, new.reask_of).await?,
+        Some(visible) => candidates::visible(&mut connection, project, visible, new.reask_of).await?,
         None => Vec::new(),
     };
     let length = |text: &Option<String>| text.as_deref().map_or_else(Length::default, Length::of);
@@ -108,7 +110,7 @@ async fn unkept(writing: &Writing, new: &NewSend) -> Result<Script> {
     };
     let predicted = prediction::predict(&mut connection, project, rules, asked).await?;
     let keys: Vec<_> = predicted.included().iter().map(|pair| (pair.key, pair.revision)).collect();
-    let texts = prediction::texts(&mut connection, project, &keys).await?;
+    let texts = payload::texts(&mut connection, project, &keys).await?;
     Ok(Script::unkept(Uuid::now_v7(), &predicted, &texts, new.system.clone(), new.user_text.clone()))
 }
 

@@ -9,7 +9,9 @@ use utoipa_axum::routes;
 use crate::auth::{Caller, Read};
 use crate::error::{Refusals, Result};
 use crate::http::{Check, Checks, Json};
-use crate::messages::prediction::{self, Asked, Candidate, Message, Predicted};
+use crate::messages::candidates::{self, Candidate};
+use crate::messages::payload::{self, Message};
+use crate::messages::prediction::{self, Asked, Predicted};
 use crate::messages::rules::errors::{self, Meaning, Said};
 use crate::messages::rules::estimate::Length;
 use crate::messages::rules::quota::{Quota, Use};
@@ -141,7 +143,7 @@ async fn predict_context(
     let project = &*caller.project;
     let pairs = match (new.pairs, &new.visible) {
         (Some(pairs), _) => pairs.into_iter().map(Candidate::given).collect(),
-        (None, Some(visible)) => prediction::visible(&mut connection, project, visible, None).await?,
+        (None, Some(visible)) => candidates::visible(&mut connection, project, visible, None).await?,
         (None, None) => Vec::new(),
     };
     let rules = &caller.tenant.messages;
@@ -159,13 +161,13 @@ async fn predict_context(
     let sent = &predicted.included()[predicted.preflight..];
     let keys: Vec<_> =
         sent.iter().filter(|pair| pair.given.is_none()).map(|pair| (pair.key, pair.revision)).collect();
-    let texts = prediction::texts(&mut connection, project, &keys).await?;
+    let texts = payload::texts(&mut connection, project, &keys).await?;
     let pairs = sent.iter().filter_map(|pair| {
         let given = pair.given.as_ref().map(|given| (&given.user_text, &given.assistant_text));
         let stored = || texts.get(&(pair.key, pair.revision)).map(|(user, answer)| (user, answer));
         given.or_else(stored).map(|(user, answer)| (user.as_str(), answer.as_deref()))
     });
-    let messages = prediction::messages(new.system.as_deref(), pairs, new.user_text.as_deref());
+    let messages = payload::messages(new.system.as_deref(), pairs, new.user_text.as_deref());
     Ok(axum::Json(Prediction::of(&predicted, messages)))
 }
 

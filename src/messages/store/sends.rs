@@ -11,7 +11,7 @@ use crate::db::rows;
 use crate::error::Result;
 use crate::http::Check;
 use crate::http::page::{Listed, Page, PageRequest};
-use crate::messages::prediction::{self, Message, Texts};
+use crate::messages::payload::{self, Message, Texts};
 use crate::messages::rules::errors::Class;
 use crate::messages::rules::quota::Quota;
 use crate::messages::rules::trimming::{Next, Stage, Trimming};
@@ -180,7 +180,7 @@ pub async fn plan(connection: &mut PgConnection, project: &str, id: Uuid) -> Res
     let Some(row) = row(connection, project, id).await? else {
         return Ok(None);
     };
-    let texts = prediction::texts(connection, project, &row.keys(0)).await?;
+    let texts = payload::texts(connection, project, &row.keys(0)).await?;
     Ok(Some(Plan { row, texts }))
 }
 
@@ -262,11 +262,11 @@ impl Row {
         if let Some(given) = &self.given_pairs {
             let pairs = given.iter().skip(trimmed);
             let pairs = pairs.map(|pair| (pair.user_text.as_str(), pair.assistant_text.as_deref()));
-            return prediction::messages(system, pairs, user);
+            return payload::messages(system, pairs, user);
         }
         let keys = self.keys(trimmed);
         let pairs = keys.iter().filter_map(|key| texts.get(key));
-        prediction::messages(system, pairs.map(|(user, answer)| (user.as_str(), answer.as_deref())), user)
+        payload::messages(system, pairs.map(|(user, answer)| (user.as_str(), answer.as_deref())), user)
     }
 
     async fn messages(&self, connection: &mut PgConnection, project: &str) -> Result<Vec<FreeForm>> {
@@ -276,7 +276,7 @@ impl Row {
         }
         let texts = match &self.given_pairs {
             Some(_) => HashMap::new(),
-            None => prediction::texts(connection, project, &self.keys(trimmed)).await?,
+            None => payload::texts(connection, project, &self.keys(trimmed)).await?,
         };
         self.call(&texts, trimmed, self.user_text.as_deref()).iter().map(free_form).collect()
     }

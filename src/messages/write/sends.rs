@@ -7,9 +7,11 @@ use uuid::Uuid;
 
 use crate::db::receipt::{Receipt, Written};
 use crate::error::Error;
+use crate::messages::candidates;
 use crate::messages::event::{Append, StartSend};
 use crate::messages::models;
-use crate::messages::prediction::{self, Asked, Failed, Predicted};
+use crate::messages::prediction::{self, Asked, Predicted};
+use crate::messages::refusals::Failed;
 use crate::messages::rules::estimate::Length;
 use crate::messages::rules::trimming::{Failure, Stage, Trimming};
 use crate::messages::settings::Rules;
@@ -183,7 +185,7 @@ async fn plan<'a>(
     };
     let pairs = match (&start.given, &new.visible) {
         (Some(given), _) => given.clone(),
-        (None, Some(visible)) => prediction::visible(connection, project, visible, new.reask_of).await?,
+        (None, Some(visible)) => candidates::visible(connection, project, visible, new.reask_of).await?,
         (None, None) => Vec::new(),
     };
     let own = named(new.model.as_deref()).or_else(|| reasked.as_ref()?.model.as_deref());

@@ -236,7 +236,7 @@ async fn filters_are_about_the_log() {
 async fn answers_have_a_length_and_a_number_of_records_that_may_teach_them() {
     let service = Service::open().await;
     let log = |number: u128| {
-        let program = if number % 2 == 0 {
+        let program = if number.is_multiple_of(2) {
             "submit".to_owned()
         } else {
             format!("(p {})", "x".repeat(number as usize))

@@ -1,0 +1,61 @@
+//! The messages of a call, and the texts that they are made of.
+
+use std::collections::HashMap;
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+/// A message as models take it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Message {
+    /// `system`, `user` or `assistant`.
+    pub role: &'static str,
+    /// The text.
+    pub content: String,
+}
+
+/// Returns the messages of a call: the system message, those of the pairs in their order, and the new one. Blank texts
+/// make none.
+#[must_use]
+pub fn messages<'a>(
+    system: Option<&'a str>,
+    pairs: impl IntoIterator<Item = (&'a str, Option<&'a str>)>,
+    user: Option<&'a str>,
+) -> Vec<Message> {
+    let pairs = pairs.into_iter().flat_map(|(user, answer)| [("user", Some(user)), ("assistant", answer)]);
+    [("system", system)]
+        .into_iter()
+        .chain(pairs)
+        .chain([("user", user)])
+        .filter_map(|(role, text)| {
+            let text = text.filter(|text| !text.trim().is_empty())?;
+            Some(Message { role, content: text.to_owned() })
+        })
+        .collect()
+}
+
+/// The texts of a stored pair as they were when it was sent.
+pub type Texts = HashMap<(Uuid, i32), (String, Option<String>)>;
+
+/// Returns the texts of stored pairs, each of its revision. Those of erased pairs are missing, as are those that are not
+/// kept.
+pub async fn texts(
+    connection: &mut PgConnection,
+    project: &str,
+    keys: &[(Uuid, i32)],
+) -> sqlx::Result<Texts> {
+    // An answer that came after the pair was sent has a revision of its own.
+    const SQL: &str = "
+        with sought as materialized (select unnest($2::uuid[]) as id, unnest($3::int[]) as revision)
+        select s.id, s.revision, p.user_text, case when p.lifecycle_state = 'complete' then p.assistant_text end
+        from sought s join pairs p on p.project = $1 and p.id = s.id and p.revision = s.revision
+        where p.user_text is not null
+        union all
+        select s.id, s.revision, r.user_text, r.assistant_text
+        from sought s join pair_revisions r on r.project = $1 and r.pair_id = s.id and r.revision = s.revision
+        where r.user_text is not null";
+    let (ids, revisions): (Vec<_>, Vec<_>) = keys.iter().copied().unzip();
+    let rows: Vec<(Uuid, i32, String, Option<String>)> =
+        sqlx::query_as(SQL).bind(project).bind(ids).bind(revisions).fetch_all(connection).await?;
+    Ok(rows.into_iter().map(|(id, revision, user, answer)| ((id, revision), (user, answer))).collect())
+}

@@ -1,0 +1,85 @@
+//! Why there is no prediction, and so no send.
+
+use super::rules::quota::{Name, Quota};
+use crate::error::{Error, FieldError, Special};
+
+/// Why there is no prediction.
+#[derive(Debug)]
+pub enum Failed {
+    /// The database failed.
+    Database(sqlx::Error),
+    /// The request is refused.
+    Refused(Error),
+}
+
+impl From<sqlx::Error> for Failed {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Database(error) => error.into(),
+            Failed::Refused(error) => error,
+        }
+    }
+}
+
+/// The refusal of a model whose limit is not known.
+pub(super) fn unknown_model(model: &str) -> Error {
+    Error::Special(Box::new(Special {
+        status: 422,
+        kind: "model-unknown",
+        title: "Model unknown",
+        detail: format!("the context window of {model:?} is not known: PUT /v1/models/{{model}} tells it"),
+        errors: Vec::new(),
+        members: [("model".to_owned(), model.into())].into_iter().collect(),
+        retry_after_s: None,
+    }))
+}
+
+/// The refusal of a prompt that is larger than the model's limit by itself.
+pub(super) fn prompt_too_large(aut: i64, max_context: i64) -> Error {
+    let detail = "the message alone, with the system message, is larger than the model's limit";
+    Error::Special(Box::new(Special {
+        status: 422,
+        kind: "user-prompt-too-large",
+        title: "User prompt too large",
+        detail: format!("{detail}: {aut} of {max_context} tokens"),
+        errors: vec![FieldError { pointer: "/user_text".to_owned(), detail: detail.to_owned() }],
+        members: [
+            ("kind".to_owned(), "user_prompt_too_large".into()),
+            ("aut".to_owned(), aut.into()),
+            ("max_context".to_owned(), max_context.into()),
+        ]
+        .into_iter()
+        .collect(),
+        retry_after_s: None,
+    }))
+}
+
+/// The refusal of a send that would break a quota.
+pub(super) fn quota_broken(model: &str, name: Name, quota: &Quota) -> Error {
+    let resets_in_s = quota.get(&name).map_or(1, |quota| quota.resets_in_s);
+    Error::Special(Box::new(Special {
+        status: 429,
+        kind: "quota",
+        title: "Quota",
+        detail: format!(
+            "this send would break the quota of {name} of {model:?}; it will not in {resets_in_s} seconds"
+        ),
+        errors: Vec::new(),
+        members: [("quota".to_owned(), serde_json::to_value(quota).unwrap_or_default())]
+            .into_iter()
+            .collect(),
+        retry_after_s: Some(resets_in_s),
+    }))
+}

@@ -1,0 +1,224 @@
+//! The statements that add calls to sends, and end sends.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use crate::db::insert::{self, Columns as _, columns};
+use crate::messages::rules::estimate::Length;
+use crate::messages::rules::trimming::Stage;
+use crate::messages::{SendError, State};
+use crate::types::{FreeForm, Timestamp};
+
+/// A row of a call that has ended.
+pub(in crate::messages) struct AttemptRow<'a> {
+    pub(in crate::messages) send: Uuid,
+    pub(in crate::messages) attempt: i32,
+    pub(in crate::messages) model: &'a str,
+    pub(in crate::messages) stage: Stage,
+    pub(in crate::messages) trimmed_count: i32,
+    pub(in crate::messages) history: i64,
+    pub(in crate::messages) total: i64,
+    pub(in crate::messages) error: Option<&'a SendError>,
+    pub(in crate::messages) overflow: bool,
+    pub(in crate::messages) usage: Option<&'a FreeForm>,
+    pub(in crate::messages) tokens: i64,
+    pub(in crate::messages) latency_ms: Option<i32>,
+    pub(in crate::messages) at: Timestamp,
+    pub(in crate::messages) hash: &'a [u8],
+    /// How many pairs are dropped after the call.
+    pub(in crate::messages) trimmed_after: i32,
+    /// The tokens of the prompt and of the answer that the provider reported.
+    pub(in crate::messages) reported: (Option<i64>, Option<i64>),
+}
+
+columns! {
+    /// The columns of a call.
+    struct Attempts<'a>(AttemptRow<'a>);
+    |row| {
+        "send_id": "uuid" = row.send,
+        "attempt": "int" = row.attempt,
+        "model": "text" = row.model,
+        "stage": "text" = row.stage,
+        "trimmed_count": "int" = row.trimmed_count,
+        "attempt_history_tokens": "bigint" = row.history,
+        "attempt_total_tokens": "bigint" = row.total,
+        "error": "jsonb" as "json" = row.error.map(Json),
+        "overflow": "bool" = row.overflow,
+        "usage": "jsonb" as "json" = row.usage.map(Json),
+        "tokens": "bigint" = row.tokens,
+        "latency_ms": "int" = row.latency_ms,
+        "at": "timestamptz" = row.at,
+        "request_hash": "bytea" = row.hash,
+    }
+}
+
+columns! {
+    /// What a call changes of its send.
+    struct Progress<'a>(AttemptRow<'a>);
+    |row| {
+        "id": "uuid" = row.send,
+        "attempts_used": "int" = row.attempt,
+        "stage": "text" = row.stage,
+        "trimmed_count": "int" = row.trimmed_after,
+        "error": "jsonb" as "json" = row.error.map(Json),
+        "error_class": "text" = row.error.map(|error| error.class),
+        "overflow_matched": "bool" = row.error.map(|_| row.overflow),
+        "usage": "jsonb" as "json" = row.usage.map(Json),
+        "input_tokens": "bigint" = row.reported.0,
+        "output_tokens": "bigint" = row.reported.1,
+    }
+}
+
+/// Adds calls, each to another send.
+pub(in crate::messages) async fn insert_attempts(
+    connection: &mut PgConnection,
+    project: &str,
+    attempts: &[AttemptRow<'_>],
+) -> sqlx::Result<()> {
+    static INSERT: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "insert into send_attempts (project, {names}) select $1, {values} from (select {unnested}) new",
+            names = insert::names::<Attempts>(),
+            values = insert::values::<Attempts>("new"),
+            unnested = insert::unnested::<Attempts>(2),
+        )
+    });
+    if attempts.is_empty() {
+        return Ok(());
+    }
+    let parameters = insert::parameters(project, |parameters| Attempts::bind_all(attempts, parameters))?;
+    sqlx::query_with(INSERT.as_str(), parameters).execute(connection).await?;
+    Ok(())
+}
+
+/// Notes with sends, which are locked, what these calls change of them.
+pub(in crate::messages) async fn note_attempts(
+    connection: &mut PgConnection,
+    project: &str,
+    attempts: &[AttemptRow<'_>],
+) -> sqlx::Result<()> {
+    static UPDATE: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "with new as materialized (select {unnested})
+            update sends s set attempts_used = new.attempts_used, stage = new.stage, trimmed_count = new.trimmed_count,
+                error = coalesce(new.error, s.error), error_class = coalesce(new.error_class, s.error_class),
+                overflow_matched = coalesce(new.overflow_matched, s.overflow_matched),
+                usage = coalesce(new.usage, s.usage), input_tokens = coalesce(new.input_tokens, s.input_tokens),
+                output_tokens = coalesce(new.output_tokens, s.output_tokens)
+            from new where s.project = $1 and s.id = new.id",
+            unnested = insert::unnested::<Progress>(2),
+        )
+    });
+    if attempts.is_empty() {
+        return Ok(());
+    }
+    let parameters = insert::parameters(project, |parameters| Progress::bind_all(attempts, parameters))?;
+    sqlx::query_with(UPDATE.as_str(), parameters).execute(connection).await?;
+    Ok(())
+}
+
+/// Returns the hashes of the requests that reported these calls, by send and number.
+pub(in crate::messages) async fn attempt_hashes(
+    connection: &mut PgConnection,
+    project: &str,
+    calls: &[(Uuid, i32)],
+) -> sqlx::Result<HashMap<(Uuid, i32), Vec<u8>>> {
+    const SQL: &str = "
+        with sought as materialized (select unnest($2::uuid[]) as send_id, unnest($3::int[]) as attempt)
+        select a.send_id, a.attempt, a.request_hash from sought
+        join send_attempts a on a.project = $1 and a.send_id = sought.send_id and a.attempt = sought.attempt";
+    let (sends, numbers): (Vec<_>, Vec<_>) = calls.iter().copied().unzip();
+    let rows: Vec<(Uuid, i32, Vec<u8>)> =
+        sqlx::query_as(SQL).bind(project).bind(sends).bind(numbers).fetch_all(connection).await?;
+    Ok(rows.into_iter().map(|(send, number, hash)| ((send, number), hash)).collect())
+}
+
+/// A row of a send that ends.
+pub(in crate::messages) struct EndRow<'a> {
+    pub(in crate::messages) id: Uuid,
+    pub(in crate::messages) pair_id: Uuid,
+    pub(in crate::messages) stage: Stage,
+    pub(in crate::messages) attempts_used: i32,
+    pub(in crate::messages) trimmed_count: i32,
+    pub(in crate::messages) overflow: Option<bool>,
+    pub(in crate::messages) error: Option<SendError>,
+    pub(in crate::messages) assistant_text: Option<&'a str>,
+    pub(in crate::messages) tool_calls: Option<&'a serde_json::value::RawValue>,
+    pub(in crate::messages) assistant: Length,
+    pub(in crate::messages) usage: Option<&'a FreeForm>,
+    pub(in crate::messages) reported: (Option<i64>, Option<i64>),
+    pub(in crate::messages) finish_reason: Option<&'a str>,
+    pub(in crate::messages) hash: &'a [u8],
+    pub(in crate::messages) completed_at: Timestamp,
+}
+
+columns! {
+    /// What the end of a send sets.
+    struct Ends<'a>(EndRow<'a>);
+    |row| {
+        "id": "uuid" = row.id,
+        "pair_id": "uuid" = row.pair_id,
+        "state": "text" = if row.error.is_some() { State::Error } else { State::Complete },
+        "stage": "text" = row.stage,
+        "attempts_used": "int" = row.attempts_used,
+        "trimmed_count": "int" = row.trimmed_count,
+        "overflow_matched": "bool" = row.overflow,
+        "error": "jsonb" as "json" = row.error.as_ref().map(Json),
+        "error_class": "text" = row.error.as_ref().map(|error| error.class),
+        "assistant_text": "text" = row.assistant_text,
+        "tool_calls": "jsonb" as "json" = row.tool_calls.map(Json),
+        "assistant_chars": "bigint" = row.assistant.chars,
+        "assistant_units": "float8" = row.assistant.units,
+        "usage": "jsonb" as "json" = row.usage.map(Json),
+        "input_tokens": "bigint" = row.reported.0,
+        "output_tokens": "bigint" = row.reported.1,
+        "finish_reason": "text" = row.finish_reason,
+        "outcome_hash": "bytea" = row.hash,
+        "completed_at": "timestamptz" = row.completed_at,
+    }
+}
+
+/// Ends sends that are locked, and their pairs with them.
+pub(in crate::messages) async fn end_sends(
+    connection: &mut PgConnection,
+    project: &str,
+    ends: &[EndRow<'_>],
+) -> sqlx::Result<()> {
+    static SENDS: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "with new as materialized (select {unnested})
+            update sends s set state = new.state, stage = new.stage, attempts_used = new.attempts_used,
+                trimmed_count = new.trimmed_count, overflow_matched = coalesce(new.overflow_matched, s.overflow_matched),
+                error = coalesce(new.error, s.error),
+                error_class = coalesce(new.error_class, s.error_class), usage = coalesce(new.usage, s.usage),
+                input_tokens = coalesce(new.input_tokens, s.input_tokens),
+                output_tokens = coalesce(new.output_tokens, s.output_tokens), finish_reason = new.finish_reason,
+                outcome_hash = new.outcome_hash, completed_at = new.completed_at, lease_until = null
+            from new where s.project = $1 and s.id = new.id",
+            unnested = insert::unnested::<Ends>(2),
+        )
+    });
+    static PAIRS: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "with new as materialized (select {unnested})
+            update pairs p set lifecycle_state = new.state, error = new.error, assistant_text = new.assistant_text,
+                tool_calls = new.tool_calls, assistant_chars = new.assistant_chars,
+                assistant_units = new.assistant_units,
+                completed_at = case when new.state = 'complete' then new.completed_at end
+            from new where p.project = $1 and p.id = new.pair_id and p.send_id = new.id",
+            unnested = insert::unnested::<Ends>(2),
+        )
+    });
+    if ends.is_empty() {
+        return Ok(());
+    }
+    for sql in [&SENDS, &PAIRS] {
+        let parameters = insert::parameters(project, |parameters| Ends::bind_all(ends, parameters))?;
+        sqlx::query_with(sql.as_str(), parameters).execute(&mut *connection).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! The statements that make sends and lock them.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use crate::db::insert::{self, Columns as _, columns};
+use crate::messages::event::StartSend;
+use crate::messages::passed::Passed;
+use crate::messages::prediction::Predicted;
+use crate::messages::rules::trimming::Stage;
+use crate::messages::{GivenPair, Mode, State, named};
+use crate::types::Timestamp;
+
+/// A row of a send that begins.
+pub(in crate::messages) struct SendRow<'a> {
+    pub(in crate::messages) id: Uuid,
+    pub(in crate::messages) start: &'a StartSend,
+    pub(in crate::messages) model: &'a str,
+    pub(in crate::messages) topic_id: Option<&'a str>,
+    pub(in crate::messages) predicted: &'a Predicted,
+}
+
+impl SendRow<'_> {
+    fn selected<T>(&self, of: impl Fn(usize) -> T) -> impl Iterator<Item = T> {
+        (self.predicted.boundary()..self.predicted.pairs.len()).map(of)
+    }
+
+    fn passed(&self) -> Option<&Passed> {
+        self.start.passed.as_ref()
+    }
+
+    /// The stored pairs among those that the user saw.
+    fn visible(&self) -> impl Iterator<Item = Uuid> {
+        let is_stored = self.passed().is_none();
+        self.predicted.pairs.iter().map(|pair| pair.key).filter(move |key| is_stored && !key.is_nil())
+    }
+
+    fn given(&self) -> Option<Json<Vec<&GivenPair>>> {
+        self.start.given.as_ref()?;
+        Some(Json(self.predicted.included().iter().filter_map(|pair| pair.given.as_ref()).collect()))
+    }
+
+    fn stage(&self) -> Stage {
+        if self.predicted.preflight > 0 { Stage::Preflight } else { Stage::Initial }
+    }
+}
+
+/// Returns a Postgres array of plain values, as text.
+fn array<T: std::fmt::Display>(values: impl Iterator<Item = T>) -> String {
+    let mut text = String::from("{");
+    for (index, value) in values.enumerate() {
+        let _ = write!(text, "{}{value}", if index == 0 { "" } else { "," });
+    }
+    text.push('}');
+    text
+}
+
+/// Returns a name as it stands in a Postgres array.
+fn quoted(name: Option<&str>) -> String {
+    name.map_or_else(
+        || "null".to_owned(),
+        |name| format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\"")),
+    )
+}
+
+columns! {
+    /// The columns of a send that are known when it begins.
+    struct Sends<'a>(SendRow<'a>);
+    |row| {
+        "id": "uuid" = row.id,
+        "pair_id": "uuid" = row.start.pair_id,
+        "mode": "text" = row.start.mode,
+        "stage": "text" = row.stage(),
+        "model": "text" = row.model,
+        "topic_id": "text" = row.topic_id,
+        "session_id": "text" = named(row.start.new.session_id.as_deref()),
+        "system": "text" = row.start.new.system.as_deref().filter(|_| row.start.keeps_text),
+        "system_hash": "bytea" = row.start.system_hash.as_deref(),
+        "system_tokens": "bigint" = row.predicted.budget.system,
+        "max_context": "bigint" = row.passed().is_none().then_some(row.predicted.budget.max_context),
+        "user_request_allowance": "bigint" = row.predicted.budget.allowance,
+        "max_trim_attempts": "int" = row.predicted.max_trims,
+        "chars_per_token": "float8" = row.predicted.chars_per_token,
+        "ratio": "float8" = row.predicted.ratio(),
+        "visible_count": "int" = i32::try_from(row.predicted.pairs.len()).unwrap_or(i32::MAX),
+        "visible_ids": "text" as "uuid[]" = array(row.visible()),
+        "selected_ids": "text" as "uuid[]" = array(row.selected(|index| row.predicted.pairs[index].key)),
+        "selected_revisions": "text" as "int[]" = array(row.selected(|index| row.predicted.pairs[index].revision)),
+        "selected_tokens": "text" as "bigint[]" = array(row.selected(|index| row.predicted.sizes[index])),
+        "selected_models": "text" as "text[]" = array(row.selected(|index| quoted(row.predicted.pairs[index].model.as_deref()))),
+        "measured": "text" as "bool[]" = array(row.selected(|index| row.predicted.measured[index])),
+        "given_pairs": "jsonb" as "json" = row.given(),
+        "predicted_history": "bigint" = row.predicted.prediction.history,
+        "aut": "bigint" = row.predicted.aut,
+        "preflight_count": "int" = i32::try_from(row.predicted.preflight).unwrap_or(i32::MAX),
+        "quota": "jsonb" as "json" = (!row.predicted.quota.is_empty()).then_some(Json(&row.predicted.quota)),
+        "reask_of": "uuid" = row.start.new.reask_of,
+        "history": "uuid" = row.passed().and_then(|passed| Some(passed.messages.last()?.id)),
+        "generation_id": "uuid" = row.passed().and_then(|passed| passed.generation_id),
+        "lease_until": "timestamptz" = row.start.created_at.plus(row.start.lease),
+        "created_at": "timestamptz" = row.start.created_at,
+        "request_hash": "bytea" = row.start.hash.as_slice(),
+    }
+}
+
+/// Inserts sends. Returns the ids of those that did not exist yet.
+pub(in crate::messages) async fn insert_sends(
+    connection: &mut PgConnection,
+    project: &str,
+    sends: &[SendRow<'_>],
+) -> sqlx::Result<HashSet<Uuid>> {
+    static SQL: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "insert into sends (project, {names}, state, trimmed_count)
+            select $1, {values}, 'sending', new.preflight_count
+            from (select {unnested}) new
+            order by new.id
+            on conflict do nothing
+            returning id",
+            names = insert::names::<Sends>(),
+            values = insert::values::<Sends>("new"),
+            unnested = insert::unnested::<Sends>(2),
+        )
+    });
+    if sends.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let parameters = insert::parameters(project, |parameters| Sends::bind_all(sends, parameters))?;
+    let created: Vec<Uuid> = sqlx::query_scalar_with(SQL.as_str(), parameters).fetch_all(connection).await?;
+    Ok(created.into_iter().collect())
+}
+
+/// A send that is locked.
+#[derive(sqlx::FromRow)]
+pub(in crate::messages) struct LockedSend {
+    pub(in crate::messages) id: Uuid,
+    pub(in crate::messages) state: State,
+    pub(in crate::messages) stage: Stage,
+    pub(in crate::messages) mode: Mode,
+    pub(in crate::messages) model: String,
+    pub(in crate::messages) pair_id: Uuid,
+    pub(in crate::messages) system_tokens: i64,
+    pub(in crate::messages) max_trim_attempts: i32,
+    pub(in crate::messages) ratio: Option<f64>,
+    pub(in crate::messages) selected_ids: Vec<Uuid>,
+    pub(in crate::messages) selected_tokens: Vec<i64>,
+    pub(in crate::messages) measured: Vec<bool>,
+    #[sqlx(json(nullable))]
+    pub(in crate::messages) given_pairs: Option<Vec<GivenPair>>,
+    pub(in crate::messages) aut: i64,
+    pub(in crate::messages) input_tokens: Option<i64>,
+    pub(in crate::messages) preflight_count: i32,
+    pub(in crate::messages) trimmed_count: i32,
+    pub(in crate::messages) attempts_used: i32,
+    pub(in crate::messages) outcome_hash: Option<Vec<u8>>,
+    pub(in crate::messages) now: Timestamp,
+}
+
+/// Locks sends in the order of their ids, so that two transactions that lock the same ones wait for each other instead
+/// of forming a deadlock.
+pub(in crate::messages) async fn lock_sends(
+    connection: &mut PgConnection,
+    project: &str,
+    ids: &[Uuid],
+) -> sqlx::Result<HashMap<Uuid, LockedSend>> {
+    const SQL: &str = "
+        select id, state, stage, mode, model, pair_id, system_tokens, max_trim_attempts, ratio, selected_ids,
+            selected_tokens, measured, given_pairs, aut, input_tokens, preflight_count, trimmed_count, attempts_used,
+            outcome_hash, clock_timestamp() as now
+        from sends where project = $1 and id = any($2) order by id for no key update";
+    let rows: Vec<LockedSend> = sqlx::query_as(SQL).bind(project).bind(ids).fetch_all(connection).await?;
+    Ok(rows.into_iter().map(|row| (row.id, row)).collect())
+}
