@@ -8,6 +8,7 @@ use utoipa::openapi::{ObjectBuilder, Ref, RefOr};
 
 use crate::auth::keyring::PROJECT;
 use crate::error::{self, Refusals};
+use crate::memories::suggestion::AnsweredQuery;
 use crate::messages::AttemptAnswer;
 
 /// The document without its endpoints, which [`router`](crate::router) adds.
@@ -16,7 +17,7 @@ use crate::messages::AttemptAnswer;
     info(title = "Gleaner", description = "Keeps what coding agents do and gives back what can be learned from it.\n\n\
         A 2xx means committed. Refusals are RFC 9457 problems that name the field."),
     servers((url = "/", description = "The server that serves this document")),
-    components(schemas(error::Problem, AttemptAnswer)),
+    components(schemas(error::Problem, AttemptAnswer, AnsweredQuery)),
     security((), ("key" = [])),
     modifiers(&KeyScheme, &Shared),
     tags(
@@ -26,6 +27,7 @@ use crate::messages::AttemptAnswer;
         (name = "searches", description = "Searches that came back weak, what agents then read, and what that teaches"),
         (name = "messages", description = "Message pairs, the sends that made them, and the models they went to"),
         (name = "gateway", description = "Requests as the official clients of providers send them, passed on and kept as sends"),
+        (name = "memories", description = "What is worth knowing again, what is asked in conversations, and what belongs to it"),
         (name = "batch", description = "Many events at once"),
         (name = "analytics", description = "Figures"),
         (name = "projects", description = "Tenants and their settings"),

@@ -1,10 +1,12 @@
 //! The memory that the bodies of requests take together, which is bounded however many clients send at once.
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::extract::Request;
+use axum::extract::{FromRequestParts, Request};
 use axum::http::Extensions;
+use axum::http::request::Parts;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::{Error, Result};
@@ -34,6 +36,14 @@ impl Budget {
 /// dropped, which is that of the writer's queue if the client hangs up before its events are written.
 #[derive(Debug, Clone)]
 pub struct Memory(Arc<Held>);
+
+impl<S: Sync> FromRequestParts<S> for Memory {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self::of(&parts.extensions))
+    }
+}
 
 #[derive(Debug)]
 struct Held {
