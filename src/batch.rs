@@ -40,6 +40,12 @@ const EXAMPLE: &str = concat!(
     "\n",
     r#"{"event": "pair", "id": "01946984-36a0-7b2e-8f41-c07d9e35a6b2", "user_text": "How do I list files?", "assistant_text": "With `ls`."}"#,
     "\n",
+    r#"{"event": "memory", "id": "01946984-36a0-7b2e-8f41-c07d9e35a6b2", "content": "The staging database is on port 5433."}"#,
+    "\n",
+    r#"{"event": "conversation_query", "session_id": "other-session", "id": "01946984-36a0-7b2e-8f41-c07d9e35a6b2", "query": "Which port does staging use?"}"#,
+    "\n",
+    r#"{"event": "memory_feedback", "session_id": "other-session", "memory_id": "01946984-36a0-7b2e-8f41-c07d9e35a6b2", "verdict": "used"}"#,
+    "\n",
     r#"{"event": "send", "id": "01946984-36a0-7b2e-8f41-c07d9e35a6b2", "mode": "record", "model": "gpt-4o-mini", "user_text": "And hidden ones?", "visible": {"ids": ["01946984-36a0-7b2e-8f41-c07d9e35a6b2"]}}"#,
     "\n",
 );
@@ -98,7 +104,8 @@ impl Rejected {
 /// `generation`, `attempt`, `generation_outcome`, `generation_amendment` and `review` (which refer to
 /// `generation_id`); `suggestion`, `view`, `partial_inputs`, `suggestion_outcome` and `suggestion_amendment`
 /// (`suggestion_id`); `search`, `fallback` and `search_outcome` (`search_id`); `pair`, `send` (with `mode: record`),
-/// `send_attempt` and `send_outcome` (`send_id`). A line of a `suggestion_history.jsonl` needs no `event`. A
+/// `send_attempt` and `send_outcome` (`send_id`); `memory`, `conversation_query` and `memory_feedback`
+/// (`session_id`). A line of a `suggestion_history.jsonl` needs no `event`. A
 /// `line_id`, any UUID, names what the line makes and does not name itself, so that sending the line again is
 /// harmless. Later lines may refer to earlier ones, and events of one record take effect in line order. A batch has
 /// at most 20 000 lines and 64 MiB.

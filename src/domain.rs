@@ -15,7 +15,7 @@ use crate::privacy::hash_key::HashKey;
 use crate::privacy::kept::Kept;
 use crate::privacy::redact::Redaction;
 use crate::searches::settings::Rules;
-use crate::{generations, messages, searches, suggestions};
+use crate::{generations, memories, messages, searches, suggestions};
 
 /// A domain: one kind of record, with the events that can happen to it. Domains do not refer to each other's
 /// records.
@@ -31,6 +31,8 @@ pub enum Domain {
     Searches,
     /// Message pairs, and the sends that made them (seed 003).
     Messages,
+    /// Memories, what is asked in conversations, and what was suggested there (seed 002).
+    Memories,
 }
 
 /// Something that happens to a record. It is validated and has its id and times.
@@ -44,6 +46,8 @@ pub enum Event {
     Search(searches::Event),
     /// An event of a message pair or a send.
     Message(messages::Event),
+    /// An event of a memory or a conversation.
+    Memory(memories::Event),
 }
 
 /// What is in force for a project, as far as writing needs it.
@@ -57,7 +61,7 @@ pub struct InForce<'a> {
 
 /// Where a domain's table holds the names of agent sessions.
 pub struct SessionColumns {
-    /// The table's name.
+    /// The table's name, or the SQL of what serves as one.
     pub table: &'static str,
     /// The column with the session's name.
     pub name: &'static str,
@@ -78,7 +82,8 @@ pub struct SessionName<'a> {
 
 impl Domain {
     /// All domains, in the order of their declaration.
-    pub const ALL: [Self; 4] = [Self::Generations, Self::Suggestions, Self::Searches, Self::Messages];
+    pub const ALL: [Self; 5] =
+        [Self::Generations, Self::Suggestions, Self::Searches, Self::Messages, Self::Memories];
 
     /// The names of all domains, in the order of [`Domain::ALL`].
     pub const NAMES: [&str; Self::ALL.len()] = {
@@ -99,6 +104,7 @@ impl Domain {
             Self::Suggestions => "suggestions",
             Self::Searches => "searches",
             Self::Messages => "messages",
+            Self::Memories => "memories",
         }
     }
 
@@ -107,7 +113,7 @@ impl Domain {
     #[must_use]
     pub const fn has_metadata(self) -> bool {
         match self {
-            Self::Generations | Self::Suggestions | Self::Messages => true,
+            Self::Generations | Self::Suggestions | Self::Messages | Self::Memories => true,
             Self::Searches => false,
         }
     }
@@ -137,6 +143,15 @@ impl Domain {
             Self::Messages => {
                 SessionColumns { table: "pairs", name: "session_id", server: None, created_at: "created_at" }
             }
+            Self::Memories => SessionColumns {
+                table: "(
+                    select project, session_id, created_at from memories
+                    union all select project, session_id, at from conversation_queries
+                ) memories",
+                name: "session_id",
+                server: None,
+                created_at: "created_at",
+            },
         }
     }
 
@@ -175,6 +190,13 @@ impl Domain {
                 };
                 vec![("pairs", erased.pairs), ("sends", erased.sends)]
             }
+            Self::Memories => {
+                let erased = match server {
+                    None => memories::store::delete_session(connection, project, session).await?,
+                    Some(_) => memories::store::Erased::default(),
+                };
+                vec![("memories", erased.memories), ("queries", erased.queries)]
+            }
         })
     }
 }
@@ -188,7 +210,8 @@ pub fn read(project: &str, line: &str, id: Option<Uuid>) -> Result<Event> {
         .map(|event| event.map(Event::Generation))
         .or_else(|| suggestions::event::read(kind, &line).map(|event| event.map(Event::Suggestion)))
         .or_else(|| searches::event::read(kind, &line).map(|event| event.map(Event::Search)))
-        .or_else(|| messages::event::read(kind, &line).map(|event| event.map(Event::Message)));
+        .or_else(|| messages::event::read(kind, &line).map(|event| event.map(Event::Message)))
+        .or_else(|| memories::event::read(kind, &line).map(|event| event.map(Event::Memory)));
     read.unwrap_or_else(|| {
         Err(match kind {
             Some(other) => Error::invalid("/event", format!("{other:?} is not the name of an event")),
@@ -229,6 +252,10 @@ pub async fn write(
                 parts(events, |event| if let Event::Message(own) = event { Some(own) } else { None });
             Box::pin(messages::write::write(connection, project, rules.messages, &events)).await
         }
+        Domain::Memories => {
+            let events = parts(events, |event| if let Event::Memory(own) = event { Some(own) } else { None });
+            Box::pin(memories::write::write(connection, project, &events)).await
+        }
     }
 }
 
@@ -244,6 +271,7 @@ pub fn kinds() -> impl Iterator<Item = &'static str> {
         Domain::Suggestions => suggestions::event::KINDS.iter(),
         Domain::Searches => searches::event::KINDS.iter(),
         Domain::Messages => messages::event::KINDS.iter(),
+        Domain::Memories => memories::event::KINDS.iter(),
     };
     Domain::ALL.iter().flat_map(of).copied()
 }
@@ -257,6 +285,7 @@ impl Event {
             Self::Suggestion(_) => Domain::Suggestions,
             Self::Search(_) => Domain::Searches,
             Self::Message(_) => Domain::Messages,
+            Self::Memory(_) => Domain::Memories,
         }
     }
 
@@ -268,6 +297,7 @@ impl Event {
             Self::Suggestion(event) => event.kind(),
             Self::Search(event) => event.kind(),
             Self::Message(event) => event.kind(),
+            Self::Memory(event) => event.kind(),
         }
     }
 
@@ -278,6 +308,7 @@ impl Event {
             Self::Suggestion(event) => event.redact(redaction),
             Self::Search(event) => event.redact(redaction),
             Self::Message(event) => event.redact(redaction),
+            Self::Memory(event) => event.redact(redaction),
         }
     }
 
@@ -290,6 +321,7 @@ impl Event {
             Self::Suggestion(event) => event.reduce(key),
             Self::Search(_) => return None,
             Self::Message(event) => event.reduce(key),
+            Self::Memory(event) => event.reduce(key),
         }
         Some(self)
     }
@@ -316,5 +348,11 @@ impl From<searches::Event> for Event {
 impl From<messages::Event> for Event {
     fn from(event: messages::Event) -> Self {
         Self::Message(event)
+    }
+}
+
+impl From<memories::Event> for Event {
+    fn from(event: memories::Event) -> Self {
+        Self::Memory(event)
     }
 }

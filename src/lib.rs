@@ -3,7 +3,7 @@
 //! # The map
 //!
 //! A domain is one kind of record and the events that can happen to it: [`generations`], [`suggestions`],
-//! [`searches`] and [`messages`].
+//! [`searches`], [`messages`] and [`memories`].
 //! Each is a folder with the same parts: `mod.rs` has the records and the bodies that clients post, `event` makes events of
 //! them, `rules` says what follows without a database, `write` and `tables` write events, `store` has the queries, `exports`
 //! the data sets, and `routes` the endpoints. [`domain`] lists the domains and asks each the same questions.
@@ -66,6 +66,7 @@ pub mod gateway;
 pub mod generations;
 pub mod health;
 pub mod http;
+pub mod memories;
 pub mod messages;
 pub mod openapi;
 pub mod privacy;

@@ -8,6 +8,7 @@ use utoipa::openapi::{ObjectBuilder, Ref, RefOr};
 
 use crate::auth::keyring::PROJECT;
 use crate::error::{self, Refusals};
+use crate::memories::suggestion::AnsweredQuery;
 use crate::messages::AttemptAnswer;
 
 /// The document without its endpoints, which [`router`](crate::router) adds.
@@ -16,7 +17,7 @@ use crate::messages::AttemptAnswer;
     info(title = "Gleaner", description = "Keeps what coding agents do and gives back what can be learned from it.\n\n\
         A 2xx means committed. Refusals are RFC 9457 problems that name the field."),
     servers((url = "/", description = "The server that serves this document")),
-    components(schemas(error::Problem, AttemptAnswer)),
+    components(schemas(error::Problem, AttemptAnswer, AnsweredQuery)),
     security((), ("key" = [])),
     modifiers(&KeyScheme, &Shared),
     tags(
@@ -26,6 +27,7 @@ use crate::messages::AttemptAnswer;
         (name = "messages", description = "Messages to models: what fits, what was sent, and what came back"),
         (name = "gateway", description = "Requests as providers' own clients send them, passed on and kept as sends"),
         (name = "exports", description = "Data sets to train on"),
+        (name = "memories", description = "What is worth knowing again, what is asked in conversations, and what fits it"),
         (name = "batch", description = "Many events in one request"),
         (name = "analytics", description = "Figures about all of this"),
         (name = "projects", description = "Tenants, and the settings of each"),

@@ -34,8 +34,8 @@ use crate::openapi::{self, Document};
 use crate::state::App;
 use crate::telemetry::{self, span};
 use crate::{
-    auth, batch, docs, exports, gateway, generations, health, messages, projects, searches, sessions,
-    suggestions,
+    auth, batch, docs, exports, gateway, generations, health, memories, messages, projects, searches,
+    sessions, suggestions,
 };
 
 /// Returns every endpoint with its documentation.
@@ -46,6 +46,7 @@ fn api() -> OpenApiRouter<App> {
         .merge(searches::routes::routes())
         .merge(messages::routes::routes())
         .merge(gateway::routes::routes())
+        .merge(memories::routes::routes())
         .merge(batch::routes())
         .merge(exports::routes::routes())
         .merge(projects::routes::routes())

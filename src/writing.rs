@@ -59,6 +59,12 @@ impl Writing {
         self.key.id(&self.caller.project, route, parent)
     }
 
+    /// Returns what the request holds of the memory that requests share.
+    #[must_use]
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     /// Returns whether the client wants to see the record.
     #[must_use]
     pub fn shows_record(&self) -> bool {

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 /// The domains, which know nothing of each other.
-const DOMAINS: [&str; 4] = ["generations", "suggestions", "searches", "messages"];
+const DOMAINS: [&str; 5] = ["generations", "suggestions", "searches", "messages", "memories"];
 
 /// Where the domains stand in one list: what they have in common is asked of them here, and nowhere else.
 const LISTS_OF_DOMAINS: [&str; 5] = ["domain.rs", "exports/datasets.rs", "lib.rs", "openapi.rs", "router.rs"];

@@ -11,12 +11,13 @@ use super::{Dataset, Described, Description};
 use crate::error::Result;
 use crate::generations::exports::{CorrectionPairs, TrainingPairs};
 use crate::http::params::from_pairs;
+use crate::memories::exports::MemorySuggestions;
 use crate::messages::exports::Conversations;
 use crate::searches::exports::SearchPairs;
 use crate::suggestions::exports::{AcceptedSuggestions, PreferencePairs, Rankings, SuggestionHistory};
 
 /// Every data set, in the order in which they are listed.
-pub static ALL: [Entry; 8] = [
+pub static ALL: [Entry; 9] = [
     Entry::of::<TrainingPairs>(),
     Entry::of::<CorrectionPairs>(),
     Entry::of::<PreferencePairs>(),
@@ -25,6 +26,7 @@ pub static ALL: [Entry; 8] = [
     Entry::of::<SuggestionHistory>(),
     Entry::of::<SearchPairs>(),
     Entry::of::<Conversations>(),
+    Entry::of::<MemorySuggestions>(),
 ];
 
 /// A data set with its parameters, whichever it is.

@@ -333,6 +333,8 @@ impl Append {
 }
 
 impl Record for Generation {
+    type Id = Uuid;
+
     const MEMBER: &'static str = "generation_id";
     const NAME: &'static str = "generation";
 }

@@ -44,6 +44,9 @@ impl ToSchema for File {}
 
 /// A kind of record that lines refer to.
 pub trait Record {
+    /// What names the record: its id, or the name that clients give it.
+    type Id: DeserializeOwned;
+
     /// The member of a line that names the record, such as `generation_id`.
     const MEMBER: &'static str;
     /// The record's name in error messages.
@@ -82,7 +85,7 @@ impl<'a> Line<'a> {
 
     /// Parses an event on an existing record. Returns the id of that record, which the line must name, and
     /// the body.
-    pub fn child<T: DeserializeOwned + Check, R: Record>(&self) -> Result<(Uuid, T)> {
+    pub fn child<T: DeserializeOwned + Check, R: Record>(&self) -> Result<(R::Id, T)> {
         let Parsed { record, body, .. } = json::decode::<Parsed<T, R>>(self.text)?;
         let missing = || Error::invalid(format!("/{}", R::MEMBER), format!("must name the {}", R::NAME));
         Ok((record.ok_or_else(missing)?, Checks::of(body)?))
@@ -101,8 +104,8 @@ impl<'a> Line<'a> {
 }
 
 /// A line's two parts: the id of the record it refers to, and the body of the kind's own endpoint.
-struct Parsed<T, R> {
-    record: Option<Uuid>,
+struct Parsed<T, R: Record> {
+    record: Option<R::Id>,
     body: T,
     kind: PhantomData<R>,
 }
@@ -129,14 +132,14 @@ impl<'de, T: Deserialize<'de>, R: Record> Deserialize<'de> for Parsed<T, R> {
 }
 
 /// The members of a line without `event`, `line_id` and the reference to a record, which are not part of the body.
-struct Body<'a, A> {
+struct Body<'a, A, I> {
     map: A,
     /// The member that refers to a record, such as `generation_id`.
     member: &'static str,
-    record: &'a mut Option<Uuid>,
+    record: &'a mut Option<I>,
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Body<'_, A> {
+impl<'de, A: MapAccess<'de>, I: DeserializeOwned> MapAccess<'de> for Body<'_, A, I> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {

@@ -1,11 +1,13 @@
 //! The memory that the bodies of requests take together, which is bounded however many clients send at once.
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{FromRequestParts, Request};
 use axum::http::Extensions;
+use axum::http::request::Parts;
 use axum::response::Response;
 use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -37,6 +39,14 @@ impl Budget {
 /// which is that of the writer's queue if the client closes the connection before its events are written.
 #[derive(Debug, Clone)]
 pub struct Memory(Arc<Held>);
+
+impl<S: Sync> FromRequestParts<S> for Memory {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self::of(&parts.extensions))
+    }
+}
 
 #[derive(Debug)]
 struct Held {

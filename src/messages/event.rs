@@ -345,11 +345,15 @@ impl Event {
 }
 
 impl Record for Send {
+    type Id = Uuid;
+
     const MEMBER: &'static str = "send_id";
     const NAME: &'static str = "send";
 }
 
 impl Record for Pair {
+    type Id = Uuid;
+
     const MEMBER: &'static str = "pair";
     const NAME: &'static str = "pair";
 }

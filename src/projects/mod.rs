@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::http::{Check, Checks, null_as_default};
+use crate::memories::settings::MemorySettings;
 use crate::messages;
 use crate::messages::models::Catalog;
 use crate::messages::settings::MessageSettings;
@@ -39,6 +40,9 @@ pub struct Settings {
     /// How sends are predicted and performed.
     #[serde(deserialize_with = "null_as_default")]
     pub messages: MessageSettings,
+    /// What is suggested in conversations.
+    #[serde(deserialize_with = "null_as_default")]
+    pub memories: MemorySettings,
 }
 
 impl Check for Settings {
@@ -50,6 +54,7 @@ impl Check for Settings {
         checks.require(self.retention_days.as_ref().is_none_or(keeps_all), "retention_days", NOT_YET);
         checks.nested("searches", &self.searches);
         checks.nested("messages", &self.messages);
+        checks.nested("memories", &self.memories);
     }
 }
 
@@ -68,6 +73,8 @@ pub struct Project {
     pub searches: SearchSettings,
     /// How sends are predicted and performed. What is left out has its default.
     pub messages: MessageSettings,
+    /// What is suggested in conversations. What is left out has its default.
+    pub memories: MemorySettings,
     /// When the project was made.
     pub created_at: Timestamp,
 }
@@ -76,9 +83,9 @@ impl Project {
     /// Describes a project. `default` is the server's setting for how much is kept.
     #[must_use]
     pub fn new(project: String, settings: Settings, created_at: Timestamp, default: Capture) -> Self {
-        let Settings { capture, redact, retention_days, searches, messages } = settings;
+        let Settings { capture, redact, retention_days, searches, messages, memories } = settings;
         let capture = capture.unwrap_or(Choice::All(default));
-        Self { project, capture, redact, retention_days, searches, messages, created_at }
+        Self { project, capture, redact, retention_days, searches, messages, memories, created_at }
     }
 }
 
@@ -93,6 +100,8 @@ pub struct Tenant {
     pub rules: Rules,
     /// How the project's sends are predicted, and the models that the server knows.
     pub messages: messages::settings::Rules,
+    /// What is suggested in the project's conversations.
+    pub memories: MemorySettings,
 }
 
 /// The server's own settings, which apply where a project has none.

@@ -58,6 +58,12 @@ impl Candidates<'_> {
         Ok(found)
     }
 
+    /// Returns how many documents the project has, and an estimate of how many of them have each of these keys.
+    pub async fn document_frequencies(&self, scope: &Scope, keys: &[Key]) -> sqlx::Result<(f64, Vec<f64>)> {
+        let sample = self.sample(&scope.of_project()).await?;
+        Ok((sample.documents(), keys.iter().map(|key| sample.document_frequency(*key)).collect()))
+    }
+
     /// Reads the candidates by these samples, and whether these are all the documents that have the keys.
     async fn find_by_samples<R: Candidate>(
         &self,
@@ -67,7 +73,7 @@ impl Candidates<'_> {
         bind: &impl Fn(Query<R>) -> Query<R>,
     ) -> sqlx::Result<(Vec<R>, bool)> {
         let Corpus { table, keys, indexed, order, filled_up, .. } = self.corpus;
-        let plan = KeyPlan::new(text, scope, sample, of_project);
+        let plan = KeyPlan::new(text, scope, self.corpus.keyed, sample, of_project);
         let (mut found, mut all_read) = (Vec::new(), true);
         for (having, of_plan) in [("&&", plan.any), ("@>", plan.all)] {
             if !of_plan.is_empty() && found.len() < ENOUGH {

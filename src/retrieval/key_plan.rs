@@ -4,10 +4,10 @@
 
 use std::iter;
 
-use super::Scope;
-use super::keys::Key;
+use super::keys::{self, Key};
 use super::samples::Sample;
 use super::text::words;
+use super::{Keyed, Scope};
 
 /// How many candidates a search has at most.
 pub const MOST: usize = 1_000;
@@ -29,7 +29,14 @@ pub(super) struct KeyPlan {
 
 impl KeyPlan {
     /// Plans the search for a text in a scope, by samples of the scope and of its whole project.
-    pub(super) fn new(text: &str, scope: &Scope, sample: &Sample, project: &Sample) -> Self {
+    pub(super) fn new(text: &str, scope: &Scope, keyed: Keyed, sample: &Sample, project: &Sample) -> Self {
+        if let Keyed::Terms(terms) = keyed {
+            let key = |term: &String| keys::of_term(&scope.project, term);
+            let terms = terms(text);
+            let meant = terms.iter().flat_map(|term| sample.similar_words(term));
+            let meant = meant.map(|term| keys::of_term(&scope.project, term));
+            return Self::of_keys(terms.iter().map(key).chain(meant).collect(), Vec::new(), sample, project);
+        }
         let text = text.to_lowercase();
         let mut of_words = scope.keys_of_words(&text);
         let meant = words(&text).flat_map(|word| sample.similar_words(word));

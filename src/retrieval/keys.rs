@@ -30,6 +30,12 @@ pub fn of_document(project: &str, facet: &str, text: &str) -> Vec<Key> {
     keys
 }
 
+/// Returns the key of a term, as a domain makes terms of its documents and queries ([`Keyed::Terms`](super::Keyed::Terms)).
+#[must_use]
+pub fn of_term(project: &str, term: &str) -> Key {
+    key(project, "term", &[term])
+}
+
 /// Writes keys as a literal of a Postgres array. An array of arrays would have to be rectangular, so a statement for many rows
 /// takes the keys of each row as text.
 #[must_use]

@@ -38,6 +38,8 @@ pub struct Corpus {
     pub text: &'static str,
     /// The column of its [`keys`].
     pub keys: &'static str,
+    /// What the keys are made of.
+    pub keyed: Keyed,
     /// The condition that a document is in the facet `$2`, where a project's documents are divided into facets.
     pub in_facet: &'static str,
     /// Whether facets are few and large, so that each has a sample of its own. Of many small ones the project's sample must do.
@@ -54,6 +56,25 @@ pub struct Corpus {
     pub columns: &'static str,
     /// What a candidate must meet besides. Its own parameters begin at `$5`.
     pub filter: &'static str,
+}
+
+/// What the keys of documents and queries are made of.
+#[derive(Debug, Clone, Copy)]
+pub enum Keyed {
+    /// Words, in the project and in the facet, their pairs and prefixes, as [`keys::of_document`] makes them.
+    Words,
+    /// The terms that the domain makes of a text, as [`keys::of_term`] makes them. Facets have no keys of their own.
+    Terms(fn(&str) -> Vec<String>),
+}
+
+impl Keyed {
+    /// Returns the words or terms of a text, in lower case.
+    fn words(self, text: &str) -> Vec<String> {
+        match self {
+            Self::Words => text::words(&text.to_lowercase()).map(str::to_owned).collect(),
+            Self::Terms(terms) => terms(text),
+        }
+    }
 }
 
 /// What is searched: the documents of a project, or those of one facet of it, such as a domain of its logs.

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use sqlx::{AssertSqlSafe, PgPool};
 
 use super::keys::Key;
-use super::text::{trigrams, words};
-use super::{Corpus, Scope, in_scope};
+use super::text::trigrams;
+use super::{Corpus, Keyed, Scope, in_scope};
 
 /// How many documents a sample has at least, if there are so many. It has fewer than twice as many.
 const ROWS: i64 = 2_000;
@@ -164,13 +164,13 @@ impl Sample {
         let query = sqlx::query_as(AssertSqlSafe(sql)).bind(&*scope.project).bind(&scope.facet);
         let rows: Vec<(String, Vec<Key>)> = query.bind(most).bind(one_in).fetch_all(db).await?;
         Ok(if most.is_some_and(|most| counted >= most) {
-            Self::new(&rows, UNCOUNTED, Duration::ZERO)
+            Self::new(&rows, corpus.keyed, UNCOUNTED, Duration::ZERO)
         } else {
-            Self::new(&rows, counted, started.elapsed() * SHARE)
+            Self::new(&rows, corpus.keyed, counted, started.elapsed() * SHARE)
         })
     }
 
-    fn new(rows: &[(String, Vec<Key>)], documents: i64, good_for: Duration) -> Self {
+    fn new(rows: &[(String, Vec<Key>)], keyed: Keyed, documents: i64, good_for: Duration) -> Self {
         let mut postings: Vec<_> = (0_u16..)
             .zip(rows)
             .flat_map(|(row, (_, keys))| keys.iter().map(move |&key| (key, row)))
@@ -178,12 +178,7 @@ impl Sample {
         postings.sort_unstable();
         let mut vocabulary = BTreeSet::new();
         for (text, _) in rows {
-            let lower = text.to_lowercase();
-            for word in words(&lower) {
-                if !vocabulary.contains(word) {
-                    vocabulary.insert(word.to_owned());
-                }
-            }
+            vocabulary.extend(keyed.words(text));
         }
         let words: Vec<_> = vocabulary.into_iter().collect();
         let mut trigrams: Vec<_> = (0_u32..)
@@ -202,6 +197,11 @@ impl Sample {
             good_for,
             renewed: AtomicBool::new(false),
         }
+    }
+
+    /// Returns how many documents the scope has.
+    pub(super) fn documents(&self) -> f64 {
+        self.documents as f64
     }
 
     /// Whether the scope has so few documents that a thousand are a good part of them.
@@ -258,7 +258,7 @@ impl Sample {
 
 #[cfg(test)]
 pub(super) fn sample_of(rows: &[(String, Vec<Key>)], documents: i64) -> Sample {
-    Sample::new(rows, documents, Duration::MAX)
+    Sample::new(rows, Keyed::Words, documents, Duration::MAX)
 }
 
 #[cfg(test)]

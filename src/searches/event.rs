@@ -126,6 +126,8 @@ impl Event {
 }
 
 impl Record for Search {
+    type Id = Uuid;
+
     const MEMBER: &'static str = "search_id";
     const NAME: &'static str = "search";
 }

@@ -379,6 +379,8 @@ pub(super) fn count(texts: &[String]) -> i32 {
 }
 
 impl Record for Suggestion {
+    type Id = Uuid;
+
     const MEMBER: &'static str = "suggestion_id";
     const NAME: &'static str = "suggestion";
 }

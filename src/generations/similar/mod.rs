@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::Rating;
 use crate::error::Result;
 use crate::http::{Check, Checks};
-use crate::retrieval::{Candidate, Candidates, Corpus, Samples, Scope};
+use crate::retrieval::{Candidate, Candidates, Corpus, Keyed, Samples, Scope};
 use rank::{Solved, rank};
 
 /// What to be similar to.
@@ -128,6 +128,7 @@ static LOGS: Corpus = Corpus {
     table: "generations",
     text: "user_intent",
     keys: "search_keys",
+    keyed: Keyed::Words,
     in_facet: "domain_name = $2",
     facets_are_sampled: true,
     indexed: "success",

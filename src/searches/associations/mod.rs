@@ -19,7 +19,7 @@ use super::settings::Rules;
 use crate::error::Result;
 use crate::retrieval::rank::Texts;
 use crate::retrieval::text::with_identifiers_split;
-use crate::retrieval::{Candidate, Candidates, Corpus, Samples, Scope};
+use crate::retrieval::{Candidate, Candidates, Corpus, Keyed, Samples, Scope};
 use crate::types::Timestamp;
 
 /// How many similar queries are looked at for their associations.
@@ -73,6 +73,7 @@ static QUERIES: Corpus = Corpus {
     table: "association_queries",
     text: "query",
     keys: "search_keys",
+    keyed: Keyed::Words,
     // By its hash, as an index cannot hold every root.
     in_facet: "md5(root) = md5($2) and root = $2",
     facets_are_sampled: false,

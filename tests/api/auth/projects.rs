@@ -89,7 +89,7 @@ async fn a_setting_that_is_not_in_force_is_refused_and_not_stored() {
     let service = Service::open().await;
     let path = "/v1/projects/p";
     let defaults = json!({"project": "p", "capture": "full", "redact": {"builtin": ["secrets"], "custom": [], "tag": false},
-        "retention_days": null, "searches": {}, "messages": {}, "created_at": "time"});
+        "retention_days": null, "searches": {}, "messages": {}, "memories": {}, "created_at": "time"});
     let made = service.put(path, &json!({})).await;
     assert_eq!(made.header("location"), Some(path));
     assert_eq!(scrub(&made.expect(201)), defaults);

@@ -18,7 +18,7 @@ async fn sessions_are_listed_with_counts_and_times() {
     }
     service.create(LOGS, log()).await;
     let session = |name: &str, count: i32, first: &str, last: &str| {
-        json!({"session": name, "server": null, "generations": count, "suggestions": 0, "searches": 0, "messages": 0, "first_at": format!("{first}T00:00:00.000000Z"),
+        json!({"session": name, "server": null, "generations": count, "suggestions": 0, "searches": 0, "messages": 0, "memories": 0, "first_at": format!("{first}T00:00:00.000000Z"),
             "last_at": format!("{last}T00:00:00.000000Z")})
     };
     let expected = [
@@ -67,7 +67,7 @@ async fn one_name_on_two_servers_is_two_sessions() {
     service.get("/v1/sessions?server=").await.refused(422, &["/server"]);
     service.delete("/v1/sessions/s?server=").await.refused(422, &["/server"]);
 
-    let erased = |suggestions: i32, generations: i32| json!({"suggestions": suggestions, "generations": generations, "attempts": 0, "searches": 0, "pairs": 0, "sends": 0});
+    let erased = |suggestions: i32, generations: i32| json!({"suggestions": suggestions, "generations": generations, "attempts": 0, "searches": 0, "pairs": 0, "sends": 0, "memories": 0, "queries": 0});
     assert_eq!(service.delete("/v1/sessions/s?server=north").await.expect(200), erased(0, 0));
     assert_eq!(service.delete("/v1/sessions/s?server=west").await.expect(200), erased(2, 0));
     assert_eq!(sessions("").await, json!([none, east]));
@@ -113,6 +113,12 @@ async fn erasing_a_session_erases_everything_recorded_under_its_name() {
     let answer = json!({"event": "send_outcome", "send_id": Uuid::from_u128(7), "assistant_text": "needle"});
     service.put("/v1/models/m", &json!({"context_window": 1_000})).await.expect(201);
     service.accept(&[pair, send, answer]).await;
+    let memory = json!({"event": "memory", "id": Uuid::from_u128(8), "content": "needle", "session_id": session,
+        "tags": ["needle"], "file_path": "needle", "symbol": "needle", "metadata": {"k": "needle"}});
+    let query =
+        json!({"event": "conversation_query", "session_id": session, "query": "needle", "root": "/needle"});
+    let verdict = json!({"event": "memory_feedback", "session_id": session, "memory_id": Uuid::from_u128(8), "verdict": "used"});
+    service.accept(&[memory, query, verdict]).await;
     let edit = json!({"user_text": "needle again"});
     let edited = format!("/v1/pairs/{}", Uuid::from_u128(6));
     service.call(Method::PATCH, &edited, &[], Some(&edit)).await.expect(200);
@@ -123,7 +129,7 @@ async fn erasing_a_session_erases_everything_recorded_under_its_name() {
     let erased = service.delete(path).await.expect(200);
     assert_eq!(
         erased,
-        json!({"generations": 2, "attempts": 3, "suggestions": 1, "searches": 0, "pairs": 2, "sends": 1})
+        json!({"generations": 2, "attempts": 3, "suggestions": 1, "searches": 0, "pairs": 2, "sends": 1, "memories": 1, "queries": 1})
     );
     let dump = service.dump().await;
     for gone in ["needle", &reviewed] {
@@ -133,7 +139,7 @@ async fn erasing_a_session_erases_everything_recorded_under_its_name() {
     let again = service.delete(path).await.expect(200);
     assert_eq!(
         again,
-        json!({"generations": 0, "attempts": 0, "suggestions": 0, "searches": 0, "pairs": 0, "sends": 0})
+        json!({"generations": 0, "attempts": 0, "suggestions": 0, "searches": 0, "pairs": 0, "sends": 0, "memories": 0, "queries": 0})
     );
     assert_eq!(service.get("/v1/exports/preference-pairs").await.rows().len(), 0);
     let kept = service.get("/v1/exports/correction-pairs").await.rows();

@@ -163,6 +163,24 @@ const LONGEST: [(&str, i32); 22] = [
     ("transcripts.session", 800),
 ];
 
+#[tokio::test]
+async fn the_longest_memory_and_query_are_taken_and_longer_ones_refused() {
+    let named = Named::new().await;
+    for (member, most) in
+        [("session_id", 200), ("symbol", 200), ("file_path", 4_096), ("root", 4_096), ("content", 262_144)]
+    {
+        let body = |text: &str| with(json!({"content": "x"}), &json!({member: text}));
+        named.longest("/v1/memories", &format!("/{member}"), most, body).await;
+    }
+    let tags = |text: &str| json!({"content": "x", "tags": [text]});
+    named.longest("/v1/memories", "/tags/0", 200, tags).await;
+    let session = format!("/v1/conversations/{}", encoded(&long(200)));
+    for (member, most) in [("root", 4_096), ("query", 262_144)] {
+        let body = |text: &str| with(json!({"query": "x"}), &json!({member: text}));
+        named.longest(&format!("{session}/queries"), &format!("/{member}"), most, body).await;
+    }
+}
+
 /// A search with the longest names and paths, of which something is learned that the next one is told.
 async fn check_searches(named: &Named) {
     let search = json!({"query": "login button", "best_score": 0.1, "result_count": 0});

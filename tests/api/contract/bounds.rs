@@ -1,6 +1,7 @@
 //! Bounds: a value at a documented bound is taken, and the next one beyond it is refused by its name.
 
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::{Call, Contract, Operation, members};
 use crate::support::Service;
@@ -218,6 +219,7 @@ impl Contract {
             Some("array") => json!([]),
             Some("boolean") => json!(true),
             Some("integer" | "number") => json!(1),
+            _ if schema["format"] == "uuid" => json!(Uuid::nil()),
             _ => json!("x"),
         }
     }

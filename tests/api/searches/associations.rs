@@ -86,7 +86,7 @@ async fn erasing_a_session_takes_away_what_it_alone_has_taught() {
     let erased = service.delete("/v1/sessions/t").await.expect(200);
     assert_eq!(
         erased,
-        json!({"generations": 0, "attempts": 0, "suggestions": 0, "searches": 2, "pairs": 0, "sends": 0})
+        json!({"generations": 0, "attempts": 0, "suggestions": 0, "searches": 2, "pairs": 0, "sends": 0, "memories": 0, "queries": 0})
     );
     let dump = service.dump().await;
     assert!(!dump.contains("secret"), "{dump}");

@@ -1,0 +1,213 @@
+//! The figures of suggestions: whether confidence is what it says.
+
+use serde::{Deserialize, Serialize};
+use sqlx::{PgPool, Postgres, QueryBuilder};
+use utoipa::{IntoParams, ToSchema};
+
+use super::SourceType;
+use super::rules::intent::IntentType;
+use crate::error::Result;
+use crate::http::page::{check_range, time_in_query};
+use crate::http::{Check, Checks};
+use crate::statistics::{rate, wilson};
+use crate::types::Timestamp;
+
+/// The bounds of the bands of confidence.
+const BANDS: [f64; 8] = [0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0];
+
+/// The suggestions that the figures are computed from.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Scope {
+    /// Only suggestions made at this time or later, as RFC 3339 or Unix seconds.
+    #[serde(deserialize_with = "time_in_query")]
+    #[param(value_type = Option<Timestamp>)]
+    since: Option<Timestamp>,
+    /// Only suggestions made before this time, as RFC 3339 or Unix seconds.
+    #[serde(deserialize_with = "time_in_query")]
+    #[param(value_type = Option<Timestamp>)]
+    until: Option<Timestamp>,
+}
+
+impl Check for Scope {
+    fn check(&self, checks: &mut Checks) {
+        check_range(checks, self.since, self.until);
+    }
+}
+
+/// The figures of suggestions. Rates are null where there is nothing to divide by.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = MemoryAnalytics)]
+pub(super) struct Figures {
+    /// How often it was asked what belongs to a conversation.
+    requests: i64,
+    /// How many of these had suggestions.
+    answered: i64,
+    /// The mean confidence in the intent that was detected.
+    mean_intent_confidence: Option<f64>,
+    /// The median time that it took to find the suggestions, in milliseconds.
+    p50_took_ms: Option<f64>,
+    /// The 99th percentile of that time.
+    p99_took_ms: Option<f64>,
+    /// What came of all suggestions.
+    total: Outcomes,
+    /// What came of them by confidence: the rate should be about the mean confidence.
+    by_confidence: Vec<BandFigures>,
+    /// What came of them by the intent that was detected.
+    by_intent_type: Vec<IntentFigures>,
+    /// What came of them by the kind of memory.
+    by_source_type: Vec<SourceFigures>,
+}
+
+/// What came of suggestions.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SuggestionOutcomes)]
+struct Outcomes {
+    /// The number of memories suggested.
+    suggested: i64,
+    /// How many of them were used.
+    used: i64,
+    /// How many of them were dismissed.
+    dismissed: i64,
+    /// The share of those used among those with a verdict.
+    used_rate: Option<f64>,
+    /// The bounds of that share, with a probability of 95 % (Wilson).
+    used_interval: Option<[f64; 2]>,
+    /// The mean of the confidence.
+    mean_confidence: Option<f64>,
+}
+
+/// What came of suggestions of about the same confidence.
+#[derive(Debug, Serialize, ToSchema)]
+struct BandFigures {
+    /// The least confidence.
+    from: f64,
+    /// The bound of the confidence, which belongs to the next band unless it is 1.
+    to: f64,
+    #[serde(flatten)]
+    outcomes: Outcomes,
+}
+
+/// What came of suggestions to people who wanted the same.
+#[derive(Debug, Serialize, ToSchema)]
+struct IntentFigures {
+    /// What they wanted.
+    intent_type: IntentType,
+    #[serde(flatten)]
+    outcomes: Outcomes,
+}
+
+/// What came of suggestions of one kind of memory.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SourceTypeFigures)]
+struct SourceFigures {
+    /// The kind.
+    source_type: SourceType,
+    #[serde(flatten)]
+    outcomes: Outcomes,
+}
+
+#[derive(sqlx::FromRow)]
+struct Requests {
+    requests: i64,
+    answered: i64,
+    confidence: Option<f64>,
+    p50: Option<f64>,
+    p99: Option<f64>,
+}
+
+/// The suggestions of one band, intent and kind.
+#[derive(sqlx::FromRow)]
+struct Row {
+    band: i32,
+    intent_type: IntentType,
+    source_type: SourceType,
+    suggested: i64,
+    used: i64,
+    dismissed: i64,
+    confidence: f64,
+}
+
+impl Outcomes {
+    fn of<'a>(rows: impl Iterator<Item = &'a Row>) -> Self {
+        let (mut suggested, mut used, mut dismissed, mut confidence) = (0, 0, 0, 0.0);
+        for row in rows {
+            suggested += row.suggested;
+            used += row.used;
+            dismissed += row.dismissed;
+            confidence += row.confidence;
+        }
+        Self {
+            suggested,
+            used,
+            dismissed,
+            used_rate: rate(used, used + dismissed),
+            used_interval: wilson(used, used + dismissed),
+            mean_confidence: (suggested > 0).then(|| confidence / suggested as f64),
+        }
+    }
+}
+
+/// Computes the figures of a project's suggestions.
+pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<Figures> {
+    let mut query = QueryBuilder::<Postgres>::new(
+        "select count(*) as requests,
+            count(*) filter (where exists (
+                select from conversation_memories c where c.project = $1 and c.suggest_id = s.id)) as answered,
+            avg(s.intent_confidence) as confidence,
+            percentile_cont(0.5) within group (order by s.took_ms) as p50,
+            percentile_cont(0.99) within group (order by s.took_ms) as p99
+        from memory_suggests s where s.project = ",
+    );
+    query.push_bind(project.to_owned());
+    scope.push(&mut query, "s.created_at");
+    let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
+    let requests: Requests = query.build_query_as().fetch_one(&mut *snapshot).await?;
+    let mut query = QueryBuilder::<Postgres>::new(
+        "select least(width_bucket(c.confidence, array[0, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1]::float8[]), 7) as band,
+            c.intent_type, c.source_type, count(*) as suggested,
+            count(*) filter (where c.verdict = 'used') as used,
+            count(*) filter (where c.verdict = 'dismissed') as dismissed, sum(c.confidence) as confidence
+        from conversation_memories c where c.suggest_id is not null and c.project = ",
+    );
+    query.push_bind(project.to_owned());
+    scope.push(&mut query, "c.shown_at");
+    query.push(" group by 1, 2, 3 order by 1, 2, 3");
+    let rows: Vec<Row> = query.build_query_as().fetch_all(&mut *snapshot).await?;
+    let bands = (1_i32..).zip(BANDS.windows(2)).map(|(band, bounds)| BandFigures {
+        from: bounds[0],
+        to: bounds[1],
+        outcomes: Outcomes::of(rows.iter().filter(|row| row.band == band)),
+    });
+    let intents = IntentType::ALL.map(|intent_type| IntentFigures {
+        intent_type,
+        outcomes: Outcomes::of(rows.iter().filter(|row| row.intent_type == intent_type)),
+    });
+    let sources = [SourceType::Memory, SourceType::Code].map(|source_type| SourceFigures {
+        source_type,
+        outcomes: Outcomes::of(rows.iter().filter(|row| row.source_type == source_type)),
+    });
+    Ok(Figures {
+        requests: requests.requests,
+        answered: requests.answered,
+        mean_intent_confidence: requests.confidence,
+        p50_took_ms: requests.p50,
+        p99_took_ms: requests.p99,
+        total: Outcomes::of(rows.iter()),
+        by_confidence: bands.collect(),
+        by_intent_type: intents.into_iter().collect(),
+        by_source_type: sources.into_iter().collect(),
+    })
+}
+
+impl Scope {
+    fn push(&self, query: &mut QueryBuilder<Postgres>, at: &str) {
+        if let Some(since) = self.since {
+            query.push(format_args!(" and {at} >= ")).push_bind(since);
+        }
+        if let Some(until) = self.until {
+            query.push(format_args!(" and {at} < ")).push_bind(until);
+        }
+    }
+}

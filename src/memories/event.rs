@@ -1,0 +1,343 @@
+//! Events of memories and conversations, as the writer takes them: validated, with their ids, times and hashes.
+
+use uuid::Uuid;
+
+use super::finding::{Factors, Found};
+use super::rules::intent::DetectedIntent;
+use super::{BySession, Memory, MemoryChange, NewFeedback, NewMemory, NewQuery, SourceType, Verdict};
+use crate::error::Result;
+use crate::http::Checks;
+use crate::http::line::{Line, Record};
+use crate::privacy::hash_key::HashKey;
+use crate::privacy::redact::{Redaction, Texts as _};
+use crate::types::{OptionalName, Timestamp, derived_id, request_hash};
+
+/// Something that happens to a memory or in a conversation. It is validated, and has its id and times.
+#[derive(Debug)]
+pub struct Event {
+    /// The id of the memory; of what happens in a conversation, an id that is derived from the session's name.
+    pub id: Uuid,
+    /// What happens.
+    pub action: Action,
+}
+
+/// The kinds of events, as batches and metrics name them. A change of a memory, and what is suggested, are no kinds of lines.
+pub const KINDS: [&str; 5] =
+    ["memory", "conversation_query", "memory_feedback", "memory_change", "memory_suggest"];
+
+/// What happens to a memory or in a conversation.
+#[derive(Debug)]
+pub enum Action {
+    /// A memory is stored.
+    Start(Box<Start>),
+    /// A memory is changed.
+    Change(Box<Change>),
+    /// Something is asked in a conversation.
+    Ask(Box<Ask>),
+    /// Memories are suggested in a conversation.
+    Suggest(Box<Suggest>),
+    /// A memory is judged in a conversation.
+    Judge(Judge),
+}
+
+/// A memory that is stored.
+#[derive(Debug)]
+pub struct Start {
+    /// The client's request.
+    pub new: NewMemory,
+    /// Whether the content is kept.
+    pub keeps_text: bool,
+    /// When the memory was made.
+    pub created_at: Timestamp,
+    /// The hash of the request, which tells a repeated request from a conflicting one.
+    pub hash: Vec<u8>,
+}
+
+/// A change of a memory.
+#[derive(Debug)]
+pub struct Change {
+    /// The client's request.
+    pub change: MemoryChange,
+    /// Whether the content is dropped, as the request has another and the project keeps no text.
+    pub drops_content: bool,
+}
+
+/// A query of a conversation.
+#[derive(Debug)]
+pub struct Ask {
+    /// The query's id.
+    pub id: Uuid,
+    /// The name of the agent session that the conversation is.
+    pub session: String,
+    /// The client's request.
+    pub new: NewQuery,
+    /// Whether the query is kept.
+    pub keeps_text: bool,
+    /// When it was asked.
+    pub at: Timestamp,
+    /// The hash of the request, which tells a repeated request from a conflicting one.
+    pub hash: Vec<u8>,
+}
+
+/// An answer to the question what belongs to a conversation.
+#[derive(Debug, Clone)]
+pub struct Suggest {
+    /// The answer's id.
+    pub id: Uuid,
+    /// The name of the agent session that the conversation is.
+    pub session: String,
+    /// The last query of the conversation.
+    pub query: Option<Uuid>,
+    /// What the person seems to want.
+    pub intent: DetectedIntent,
+    /// The least confidence of a suggestion.
+    pub threshold: f64,
+    /// How long it took to find them, in milliseconds.
+    pub took_ms: f64,
+    /// The memories, the likeliest first.
+    pub shown: Vec<Shown>,
+    /// The hash of the request, which tells a repeated request from a conflicting one.
+    pub hash: Vec<u8>,
+}
+
+/// A memory that is suggested.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// The memory.
+    pub memory: Uuid,
+    /// What kind of text it is.
+    pub source_type: SourceType,
+    /// The probability that it belongs to the conversation.
+    pub confidence: f64,
+    /// The log odds of that before the project's verdicts corrected them.
+    pub log_odds: f64,
+    /// The seed's four factors.
+    pub factors: Factors,
+    /// Why it is suggested.
+    pub reason: String,
+}
+
+impl From<Found> for Shown {
+    fn from(found: Found) -> Self {
+        let Found { id: memory, source_type, log_odds, confidence, factors, reason } = found;
+        Self { memory, source_type, confidence, log_odds, factors, reason }
+    }
+}
+
+/// A verdict on a memory in a conversation.
+#[derive(Debug)]
+pub struct Judge {
+    /// The name of the agent session that the conversation is.
+    pub session: String,
+    /// The memory.
+    pub memory: Uuid,
+    /// What it was worth.
+    pub verdict: Verdict,
+}
+
+impl Event {
+    /// Makes the event that a memory is stored. `id` is used if the request has no id of its own; without either the
+    /// server makes one.
+    #[must_use]
+    pub fn start(new: NewMemory, id: Option<Uuid>) -> Self {
+        let start = Start {
+            keeps_text: true,
+            created_at: new.created_at.unwrap_or_else(Timestamp::now),
+            hash: request_hash(&new),
+            new,
+        };
+        let id = start.new.id.or(id).unwrap_or_else(Uuid::now_v7);
+        Self { id, action: Action::Start(Box::new(start)) }
+    }
+
+    /// Makes the event that a memory is changed.
+    #[must_use]
+    pub fn change(memory: Uuid, change: MemoryChange) -> Self {
+        Self { id: memory, action: Action::Change(Box::new(Change { change, drops_content: false })) }
+    }
+
+    /// Makes the event that something is asked in a conversation. `id` is used as in [`Event::start`].
+    #[must_use]
+    pub fn ask(session: String, new: NewQuery, id: Option<Uuid>) -> Self {
+        let ask = Ask {
+            id: new.id.or(id).unwrap_or_else(Uuid::now_v7),
+            keeps_text: true,
+            at: new.at.unwrap_or_else(Timestamp::now),
+            hash: request_hash(&(&session, &new)),
+            session,
+            new,
+        };
+        Self { id: conversation(&ask.session), action: Action::Ask(Box::new(ask)) }
+    }
+
+    /// Makes the event that memories are suggested.
+    #[must_use]
+    pub fn suggest(suggest: Suggest) -> Self {
+        Self { id: conversation(&suggest.session), action: Action::Suggest(Box::new(suggest)) }
+    }
+
+    /// Makes the event that a memory is judged in a conversation.
+    #[must_use]
+    pub fn judge(session: String, feedback: &NewFeedback) -> Self {
+        let judge = Judge { memory: feedback.memory_id, verdict: feedback.verdict, session };
+        Self { id: conversation(&judge.session), action: Action::Judge(judge) }
+    }
+
+    /// Returns the memory's id and beginning, if this is that event.
+    pub(super) fn as_start(&self) -> Option<(Uuid, &Start)> {
+        match &self.action {
+            Action::Start(start) => Some((self.id, start)),
+            _ => None,
+        }
+    }
+
+    /// Returns what is asked, if this is that event.
+    pub(super) fn as_ask(&self) -> Option<&Ask> {
+        match &self.action {
+            Action::Ask(ask) => Some(ask),
+            _ => None,
+        }
+    }
+
+    /// Returns what is suggested, if this is that event.
+    pub(super) fn as_suggest(&self) -> Option<&Suggest> {
+        match &self.action {
+            Action::Suggest(suggest) => Some(suggest),
+            _ => None,
+        }
+    }
+
+    /// Returns the verdict on a memory, if this is that event.
+    pub(super) fn as_judge(&self) -> Option<&Judge> {
+        match &self.action {
+            Action::Judge(judge) => Some(judge),
+            _ => None,
+        }
+    }
+
+    /// Returns the id of the query, if the event is that something is asked.
+    #[must_use]
+    pub fn query_id(&self) -> Option<Uuid> {
+        self.as_ask().map(|ask| ask.id)
+    }
+
+    /// Returns the event's kind, one of [`KINDS`].
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match &self.action {
+            Action::Start(_) => "memory",
+            Action::Ask(_) => "conversation_query",
+            Action::Judge(_) => "memory_feedback",
+            Action::Change(_) => "memory_change",
+            Action::Suggest(_) => "memory_suggest",
+        }
+    }
+
+    /// Replaces in every text what the project's rules say. The hashes by which a request is recognised are those of what
+    /// was sent.
+    pub fn redact(&mut self, redaction: &mut Redaction<'_>) {
+        match &mut self.action {
+            Action::Start(start) => {
+                start.new.texts(redaction);
+                redaction.hide(&mut start.hash);
+            }
+            Action::Change(change) => change.change.texts(redaction),
+            Action::Ask(ask) => {
+                ask.session.texts(redaction);
+                ask.new.texts(redaction);
+                redaction.hide(&mut ask.hash);
+            }
+            Action::Suggest(suggest) => {
+                suggest.session.texts(redaction);
+                suggest.intent.keywords.texts(redaction);
+                suggest.intent.search_query.texts(redaction);
+                suggest.shown.iter_mut().for_each(|shown| shown.reason.texts(redaction));
+                redaction.hide(&mut suggest.hash);
+            }
+            Action::Judge(judge) => judge.session.texts(redaction),
+        }
+    }
+
+    /// Removes every text, and what names its subject: tags, paths and symbols. Figures, verdicts, the names of sessions and
+    /// times stay, and keyed hashes replace what tells requests apart.
+    pub fn reduce(&mut self, key: &HashKey) {
+        match &mut self.action {
+            Action::Start(start) => {
+                start.keeps_text = false;
+                let new = &mut start.new;
+                new.content.clear();
+                new.tags.clear();
+                [&mut new.file_path, &mut new.symbol, &mut new.root].into_iter().for_each(forget);
+                new.metadata = None;
+                start.hash = key.hash(&start.hash).to_vec();
+            }
+            Action::Change(change) => {
+                let new = &mut change.change;
+                change.drops_content = new.content.is_some();
+                forget(&mut new.content);
+                new.tags.iter_mut().for_each(Vec::clear);
+                [&mut new.file_path, &mut new.symbol, &mut new.root].into_iter().for_each(forget);
+                new.metadata = None;
+            }
+            Action::Ask(ask) => {
+                ask.keeps_text = false;
+                ask.new.query.clear();
+                forget(&mut ask.new.root);
+                ask.hash = key.hash(&ask.hash).to_vec();
+            }
+            Action::Suggest(suggest) => {
+                suggest.intent.keywords.clear();
+                suggest.intent.search_query.clear();
+                suggest.shown.iter_mut().for_each(|shown| shown.reason.clear());
+                suggest.hash = key.hash(&suggest.hash).to_vec();
+            }
+            Action::Judge(_) => {}
+        }
+    }
+}
+
+fn forget(name: &mut OptionalName) {
+    *name = OptionalName::default();
+}
+
+/// Returns the id by which the events of a conversation are kept in their order.
+#[must_use]
+pub fn conversation(session: &str) -> Uuid {
+    derived_id(&[b"conversation", session.as_bytes()])
+}
+
+impl Record for Memory {
+    type Id = Uuid;
+
+    const MEMBER: &'static str = "memory_id";
+    const NAME: &'static str = "memory";
+}
+
+/// A conversation, which lines of a batch name by its session.
+struct Conversation;
+
+impl Record for Conversation {
+    type Id = String;
+
+    const MEMBER: &'static str = "session_id";
+    const NAME: &'static str = "session";
+}
+
+/// Reads a line of a batch if its kind is one of this domain's. Returns none for another domain's kind.
+pub fn read(kind: Option<&str>, line: &Line<'_>) -> Option<Result<Event>> {
+    Some(match kind? {
+        "memory" => line.start::<_, Memory>().map(|new| Event::start(new, line.id)),
+        "conversation_query" => line
+            .child::<_, Conversation>()
+            .and_then(|(session, new)| Ok(Event::ask(named(session)?, new, line.id))),
+        "memory_feedback" => line
+            .child::<NewFeedback, Conversation>()
+            .and_then(|(session, feedback)| Ok(Event::judge(named(session)?, &feedback))),
+        _ => return None,
+    })
+}
+
+/// Returns the name of a session, if it may be one.
+fn named(session_id: String) -> Result<String> {
+    Checks::of(BySession { session_id }).map(|named| named.session_id)
+}

@@ -1,0 +1,184 @@
+//! Memory suggestions: a query, the memory that was suggested for it, and what that was worth.
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use sqlx::postgres::PgRow;
+use sqlx::{Postgres, QueryBuilder, Row as _};
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+use crate::exports::format::{Example, Shape};
+use crate::exports::params::Common;
+use crate::exports::split::Sides;
+use crate::exports::{Dataset, Described, Description, Lines, RowKey};
+use crate::http::Checks;
+use crate::memories::{SourceType, Verdict};
+use crate::types::Timestamp;
+
+/// The parameters of memory suggestions.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+#[group(skip)]
+pub struct MemorySuggestions {
+    /// Only memories of this kind.
+    #[arg(long, value_name = "KIND")]
+    #[param(inline)]
+    source_type: Option<SourceType>,
+    /// Only memories with this verdict.
+    #[arg(long, value_name = "VERDICT")]
+    #[param(inline)]
+    verdict: Option<Verdict>,
+}
+
+#[derive(Serialize)]
+struct Raw<'a> {
+    query: &'a str,
+    suggested: &'a str,
+    source_type: SourceType,
+    verdict: Verdict,
+    confidence: f64,
+}
+
+#[derive(Serialize)]
+struct Metadata<'a> {
+    session_id: &'a str,
+    memory_id: Uuid,
+    suggest_id: Uuid,
+    query_id: Uuid,
+    source_type: SourceType,
+    intent_type: &'a str,
+    confidence: f64,
+    score: f64,
+    shown_at: Timestamp,
+    completed_at: Timestamp,
+}
+
+impl Described for MemorySuggestions {
+    const DESCRIPTION: Description = Description {
+        name: "memory-suggestions",
+        summary: "Queries, the memories that were suggested for them, and whether they were used or dismissed.",
+        notes: "Only of suggestions with a verdict. In `raw` a row is `query`, `suggested`, `source_type`, `verdict` and \
+            `confidence`; in `pairs` it is a query and a memory that was used; in `triplets` there is a row for each memory \
+            that was dismissed of the same answer. `split` goes by the agent's session.",
+        shapes: &[Shape::Raw, Shape::Triplet, Shape::Pair],
+        features: &[],
+        split: None,
+        table: "conversation_memories",
+        count: None,
+        skipped: Some(
+            "from conversation_memories c
+            join memories m on m.project = $1 and m.id = c.memory_id
+            where c.project = $1 and c.verdict is not null and c.suggest_id is not null and m.content is null",
+        ),
+    };
+}
+
+impl Dataset for MemorySuggestions {
+    fn check(&self, shape: Shape, checks: &mut Checks) {
+        checks.require(
+            shape == Shape::Raw || self.verdict.is_none(),
+            "verdict",
+            "is what the rows of this format are told by",
+        );
+    }
+
+    fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
+        query.push(
+            " from conversation_memories c
+            join conversation_queries q on q.project = $1 and q.id = c.query_id and q.query is not null
+            join memories m on m.project = $1 and m.id = c.memory_id and m.content is not null",
+        );
+        // What else was suggested in the same answer, by its rank there.
+        query.push(match shape {
+            Shape::Triplet => {
+                " join lateral (
+                    select d.rank, n.content from conversation_memories d
+                    join memories n on n.project = $1 and n.id = d.memory_id and n.content is not null
+                    where d.project = $1 and d.suggest_id = c.suggest_id and d.verdict = 'dismissed'
+                ) beside on true"
+            }
+            _ => " cross join (select 0 as rank, null::text as content) beside",
+        });
+        query.push(" where c.project = $1");
+        self.push_conditions(query, common, shape, "c");
+        if common.is_exact() {
+            query.push(
+                " and not exists (
+                    select from conversation_memories older
+                    join conversation_queries p on p.project = $1 and p.id = older.query_id and p.query = q.query
+                    join memories o on o.project = $1 and o.id = older.memory_id and o.content = m.content
+                    where older.project = $1 and older.verdict = c.verdict
+                        and (older.judged_at, older.id) < (c.judged_at, c.id)",
+            );
+            self.push_conditions(query, common, shape, "older");
+            query.push(")");
+        }
+    }
+
+    fn sort_key(&self) -> [&'static str; 3] {
+        ["c.judged_at", "c.id", "beside.rank"]
+    }
+
+    fn columns(&self, common: &Common, shape: Shape) -> String {
+        let mut columns =
+            "q.query, m.content as suggested, c.source_type, c.verdict, c.confidence".to_owned();
+        if shape == Shape::Triplet {
+            columns.push_str(", beside.content as negative");
+        }
+        if common.with_metadata() {
+            columns.push_str(
+                ", c.session_id, c.memory_id, c.suggest_id, c.query_id, c.intent_type, c.score, c.shown_at",
+            );
+        }
+        columns
+    }
+
+    fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
+        let (query, suggested): (&str, &str) = (row.try_get("query")?, row.try_get("suggested")?);
+        let (source_type, confidence) = (row.try_get("source_type")?, row.try_get("confidence")?);
+        let metadata = common.with_metadata().then(|| -> sqlx::Result<_> {
+            Ok(Metadata {
+                session_id: row.try_get("session_id")?,
+                memory_id: row.try_get("memory_id")?,
+                suggest_id: row.try_get("suggest_id")?,
+                query_id: row.try_get("query_id")?,
+                source_type,
+                intent_type: row.try_get("intent_type")?,
+                confidence,
+                score: row.try_get("score")?,
+                shown_at: row.try_get("shown_at")?,
+                completed_at: key.completed_at,
+            })
+        });
+        let example = match lines.shape() {
+            Shape::Triplet => {
+                Example::Triplet { anchor: query, positive: suggested, negative: row.try_get("negative")? }
+            }
+            Shape::Pair => Example::Pair { anchor: query, positive: suggested },
+            _ => Example::Raw(Raw {
+                query,
+                suggested,
+                source_type,
+                verdict: row.try_get("verdict")?,
+                confidence,
+            }),
+        };
+        lines.write(example, metadata.transpose()?)
+    }
+}
+
+impl MemorySuggestions {
+    fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape, c: &str) {
+        query.push(format_args!(" and {c}.verdict is not null and {c}.suggest_id is not null"));
+        let verdict = if shape == Shape::Raw { self.verdict } else { Some(Verdict::Used) };
+        if let Some(verdict) = verdict {
+            query.push(format_args!(" and {c}.verdict = ")).push_bind(verdict);
+        }
+        if let Some(source_type) = self.source_type {
+            query.push(format_args!(" and {c}.source_type = ")).push_bind(source_type);
+        }
+        let session = format!("{c}.session_id");
+        common.push(query, &format!("{c}.shown_at"), &Sides { session: &session, texts: None });
+    }
+}

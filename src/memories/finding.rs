@@ -1,0 +1,289 @@
+//! How memories are found: candidates by their terms, ranked by what they have in common with the conversation.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use serde::Serialize;
+use sqlx::PgPool;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::SourceType;
+use super::rules::confidence::{Correction, FITTED, Outcome, Standing, Verdicts, probability, recency};
+use super::rules::context::Context;
+use super::rules::ranking::{Compared, Evidence, Statistics, compare, score};
+use super::rules::reasons::reason;
+use super::rules::terms::{Indexed, terms};
+use crate::error::Result;
+use crate::retrieval::{Candidate, Candidates, Corpus, Keyed, Samples, Scope};
+use crate::types::Timestamp;
+
+/// How many of the candidates are compared by their texts.
+const COMPARED: usize = 50;
+/// How many characters of a text are compared.
+const LONGEST_TEXT: i32 = 6_000;
+const MICROS_OF_A_DAY: f64 = 86_400e6;
+
+/// Memories as documents: found by their terms, within a project.
+static MEMORIES: Corpus = Corpus {
+    table: "memories",
+    text: "content",
+    keys: "search_keys",
+    keyed: Keyed::Terms(|text| terms(text).collect()),
+    in_facet: "root = $2",
+    facets_are_sampled: false,
+    indexed: "search_keys is not null",
+    order: "created_at desc, id desc",
+    filled_up: false,
+    columns: "id, source_type, importance, root, created_at, search_keys, term_counts",
+    filter: "created_at <= $5 and ($6::text is null or source_type = $6) and ($7::text is null or tags @> to_jsonb($7::text))",
+};
+
+/// A memory that may belong to the conversation.
+#[derive(sqlx::FromRow)]
+struct Remembered {
+    id: Uuid,
+    source_type: SourceType,
+    importance: f64,
+    root: Option<String>,
+    created_at: Timestamp,
+    search_keys: Vec<i32>,
+    term_counts: Vec<u8>,
+}
+
+impl Candidate for Remembered {
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}
+
+/// What is looked for.
+#[derive(Debug)]
+pub(super) struct Sought<'a> {
+    /// The queries of the conversation, the last one first.
+    pub(super) queries: Vec<&'a str>,
+    /// The folder at hand. It is preferred.
+    pub(super) root: Option<&'a str>,
+    /// The moment: later memories are not found.
+    pub(super) at: Timestamp,
+    /// Only memories of this kind.
+    pub(super) source_type: Option<SourceType>,
+    /// Only memories with this tag.
+    pub(super) tag: Option<&'a str>,
+    /// Memories that are not to be found.
+    pub(super) without: HashSet<Uuid>,
+}
+
+/// The seed's four factors, each 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, ToSchema)]
+#[schema(as = RelevanceFactors)]
+pub struct Factors {
+    /// How alike the words of the memory and of the conversation are.
+    pub semantic_similarity: f64,
+    /// How recent the memory is: half after 30 days.
+    pub recency: f64,
+    /// How important the memory is.
+    pub importance: f64,
+    /// How well the memory fits what was asked before, and the folder.
+    pub context_match: f64,
+}
+
+impl Factors {
+    fn of(evidence: &Evidence, standing: &Standing, has_earlier: bool) -> Self {
+        let root = standing.same_root.map(|same| if same { 1.0 } else { 0.0 });
+        let fits: Vec<f64> = has_earlier.then_some(evidence.earlier).into_iter().chain(root).collect();
+        Self {
+            semantic_similarity: f64::midpoint(evidence.saturation.min(1.0), evidence.grams).clamp(0.0, 1.0),
+            recency: standing.recency,
+            importance: standing.importance,
+            context_match: (fits.iter().sum::<f64>() / fits.len().max(1) as f64).clamp(0.0, 1.0),
+        }
+    }
+
+    /// Returns the seed's weighted sum, 0 to 1.
+    #[must_use]
+    pub fn score(&self) -> f64 {
+        0.5 * self.semantic_similarity + 0.2 * self.recency + 0.2 * self.importance + 0.1 * self.context_match
+    }
+}
+
+/// A memory that was found.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// The memory.
+    pub(super) id: Uuid,
+    /// What kind of text it is.
+    pub(super) source_type: SourceType,
+    /// The log odds that it belongs to the turn, before the project's correction.
+    pub(super) log_odds: f64,
+    /// The probability that it does.
+    pub(super) confidence: f64,
+    /// The seed's factors.
+    pub(super) factors: Factors,
+    /// Why it is suggested.
+    pub(super) reason: String,
+}
+
+/// Finds memories, the likeliest first, at most [`COMPARED`].
+pub(super) async fn find(
+    db: &PgPool,
+    samples: &Arc<Samples>,
+    project: &Arc<str>,
+    sought: &Sought<'_>,
+) -> Result<Vec<Found>> {
+    let context = Arc::new(Context::of(project, sought.queries.iter().copied()));
+    if context.weights.is_empty() {
+        return Ok(Vec::new());
+    }
+    let scope = Scope { project: Arc::clone(project), facet: None };
+    let finder = Candidates { db, samples, corpus: &MEMORIES };
+    let (last, earlier) = sought
+        .queries
+        .split_first()
+        .map_or(("", String::new()), |(last, earlier)| (*last, earlier.join("\n")));
+    let (by_last, by_earlier) = tokio::try_join!(
+        candidates(&finder, &scope, last, sought),
+        candidates(&finder, &scope, &earlier, sought)
+    )?;
+    let mut found = by_last;
+    found.extend(by_earlier);
+    found.sort_unstable_by_key(Candidate::id);
+    found.dedup_by_key(|memory| memory.id);
+    found.retain(|memory| !sought.without.contains(&memory.id));
+    let keys: Vec<_> = context.weights.keys().copied().collect();
+    let (memories, frequencies) = finder.document_frequencies(&scope, &keys).await?;
+    let statistics = Statistics { memories, frequencies: keys.into_iter().zip(frequencies).collect() };
+    let (best, statistics) = {
+        let context = Arc::clone(&context);
+        // Both steps take the processor for milliseconds: not on a thread that answers requests.
+        tokio::task::spawn_blocking(move || best(&context, found, statistics))
+            .await
+            .map_err(anyhow::Error::from)?
+    };
+    let ids: Vec<_> = best.iter().map(|(memory, ..)| memory.id).collect();
+    let texts = texts(db, project, &ids).await?;
+    let verdicts = verdicts(db, project, &ids).await?;
+    let correction = correction(db, project).await?;
+    let standing: Vec<_> = best
+        .iter()
+        .map(|(memory, ..)| standing(memory, sought, verdicts.get(&memory.id).copied().unwrap_or_default()))
+        .collect();
+    let (project, at) = (Arc::clone(project), sought.at);
+    let rank = move || {
+        let compared: Vec<_> = best
+            .iter()
+            .map(|(memory, indexed, score)| Compared {
+                indexed,
+                score: *score,
+                text: texts.get(&memory.id).map_or("", String::as_str),
+            })
+            .collect();
+        let evidence = compare(&project, &context, &compared, &statistics);
+        let has_earlier = !context.earlier.is_empty();
+        let mut found: Vec<_> = best
+            .iter()
+            .zip(evidence)
+            .zip(standing)
+            .map(|(((memory, indexed, _), evidence), standing)| {
+                let log_odds = FITTED.log_odds(&evidence, &standing);
+                Found {
+                    id: memory.id,
+                    source_type: memory.source_type,
+                    log_odds,
+                    confidence: probability(correction.of(log_odds)),
+                    factors: Factors::of(&evidence, &standing, has_earlier),
+                    reason: reason(&context, indexed, &statistics, days(memory.created_at, at)),
+                }
+            })
+            .collect();
+        found.sort_by(|a, b| b.log_odds.total_cmp(&a.log_odds).then(a.id.cmp(&b.id)));
+        found
+    };
+    Ok(tokio::task::spawn_blocking(rank).await.map_err(anyhow::Error::from)?)
+}
+
+async fn candidates(
+    finder: &Candidates<'_>,
+    scope: &Scope,
+    text: &str,
+    sought: &Sought<'_>,
+) -> sqlx::Result<Vec<Remembered>> {
+    if terms(text).next().is_none() {
+        return Ok(Vec::new());
+    }
+    finder
+        .find(scope, text, |query| {
+            query.bind(sought.at).bind(sought.source_type).bind(sought.tag.map(str::to_owned))
+        })
+        .await
+}
+
+/// Scores the candidates by their terms and returns the best of them.
+fn best(
+    context: &Context,
+    mut found: Vec<Remembered>,
+    statistics: Statistics,
+) -> (Vec<(Remembered, Indexed, f64)>, Statistics) {
+    let indexed: Vec<_> = found
+        .iter_mut()
+        .map(|memory| Indexed {
+            keys: std::mem::take(&mut memory.search_keys),
+            counts: std::mem::take(&mut memory.term_counts),
+        })
+        .collect();
+    let statistics = statistics.seen(&indexed);
+    let scores = score(context, &indexed, &statistics);
+    let mut best: Vec<_> = found
+        .into_iter()
+        .zip(indexed)
+        .zip(scores)
+        .map(|((memory, indexed), score)| (memory, indexed, score))
+        .collect();
+    best.retain(|(_, _, score)| *score > 0.0);
+    best.sort_by(|a, b| b.2.total_cmp(&a.2).then(a.0.id.cmp(&b.0.id)));
+    best.truncate(COMPARED);
+    (best, statistics)
+}
+
+fn days(from: Timestamp, to: Timestamp) -> f64 {
+    (to.micros() - from.micros()) as f64 / MICROS_OF_A_DAY
+}
+
+fn standing(memory: &Remembered, sought: &Sought<'_>, verdicts: Verdicts) -> Standing {
+    let same_root = sought.root.zip(memory.root.as_deref()).map(|(here, there)| here == there);
+    let recency = recency(days(memory.created_at, sought.at));
+    Standing { recency, importance: memory.importance, same_root, verdicts }
+}
+
+/// Returns the texts of memories, as far as they are compared.
+async fn texts(db: &PgPool, project: &str, ids: &[Uuid]) -> sqlx::Result<HashMap<Uuid, String>> {
+    const SQL: &str = "
+        select id, concat_ws(' ', left(content, $3), file_path, symbol) from memories where project = $1 and id = any($2)";
+    let rows: Vec<(Uuid, String)> =
+        sqlx::query_as(SQL).bind(project).bind(ids).bind(LONGEST_TEXT).fetch_all(db).await?;
+    Ok(rows.into_iter().collect())
+}
+
+/// Returns what memories were worth in all conversations.
+async fn verdicts(db: &PgPool, project: &str, ids: &[Uuid]) -> sqlx::Result<HashMap<Uuid, Verdicts>> {
+    const SQL: &str = "
+        select memory_id, count(*) filter (where verdict = 'used'), count(*) filter (where verdict = 'dismissed')
+        from conversation_memories where project = $1 and memory_id = any($2) and verdict is not null group by memory_id";
+    let rows: Vec<(Uuid, i64, i64)> = sqlx::query_as(SQL).bind(project).bind(ids).fetch_all(db).await?;
+    Ok(rows.into_iter().map(|(id, used, dismissed)| (id, Verdicts { used, dismissed })).collect())
+}
+
+/// Learns from the newest verdicts of a project how far its confidence is to be corrected.
+async fn correction(db: &PgPool, project: &str) -> sqlx::Result<Correction> {
+    const SQL: &str = "
+        select round(log_odds * 4) / 4, (count(*) filter (where verdict = 'used'))::float8,
+            (count(*) filter (where verdict = 'dismissed'))::float8
+        from (
+            select log_odds, verdict from conversation_memories
+            where project = $1 and verdict is not null and log_odds is not null order by judged_at desc limit 1000
+        ) newest group by 1 order by 1";
+    let rows: Vec<(f64, f64, f64)> = sqlx::query_as(SQL).bind(project).fetch_all(db).await?;
+    let outcomes: Vec<_> =
+        rows.into_iter().map(|(log_odds, used, dismissed)| Outcome { log_odds, used, dismissed }).collect();
+    Ok(Correction::learned(&outcomes))
+}

@@ -1,0 +1,107 @@
+//! The endpoints of conversations.
+
+use axum::extract::State;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use crate::auth::keys::Scope;
+use crate::auth::{Caller, Read};
+use crate::error::{Error, Refusals, Result};
+use crate::http::reply::{Changed, Created, Prefer};
+use crate::http::{Json, Path};
+use crate::memories::conversations::{self, Conversation};
+use crate::memories::suggest::suggest;
+use crate::memories::suggestion::{AnsweredQuery, NewSuggest};
+use crate::memories::{BySession, ConversationQuery, Event, Judged, NewFeedback, NewQuery};
+use crate::state::App;
+use crate::types::derived_id;
+use crate::writing::Writing;
+
+/// Returns the endpoints of conversations.
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(add_conversation_query))
+        .routes(routes!(get_conversation))
+        .routes(routes!(judge_memory))
+}
+
+/// Adds a query to a conversation: what a person, or an agent, has just asked. With `suggest` the response has the members of that
+/// endpoint's too.
+#[utoipa::path(post, path = "/v1/conversations/{session_id}/queries", tag = "memories", params(BySession, Writing),
+    request_body(content = NewQuery, example = json!({
+        "query": "Why is my API returning 401?",
+        "root": "/home/jane/my-project",
+    })),
+    responses(Created<AnsweredQuery>, Refusals))]
+async fn add_conversation_query(
+    writing: Writing,
+    Path(BySession { mut session_id }): Path<BySession>,
+    Json(new): Json<NewQuery>,
+) -> Result<Created<AnsweredQuery>> {
+    let suggests = new.suggest == Some(true);
+    if suggests {
+        writing.caller.expect(Scope::Read)?;
+    }
+    writing.caller.tenant.policy.redact(&mut session_id);
+    let address = format!("/v1/conversations/{}", utf8_percent_encode(&session_id, NON_ALPHANUMERIC));
+    let event = Event::ask(session_id.clone(), new, writing.id("conversation-queries", None));
+    let id = event.query_id().unwrap_or_default();
+    let record = async |_| {
+        let query = stored(&writing.app, &writing.caller.project, id).await?;
+        // Sent again, the query is answered as it was the first time.
+        let of_query = Some(derived_id(&[b"suggest", id.as_bytes()])).filter(|_| suggests);
+        let (tenant, new) = (&writing.caller.tenant, NewSuggest::default());
+        let suggestions = match of_query {
+            Some(_) => {
+                Some(suggest(&writing.app, tenant, &session_id, &new, of_query, writing.memory()).await?)
+            }
+            None => None,
+        };
+        Ok(AnsweredQuery::new(query, suggestions))
+    };
+    writing.create(event, address, record).await
+}
+
+/// Returns a conversation: what was asked in it, and which memories were shown.
+#[utoipa::path(get, path = "/v1/conversations/{session_id}", tag = "memories", params(BySession),
+    responses((status = 200, description = "The conversation", body = Conversation), Refusals))]
+async fn get_conversation(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    Path(BySession { mut session_id }): Path<BySession>,
+) -> Result<axum::Json<Conversation>> {
+    caller.tenant.policy.redact(&mut session_id);
+    let found = conversations::get(&app.db, &caller.project, &session_id).await?;
+    found.map(axum::Json).ok_or(Error::NotFound("conversation"))
+}
+
+/// Says what a memory was worth in a conversation.
+///
+/// A memory that was dismissed does not come again in the conversation, and weighs less in others. The last verdict counts.
+#[utoipa::path(post, path = "/v1/conversations/{session_id}/feedback", tag = "memories", params(BySession, Prefer),
+    request_body(content = NewFeedback, example = json!({
+        "memory_id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71",
+        "verdict": "used",
+    })),
+    responses(Changed<Judged>, Refusals))]
+async fn judge_memory(
+    writing: Writing,
+    Path(BySession { mut session_id }): Path<BySession>,
+    Json(feedback): Json<NewFeedback>,
+) -> Result<Changed<Judged>> {
+    let memory = feedback.memory_id;
+    writing.caller.tenant.policy.redact(&mut session_id);
+    let event = Event::judge(session_id.clone(), &feedback);
+    let record = async |_| {
+        let judged =
+            conversations::judged(&writing.app.db, &writing.caller.project, &session_id, memory).await?;
+        judged.ok_or(Error::NotFound("memory"))
+    };
+    writing.change(event, record).await
+}
+
+async fn stored(app: &App, project: &str, id: Uuid) -> Result<ConversationQuery> {
+    conversations::query(&app.db, project, id).await?.ok_or(Error::NotFound("query"))
+}

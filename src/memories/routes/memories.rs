@@ -1,0 +1,107 @@
+//! The endpoints of memories.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use crate::auth::{Admin, Caller, Read};
+use crate::error::{Error, Refusals, Result};
+use crate::http::page::{List, Page, PageParams};
+use crate::http::reply::{Changed, Created, Prefer};
+use crate::http::{ById, Json, Path};
+use crate::memories::store::{self, Filter};
+use crate::memories::{Event, Memory, MemoryChange, NewMemory};
+use crate::state::App;
+use crate::writing::Writing;
+
+/// Returns the endpoints of memories.
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(store_memory, list_memories)).routes(routes!(
+        get_memory,
+        change_memory,
+        delete_memory
+    ))
+}
+
+/// Stores a memory: something that is worth knowing again.
+#[utoipa::path(post, path = "/v1/memories", tag = "memories", params(Writing),
+    request_body(content = NewMemory, examples(
+        ("note" = (summary = "A decision", value = json!({
+            "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71",
+            "content": "AuthMiddleware refuses a JWT whose clock is ahead by more than 30 seconds.",
+            "importance": 0.8,
+            "tags": ["auth"],
+            "root": "/home/jane/my-project",
+            "session_id": "my-session",
+        }))),
+        ("code" = (summary = "A function", value = json!({
+            "content": "def verify_jwt(token):\n    return jwt.decode(token, KEY, algorithms=[\"EdDSA\"])",
+            "source_type": "code",
+            "file_path": "src/auth.py",
+            "symbol": "verify_jwt",
+        }))),
+    )),
+    responses(Created<Memory>, Refusals))]
+async fn store_memory(writing: Writing, Json(new): Json<NewMemory>) -> Result<Created<Memory>> {
+    let event = Event::start(new, writing.id("memories", None));
+    let id = event.id;
+    let record = async |_| stored(&writing.app, &writing.caller.project, id).await;
+    writing.create(event, format!("/v1/memories/{id}"), record).await
+}
+
+/// One page of memories.
+type MemoryPage = Page<Memory>;
+
+/// Lists memories, newest first.
+#[utoipa::path(get, path = "/v1/memories", tag = "memories", params(Filter, PageParams),
+    responses((status = 200, description = "A page of memories", body = MemoryPage), Refusals))]
+async fn list_memories(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    list: List<Filter>,
+) -> Result<MemoryPage> {
+    store::list(&app.db, &caller.project, &list.filter, &list.page).await
+}
+
+/// Returns a memory.
+#[utoipa::path(get, path = "/v1/memories/{id}", tag = "memories", params(ById),
+    responses((status = 200, description = "The memory", body = Memory), Refusals))]
+async fn get_memory(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    Path(ById { id }): Path<ById>,
+) -> Result<axum::Json<Memory>> {
+    stored(&app, &caller.project, id).await.map(axum::Json)
+}
+
+/// Changes a memory, and with it what it is found by.
+#[utoipa::path(patch, path = "/v1/memories/{id}", tag = "memories", params(ById, Prefer),
+    request_body(content = MemoryChange, example = json!({"importance": 0.9, "tags": ["auth", "jwt"]})),
+    responses(Changed<Memory>, Refusals))]
+async fn change_memory(
+    writing: Writing,
+    Path(ById { id }): Path<ById>,
+    Json(change): Json<MemoryChange>,
+) -> Result<Changed<Memory>> {
+    let record = async |_| stored(&writing.app, &writing.caller.project, id).await;
+    writing.change(Event::change(id, change), record).await
+}
+
+/// Erases a memory: it is never suggested again. The figures of what was suggested of it stay.
+#[utoipa::path(delete, path = "/v1/memories/{id}", tag = "memories",
+    params(("id" = Uuid, Path, description = "The record's id.", example = "01946984-36a0-7b2e-8f41-c07d9e35a6b2")),
+    responses((status = 204, description = "It is erased"), Refusals))]
+async fn delete_memory(
+    State(app): State<App>,
+    caller: Caller<Admin>,
+    Path(ById { id }): Path<ById>,
+) -> Result<StatusCode> {
+    let erased = store::delete(&app.db, &caller.project, id).await?;
+    if erased { Ok(StatusCode::NO_CONTENT) } else { Err(Error::NotFound("memory")) }
+}
+
+async fn stored(app: &App, project: &str, id: Uuid) -> Result<Memory> {
+    store::get(&app.db, project, id).await?.ok_or(Error::NotFound("memory"))
+}

@@ -1,0 +1,109 @@
+//! The endpoints that find memories.
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::auth::{Caller, Read};
+use crate::error::{Refusals, Result};
+use crate::http::memory::Memory;
+use crate::http::{Check, Checks, IdempotencyKey, Json, Path, Query};
+use crate::memories::BySession;
+use crate::memories::analytics::{self, Figures, Scope};
+use crate::memories::rules::intent::{self, DetectedIntent};
+use crate::memories::search::{self, MemorySearch};
+use crate::memories::suggest;
+use crate::memories::suggestion::{NewSuggest, SuggestionResponse};
+use crate::state::App;
+
+/// Returns the endpoints that find memories.
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(suggest_memories))
+        .routes(routes!(search_memories))
+        .routes(routes!(detect_intent))
+        .routes(routes!(get_memory_figures))
+}
+
+/// Suggests the memories that belong to a conversation, though nobody has looked for them.
+///
+/// What is suggested counts as shown: it does not come in the conversation again. A conversation without queries has no
+/// suggestions. With an `id`, or an `Idempotency-Key`, an answer that was lost can be asked for again.
+#[utoipa::path(post, path = "/v1/conversations/{session_id}/suggest", tag = "memories", params(BySession, IdempotencyKey),
+    request_body(content = NewSuggest, example = json!({"max_suggestions": 3, "confidence_threshold": 0.5})),
+    responses((status = 200, description = "The suggestions", body = SuggestionResponse), Refusals))]
+async fn suggest_memories(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    key: IdempotencyKey,
+    memory: Memory,
+    Path(BySession { mut session_id }): Path<BySession>,
+    Json(new): Json<NewSuggest>,
+) -> Result<axum::Json<SuggestionResponse>> {
+    caller.tenant.policy.redact(&mut session_id);
+    let parent = crate::memories::event::conversation(&session_id);
+    let id = key.id(&caller.project, "suggest", Some(parent));
+    suggest::suggest(&app, &caller.tenant, &session_id, &new, id, &memory).await.map(axum::Json)
+}
+
+/// Memories, the best first.
+#[derive(Debug, Serialize, ToSchema)]
+struct FoundMemories {
+    /// The memories, by score.
+    data: Vec<search::FoundMemory>,
+}
+
+/// Searches memories for a text.
+///
+/// With a `session_id` the search is recorded as a query of that conversation, and what it found counts as shown there.
+#[utoipa::path(get, path = "/v1/memories/search", tag = "memories", params(MemorySearch),
+    responses((status = 200, description = "The memories", body = FoundMemories), Refusals))]
+async fn search_memories(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    memory: Memory,
+    Query(wanted): Query<MemorySearch>,
+) -> Result<axum::Json<FoundMemories>> {
+    let data = search::search(&app, &caller.tenant, wanted, &memory).await?;
+    Ok(axum::Json(FoundMemories { data }))
+}
+
+/// Queries of which the intent is to be told.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct RecentQueries {
+    /// The queries, the oldest first. The last one weighs most.
+    #[schema(max_items = 50)]
+    recent_queries: Vec<String>,
+}
+
+impl Check for RecentQueries {
+    fn check(&self, checks: &mut Checks) {
+        checks.require(self.recent_queries.len() <= 50, "recent_queries", "has more than 50 queries");
+    }
+}
+
+/// Tells what a person seems to want, and what they talk about. Nothing is kept.
+#[utoipa::path(post, path = "/v1/intents/detect", tag = "memories",
+    request_body(content = RecentQueries, example = json!({"recent_queries": [
+        "How do I implement authentication?", "What's the best way to handle JWT tokens?",
+    ]})),
+    responses((status = 200, description = "The intent", body = DetectedIntent), Refusals))]
+async fn detect_intent(_: Caller<Read>, Json(asked): Json<RecentQueries>) -> axum::Json<DetectedIntent> {
+    let queries: Vec<_> = asked.recent_queries.iter().map(String::as_str).collect();
+    axum::Json(intent::detect(&queries))
+}
+
+/// Returns the figures of suggestions: what was used and dismissed, by confidence, intent and kind of memory. Of suggestions
+/// with a confidence around 0.85, about that share should have been used.
+#[utoipa::path(get, path = "/v1/analytics/memories", tag = "analytics", params(Scope),
+    responses((status = 200, description = "The figures", body = Figures), Refusals))]
+async fn get_memory_figures(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    Query(scope): Query<Scope>,
+) -> Result<axum::Json<Figures>> {
+    analytics::read(&app.db, &caller.project, &scope).await.map(axum::Json)
+}

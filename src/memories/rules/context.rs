@@ -1,0 +1,83 @@
+//! What a conversation is about: the terms of its last query and, at a weight that decays, of those before.
+
+use std::collections::{HashMap, HashSet};
+
+use super::grams::grams;
+use super::terms::written_terms;
+use crate::retrieval::keys::{self, Key};
+
+/// The weight of the query before the last, and how much of it each earlier one has left. Measured on multi-turn
+/// questions: at full weight earlier queries help nothing, at 0.3 they help most.
+const DECAY: f64 = 0.3;
+/// How often a term counts at most that is repeated within a query.
+const MOST_REPEATED: u32 = 2;
+/// How many different terms of a query are compared, the first ones.
+const MOST_TERMS: usize = 200;
+
+/// What a conversation is about.
+#[derive(Debug, Default)]
+pub struct Context {
+    /// The terms of all its queries, with their weights.
+    pub weights: HashMap<Key, f64>,
+    /// The terms of the last query, in order, each once.
+    pub own: Vec<Key>,
+    /// The terms that only earlier queries have.
+    pub earlier: Vec<Key>,
+    /// The terms of the last query that stand side by side.
+    pub pairs: HashSet<(Key, Key)>,
+    /// The character 4-grams of all queries, with their weights.
+    pub grams: HashMap<u64, f64>,
+    /// How the terms were written.
+    pub written: HashMap<Key, String>,
+}
+
+impl Context {
+    /// Makes the context of queries, the last one first.
+    #[must_use]
+    pub fn of<'a>(project: &str, queries: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut context = Self::default();
+        let mut weight = 1.0;
+        for (age, query) in queries.into_iter().enumerate() {
+            let (mut counts, mut sequence): (HashMap<Key, u32>, Vec<Key>) = (HashMap::new(), Vec::new());
+            for (term, written) in written_terms(query) {
+                let key = keys::of_term(project, &term);
+                if counts.len() >= MOST_TERMS && !counts.contains_key(&key) {
+                    continue;
+                }
+                sequence.push(key);
+                *counts.entry(key).or_default() += 1;
+                context.written.entry(key).or_insert_with(|| written.to_owned());
+                let known = if age == 0 { &mut context.own } else { &mut context.earlier };
+                if counts[&key] == 1 && !context.weights.contains_key(&key) {
+                    known.push(key);
+                }
+            }
+            if age == 0 {
+                context.pairs = sequence.windows(2).map(|pair| (pair[0], pair[1])).collect();
+            }
+            for (key, count) in counts {
+                *context.weights.entry(key).or_default() += weight * f64::from(count.min(MOST_REPEATED));
+            }
+            for gram in grams(query).into_iter().take(MOST_TERMS * 8) {
+                *context.grams.entry(gram).or_default() += weight;
+            }
+            weight *= DECAY;
+        }
+        context
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn earlier_queries_weigh_less_the_older_they_are() {
+        let context = Context::of("p", ["JWT tokens, tokens, tokens", "login", "login page"]);
+        let weight = |term: &str| context.weights.get(&keys::of_term("p", term)).copied().unwrap_or_default();
+        let rounded = ["jwt", "token", "login", "page", "other"].map(|term| format!("{:.2}", weight(term)));
+        assert_eq!(rounded, ["1.00", "2.00", "0.39", "0.09", "0.00"]);
+        assert_eq!((context.own.len(), context.earlier.len()), (2, 2));
+        assert_eq!(context.written[&keys::of_term("p", "jwt")], "JWT");
+    }
+}

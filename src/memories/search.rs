@@ -1,0 +1,124 @@
+//! Searching memories for a text: the seed's `retrieve_memories` and `search_code`.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::event::Event;
+use super::finding::{self, Factors, Sought};
+use super::{MOST_PATH, NewQuery, SourceType, folder, store};
+use crate::error::Result;
+use crate::http::memory::Memory;
+use crate::http::{Check, Checks};
+use crate::projects::Tenant;
+use crate::state::App;
+use crate::types::Timestamp;
+
+/// What to search for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct MemorySearch {
+    /// What is sought.
+    #[param(min_length = 1, max_length = 2000, example = "Which port does staging use?")]
+    query: String,
+    /// The conversation in which it is sought. The query becomes one of its queries, and what is found counts as shown.
+    #[param(min_length = 1, max_length = 200)]
+    session_id: Option<String>,
+    /// Only memories of this kind.
+    #[param(inline)]
+    source_type: Option<SourceType>,
+    /// The folder at hand. Memories of it are preferred, and others are found too.
+    #[param(min_length = 1, max_length = 4096)]
+    root: Option<String>,
+    /// Only memories with this tag.
+    #[param(min_length = 1)]
+    tag: Option<String>,
+    /// The most memories to answer with, 1 to 50; 10 if not given.
+    #[param(minimum = 1, maximum = 50)]
+    limit: Option<usize>,
+    /// The least score, 0 to 1; 0 if not given.
+    #[param(minimum = 0, maximum = 1)]
+    min_score: Option<f64>,
+}
+
+impl Check for MemorySearch {
+    fn check(&self, checks: &mut Checks) {
+        checks.text("query", &self.query, 2_000);
+        checks.name("session_id", self.session_id.as_deref());
+        if let Some(root) = &self.root {
+            checks.text("root", root, MOST_PATH);
+        }
+        checks.require(self.tag.as_deref() != Some(""), "tag", "must not be empty");
+        checks.require(self.limit.is_none_or(|limit| (1..=50).contains(&limit)), "limit", "must be 1 to 50");
+        let fits = self.min_score.is_none_or(|least| (0.0..=1.0).contains(&least));
+        checks.require(fits, "min_score", "must be 0 to 1");
+    }
+}
+
+/// A memory that was found.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FoundMemory {
+    /// The memory.
+    pub memory_id: Uuid,
+    /// What it says.
+    pub content: String,
+    /// What kind of text it is.
+    pub source_type: SourceType,
+    /// The seed's weighted sum of the factors, 0 to 1.
+    pub score: f64,
+    /// The seed's four factors.
+    pub factors: Factors,
+}
+
+/// Searches memories, and records the search in its conversation.
+pub async fn search(
+    app: &App,
+    tenant: &Arc<Tenant>,
+    mut wanted: MemorySearch,
+    memory: &Memory,
+) -> Result<Vec<FoundMemory>> {
+    tenant.policy.redact(&mut wanted.query);
+    tenant.policy.redact(&mut wanted.session_id);
+    let at = Timestamp::now();
+    let sought = Sought {
+        queries: vec![&wanted.query],
+        root: wanted.root.as_deref().map(folder),
+        at,
+        source_type: wanted.source_type,
+        tag: wanted.tag.as_deref(),
+        without: HashSet::new(),
+    };
+    let mut found = finding::find(&app.db, &app.samples, &tenant.name, &sought).await?;
+    found.retain(|memory| memory.factors.score() >= wanted.min_score.unwrap_or(0.0));
+    found.sort_by(|a, b| b.factors.score().total_cmp(&a.factors.score()).then(a.id.cmp(&b.id)));
+    found.truncate(wanted.limit.unwrap_or(10));
+    let ids: Vec<_> = found.iter().map(|memory| memory.id).collect();
+    let mut contents: HashMap<_, _> =
+        store::contents(&app.db, &tenant.name, &ids).await?.into_iter().collect();
+    let shown = |memory: finding::Found| {
+        Some(FoundMemory {
+            memory_id: memory.id,
+            content: contents.remove(&memory.id)?,
+            source_type: memory.source_type,
+            score: memory.factors.score(),
+            factors: memory.factors,
+        })
+    };
+    let data: Vec<_> = found.into_iter().filter_map(shown).collect();
+    if let Some(session) = wanted.session_id {
+        let new = NewQuery {
+            id: None,
+            query: wanted.query,
+            shown: data.iter().map(|memory| memory.memory_id).collect(),
+            root: wanted.root.into(),
+            at: Some(at),
+            suggest: None,
+        };
+        app.writer.write(tenant, Event::ask(session, new, None), memory).await?;
+    }
+    Ok(data)
+}

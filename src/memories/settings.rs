@@ -1,0 +1,48 @@
+//! The settings of suggestions: a project's own, with the seed's names.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::http::{Check, Checks};
+
+/// The settings of suggestions. A request's own fields go before them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MemorySettings {
+    /// Whether anything is suggested. True if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proactive_suggestions_enabled: Option<bool>,
+    /// The least confidence of a suggestion. 0.85 if not given.
+    #[schema(minimum = 0, maximum = 1)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suggestion_confidence_threshold: Option<f64>,
+    /// The most suggestions of an answer. 5 if not given.
+    #[schema(minimum = 1, maximum = 50)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suggestion_max_results: Option<usize>,
+    /// How many of the last queries a suggestion follows from. 5 if not given.
+    #[schema(minimum = 1, maximum = 50)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suggestion_context_window: Option<usize>,
+    /// Whether code is suggested. True if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suggestion_include_code: Option<bool>,
+}
+
+impl Check for MemorySettings {
+    fn check(&self, checks: &mut Checks) {
+        check_threshold(checks, "suggestion_confidence_threshold", self.suggestion_confidence_threshold);
+        check_count(checks, "suggestion_max_results", self.suggestion_max_results);
+        check_count(checks, "suggestion_context_window", self.suggestion_context_window);
+    }
+}
+
+/// Reports a number of suggestions or queries, if given, that is out of bounds.
+pub(super) fn check_count(checks: &mut Checks, field: &str, count: Option<usize>) {
+    checks.require(count.is_none_or(|count| (1..=50).contains(&count)), field, "must be 1 to 50");
+}
+
+/// Reports a share, if given, that is out of bounds.
+pub(super) fn check_threshold(checks: &mut Checks, field: &str, share: Option<f64>) {
+    checks.require(share.is_none_or(|share| (0.0..=1.0).contains(&share)), field, "must be 0 to 1");
+}

@@ -1,0 +1,147 @@
+//! How memories are read and erased. [`write`](super::write) writes them.
+
+use serde::Deserialize;
+use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+use super::{Memory, SourceType, folder};
+use crate::error::Result;
+use crate::http::Check;
+use crate::http::page::{Listed, Page, PageRequest};
+use crate::types::Timestamp;
+
+const SELECT: &str = "
+    select m.id, m.content, m.source_type, m.importance, m.tags, m.file_path, m.symbol, m.root, m.session_id, m.metadata,
+        m.created_at
+    from memories m where m.project = ";
+
+/// The filter of a list of memories.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct Filter {
+    /// Only memories with this text in their content. Case is ignored.
+    q: Option<String>,
+    /// Only memories of this kind.
+    #[param(inline)]
+    source_type: Option<SourceType>,
+    /// Only memories with this tag.
+    tag: Option<String>,
+    /// Only memories that are about this folder.
+    root: Option<String>,
+    /// Only memories that are about this file.
+    file_path: Option<String>,
+}
+
+impl Check for Filter {}
+
+impl Listed for Memory {
+    fn sort_key(&self) -> (Timestamp, String) {
+        (self.created_at, self.id.to_string())
+    }
+}
+
+/// Returns one page of a project's memories.
+pub async fn list(
+    db: impl PgExecutor<'_>,
+    project: &str,
+    filter: &Filter,
+    page: &PageRequest,
+) -> Result<Page<Memory>> {
+    let mut query = QueryBuilder::<Postgres>::new(SELECT);
+    query.push_bind(project.to_owned());
+    if let Some(source_type) = filter.source_type {
+        query.push(" and m.source_type = ").push_bind(source_type);
+    }
+    if let Some(tag) = &filter.tag {
+        query.push(" and m.tags @> to_jsonb(").push_bind(tag.clone()).push("::text)");
+    }
+    if let Some(root) = &filter.root {
+        query.push(" and m.root = ").push_bind(folder(root).to_owned());
+    }
+    if let Some(path) = &filter.file_path {
+        query.push(" and md5(m.file_path) = md5(").push_bind(path.clone());
+        query.push(") and m.file_path = ").push_bind(path.clone());
+    }
+    if let Some(text) = &filter.q {
+        let escaped = text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
+        query.push(" and m.content ilike ").push_bind(format!("%{escaped}%"));
+    }
+    page.push(&mut query, "m.created_at", "m.id", "uuid")?;
+    Ok(page.page(query.build_query_as().fetch_all(db).await?))
+}
+
+/// Returns a memory, or none if there is no such memory.
+pub async fn get(db: impl PgExecutor<'_>, project: &str, id: Uuid) -> sqlx::Result<Option<Memory>> {
+    select(project, id).build_query_as().fetch_optional(db).await
+}
+
+/// Returns a memory that is to be changed, and locks it.
+pub(super) async fn lock(
+    connection: &mut PgConnection,
+    project: &str,
+    id: Uuid,
+) -> sqlx::Result<Option<Memory>> {
+    select(project, id).push(" for no key update").build_query_as().fetch_optional(connection).await
+}
+
+fn select(project: &str, id: Uuid) -> QueryBuilder<Postgres> {
+    let mut query = QueryBuilder::new(SELECT);
+    query.push_bind(project.to_owned()).push(" and m.id = ").push_bind(id);
+    query
+}
+
+/// Erases a memory. The figures of what was suggested of it stay. Returns whether there was one.
+pub async fn delete(db: &PgPool, project: &str, id: Uuid) -> Result<bool> {
+    let mut transaction = db.begin().await?;
+    let erased = delete_all(&mut transaction, project, &[id]).await?;
+    transaction.commit().await?;
+    Ok(erased > 0)
+}
+
+/// Erases memories, and the reasons for which they were suggested.
+async fn delete_all(connection: &mut PgConnection, project: &str, ids: &[Uuid]) -> sqlx::Result<u64> {
+    let sql = "delete from memories where project = $1 and id = any($2)";
+    let erased = sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?.rows_affected();
+    let sql = "update conversation_memories set reason = null where project = $1 and memory_id = any($2)";
+    sqlx::query(sql).bind(project).bind(ids).execute(connection).await?;
+    Ok(erased)
+}
+
+/// Returns the contents of memories, in any order, without those that were erased or whose text is not kept.
+pub(super) async fn contents(
+    db: impl PgExecutor<'_>,
+    project: &str,
+    ids: &[Uuid],
+) -> sqlx::Result<Vec<(Uuid, String)>> {
+    let sql = "select id, content from memories where project = $1 and id = any($2) and content is not null";
+    sqlx::query_as(sql).bind(project).bind(ids).fetch_all(db).await
+}
+
+/// How many records were erased.
+#[derive(Debug, Default)]
+pub struct Erased {
+    /// The number of memories erased.
+    pub memories: u64,
+    /// The number of queries erased.
+    pub queries: u64,
+}
+
+/// Erases the memories that were stored in an agent session, and the conversation that the session is.
+pub async fn delete_session(connection: &mut PgConnection, project: &str, session: &str) -> Result<Erased> {
+    let sql = "select id from memories where project = $1 and session_id = $2 order by id for update";
+    let ids: Vec<Uuid> =
+        sqlx::query_scalar(sql).bind(project).bind(session).fetch_all(&mut *connection).await?;
+    let memories = delete_all(connection, project, &ids).await?;
+    let mut counts = [0; 3];
+    for (count, sql) in counts.iter_mut().zip([
+        "delete from conversation_queries where project = $1 and session_id = $2",
+        "delete from conversation_memories where project = $1 and session_id = $2",
+        "delete from memory_suggests where project = $1 and session_id = $2",
+    ]) {
+        *count =
+            sqlx::query(sql).bind(project).bind(session).execute(&mut *connection).await?.rows_affected();
+    }
+    Ok(Erased { memories, queries: counts[0] })
+}

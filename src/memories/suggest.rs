@@ -1,0 +1,203 @@
+//! How suggestions are made, kept and answered.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use sqlx::{PgExecutor, PgPool, Row as _};
+use uuid::Uuid;
+
+use super::event::{Event, Shown, Suggest};
+use super::finding::{self, Factors, Found, Sought};
+use super::rules::intent::{self, DetectedIntent};
+use super::store;
+use super::suggestion::{MemorySuggestion, NewSuggest, SuggestedMemory, SuggestionResponse};
+use crate::error::{Error, Result};
+use crate::http::memory::Memory;
+use crate::privacy::capture::Capture;
+use crate::projects::Tenant;
+use crate::state::App;
+use crate::types::{Timestamp, request_hash};
+
+/// What is known of a conversation when something is to be suggested.
+struct Known {
+    /// The last queries with their ids and roots, the newest first.
+    queries: Vec<(Uuid, Option<String>, Option<String>)>,
+    /// The memories that are not to be suggested: shown, suggested or judged before.
+    without: HashSet<Uuid>,
+}
+
+impl Known {
+    async fn of(db: &PgPool, project: &str, session: &str, window: usize) -> sqlx::Result<Self> {
+        const QUERIES: &str = "
+            select id, query, root from conversation_queries where project = $1 and session_id = $2
+            order by at desc, id desc limit $3";
+        const WITHOUT: &str = "
+            select memory_id from conversation_memories where project = $1 and session_id = $2
+            union select unnest(shown) from conversation_queries where project = $1 and session_id = $2";
+        let limit = i64::try_from(window).unwrap_or(i64::MAX);
+        let queries = sqlx::query_as(QUERIES).bind(project).bind(session).bind(limit).fetch_all(db).await?;
+        let without: Vec<Uuid> =
+            sqlx::query_scalar(WITHOUT).bind(project).bind(session).fetch_all(db).await?;
+        Ok(Self { queries, without: without.into_iter().collect() })
+    }
+
+    /// Returns what was asked, the newest first.
+    fn texts(&self) -> Vec<&str> {
+        self.queries.iter().filter_map(|(_, query, _)| query.as_deref()).collect()
+    }
+}
+
+/// Suggests what belongs to a conversation. Unless it is only looked at, what is suggested counts as shown once this
+/// returns. `id` is used if the request has no id of its own; a request that was sent before has the same answer.
+pub async fn suggest(
+    app: &App,
+    tenant: &Arc<Tenant>,
+    session: &str,
+    new: &NewSuggest,
+    id: Option<Uuid>,
+    memory: &Memory,
+) -> Result<SuggestionResponse> {
+    let began = Instant::now();
+    let (db, project) = (&app.db, &tenant.name);
+    let rules = new.over(&tenant.memories);
+    let id = new.id.or(id);
+    let mut event = Suggest {
+        id: id.unwrap_or_else(Uuid::now_v7),
+        session: session.to_owned(),
+        query: None,
+        intent: intent::detect(&[]),
+        threshold: rules.threshold,
+        took_ms: 0.0,
+        shown: Vec::new(),
+        hash: request_hash(&(session, new)),
+    };
+    let is_known = match id {
+        Some(id) => read(db, project, id).await?.is_some(),
+        None => false,
+    };
+    if !is_known && rules.enabled {
+        let known = Known::of(db, project, session, rules.window).await?;
+        let texts = known.texts();
+        event.query = known.queries.first().map(|(id, ..)| *id);
+        event.intent = intent::detect(&texts.iter().rev().copied().collect::<Vec<_>>());
+        let sought = Sought {
+            queries: texts,
+            root: known.queries.iter().find_map(|(_, _, root)| root.as_deref()),
+            at: new.at.unwrap_or_else(Timestamp::now),
+            source_type: rules.only(),
+            tag: None,
+            without: known.without.clone(),
+        };
+        let mut found = finding::find(db, &app.samples, project, &sought).await?;
+        found.retain(|memory| memory.confidence >= rules.threshold);
+        let wanted = |memory: &Found| memory.log_odds + rules.preference(memory.source_type);
+        found.sort_by(|a, b| wanted(b).total_cmp(&wanted(a)).then(a.id.cmp(&b.id)));
+        found.truncate(rules.most);
+        found.sort_by(|a, b| b.confidence.total_cmp(&a.confidence).then(a.id.cmp(&b.id)));
+        event.shown = found.into_iter().map(Shown::from).collect();
+    }
+    event.took_ms = began.elapsed().as_secs_f64() * 1_000.0;
+    let is_kept = !new.peek.unwrap_or(false) && rules.enabled && (id.is_some() || event.query.is_some());
+    if !is_kept {
+        return answer(db, project, event).await;
+    }
+    let suggest = event.id;
+    let receipt = app.writer.write(tenant, Event::suggest(event.clone()), memory).await?;
+    if receipt.kept == Capture::Off {
+        return answer(db, project, event).await;
+    }
+    read(db, project, suggest).await?.ok_or(Error::NotFound("answer"))
+}
+
+/// Makes the answer of suggestions that are not kept.
+async fn answer(db: impl PgExecutor<'_>, project: &str, event: Suggest) -> Result<SuggestionResponse> {
+    let ids: Vec<_> = event.shown.iter().map(|shown| shown.memory).collect();
+    let mut contents: HashMap<_, _> = store::contents(db, project, &ids).await?.into_iter().collect();
+    let suggestion = |shown: Shown| {
+        Some(MemorySuggestion {
+            memory_id: shown.memory,
+            content: contents.remove(&shown.memory)?,
+            confidence: shown.confidence,
+            reason: shown.reason,
+            source_type: shown.source_type,
+            factors: shown.factors,
+            score: shown.factors.score(),
+        })
+    };
+    let suggestions = event.shown.into_iter().filter_map(suggestion).collect();
+    Ok(SuggestionResponse::new(suggestions, event.intent, event.threshold, None))
+}
+
+/// Returns the answer that is kept under an id, without memories that were erased since; none if there is no such answer.
+pub async fn read(db: &PgPool, project: &str, suggest: Uuid) -> Result<Option<SuggestionResponse>> {
+    const SUGGEST: &str = "
+        select intent_type, keywords, intent_confidence, search_query, confidence_threshold from memory_suggests
+        where project = $1 and id = $2";
+    const SHOWN: &str = "
+        select c.memory_id, m.content, c.confidence, coalesce(c.reason, '') as reason, c.source_type, c.score,
+            c.semantic_similarity, c.recency, c.importance, c.context_match
+        from conversation_memories c join memories m on m.project = $1 and m.id = c.memory_id and m.content is not null
+        where c.project = $1 and c.suggest_id = $2 order by c.rank";
+    let Some(row) = sqlx::query(SUGGEST).bind(project).bind(suggest).fetch_optional(db).await? else {
+        return Ok(None);
+    };
+    let intent = DetectedIntent {
+        intent_type: row.try_get("intent_type")?,
+        keywords: row.try_get::<sqlx::types::Json<Vec<String>>, _>("keywords")?.0,
+        confidence: row.try_get("intent_confidence")?,
+        search_query: row.try_get("search_query")?,
+    };
+    let rows = sqlx::query(SHOWN).bind(project).bind(suggest).fetch_all(db).await?;
+    let suggestion = |row: &sqlx::postgres::PgRow| -> sqlx::Result<_> {
+        Ok(MemorySuggestion {
+            memory_id: row.try_get("memory_id")?,
+            content: row.try_get("content")?,
+            confidence: row.try_get("confidence")?,
+            reason: row.try_get("reason")?,
+            source_type: row.try_get("source_type")?,
+            factors: factors(row)?,
+            score: row.try_get("score")?,
+        })
+    };
+    let suggestions: Vec<_> = rows.iter().map(suggestion).collect::<sqlx::Result<_>>()?;
+    let threshold = row.try_get("confidence_threshold")?;
+    Ok(Some(SuggestionResponse::new(suggestions, intent, threshold, Some(suggest))))
+}
+
+fn factors(row: &sqlx::postgres::PgRow) -> sqlx::Result<Factors> {
+    Ok(Factors {
+        semantic_similarity: row.try_get("semantic_similarity")?,
+        recency: row.try_get("recency")?,
+        importance: row.try_get("importance")?,
+        context_match: row.try_get("context_match")?,
+    })
+}
+
+/// Returns what was suggested in a conversation, in order.
+pub(super) async fn suggested(
+    db: impl PgExecutor<'_>,
+    project: &str,
+    session: &str,
+) -> sqlx::Result<Vec<SuggestedMemory>> {
+    const SQL: &str = "
+        select memory_id, suggest_id, confidence, reason, source_type, score, semantic_similarity, recency, importance,
+            context_match, verdict, shown_at
+        from conversation_memories
+        where project = $1 and session_id = $2 and suggest_id is not null order by shown_at, suggest_id, rank";
+    let rows = sqlx::query(SQL).bind(project).bind(session).fetch_all(db).await?;
+    let suggested = |row: &sqlx::postgres::PgRow| -> sqlx::Result<_> {
+        Ok(SuggestedMemory {
+            memory_id: row.try_get("memory_id")?,
+            suggest_id: row.try_get("suggest_id")?,
+            confidence: row.try_get("confidence")?,
+            reason: row.try_get("reason")?,
+            source_type: row.try_get("source_type")?,
+            factors: factors(row)?,
+            score: row.try_get("score")?,
+            verdict: row.try_get("verdict")?,
+            shown_at: row.try_get("shown_at")?,
+        })
+    };
+    rows.iter().map(suggested).collect()
+}

@@ -1,0 +1,296 @@
+//! The statements that write memories and conversations. Those for many rows take a column as an array (see
+//! [`insert`](mod@crate::db::insert)).
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::event::{Ask, Change, Judge, Shown, Start, Suggest};
+use super::rules::terms::Indexed;
+use super::{folder, store};
+use crate::db::insert::{self, Columns as _, columns};
+use crate::retrieval::keys;
+use crate::types::{FreeForm, derived_id};
+
+/// A row of a memory that is stored.
+pub(super) struct MemoryRow<'a> {
+    id: Uuid,
+    start: &'a Start,
+    indexed: Option<Indexed>,
+}
+
+impl<'a> MemoryRow<'a> {
+    pub(super) fn started(project: &str, id: Uuid, start: &'a Start) -> Self {
+        let new = &start.new;
+        let texts = [Some(&*new.content), new.file_path.as_deref(), new.symbol.as_deref()];
+        let texts = texts.into_iter().flatten().chain(new.tags.iter().map(String::as_str));
+        let indexed = start.keeps_text.then(|| Indexed::of(project, texts));
+        Self { id, start, indexed }
+    }
+}
+
+columns! {
+    /// The columns of a memory.
+    struct Memories<'a>(MemoryRow<'a>);
+    |row| {
+        "id": "uuid" = row.id,
+        "source_type": "text" = row.start.new.source_type.unwrap_or_default(),
+        "content": "text" = Some(&*row.start.new.content).filter(|_| row.start.keeps_text),
+        "importance": "float8" = row.start.new.importance.unwrap_or(0.5),
+        "tags": "jsonb" = Json(&row.start.new.tags),
+        "file_path": "text" = row.start.new.file_path.as_deref(),
+        "symbol": "text" = row.start.new.symbol.as_deref(),
+        "root": "text" = row.start.new.root.as_deref().map(folder),
+        "session_id": "text" = row.start.new.session_id.as_deref(),
+        "metadata": "jsonb" = FreeForm::or_empty(row.start.new.metadata.as_ref()),
+        "created_at": "timestamptz" = row.start.created_at,
+        "search_keys": "text" as "int[]" = row.indexed.as_ref().map(|indexed| keys::literal(&indexed.keys)),
+        "term_counts": "bytea" = row.indexed.as_ref().map(|indexed| indexed.counts.as_slice()),
+        "request_hash": "bytea" = row.start.hash.as_slice(),
+    }
+}
+
+/// Inserts memories. Returns the ids of those that did not exist yet.
+pub(super) async fn insert_memories(
+    connection: &mut PgConnection,
+    project: &str,
+    rows: &[MemoryRow<'_>],
+) -> sqlx::Result<HashSet<Uuid>> {
+    static SQL: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "insert into memories (project, {names})
+            select $1, {values} from (select {unnested}) new order by new.id
+            on conflict do nothing
+            returning id",
+            names = insert::names::<Memories>(),
+            values = insert::values::<Memories>("new"),
+            unnested = insert::unnested::<Memories>(2),
+        )
+    });
+    let parameters = insert::parameters(project, |parameters| Memories::bind_all(rows, parameters))?;
+    let made: Vec<Uuid> = sqlx::query_scalar_with(SQL.as_str(), parameters).fetch_all(connection).await?;
+    Ok(made.into_iter().collect())
+}
+
+/// Changes a memory, and with it what it is found by. Returns whether there is one.
+pub(super) async fn change_memory(
+    connection: &mut PgConnection,
+    project: &str,
+    id: Uuid,
+    Change { change, drops_content }: &Change,
+) -> sqlx::Result<bool> {
+    const SQL: &str = "
+        update memories set content = $3, importance = $4, tags = $5, file_path = $6, symbol = $7, root = $8, metadata = $9,
+            search_keys = $10, term_counts = $11
+        where project = $1 and id = $2";
+    let Some(memory) = store::lock(connection, project, id).await? else {
+        return Ok(false);
+    };
+    let content = change.content.as_deref().map(str::to_owned).or(memory.content).filter(|_| !drops_content);
+    let importance = change.importance.unwrap_or(memory.importance);
+    let tags = change.tags.clone().unwrap_or(memory.tags);
+    let file_path = change.file_path.as_deref().map(str::to_owned).or(memory.file_path);
+    let symbol = change.symbol.as_deref().map(str::to_owned).or(memory.symbol);
+    let root = change.root.as_deref().map(|root| folder(root).to_owned()).or(memory.root);
+    let metadata = change.metadata.clone().unwrap_or(memory.metadata);
+    let indexed = content.as_deref().map(|content| {
+        let texts = [Some(content), file_path.as_deref(), symbol.as_deref()];
+        Indexed::of(project, texts.into_iter().flatten().chain(tags.iter().map(String::as_str)))
+    });
+    let (keys, counts) = indexed.map(|indexed| (indexed.keys, indexed.counts)).unzip();
+    sqlx::query(SQL)
+        .bind(project)
+        .bind(id)
+        .bind(content)
+        .bind(importance)
+        .bind(Json(tags))
+        .bind(file_path)
+        .bind(symbol)
+        .bind(root)
+        .bind(Json(metadata))
+        .bind(keys)
+        .bind(counts)
+        .execute(connection)
+        .await?;
+    Ok(true)
+}
+
+columns! {
+    /// The columns of a query.
+    struct Queries<'a>(&'a Ask);
+    |ask| {
+        "session_id": "text" = ask.session.as_str(),
+        "id": "uuid" = ask.id,
+        "query": "text" = Some(&*ask.new.query).filter(|_| ask.keeps_text),
+        "shown": "text" as "uuid[]" = literal(&ask.new.shown),
+        "root": "text" = ask.new.root.as_deref().map(folder),
+        "at": "timestamptz" = ask.at,
+        "request_hash": "bytea" = ask.hash.as_slice(),
+    }
+}
+
+/// Writes ids as a literal of a Postgres array.
+fn literal(ids: &[Uuid]) -> String {
+    let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
+    format!("{{{}}}", ids.join(","))
+}
+
+/// Inserts queries. Returns the ids of those that did not exist yet.
+pub(super) async fn insert_queries(
+    connection: &mut PgConnection,
+    project: &str,
+    rows: &[&Ask],
+) -> sqlx::Result<HashSet<Uuid>> {
+    static SQL: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "insert into conversation_queries (project, {names})
+            select $1, {values} from (select {unnested}) new order by new.id
+            on conflict do nothing
+            returning id",
+            names = insert::names::<Queries>(),
+            values = insert::values::<Queries>("new"),
+            unnested = insert::unnested::<Queries>(2),
+        )
+    });
+    let parameters = insert::parameters(project, |parameters| Queries::bind_all(rows, parameters))?;
+    let made: Vec<Uuid> = sqlx::query_scalar_with(SQL.as_str(), parameters).fetch_all(connection).await?;
+    Ok(made.into_iter().collect())
+}
+
+columns! {
+    /// The columns of an answer.
+    struct Suggests<'a>(&'a Suggest);
+    |suggest| {
+        "id": "uuid" = suggest.id,
+        "session_id": "text" = suggest.session.as_str(),
+        "query_id": "uuid" = suggest.query,
+        "intent_type": "text" = suggest.intent.intent_type,
+        "intent_confidence": "float8" = suggest.intent.confidence,
+        "keywords": "jsonb" = Json(&suggest.intent.keywords),
+        "search_query": "text" = suggest.intent.search_query.as_str(),
+        "confidence_threshold": "float8" = suggest.threshold,
+        "took_ms": "float8" = suggest.took_ms,
+        "request_hash": "bytea" = suggest.hash.as_slice(),
+    }
+}
+
+/// A memory with the answer that it is part of, and its rank there.
+struct ShownRow<'a> {
+    suggest: &'a Suggest,
+    shown: &'a Shown,
+    rank: i32,
+}
+
+columns! {
+    /// The columns of a memory that is suggested.
+    struct Suggestions<'a>(ShownRow<'a>);
+    |row| {
+        "id": "uuid" = row_id(&row.suggest.session, row.shown.memory),
+        "session_id": "text" = row.suggest.session.as_str(),
+        "memory_id": "uuid" = row.shown.memory,
+        "suggest_id": "uuid" = row.suggest.id,
+        "query_id": "uuid" = row.suggest.query,
+        "intent_type": "text" = row.suggest.intent.intent_type,
+        "source_type": "text" = row.shown.source_type,
+        "rank": "int" = row.rank,
+        "confidence": "float8" = row.shown.confidence,
+        "log_odds": "float8" = row.shown.log_odds,
+        "score": "float8" = row.shown.factors.score(),
+        "semantic_similarity": "float8" = row.shown.factors.semantic_similarity,
+        "recency": "float8" = row.shown.factors.recency,
+        "importance": "float8" = row.shown.factors.importance,
+        "context_match": "float8" = row.shown.factors.context_match,
+        "reason": "text" = Some(&*row.shown.reason).filter(|reason| !reason.is_empty()),
+    }
+}
+
+/// Returns the id of what a conversation has to do with a memory.
+fn row_id(session: &str, memory: Uuid) -> Uuid {
+    derived_id(&[b"conversation memory", session.as_bytes(), memory.as_bytes()])
+}
+
+/// Keeps answers with the memories that they suggest. A memory that another answer has suggested in the same conversation
+/// meanwhile is left out. Returns the ids of the answers that did not exist yet.
+pub(super) async fn insert_suggests(
+    connection: &mut PgConnection,
+    project: &str,
+    rows: &[&Suggest],
+) -> sqlx::Result<HashSet<Uuid>> {
+    static SUGGESTS: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "insert into memory_suggests (project, {names}, created_at)
+            select $1, {values}, clock_timestamp() from (select {unnested}) new order by new.id
+            on conflict do nothing
+            returning id",
+            names = insert::names::<Suggests>(),
+            values = insert::values::<Suggests>("new"),
+            unnested = insert::unnested::<Suggests>(2),
+        )
+    });
+    static SUGGESTIONS: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "insert into conversation_memories (project, {names}, shown_at)
+            select $1, {values}, clock_timestamp() from (select {unnested}) new order by new.session_id, new.memory_id
+            on conflict do nothing",
+            names = insert::names::<Suggestions>(),
+            values = insert::values::<Suggestions>("new"),
+            unnested = insert::unnested::<Suggestions>(2),
+        )
+    });
+    let parameters = insert::parameters(project, |parameters| Suggests::bind_all(rows, parameters))?;
+    let made: Vec<Uuid> =
+        sqlx::query_scalar_with(SUGGESTS.as_str(), parameters).fetch_all(&mut *connection).await?;
+    let made: HashSet<_> = made.into_iter().collect();
+    let shown: Vec<_> = rows
+        .iter()
+        .filter(|suggest| made.contains(&suggest.id))
+        .flat_map(|suggest| (1..).zip(&suggest.shown).map(|(rank, shown)| ShownRow { suggest, shown, rank }))
+        .collect();
+    if !shown.is_empty() {
+        let parameters = insert::parameters(project, |parameters| Suggestions::bind_all(&shown, parameters))?;
+        sqlx::query_with(SUGGESTIONS.as_str(), parameters).execute(connection).await?;
+    }
+    Ok(made)
+}
+
+columns! {
+    /// The columns of a verdict.
+    struct Verdicts<'a>(&'a Judge);
+    |judge| {
+        "id": "uuid" = row_id(&judge.session, judge.memory),
+        "session_id": "text" = judge.session.as_str(),
+        "memory_id": "uuid" = judge.memory,
+        "verdict": "text" = judge.verdict,
+    }
+}
+
+/// Keeps verdicts, each in place of an earlier one on the memory in the same conversation. Returns the memories that exist.
+pub(super) async fn judge(
+    connection: &mut PgConnection,
+    project: &str,
+    rows: &[&Judge],
+) -> sqlx::Result<HashSet<Uuid>> {
+    // Exports are ordered by the time of the verdict. It is the database's, and no two verdicts of a batch have the same.
+    static SQL: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "insert into conversation_memories (project, {names}, source_type, judged_at)
+            select $1, {values}, m.source_type,
+                (select clock_timestamp()) + new.ordinal * interval '1 microsecond'
+            from (select {unnested}, generate_subscripts($2, 1) as ordinal) new
+            join memories m on m.project = $1 and m.id = new.memory_id
+            order by new.session_id, new.memory_id
+            on conflict (session_id, memory_id, project)
+                do update set verdict = excluded.verdict, judged_at = excluded.judged_at
+            returning memory_id",
+            names = insert::names::<Verdicts>(),
+            values = insert::values::<Verdicts>("new"),
+            unnested = insert::unnested::<Verdicts>(2),
+        )
+    });
+    let parameters = insert::parameters(project, |parameters| Verdicts::bind_all(rows, parameters))?;
+    let found: Vec<Uuid> = sqlx::query_scalar_with(SQL.as_str(), parameters).fetch_all(connection).await?;
+    Ok(found.into_iter().collect())
+}

@@ -1,0 +1,162 @@
+//! How memories and conversations are written: many events in a few statements.
+
+use std::collections::HashSet;
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::event::{Ask, Judge, Start, Suggest};
+use super::tables::{self, MemoryRow};
+use super::{Action, Event};
+use crate::db::receipt::{Receipt, Written};
+use crate::db::replays::judge_starts;
+use crate::db::steps::{self, Batched};
+use crate::error::Error;
+use crate::privacy::kept::Kept;
+
+/// Writes events of one project in one transaction. Returns their verdicts in the order of the events.
+pub async fn write(
+    connection: &mut PgConnection,
+    project: &str,
+    events: &[Kept<&Event>],
+) -> sqlx::Result<Vec<Written>> {
+    steps::write(connection, project, events).await
+}
+
+/// The kinds of events, in the order in which they can happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A memory is stored.
+    Start,
+    /// A memory is changed.
+    Change,
+    /// Something is asked in a conversation.
+    Ask,
+    /// Memories are suggested in a conversation.
+    Suggest,
+    /// A memory is judged in a conversation.
+    Judge,
+}
+
+impl Batched for Event {
+    type Kind = Kind;
+    type Joined = HashSet<Uuid>;
+
+    fn record(&self) -> Uuid {
+        self.id
+    }
+
+    fn kind(&self) -> Kind {
+        match &self.action {
+            Action::Start(_) => Kind::Start,
+            Action::Change(_) => Kind::Change,
+            Action::Ask(_) => Kind::Ask,
+            Action::Suggest(_) => Kind::Suggest,
+            Action::Judge(_) => Kind::Judge,
+        }
+    }
+
+    fn joins(&self, asked: &mut HashSet<Uuid>) -> bool {
+        match &self.action {
+            Action::Ask(ask) => asked.insert(ask.id),
+            _ => false,
+        }
+    }
+
+    fn is_one_statement(kind: Kind, _: &[Kept<&Self>]) -> bool {
+        !matches!(kind, Kind::Change | Kind::Suggest)
+    }
+
+    async fn write(
+        connection: &mut PgConnection,
+        project: &str,
+        kind: Kind,
+        events: &[Kept<&Self>],
+    ) -> sqlx::Result<Vec<Option<Written>>> {
+        let created = |new: bool| new.then(|| Ok(Receipt::created(None)));
+        Ok(match kind {
+            Kind::Start => {
+                let rows: Vec<_> =
+                    starts(events).map(|(id, start)| MemoryRow::started(project, id, start)).collect();
+                let made = tables::insert_memories(connection, project, &rows).await?;
+                starts(events).map(|(id, _)| created(made.contains(&id))).collect()
+            }
+            Kind::Change => {
+                let mut written = Vec::with_capacity(events.len());
+                for event in events {
+                    let Action::Change(change) = &event.action else { continue };
+                    let found = tables::change_memory(connection, project, event.id, change).await?;
+                    written.push(Some(found_or_not(found)));
+                }
+                written
+            }
+            Kind::Ask => {
+                let rows: Vec<_> = asks(events).collect();
+                let made = tables::insert_queries(connection, project, &rows).await?;
+                rows.iter().map(|ask| created(made.contains(&ask.id))).collect()
+            }
+            Kind::Suggest => {
+                let rows: Vec<_> = suggests(events).collect();
+                let made = tables::insert_suggests(connection, project, &rows).await?;
+                rows.iter().map(|suggest| created(made.contains(&suggest.id))).collect()
+            }
+            Kind::Judge => {
+                let rows: Vec<_> = judges(events).collect();
+                let found = tables::judge(connection, project, &rows).await?;
+                rows.iter().map(|judge| Some(found_or_not(found.contains(&judge.memory)))).collect()
+            }
+        })
+    }
+
+    async fn judge(
+        connection: &mut PgConnection,
+        project: &str,
+        kind: Kind,
+        events: &[Kept<&Self>],
+    ) -> sqlx::Result<Vec<Written>> {
+        match kind {
+            Kind::Start => {
+                let hashes: Vec<_> = starts(events).map(|(id, start)| (id, start.hash.as_slice())).collect();
+                judge_starts(connection, project, ("memories", "memory"), &hashes).await
+            }
+            Kind::Ask => {
+                let hashes: Vec<_> = asks(events).map(|ask| (ask.id, ask.hash.as_slice())).collect();
+                judge_starts(connection, project, ("conversation_queries", "query"), &hashes).await
+            }
+            Kind::Suggest => {
+                let hashes: Vec<_> =
+                    suggests(events).map(|suggest| (suggest.id, suggest.hash.as_slice())).collect();
+                judge_starts(connection, project, ("memory_suggests", "answer"), &hashes).await
+            }
+            Kind::Change | Kind::Judge => Ok(events
+                .iter()
+                .map(|_| Err(anyhow::anyhow!("an event was left unwritten").into()))
+                .collect()),
+        }
+    }
+}
+
+/// Returns the memories that are stored.
+fn starts<'a>(events: &[Kept<&'a Event>]) -> impl Iterator<Item = (Uuid, &'a Start)> {
+    events.iter().filter_map(|event| event.as_start())
+}
+
+/// Returns what is asked.
+fn asks<'a>(events: &[Kept<&'a Event>]) -> impl Iterator<Item = &'a Ask> {
+    events.iter().filter_map(|event| event.as_ask())
+}
+
+/// Returns what is suggested.
+fn suggests<'a>(events: &[Kept<&'a Event>]) -> impl Iterator<Item = &'a Suggest> {
+    events.iter().filter_map(|event| event.as_suggest())
+}
+
+/// Returns the verdicts on memories.
+fn judges<'a>(events: &[Kept<&'a Event>]) -> impl Iterator<Item = &'a Judge> {
+    events.iter().filter_map(|event| event.as_judge())
+}
+
+/// Returns the verdict on an event about a memory that has to exist.
+fn found_or_not(found: bool) -> Written {
+    if found { Ok(Receipt::created(None)) } else { Err(Error::NotFound("memory")) }
+}

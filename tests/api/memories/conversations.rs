@@ -1,0 +1,59 @@
+//! Conversations: what is asked in them, and what a memory was worth there.
+
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::support::{Service, assert_whole, with};
+
+#[tokio::test]
+async fn a_conversation_shows_what_was_asked_shown_and_judged() {
+    let service = Service::open().await;
+    let memory = service.create("/v1/memories", json!({"id": Uuid::from_u128(1), "content": "x"})).await;
+    let query = json!({"id": Uuid::from_u128(2), "query": "Why 401?", "shown": [Uuid::from_u128(1), Uuid::from_u128(7)],
+        "root": "/app/", "at": "2026-03-01T12:00:00Z"});
+    let path = "/v1/conversations/team%2Fs%201";
+    let made = service.post(&format!("{path}/queries"), &query).await;
+    assert_eq!(made.header("location"), Some(path));
+    let made = made.expect(201);
+    assert_eq!(service.post(&format!("{path}/queries"), &query).await.expect(200), made);
+    service
+        .post(&format!("{path}/queries"), &with(query.clone(), &json!({"root": null})))
+        .await
+        .refused(409, &[]);
+    service.post("/v1/conversations/other/queries", &query).await.refused(409, &[]);
+    let earlier =
+        json!({"id": Uuid::from_u128(3), "query": "How do I log in?", "at": "2026-03-01T11:00:00Z"});
+    service.post(&format!("{path}/queries"), &earlier).await.expect(201);
+    for verdict in ["used", "dismissed", "dismissed"] {
+        let feedback = json!({"memory_id": memory, "verdict": verdict});
+        let judged = service.post(&format!("{path}/feedback"), &feedback).await.expect(200);
+        assert_eq!(judged["verdict"], verdict);
+    }
+    assert_whole!("a_conversation", service.get(path).await.expect(200));
+}
+
+#[tokio::test]
+async fn a_conversation_that_nobody_began_is_not_there_and_an_unknown_memory_cannot_be_judged() {
+    let service = Service::open().await;
+    service.get("/v1/conversations/s").await.refused(404, &[]);
+    let feedback = json!({"memory_id": Uuid::from_u128(1), "verdict": "used"});
+    service.post("/v1/conversations/s/feedback", &feedback).await.refused(404, &[]);
+    service.get("/v1/conversations/s").await.refused(404, &[]);
+}
+
+#[tokio::test]
+async fn what_no_query_and_no_verdict_can_be_is_refused_by_its_field() {
+    let service = Service::open().await;
+    for (body, pointers) in [
+        (json!({}), vec!["/query"]),
+        (json!({"query": ""}), vec!["/query"]),
+        (json!({"query": "x", "shown": ["mem_123"]}), vec!["/shown/0"]),
+        (json!({"query": "x", "session_id": "s"}), vec!["/session_id"]),
+    ] {
+        service.post("/v1/conversations/s/queries", &body).await.refused(422, &pointers);
+    }
+    let long = format!("/v1/conversations/{}/queries", "x".repeat(201));
+    service.post(&long, &json!({"query": "x"})).await.refused(422, &["/session_id"]);
+    let feedback = json!({"memory_id": Uuid::from_u128(1), "verdict": "good"});
+    service.post("/v1/conversations/s/feedback", &feedback).await.refused(422, &["/verdict"]);
+}

@@ -1,0 +1,108 @@
+//! What is made of suggestions and verdicts: the data set and the figures.
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{ask, notes, suggest};
+use crate::support::{Service, assert_whole};
+
+/// A conversation in which one suggestion was used and another dismissed.
+async fn judged() -> Service {
+    let service = Service::open().await;
+    notes(&service).await;
+    ask(&service, "s", "How does AuthMiddleware verify a JWT on staging?").await;
+    let found = suggest(&service, "s", &json!({"confidence_threshold": 0})).await;
+    assert_eq!(found["total_suggestions"], 3, "{found}");
+    for (number, verdict) in [(1, "used"), (2, "dismissed"), (3, "used")] {
+        let feedback = json!({"memory_id": Uuid::from_u128(number), "verdict": verdict});
+        service.post("/v1/conversations/s/feedback", &feedback).await.expect(200);
+    }
+    service
+}
+
+#[tokio::test]
+async fn judged_suggestions_are_rows_pairs_and_triplets() {
+    let service = judged().await;
+    let rows = async |query: &str| {
+        let mut rows = service.get(&format!("/v1/exports/memory-suggestions?{query}")).await.rows();
+        for row in rows.iter_mut().filter_map(Value::as_object_mut) {
+            row.remove("confidence");
+        }
+        Value::from(rows)
+    };
+    let asked = "How does AuthMiddleware verify a JWT on staging?";
+    let (used, dismissed) = (
+        "AuthMiddleware refuses a JWT whose clock is ahead by more than 30 seconds.",
+        "The staging database is on port 5433.",
+    );
+    let row = |suggested: &str, verdict: &str| json!({"query": asked, "suggested": suggested, "source_type": "memory", "verdict": verdict});
+    assert_eq!(rows("").await, json!([row(used, "used"), row(dismissed, "dismissed")]));
+    assert_eq!(rows("verdict=dismissed").await, json!([row(dismissed, "dismissed")]));
+    assert_eq!(rows("source_type=code").await, json!([]));
+    assert_eq!(rows("format=pairs").await, json!([{"anchor": asked, "positive": used}]));
+    assert_eq!(
+        rows("format=triplets").await,
+        json!([{"anchor": asked, "positive": used, "negative": dismissed}])
+    );
+    service.get("/v1/exports/memory-suggestions?format=pairs&verdict=used").await.refused(422, &["/verdict"]);
+    let metadata = service.get("/v1/exports/memory-suggestions?include=metadata&limit=1").await.rows();
+    assert_eq!(metadata[0]["metadata"]["session_id"], "s");
+
+    // The same query with the same memory in another conversation is an equal row.
+    ask(&service, "t", asked).await;
+    suggest(&service, "t", &json!({"confidence_threshold": 0})).await;
+    let feedback = json!({"memory_id": Uuid::from_u128(1), "verdict": "used"});
+    service.post("/v1/conversations/t/feedback", &feedback).await.expect(200);
+    assert_eq!(rows("format=pairs").await.as_array().map(Vec::len), Some(2));
+    assert_eq!(rows("format=pairs&dedupe=exact").await.as_array().map(Vec::len), Some(1));
+}
+
+#[tokio::test]
+async fn the_figures_say_what_suggestions_were_worth() {
+    let service = judged().await;
+    let mut figures = service.get("/v1/analytics/memories").await.expect(200);
+    assert_eq!(figures["total"]["used_rate"], 0.5);
+    let bands = figures["by_confidence"].as_array().expect("bands");
+    let sum = |name: &str| bands.iter().map(|band| band[name].as_i64().expect("a count")).sum::<i64>();
+    assert_eq!((sum("suggested"), sum("used"), sum("dismissed")), (3, 1, 1));
+    assert!(figures["p50_took_ms"].as_f64().expect("a time") > 0.0);
+    for name in ["p50_took_ms", "p99_took_ms", "by_confidence"] {
+        figures[name] = json!("figures");
+    }
+    for place in ["/total", "/by_intent_type/5", "/by_source_type/0", "/by_source_type/1"] {
+        let figures = figures.pointer_mut(place).expect("a place");
+        if figures["mean_confidence"].is_number() {
+            figures["mean_confidence"] = json!("a figure");
+        }
+    }
+    assert_whole!("figures_of_suggestions", figures);
+    let none = service.get("/v1/analytics/memories?until=2020-01-01T00:00:00Z").await.expect(200);
+    assert_eq!((&none["requests"], &none["total"]["suggested"]), (&json!(0), &json!(0)));
+    service.get("/v1/analytics/memories?since=2&until=1").await.refused(422, &["/since"]);
+}
+
+#[tokio::test]
+async fn enough_verdicts_correct_the_confidence_of_a_project() {
+    let service = Service::open().await;
+    notes(&service).await;
+    let before = confidence(&service, "before").await;
+    // Other memories are suggested sixty times, and hardly any is used.
+    let question = "Which port has the staging database?";
+    let mut lines = Vec::new();
+    for number in 0..60 {
+        let session = format!("s{number}");
+        ask(&service, &session, question).await;
+        suggest(&service, &session, &json!({"confidence_threshold": 0})).await;
+        let verdict = if number < 12 { "used" } else { "dismissed" };
+        lines.push(json!({"event": "memory_feedback", "session_id": session, "memory_id": Uuid::from_u128(2), "verdict": verdict}));
+    }
+    service.accept(&lines).await;
+    let after = confidence(&service, "after").await;
+    assert!(after < before, "{after} {before}");
+}
+
+async fn confidence(service: &Service, session: &str) -> f64 {
+    ask(service, session, "Why does AuthMiddleware refuse my JWT?").await;
+    let found = suggest(service, session, &json!({"confidence_threshold": 0, "peek": true})).await;
+    found["suggestions"][0]["confidence"].as_f64().expect("a number")
+}

@@ -1,0 +1,71 @@
+//! What is kept of memories and queries where a project keeps no text, or none that is secret.
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::support::{Service, assert_whole};
+
+/// The shape of a token of GitHub, which nobody has issued.
+const TOKEN: &str = "ghp_0dZ8sQx3Wv5Lr7Tn1Ky9Mb2Cf4Hg6Jp8aEuI";
+
+fn memory(text: &str) -> Value {
+    json!({"id": Uuid::from_u128(1), "content": text, "tags": [text], "file_path": text, "symbol": text, "root": text,
+        "session_id": "s", "metadata": { text: text }})
+}
+
+fn query(text: &str) -> Value {
+    json!({"id": Uuid::from_u128(2), "query": text, "root": text, "shown": [Uuid::from_u128(1)]})
+}
+
+fn change(text: &str) -> Value {
+    json!({"content": text, "tags": [text], "file_path": text, "symbol": text, "root": text, "metadata": { text: text }})
+}
+
+/// Everything that stores text, with the status of each.
+async fn post_all(service: &Service, text: &str, session: &str) -> Vec<u16> {
+    let session = format!("/v1/conversations/{session}");
+    let verdict = json!({"memory_id": Uuid::from_u128(1), "verdict": "used"});
+    let path = format!("/v1/memories/{}", Uuid::from_u128(1));
+    let answers = [
+        service.post("/v1/memories", &memory(text)).await,
+        service.patch(&path, &change(text)).await,
+        service.post(&format!("{session}/queries"), &query(text)).await,
+        service.post(&format!("{session}/feedback"), &verdict).await,
+    ];
+    for answer in &answers {
+        assert!(!answer.text().contains(text), "{}", answer.text());
+    }
+    answers.iter().map(|answer| answer.status.as_u16()).collect()
+}
+
+#[tokio::test]
+async fn without_text_what_happened_is_kept_and_the_text_is_nowhere() {
+    let service = Service::open().await;
+    service.put("/v1/projects/default", &json!({"capture": "metadata"})).await.expect(200);
+    assert_eq!(post_all(&service, "needle", "s").await, [201, 200, 201, 200]);
+    assert_eq!(post_all(&service, "needle", "s").await, [200, 200, 200, 200]);
+    service.post("/v1/memories", &memory("other")).await.refused(409, &[]);
+    service.post("/v1/conversations/s/queries", &query("other")).await.refused(409, &[]);
+    assert!(!service.dump().await.contains("needle"));
+    let memory = service.get(&format!("/v1/memories/{}", Uuid::from_u128(1))).await.expect(200);
+    assert_whole!("a_memory_without_text", memory);
+    assert_eq!(service.get("/v1/conversations/s").await.expect(200)["queries"][0]["query"], json!(null));
+}
+
+#[tokio::test]
+async fn where_nothing_is_kept_every_answer_is_204() {
+    let service = Service::open().await;
+    service.put("/v1/projects/default", &json!({"capture": {"memories": "off"}})).await.expect(200);
+    assert_eq!(post_all(&service, "needle", "s").await, [204, 204, 204, 204]);
+    assert!(!service.dump().await.contains("needle"));
+}
+
+#[tokio::test]
+async fn a_secret_is_nowhere_in_the_database_not_even_as_the_name_of_a_session() {
+    let service = Service::open().await;
+    assert_eq!(post_all(&service, TOKEN, TOKEN).await, [201, 200, 201, 200]);
+    assert!(!service.dump().await.contains(TOKEN));
+    let conversation = service.get(&format!("/v1/conversations/{TOKEN}")).await.expect(200);
+    assert_eq!(conversation["queries"][0]["query"], "[redacted:secrets]");
+    assert_eq!(post_all(&service, TOKEN, TOKEN).await, [200, 200, 200, 200]);
+}
