@@ -3,7 +3,7 @@
 # make test    install what is missing, and check everything that CI checks
 # make lint    what the compiler, clippy, rustdoc, cargo-machete and typos have to say
 # make fmt     format the code
-# make bench   measure against pgbench, COPY and others: the table of benches/README.md (BENCH=start,ingest,depth,export,seeds,similar SCALE=100000)
+# make bench   measure against pgbench, COPY and others: the table of benches/README.md (BENCH=start,ingest,depth,export,seeds,similar,retention SCALE=100000)
 # make torture kill and restart the server and Postgres under load for minutes (TORTURE_SECONDS=300)
 
 # Where rustup puts cargo, should the shell not know of it.

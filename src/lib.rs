@@ -31,6 +31,8 @@
 //!   has the endpoints with the middleware around them, [`openapi`] their document, [`docs`] the page that shows it, and [`telemetry`] traces and metrics.
 //! - [`http`] has extractors and responses, [`auth`] the callers and their keys, [`writing`] the extractor of requests that
 //!   write events, [`batch`] many events in one request, and [`sessions`] what an agent session left in all domains.
+//! - [`erasure`] forgets records of all domains by session, age and id, and by itself after a time. [`background`] runs what is
+//!   done in rounds until the server stops.
 //! - [`writer`] commits events in batches. [`db`] connects to Postgres, runs a private one, and makes the statements.
 //! - [`gateway`] passes requests on to the providers of models, as their clients send them, and keeps what passed as sends.
 //!   [`providers`] calls the providers of models. [`retrieval`] finds texts that are like a given one, [`statistics`] has the mathematics of the analytics, and
@@ -54,12 +56,14 @@
 
 pub mod agents;
 pub mod auth;
+pub mod background;
 pub mod batch;
 pub mod cli;
 pub mod config;
 pub mod db;
 pub mod docs;
 pub mod domain;
+pub mod erasure;
 pub mod error;
 pub mod exports;
 pub mod gateway;

@@ -31,6 +31,7 @@ use crate::messages::AttemptAnswer;
         (name = "projects", description = "Tenants and their settings"),
         (name = "keys", description = "Who may act for a project"),
         (name = "sessions", description = "What was posted under a session's name, and its erasure"),
+        (name = "erasure", description = "Erasing records by age and by id"),
         (name = "operations", description = "For those who run the service"),
     ),
 )]

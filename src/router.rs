@@ -34,8 +34,8 @@ use crate::openapi::{self, Document};
 use crate::state::App;
 use crate::telemetry::{self, span};
 use crate::{
-    auth, batch, docs, exports, gateway, generations, health, messages, projects, searches, sessions,
-    suggestions,
+    auth, batch, docs, erasure, exports, gateway, generations, health, messages, projects, searches,
+    sessions, suggestions,
 };
 
 /// Returns every endpoint with its documentation.
@@ -51,6 +51,7 @@ fn api() -> OpenApiRouter<App> {
         .merge(projects::routes::routes())
         .merge(auth::routes::routes())
         .merge(sessions::routes())
+        .merge(erasure::routes::routes())
         .merge(health::routes());
     openapi::complete(api.get_openapi_mut());
     api

@@ -3,6 +3,7 @@
 //! [`retry`], [`receipt`]).
 
 pub mod embedded;
+pub mod erased;
 pub mod gin;
 pub mod insert;
 pub mod receipt;

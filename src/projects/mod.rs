@@ -14,7 +14,7 @@ use crate::messages;
 use crate::messages::models::Catalog;
 use crate::messages::settings::MessageSettings;
 use crate::privacy::capture::Capture;
-use crate::privacy::policy::{Choice, Policy};
+use crate::privacy::policy::{ByDomain, Choice, Policy};
 use crate::privacy::redact::RedactRules;
 use crate::searches::settings::{Rules, SearchSettings};
 use crate::types::Timestamp;
@@ -31,8 +31,9 @@ pub struct Settings {
     /// What is replaced in texts before anything is written.
     #[serde(deserialize_with = "null_as_default")]
     pub redact: RedactRules,
-    /// Days after which records are erased, by domain. This version erases none, so every value must be null.
-    pub retention_days: Option<serde_json::Map<String, serde_json::Value>>,
+    /// For how many days records are kept, by domain: since they were finalized, or else created. Records of other domains
+    /// are kept for ever.
+    pub retention_days: Option<DaysByDomain>,
     /// How searches are judged and learned from.
     #[serde(deserialize_with = "null_as_default")]
     pub searches: SearchSettings,
@@ -43,13 +44,37 @@ pub struct Settings {
 
 impl Check for Settings {
     fn check(&self, checks: &mut Checks) {
-        const NOT_YET: &str = "is not in force yet";
         checks.nested("redact", &self.redact);
-        let keeps_all =
-            |days: &serde_json::Map<_, serde_json::Value>| days.values().all(serde_json::Value::is_null);
-        checks.require(self.retention_days.as_ref().is_none_or(keeps_all), "retention_days", NOT_YET);
+        if let Some(days) = &self.retention_days {
+            checks.nested("retention_days", days);
+        }
         checks.nested("searches", &self.searches);
         checks.nested("messages", &self.messages);
+    }
+}
+
+/// A number of days for which records are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(transparent)]
+#[schema(as = RetentionDays, minimum = 1, maximum = 36_500)]
+pub struct Days(u32);
+
+impl Days {
+    /// Returns the number.
+    #[must_use]
+    pub fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// For how many days the records of each domain are kept; of one that is not mentioned, for ever.
+pub type DaysByDomain = ByDomain<Days>;
+
+impl Check for DaysByDomain {
+    fn check(&self, checks: &mut Checks) {
+        for (domain, Days(days)) in self.iter() {
+            checks.require((1..=36_500).contains(&days), domain.name(), "must be 1 to 36500 days");
+        }
     }
 }
 
@@ -62,8 +87,8 @@ pub struct Project {
     pub capture: Choice,
     /// What is replaced in texts before anything is written.
     pub redact: RedactRules,
-    /// Days after which records are erased, by domain.
-    pub retention_days: Option<serde_json::Map<String, serde_json::Value>>,
+    /// For how many days records are kept, by domain.
+    pub retention_days: Option<DaysByDomain>,
     /// How searches are judged and learned from. Null stands for the server's default.
     pub searches: SearchSettings,
     /// How sends are predicted and performed. What is left out has its default.
@@ -89,6 +114,8 @@ pub struct Tenant {
     pub name: Arc<str>,
     /// What is kept of the project's events.
     pub policy: Policy,
+    /// For how many days records are kept.
+    pub retention: DaysByDomain,
     /// How the project's searches are judged and learned from.
     pub rules: Rules,
     /// How the project's sends are predicted, and the models that the server knows.

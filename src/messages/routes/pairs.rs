@@ -94,7 +94,10 @@ async fn delete_pair(
     caller: Caller<Admin>,
     Path(ById { id }): Path<ById>,
 ) -> Result<StatusCode> {
-    match store::delete_pair(&app.db, &caller.project, id).await? {
+    let mut transaction = app.db.begin().await?;
+    let erasure = store::delete_pair(&mut transaction, &caller.project, id).await?;
+    transaction.commit().await?;
+    match erasure {
         Erasure::Erased => Ok(StatusCode::NO_CONTENT),
         Erasure::Unknown => Err(Error::NotFound("message pair")),
         Erasure::Sending => {

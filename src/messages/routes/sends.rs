@@ -159,11 +159,10 @@ async fn delete_send(
     caller: Caller<Admin>,
     Path(ById { id }): Path<ById>,
 ) -> Result<StatusCode> {
-    if store::delete_send(&app.db, &caller.project, id).await? {
-        Ok(StatusCode::NO_CONTENT)
-    } else {
-        Err(Error::NotFound("send"))
-    }
+    let mut transaction = app.db.begin().await?;
+    let is_erased = store::delete_send(&mut transaction, &caller.project, id).await?;
+    transaction.commit().await?;
+    if is_erased { Ok(StatusCode::NO_CONTENT) } else { Err(Error::NotFound("send")) }
 }
 
 pub(super) async fn stored(app: &App, project: &str, id: Uuid) -> Result<Send> {

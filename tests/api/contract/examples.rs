@@ -95,6 +95,8 @@ const ORDER: &[&str] = &[
     "delete_suggestion",
     "delete_pair",
     "delete_send",
+    "erase_record",
+    "erase_records",
     "erase_session",
     "create_key",
     "list_keys",
