@@ -29,7 +29,7 @@
 //!
 //! - [`cli`] is the command line. [`server`] starts and stops the service, [`state`] is what handlers share, [`router`](mod@router)
 //!   has the endpoints with the middleware around them, [`openapi`] their document, [`docs`] the page that shows it, and [`telemetry`] traces and metrics.
-//! - [`http`] has extractors and responses, [`auth`] the callers and their keys, [`writing`] the extractor of requests that
+//! - [`http`] has extractors and responses, [`auth`] the callers and their keys, [`audit`] who has changed what, [`writing`] the extractor of requests that
 //!   write events, [`batch`] many events in one request, and [`sessions`] what an agent session left in all domains.
 //! - [`erasure`] forgets records of all domains by session, age and id, and by itself after a time. [`background`] runs what is
 //!   done in rounds until the server stops.
@@ -55,6 +55,7 @@
 //!    response means that the event is committed.
 
 pub mod agents;
+pub mod audit;
 pub mod auth;
 pub mod background;
 pub mod batch;

@@ -34,7 +34,7 @@ use crate::openapi::{self, Document};
 use crate::state::App;
 use crate::telemetry::{self, span};
 use crate::{
-    auth, batch, docs, erasure, exports, gateway, generations, health, messages, projects, searches,
+    audit, auth, batch, docs, erasure, exports, gateway, generations, health, messages, projects, searches,
     sessions, suggestions,
 };
 
@@ -50,6 +50,7 @@ fn api() -> OpenApiRouter<App> {
         .merge(exports::routes::routes())
         .merge(projects::routes::routes())
         .merge(auth::routes::routes())
+        .merge(audit::routes())
         .merge(sessions::routes())
         .merge(erasure::routes::routes())
         .merge(health::routes());

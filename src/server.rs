@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 
 use crate::auth::keyring::Keyring;
+use crate::auth::last_used::LastUsed;
 use crate::background::Task;
 use crate::db;
 use crate::erasure::retention::Retention;
@@ -86,6 +87,7 @@ impl Running {
             Task::start(Expiry::new(&searches.db, Arc::clone(&keyring))),
             Task::start(Leases { db: db.clone(), in_flight: Arc::clone(&in_flight) }),
             Task::start(Retention::new(&db, Arc::clone(&keyring))),
+            Task::start(LastUsed(Arc::clone(&keyring))),
         ];
         let app = App(Arc::new(State {
             db,
@@ -111,6 +113,10 @@ impl Running {
             task.finish().await;
         }
         self.writing.finish().await;
+        let written = tokio::time::timeout(Duration::from_secs(1), self.app.keyring.write_used()).await;
+        if let Ok(Err(error)) = written {
+            tracing::debug!(%error, "which keys were used could not be stored");
+        }
         // An export whose reader stalls keeps its connection until the process ends.
         let close = async {
             tokio::join!(

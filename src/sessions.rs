@@ -171,5 +171,5 @@ async fn erase_session(
     Query(OnServer { server }): Query<OnServer>,
 ) -> Result<axum::Json<Erased>> {
     let name = SessionName { session: &session, server: server.as_deref() };
-    erasure::session(&app.db, &caller.tenant, name).await.map(axum::Json)
+    erasure::session(&app.db, &caller.tenant, &caller.actor(), name).await.map(axum::Json)
 }

@@ -33,7 +33,8 @@ pub fn recorder() -> PrometheusHandle {
 }
 
 /// Counters that have no labels.
-const COUNTERS: [(&str, &str); 6] = [
+const COUNTERS: [(&str, &str); 7] = [
+    ("gleaner_authentication_failures_total", "Requests with a key that is unknown, expired or revoked"),
     ("gleaner_commit_retries_total", "Transactions begun again after a deadlock or serialization failure"),
     ("gleaner_events_rejected_total", "Lines of batches that were refused"),
     ("gleaner_replaced_characters_total", "Characters replaced because Postgres cannot keep them"),
@@ -68,6 +69,7 @@ fn describe() {
         EVENTS,
         "Events by kind and outcome: accepted, duplicate (sent before), rejected by what is stored"
     );
+    describe_counter!("gleaner_expired_records_total", "Records that retention has erased, by kind");
     describe_gauge!("gleaner_queue_events", "Events that wait to be written or are being written");
     describe_gauge!("gleaner_db_connections", "Connections to the database, by pool and state");
     describe_gauge!(

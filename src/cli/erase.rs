@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::client::Client;
 use super::target::{Found, Missing, Target};
 use super::{defaults, words};
+use crate::auth::Actor;
 use crate::db;
 use crate::domain::{Domain, SessionName};
 use crate::erasure::{self, Erased};
@@ -118,14 +119,14 @@ impl Erase {
         Ok(match &self.what {
             What { session: Some(session), .. } => {
                 let name = SessionName { session, server: self.session_server.as_deref() };
-                erasure::session(db, &tenant, name).await?
+                erasure::session(db, &tenant, &Actor::COMMAND_LINE, name).await?
             }
             What { before: Some(time), .. } => {
-                erasure::before(db, &tenant, &domains, *time, Duration::MAX).await?.erased
+                erasure::before(db, &tenant, &Actor::COMMAND_LINE, &domains, *time, Duration::MAX).await?.erased
             }
             What { id, .. } => {
                 let id = id.context("one of --session, --before and --id is needed")?;
-                let erased = erasure::record(db, &tenant, &domains, id).await?;
+                let erased = erasure::record(db, &tenant, &Actor::COMMAND_LINE, &domains, id).await?;
                 anyhow::ensure!(!erased.is_nothing(), "there is no record {id} in the project {project}");
                 erased
             }

@@ -101,7 +101,7 @@ enum Command {
   gleaner erase --before 2026-01-01T00:00:00Z --domain generations
   gleaner erase --id 01946984-36a0-7b2e-8f41-c07d9e35a6b2 --project my-project", target::RULE))]
     Erase(erase::Erase),
-    /// Make, list and revoke API keys.
+    /// Make, list, rotate and revoke API keys.
     #[command(after_help = format!("{}", target::RULE))]
     Keys(keys::Keys),
     /// Ask a server on this machine whether it is ready. The exit status is 0 if it is.

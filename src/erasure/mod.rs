@@ -8,10 +8,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use sqlx::PgPool;
+use serde_json::json;
+use sqlx::{PgConnection, PgPool};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::audit::{self, Action};
+use crate::auth::Actor;
 use crate::db::erased::{Counts, Learned};
 use crate::domain::{Domain, SessionName};
 use crate::error::Result;
@@ -47,22 +50,38 @@ impl Erased {
 }
 
 /// Erases everything that was recorded under a session's name, in all domains.
-pub async fn session(db: &PgPool, tenant: &Tenant, session: SessionName<'_>) -> Result<Erased> {
+pub async fn session(
+    db: &PgPool,
+    tenant: &Tenant,
+    actor: &Actor,
+    session: SessionName<'_>,
+) -> Result<Erased> {
     let mut transaction = db.begin().await?;
     let mut erased = Erased::default();
     for domain in Domain::ALL {
         erased.add(domain.erase_session(&mut transaction, &tenant.name, &tenant.rules, session).await?);
     }
+    // The session's name is not kept: it was to be erased.
+    note(&mut transaction, tenant, actor, json!({"by": "session", "erased": erased})).await?;
     transaction.commit().await?;
     Ok(erased)
 }
 
 /// Erases the records with this id in some domains, with everything that belongs to them.
-pub async fn record(db: &PgPool, tenant: &Tenant, domains: &[Domain], id: Uuid) -> Result<Erased> {
+pub async fn record(
+    db: &PgPool,
+    tenant: &Tenant,
+    actor: &Actor,
+    domains: &[Domain],
+    id: Uuid,
+) -> Result<Erased> {
     let mut transaction = db.begin().await?;
     let mut erased = Erased::default();
     for domain in domains {
         erased.add(domain.erase_record(&mut transaction, &tenant.name, &tenant.rules, id).await?);
+    }
+    if !erased.is_nothing() {
+        note(&mut transaction, tenant, actor, json!({"by": "id", "id": id, "erased": erased})).await?;
     }
     transaction.commit().await?;
     Ok(erased)
@@ -83,13 +102,14 @@ pub struct ByAge {
 pub async fn before(
     db: &PgPool,
     tenant: &Tenant,
+    actor: &Actor,
     domains: &[Domain],
     time: Timestamp,
     patience: Duration,
 ) -> Result<ByAge> {
     let begun = Instant::now();
-    let mut erased = Erased::default();
-    for domain in domains {
+    let (mut erased, mut more) = (Erased::default(), false);
+    'domains: for domain in domains {
         loop {
             let mut transaction = db.begin().await?;
             let piece = domain
@@ -101,9 +121,25 @@ pub async fn before(
                 break;
             }
             if begun.elapsed() > patience {
-                return Ok(ByAge { erased, more: true });
+                more = true;
+                break 'domains;
             }
         }
     }
-    Ok(ByAge { erased, more: false })
+    let mut transaction = db.begin().await?;
+    let names: Vec<_> = domains.iter().map(|domain| domain.name()).collect();
+    let details = json!({"by": "age", "before": time, "domains": names, "erased": erased});
+    note(&mut transaction, tenant, actor, details).await?;
+    transaction.commit().await?;
+    Ok(ByAge { erased, more })
+}
+
+/// Notes an erasure in the audit.
+pub async fn note(
+    connection: &mut PgConnection,
+    tenant: &Tenant,
+    actor: &Actor,
+    details: serde_json::Value,
+) -> sqlx::Result<()> {
+    audit::note(connection, &tenant.name, actor, Action::RecordsErased, details).await
 }

@@ -50,7 +50,7 @@ async fn erase_records(
     Query(Old { before, domain }): Query<Old>,
 ) -> Result<axum::Json<ByAge>> {
     let domains = domain.map_or(Domain::ALL.to_vec(), |domain| vec![domain]);
-    super::before(&app.db, &caller.tenant, &domains, before, PATIENCE).await.map(axum::Json)
+    super::before(&app.db, &caller.tenant, &caller.actor(), &domains, before, PATIENCE).await.map(axum::Json)
 }
 
 /// Erases the record with this id, of whichever domain, with everything that belongs to it and was learned from it.
@@ -62,6 +62,6 @@ async fn erase_record(
     caller: Caller<Admin>,
     Path(ById { id }): Path<ById>,
 ) -> Result<axum::Json<Erased>> {
-    let erased = super::record(&app.db, &caller.tenant, &Domain::ALL, id).await?;
+    let erased = super::record(&app.db, &caller.tenant, &caller.actor(), &Domain::ALL, id).await?;
     if erased.is_nothing() { Err(Error::NotFound("record")) } else { Ok(axum::Json(erased)) }
 }

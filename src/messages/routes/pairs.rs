@@ -96,6 +96,10 @@ async fn delete_pair(
 ) -> Result<StatusCode> {
     let mut transaction = app.db.begin().await?;
     let erasure = store::delete_pair(&mut transaction, &caller.project, id).await?;
+    if erasure == Erasure::Erased {
+        let details = json!({"by": "id", "id": id, "erased": {"pairs": 1}});
+        erasure::note(&mut transaction, &caller.tenant, &caller.actor(), details).await?;
+    }
     transaction.commit().await?;
     match erasure {
         Erasure::Erased => Ok(StatusCode::NO_CONTENT),

@@ -161,6 +161,10 @@ async fn delete_send(
 ) -> Result<StatusCode> {
     let mut transaction = app.db.begin().await?;
     let is_erased = store::delete_send(&mut transaction, &caller.project, id).await?;
+    if is_erased {
+        let details = json!({"by": "id", "id": id, "erased": {"sends": 1}});
+        erasure::note(&mut transaction, &caller.tenant, &caller.actor(), details).await?;
+    }
     transaction.commit().await?;
     if is_erased { Ok(StatusCode::NO_CONTENT) } else { Err(Error::NotFound("send")) }
 }

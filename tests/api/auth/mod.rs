@@ -1,5 +1,6 @@
 //! Who may do what: keys and scopes, projects, the open server, sessions and their erasure.
 
+mod audit;
 mod keys;
 mod open_server;
 mod operations;

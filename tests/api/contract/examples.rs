@@ -100,7 +100,9 @@ const ORDER: &[&str] = &[
     "erase_session",
     "create_key",
     "list_keys",
+    "rotate_key",
     "revoke_key",
+    "list_audit",
 ];
 
 #[tokio::test]
