@@ -23,6 +23,7 @@ create table keys (
     created_at timestamptz not null,
     expires_at timestamptz,
     revoked_at timestamptz,
+    requests_per_second integer,
     last_used_on date
 );
 

@@ -81,6 +81,7 @@ pub mod router;
 pub mod searches;
 pub mod server;
 pub mod sessions;
+pub mod sharing;
 pub mod state;
 pub mod statistics;
 pub mod suggestions;

@@ -29,6 +29,7 @@ use crate::http::Replaced;
 use crate::http::end_line::end_line;
 use crate::http::memory::Memory;
 use crate::http::params::KnownParameters;
+use crate::http::received;
 use crate::http::unpack;
 use crate::openapi::{self, Document};
 use crate::state::App;
@@ -147,6 +148,7 @@ async fn surround(
     let replaced = Replaced::begin(&mut request);
     let _memory = Memory::begin(&mut request, &app.bodies);
     let provider = refusal::api_of(request.uri().path());
+    let request = received::count(request);
     let known = if provider.is_some() { Ok(()) } else { parameters.expect(&request) };
     let admitted = match auth::is_foreign(&request) {
         Ok(is_foreign) => auth::guard_open(&app.keyring, is_foreign).await,

@@ -25,6 +25,7 @@ use crate::providers::Providers;
 use crate::router::{router, starting};
 use crate::searches::expiry::Expiry;
 use crate::searches::intake_pool::IntakePool;
+use crate::sharing::Shares;
 use crate::state::{App, State};
 use crate::telemetry;
 use crate::writer::{self, Writer};
@@ -95,6 +96,7 @@ impl Running {
             exports,
             searches,
             keyring,
+            similar: Shares::new((settings.connections as usize).div_ceil(8)),
             samples: Arc::default(),
             bodies: Budget::new(settings.body_memory << 20),
             providers: settings.providers,

@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use super::failures::Failures;
 use super::keys::{self, ApiKey, PREFIX, Scope};
+use super::rates::Rates;
 use crate::error::{Error, Result};
 use crate::privacy::capture::Capture;
 use crate::projects::{self, Defaults, Tenant};
@@ -49,6 +50,7 @@ pub struct Keyring {
     /// The keys that were used today, as far as that is not stored yet.
     used: Mutex<HashSet<Uuid>>,
     failures: Failures,
+    rates: Rates,
     projects: Mutex<KnownProjects>,
     /// The settings that apply where a project has none of its own.
     defaults: Defaults,
@@ -66,6 +68,7 @@ impl Keyring {
             keys: Mutex::default(),
             used: Mutex::default(),
             failures: Failures::default(),
+            rates: Rates::default(),
             projects: Mutex::default(),
             defaults,
         }
@@ -150,6 +153,17 @@ impl Keyring {
         let tenant =
             self.projects.lock().expect("never poisoned").get(name).map(|(_, tenant)| Arc::clone(tenant));
         Ok(tenant.map(|tenant| (key, tenant)))
+    }
+
+    /// Admits a request, or refuses it because a rate or quota of its key or project is used up.
+    pub(super) async fn admit(
+        &self,
+        key: Option<&ApiKey>,
+        tenant: &Tenant,
+        writes: bool,
+        parts: &Parts,
+    ) -> Result<()> {
+        self.rates.admit(&self.db, key, tenant, writes, parts).await
     }
 
     /// Stores which keys were used since the last time.

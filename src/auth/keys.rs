@@ -68,6 +68,8 @@ pub struct ApiKey {
     pub expires_at: Option<Timestamp>,
     /// When the key was revoked. Null means that it was not.
     pub revoked_at: Option<Timestamp>,
+    /// How many requests a second the key may send. Null means any number.
+    pub requests_per_second: Option<i32>,
     /// The last day, in UTC, on which the key was used. Null means that it never was. It may be late by a minute.
     pub last_used_on: Option<NaiveDate>,
 }
@@ -100,12 +102,18 @@ pub struct NewKey {
     pub scopes: Vec<Scope>,
     /// When the key expires. Without it the key never does.
     pub expires_at: Option<Timestamp>,
+    /// How many requests a second the key may send. Without it any number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub requests_per_second: Option<i32>,
 }
 
 impl Check for NewKey {
     fn check(&self, checks: &mut Checks) {
         checks.name("name", Some(&self.name));
         checks.require(!self.scopes.is_empty(), "scopes", "must not be empty");
+        let rate = self.requests_per_second.is_none_or(|rate| (1..=1_000_000).contains(&rate));
+        checks.require(rate, "requests_per_second", "must be 1 to 1000000");
     }
 }
 
@@ -163,8 +171,8 @@ pub async fn list(db: impl PgExecutor<'_>, project: Option<&str>) -> Result<Vec<
 /// Stores a key in `project`. A key whose hash is stored already stays as it is. An id that is taken is a
 /// 409.
 pub async fn insert(connection: &mut PgConnection, project: &str, key: &NewKey, secret: &Secret) -> Result<ApiKey> {
-    let sql = "insert into keys (id, project, name, prefix, hash, scopes, created_at, expires_at)
-               values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (hash) do nothing";
+    let sql = "insert into keys (id, project, name, prefix, hash, scopes, created_at, expires_at, requests_per_second)
+               values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (hash) do nothing";
     sqlx::query(sql)
         .bind(key.id.unwrap_or_else(Uuid::now_v7))
         .bind(project)
@@ -174,6 +182,7 @@ pub async fn insert(connection: &mut PgConnection, project: &str, key: &NewKey, 
         .bind(key.scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>())
         .bind(Timestamp::now())
         .bind(key.expires_at)
+        .bind(key.requests_per_second)
         .execute(&mut *connection)
         .await
         .map_err(|error| match (key.id, error.as_database_error()) {
@@ -195,6 +204,7 @@ pub async fn replace_first(connection: &mut PgConnection, secret: &Secret) -> Re
         name: "GLEANER_ADMIN_KEY".to_owned(),
         scopes: vec![Scope::Write, Scope::Read, Scope::Admin, Scope::Operator],
         expires_at: None,
+        requests_per_second: None,
     };
     let row = insert(connection, "default", &key, secret).await?;
     if row.revoked_at.is_none() {
@@ -235,8 +245,8 @@ pub async fn rotate(
         where id = $1 and revoked_at is null and (expires_at is null or expires_at > $3)
         returning *";
     const INSERT: &str = "
-        insert into keys (id, project, name, prefix, hash, scopes, created_at, expires_at)
-        select $2, project, name, $3, $4, scopes, $5, coalesce($6, $7) from keys where id = $1
+        insert into keys (id, project, name, prefix, hash, scopes, created_at, expires_at, requests_per_second)
+        select $2, project, name, $3, $4, scopes, $5, coalesce($6, $7), requests_per_second from keys where id = $1
         returning *";
     let now = Timestamp::now();
     let Some(old) = get(&mut *connection, id).await? else { return Err(Error::NotFound("key")) };

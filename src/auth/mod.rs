@@ -4,6 +4,7 @@ pub mod failures;
 pub mod keyring;
 pub mod keys;
 pub mod last_used;
+pub mod rates;
 pub mod routes;
 
 use std::borrow::Cow;
@@ -134,6 +135,7 @@ where
             expect_scope(key, N::SCOPE)?;
         }
         let tenant = keyring.project(key.as_deref(), &parts.headers).await?;
+        keyring.admit(key.as_deref(), &tenant, N::SCOPE == Scope::Write, parts).await?;
         Ok(Self { project: Arc::clone(&tenant.name), tenant, key, scope: PhantomData })
     }
 }

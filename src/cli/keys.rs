@@ -47,6 +47,9 @@ enum Action {
         /// When the key expires, as RFC 3339 or Unix seconds. Without it the key never does.
         #[arg(long, value_name = "TIME")]
         expires_at: Option<Timestamp>,
+        /// How many requests a second the key may send. Without it any number.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..=1_000_000))]
+        requests_per_second: Option<i32>,
     },
     /// List keys, without their secrets.
     #[command(after_help = "Example:
@@ -106,8 +109,8 @@ impl Keys {
 impl Action {
     fn on_server(self, client: &Client) -> anyhow::Result<()> {
         match self {
-            Self::Create { name, project, scopes, expires_at } => {
-                let new = NewKey { id: None, project, name, scopes, expires_at };
+            Self::Create { name, project, scopes, expires_at, requests_per_second } => {
+                let new = NewKey { id: None, project, name, scopes, expires_at, requests_per_second };
                 let body = serde_json::to_vec(&new)?;
                 let answer = client.post("/v1/keys", "application/json", None, &body);
                 let Made { key, row } = client.json(&client.accepted(answer)?)?;
@@ -134,12 +137,12 @@ impl Action {
 
     async fn on_database(self, db: sqlx::PgPool) -> anyhow::Result<()> {
         match self {
-            Self::Create { name, project, scopes, expires_at } => {
+            Self::Create { name, project, scopes, expires_at, requests_per_second } => {
                 let project = project.unwrap_or_else(|| "default".to_owned());
                 ensure!(projects::store::exists(&db, &project).await?, "there is no project {project}");
                 ensure!((1..=200).contains(&name.chars().count()), "the name must have 1 to 200 characters");
                 let secret = Secret::random()?;
-                let new = NewKey { id: None, project: None, name, scopes, expires_at };
+                let new = NewKey { id: None, project: None, name, scopes, expires_at, requests_per_second };
                 let mut transaction = db.begin().await?;
                 let row = keys::insert(&mut transaction, &project, &new, &secret).await?;
                 let details = json!({"key": row.id, "name": row.name, "scopes": row.scopes, "expires_at": row.expires_at});

@@ -11,6 +11,7 @@ pub mod line;
 pub mod memory;
 mod objects;
 pub mod page;
+pub mod received;
 pub mod params;
 pub mod reply;
 pub mod serve;

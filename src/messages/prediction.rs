@@ -296,6 +296,7 @@ fn unknown_model(model: &str) -> Error {
         errors: Vec::new(),
         members: [("model".to_owned(), model.into())].into_iter().collect(),
         retry_after_s: None,
+        headers: Vec::new(),
     }))
 }
 
@@ -316,6 +317,7 @@ fn prompt_too_large(aut: i64, max_context: i64) -> Error {
         .into_iter()
         .collect(),
         retry_after_s: None,
+        headers: Vec::new(),
     }))
 }
 
@@ -334,6 +336,7 @@ fn quota_broken(model: &str, name: Name, quota: &Quota) -> Error {
             .into_iter()
             .collect(),
         retry_after_s: Some(resets_in_s),
+        headers: Vec::new(),
     }))
 }
 

@@ -34,6 +34,9 @@ pub struct Settings {
     /// For how many days records are kept, by domain: since they were finalized, or else created. Records of other domains
     /// are kept for ever.
     pub retention_days: Option<DaysByDomain>,
+    /// How much the project may use. What is null is not limited.
+    #[serde(deserialize_with = "null_as_default")]
+    pub quotas: Quotas,
     /// How searches are judged and learned from.
     #[serde(deserialize_with = "null_as_default")]
     pub searches: SearchSettings,
@@ -48,8 +51,34 @@ impl Check for Settings {
         if let Some(days) = &self.retention_days {
             checks.nested("retention_days", days);
         }
+        checks.nested("quotas", &self.quotas);
         checks.nested("searches", &self.searches);
         checks.nested("messages", &self.messages);
+    }
+}
+
+/// How much a project may use. Beyond that, requests are refused with 429.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Quotas {
+    /// How many requests a second all its keys together may send.
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub requests_per_second: Option<u32>,
+    /// How many bytes of bodies they may send on a day, in UTC. The request that exceeds it is still taken.
+    #[schema(minimum = 1)]
+    pub bytes_per_day: Option<u64>,
+    /// How many records the project may have in all domains: logs, suggestion records, searches and message pairs. They are
+    /// counted every ten seconds, so there can be some more.
+    #[schema(minimum = 1)]
+    pub rows: Option<u64>,
+}
+
+impl Check for Quotas {
+    fn check(&self, checks: &mut Checks) {
+        let rate = self.requests_per_second.is_none_or(|rate| (1..=1_000_000).contains(&rate));
+        checks.require(rate, "requests_per_second", "must be 1 to 1000000");
+        checks.require(self.bytes_per_day != Some(0), "bytes_per_day", "must be at least 1");
+        checks.require(self.rows != Some(0), "rows", "must be at least 1");
     }
 }
 
@@ -89,6 +118,8 @@ pub struct Project {
     pub redact: RedactRules,
     /// For how many days records are kept, by domain.
     pub retention_days: Option<DaysByDomain>,
+    /// How much the project may use. What is null is not limited.
+    pub quotas: Quotas,
     /// How searches are judged and learned from. Null stands for the server's default.
     pub searches: SearchSettings,
     /// How sends are predicted and performed. What is left out has its default.
@@ -101,9 +132,9 @@ impl Project {
     /// Describes a project. `default` is the server's setting for how much is kept.
     #[must_use]
     pub fn new(project: String, settings: Settings, created_at: Timestamp, default: Capture) -> Self {
-        let Settings { capture, redact, retention_days, searches, messages } = settings;
+        let Settings { capture, redact, retention_days, quotas, searches, messages } = settings;
         let capture = capture.unwrap_or(Choice::All(default));
-        Self { project, capture, redact, retention_days, searches, messages, created_at }
+        Self { project, capture, redact, retention_days, quotas, searches, messages, created_at }
     }
 }
 
@@ -116,6 +147,8 @@ pub struct Tenant {
     pub policy: Policy,
     /// For how many days records are kept.
     pub retention: DaysByDomain,
+    /// How much the project may use.
+    pub quotas: Quotas,
     /// How the project's searches are judged and learned from.
     pub rules: Rules,
     /// How the project's sends are predicted, and the models that the server knows.

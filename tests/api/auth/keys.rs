@@ -151,7 +151,8 @@ async fn keys_are_listed_without_their_secrets_and_stored_only_as_hashes() {
     let secret = made["key"].as_str().expect("a secret");
     assert!(secret.starts_with("glnr_") && secret.len() > 50, "{secret}");
     let row = json!({"id": "id-1", "project": "default", "name": "reader", "prefix": &secret[..12],
-        "scopes": ["read", "write"], "created_at": "time", "expires_at": "2999-01-01T00:00:00.000000Z", "revoked_at": null, "last_used_on": null});
+        "scopes": ["read", "write"], "created_at": "time", "expires_at": "2999-01-01T00:00:00.000000Z", "revoked_at": null,
+        "requests_per_second": null, "last_used_on": null});
     assert_eq!(scrub(&made), with(row.clone(), &json!({"key": secret})));
     let listed = call(&service, &operator, Method::GET, "/v1/keys", None).await.expect(200);
     assert_eq!(scrub(&listed["data"][0]), row);

@@ -5,6 +5,7 @@ mod keys;
 mod open_server;
 mod operations;
 mod projects;
+mod quotas;
 mod sessions;
 
 use axum::http::Method;
