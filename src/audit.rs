@@ -83,11 +83,7 @@ type AuditPage = Page<Entry>;
 /// Lists who has changed the project's keys and settings, and who has erased records, and when, newest first.
 #[utoipa::path(get, path = "/v1/audit", tag = "keys", params(Filter, PageParams),
     responses((status = 200, description = "A page of the audit", body = AuditPage), Refusals))]
-async fn list_audit(
-    State(app): State<App>,
-    caller: Caller<Admin>,
-    list: List<Filter>,
-) -> Result<AuditPage> {
+async fn list_audit(State(app): State<App>, caller: Caller<Admin>, list: List<Filter>) -> Result<AuditPage> {
     page(&app.db, &caller.project, list.filter.action, &list.page).await
 }
 

@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
+use governor::middleware::NoOpMiddleware;
 use governor::state::keyed::DefaultKeyedStateStore;
 use governor::{Quota, RateLimiter};
 
@@ -19,7 +20,7 @@ const MOST_ADDRESSES: usize = 10_000;
 /// The memory of who has failed to authenticate in the last minute.
 #[derive(Debug)]
 pub struct Failures<C: Clock = DefaultClock> {
-    limiter: RateLimiter<IpAddr, DefaultKeyedStateStore<IpAddr>, C>,
+    limiter: RateLimiter<IpAddr, DefaultKeyedStateStore<IpAddr>, C, NoOpMiddleware<C::Instant>>,
 }
 
 impl Default for Failures {
@@ -80,7 +81,8 @@ mod tests {
     #[test]
     fn the_owner_of_a_network_is_one_address_and_the_memory_is_bounded() {
         let failures = Failures::new(FakeRelativeClock::default());
-        let v6 = |network: u64, host: u64| Some(IpAddr::V6((u128::from(network) << 64 | u128::from(host)).into()));
+        let v6 =
+            |network: u64, host: u64| Some(IpAddr::V6((u128::from(network) << 64 | u128::from(host)).into()));
         for host in 0..20 {
             assert_eq!(failures.note(v6(1, host)), Duration::ZERO);
         }

@@ -170,7 +170,12 @@ pub async fn list(db: impl PgExecutor<'_>, project: Option<&str>) -> Result<Vec<
 
 /// Stores a key in `project`. A key whose hash is stored already stays as it is. An id that is taken is a
 /// 409.
-pub async fn insert(connection: &mut PgConnection, project: &str, key: &NewKey, secret: &Secret) -> Result<ApiKey> {
+pub async fn insert(
+    connection: &mut PgConnection,
+    project: &str,
+    key: &NewKey,
+    secret: &Secret,
+) -> Result<ApiKey> {
     let sql = "insert into keys (id, project, name, prefix, hash, scopes, created_at, expires_at, requests_per_second)
                values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (hash) do nothing";
     sqlx::query(sql)

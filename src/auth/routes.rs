@@ -21,7 +21,10 @@ use crate::state::App;
 
 /// Returns the endpoints of API keys.
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(create_key, list_keys)).routes(routes!(revoke_key)).routes(routes!(rotate_key))
+    OpenApiRouter::new()
+        .routes(routes!(create_key, list_keys))
+        .routes(routes!(revoke_key))
+        .routes(routes!(rotate_key))
 }
 
 /// An API key that was just made.
@@ -59,7 +62,8 @@ async fn create_key(
     let secret = Secret::random()?;
     let mut transaction = app.db.begin().await?;
     let row = keys::insert(&mut transaction, project, &key, &secret).await?;
-    let details = json!({"key": row.id, "name": row.name, "scopes": row.scopes, "expires_at": row.expires_at});
+    let details =
+        json!({"key": row.id, "name": row.name, "scopes": row.scopes, "expires_at": row.expires_at});
     audit::note(&mut transaction, project, &caller.actor(), Action::KeyMade, details).await?;
     transaction.commit().await?;
     app.keyring.refresh();
@@ -118,7 +122,8 @@ async fn rotate_key(
     let secret = Secret::random()?;
     let mut transaction = app.db.begin().await?;
     let row = keys::rotate(&mut transaction, id, &rotation, &secret).await?;
-    let details = json!({"key": row.id, "name": row.name, "old_key": id, "old_expires_at": rotation.old_expires_at});
+    let details =
+        json!({"key": row.id, "name": row.name, "old_key": id, "old_expires_at": rotation.old_expires_at});
     audit::note(&mut transaction, &row.project, &caller.actor(), Action::KeyRotated, details).await?;
     transaction.commit().await?;
     app.keyring.refresh();

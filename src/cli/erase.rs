@@ -122,7 +122,9 @@ impl Erase {
                 erasure::session(db, &tenant, &Actor::COMMAND_LINE, name).await?
             }
             What { before: Some(time), .. } => {
-                erasure::before(db, &tenant, &Actor::COMMAND_LINE, &domains, *time, Duration::MAX).await?.erased
+                erasure::before(db, &tenant, &Actor::COMMAND_LINE, &domains, *time, Duration::MAX)
+                    .await?
+                    .erased
             }
             What { id, .. } => {
                 let id = id.context("one of --session, --before and --id is needed")?;

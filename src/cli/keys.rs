@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::client::Client;
 use super::target::{Found, Missing, Target};
 use super::words;
-use crate::audit::{self, Action};
+use crate::audit;
 use crate::auth::Actor;
 use crate::auth::keys::{self, ApiKey, NewKey, Rotation, Scope, Secret};
 use crate::db;
@@ -146,7 +146,7 @@ impl Action {
                 let mut transaction = db.begin().await?;
                 let row = keys::insert(&mut transaction, &project, &new, &secret).await?;
                 let details = json!({"key": row.id, "name": row.name, "scopes": row.scopes, "expires_at": row.expires_at});
-                note(&mut transaction, &row, Action::KeyMade, details).await?;
+                note(&mut transaction, &row, audit::Action::KeyMade, details).await?;
                 transaction.commit().await?;
                 show(&secret.text, &row)?;
             }
@@ -156,8 +156,9 @@ impl Action {
                 let mut transaction = db.begin().await?;
                 let rotation = Rotation { old_expires_at, expires_at };
                 let row = keys::rotate(&mut transaction, id, &rotation, &secret).await?;
-                let details = json!({"key": row.id, "name": row.name, "old_key": id, "old_expires_at": old_expires_at});
-                note(&mut transaction, &row, Action::KeyRotated, details).await?;
+                let details =
+                    json!({"key": row.id, "name": row.name, "old_key": id, "old_expires_at": old_expires_at});
+                note(&mut transaction, &row, audit::Action::KeyRotated, details).await?;
                 transaction.commit().await?;
                 show(&secret.text, &row)?;
             }
@@ -167,7 +168,8 @@ impl Action {
                     bail!("there is no key {id}");
                 };
                 keys::revoke(&mut *transaction, id).await?;
-                note(&mut transaction, &row, Action::KeyRevoked, json!({"key": id, "name": row.name})).await?;
+                note(&mut transaction, &row, audit::Action::KeyRevoked, json!({"key": id, "name": row.name}))
+                    .await?;
                 transaction.commit().await?;
                 words::note(format_args!("revoked {id}"));
             }
@@ -181,7 +183,7 @@ impl Action {
 async fn note(
     connection: &mut PgConnection,
     key: &ApiKey,
-    action: Action,
+    action: audit::Action,
     details: serde_json::Value,
 ) -> sqlx::Result<()> {
     audit::note(connection, &key.project, &Actor::COMMAND_LINE, action, details).await

@@ -28,6 +28,7 @@ use crate::projects::Defaults;
 use crate::providers::Providers;
 use crate::searches::settings::SearchSettings;
 use crate::server::{self, Running, Settings};
+use crate::types::Timestamp;
 
 /// The options of the server.
 #[derive(Debug, Args)]
@@ -125,7 +126,7 @@ impl Options {
             let row = keys::replace_first(&mut transaction, &key).await?;
             if row.created_at >= begun {
                 let actor = Actor { key: None, name: "GLEANER_ADMIN_KEY".into() };
-                let details = json!({"key": row.id, "name": row.name, "scopes": row.scopes});
+                let details = serde_json::json!({"key": row.id, "name": row.name, "scopes": row.scopes});
                 audit::note(&mut transaction, &row.project, &actor, Action::KeyMade, details).await?;
             }
             transaction.commit().await?;

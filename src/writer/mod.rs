@@ -108,12 +108,8 @@ impl Writer {
         let queue = Arc::<Queue<Job>>::default();
         let (stop, stopped) = watch::channel(false);
         let load = Arc::<Load>::default();
-        let task = Task {
-            queue: Arc::clone(&queue),
-            load: Arc::clone(&load),
-            stopped,
-            written: Arc::default(),
-        };
+        let task =
+            Task { queue: Arc::clone(&queue), load: Arc::clone(&load), stopped, written: Arc::default() };
         let tidying = tokio::spawn(gin::run(tidy_db.clone(), Arc::clone(&task.written)));
         let second = tokio::spawn(task.clone().help(KeptConnection::new(db.clone())));
         let first = tokio::spawn(task.run(KeptConnection::new(db.clone())));

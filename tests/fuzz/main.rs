@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Pieces that are rarely come by by chance.
 const PIECES: [&str; 24] = [
-    "{", "}", "[", "]", "\"", "\\", "\\u0000", "\\ud800", "\\udc00", "\0", ":", ",", "null", "1e999", "-0", "'", "$(", "`", "<<EOF\n",
-    "&&", "|", ";", "\u{feff}", "\u{2028}",
+    "{", "}", "[", "]", "\"", "\\", "\\u0000", "\\ud800", "\\udc00", "\0", ":", ",", "null", "1e999", "-0",
+    "'", "$(", "`", "<<EOF\n", "&&", "|", ";", "\u{feff}", "\u{2028}",
 ];
 
 fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
@@ -22,7 +22,8 @@ fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
 /// What the corpus has for a target.
 fn corpus(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus").join(target);
-    let mut files: Vec<_> = fs::read_dir(folder).expect("a corpus").flatten().map(|entry| entry.path()).collect();
+    let mut files: Vec<_> =
+        fs::read_dir(folder).expect("a corpus").flatten().map(|entry| entry.path()).collect();
     files.sort();
     files.iter().map(|file| fs::read(file).expect("a file of the corpus")).collect()
 }

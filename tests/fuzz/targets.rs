@@ -9,10 +9,10 @@ use gleaner::http::{clean_json, utf8};
 use serde_json::{Value, json};
 
 /// A target, by the name of its folder in the corpus.
-pub type Target = (&'static str, fn(&[u8]));
+pub(crate) type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const ALL: [Target; 6] = [
+pub(crate) const ALL: [Target; 6] = [
     ("json", json),
     ("line", line),
     ("cursor", cursor),
@@ -22,13 +22,17 @@ pub const ALL: [Target; 6] = [
 ];
 
 /// The cleaner of JSON. What it has cleaned it leaves as it is, and nothing is in it that Postgres cannot keep.
-pub fn json(data: &[u8]) {
+pub(crate) fn json(data: &[u8]) {
     let mut cleaned = data.to_vec();
     if clean_json(&mut cleaned).is_err() {
         return;
     }
     let mut again = cleaned.clone();
-    assert_eq!(clean_json(&mut again).expect("it was taken before"), 0, "the second time there is nothing to replace");
+    assert_eq!(
+        clean_json(&mut again).expect("it was taken before"),
+        0,
+        "the second time there is nothing to replace"
+    );
     assert_eq!(cleaned, again);
     if let Ok(text) = utf8(&cleaned)
         && let Ok(value) = serde_json::from_str::<Value>(text)
@@ -49,7 +53,7 @@ fn has_nul(value: &Value) -> bool {
 }
 
 /// A line of a batch. What is taken of it is the same each time, and what is refused is a client's mistake.
-pub fn line(data: &[u8]) {
+pub(crate) fn line(data: &[u8]) {
     let mut cleaned = data.to_vec();
     if clean_json(&mut cleaned).is_err() {
         return;
@@ -66,18 +70,21 @@ pub fn line(data: &[u8]) {
 }
 
 /// A cursor. One that is opened is one that was sealed.
-pub fn cursor(data: &[u8]) {
+pub(crate) fn cursor(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     // The scope that the corpus was made with, and one that nothing was made with.
     for scope in [*b"somelist", [0; 8]] {
         if let Ok((at, key)) = open_cursor(text, scope) {
-            assert_eq!(open_cursor(&seal_cursor(scope, at, &key), scope).expect("it was just sealed"), (at, key));
+            assert_eq!(
+                open_cursor(&seal_cursor(scope, at, &key), scope).expect("it was just sealed"),
+                (at, key)
+            );
         }
     }
 }
 
 /// A line of a transcript, of each agent.
-pub fn transcript(data: &[u8]) {
+pub(crate) fn transcript(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     for agent in agents::ALL {
         let _ = (agent.kind_of_line)(text);
@@ -86,7 +93,7 @@ pub fn transcript(data: &[u8]) {
 }
 
 /// A command line that an agent has run, as each agent writes it.
-pub fn shell(data: &[u8]) {
+pub(crate) fn shell(data: &[u8]) {
     let Ok(command) = str::from_utf8(data) else { return };
     let input = json!({"command": command});
     let claude = json!({"type": "assistant", "sessionId": "s", "cwd": "/src", "timestamp": "2026-03-01T10:00:00.000Z",
@@ -101,7 +108,7 @@ pub fn shell(data: &[u8]) {
 }
 
 /// What a hook reports, of each agent.
-pub fn hook(data: &[u8]) {
+pub(crate) fn hook(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     for agent in agents::ALL {
         let _ = (agent.parse_hook)(text, &ToolPatterns::default());

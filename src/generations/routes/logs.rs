@@ -196,7 +196,8 @@ async fn delete_generation(
     caller: Caller<Admin>,
     Path(ById { id }): Path<ById>,
 ) -> Result<StatusCode> {
-    let erased = erasure::record(&app.db, &caller.tenant, &caller.actor(), &[Domain::Generations], id).await?;
+    let erased =
+        erasure::record(&app.db, &caller.tenant, &caller.actor(), &[Domain::Generations], id).await?;
     if erased.is_nothing() { Err(Error::NotFound("generation")) } else { Ok(StatusCode::NO_CONTENT) }
 }
 

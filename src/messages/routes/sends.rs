@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::execute;
 use crate::auth::{Admin, Caller, Read};
 use crate::db::receipt::Receipt;
+use crate::erasure;
 use crate::error::{Error, Refusals, Result};
 use crate::http::page::{List, Page, PageParams};
 use crate::http::reply::{Changed, Created, Prefer};
@@ -162,7 +163,7 @@ async fn delete_send(
     let mut transaction = app.db.begin().await?;
     let is_erased = store::delete_send(&mut transaction, &caller.project, id).await?;
     if is_erased {
-        let details = json!({"by": "id", "id": id, "erased": {"sends": 1}});
+        let details = serde_json::json!({"by": "id", "id": id, "erased": {"sends": 1}});
         erasure::note(&mut transaction, &caller.tenant, &caller.actor(), details).await?;
     }
     transaction.commit().await?;

@@ -351,7 +351,8 @@ async fn delete_suggestion(
     caller: Caller<Admin>,
     Path(ById { id }): Path<ById>,
 ) -> Result<StatusCode> {
-    let erased = erasure::record(&app.db, &caller.tenant, &caller.actor(), &[Domain::Suggestions], id).await?;
+    let erased =
+        erasure::record(&app.db, &caller.tenant, &caller.actor(), &[Domain::Suggestions], id).await?;
     if erased.is_nothing() { Err(Error::NotFound("suggestion")) } else { Ok(StatusCode::NO_CONTENT) }
 }
 

@@ -20,7 +20,9 @@ async fn changes_of_keys_and_settings_and_erasures_are_noted_with_who_and_when()
     call(&service, &operator, Method::PUT, "/v1/projects/default", Some(settings)).await.expect(200);
     let scopes = json!({"name": "ann", "scopes": ["admin", "write", "read"]});
     let (ann, id) = make(&service, &operator, scopes).await;
-    let named = |n: u128| with(log(), &json!({"id": Uuid::from_u128(n), "session_id": "secret session", "created_at": 0}));
+    let named = |n: u128| {
+        with(log(), &json!({"id": Uuid::from_u128(n), "session_id": "secret session", "created_at": 0}))
+    };
     for n in 1..4 {
         call(&service, &ann, Method::POST, LOGS, Some(named(n))).await.expect(201);
     }
@@ -32,7 +34,9 @@ async fn changes_of_keys_and_settings_and_erasures_are_noted_with_who_and_when()
     call(&service, &ann, Method::DELETE, third, None).await.expect(200);
     let old = "/v1/records?before=2020-01-01T00:00:00Z&domain=generations";
     call(&service, &ann, Method::DELETE, old, None).await.expect(200);
-    let rotated = call(&service, &ann, Method::POST, &format!("/v1/keys/{id}/rotate"), Some(json!({}))).await.expect(201);
+    let rotated = call(&service, &ann, Method::POST, &format!("/v1/keys/{id}/rotate"), Some(json!({})))
+        .await
+        .expect(201);
     let new = rotated["id"].as_str().expect("an id");
     call(&service, &operator, Method::DELETE, &format!("/v1/keys/{new}"), None).await.gone();
     // What was refused has not happened.
@@ -51,7 +55,8 @@ async fn changes_of_keys_and_settings_and_erasures_are_noted_with_who_and_when()
         ("settings_changed", "first"),
         ("key_made", "open server"),
     ];
-    let found: Vec<_> = entries.iter().map(|entry| (entry["action"].clone(), entry["actor"].clone())).collect();
+    let found: Vec<_> =
+        entries.iter().map(|entry| (entry["action"].clone(), entry["actor"].clone())).collect();
     assert_eq!(json!(found), json!(expected));
     assert_eq!(entries[2]["key_id"], id);
     let details = column(entries, "details");
@@ -65,7 +70,8 @@ async fn changes_of_keys_and_settings_and_erasures_are_noted_with_who_and_when()
     assert_eq!(details[8]["name"], "first");
     assert!(!service.dump().await.contains("secret session"), "what was erased is not in the audit");
 
-    let erased = call(&service, &operator, Method::GET, "/v1/audit?action=records_erased&limit=3", None).await;
+    let erased =
+        call(&service, &operator, Method::GET, "/v1/audit?action=records_erased&limit=3", None).await;
     let next = erased.next().expect("another page");
     assert_eq!(erased.expect(200)["data"].as_array().map(Vec::len), Some(3));
     let rest = call(&service, &operator, Method::GET, &next, None).await.expect(200);

@@ -210,7 +210,8 @@ async fn a_key_is_rotated_and_the_old_one_ends_at_once_or_when_it_is_said_to() {
     let rotate = async |key: &str, id: &str, body: Value| {
         call(&service, key, Method::POST, &format!("/v1/keys/{id}/rotate"), Some(body)).await
     };
-    let (old, id) = make(&service, &operator, json!({"name": "reader", "expires_at": "2999-01-01T00:00:00Z"})).await;
+    let (old, id) =
+        make(&service, &operator, json!({"name": "reader", "expires_at": "2999-01-01T00:00:00Z"})).await;
     let made = rotate(&operator, &id, json!({})).await.expect(201);
     let new = made["key"].as_str().expect("a secret").to_owned();
     assert!(new != old && made["id"] != id);
@@ -225,8 +226,12 @@ async fn a_key_is_rotated_and_the_old_one_ends_at_once_or_when_it_is_said_to() {
     assert_eq!(next["expires_at"], "2999-06-01T00:00:00.000000Z");
     assert!(works(&new).await && works(next["key"].as_str().expect("a secret")).await);
     let keys = call(&service, &operator, Method::GET, "/v1/keys", None).await.expect(200);
-    let ended = keys["data"].as_array().expect("data").iter().find(|key| key["id"] == id).expect("the key").clone();
-    assert_eq!((&ended["expires_at"], &ended["revoked_at"]), (&json!("2998-01-01T00:00:00.000000Z"), &Value::Null));
+    let ended =
+        keys["data"].as_array().expect("data").iter().find(|key| key["id"] == id).expect("the key").clone();
+    assert_eq!(
+        (&ended["expires_at"], &ended["revoked_at"]),
+        (&json!("2998-01-01T00:00:00.000000Z"), &Value::Null)
+    );
 
     let (admin, _) = make(&service, &operator, json!({"scopes": ["admin"]})).await;
     let (writer, id) = make(&service, &operator, json!({"scopes": ["write"]})).await;

@@ -104,7 +104,10 @@ async fn a_setting_that_is_not_in_force_is_refused_and_not_stored() {
         (json!({"retention_days": {"generations": 36_501}}), vec!["/retention_days/generations"]),
         (json!({"retention_days": {"weather": 30}}), vec!["/retention_days/weather"]),
         (json!({"retention_days": 30}), vec!["/retention_days"]),
-        (json!({"quotas": {"requests_per_second": 0, "rows": 0}}), vec!["/quotas/requests_per_second", "/quotas/rows"]),
+        (
+            json!({"quotas": {"requests_per_second": 0, "rows": 0}}),
+            vec!["/quotas/requests_per_second", "/quotas/rows"],
+        ),
         (json!({"quotas": {"colour": 1}}), vec!["/quotas/colour"]),
         (json!({"capture": "off", "redact": []}), vec!["/redact"]),
         (json!({"colour": "red"}), vec!["/colour"]),

@@ -56,7 +56,9 @@ async fn a_key_has_a_rate_of_its_own() {
     let rotated = call(&service, &operator, Method::POST, &path, Some(json!({}))).await.expect(201);
     assert_eq!(rotated["requests_per_second"], 2);
     let wrong = json!({"name": "k", "scopes": ["read"], "requests_per_second": 0});
-    call(&service, &operator, Method::POST, "/v1/keys", Some(wrong)).await.refused(422, &["/requests_per_second"]);
+    call(&service, &operator, Method::POST, "/v1/keys", Some(wrong))
+        .await
+        .refused(422, &["/requests_per_second"]);
 }
 
 #[tokio::test]
@@ -73,7 +75,9 @@ async fn a_project_that_has_sent_its_bytes_of_the_day_writes_no_more() {
     let seconds: u32 = answer.header("retry-after").and_then(|text| text.parse().ok()).expect("seconds");
     assert!((1..=86_400).contains(&seconds));
     answer.refused(429, &[]);
-    let batch = service.call(Method::POST, "/v1/events", &[("authorization", &format!("Bearer {a}"))], Some(&json!([]))).await;
+    let batch = service
+        .call(Method::POST, "/v1/events", &[("authorization", &format!("Bearer {a}"))], Some(&json!([])))
+        .await;
     batch.refused(429, &[]);
     call(&service, &a, Method::GET, LOGS, None).await.expect(200);
     post(&b).await.expect(201);
