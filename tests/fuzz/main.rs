@@ -75,7 +75,9 @@ fn no_input_makes_a_target_panic() {
                 panic!("{name} panicked at what is in {}; FUZZ_SEED={seed}", file.display());
             }
         };
-        corpus.iter().for_each(|input| attempt(input));
+        for input in &corpus {
+            attempt(input);
+        }
         let (mut random, begun, mut count) = (fastrand::Rng::with_seed(seed), Instant::now(), 0_u64);
         while begun.elapsed() < Duration::from_secs_f64(seconds) {
             attempt(&changed(&mut random, &corpus));

@@ -109,7 +109,7 @@ impl Chain {
         let pair = |bad: &Step, fixed: Option<&Step>| {
             let fixed_dsl = fixed.map_or(Some(program), |fixed| fixed.program);
             json!({"user_intent": id, "bad_dsl": bad.program, "error_message": bad.error(), "error_stage": bad.stage(),
-                "fixed_dsl": fixed_dsl, "fixed_passed": fixed.is_none_or(|fixed| fixed.passed()), "bad_attempt": bad.number, "fixed_attempt": fixed.map(|fixed| fixed.number),
+                "fixed_dsl": fixed_dsl, "fixed_passed": fixed.is_none_or(Step::passed), "bad_attempt": bad.number, "fixed_attempt": fixed.map(|fixed| fixed.number),
                 "generation_id": id})
         };
         let failures = || steps.iter().enumerate().filter(|(_, step)| step.failed());
