@@ -3,7 +3,8 @@
 # make test    install what is missing, and check everything that CI checks
 # make lint    what the compiler, clippy, rustdoc, cargo-machete and typos have to say
 # make fmt     format the code
-# make bench   measure against pgbench, COPY and others: the table of benches/README.md (BENCH=start,ingest,depth,export,seeds,similar,redaction SCALE=100000)
+# make bench   measure against pgbench, COPY and others: the table of benches/README.md (BENCH=start,ingest,depth,export,seeds,similar,redaction,retention,gateway,memories SCALE=100000)
+# make fuzz    feed the readers of what strangers send with inputs made by chance (FUZZ_SECONDS=60 for each)
 # make torture kill and restart the server and Postgres under load for minutes (TORTURE_SECONDS=300)
 
 # Where rustup puts cargo, should the shell not know of it.
@@ -11,7 +12,7 @@ OWN_PATH := $(PATH)
 export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET = $${CARGO_TARGET_DIR:-target}
 
-.PHONY: run install test lint fmt bench torture deny unused spelling rust
+.PHONY: run install test lint fmt bench fuzz torture deny unused spelling rust
 .DEFAULT_GOAL := run
 
 # The last command replaces its shell, so that signals reach the service.
@@ -46,6 +47,19 @@ fmt: rust
 bench: rust
 	@scripts/install-postgres
 	cargo bench --locked --bench goals
+
+# With a nightly Rust and cargo-fuzz, inputs are guided by what they reach; without, they are changes of the corpus by chance.
+fuzz: rust
+	@if cargo +nightly fuzz --version >/dev/null 2>&1; then \
+		for target in $$(ls tests/fuzz/corpus); do \
+			mkdir -p fuzz/corpus/$$target; \
+			(set -x; cargo +nightly fuzz run $$target fuzz/corpus/$$target tests/fuzz/corpus/$$target -- \
+				-max_total_time=$${FUZZ_SECONDS:-60} -timeout=10 -rss_limit_mb=2048) || exit 1; \
+		done; \
+	else \
+		echo "cargo +nightly fuzz is not there (cargo install cargo-fuzz): inputs are changes of the corpus by chance."; \
+		FUZZ_SECONDS=$${FUZZ_SECONDS:-60} cargo test --release --locked --test fuzz -- --nocapture; \
+	fi
 
 torture: rust
 	@scripts/install-postgres

@@ -22,7 +22,9 @@ create table keys (
     scopes     text[] not null,
     created_at timestamptz not null,
     expires_at timestamptz,
-    revoked_at timestamptz
+    revoked_at timestamptz,
+    requests_per_second integer,
+    last_used_on date
 );
 
 create index keys_prefix on keys (prefix);
@@ -30,4 +32,22 @@ create index keys_prefix on keys (prefix);
 comment on table keys is 'API keys. The secret itself is never stored. While this table is empty the service is open on loopback.';
 comment on column keys.prefix is 'First twelve characters of the key: finds it, and lets a person recognise it.';
 comment on column keys.hash is 'SHA-256 of the whole key.';
+comment on column keys.last_used_on is 'The last day, in UTC, on which a request brought it. Written now and then, not with each request.';
 comment on column keys.scopes is 'Out of write, read, admin, operator.';
+
+create table audit (
+    project    text not null,
+    id         uuid not null,
+    action     text not null,
+    key_id     uuid,
+    actor      text not null,
+    details    jsonb not null default '{}',
+    created_at timestamptz not null,
+    primary key (id, project)
+);
+
+create index audit_created on audit (project, created_at desc, id desc);
+
+comment on table audit is 'Who has changed keys and settings, and who has erased records; never changed, and without texts of records.';
+comment on column audit.key_id is 'The key that it was done with; null where none was needed.';
+comment on column audit.actor is 'The name of that key at the time, or how it was done without one.';

@@ -40,6 +40,8 @@ create table generations (
 create index generations_created on generations (project, created_at desc, id desc);
 -- The newest of all projects, which statements on the view dsl_generation_log ask for.
 create index generations_newest on generations (created_at);
+-- By age, as retention asks: since when a log is over, or else there.
+create index generations_age on generations (project, coalesce(completed_at, created_at));
 create index generations_domain on generations (project, domain_name, created_at desc, id desc);
 create index generations_session on generations (project, session_id, created_at) where session_id is not null;
 create index generations_cbu on generations (project, cbu_id, created_at desc, id desc) where cbu_id is not null;

@@ -53,6 +53,7 @@ create table suggestions (
 );
 
 create index suggestions_created on suggestions (project, created_at desc, id desc);
+create index suggestions_age on suggestions (project, coalesce(completed_at, created_at));
 create index suggestions_session on suggestions (project, session_name, created_at) where session_name is not null;
 create index suggestions_completed on suggestions (project, completed_at, id) where state = 'finalized';
 create index suggestions_example on suggestions (project, example_hash, completed_at, id)

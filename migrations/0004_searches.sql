@@ -53,6 +53,7 @@ create table searches (
     primary key (id, project)
 );
 
+create index searches_age on searches (project, coalesce(completed_at, timestamp)) where state <> 'tracking';
 create index searches_time on searches (project, timestamp desc, id desc);
 create index searches_session on searches (project, agent_session_id, timestamp) where agent_session_id is not null;
 create index searches_open on searches (project, thread_id) where state = 'tracking';
@@ -117,6 +118,9 @@ create table associations (
     evidence     integer not null,
     last_seen_at timestamptz not null,
     gone_at      timestamptz,
+    settled_weight   double precision not null default 0,
+    settled_at       timestamptz,
+    settled_evidence integer not null default 0,
     primary key (query_id, id, project)
 ) with (fillfactor = 80);
 
@@ -129,6 +133,8 @@ comment on column associations.weight is 'Sum of the evidence, each decayed to w
 comment on column associations.evidence is 'How many searches found it.';
 comment on column associations.last_seen_at is 'When it was last found, by the agents'' clocks.';
 comment on column associations.gone_at is 'When the file was said to have left; finding it again brings it back.';
+comment on column associations.settled_weight is 'What evidence has added whose searches are gone, as of settled_at; part of weight.';
+comment on column associations.settled_evidence is 'How many of these searches had found the file; part of evidence.';
 
 create table association_evidence (
     project        text not null,

@@ -46,6 +46,7 @@ create table conversation_queries (
     primary key (id, project)
 );
 
+create index conversation_queries_age on conversation_queries (project, at);
 create index conversation_queries_session on conversation_queries (project, session_id, at, id);
 
 comment on table conversation_queries is 'What was asked in a conversation, which is named by its agent session.';

@@ -58,6 +58,7 @@ create table pairs (
 );
 
 create index pairs_created on pairs (project, created_at desc, id desc);
+create index pairs_age on pairs (project, coalesce(completed_at, created_at));
 create index pairs_topic on pairs (project, topic_id, created_at, id) where topic_id is not null;
 create index pairs_session on pairs (project, session_id, created_at) where session_id is not null;
 create index pairs_completed on pairs (project, completed_at, id) where lifecycle_state = 'complete';
@@ -134,6 +135,7 @@ create table sends (
 );
 
 create index sends_created on sends (project, created_at desc, id desc);
+create index sends_age on sends (project, coalesce(completed_at, created_at));
 create index sends_session on sends (project, session_id, created_at) where session_id is not null;
 create index sends_lease on sends (lease_until) where state = 'sending';
 create index sends_history on sends (history) where history is not null;

@@ -8,6 +8,7 @@ use sqlx::PgConnection;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::db::erased::{Counts, Learned, Piece};
 use crate::db::receipt::Written;
 use crate::error::{Error, Result};
 use crate::http::line::Line;
@@ -15,11 +16,14 @@ use crate::privacy::hash_key::HashKey;
 use crate::privacy::kept::Kept;
 use crate::privacy::redact::Redaction;
 use crate::searches::settings::Rules;
+use crate::types::Timestamp;
 use crate::{generations, memories, messages, searches, suggestions};
 
 /// A domain: one kind of record, with the events that can happen to it. Domains do not refer to each other's
 /// records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema, clap::ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Domain {
     /// Generation logs: an intent, the attempts at a program for it, and how they ended (seed 001).
@@ -163,18 +167,18 @@ impl Domain {
         project: &str,
         rules: &Rules,
         SessionName { session, server }: SessionName<'_>,
-    ) -> Result<Vec<(&'static str, u64)>> {
+    ) -> Result<Counts> {
         Ok(match self {
             Self::Generations => {
                 let erased = match server {
                     None => generations::store::delete_session(connection, project, session).await?,
                     Some(_) => generations::store::Erased::default(),
                 };
-                vec![("generations", erased.generations), ("attempts", erased.attempts)]
+                erased.counts()
             }
             Self::Suggestions => {
                 let erased = suggestions::store::delete_session(connection, project, session, server).await?;
-                vec![("suggestions", erased.suggestions)]
+                erased.counts()
             }
             Self::Searches => {
                 let erased = match server {
@@ -188,16 +192,63 @@ impl Domain {
                     None => messages::store::delete_session(connection, project, session).await?,
                     Some(_) => messages::store::Erased::default(),
                 };
-                vec![("pairs", erased.pairs), ("sends", erased.sends)]
+                erased.counts()
             }
             Self::Memories => {
                 let erased = match server {
                     None => memories::store::delete_session(connection, project, session).await?,
                     Some(_) => memories::store::Erased::default(),
                 };
-                vec![("memories", erased.memories), ("queries", erased.queries)]
+                erased.counts()
             }
         })
+    }
+
+    /// Erases the domain's record with this id. Returns the number of records erased, by kind.
+    pub async fn erase_record(
+        self,
+        connection: &mut PgConnection,
+        project: &str,
+        rules: &Rules,
+        id: Uuid,
+    ) -> Result<Counts> {
+        Ok(match self {
+            Self::Generations => generations::store::delete(connection, project, id).await?.counts(),
+            Self::Suggestions => suggestions::store::delete(connection, project, id).await?.counts(),
+            Self::Searches => {
+                vec![("searches", searches::store::delete(connection, project, rules, id).await?)]
+            }
+            Self::Messages => messages::store::delete(connection, project, id).await?.counts(),
+            Self::Memories => memories::store::delete_record(connection, project, id).await?.counts(),
+        })
+    }
+
+    /// Erases at most `most` of the domain's records that were finalized, or else created, before a time: the oldest ones.
+    /// What is under way stays.
+    pub async fn erase_before(
+        self,
+        connection: &mut PgConnection,
+        project: &str,
+        rules: &Rules,
+        time: Timestamp,
+        most: i64,
+        learned: Learned,
+    ) -> Result<Piece> {
+        let erased = match self {
+            Self::Generations => {
+                generations::store::delete_before(connection, project, time, most).await?.counts()
+            }
+            Self::Suggestions => {
+                suggestions::store::delete_before(connection, project, time, most).await?.counts()
+            }
+            Self::Searches => {
+                return searches::store::delete_before(connection, project, rules, time, most, learned).await;
+            }
+            Self::Messages => messages::store::delete_before(connection, project, time, most).await?.counts(),
+            Self::Memories => memories::store::delete_before(connection, project, time, most).await?.counts(),
+        };
+        let more = erased.iter().any(|(_, count)| *count > 0);
+        Ok(Piece { erased, more })
     }
 }
 

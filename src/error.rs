@@ -81,6 +81,8 @@ pub struct Special {
     pub members: serde_json::Map<String, serde_json::Value>,
     /// After how many seconds the request may be tried again.
     pub retry_after_s: Option<i64>,
+    /// What else the response's headers say, by their names in lower case.
+    pub headers: Vec<(&'static str, String)>,
 }
 
 /// A field of a request that is wrong.
@@ -318,6 +320,11 @@ impl IntoResponse for Error {
                 if let Some(seconds) = special.retry_after_s {
                     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
                 }
+                for (name, value) in &special.headers {
+                    if let Ok(value) = HeaderValue::from_str(value) {
+                        response.headers_mut().insert(*name, value);
+                    }
+                }
             }
             _ => {}
         }
@@ -428,7 +435,7 @@ impl Refusals {
             refusal(
                 Is::TOO_MANY_REQUESTS,
                 "TooManyRequests",
-                "The send would break a quota; Retry-After says when it no longer would",
+                "A rate or quota would be exceeded; Retry-After says when it no longer would",
             ),
             refusal(
                 Is::INTERNAL_SERVER_ERROR,

@@ -29,8 +29,10 @@
 //!
 //! - [`cli`] is the command line. [`server`] starts and stops the service, [`state`] is what handlers share, [`router`](mod@router)
 //!   has the endpoints with the middleware around them, [`openapi`] their document, [`docs`] the page that shows it, and [`telemetry`] traces and metrics.
-//! - [`http`] has extractors and responses, [`auth`] the callers and their keys, [`writing`] the extractor of requests that
+//! - [`http`] has extractors and responses, [`auth`] the callers and their keys, [`audit`] who has changed what, [`writing`] the extractor of requests that
 //!   write events, [`batch`] many events in one request, and [`sessions`] what an agent session left in all domains.
+//! - [`erasure`] forgets records of all domains by session, age and id, and by itself after a time. [`background`] runs what is
+//!   done in rounds until the server stops.
 //! - [`writer`] commits events in batches. [`db`] connects to Postgres, runs a private one, and makes the statements.
 //! - [`gateway`] passes requests on to the providers of models, as their clients send them, and keeps what passed as sends.
 //!   [`providers`] calls the providers of models. [`retrieval`] finds texts that are like a given one, [`statistics`] has the mathematics of the analytics, and
@@ -53,13 +55,16 @@
 //!    response means that the event is committed.
 
 pub mod agents;
+pub mod audit;
 pub mod auth;
+pub mod background;
 pub mod batch;
 pub mod cli;
 pub mod config;
 pub mod db;
 pub mod docs;
 pub mod domain;
+pub mod erasure;
 pub mod error;
 pub mod exports;
 pub mod gateway;
@@ -77,6 +82,7 @@ pub mod router;
 pub mod searches;
 pub mod server;
 pub mod sessions;
+pub mod sharing;
 pub mod state;
 pub mod statistics;
 pub mod suggestions;

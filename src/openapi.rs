@@ -33,6 +33,7 @@ use crate::messages::AttemptAnswer;
         (name = "projects", description = "Tenants, and the settings of each"),
         (name = "keys", description = "Who may act for a project"),
         (name = "sessions", description = "What was posted under the name of a session, listed and erased together"),
+        (name = "erasure", description = "Records erased by age and by id"),
         (name = "operations", description = "Health, readiness, version and metrics"),
     ),
 )]

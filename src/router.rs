@@ -29,13 +29,14 @@ use crate::http::Replaced;
 use crate::http::end_line::end_line;
 use crate::http::memory::Memory;
 use crate::http::params::KnownParameters;
+use crate::http::received;
 use crate::http::unpack;
 use crate::openapi::{self, Document};
 use crate::state::App;
 use crate::telemetry::{self, span};
 use crate::{
-    auth, batch, docs, exports, gateway, generations, health, memories, messages, projects, searches,
-    sessions, suggestions,
+    audit, auth, batch, docs, erasure, exports, gateway, generations, health, memories, messages, projects,
+    searches, sessions, suggestions,
 };
 
 /// Returns every endpoint with its documentation.
@@ -51,7 +52,9 @@ fn api() -> OpenApiRouter<App> {
         .merge(exports::routes::routes())
         .merge(projects::routes::routes())
         .merge(auth::routes::routes())
+        .merge(audit::routes())
         .merge(sessions::routes())
+        .merge(erasure::routes::routes())
         .merge(health::routes());
     openapi::complete(api.get_openapi_mut());
     api
@@ -146,6 +149,7 @@ async fn surround(
     let replaced = Replaced::begin(&mut request);
     let memory = Memory::begin(&mut request, &app.bodies);
     let provider = refusal::api_of(request.uri().path());
+    let request = received::count(request);
     let known = if provider.is_some() { Ok(()) } else { parameters.expect(&request) };
     let admitted = match auth::is_foreign(&request) {
         Ok(is_foreign) => auth::guard_open(&app.keyring, is_foreign).await,

@@ -10,18 +10,22 @@ use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 
 use crate::auth::keyring::Keyring;
+use crate::auth::last_used::LastUsed;
+use crate::background::Task;
 use crate::db;
+use crate::erasure::retention::Retention;
 use crate::exports::stream::{self, Exports};
 use crate::http;
 use crate::http::memory::Budget;
 use crate::http::serve::Limits;
 use crate::messages::in_flight::InFlight;
-use crate::messages::lease;
+use crate::messages::lease::Leases;
 use crate::projects::Defaults;
 use crate::providers::Providers;
 use crate::router::{router, starting};
-use crate::searches::expiry;
+use crate::searches::expiry::Expiry;
 use crate::searches::intake_pool::IntakePool;
+use crate::sharing::Shares;
 use crate::state::{App, State};
 use crate::telemetry;
 use crate::writer::{self, Writer};
@@ -64,8 +68,7 @@ pub struct Running {
     /// The state that handlers share.
     pub app: App,
     writing: writer::Tasks,
-    expiry: expiry::Task,
-    leases: lease::Task,
+    work: Vec<Task>,
     writer_db: PgPool,
 }
 
@@ -80,15 +83,20 @@ impl Running {
         let (writer, writing) = Writer::start(&writer_db, &db);
         let exports = Exports::new(options, settings.exports);
         let searches = IntakePool::new(options, settings.connections.div_ceil(4).max(2));
-        let expiry = expiry::Task::start(&searches.db, Arc::clone(&keyring));
         let in_flight = Arc::new(InFlight::default());
-        let leases = lease::Task::start(&db, Arc::clone(&in_flight));
+        let work = vec![
+            Task::start(Expiry::new(&searches.db, Arc::clone(&keyring))),
+            Task::start(Leases { db: db.clone(), in_flight: Arc::clone(&in_flight) }),
+            Task::start(Retention::new(&db, Arc::clone(&keyring))),
+            Task::start(LastUsed(Arc::clone(&keyring))),
+        ];
         let app = App(Arc::new(State {
             db,
             writer,
             exports,
             searches,
             keyring,
+            similar: Shares::new((settings.connections as usize).div_ceil(8)),
             samples: Arc::default(),
             bodies: Budget::new(settings.body_memory << 20),
             providers: settings.providers,
@@ -97,15 +105,20 @@ impl Running {
             stopping: AtomicBool::new(false),
             metrics: telemetry::recorder(),
         }));
-        Self { app, writing, expiry, leases, writer_db }
+        Self { app, writing, work, writer_db }
     }
 
     /// Waits until every event handed to the writer is committed or refused, then closes the database
     /// connections.
     pub async fn finish(self) {
-        self.expiry.finish().await;
-        self.leases.finish().await;
+        for task in self.work {
+            task.finish().await;
+        }
         self.writing.finish().await;
+        let written = tokio::time::timeout(Duration::from_secs(1), self.app.keyring.write_used()).await;
+        if let Ok(Err(error)) = written {
+            tracing::debug!(%error, "which keys were used could not be stored");
+        }
         // An export whose reader stalls keeps its connection until the process ends.
         let close = async {
             tokio::join!(

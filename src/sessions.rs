@@ -16,10 +16,10 @@ use utoipa_axum::routes;
 
 use crate::auth::{Admin, Caller, Read};
 use crate::domain::{Domain, SessionColumns, SessionName};
+use crate::erasure::{self, Erased};
 use crate::error::{Refusals, Result};
 use crate::http::page::{List, Listed, Page, PageParams, PageRequest};
 use crate::http::{Check, Path, Query};
-use crate::projects::Tenant;
 use crate::state::App;
 use crate::types::Timestamp;
 
@@ -160,33 +160,16 @@ struct ByName {
 
 impl Check for ByName {}
 
-/// How many records of each kind were erased, such as `generations` and their `attempts`.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(transparent)]
-#[schema(as = ErasedRecordCounts)]
-struct ErasedRecords(BTreeMap<&'static str, u64>);
-
 /// Erases every record with this session name, in all domains and whatever its server; with `server`, only that
 /// server's session.
 #[utoipa::path(delete, path = "/v1/sessions/{session}", tag = "sessions", params(ByName, OnServer),
-    responses((status = 200, description = "How many records were erased", body = ErasedRecords), Refusals))]
+    responses((status = 200, description = "How many records were erased", body = Erased), Refusals))]
 async fn erase_session(
     State(app): State<App>,
     caller: Caller<Admin>,
     Path(ByName { session }): Path<ByName>,
     Query(OnServer { server }): Query<OnServer>,
-) -> Result<axum::Json<ErasedRecords>> {
-    erase(&app.db, &caller.tenant, SessionName { session: &session, server: server.as_deref() })
-        .await
-        .map(axum::Json)
-}
-
-async fn erase(db: &PgPool, tenant: &Tenant, session: SessionName<'_>) -> Result<ErasedRecords> {
-    let mut transaction = db.begin().await?;
-    let mut erased = BTreeMap::new();
-    for domain in Domain::ALL {
-        erased.extend(domain.erase_session(&mut transaction, &tenant.name, &tenant.rules, session).await?);
-    }
-    transaction.commit().await?;
-    Ok(ErasedRecords(erased))
+) -> Result<axum::Json<Erased>> {
+    let name = SessionName { session: &session, server: server.as_deref() };
+    erasure::session(&app.db, &caller.tenant, &caller.actor(), name).await.map(axum::Json)
 }

@@ -16,6 +16,7 @@ use crate::messages::in_flight::InFlight;
 use crate::providers::Providers;
 use crate::retrieval::Samples;
 use crate::searches::intake_pool::IntakePool;
+use crate::sharing::Shares;
 use crate::writer::Writer;
 
 /// The state that handlers share. Clones refer to the same state.
@@ -42,6 +43,8 @@ pub struct State {
     pub searches: IntakePool,
     /// The cache of keys and projects.
     pub keyring: Arc<Keyring>,
+    /// Whose turn it is to look for similar texts, which is the dearest kind of reading.
+    pub similar: Shares,
     /// The samples of stored texts that plan the search for similar ones.
     pub samples: Arc<Samples>,
     /// The memory for the bodies of requests.

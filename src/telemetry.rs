@@ -34,7 +34,8 @@ pub fn recorder() -> PrometheusHandle {
 }
 
 /// Counters that have no labels.
-const COUNTERS: [(&str, &str); 7] = [
+const COUNTERS: [(&str, &str); 8] = [
+    ("gleaner_authentication_failures_total", "Requests with a key that is unknown, expired or revoked"),
     ("gleaner_commit_retries_total", "Transactions begun again after a deadlock or serialization failure"),
     ("gleaner_events_rejected_total", "Lines of batches that were refused"),
     ("gleaner_replaced_characters_total", "Characters replaced because Postgres cannot keep them"),
@@ -80,6 +81,7 @@ fn describe() {
         REDACTED,
         "Spans of text replaced by redaction, by rule; rules of projects are `custom`"
     );
+    describe_counter!("gleaner_expired_records_total", "Records that retention has erased, by kind");
     describe_gauge!("gleaner_queue_events", "Events that wait to be written or are being written");
     describe_gauge!("gleaner_db_connections", "Connections to the database, by pool and state");
     describe_gauge!(

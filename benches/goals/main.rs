@@ -4,7 +4,7 @@
 //! These variables of the environment say what is measured:
 //!
 //! - `BENCH=ingest,export` measures some of the parts, which are `start`, `ingest`, `depth`, `export`, `seeds`,
-//!   `similar`, `gateway` and `redaction`.
+//!   `similar`, `gateway`, `redaction` and `retention`.
 //! - `SCALE` is how many solved logs there are to export, to ask with SQL and to search (100 000 if not given).
 //! - `ROUNDS` is how often each measurement is taken (5). Every figure is the median over the rounds, and a baseline is
 //!   measured in turn with what it is for.
@@ -25,6 +25,7 @@ mod ingest;
 mod load;
 mod machine;
 mod redaction;
+mod retention;
 mod rounds;
 mod seeds;
 mod similar;
@@ -88,7 +89,10 @@ fn main() {
     if plan.wants("start") {
         lines.extend(start::run(&plan));
     }
-    if ["ingest", "depth", "export", "seeds", "similar", "redaction"].iter().any(|part| plan.wants(part)) {
+    if ["ingest", "depth", "export", "seeds", "similar", "redaction", "retention"]
+        .iter()
+        .any(|part| plan.wants(part))
+    {
         let machines: Vec<_> = plan.programs.iter().map(|program| Machine::start(program)).collect();
         runtime.block_on(async {
             if plan.wants("ingest") {
@@ -114,6 +118,9 @@ fn main() {
             }
             if plan.wants("similar") {
                 lines.extend(similar::run(&machines[0], &plan).await);
+            }
+            if plan.wants("retention") {
+                lines.extend(retention::run(&machines[0], &plan).await);
             }
         });
         let memory = |machine: &Machine| megabytes(machine.memory_peak());

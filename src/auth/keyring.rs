@@ -1,18 +1,25 @@
 //! The keyring: a cache of the keys and projects in the database.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use axum::extract::ConnectInfo;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use chrono::NaiveDate;
 use sha2::{Digest, Sha256};
 use sqlx::PgPool;
 use subtle::ConstantTimeEq;
+use uuid::Uuid;
 
+use super::failures::Failures;
 use super::keys::{self, ApiKey, PREFIX, Scope};
+use super::rates::Rates;
 use crate::error::{Error, Result};
 use crate::privacy::capture::Capture;
 use crate::projects::{self, Defaults, Tenant};
@@ -40,6 +47,10 @@ pub struct Keyring {
     /// cached after it.
     changes: AtomicU64,
     keys: Mutex<KnownKeys>,
+    /// The keys that were used today, as far as that is not stored yet.
+    used: Mutex<HashSet<Uuid>>,
+    failures: Failures,
+    rates: Rates,
     projects: Mutex<KnownProjects>,
     /// The settings that apply where a project has none of its own.
     defaults: Defaults,
@@ -55,6 +66,9 @@ impl Keyring {
             open_until: Mutex::new(None),
             changes: AtomicU64::new(0),
             keys: Mutex::default(),
+            used: Mutex::default(),
+            failures: Failures::default(),
+            rates: Rates::default(),
             projects: Mutex::default(),
             defaults,
         }
@@ -95,8 +109,18 @@ impl Keyring {
     }
 
     /// Finds the key that a request carries; none on an open server. A key that is missing, unknown, expired
-    /// or revoked is a 401.
-    pub(super) async fn authenticate(&self, headers: &HeaderMap) -> Result<Option<Arc<ApiKey>>> {
+    /// or revoked is a 401, which comes late for an address from which many wrong ones have come.
+    pub(super) async fn authenticate(&self, parts: &Parts) -> Result<Option<Arc<ApiKey>>> {
+        let found = self.key_of(&parts.headers).await;
+        if matches!(found, Err(Error::Unauthorized(_))) && parts.headers.contains_key(header::AUTHORIZATION) {
+            let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+            let delay = self.failures.note(peer.map(|ConnectInfo(address)| address.ip()));
+            tokio::time::sleep(delay).await;
+        }
+        found
+    }
+
+    async fn key_of(&self, headers: &HeaderMap) -> Result<Option<Arc<ApiKey>>> {
         let Some(secret) = credential(headers)? else {
             if self.is_open().await? {
                 return Ok(None);
@@ -107,6 +131,9 @@ impl Keyring {
             return Ok(None);
         }
         let key = usable(self.find(&secret).await?)?;
+        if key.last_used_on != Some(today()) {
+            self.used.lock().expect("never poisoned").insert(key.id);
+        }
         Ok(Some(key))
     }
 
@@ -126,6 +153,30 @@ impl Keyring {
         let tenant =
             self.projects.lock().expect("never poisoned").get(name).map(|(_, tenant)| Arc::clone(tenant));
         Ok(tenant.map(|tenant| (key, tenant)))
+    }
+
+    /// Admits a request, or refuses it because a rate or quota of its key or project is used up.
+    pub(super) async fn admit(
+        &self,
+        key: Option<&ApiKey>,
+        tenant: &Tenant,
+        writes: bool,
+        parts: &Parts,
+    ) -> Result<()> {
+        self.rates.admit(&self.db, key, tenant, writes, parts).await
+    }
+
+    /// Stores which keys were used since the last time.
+    pub async fn write_used(&self) -> Result<()> {
+        let used: Vec<_> = self.used.lock().expect("never poisoned").drain().collect();
+        if used.is_empty() {
+            return Ok(());
+        }
+        let written = keys::mark_used(&self.db, &used, today()).await;
+        if written.is_err() {
+            self.used.lock().expect("never poisoned").extend(used);
+        }
+        written
     }
 
     async fn find(&self, secret: &str) -> Result<Arc<ApiKey>> {
@@ -205,6 +256,10 @@ fn project_of<'a>(key: Option<&'a ApiKey>, headers: &'a HeaderMap) -> Result<&'a
         None if may_choose => Ok("default"),
         None => Ok(own),
     }
+}
+
+fn today() -> NaiveDate {
+    Timestamp::now().0.date_naive()
 }
 
 /// Reads the key of a request: a bearer token, or the user name of Basic (RFC 7617), which is what clients

@@ -2,9 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use sqlx::{PgExecutor, PgPool};
+use sqlx::{PgConnection, PgExecutor};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -67,6 +68,10 @@ pub struct ApiKey {
     pub expires_at: Option<Timestamp>,
     /// When the key was revoked. Null means that it was not.
     pub revoked_at: Option<Timestamp>,
+    /// How many requests a second the key may send. Null means any number.
+    pub requests_per_second: Option<i32>,
+    /// The last day, in UTC, on which the key was used. Null means that it never was. It may be late by a minute.
+    pub last_used_on: Option<NaiveDate>,
 }
 
 impl ApiKey {
@@ -97,12 +102,18 @@ pub struct NewKey {
     pub scopes: Vec<Scope>,
     /// When the key expires. Without it the key never does.
     pub expires_at: Option<Timestamp>,
+    /// How many requests a second the key may send. Without it any number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub requests_per_second: Option<i32>,
 }
 
 impl Check for NewKey {
     fn check(&self, checks: &mut Checks) {
         checks.name("name", Some(&self.name));
         checks.require(!self.scopes.is_empty(), "scopes", "must not be empty");
+        let rate = self.requests_per_second.is_none_or(|rate| (1..=1_000_000).contains(&rate));
+        checks.require(rate, "requests_per_second", "must be 1 to 1000000");
     }
 }
 
@@ -159,9 +170,14 @@ pub async fn list(db: impl PgExecutor<'_>, project: Option<&str>) -> Result<Vec<
 
 /// Stores a key in `project`. A key whose hash is stored already stays as it is. An id that is taken is a
 /// 409.
-pub async fn insert(db: &PgPool, project: &str, key: &NewKey, secret: &Secret) -> Result<ApiKey> {
-    let sql = "insert into keys (id, project, name, prefix, hash, scopes, created_at, expires_at)
-               values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (hash) do nothing";
+pub async fn insert(
+    connection: &mut PgConnection,
+    project: &str,
+    key: &NewKey,
+    secret: &Secret,
+) -> Result<ApiKey> {
+    let sql = "insert into keys (id, project, name, prefix, hash, scopes, created_at, expires_at, requests_per_second)
+               values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (hash) do nothing";
     sqlx::query(sql)
         .bind(key.id.unwrap_or_else(Uuid::now_v7))
         .bind(project)
@@ -171,7 +187,8 @@ pub async fn insert(db: &PgPool, project: &str, key: &NewKey, secret: &Secret) -
         .bind(key.scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>())
         .bind(Timestamp::now())
         .bind(key.expires_at)
-        .execute(db)
+        .bind(key.requests_per_second)
+        .execute(&mut *connection)
         .await
         .map_err(|error| match (key.id, error.as_database_error()) {
             (Some(id), Some(cause)) if cause.is_unique_violation() => {
@@ -179,24 +196,25 @@ pub async fn insert(db: &PgPool, project: &str, key: &NewKey, secret: &Secret) -
             }
             _ => error.into(),
         })?;
-    Ok(sqlx::query_as("select * from keys where hash = $1").bind(&secret.hash).fetch_one(db).await?)
+    Ok(sqlx::query_as("select * from keys where hash = $1").bind(&secret.hash).fetch_one(connection).await?)
 }
 
 /// Stores the first key, which the operator has chosen, and revokes the one chosen before it: operators who
 /// change `GLEANER_ADMIN_KEY` want the old one to end. A key that was revoked stays revoked, and replaces
 /// nothing.
-pub async fn replace_first(db: &PgPool, secret: &Secret) -> Result<ApiKey> {
+pub async fn replace_first(connection: &mut PgConnection, secret: &Secret) -> Result<ApiKey> {
     let key = NewKey {
         id: None,
         project: None,
         name: "GLEANER_ADMIN_KEY".to_owned(),
         scopes: vec![Scope::Write, Scope::Read, Scope::Admin, Scope::Operator],
         expires_at: None,
+        requests_per_second: None,
     };
-    let row = insert(db, "default", &key, secret).await?;
+    let row = insert(connection, "default", &key, secret).await?;
     if row.revoked_at.is_none() {
         let sql = "update keys set revoked_at = $3 where name = $1 and id <> $2 and revoked_at is null";
-        sqlx::query(sql).bind(&key.name).bind(row.id).bind(Timestamp::now()).execute(db).await?;
+        sqlx::query(sql).bind(&key.name).bind(row.id).bind(Timestamp::now()).execute(connection).await?;
     }
     Ok(row)
 }
@@ -204,6 +222,60 @@ pub async fn replace_first(db: &PgPool, secret: &Secret) -> Result<ApiKey> {
 /// Finds a key by its id.
 pub async fn get(db: impl PgExecutor<'_>, id: Uuid) -> Result<Option<ApiKey>> {
     Ok(sqlx::query_as("select * from keys where id = $1").bind(id).fetch_optional(db).await?)
+}
+
+/// How a key is replaced by a new one.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schema(as = KeyRotation)]
+pub struct Rotation {
+    /// Until when the present key still works. Without it the key is revoked at once.
+    pub old_expires_at: Option<Timestamp>,
+    /// When the new key expires. Without it the new key expires when the present one would have.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl Check for Rotation {}
+
+/// Makes a new key with the name, the project and the scopes of one, and ends that one. Returns the new one. A key that does
+/// not work any more is a 409.
+pub async fn rotate(
+    connection: &mut PgConnection,
+    id: Uuid,
+    rotation: &Rotation,
+    secret: &Secret,
+) -> Result<ApiKey> {
+    const END: &str = "
+        update keys set expires_at = least(expires_at, $2), revoked_at = case when $2 is null then $3 end
+        where id = $1 and revoked_at is null and (expires_at is null or expires_at > $3)
+        returning *";
+    const INSERT: &str = "
+        insert into keys (id, project, name, prefix, hash, scopes, created_at, expires_at, requests_per_second)
+        select $2, project, name, $3, $4, scopes, $5, coalesce($6, $7), requests_per_second from keys where id = $1
+        returning *";
+    let now = Timestamp::now();
+    let Some(old) = get(&mut *connection, id).await? else { return Err(Error::NotFound("key")) };
+    let ended = sqlx::query(END).bind(id).bind(rotation.old_expires_at).bind(now);
+    if ended.execute(&mut *connection).await?.rows_affected() == 0 {
+        return Err(Error::Conflict(format!("the key {id} has expired or was revoked")));
+    }
+    Ok(sqlx::query_as(INSERT)
+        .bind(id)
+        .bind(Uuid::now_v7())
+        .bind(&secret.prefix)
+        .bind(&secret.hash)
+        .bind(now)
+        .bind(rotation.expires_at)
+        .bind(old.expires_at)
+        .fetch_one(connection)
+        .await?)
+}
+
+/// Notes that these keys were used today.
+pub async fn mark_used(db: impl PgExecutor<'_>, ids: &[Uuid], today: NaiveDate) -> Result<()> {
+    let sql = "update keys set last_used_on = $2 where id = any($1) and last_used_on is distinct from $2";
+    sqlx::query(sql).bind(ids).bind(today).execute(db).await?;
+    Ok(())
 }
 
 /// Revokes a key, unless it is revoked already. Returns whether there is such a key.

@@ -1,9 +1,13 @@
 //! Who may do what. A handler with a [`Caller`] among its arguments runs only for requests that are allowed.
 
+pub mod failures;
 pub mod keyring;
 pub mod keys;
+pub mod last_used;
+pub mod rates;
 pub mod routes;
 
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,6 +15,7 @@ use std::sync::Arc;
 use axum::extract::{ConnectInfo, FromRef, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Version, header};
+use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::projects::Tenant;
@@ -55,7 +60,30 @@ pub struct Caller<S> {
     scope: PhantomData<S>,
 }
 
+/// Who does something that is noted in the audit.
+#[derive(Debug, Clone)]
+pub struct Actor {
+    /// Their key, if one was needed.
+    pub key: Option<Uuid>,
+    /// The key's name, or how they came without one.
+    pub name: Cow<'static, str>,
+}
+
+impl Actor {
+    /// Somebody who uses the command line in the database itself.
+    pub const COMMAND_LINE: Self = Self { key: None, name: Cow::Borrowed("command line") };
+}
+
 impl<S> Caller<S> {
+    /// Returns who is calling.
+    #[must_use]
+    pub fn actor(&self) -> Actor {
+        match &self.key {
+            Some(key) => Actor { key: Some(key.id), name: key.name.clone().into() },
+            None => Actor { key: None, name: "open server".into() },
+        }
+    }
+
     /// Returns whether the caller may act on every project.
     #[must_use]
     pub fn is_operator(&self) -> bool {
@@ -102,11 +130,12 @@ where
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
         let keyring = Arc::<Keyring>::from_ref(state);
-        let key = keyring.authenticate(&parts.headers).await?;
+        let key = keyring.authenticate(parts).await?;
         if let Some(key) = &key {
             expect_scope(key, N::SCOPE)?;
         }
         let tenant = keyring.project(key.as_deref(), &parts.headers).await?;
+        keyring.admit(key.as_deref(), &tenant, N::SCOPE == Scope::Write, parts).await?;
         Ok(Self { project: Arc::clone(&tenant.name), tenant, key, scope: PhantomData })
     }
 }
@@ -186,7 +215,7 @@ where
         let is_local = peer.is_some_and(|ConnectInfo(address)| address.ip().is_loopback());
         let is_forwarded = FORWARDED.iter().any(|name| parts.headers.contains_key(*name));
         if !is_local || is_forwarded {
-            Arc::<Keyring>::from_ref(state).authenticate(&parts.headers).await?;
+            Arc::<Keyring>::from_ref(state).authenticate(parts).await?;
         }
         Ok(Self)
     }

@@ -5,12 +5,15 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use clap::ValueEnum as _;
 use serde::Serialize;
+use serde_json::json;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use uuid::Uuid;
 
-use super::keys::{self, ApiKey, NewKey, Scope, Secret};
+use super::keys::{self, ApiKey, NewKey, Rotation, Scope, Secret};
 use super::{Admin, Caller};
+use crate::audit::{self, Action};
 use crate::error::{Error, Refusals, Result};
 use crate::http::{ById, Json, Path};
 use crate::projects;
@@ -18,7 +21,10 @@ use crate::state::App;
 
 /// Returns the endpoints of API keys.
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(create_key, list_keys)).routes(routes!(revoke_key))
+    OpenApiRouter::new()
+        .routes(routes!(create_key, list_keys))
+        .routes(routes!(revoke_key))
+        .routes(routes!(rotate_key))
 }
 
 /// An API key that was just made.
@@ -54,7 +60,12 @@ async fn create_key(
         return Err(Error::invalid("/project", "names a project that does not exist"));
     }
     let secret = Secret::random()?;
-    let row = keys::insert(&app.db, project, &key, &secret).await?;
+    let mut transaction = app.db.begin().await?;
+    let row = keys::insert(&mut transaction, project, &key, &secret).await?;
+    let details =
+        json!({"key": row.id, "name": row.name, "scopes": row.scopes, "expires_at": row.expires_at});
+    audit::note(&mut transaction, project, &caller.actor(), Action::KeyMade, details).await?;
+    transaction.commit().await?;
     app.keyring.refresh();
     Ok((StatusCode::CREATED, axum::Json(CreatedKey { key: secret.text, row })))
 }
@@ -84,13 +95,48 @@ async fn revoke_key(
     caller: Caller<Admin>,
     Path(ById { id }): Path<ById>,
 ) -> Result<StatusCode> {
+    let key = own_key(&app, &caller, id).await?;
+    let mut transaction = app.db.begin().await?;
+    keys::revoke(&mut *transaction, id).await?;
+    let details = json!({"key": id, "name": key.name});
+    audit::note(&mut transaction, &key.project, &caller.actor(), Action::KeyRevoked, details).await?;
+    transaction.commit().await?;
+    app.keyring.refresh();
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Replaces a key by a new one with the same name, project and scopes, and shows its secret, once.
+///
+/// The present key is revoked at once, or works until `old_expires_at`, so that its users have time to change. A caller can
+/// rotate only keys whose scopes they have themselves.
+#[utoipa::path(post, path = "/v1/keys/{id}/rotate", tag = "keys", params(ById),
+    request_body(content = Rotation, example = json!({"old_expires_at": "2999-01-01T00:00:00Z"})),
+    responses((status = 201, description = "The new key; its secret is shown this once", body = CreatedKey), Refusals))]
+async fn rotate_key(
+    State(app): State<App>,
+    caller: Caller<Admin>,
+    Path(ById { id }): Path<ById>,
+    Json(rotation): Json<Rotation>,
+) -> Result<impl IntoResponse> {
+    own_key(&app, &caller, id).await?;
+    let secret = Secret::random()?;
+    let mut transaction = app.db.begin().await?;
+    let row = keys::rotate(&mut transaction, id, &rotation, &secret).await?;
+    let details =
+        json!({"key": row.id, "name": row.name, "old_key": id, "old_expires_at": rotation.old_expires_at});
+    audit::note(&mut transaction, &row.project, &caller.actor(), Action::KeyRotated, details).await?;
+    transaction.commit().await?;
+    app.keyring.refresh();
+    Ok((StatusCode::CREATED, axum::Json(CreatedKey { key: secret.text, row })))
+}
+
+/// Finds a key that the caller could have made.
+async fn own_key(app: &App, caller: &Caller<Admin>, id: Uuid) -> Result<ApiKey> {
     let key = keys::get(&app.db, id).await?;
     let key = key.filter(|key| *key.project == *caller.project || caller.is_operator());
     let key = key.ok_or(Error::NotFound("key"))?;
     for scope in Scope::value_variants().iter().filter(|scope| key.has(**scope)) {
         caller.expect(*scope)?;
     }
-    keys::revoke(&app.db, id).await?;
-    app.keyring.refresh();
-    Ok(StatusCode::NO_CONTENT)
+    Ok(key)
 }

@@ -5,13 +5,17 @@ use std::process::ExitCode;
 use anyhow::{bail, ensure};
 use clap::{Args, Subcommand};
 use serde::Deserialize;
+use serde_json::json;
+use sqlx::PgConnection;
 use ureq::http::Method;
 use uuid::Uuid;
 
 use super::client::Client;
 use super::target::{Found, Missing, Target};
 use super::words;
-use crate::auth::keys::{self, ApiKey, NewKey, Scope, Secret};
+use crate::audit;
+use crate::auth::Actor;
+use crate::auth::keys::{self, ApiKey, NewKey, Rotation, Scope, Secret};
 use crate::db;
 use crate::projects;
 use crate::types::Timestamp;
@@ -43,6 +47,9 @@ enum Action {
         /// When the key expires, as RFC 3339 or Unix seconds. Without it, the key never expires.
         #[arg(long, value_name = "TIME")]
         expires_at: Option<Timestamp>,
+        /// How many requests a second the key may send. Without it any number.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..=1_000_000))]
+        requests_per_second: Option<i32>,
     },
     /// List keys, without their secrets.
     #[command(after_help = "Example:
@@ -52,6 +59,20 @@ enum Action {
         /// named.
         #[arg(long, value_name = "NAME")]
         project: Option<String>,
+    },
+    /// Replace a key by a new one with the same name, project and scopes, and print its secret.
+    #[command(after_help = "Examples:
+  gleaner keys rotate 01946983-4c40-7a1c-9d3e-5b0f6c2e8a71
+  gleaner keys rotate 01946983-4c40-7a1c-9d3e-5b0f6c2e8a71 --old-expires-at 2027-01-01T00:00:00Z")]
+    Rotate {
+        /// Id of the key, as `list` shows it.
+        id: Uuid,
+        /// Until when the present key still works, as RFC 3339 or Unix seconds. Without it the key is revoked at once.
+        #[arg(long, value_name = "TIME")]
+        old_expires_at: Option<Timestamp>,
+        /// When the new key expires. Without it the new key expires when the present one would have.
+        #[arg(long, value_name = "TIME")]
+        expires_at: Option<Timestamp>,
     },
     /// Revoke a key. Running servers refuse it within five seconds.
     #[command(after_help = "Example:
@@ -94,8 +115,8 @@ impl Keys {
 impl Action {
     fn on_server(self, client: &Client) -> anyhow::Result<()> {
         match self {
-            Self::Create { name, project, scopes, expires_at } => {
-                let new = NewKey { id: None, project, name, scopes, expires_at };
+            Self::Create { name, project, scopes, expires_at, requests_per_second } => {
+                let new = NewKey { id: None, project, name, scopes, expires_at, requests_per_second };
                 let body = serde_json::to_vec(&new)?;
                 let answer = client.post("/v1/keys", "application/json", None, &body);
                 let Made { key, row } = client.json(&client.accepted(answer)?)?;
@@ -105,6 +126,12 @@ impl Action {
                 let answer = client.call(Method::GET, "/v1/keys", project.as_deref());
                 let Listed { data } = client.json(&client.accepted(answer)?)?;
                 list(&data)
+            }
+            Self::Rotate { id, old_expires_at, expires_at } => {
+                let body = serde_json::to_vec(&Rotation { old_expires_at, expires_at })?;
+                let answer = client.post(&format!("/v1/keys/{id}/rotate"), "application/json", None, &body);
+                let Made { key, row } = client.json(&client.accepted(answer)?)?;
+                show(&key, &row)
             }
             Self::Revoke { id } => {
                 client.accepted(client.call(Method::DELETE, &format!("/v1/keys/{id}"), None))?;
@@ -116,7 +143,7 @@ impl Action {
 
     async fn on_database(self, db: sqlx::PgPool) -> anyhow::Result<()> {
         match self {
-            Self::Create { name, project, scopes, expires_at } => {
+            Self::Create { name, project, scopes, expires_at, requests_per_second } => {
                 let project = project.unwrap_or_else(|| "default".to_owned());
                 ensure!(
                     projects::store::exists(&db, &project).await?,
@@ -124,21 +151,51 @@ impl Action {
                 );
                 ensure!((1..=200).contains(&name.chars().count()), "the name must have 1 to 200 characters");
                 let secret = Secret::random()?;
-                let new = NewKey { id: None, project: None, name, scopes, expires_at };
-                let row = keys::insert(&db, &project, &new, &secret).await?;
+                let new = NewKey { id: None, project: None, name, scopes, expires_at, requests_per_second };
+                let mut transaction = db.begin().await?;
+                let row = keys::insert(&mut transaction, &project, &new, &secret).await?;
+                let details = json!({"key": row.id, "name": row.name, "scopes": row.scopes, "expires_at": row.expires_at});
+                note(&mut transaction, &row, audit::Action::KeyMade, details).await?;
+                transaction.commit().await?;
                 show(&secret.text, &row)?;
             }
             Self::List { project } => list(&keys::list(&db, project.as_deref()).await?)?,
+            Self::Rotate { id, old_expires_at, expires_at } => {
+                let secret = Secret::random()?;
+                let mut transaction = db.begin().await?;
+                let rotation = Rotation { old_expires_at, expires_at };
+                let row = keys::rotate(&mut transaction, id, &rotation, &secret).await?;
+                let details =
+                    json!({"key": row.id, "name": row.name, "old_key": id, "old_expires_at": old_expires_at});
+                note(&mut transaction, &row, audit::Action::KeyRotated, details).await?;
+                transaction.commit().await?;
+                show(&secret.text, &row)?;
+            }
             Self::Revoke { id } => {
-                if !keys::revoke(&db, id).await? {
+                let mut transaction = db.begin().await?;
+                let Some(row) = keys::get(&mut *transaction, id).await? else {
                     bail!("there is no key {id}");
-                }
+                };
+                keys::revoke(&mut *transaction, id).await?;
+                note(&mut transaction, &row, audit::Action::KeyRevoked, json!({"key": id, "name": row.name}))
+                    .await?;
+                transaction.commit().await?;
                 words::note(format_args!("revoked {id}"));
             }
         }
         db.close().await;
         Ok(())
     }
+}
+
+/// Notes in the audit what was done to a key.
+async fn note(
+    connection: &mut PgConnection,
+    key: &ApiKey,
+    action: audit::Action,
+    details: serde_json::Value,
+) -> sqlx::Result<()> {
+    audit::note(connection, &key.project, &Actor::COMMAND_LINE, action, details).await
 }
 
 /// Prints a key that was just made: the secret alone on standard output.
@@ -162,8 +219,9 @@ fn list(keys: &[ApiKey]) -> anyhow::Result<()> {
             (None, None) => "in use".to_owned(),
         };
         let scopes = key.scopes.join(",");
+        let used = key.last_used_on.map_or("never used".to_owned(), |day| format!("last used {day}"));
         words::print(format_args!(
-            "{}  {}…  {}  {}  {scopes}  made {}  {state}",
+            "{}  {}…  {}  {}  {scopes}  made {}  {used}  {state}",
             key.id, key.prefix, key.project, key.name, key.created_at
         ))?;
     }

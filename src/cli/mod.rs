@@ -1,6 +1,7 @@
 //! The command line.
 
 mod client;
+mod erase;
 mod export;
 mod files;
 mod hook;
@@ -96,7 +97,13 @@ enum Command {
     /// Have agents report what they do.
     #[command(subcommand)]
     Hook(hook::Hook),
-    /// Make, list and revoke API keys.
+    /// Erase records by session, by age or by id, and say how many.
+    #[command(after_help = format!("{}\n\nExamples:
+  gleaner erase --session ann-2026-11-20
+  gleaner erase --before 2026-01-01T00:00:00Z --domain generations
+  gleaner erase --id 01946984-36a0-7b2e-8f41-c07d9e35a6b2 --project my-project", target::RULE))]
+    Erase(erase::Erase),
+    /// Make, list, rotate and revoke API keys.
     #[command(after_help = format!("{}", target::RULE))]
     Keys(keys::Keys),
     /// Ask a server on this machine whether it is ready. If it is, the exit status is 0.
@@ -127,6 +134,7 @@ impl Command {
             Self::Import(import) => Some(&mut import.target),
             Self::Export(export) => Some(&mut export.target),
             Self::Watch(watch) => Some(&mut watch.target),
+            Self::Erase(erase) => Some(&mut erase.target),
             Self::Keys(keys) => Some(&mut keys.target),
             _ => None,
         }
@@ -147,6 +155,7 @@ impl Command {
             Self::Export(export) => block_on(export.run()),
             Self::Watch(watch) => block_on(watch.run()),
             Self::Hook(hook) => hook.run(),
+            Self::Erase(erase) => block_on(erase.run()),
             Self::Keys(keys) => block_on(keys.run()),
             Self::Healthcheck { bind } => serve::healthcheck(bind),
             Self::Openapi => {

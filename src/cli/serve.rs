@@ -16,6 +16,8 @@ use tokio::sync::watch;
 
 use super::client::{Presence, get_local, reachable};
 use super::{block_on, checked, client, embedded_settings, parse_url, words};
+use crate::audit::{self, Action};
+use crate::auth::Actor;
 use crate::auth::keys::{self, Secret};
 use crate::config::{Database, LogFormat, Logging, Privacy, Serve};
 use crate::db;
@@ -25,6 +27,7 @@ use crate::projects::Defaults;
 use crate::providers::Providers;
 use crate::searches::settings::SearchSettings;
 use crate::server::{self, Running, Settings};
+use crate::types::Timestamp;
 
 /// The options of the server.
 #[derive(Debug, Args)]
@@ -122,7 +125,15 @@ impl Options {
     /// machine.
     async fn admit(&self, running: &Running, key: Option<Secret>) -> anyhow::Result<bool> {
         if let Some(key) = key {
-            let row = keys::replace_first(&running.app.db, &key).await?;
+            let begun = Timestamp::now();
+            let mut transaction = running.app.db.begin().await?;
+            let row = keys::replace_first(&mut transaction, &key).await?;
+            if row.created_at >= begun {
+                let actor = Actor { key: None, name: "GLEANER_ADMIN_KEY".into() };
+                let details = serde_json::json!({"key": row.id, "name": row.name, "scopes": row.scopes});
+                audit::note(&mut transaction, &row.project, &actor, Action::KeyMade, details).await?;
+            }
+            transaction.commit().await?;
             if row.revoked_at.is_some() {
                 tracing::warn!(id = %row.id, "the key in GLEANER_ADMIN_KEY has been revoked, so it is refused");
             }

@@ -3,6 +3,7 @@
 //! [`retry`], [`receipt`]) and read ([`rows`]).
 
 pub mod embedded;
+pub mod erased;
 pub mod gin;
 pub mod insert;
 pub mod receipt;

@@ -38,8 +38,7 @@
 //!
 //! **Split.** See [`split`]: what decides is the texts of a row, and not the row.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -48,7 +47,7 @@ use clap::Args;
 use futures_util::TryStreamExt as _;
 use sqlx::postgres::{PgArguments, PgConnectOptions};
 use sqlx::{Arguments as _, PgConnection, PgPool, Postgres, QueryBuilder, Row as _};
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::format::{Format, Shape};
@@ -58,6 +57,7 @@ use crate::db::{self, EXPORT_NAME, WRITER_NAME};
 use crate::error::{Error, Result};
 use crate::http::page::{cursor_scope, open_cursor, seal_cursor};
 use crate::http::{Check as _, Checks};
+use crate::sharing::{Place, Shares};
 use crate::types::Timestamp;
 
 /// How many rows one statement reads.
@@ -328,32 +328,18 @@ pub struct Exports {
     pub db: PgPool,
     /// How long an export may take.
     longest: Duration,
-    places: Arc<Semaphore>,
-    /// The places of each project that has taken some.
-    own_places: Arc<Mutex<HashMap<Arc<str>, Arc<Semaphore>>>>,
-    /// How many places a project has.
-    most_of_project: usize,
+    places: Shares,
 }
-
-/// A place among the exports that run at once, given back when it is dropped.
-pub struct Place {
-    _own: OwnedSemaphorePermit,
-    _all: OwnedSemaphorePermit,
-}
-
-/// How many projects can have all their places taken at once.
-const CROWDED_PROJECTS: u32 = 4;
 
 impl Exports {
     /// Makes the connections and permits that `limits` allow.
     pub fn new(options: &PgConnectOptions, limits: Limits) -> Self {
-        let size = limits.most_exports * CROWDED_PROJECTS;
+        let places = Shares::new(limits.most_exports as usize);
+        let size = u32::try_from(places.total()).unwrap_or(u32::MAX);
         Self {
             db: db::pool(options, EXPORT_NAME, size),
             longest: Duration::from_secs(limits.longest_export),
-            places: Arc::new(Semaphore::new(size as usize)),
-            own_places: Arc::default(),
-            most_of_project: limits.most_exports as usize,
+            places,
         }
     }
 
@@ -368,21 +354,9 @@ impl Exports {
     /// about to give its place back. The places of one project are a part of all, so that its readers cannot keep those
     /// of other projects out.
     pub async fn place(&self, project: &Arc<str>) -> Result<Place> {
-        let own = {
-            let mut projects = self.own_places.lock().unwrap_or_else(PoisonError::into_inner);
-            projects.retain(|_, places| Arc::strong_count(places) > 1);
-            let places = || Arc::new(Semaphore::new(self.most_of_project));
-            Arc::clone(projects.entry(Arc::clone(project)).or_insert_with(places))
-        };
-        let places = async {
-            Ok::<_, AcquireError>(Place {
-                _own: own.acquire_owned().await?,
-                _all: Arc::clone(&self.places).acquire_owned().await?,
-            })
-        };
-        let place = tokio::time::timeout(PATIENCE, places).await;
+        let place = tokio::time::timeout(PATIENCE, self.places.take(project, 1)).await;
         let taken = || Error::Unavailable("as many exports as allowed are under way; try again");
-        place.ok().and_then(Result::ok).ok_or_else(taken)
+        place.map_err(|_| taken())
     }
 }
 

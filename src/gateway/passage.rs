@@ -271,5 +271,6 @@ fn upstream(status: StatusCode, detail: String) -> Error {
         errors: Vec::new(),
         members: serde_json::Map::new(),
         retry_after_s: None,
+        headers: Vec::new(),
     }))
 }

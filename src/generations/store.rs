@@ -4,6 +4,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::{Attempt, Generation, Rating, pairs};
+use crate::db::erased::Counts;
 use crate::db::rows;
 use crate::error::{Error, Result};
 use crate::exports::split;
@@ -177,14 +178,42 @@ pub struct Erased {
     pub attempts: u64,
 }
 
+impl Erased {
+    /// Returns the counts with the names of what was counted.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        vec![("generations", self.generations), ("attempts", self.attempts)]
+    }
+}
+
 /// Erases a log and everything that belongs to it.
-pub async fn delete(db: &PgPool, project: &str, id: Uuid) -> Result<Erased> {
-    let mut transaction = db.begin().await?;
+pub async fn delete(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<Erased> {
     let sql = "delete from generations where project = $1 and id = $2 returning id, completed_at";
-    let logs = sqlx::query_as(sql).bind(project).bind(id).fetch_all(&mut *transaction).await?;
-    let erased = delete_children(&mut transaction, project, logs).await?;
-    transaction.commit().await?;
-    Ok(erased)
+    let logs = sqlx::query_as(sql).bind(project).bind(id).fetch_all(&mut *connection).await?;
+    delete_children(connection, project, logs).await
+}
+
+/// Erases at most `most` of the logs that were finalized, or else created, before a time: the oldest ones.
+pub async fn delete_before(
+    connection: &mut PgConnection,
+    project: &str,
+    time: Timestamp,
+    most: i64,
+) -> Result<Erased> {
+    const OLDEST: &str = "
+        select id from generations where project = $1 and coalesce(completed_at, created_at) < $2
+        order by coalesce(completed_at, created_at) limit $3";
+    // One that is finalized in the meantime is no longer old.
+    const LOGS: &str = "
+        delete from generations where project = $1 and id in (
+            select id from generations
+            where project = $1 and id = any($2) and coalesce(completed_at, created_at) < $3 order by id for update)
+        returning id, completed_at";
+    let oldest: Vec<Uuid> =
+        sqlx::query_scalar(OLDEST).bind(project).bind(time).bind(most).fetch_all(&mut *connection).await?;
+    let logs =
+        sqlx::query_as(LOGS).bind(project).bind(&oldest).bind(time).fetch_all(&mut *connection).await?;
+    delete_children(connection, project, logs).await
 }
 
 /// Erases all logs of an agent session.

@@ -12,6 +12,7 @@ pub mod memory;
 mod objects;
 pub mod page;
 pub mod params;
+pub mod received;
 pub mod reply;
 pub mod serve;
 pub mod unpack;

@@ -6,6 +6,7 @@ use utoipa::IntoParams;
 use uuid::Uuid;
 
 use super::{Memory, SourceType, folder};
+use crate::db::erased::Counts;
 use crate::error::Result;
 use crate::http::Check;
 use crate::http::page::{Listed, Page, PageRequest};
@@ -69,7 +70,7 @@ pub async fn list(
         query.push(" and m.content ilike ").push_bind(format!("%{escaped}%"));
     }
     page.push(&mut query, "m.created_at", "m.id", "uuid")?;
-    Ok(page.page(query.build_query_as().fetch_all(db).await?))
+    page.read(&mut query, db).await
 }
 
 /// Returns a memory, or none if there is no such memory.
@@ -126,6 +127,62 @@ pub struct Erased {
     pub memories: u64,
     /// The number of queries erased.
     pub queries: u64,
+}
+
+impl Erased {
+    /// Returns the numbers by kind.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        vec![("memories", self.memories), ("queries", self.queries)]
+    }
+}
+
+/// Erases the memory with this id, and the query with it if there is one.
+pub async fn delete_record(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<Erased> {
+    let memories = delete_all(connection, project, &[id]).await?;
+    let sql = "delete from conversation_queries where project = $1 and id = $2";
+    let queries = sqlx::query(sql).bind(project).bind(id).execute(connection).await?.rows_affected();
+    Ok(Erased { memories, queries })
+}
+
+/// Erases at most `most` of the memories, of the queries, and of what was suggested, that were stored before a time: the
+/// oldest ones.
+pub async fn delete_before(
+    connection: &mut PgConnection,
+    project: &str,
+    time: Timestamp,
+    most: i64,
+) -> Result<Erased> {
+    const MEMORIES: &str = "
+        select id from memories where project = $1 and created_at < $2 order by created_at, id limit $3";
+    const LOCK: &str = "
+        select id from memories where project = $1 and id = any($2) order by id for update";
+    const QUERIES: &str = "
+        delete from conversation_queries where project = $1 and id in (
+            select id from conversation_queries where project = $1 and at < $2 order by at limit $3)";
+    const SUGGESTS: &str = "
+        with old as (
+            delete from memory_suggests where project = $1 and id in (
+                select id from memory_suggests where project = $1 and created_at < $2 order by created_at limit $3)
+            returning id
+        )
+        delete from conversation_memories where project = $1 and suggest_id in (select id from old)";
+    const JUDGED: &str = "
+        delete from conversation_memories where project = $1 and id in (
+            select id from conversation_memories
+            where project = $1 and verdict is not null and suggest_id is null and judged_at < $2
+            order by judged_at limit $3)";
+    let oldest: Vec<Uuid> =
+        sqlx::query_scalar(MEMORIES).bind(project).bind(time).bind(most).fetch_all(&mut *connection).await?;
+    let locked: Vec<Uuid> =
+        sqlx::query_scalar(LOCK).bind(project).bind(&oldest).fetch_all(&mut *connection).await?;
+    let memories = delete_all(connection, project, &locked).await?;
+    let mut counts = [0; 3];
+    for (count, sql) in counts.iter_mut().zip([QUERIES, SUGGESTS, JUDGED]) {
+        let query = sqlx::query(sql).bind(project).bind(time).bind(most);
+        *count = query.execute(&mut *connection).await?.rows_affected();
+    }
+    Ok(Erased { memories, queries: counts[0] })
 }
 
 /// Erases the memories that were stored in an agent session, and the conversation that the session is.

@@ -6,55 +6,33 @@ use std::time::Duration;
 
 use sqlx::PgPool;
 use sqlx::types::Json;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use super::failure::own;
 use super::in_flight::InFlight;
 use super::rules::errors::Kind;
+use crate::background::Rounds;
 use crate::error::Result;
 use crate::types::Timestamp;
 
 /// How long it takes from one look at the leases to the next.
 const PAUSE: Duration = Duration::from_secs(20);
 
-/// The background task that ends sends whose lease is over.
+/// The work of ending sends whose lease is over.
 #[derive(Debug)]
-pub struct Task {
-    stop: watch::Sender<bool>,
-    handle: JoinHandle<()>,
+pub struct Leases {
+    /// Connections to the database.
+    pub db: PgPool,
+    /// The sends that this server performs.
+    pub in_flight: Arc<InFlight>,
 }
 
-impl Task {
-    /// Starts the task.
-    #[must_use]
-    pub fn start(db: &PgPool, in_flight: Arc<InFlight>) -> Self {
-        let (stop, mut stopped) = watch::channel(false);
-        let db = db.clone();
-        let handle = tokio::spawn(async move {
-            loop {
-                let looked = async {
-                    in_flight.renew(&db).await?;
-                    interrupt(&db, Timestamp::now()).await
-                };
-                if let Err(error) = looked.await {
-                    tracing::debug!(%error, "leases of sends could not be looked at");
-                }
-                tokio::select! {
-                    () = tokio::time::sleep(PAUSE) => {}
-                    _ = stopped.changed() => return,
-                }
-            }
-        });
-        Self { stop, handle }
-    }
+impl Rounds for Leases {
+    const NAME: &'static str = "the ending of abandoned sends";
 
-    /// Stops the task, once the transaction that it is at is over.
-    pub async fn finish(self) {
-        let _ = self.stop.send(true);
-        if let Err(error) = self.handle.await {
-            tracing::error!(%error, "the task that ends abandoned sends failed");
-        }
+    async fn round(&mut self) -> Result<Duration> {
+        self.in_flight.renew(&self.db).await?;
+        interrupt(&self.db, Timestamp::now()).await?;
+        Ok(PAUSE)
     }
 }
 

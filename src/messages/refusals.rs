@@ -43,6 +43,7 @@ pub(super) fn unknown_model(model: &str) -> Error {
         errors: Vec::new(),
         members: [("model".to_owned(), model.into())].into_iter().collect(),
         retry_after_s: None,
+        headers: Vec::new(),
     }))
 }
 
@@ -63,6 +64,7 @@ pub(super) fn prompt_too_large(aut: i64, max_context: i64) -> Error {
         .into_iter()
         .collect(),
         retry_after_s: None,
+        headers: Vec::new(),
     }))
 }
 
@@ -81,5 +83,6 @@ pub(super) fn quota_broken(model: &str, name: Name, quota: &Quota) -> Error {
             .into_iter()
             .collect(),
         retry_after_s: Some(resets_in_s),
+        headers: Vec::new(),
     }))
 }

@@ -1,13 +1,14 @@
 //! How message pairs and sends are read and erased. [`write`](super::write) writes them.
 
 use serde::{Deserialize, Serialize};
-use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
+use sqlx::{PgConnection, PgExecutor, Postgres, QueryBuilder};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::visible::{AnyOf, PairFilter};
 use super::{Pair, PairState};
-use crate::error::Result;
+use crate::db::erased::Counts;
+use crate::error::{Error, Result};
 use crate::http::page::{Listed, Order, Page, PageRequest};
 use crate::http::{Check, Checks};
 use crate::types::Timestamp;
@@ -171,40 +172,90 @@ pub enum Erasure {
 }
 
 /// Erases a pair with its texts, also where sends have sent them.
-pub async fn delete_pair(db: &PgPool, project: &str, id: Uuid) -> Result<Erasure> {
-    let mut transaction = db.begin().await?;
-    let erasure = match super::tables::lock_pair(&mut transaction, project, id).await? {
+pub async fn delete_pair(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<Erasure> {
+    Ok(match super::tables::lock_pair(connection, project, id).await? {
         None => Erasure::Unknown,
         Some(pair) if pair.state == PairState::Sending => Erasure::Sending,
         Some(_) => {
-            super::tables::delete_pairs(&mut transaction, project, &[id]).await?;
+            super::tables::delete_pairs(connection, project, &[id]).await?;
             Erasure::Erased
         }
-    };
-    transaction.commit().await?;
-    Ok(erasure)
+    })
 }
 
 /// Erases a send with its calls, and not its pair. Returns whether there was one.
-pub async fn delete_send(db: &PgPool, project: &str, id: Uuid) -> Result<bool> {
-    let mut transaction = db.begin().await?;
-    let sql = "select history from sends where project = $1 and id = $2 for update";
-    let history: Option<Option<Uuid>> =
-        sqlx::query_scalar(sql).bind(project).bind(id).fetch_optional(&mut *transaction).await?;
-    let erased = delete_sends(&mut transaction, project, &[id]).await?;
-    if let Some(last) = history.flatten() {
-        delete_messages(&mut transaction, project, last).await?;
+pub async fn delete_send(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<bool> {
+    Ok(delete_sends(connection, project, &[id]).await? > 0)
+}
+
+/// Erases the send with this id, and the pair, unless that is being sent.
+pub async fn delete(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<Erased> {
+    let sends = delete_sends(connection, project, &[id]).await?;
+    match delete_pair(connection, project, id).await? {
+        Erasure::Sending => {
+            Err(Error::Conflict(format!("the pair {id} is being sent; cancel its send first")))
+        }
+        erasure => Ok(Erased { pairs: u64::from(erasure == Erasure::Erased), sends }),
     }
-    transaction.commit().await?;
-    Ok(erased > 0)
+}
+
+/// Erases at most `most` of the pairs, and of the sends, that were completed, or else created, before a time: the oldest
+/// ones. What is being sent stays.
+pub async fn delete_before(
+    connection: &mut PgConnection,
+    project: &str,
+    time: Timestamp,
+    most: i64,
+) -> Result<Erased> {
+    const SENDS: &str = "
+        select id from sends
+        where project = $1 and coalesce(completed_at, created_at) < $2 and state <> 'sending'
+        order by coalesce(completed_at, created_at) limit $3";
+    const PAIRS: &str = "
+        select id from pairs
+        where project = $1 and coalesce(completed_at, created_at) < $2 and lifecycle_state <> 'sending'
+        order by coalesce(completed_at, created_at) limit $3";
+    // Sends are locked first, then pairs, both in the order of their ids, as the writer locks them.
+    const LOCK_SENDS: &str = "
+        select id from sends
+        where project = $1 and id = any($2) and coalesce(completed_at, created_at) < $3 and state <> 'sending'
+        order by id for update";
+    const LOCK_PAIRS: &str = "
+        select id from pairs
+        where project = $1 and id = any($2) and coalesce(completed_at, created_at) < $3
+            and lifecycle_state <> 'sending'
+        order by id for update";
+    let mut erased = Vec::with_capacity(2);
+    for (oldest, lock) in [(SENDS, LOCK_SENDS), (PAIRS, LOCK_PAIRS)] {
+        let oldest: Vec<Uuid> = sqlx::query_scalar(oldest)
+            .bind(project)
+            .bind(time)
+            .bind(most)
+            .fetch_all(&mut *connection)
+            .await?;
+        let locked: Vec<Uuid> = sqlx::query_scalar(lock)
+            .bind(project)
+            .bind(&oldest)
+            .bind(time)
+            .fetch_all(&mut *connection)
+            .await?;
+        erased.push(locked);
+    }
+    let sends = delete_sends(connection, project, &erased[0]).await?;
+    let pairs = super::tables::delete_pairs(connection, project, &erased[1]).await?;
+    Ok(Erased { pairs, sends })
 }
 
 async fn delete_sends(connection: &mut PgConnection, project: &str, ids: &[Uuid]) -> sqlx::Result<u64> {
-    let sql = "delete from sends where project = $1 and id = any($2)";
-    let erased = sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?.rows_affected();
+    let sql = "delete from sends where project = $1 and id = any($2) returning history";
+    let histories: Vec<Option<Uuid>> =
+        sqlx::query_scalar(sql).bind(project).bind(ids).fetch_all(&mut *connection).await?;
     let sql = "delete from send_attempts where project = $1 and send_id = any($2)";
-    sqlx::query(sql).bind(project).bind(ids).execute(connection).await?;
-    Ok(erased)
+    sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?;
+    for last in histories.iter().flatten() {
+        delete_messages(connection, project, *last).await?;
+    }
+    Ok(histories.len() as u64)
 }
 
 /// Erases a message that went through the gateway, and those before it, as far as no other send has carried them.
@@ -231,6 +282,14 @@ pub struct Erased {
     pub pairs: u64,
     /// The number of sends erased.
     pub sends: u64,
+}
+
+impl Erased {
+    /// Returns the counts with the names of what was counted.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        vec![("pairs", self.pairs), ("sends", self.sends)]
+    }
 }
 
 /// Erases all pairs and sends of an agent session.

@@ -1,9 +1,12 @@
 //! What a project keeps in each domain, and how that choice is applied.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, IntoDeserializer as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema};
@@ -63,7 +66,7 @@ impl Policy {
             let chosen = match choice {
                 None => default,
                 Some(Choice::All(capture)) => *capture,
-                Some(Choice::Some(ByDomain(by_domain))) => *by_domain.get(&domain).unwrap_or(&default),
+                Some(Choice::Some(by_domain)) => by_domain.get(domain).unwrap_or(default),
             };
             if domain.has_metadata() || chosen == Capture::Full { chosen } else { Capture::Off }
         };
@@ -97,6 +100,9 @@ impl Policy {
     }
 }
 
+/// How much is kept of each domain that has a setting of its own.
+pub type CaptureByDomain = ByDomain<Capture>;
+
 /// A project's capture setting: one for all domains, or one for some of them. The server's default applies to
 /// domains that are not mentioned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -106,36 +112,7 @@ pub enum Choice {
     /// All domains have the same setting.
     All(Capture),
     /// Each domain named has its own setting.
-    Some(ByDomain),
-}
-
-/// The capture settings of some domains.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct ByDomain(BTreeMap<Domain, Capture>);
-
-impl PartialSchema for ByDomain {
-    fn schema() -> RefOr<Schema> {
-        let object = ObjectBuilder::new()
-            .description(Some(
-                "The capture settings of some domains; the server's default applies to the others.",
-            ))
-            .additional_properties(Some(AdditionalProperties::FreeForm(false)));
-        let properties = Domain::ALL
-            .into_iter()
-            .fold(object, |object, domain| object.property(domain.name(), Ref::from_schema_name("Capture")));
-        properties.into()
-    }
-}
-
-impl ToSchema for ByDomain {
-    fn name() -> std::borrow::Cow<'static, str> {
-        "CaptureByDomain".into()
-    }
-
-    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        schemas.push((Capture::name().into(), Capture::schema()));
-    }
+    Some(CaptureByDomain),
 }
 
 impl<'de> Deserialize<'de> for Choice {
@@ -152,20 +129,83 @@ impl<'de> Deserialize<'de> for Choice {
                 Capture::deserialize(text.into_deserializer()).map(Choice::All)
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Choice, A::Error> {
-                const NAMES: &[&str] = &Domain::NAMES;
-                let mut chosen = BTreeMap::new();
-                while let Some(name) = map.next_key::<String>()? {
-                    let domain = Domain::ALL.into_iter().find(|domain| domain.name() == name);
-                    let domain = domain.ok_or_else(|| de::Error::unknown_field(&name, NAMES))?;
-                    // A null is the same as leaving the domain out.
-                    if let Some(capture) = map.next_value::<Option<Capture>>()? {
-                        chosen.insert(domain, capture);
-                    }
-                }
-                Ok(Choice::Some(ByDomain(chosen)))
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Choice, A::Error> {
+                ByDomain::deserialize(MapAccessDeserializer::new(map)).map(Choice::Some)
             }
         }
         deserializer.deserialize_any(Either)
+    }
+}
+
+/// A setting of some domains. A domain whose setting is null is the same as one that is not mentioned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct ByDomain<T>(BTreeMap<Domain, T>);
+
+impl<T> Default for ByDomain<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<T: Copy> ByDomain<T> {
+    /// Returns the setting of a domain, if it is mentioned.
+    #[must_use]
+    pub fn get(&self, domain: Domain) -> Option<T> {
+        self.0.get(&domain).copied()
+    }
+
+    /// Returns the domains that are mentioned, with their settings.
+    pub fn iter(&self) -> impl Iterator<Item = (Domain, T)> {
+        self.0.iter().map(|(domain, setting)| (*domain, *setting))
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for ByDomain<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+            type Value = ByDomain<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object by domain")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ByDomain<T>, A::Error> {
+                const NAMES: &[&str] = &Domain::NAMES;
+                let mut settings = BTreeMap::new();
+                while let Some(name) = map.next_key::<String>()? {
+                    let domain = Domain::ALL.into_iter().find(|domain| domain.name() == name);
+                    let domain = domain.ok_or_else(|| de::Error::unknown_field(&name, NAMES))?;
+                    if let Some(setting) = map.next_value::<Option<T>>()? {
+                        settings.insert(domain, setting);
+                    }
+                }
+                Ok(ByDomain(settings))
+            }
+        }
+        deserializer.deserialize_map(Members(PhantomData))
+    }
+}
+
+impl<T: ToSchema> PartialSchema for ByDomain<T> {
+    fn schema() -> RefOr<Schema> {
+        let object = ObjectBuilder::new()
+            .description(Some("The setting of each domain that has one of its own."))
+            .additional_properties(Some(AdditionalProperties::FreeForm(false)));
+        let properties = Domain::ALL
+            .into_iter()
+            .fold(object, |object, domain| object.property(domain.name(), Ref::from_schema_name(T::name())));
+        properties.into()
+    }
+}
+
+impl<T: ToSchema> ToSchema for ByDomain<T> {
+    fn name() -> Cow<'static, str> {
+        format!("{}ByDomain", T::name()).into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((T::name().into(), T::schema()));
     }
 }

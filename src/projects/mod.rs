@@ -15,7 +15,7 @@ use crate::messages;
 use crate::messages::models::Catalog;
 use crate::messages::settings::MessageSettings;
 use crate::privacy::capture::Capture;
-use crate::privacy::policy::{Choice, Policy};
+use crate::privacy::policy::{ByDomain, Choice, Policy};
 use crate::privacy::redact::RedactRules;
 use crate::searches::settings::{Rules, SearchSettings};
 use crate::types::Timestamp;
@@ -32,8 +32,12 @@ pub struct Settings {
     /// What is replaced in texts before anything is written.
     #[serde(deserialize_with = "null_as_default")]
     pub redact: RedactRules,
-    /// Days after which records are erased, by domain. This version erases none, so every value must be null.
-    pub retention_days: Option<serde_json::Map<String, serde_json::Value>>,
+    /// For how many days records are kept, by domain: since they were finalized, or else created. Records of other domains
+    /// are kept for ever.
+    pub retention_days: Option<DaysByDomain>,
+    /// How much the project may use. What is null is not limited.
+    #[serde(deserialize_with = "null_as_default")]
+    pub quotas: Quotas,
     /// How searches are judged and learned from.
     #[serde(deserialize_with = "null_as_default")]
     pub searches: SearchSettings,
@@ -47,14 +51,64 @@ pub struct Settings {
 
 impl Check for Settings {
     fn check(&self, checks: &mut Checks) {
-        const NOT_YET: &str = "is not in force yet";
         checks.nested("redact", &self.redact);
-        let keeps_all =
-            |days: &serde_json::Map<_, serde_json::Value>| days.values().all(serde_json::Value::is_null);
-        checks.require(self.retention_days.as_ref().is_none_or(keeps_all), "retention_days", NOT_YET);
+        if let Some(days) = &self.retention_days {
+            checks.nested("retention_days", days);
+        }
+        checks.nested("quotas", &self.quotas);
         checks.nested("searches", &self.searches);
         checks.nested("messages", &self.messages);
         checks.nested("memories", &self.memories);
+    }
+}
+
+/// How much a project may use. Beyond that, requests are refused with 429.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Quotas {
+    /// How many requests a second all its keys together may send.
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub requests_per_second: Option<u32>,
+    /// How many bytes of bodies they may send on a day, in UTC. The request that exceeds it is still taken.
+    #[schema(minimum = 1)]
+    pub bytes_per_day: Option<u64>,
+    /// How many records the project may have in all domains: logs, suggestion records, searches and message pairs. They are
+    /// counted every ten seconds, so there can be some more.
+    #[schema(minimum = 1)]
+    pub rows: Option<u64>,
+}
+
+impl Check for Quotas {
+    fn check(&self, checks: &mut Checks) {
+        let rate = self.requests_per_second.is_none_or(|rate| (1..=1_000_000).contains(&rate));
+        checks.require(rate, "requests_per_second", "must be 1 to 1000000");
+        checks.require(self.bytes_per_day != Some(0), "bytes_per_day", "must be at least 1");
+        checks.require(self.rows != Some(0), "rows", "must be at least 1");
+    }
+}
+
+/// A number of days for which records are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(transparent)]
+#[schema(as = RetentionDays, minimum = 1, maximum = 36_500)]
+pub struct Days(u32);
+
+impl Days {
+    /// Returns the number.
+    #[must_use]
+    pub fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// For how many days the records of each domain are kept; of one that is not mentioned, for ever.
+pub type DaysByDomain = ByDomain<Days>;
+
+impl Check for DaysByDomain {
+    fn check(&self, checks: &mut Checks) {
+        for (domain, Days(days)) in self.iter() {
+            checks.require((1..=36_500).contains(&days), domain.name(), "must be 1 to 36500 days");
+        }
     }
 }
 
@@ -67,8 +121,10 @@ pub struct Project {
     pub capture: Choice,
     /// What is replaced in texts before anything is written.
     pub redact: RedactRules,
-    /// Days after which records are erased, by domain.
-    pub retention_days: Option<serde_json::Map<String, serde_json::Value>>,
+    /// For how many days records are kept, by domain.
+    pub retention_days: Option<DaysByDomain>,
+    /// How much the project may use. What is null is not limited.
+    pub quotas: Quotas,
     /// How searches are judged and learned from. Null stands for the server's default.
     pub searches: SearchSettings,
     /// How sends are predicted and performed. What is left out has its default.
@@ -83,9 +139,9 @@ impl Project {
     /// Describes a project. `default` is the server's setting for how much is kept.
     #[must_use]
     pub fn new(project: String, settings: Settings, created_at: Timestamp, default: Capture) -> Self {
-        let Settings { capture, redact, retention_days, searches, messages, memories } = settings;
+        let Settings { capture, redact, retention_days, quotas, searches, messages, memories } = settings;
         let capture = capture.unwrap_or(Choice::All(default));
-        Self { project, capture, redact, retention_days, searches, messages, memories, created_at }
+        Self { project, capture, redact, retention_days, quotas, searches, messages, memories, created_at }
     }
 }
 
@@ -96,6 +152,10 @@ pub struct Tenant {
     pub name: Arc<str>,
     /// What is kept of the project's events.
     pub policy: Policy,
+    /// For how many days records are kept.
+    pub retention: DaysByDomain,
+    /// How much the project may use.
+    pub quotas: Quotas,
     /// How the project's searches are judged and learned from.
     pub rules: Rules,
     /// How the project's sends are predicted, and the models that the server knows.

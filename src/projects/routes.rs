@@ -4,12 +4,14 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::store;
 use super::{Project, Settings, check_name};
+use crate::audit::{self, Action};
 use crate::auth::{Admin, Caller};
 use crate::error::{Error, Refusals, Result};
 use crate::http::{Check, Checks, Json, Path};
@@ -69,7 +71,12 @@ async fn put_project(
     Json(settings): Json<Settings>,
 ) -> Result<impl IntoResponse> {
     caller.expect_project(&project)?;
-    let (project, made) = store::put(&app.db, &project, &settings, app.keyring.capture()).await?;
+    let mut transaction = app.db.begin().await?;
+    let (project, made) = store::put(&mut *transaction, &project, &settings, app.keyring.capture()).await?;
+    let action = if made { Action::ProjectMade } else { Action::SettingsChanged };
+    let details = json!({"settings": settings});
+    audit::note(&mut transaction, &project.project, &caller.actor(), action, details).await?;
+    transaction.commit().await?;
     app.keyring.refresh();
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, [(header::LOCATION, format!("/v1/projects/{}", project.project))], axum::Json(project)))

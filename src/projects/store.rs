@@ -26,10 +26,13 @@ pub async fn tenant(db: impl PgExecutor<'_>, project: &str, defaults: &Defaults)
     let found: Option<(Json<Settings>, Vec<u8>)> =
         sqlx::query_as(sql).bind(project).fetch_optional(db).await?;
     let tenant = |(Json(settings), key): (Json<Settings>, Vec<u8>)| {
-        let Settings { capture, redact, searches, messages: own_messages, memories, .. } = &settings;
+        let Settings { capture, redact, retention_days, quotas, searches, messages: own_messages, memories } =
+            &settings;
         Ok(Tenant {
             name: project.into(),
             policy: Policy::new(capture.as_ref(), defaults.capture, redact, HashKey::new(key))?,
+            retention: retention_days.clone().unwrap_or_default(),
+            quotas: quotas.clone(),
             rules: Rules::new(searches, &defaults.searches),
             messages: messages::settings::Rules {
                 settings: own_messages.clone(),

@@ -8,14 +8,13 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use sqlx::PgPool;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::rules::learner::longest_silence;
 use super::settings::Rules;
 use super::write;
 use crate::auth::keyring::Keyring;
+use crate::background::Rounds;
 use crate::error::{Error, Result};
 use crate::types::Timestamp;
 
@@ -24,44 +23,28 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from
 /// How many threads one transaction ends.
 const PIECE: i64 = 100;
 
-/// The background task that ends searches.
+/// The work of ending searches.
 #[derive(Debug)]
-pub struct Task {
-    stop: watch::Sender<bool>,
-    handle: JoinHandle<()>,
+pub struct Expiry {
+    db: PgPool,
+    keyring: Arc<Keyring>,
+    failed: Failed,
 }
 
-impl Task {
-    /// Starts the task.
+impl Expiry {
+    /// Makes the work of ending searches in this database.
     #[must_use]
-    pub fn start(db: &PgPool, keyring: Arc<Keyring>) -> Self {
-        let (stop, mut stopped) = watch::channel(false);
-        let db = db.clone();
-        let handle = tokio::spawn(async move {
-            let mut failed = Failed::default();
-            loop {
-                let pause = match expire(&db, &keyring, &mut failed, Timestamp::now()).await {
-                    Ok(next) => next.unwrap_or(PAUSES.1).clamp(PAUSES.0, PAUSES.1),
-                    Err(error) => {
-                        tracing::warn!(%error, "searches of silent agents could not be ended");
-                        PAUSES.1
-                    }
-                };
-                tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
-                    _ = stopped.changed() => return,
-                }
-            }
-        });
-        Self { stop, handle }
+    pub fn new(db: &PgPool, keyring: Arc<Keyring>) -> Self {
+        Self { db: db.clone(), keyring, failed: Failed::default() }
     }
+}
 
-    /// Stops the task, once the transaction that it is at is over.
-    pub async fn finish(self) {
-        let _ = self.stop.send(true);
-        if let Err(error) = self.handle.await {
-            tracing::error!(%error, "the task that ends silent searches failed");
-        }
+impl Rounds for Expiry {
+    const NAME: &'static str = "the expiry of searches";
+
+    async fn round(&mut self) -> Result<Duration> {
+        let next = expire(&self.db, &self.keyring, &mut self.failed, Timestamp::now()).await?;
+        Ok(next.unwrap_or(PAUSES.1).clamp(PAUSES.0, PAUSES.1))
     }
 }
 

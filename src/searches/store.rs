@@ -1,17 +1,22 @@
-//! How searches are read and erased. How they are written is said in [`write`](mod@super::write).
+//! How searches are read. How they are written is said in [`write`](mod@super::write), and how they are erased in
+//! [`erasure`].
 
 use serde::Deserialize;
 use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use super::associations::{self, Association, evidence};
+use super::associations::{self, Association};
 use super::settings::Rules;
 use super::{AppendedFallback, Search, SearchState};
 use crate::error::Result;
 use crate::http::Check;
 use crate::http::page::{Listed, Page, PageRequest};
 use crate::types::Timestamp;
+
+mod erasure;
+
+pub use erasure::{delete, delete_before, delete_session};
 
 const SELECT: &str = "
     select s.id, s.query, s.best_score, s.result_count, s.results, s.agent_session_id, s.agent_id, s.turn_id, s.root,
@@ -133,41 +138,4 @@ async fn learned(
         where e.project = $1 and e.source = $2 and e.kind = 'found' order by e.rank";
     let query = sqlx::query_as(SQL).bind(project).bind(id).bind(associations::now()).bind(rules.half_life);
     query.fetch_all(connection).await
-}
-
-/// Erases all that an agent session has left: its searches and what was learned from them, and that its transcript and
-/// tool calls were ever taken. Returns how many searches there were.
-pub async fn delete_session(
-    connection: &mut PgConnection,
-    project: &str,
-    rules: &Rules,
-    session: &str,
-) -> Result<u64> {
-    const THREADS: &str = "
-        select id from agent_threads where project = $1 and session = $2 order by id for update";
-    const SEARCHES: &str = "delete from searches where project = $1 and agent_session_id = $2 returning id";
-    const LINES: &str = "
-        delete from transcript_lines l where l.project = $1 and (l.session = $2 or (l.session is null and l.source in (
-            select t.source from transcripts t where t.project = $1 and t.session = $2)))";
-    let threads: Vec<Uuid> =
-        sqlx::query_scalar(THREADS).bind(project).bind(session).fetch_all(&mut *connection).await?;
-    let searches: Vec<Uuid> =
-        sqlx::query_scalar(SEARCHES).bind(project).bind(session).fetch_all(&mut *connection).await?;
-    for sql in [
-        "delete from fallbacks where project = $1 and search_id = any($2)",
-        "delete from search_hints where project = $1 and search_id = any($2)",
-    ] {
-        sqlx::query(sql).bind(project).bind(&searches).execute(&mut *connection).await?;
-    }
-    evidence::forget(connection, project, rules, &searches).await?;
-    for sql in [
-        LINES,
-        "delete from tool_calls where project = $1 and session = $2",
-        "delete from transcripts where project = $1 and session = $2",
-    ] {
-        sqlx::query(sql).bind(project).bind(session).execute(&mut *connection).await?;
-    }
-    let sql = "delete from agent_threads where project = $1 and id = any($2)";
-    sqlx::query(sql).bind(project).bind(&threads).execute(&mut *connection).await?;
-    Ok(searches.len() as u64)
 }

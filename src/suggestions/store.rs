@@ -11,6 +11,7 @@ use super::rules::matching::MatchType;
 use super::rules::views::{Look, View, measure, resolve};
 use super::tables::looks;
 use super::{State, Suggestion, Whole};
+use crate::db::erased::Counts;
 use crate::error::Result;
 use crate::exports::split;
 use crate::http::Check;
@@ -178,14 +179,42 @@ pub struct Erased {
     pub moves: u64,
 }
 
+impl Erased {
+    /// Returns the counts with the names of what was counted.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        vec![("suggestions", self.suggestions)]
+    }
+}
+
 /// Erases a record and everything that belongs to it.
-pub async fn delete(db: &PgPool, project: &str, id: Uuid) -> Result<Erased> {
-    let mut transaction = db.begin().await?;
+pub async fn delete(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<Erased> {
     let sql = "delete from suggestions where project = $1 and id = $2 returning id, completed_at";
-    let slates = sqlx::query_as(sql).bind(project).bind(id).fetch_all(&mut *transaction).await?;
-    let erased = delete_children(&mut transaction, project, slates).await?;
-    transaction.commit().await?;
-    Ok(erased)
+    let slates = sqlx::query_as(sql).bind(project).bind(id).fetch_all(&mut *connection).await?;
+    delete_children(connection, project, slates).await
+}
+
+/// Erases at most `most` of the records that were finalized, or else created, before a time: the oldest ones.
+pub async fn delete_before(
+    connection: &mut PgConnection,
+    project: &str,
+    time: Timestamp,
+    most: i64,
+) -> Result<Erased> {
+    const OLDEST: &str = "
+        select id from suggestions where project = $1 and coalesce(completed_at, created_at) < $2
+        order by coalesce(completed_at, created_at) limit $3";
+    // One that is finalized in the meantime is no longer old.
+    const SLATES: &str = "
+        delete from suggestions where project = $1 and id in (
+            select id from suggestions
+            where project = $1 and id = any($2) and coalesce(completed_at, created_at) < $3 order by id for update)
+        returning id, completed_at";
+    let oldest: Vec<Uuid> =
+        sqlx::query_scalar(OLDEST).bind(project).bind(time).bind(most).fetch_all(&mut *connection).await?;
+    let slates =
+        sqlx::query_as(SLATES).bind(project).bind(&oldest).bind(time).fetch_all(&mut *connection).await?;
+    delete_children(connection, project, slates).await
 }
 
 /// Erases all records of an agent session: with a server, of the session on that server, and otherwise of the sessions of

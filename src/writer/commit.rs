@@ -7,7 +7,8 @@
 //! or a server that is out of resources or shutting down, is a 503 for every event of the batch. Anything else means that
 //! some row is not acceptable: the events are written again one by one, so that a poisoned one harms no neighbour.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -21,15 +22,29 @@ use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
 use crate::telemetry;
 
-/// Writes the jobs' events in a transaction for each project and domain, and answers each job.
+/// Writes the jobs' events in a transaction for each project and domain, and answers each job. Who has little to write does
+/// not wait for those who have much.
 pub(super) async fn commit(connection: &mut KeptConnection, jobs: Vec<Job>) {
+    let mut projects: HashMap<Arc<str>, Vec<Job>> = HashMap::new();
+    for job in jobs {
+        projects.entry(Arc::clone(&job.tenant.name)).or_default().push(job);
+    }
+    let mut projects: Vec<_> = projects.into_values().collect();
+    projects.sort_by_key(|jobs| jobs.iter().map(|job| job.events.len()).sum::<usize>());
+    for jobs in projects {
+        commit_project(connection, jobs).await;
+    }
+}
+
+/// Writes the events of one project's jobs.
+async fn commit_project(connection: &mut KeptConnection, jobs: Vec<Job>) {
     let started = Instant::now();
     let mut verdicts: Vec<Vec<Option<Written>>> =
         jobs.iter().map(|job| job.events.iter().map(|_| None).collect()).collect();
-    let mut groups: BTreeMap<(&str, Domain), Vec<(usize, usize)>> = BTreeMap::new();
+    let mut groups: BTreeMap<Domain, Vec<(usize, usize)>> = BTreeMap::new();
     for (number, job) in jobs.iter().enumerate() {
         for (index, event) in job.events.iter().enumerate() {
-            groups.entry((&*job.tenant.name, event.domain())).or_default().push((number, index));
+            groups.entry(event.domain()).or_default().push((number, index));
         }
     }
     for members in groups.into_values() {

@@ -7,16 +7,18 @@
 
 mod commit;
 mod connection;
+mod queue;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use sqlx::PgPool;
-use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use self::connection::KeptConnection;
+use self::queue::Queue;
 use crate::db::gin;
 use crate::db::receipt::{Receipt, Written};
 use crate::domain::Event;
@@ -25,8 +27,9 @@ use crate::http::memory::Memory;
 use crate::privacy::capture::Capture;
 use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
+use crate::sharing::{Place, Shares};
 
-/// The most events that may wait or be written at a time. Beyond that, callers get a 503.
+/// The most events of one project that may wait or be written at a time. Beyond that, callers get a 503.
 const QUEUE: usize = 16_384;
 /// The most events of one request that are written together. A transaction accepts further requests until it
 /// has this many events.
@@ -45,14 +48,14 @@ struct Job {
     reply: oneshot::Sender<Vec<Written>>,
     /// What the request holds of the memory for bodies, until its events are written.
     _memory: Memory,
-    _room: OwnedSemaphorePermit,
+    _room: Place,
 }
 
 /// The queue of events to write. Clones share one queue.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Writer {
-    queue: mpsc::UnboundedSender<Job>,
-    room: Arc<Semaphore>,
+    queue: Arc<Queue<Job>>,
+    room: Shares,
     load: Arc<Load>,
 }
 
@@ -102,19 +105,15 @@ impl Writer {
     /// Starts the writers on `db`, a pool of their own, and the upkeep of the GIN indexes on `tidy_db`.
     #[must_use]
     pub fn start(db: &PgPool, tidy_db: &PgPool) -> (Self, Tasks) {
-        let (queue, jobs) = mpsc::unbounded_channel();
+        let queue = Arc::<Queue<Job>>::default();
         let (stop, stopped) = watch::channel(false);
         let load = Arc::<Load>::default();
-        let task = Task {
-            jobs: Arc::new(Mutex::new(jobs)),
-            load: Arc::clone(&load),
-            stopped,
-            written: Arc::default(),
-        };
+        let task =
+            Task { queue: Arc::clone(&queue), load: Arc::clone(&load), stopped, written: Arc::default() };
         let tidying = tokio::spawn(gin::run(tidy_db.clone(), Arc::clone(&task.written)));
         let second = tokio::spawn(task.clone().help(KeptConnection::new(db.clone())));
         let first = tokio::spawn(task.run(KeptConnection::new(db.clone())));
-        let room = Arc::new(Semaphore::new(QUEUE));
+        let room = Shares::new(QUEUE);
         (Self { queue, room, load }, Tasks { stop, handles: vec![first, second], tidying })
     }
 
@@ -172,7 +171,7 @@ impl Writer {
     /// Returns how many events are waiting or being written.
     #[must_use]
     pub fn queued(&self) -> usize {
-        QUEUE - self.room.available_permits()
+        self.room.taken()
     }
 
     /// Queues a piece and waits for its verdicts. The error says why it was not accepted. With `may_refuse` a
@@ -186,16 +185,18 @@ impl Writer {
     ) -> Result<Vec<Written>, &'static str> {
         const STOPPING: &str = "the server is stopping; try again";
         let size = u32::try_from(events.len()).unwrap_or(u32::MAX);
-        let room = Arc::clone(&self.room);
         let room = if may_refuse {
-            room.try_acquire_many_owned(size).map_err(|_| "the queue is full; try again")?
+            self.room.try_take(&tenant.name, size).ok_or("the queue is full; try again")?
         } else {
-            room.acquire_many_owned(size).await.map_err(|_| STOPPING)?
+            self.room.take(&tenant.name, size).await
         };
         let (reply, written) = oneshot::channel();
         let job = Job { tenant: Arc::clone(tenant), events, reply, _memory: memory.clone(), _room: room };
         self.load.waiting.fetch_add(size as usize, Ordering::Relaxed);
-        self.queue.send(job).map_err(|_| STOPPING)?;
+        if !self.queue.push(&tenant.name, size as usize, job) {
+            self.load.waiting.fetch_sub(size as usize, Ordering::Relaxed);
+            return Err(STOPPING);
+        }
         self.load.check();
         written.await.map_err(|_| STOPPING)
     }
@@ -204,7 +205,7 @@ impl Writer {
 /// What a writer needs to run.
 #[derive(Clone)]
 struct Task {
-    jobs: Arc<Mutex<mpsc::UnboundedReceiver<Job>>>,
+    queue: Arc<Queue<Job>>,
     load: Arc<Load>,
     stopped: watch::Receiver<bool>,
     /// Notified after each transaction.
@@ -215,20 +216,19 @@ impl Task {
     /// Runs the first writer, which takes whatever waits until the queue is closed and empty.
     async fn run(mut self, mut connection: KeptConnection) {
         loop {
-            let batch = {
-                let mut jobs = self.jobs.lock().await;
-                let first = tokio::select! {
+            let batch = self.take();
+            if batch.is_empty() {
+                if self.queue.is_closed() {
+                    return;
+                }
+                tokio::select! {
                     biased;
-                    first = jobs.recv() => first,
-                    _ = self.stopped.changed() => {
-                        // Events already accepted are still written; after that the closed queue yields none.
-                        jobs.close();
-                        jobs.recv().await
-                    }
-                };
-                let Some(first) = first else { return };
-                self.take(first, &mut jobs)
-            };
+                    () = self.queue.arrived.notified() => {}
+                    // Events already accepted are still written.
+                    _ = self.stopped.changed() => self.queue.close(),
+                }
+                continue;
+            }
             let mut commit = std::pin::pin!(commit::commit(&mut connection, batch));
             if tokio::time::timeout(LATE, &mut commit).await.is_err() {
                 self.load.late.store(true, Ordering::Relaxed);
@@ -248,13 +248,8 @@ impl Task {
                 () = self.load.help.notified() => {}
                 _ = self.stopped.changed() => return,
             }
-            // The first writer holds this lock only while it waits for an event to arrive, so there is no
-            // work then.
-            let batch = self.jobs.try_lock().ok().and_then(|mut jobs| {
-                let first = jobs.try_recv().ok()?;
-                Some(self.take(first, &mut jobs))
-            });
-            if let Some(batch) = batch {
+            let batch = self.take();
+            if !batch.is_empty() {
                 commit::commit(&mut connection, batch).await;
                 self.written.notify_one();
                 self.load.check();
@@ -262,16 +257,9 @@ impl Task {
         }
     }
 
-    /// Takes `first` and as many of the waiting jobs as fit into one transaction.
-    fn take(&self, first: Job, jobs: &mut mpsc::UnboundedReceiver<Job>) -> Vec<Job> {
-        let mut size = first.events.len();
-        let mut batch = vec![first];
-        while size < BATCH
-            && let Ok(next) = jobs.try_recv()
-        {
-            size += next.events.len();
-            batch.push(next);
-        }
+    /// Takes as many of the waiting jobs as fit into one round.
+    fn take(&self) -> Vec<Job> {
+        let (batch, size) = self.queue.take(BATCH);
         self.load.waiting.fetch_sub(size, Ordering::Relaxed);
         batch
     }

@@ -5,6 +5,7 @@ mod bad_input;
 mod capture;
 mod command_line;
 mod contract;
+mod erasure;
 mod exports;
 mod faults;
 mod gateway;

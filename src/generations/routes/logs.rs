@@ -8,6 +8,8 @@ use uuid::Uuid;
 
 use crate::auth::{Admin, Caller, Read};
 use crate::db::receipt::Receipt;
+use crate::domain::Domain;
+use crate::erasure;
 use crate::error::{Error, Refusals, Result};
 use crate::generations::store::{self, Filter};
 use crate::generations::{
@@ -194,10 +196,9 @@ async fn delete_generation(
     caller: Caller<Admin>,
     Path(ById { id }): Path<ById>,
 ) -> Result<StatusCode> {
-    match store::delete(&app.db, &caller.project, id).await?.generations {
-        0 => Err(Error::NotFound("generation")),
-        _ => Ok(StatusCode::NO_CONTENT),
-    }
+    let erased =
+        erasure::record(&app.db, &caller.tenant, &caller.actor(), &[Domain::Generations], id).await?;
+    if erased.is_nothing() { Err(Error::NotFound("generation")) } else { Ok(StatusCode::NO_CONTENT) }
 }
 
 async fn stored(app: &App, project: &str, id: Uuid) -> Result<Generation> {

@@ -61,6 +61,7 @@ async fn find_similar_generations(
     caller: Caller<Read>,
     Query(wanted): Query<Wanted>,
 ) -> Result<axum::Json<Found>> {
+    let _place = app.similar.take(&caller.project, 1).await;
     let data = similar::find(&app.db, &app.samples, &caller.project, &wanted).await?;
     if wanted.format != Some(Shape::Messages) {
         return Ok(axum::Json(Found::Examples(Examples { data })));

@@ -8,6 +8,7 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use crate::auth::{Admin, Caller, Read};
+use crate::erasure;
 use crate::error::{Error, Refusals, Result};
 use crate::http::page::{List, Page, PageParams};
 use crate::http::reply::{Changed, Created, Prefer};
@@ -94,7 +95,14 @@ async fn delete_pair(
     caller: Caller<Admin>,
     Path(ById { id }): Path<ById>,
 ) -> Result<StatusCode> {
-    match store::delete_pair(&app.db, &caller.project, id).await? {
+    let mut transaction = app.db.begin().await?;
+    let erasure = store::delete_pair(&mut transaction, &caller.project, id).await?;
+    if erasure == Erasure::Erased {
+        let details = serde_json::json!({"by": "id", "id": id, "erased": {"pairs": 1}});
+        erasure::note(&mut transaction, &caller.tenant, &caller.actor(), details).await?;
+    }
+    transaction.commit().await?;
+    match erasure {
         Erasure::Erased => Ok(StatusCode::NO_CONTENT),
         Erasure::Unknown => Err(Error::NotFound("message pair")),
         Erasure::Sending => {

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::execute;
 use crate::auth::{Admin, Caller, Read};
 use crate::db::receipt::Receipt;
+use crate::erasure;
 use crate::error::{Error, Refusals, Result};
 use crate::http::page::{List, Page, PageParams};
 use crate::http::reply::{Changed, Created, Prefer};
@@ -159,11 +160,14 @@ async fn delete_send(
     caller: Caller<Admin>,
     Path(ById { id }): Path<ById>,
 ) -> Result<StatusCode> {
-    if store::delete_send(&app.db, &caller.project, id).await? {
-        Ok(StatusCode::NO_CONTENT)
-    } else {
-        Err(Error::NotFound("send"))
+    let mut transaction = app.db.begin().await?;
+    let is_erased = store::delete_send(&mut transaction, &caller.project, id).await?;
+    if is_erased {
+        let details = serde_json::json!({"by": "id", "id": id, "erased": {"sends": 1}});
+        erasure::note(&mut transaction, &caller.tenant, &caller.actor(), details).await?;
     }
+    transaction.commit().await?;
+    if is_erased { Ok(StatusCode::NO_CONTENT) } else { Err(Error::NotFound("send")) }
 }
 
 pub(super) async fn stored(app: &App, project: &str, id: Uuid) -> Result<Send> {

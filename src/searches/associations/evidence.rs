@@ -40,8 +40,9 @@ pub(super) enum Kind {
 }
 
 /// What one search, or one person, says of an association.
-#[derive(Debug)]
+#[derive(Debug, sqlx::FromRow)]
 pub(super) struct Evidence {
+    #[sqlx(rename = "association_id")]
     pub(super) association: Uuid,
     /// The id of the search or of the feedback that says it.
     pub(super) source: Uuid,
@@ -254,9 +255,16 @@ pub(in crate::searches) async fn forget(
         delete from association_evidence where project = $1 and source = any($2) returning association_id";
     const WEIGH: &str = "
         update associations a
-        set weight = left_over.weight, weighed_at = left_over.latest, evidence = left_over.found,
-            last_seen_at = coalesce(left_over.last_found, a.last_seen_at)
-        from (
+        set weight = coalesce(decayed(left_over.weight, extract(epoch from a.settled_at - left_over.latest)::float8, $3),
+                    left_over.weight, 0)
+                + coalesce(decayed(a.settled_weight, extract(epoch from left_over.latest - a.settled_at)::float8, $3),
+                    a.settled_weight),
+            weighed_at = coalesce(greatest(left_over.latest, a.settled_at), a.weighed_at),
+            evidence = coalesce(left_over.found, 0) + a.settled_evidence,
+            last_seen_at = coalesce(
+                greatest(left_over.last_found, case when a.settled_evidence > 0 then least(a.settled_at, a.last_seen_at) end),
+                a.last_seen_at)
+        from unnest($2::uuid[]) as changed (id) left join (
             select e.association_id, max(e.latest) as latest, count(*) filter (where e.kind = 'found') as found,
                 max(e.at) filter (where e.kind = 'found') as last_found,
                 sum(decayed(e.weight, extract(epoch from e.latest - e.at)::float8, $3)) as weight
@@ -265,10 +273,10 @@ pub(in crate::searches) async fn forget(
                 from association_evidence e where e.project = $1 and e.association_id = any($2)
             ) e
             group by e.association_id
-        ) left_over
-        where a.project = $1 and a.id = left_over.association_id";
+        ) left_over on left_over.association_id = changed.id
+        where a.project = $1 and a.id = changed.id";
     const DROP: &str = "
-        delete from associations a where a.project = $1 and a.id = any($2) and not exists (
+        delete from associations a where a.project = $1 and a.id = any($2) and a.settled_evidence = 0 and not exists (
             select from association_evidence e
             where e.project = $1 and e.association_id = a.id and e.kind = 'found')
         returning a.id, a.query_id";
@@ -290,6 +298,46 @@ pub(in crate::searches) async fn forget(
     sqlx::query(WEIGH).bind(project).bind(&changed).bind(rules.half_life).execute(&mut *connection).await?;
     sqlx::query(DROP_QUERIES).bind(project).bind(queries).execute(&mut *connection).await?;
     feed.note(connection, project, &changed).await
+}
+
+/// Takes away the evidence of these sources, whose records are gone, and leaves what it has added to the weights of
+/// associations.
+pub(in crate::searches) async fn settle(
+    connection: &mut PgConnection,
+    project: &str,
+    rules: &Rules,
+    sources: &[Uuid],
+) -> sqlx::Result<()> {
+    const TAKE: &str = "
+        delete from association_evidence where project = $1 and source = any($2)
+        returning association_id, source, kind, weight, at, rank";
+    const SETTLE: &str = "
+        update associations a
+        set settled_weight = coalesce(
+                decayed(a.settled_weight, extract(epoch from new.at - a.settled_at)::float8, $6), a.settled_weight)
+                + coalesce(decayed(new.weight, extract(epoch from a.settled_at - new.at)::float8, $6), new.weight),
+            settled_at = greatest(a.settled_at, new.at),
+            settled_evidence = a.settled_evidence + new.found
+        from unnest($2::uuid[], $3::float8[], $4::timestamptz[], $5::int[]) as new (id, weight, at, found)
+        where a.project = $1 and a.id = new.id";
+    // Whoever weighs associations holds this lock.
+    Feed::lock(connection, project).await?;
+    let taken: Vec<Evidence> =
+        sqlx::query_as(TAKE).bind(project).bind(sources).fetch_all(&mut *connection).await?;
+    let mut sums: BTreeMap<Uuid, Sum> = BTreeMap::new();
+    for evidence in &taken {
+        sums.entry(evidence.association).or_default().add(evidence, rules.half_life);
+    }
+    sqlx::query(SETTLE)
+        .bind(project)
+        .bind(sums.keys().copied().collect::<Vec<_>>())
+        .bind(sums.values().map(|sum| sum.weight).collect::<Vec<_>>())
+        .bind(sums.values().map(|sum| sum.at).collect::<Vec<_>>())
+        .bind(sums.values().map(|sum| sum.found).collect::<Vec<_>>())
+        .bind(rules.half_life)
+        .execute(connection)
+        .await?;
+    Ok(())
 }
 
 fn query_id(root: &str, query: &str) -> Uuid {

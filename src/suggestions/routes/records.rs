@@ -12,6 +12,8 @@ use uuid::Uuid;
 
 use crate::auth::{Admin, Caller, Read};
 use crate::db::receipt::Receipt;
+use crate::domain::Domain;
+use crate::erasure;
 use crate::error::{Error, Refusals, Result};
 use crate::http::json::{self, JSON_LIMIT, expect_media_type};
 use crate::http::page::{List, Page, PageParams};
@@ -349,10 +351,9 @@ async fn delete_suggestion(
     caller: Caller<Admin>,
     Path(ById { id }): Path<ById>,
 ) -> Result<StatusCode> {
-    match store::delete(&app.db, &caller.project, id).await?.suggestions {
-        0 => Err(Error::NotFound("suggestion")),
-        _ => Ok(StatusCode::NO_CONTENT),
-    }
+    let erased =
+        erasure::record(&app.db, &caller.tenant, &caller.actor(), &[Domain::Suggestions], id).await?;
+    if erased.is_nothing() { Err(Error::NotFound("suggestion")) } else { Ok(StatusCode::NO_CONTENT) }
 }
 
 async fn stored(app: &App, project: &str, id: Uuid, extent: Extent) -> Result<Suggestion> {

@@ -151,7 +151,8 @@ async fn keys_are_listed_without_their_secrets_and_stored_only_as_hashes() {
     let secret = made["key"].as_str().expect("a secret");
     assert!(secret.starts_with("glnr_") && secret.len() > 50, "{secret}");
     let row = json!({"id": "id-1", "project": "default", "name": "reader", "prefix": &secret[..12],
-        "scopes": ["read", "write"], "created_at": "time", "expires_at": "2999-01-01T00:00:00.000000Z", "revoked_at": null});
+        "scopes": ["read", "write"], "created_at": "time", "expires_at": "2999-01-01T00:00:00.000000Z", "revoked_at": null,
+        "requests_per_second": null, "last_used_on": null});
     assert_eq!(scrub(&made), with(row.clone(), &json!({"key": secret})));
     let listed = call(&service, &operator, Method::GET, "/v1/keys", None).await.expect(200);
     assert_eq!(scrub(&listed["data"][0]), row);
@@ -200,4 +201,64 @@ async fn nobody_gives_a_scope_that_they_do_not_have() {
         let answer = call(&service, &admin, Method::POST, "/v1/keys", Some(body)).await;
         assert_eq!(answer.status, status, "{scopes}");
     }
+}
+
+#[tokio::test]
+async fn a_key_is_rotated_and_the_old_one_ends_at_once_or_when_it_is_said_to() {
+    let (service, operator) = Service::closed().await;
+    let works = async |key: &str| call(&service, key, Method::GET, LOGS, None).await.status == 200;
+    let rotate = async |key: &str, id: &str, body: Value| {
+        call(&service, key, Method::POST, &format!("/v1/keys/{id}/rotate"), Some(body)).await
+    };
+    let (old, id) =
+        make(&service, &operator, json!({"name": "reader", "expires_at": "2999-01-01T00:00:00Z"})).await;
+    let made = rotate(&operator, &id, json!({})).await.expect(201);
+    let new = made["key"].as_str().expect("a secret").to_owned();
+    assert!(new != old && made["id"] != id);
+    assert_eq!((&made["name"], &made["scopes"]), (&json!("reader"), &json!(["read"])));
+    assert_eq!(made["expires_at"], "2999-01-01T00:00:00.000000Z");
+    assert_eq!((works(&old).await, works(&new).await), (false, true));
+    rotate(&operator, &id, json!({})).await.refused(409, &[]);
+
+    let id = made["id"].as_str().expect("an id");
+    let later = json!({"old_expires_at": "2998-01-01T00:00:00Z", "expires_at": "2999-06-01T00:00:00Z"});
+    let next = rotate(&operator, id, later).await.expect(201);
+    assert_eq!(next["expires_at"], "2999-06-01T00:00:00.000000Z");
+    assert!(works(&new).await && works(next["key"].as_str().expect("a secret")).await);
+    let keys = call(&service, &operator, Method::GET, "/v1/keys", None).await.expect(200);
+    let ended =
+        keys["data"].as_array().expect("data").iter().find(|key| key["id"] == id).expect("the key").clone();
+    assert_eq!(
+        (&ended["expires_at"], &ended["revoked_at"]),
+        (&json!("2998-01-01T00:00:00.000000Z"), &Value::Null)
+    );
+
+    let (admin, _) = make(&service, &operator, json!({"scopes": ["admin"]})).await;
+    let (writer, id) = make(&service, &operator, json!({"scopes": ["write"]})).await;
+    rotate(&admin, &id, json!({})).await.refused(403, &[]);
+    rotate(&operator, &Uuid::new_v4().to_string(), json!({})).await.refused(404, &[]);
+    assert_ne!(call(&service, &writer, Method::GET, LOGS, None).await.status, 401);
+}
+
+#[tokio::test]
+async fn a_key_shows_the_day_on_which_it_was_last_used() {
+    let (service, operator) = Service::closed().await;
+    let (reader, id) = make(&service, &operator, json!({})).await;
+    let days = async || {
+        service.keyring().write_used().await.expect("writes");
+        service.keyring().refresh();
+        let listed = call(&service, &operator, Method::GET, "/v1/keys", None).await.expect(200);
+        let keys = listed["data"].as_array().expect("data").clone();
+        keys.into_iter().find(|key| key["id"] == id).expect("the key")["last_used_on"].clone()
+    };
+    assert_eq!(days().await, Value::Null);
+    call(&service, &reader, Method::GET, LOGS, None).await.expect(200);
+    let today = chrono::Utc::now().date_naive().to_string();
+    assert_eq!(days().await, today);
+    let yesterday = "update keys set last_used_on = current_date - 1";
+    sqlx::query(yesterday).execute(service.pool()).await.expect("is set");
+    service.keyring().refresh();
+    call(&service, &reader, Method::GET, LOGS, None).await.expect(200);
+    call(&service, &reader, Method::POST, LOGS, Some(json!({}))).await.refused(403, &[]);
+    assert_eq!(days().await, today);
 }

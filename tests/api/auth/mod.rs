@@ -1,9 +1,11 @@
 //! Who may do what: keys and scopes, projects, the open server, sessions and their erasure.
 
+mod audit;
 mod keys;
 mod open_server;
 mod operations;
 mod projects;
+mod quotas;
 mod sessions;
 
 use axum::http::Method;

@@ -112,7 +112,8 @@ async fn another_first_key_takes_the_place_of_the_one_before() {
     let (old, new) = ("the-first-key-that-was-given-once", "the-first-key-that-is-given-today");
     let start_with = async |key: &str| {
         let secret = Secret::chosen(key).expect("a key");
-        replace_first_key(&db, &secret).await.expect("is kept")
+        let mut connection = db.acquire().await.expect("a connection");
+        replace_first_key(&mut connection, &secret).await.expect("is kept")
     };
     for key in [old, old, new, new] {
         assert_eq!(start_with(key).await.revoked_at, None);

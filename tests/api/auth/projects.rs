@@ -89,7 +89,7 @@ async fn a_setting_that_is_not_in_force_is_refused_and_not_stored() {
     let service = Service::open().await;
     let path = "/v1/projects/p";
     let defaults = json!({"project": "p", "capture": "full", "redact": {"builtin": ["secrets"], "custom": [], "tag": false},
-        "retention_days": null, "searches": {}, "messages": {}, "memories": {}, "created_at": "time"});
+        "retention_days": null, "quotas": {"requests_per_second": null, "bytes_per_day": null, "rows": null}, "searches": {}, "messages": {}, "memories": {}, "created_at": "time"});
     let made = service.put(path, &json!({})).await;
     assert_eq!(made.header("location"), Some(path));
     assert_eq!(scrub(&made.expect(201)), defaults);
@@ -100,8 +100,15 @@ async fn a_setting_that_is_not_in_force_is_refused_and_not_stored() {
         (json!({"capture": {"weather": "off"}}), vec!["/capture/weather"]),
         (json!({"redact": {"builtin": ["email"]}}), vec!["/redact/builtin/0"]),
         (json!({"redact": "email"}), vec!["/redact"]),
-        (json!({"retention_days": {"generations": 30}}), vec!["/retention_days"]),
+        (json!({"retention_days": {"generations": 0}}), vec!["/retention_days/generations"]),
+        (json!({"retention_days": {"generations": 36_501}}), vec!["/retention_days/generations"]),
+        (json!({"retention_days": {"weather": 30}}), vec!["/retention_days/weather"]),
         (json!({"retention_days": 30}), vec!["/retention_days"]),
+        (
+            json!({"quotas": {"requests_per_second": 0, "rows": 0}}),
+            vec!["/quotas/requests_per_second", "/quotas/rows"],
+        ),
+        (json!({"quotas": {"colour": 1}}), vec!["/quotas/colour"]),
         (json!({"capture": "off", "redact": []}), vec!["/redact"]),
         (json!({"colour": "red"}), vec!["/colour"]),
     ] {

@@ -82,7 +82,7 @@ async fn characters_that_cannot_be_kept_are_replaced_and_counted_in_every_text_o
     let template = json!({"template_text": "MARK", "domain_name": "MARK", "description": "MARK"});
     let made = send_marked(&service, Method::PUT, "/v1/prompt-templates/t", &template).await;
     assert_holds(&made, &kept(&template));
-    let settings = json!({"retention_days": {"MARK": null}});
+    let settings = json!({"redact": {"custom": [{"name": "x", "regex": "MARK"}]}});
     send_marked(&service, Method::PUT, "/v1/projects/p", &settings).await;
     let key = json!({"name": "MARK", "scopes": ["operator"]});
     let made = send_marked(&service, Method::POST, "/v1/keys", &key).await;

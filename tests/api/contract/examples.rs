@@ -108,10 +108,14 @@ const ORDER: &[&str] = &[
     "delete_pair",
     "delete_memory",
     "delete_send",
+    "erase_record",
+    "erase_records",
     "erase_session",
     "create_key",
     "list_keys",
+    "rotate_key",
     "revoke_key",
+    "list_audit",
 ];
 
 #[tokio::test]

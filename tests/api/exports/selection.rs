@@ -67,7 +67,8 @@ async fn neither_an_intent_nor_a_program_stands_in_two_parts() {
     // Paraphrases of 20 programs, intents with several programs, and one wrong program that half of all logs have.
     let logs: Vec<_> = (0..120_u128)
         .map(|number| {
-            let wrong = if number % 2 == 0 { "(submit)".to_owned() } else { format!("(wrong {number})") };
+            let wrong =
+                if number.is_multiple_of(2) { "(submit)".to_owned() } else { format!("(wrong {number})") };
             let (intent, program) = match number {
                 0..60 => (format!("intent {number}"), format!("(program  {})", number % 20)),
                 _ => (format!("Intent of group {}", number % 15), format!("(other {number})")),

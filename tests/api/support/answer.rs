@@ -37,6 +37,12 @@ impl Answer {
         problem
     }
 
+    /// Nothing, because it is gone.
+    #[track_caller]
+    pub(crate) fn gone(self) {
+        assert_eq!((self.status.as_u16(), self.text()), (204, String::new()));
+    }
+
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }

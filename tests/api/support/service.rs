@@ -141,6 +141,11 @@ impl Service {
         &self.running.app.keyring
     }
 
+    /// The same, for work that is done in the background.
+    pub(crate) fn running_keyring(&self) -> std::sync::Arc<Keyring> {
+        std::sync::Arc::clone(&self.running.app.keyring)
+    }
+
     pub(crate) async fn connection(&self) -> PgConnection {
         self.options.connect().await.expect("the database answers")
     }

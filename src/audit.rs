@@ -1,0 +1,128 @@
+//! The audit: who has changed keys and settings, and who has erased records, and when. An entry is written in the transaction
+//! of what it tells of, so that there is none without the other.
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use sqlx::{PgConnection, PgExecutor, Postgres, QueryBuilder};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use crate::auth::{Actor, Admin, Caller};
+use crate::error::{Refusals, Result};
+use crate::http::Check;
+use crate::http::page::{List, Listed, Page, PageParams, PageRequest};
+use crate::state::App;
+use crate::types::{FreeForm, Timestamp};
+
+/// Returns the endpoint of the audit.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list_audit))
+}
+
+/// What somebody has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type)]
+#[serde(rename_all = "snake_case")]
+#[sqlx(type_name = "text", rename_all = "snake_case")]
+#[schema(as = AuditAction)]
+pub enum Action {
+    /// They have made a key.
+    KeyMade,
+    /// They have replaced a key by a new one.
+    KeyRotated,
+    /// They have revoked a key.
+    KeyRevoked,
+    /// They have made a project.
+    ProjectMade,
+    /// They have changed a project's settings.
+    SettingsChanged,
+    /// They have erased records.
+    RecordsErased,
+}
+
+/// An entry of the audit.
+#[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
+#[schema(as = AuditEntry)]
+struct Entry {
+    /// The entry's id.
+    id: Uuid,
+    /// What was done.
+    action: Action,
+    /// The key that it was done with. Null on a server without keys, and for the command line in the database.
+    key_id: Option<Uuid>,
+    /// Who did it: the name of that key, or else `open server` or `command line`.
+    actor: String,
+    /// What it was done to and what it came to: the id of a key, settings, how many records were erased.
+    details: FreeForm,
+    /// When it was done.
+    created_at: Timestamp,
+}
+
+impl Listed for Entry {
+    fn sort_key(&self) -> (Timestamp, String) {
+        (self.created_at, self.id.to_string())
+    }
+}
+
+/// Which entries of the audit are listed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Filter {
+    /// Only entries of this kind.
+    #[param(inline)]
+    action: Option<Action>,
+}
+
+impl Check for Filter {}
+
+/// One page of the audit.
+type AuditPage = Page<Entry>;
+
+/// Lists who has changed the project's keys and settings, and who has erased records, and when, newest first.
+#[utoipa::path(get, path = "/v1/audit", tag = "keys", params(Filter, PageParams),
+    responses((status = 200, description = "A page of the audit", body = AuditPage), Refusals))]
+async fn list_audit(State(app): State<App>, caller: Caller<Admin>, list: List<Filter>) -> Result<AuditPage> {
+    page(&app.db, &caller.project, list.filter.action, &list.page).await
+}
+
+async fn page(
+    db: impl PgExecutor<'_>,
+    project: &str,
+    action: Option<Action>,
+    page: &PageRequest,
+) -> Result<AuditPage> {
+    let mut query = QueryBuilder::<Postgres>::new(
+        "select id, action, key_id, actor, details, created_at from audit where project = ",
+    );
+    query.push_bind(project.to_owned());
+    if let Some(action) = action {
+        query.push(" and action = ").push_bind(action);
+    }
+    page.push(&mut query, "created_at", "id", "uuid")?;
+    page.read(&mut query, db).await
+}
+
+/// Notes what somebody has done to a project.
+pub async fn note(
+    connection: &mut PgConnection,
+    project: &str,
+    actor: &Actor,
+    action: Action,
+    details: serde_json::Value,
+) -> sqlx::Result<()> {
+    let sql = "insert into audit (project, id, action, key_id, actor, details, created_at)
+               values ($1, $2, $3, $4, $5, $6, $7)";
+    sqlx::query(sql)
+        .bind(project)
+        .bind(Uuid::now_v7())
+        .bind(action)
+        .bind(actor.key)
+        .bind(&*actor.name)
+        .bind(details)
+        .bind(Timestamp::now())
+        .execute(connection)
+        .await?;
+    Ok(())
+}

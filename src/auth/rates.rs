@@ -1,0 +1,184 @@
+//! Rates and quotas: how often a key and a project may ask, how many bytes a project may send a day, and how many records it
+//! may have. All are off unless they are set. They are kept by each server for itself, and rates and bytes begin anew with
+//! its start.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::request::Parts;
+use chrono::{NaiveDate, NaiveTime, Utc};
+use governor::clock::{Clock as _, DefaultClock};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use sqlx::{PgPool, Postgres, QueryBuilder};
+use uuid::Uuid;
+
+use super::keys::ApiKey;
+use crate::domain::Domain;
+use crate::error::{Error, Result, Special};
+use crate::http::received;
+use crate::projects::Tenant;
+
+/// For how long the count of a project's records is believed.
+const FRESH: Duration = Duration::from_secs(10);
+
+/// Whose rate it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Whose {
+    Key(Uuid),
+    Project(Arc<str>),
+}
+
+/// The bytes that a project has sent on a day, in UTC.
+#[derive(Debug, Clone)]
+struct Sent {
+    day: NaiveDate,
+    bytes: Arc<AtomicU64>,
+}
+
+/// What keys and projects have used of their rates and quotas. Only those that have some are remembered.
+#[derive(Debug, Default)]
+pub struct Rates {
+    requests: Mutex<HashMap<Whose, (NonZeroU32, Arc<DefaultDirectRateLimiter>)>>,
+    sent: Mutex<HashMap<Arc<str>, Sent>>,
+    /// When the records of a project were counted, and whether there were as many as it may have.
+    full: Mutex<HashMap<Arc<str>, (Instant, bool)>>,
+}
+
+impl Rates {
+    /// Admits a request, or refuses it with 429 because a rate or quota is used up. Those of bytes and records are for
+    /// requests that write.
+    pub async fn admit(
+        &self,
+        db: &PgPool,
+        key: Option<&ApiKey>,
+        tenant: &Tenant,
+        writes: bool,
+        parts: &Parts,
+    ) -> Result<()> {
+        if let Some(key) = key
+            && let Some(rate) = key.requests_per_second.and_then(|rate| u32::try_from(rate).ok())
+        {
+            self.count_request(Whose::Key(key.id), rate)?;
+        }
+        let quotas = &tenant.quotas;
+        if let Some(rate) = quotas.requests_per_second {
+            self.count_request(Whose::Project(Arc::clone(&tenant.name)), rate)?;
+        }
+        if !writes {
+            return Ok(());
+        }
+        if let Some(most) = quotas.bytes_per_day {
+            self.count_bytes(&tenant.name, most, parts)?;
+        }
+        if let Some(most) = quotas.rows {
+            self.count_records(db, &tenant.name, most).await?;
+        }
+        Ok(())
+    }
+
+    fn count_request(&self, whose: Whose, rate: u32) -> Result<()> {
+        let Some(rate) = NonZeroU32::new(rate) else { return Ok(()) };
+        let policy = match whose {
+            Whose::Key(_) => "key",
+            Whose::Project(_) => "project",
+        };
+        let limiter = {
+            let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+            let (of, limiter) = requests.entry(whose).or_insert_with(|| new_limiter(rate));
+            if *of != rate {
+                (*of, *limiter) = new_limiter(rate);
+            }
+            Arc::clone(limiter)
+        };
+        let clock = DefaultClock::default();
+        limiter.check().map_err(|until| {
+            let wait = until.wait_time_from(clock.now());
+            let detail = format!("more than {rate} requests a second came of this {policy}");
+            exceeded(policy, rate.get().into(), Duration::from_secs(1), wait, detail)
+        })
+    }
+
+    fn count_bytes(&self, project: &Arc<str>, most: u64, parts: &Parts) -> Result<()> {
+        let now = Utc::now();
+        let count = {
+            let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+            let new = || Sent { day: now.date_naive(), bytes: Arc::default() };
+            let own = sent.entry(Arc::clone(project)).or_insert_with(new);
+            if own.day != now.date_naive() {
+                *own = new();
+            }
+            Arc::clone(&own.bytes)
+        };
+        if count.load(Ordering::Relaxed) >= most {
+            const DAY: Duration = Duration::from_hours(24);
+            let passed = (now.time() - NaiveTime::MIN).to_std().unwrap_or_default();
+            let detail = format!("this project has sent its {most} bytes of today (UTC)");
+            return Err(exceeded("bytes", most, DAY, DAY.saturating_sub(passed), detail));
+        }
+        received::add_to(&count, &parts.headers, &parts.extensions);
+        Ok(())
+    }
+
+    async fn count_records(&self, db: &PgPool, project: &Arc<str>, most: u64) -> Result<()> {
+        let known = self.full.lock().unwrap_or_else(PoisonError::into_inner).get(project).copied();
+        let is_full = match known {
+            Some((counted, is_full)) if counted.elapsed() < FRESH => is_full,
+            _ => {
+                let is_full = has_records(db, project, most).await?;
+                let mut full = self.full.lock().unwrap_or_else(PoisonError::into_inner);
+                full.insert(Arc::clone(project), (Instant::now(), is_full));
+                is_full
+            }
+        };
+        if is_full {
+            let detail = format!("this project has its {most} records; erase some, or let old ones expire");
+            return Err(exceeded("rows", most, FRESH, FRESH, detail));
+        }
+        Ok(())
+    }
+}
+
+fn new_limiter(rate: NonZeroU32) -> (NonZeroU32, Arc<DefaultDirectRateLimiter>) {
+    (rate, Arc::new(RateLimiter::direct(Quota::per_second(rate))))
+}
+
+/// Returns whether a project has so many records in all domains.
+async fn has_records(db: &PgPool, project: &str, most: u64) -> Result<bool> {
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let mut left = most;
+    for domain in Domain::ALL {
+        let table = domain.session_columns().table;
+        let mut query = QueryBuilder::<Postgres>::new(format!(
+            "select count(*) from (select from {table} where project = "
+        ));
+        query.push_bind(project).push(" limit ").push_bind(left).push(") records");
+        let count: i64 = query.build_query_scalar().fetch_one(db).await?;
+        left -= count;
+        if left <= 0 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Makes the refusal of a request that exceeds a rate or quota. The headers are those of the draft of the IETF's HTTPAPI
+/// group on rate limits, in its tenth version.
+fn exceeded(policy: &'static str, quota: u64, window: Duration, wait: Duration, detail: String) -> Error {
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    Error::Special(Box::new(Special {
+        status: 429,
+        kind: "too-many-requests",
+        title: "Too Many Requests",
+        detail,
+        errors: Vec::new(),
+        members: serde_json::Map::new(),
+        retry_after_s: Some(i64::try_from(seconds).unwrap_or(i64::MAX)),
+        headers: vec![
+            ("ratelimit-policy", format!("\"{policy}\";q={quota};w={}", window.as_secs())),
+            ("ratelimit", format!("\"{policy}\";r=0;t={seconds}")),
+        ],
+    }))
+}

@@ -1,0 +1,22 @@
+//! What an erasure has come to.
+
+/// How many records of each kind were erased.
+pub type Counts = Vec<(&'static str, u64)>;
+
+/// What a piece of an erasure by age has come to.
+#[derive(Debug)]
+pub struct Piece {
+    /// How many records of each kind were erased.
+    pub erased: Counts,
+    /// Whether there may be more to erase.
+    pub more: bool,
+}
+
+/// What happens to what was learned from records that are erased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Learned {
+    /// It keeps its weight, and no longer says where that came from.
+    Keep,
+    /// It is forgotten as well.
+    Forget,
+}

@@ -1,0 +1,145 @@
+//! Erasure of records in all domains: by their session, by their age and by their id. [`retention`] erases by itself what a
+//! project wants to keep no longer.
+
+pub mod retention;
+pub mod routes;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde_json::json;
+use sqlx::{PgConnection, PgPool};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::audit::{self, Action};
+use crate::auth::Actor;
+use crate::db::erased::{Counts, Learned};
+use crate::domain::{Domain, SessionName};
+use crate::error::Result;
+use crate::projects::Tenant;
+use crate::types::Timestamp;
+
+/// The most records that one transaction of an erasure by age takes.
+const PIECE: i64 = 500;
+
+/// How many records of each kind were erased, such as `generations` and their `attempts`.
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[serde(transparent)]
+#[schema(as = ErasedRecordCounts)]
+pub struct Erased(BTreeMap<&'static str, u64>);
+
+impl Erased {
+    /// Returns whether nothing was erased.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        self.0.values().all(|count| *count == 0)
+    }
+
+    /// Returns the kinds of records, each with how many were erased.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.0.iter().map(|(kind, count)| (*kind, *count))
+    }
+
+    fn add(&mut self, counts: Counts) {
+        for (kind, count) in counts {
+            *self.0.entry(kind).or_default() += count;
+        }
+    }
+}
+
+/// Erases everything that was recorded under a session's name, in all domains.
+pub async fn session(
+    db: &PgPool,
+    tenant: &Tenant,
+    actor: &Actor,
+    session: SessionName<'_>,
+) -> Result<Erased> {
+    let mut transaction = db.begin().await?;
+    let mut erased = Erased::default();
+    for domain in Domain::ALL {
+        erased.add(domain.erase_session(&mut transaction, &tenant.name, &tenant.rules, session).await?);
+    }
+    // The session's name is not kept: it was to be erased.
+    note(&mut transaction, tenant, actor, json!({"by": "session", "erased": erased})).await?;
+    transaction.commit().await?;
+    Ok(erased)
+}
+
+/// Erases the records with this id in some domains, with everything that belongs to them.
+pub async fn record(
+    db: &PgPool,
+    tenant: &Tenant,
+    actor: &Actor,
+    domains: &[Domain],
+    id: Uuid,
+) -> Result<Erased> {
+    let mut transaction = db.begin().await?;
+    let mut erased = Erased::default();
+    for domain in domains {
+        erased.add(domain.erase_record(&mut transaction, &tenant.name, &tenant.rules, id).await?);
+    }
+    if !erased.is_nothing() {
+        note(&mut transaction, tenant, actor, json!({"by": "id", "id": id, "erased": erased})).await?;
+    }
+    transaction.commit().await?;
+    Ok(erased)
+}
+
+/// What an erasure by age has come to.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ErasureByAge)]
+pub struct ByAge {
+    /// How many records of each kind were erased.
+    pub erased: Erased,
+    /// Whether there are more records to erase, for which the request is to be sent again.
+    pub more: bool,
+}
+
+/// Erases the records of some domains that were finalized, or else created, before a time, with all that was learned from
+/// them. It is done in pieces, each committed by itself, and ends early when `patience` is over.
+pub async fn before(
+    db: &PgPool,
+    tenant: &Tenant,
+    actor: &Actor,
+    domains: &[Domain],
+    time: Timestamp,
+    patience: Duration,
+) -> Result<ByAge> {
+    let begun = Instant::now();
+    let (mut erased, mut more) = (Erased::default(), false);
+    'domains: for domain in domains {
+        loop {
+            let mut transaction = db.begin().await?;
+            let piece = domain
+                .erase_before(&mut transaction, &tenant.name, &tenant.rules, time, PIECE, Learned::Forget)
+                .await?;
+            transaction.commit().await?;
+            erased.add(piece.erased);
+            if !piece.more {
+                break;
+            }
+            if begun.elapsed() > patience {
+                more = true;
+                break 'domains;
+            }
+        }
+    }
+    let mut transaction = db.begin().await?;
+    let names: Vec<_> = domains.iter().map(|domain| domain.name()).collect();
+    let details = json!({"by": "age", "before": time, "domains": names, "erased": erased});
+    note(&mut transaction, tenant, actor, details).await?;
+    transaction.commit().await?;
+    Ok(ByAge { erased, more })
+}
+
+/// Notes an erasure in the audit.
+pub async fn note(
+    connection: &mut PgConnection,
+    tenant: &Tenant,
+    actor: &Actor,
+    details: serde_json::Value,
+) -> sqlx::Result<()> {
+    audit::note(connection, &tenant.name, actor, Action::RecordsErased, details).await
+}

@@ -1,0 +1,106 @@
+//! Retention: records that were finalized, or else created, more days ago than their project wants are erased by themselves.
+//!
+//! It is done in small pieces, each a transaction of its own, which adapt to how long they take, with pauses between them
+//! that are several times as long: whatever there is to erase, most of the time nothing is being erased. What was learned
+//! from searches keeps its weight.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chrono::TimeDelta;
+use sqlx::PgPool;
+
+use crate::auth::keyring::Keyring;
+use crate::background::Rounds;
+use crate::db::erased::Learned;
+use crate::domain::Domain;
+use crate::error::Result;
+use crate::types::Timestamp;
+
+/// How long it takes from the end of one pass over all projects to the next.
+const PASS: Duration = Duration::from_mins(1);
+/// How many times as long as a piece the pause after it is.
+const REST: u32 = 4;
+/// The fewest and the most records of a piece.
+const PIECES: (i64, i64) = (10, 1_000);
+/// How long a piece should take: a shorter one is followed by a larger one, and a longer one by a smaller.
+const PIECE_TIME: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(40));
+
+/// The work of erasing what is older than projects want.
+#[derive(Debug)]
+pub struct Retention {
+    db: PgPool,
+    keyring: Arc<Keyring>,
+    /// What is left of the present pass.
+    left: Vec<(String, Domain)>,
+    /// How many records the next piece has.
+    most: i64,
+}
+
+impl Retention {
+    /// Makes the work for this database.
+    #[must_use]
+    pub fn new(db: &PgPool, keyring: Arc<Keyring>) -> Self {
+        Self { db: db.clone(), keyring, left: Vec::new(), most: 100 }
+    }
+
+    /// Does a piece of a pass over all projects, and begins a new one if there is none. Returns whether the pass goes on.
+    pub async fn piece(&mut self, now: Timestamp) -> Result<bool> {
+        if self.left.is_empty() {
+            self.left = wanted(&self.db).await?;
+        }
+        if let Some((project, domain)) = self.left.last().cloned()
+            && !self.erase(&project, domain, now).await?
+        {
+            self.left.pop();
+        }
+        Ok(!self.left.is_empty())
+    }
+
+    /// Erases a piece of what a project wants to keep no longer. Returns whether there may be more.
+    async fn erase(&mut self, project: &str, domain: Domain, now: Timestamp) -> Result<bool> {
+        const MINE: &str = "select pg_try_advisory_xact_lock(hashtext('gleaner retention'))";
+        let tenant = self.keyring.tenant(project).await?;
+        let Some(days) = tenant.retention.get(domain) else { return Ok(false) };
+        let Some(before) = now.plus(-TimeDelta::days(days.get().into())) else { return Ok(false) };
+        let begun = Instant::now();
+        let mut transaction = self.db.begin().await?;
+        // Several servers may share the database, and one at a time is enough.
+        if !sqlx::query_scalar::<_, bool>(MINE).fetch_one(&mut *transaction).await? {
+            return Ok(false);
+        }
+        let piece = domain
+            .erase_before(&mut transaction, project, &tenant.rules, before, self.most, Learned::Keep)
+            .await?;
+        transaction.commit().await?;
+        let (short, long) = PIECE_TIME;
+        match begun.elapsed() {
+            took if took > long => self.most = (self.most / 2).max(PIECES.0),
+            took if took < short => self.most = (self.most * 2).min(PIECES.1),
+            _ => {}
+        }
+        for (kind, count) in piece.erased {
+            metrics::counter!("gleaner_expired_records_total", "kind" => kind).increment(count);
+        }
+        Ok(piece.more)
+    }
+}
+
+impl Rounds for Retention {
+    const NAME: &'static str = "retention";
+
+    async fn round(&mut self) -> Result<Duration> {
+        let begun = Instant::now();
+        let goes_on = self.piece(Timestamp::now()).await?;
+        Ok(if goes_on { begun.elapsed() * REST } else { PASS })
+    }
+}
+
+/// Returns the projects that keep some domains for a time only, with these domains.
+async fn wanted(db: &PgPool) -> Result<Vec<(String, Domain)>> {
+    const PROJECTS: &str =
+        "select name from projects where jsonb_typeof(settings -> 'retention_days') = 'object' order by name";
+    let projects: Vec<String> = sqlx::query_scalar(PROJECTS).fetch_all(db).await?;
+    let all = |project: String| Domain::ALL.map(|domain| (project.clone(), domain));
+    Ok(projects.into_iter().flat_map(all).collect())
+}

@@ -1,0 +1,67 @@
+//! The endpoints of erasure by age and by id. Erasure by session stands with [`sessions`](crate::sessions).
+
+use std::time::Duration;
+
+use axum::extract::State;
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{ByAge, Erased};
+use crate::auth::{Admin, Caller};
+use crate::domain::Domain;
+use crate::error::{Error, Refusals, Result};
+use crate::http::{ById, Check, Path, Query};
+use crate::state::App;
+use crate::types::Timestamp;
+
+/// How long one request goes on erasing.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Returns the endpoints of erasure.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(erase_records)).routes(routes!(erase_record))
+}
+
+/// Which records are old.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Old {
+    /// Only records that were finalized before this time; those that never were, if they were created before it.
+    #[param(example = "2020-01-01T00:00:00Z")]
+    before: Timestamp,
+    /// Only records of this domain. All domains are meant if it is not given.
+    #[param(inline)]
+    domain: Option<Domain>,
+}
+
+impl Check for Old {}
+
+/// Erases old records with everything that belongs to them and was learned from them.
+///
+/// It is done in pieces, each committed by itself. After twenty seconds the answer says that there is more.
+#[utoipa::path(delete, path = "/v1/records", tag = "erasure", params(Old),
+    responses((status = 200, description = "How many records were erased, and whether there are more", body = ByAge), Refusals))]
+async fn erase_records(
+    State(app): State<App>,
+    caller: Caller<Admin>,
+    Query(Old { before, domain }): Query<Old>,
+) -> Result<axum::Json<ByAge>> {
+    let domains = domain.map_or(Domain::ALL.to_vec(), |domain| vec![domain]);
+    super::before(&app.db, &caller.tenant, &caller.actor(), &domains, before, PATIENCE).await.map(axum::Json)
+}
+
+/// Erases the record with this id, of whichever domain, with everything that belongs to it and was learned from it.
+#[utoipa::path(delete, path = "/v1/records/{id}", tag = "erasure",
+    params(ById),
+    responses((status = 200, description = "How many records were erased", body = Erased), Refusals))]
+async fn erase_record(
+    State(app): State<App>,
+    caller: Caller<Admin>,
+    Path(ById { id }): Path<ById>,
+) -> Result<axum::Json<Erased>> {
+    let erased = super::record(&app.db, &caller.tenant, &caller.actor(), &Domain::ALL, id).await?;
+    if erased.is_nothing() { Err(Error::NotFound("record")) } else { Ok(axum::Json(erased)) }
+}

@@ -1,0 +1,44 @@
+//! The bytes of requests that do not say how long they are, which are counted as they come.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{Extensions, HeaderMap, header};
+use http_body_util::BodyExt as _;
+
+/// Where the bytes of a request are counted, once that is known.
+#[derive(Debug, Clone, Default)]
+struct Received(Arc<OnceLock<Arc<AtomicU64>>>);
+
+/// Sees to it that the bytes of a request can be counted.
+#[must_use]
+pub fn count(request: Request) -> Request {
+    if length(request.headers()).is_some() || !request.headers().contains_key(header::CONTENT_TYPE) {
+        return request;
+    }
+    let received = Received::default();
+    let (mut head, body) = request.into_parts();
+    head.extensions.insert(received.clone());
+    let body = body.map_frame(move |frame| {
+        if let (Some(count), Some(data)) = (received.0.get(), frame.data_ref()) {
+            count.fetch_add(data.len() as u64, Ordering::Relaxed);
+        }
+        frame
+    });
+    Request::from_parts(head, Body::new(body))
+}
+
+/// Adds the bytes of a request to a count: those that it says it has, or else each as it comes.
+pub fn add_to(count: &Arc<AtomicU64>, headers: &HeaderMap, extensions: &Extensions) {
+    if let Some(length) = length(headers) {
+        count.fetch_add(length, Ordering::Relaxed);
+    } else if let Some(received) = extensions.get::<Received>() {
+        let _ = received.0.set(Arc::clone(count));
+    }
+}
+
+fn length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}

@@ -1,0 +1,153 @@
+//! How searches are erased, and what agents have left beside them.
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::db::erased::{Learned, Piece};
+use crate::error::Result;
+use crate::searches::associations::evidence;
+use crate::searches::settings::Rules;
+use crate::types::Timestamp;
+
+/// Erases all that an agent session has left: its searches and what was learned from them, and that its transcript and
+/// tool calls were ever taken. Returns how many searches there were.
+pub async fn delete_session(
+    connection: &mut PgConnection,
+    project: &str,
+    rules: &Rules,
+    session: &str,
+) -> Result<u64> {
+    const THREADS: &str = "
+        select id from agent_threads where project = $1 and session = $2 order by id for update";
+    const SEARCHES: &str = "delete from searches where project = $1 and agent_session_id = $2 returning id";
+    const LINES: &str = "
+        delete from transcript_lines l where l.project = $1 and (l.session = $2 or (l.session is null and l.source in (
+            select t.source from transcripts t where t.project = $1 and t.session = $2)))";
+    let threads: Vec<Uuid> =
+        sqlx::query_scalar(THREADS).bind(project).bind(session).fetch_all(&mut *connection).await?;
+    let searches: Vec<Uuid> =
+        sqlx::query_scalar(SEARCHES).bind(project).bind(session).fetch_all(&mut *connection).await?;
+    delete_children(connection, project, rules, &searches, Learned::Forget).await?;
+    for sql in [
+        LINES,
+        "delete from tool_calls where project = $1 and session = $2",
+        "delete from transcripts where project = $1 and session = $2",
+    ] {
+        sqlx::query(sql).bind(project).bind(session).execute(&mut *connection).await?;
+    }
+    let sql = "delete from agent_threads where project = $1 and id = any($2)";
+    sqlx::query(sql).bind(project).bind(&threads).execute(&mut *connection).await?;
+    Ok(searches.len() as u64)
+}
+
+/// Erases a search and what was learned from it. Returns how many there were, which is none or one.
+pub async fn delete(connection: &mut PgConnection, project: &str, rules: &Rules, id: Uuid) -> Result<u64> {
+    const THREAD: &str = "
+        select t.id from agent_threads t
+        where t.project = $1 and t.id in (select s.thread_id from searches s where s.project = $1 and s.id = $2)
+        for update";
+    const OPEN: &str = "
+        update agent_threads set has_open = false where project = $1 and id = any($2) and not exists (
+            select from searches where project = $1 and thread_id = any($2) and state = 'tracking')";
+    let threads: Vec<Uuid> =
+        sqlx::query_scalar(THREAD).bind(project).bind(id).fetch_all(&mut *connection).await?;
+    let sql = "delete from searches where project = $1 and id = $2 returning id";
+    let searches: Vec<Uuid> =
+        sqlx::query_scalar(sql).bind(project).bind(id).fetch_all(&mut *connection).await?;
+    delete_children(connection, project, rules, &searches, Learned::Forget).await?;
+    sqlx::query(OPEN).bind(project).bind(&threads).execute(&mut *connection).await?;
+    Ok(searches.len() as u64)
+}
+
+/// Erases at most `most` of the searches that ended, or else began, before a time: the oldest ones. Once there are none, the
+/// threads and transcripts go of which nothing has come in since then.
+pub async fn delete_before(
+    connection: &mut PgConnection,
+    project: &str,
+    rules: &Rules,
+    time: Timestamp,
+    most: i64,
+    learned: Learned,
+) -> Result<Piece> {
+    const OLDEST: &str = "
+        select id, thread_id from searches
+        where project = $1 and coalesce(completed_at, timestamp) < $2 and state <> 'tracking'
+        order by coalesce(completed_at, timestamp) limit $3";
+    const THREADS: &str =
+        "select id from agent_threads where project = $1 and id = any($2) order by id for update";
+    const SEARCHES: &str = "
+        delete from searches
+        where project = $1 and id = any($2) and coalesce(completed_at, timestamp) < $3 and state <> 'tracking'
+        returning id";
+    let oldest: Vec<(Uuid, Uuid)> =
+        sqlx::query_as(OLDEST).bind(project).bind(time).bind(most).fetch_all(&mut *connection).await?;
+    let (ids, threads): (Vec<_>, Vec<_>) = oldest.into_iter().unzip();
+    sqlx::query(THREADS).bind(project).bind(&threads).execute(&mut *connection).await?;
+    let searches: Vec<Uuid> =
+        sqlx::query_scalar(SEARCHES).bind(project).bind(&ids).bind(time).fetch_all(&mut *connection).await?;
+    delete_children(connection, project, rules, &searches, learned).await?;
+    let more = !searches.is_empty() || delete_traces(connection, project, time, most).await?;
+    Ok(Piece { erased: vec![("searches", searches.len() as u64)], more })
+}
+
+/// Deletes a piece of what agents have left beside searches: threads without any, and that transcripts were taken. Returns
+/// whether there was anything.
+async fn delete_traces(
+    connection: &mut PgConnection,
+    project: &str,
+    time: Timestamp,
+    most: i64,
+) -> Result<bool> {
+    const THREADS: &str = "
+        delete from agent_threads where project = $1 and not has_open and received_at < $2 and id in (
+            select t.id from agent_threads t
+            where t.project = $1 and not t.has_open and t.received_at < $2 and not exists (
+                select from searches s where s.project = $1 and s.thread_id = t.id)
+            order by t.id limit $3 for update of t)";
+    const SOURCE: &str = "
+        select source from transcripts where project = $1 and received_at < $2 order by source limit 1 for update";
+    const LINES: &str = "
+        delete from transcript_lines where project = $1 and source = $2 and line in (
+            select line from transcript_lines where project = $1 and source = $2 limit $3)";
+    let threads = sqlx::query(THREADS).bind(project).bind(time).bind(most);
+    if threads.execute(&mut *connection).await?.rows_affected() > 0 {
+        return Ok(true);
+    }
+    let source: Option<Uuid> =
+        sqlx::query_scalar(SOURCE).bind(project).bind(time).fetch_optional(&mut *connection).await?;
+    let Some(source) = source else { return Ok(false) };
+    let lines = sqlx::query(LINES).bind(project).bind(source).bind(most);
+    if lines.execute(&mut *connection).await?.rows_affected() == 0 {
+        for sql in [
+            "delete from tool_calls where project = $1 and source = $2",
+            "delete from transcripts where project = $1 and source = $2",
+        ] {
+            sqlx::query(sql).bind(project).bind(source).execute(&mut *connection).await?;
+        }
+    }
+    Ok(true)
+}
+
+/// Deletes what belongs to searches that are gone.
+async fn delete_children(
+    connection: &mut PgConnection,
+    project: &str,
+    rules: &Rules,
+    searches: &[Uuid],
+    learned: Learned,
+) -> Result<()> {
+    if searches.is_empty() {
+        return Ok(());
+    }
+    for sql in [
+        "delete from fallbacks where project = $1 and search_id = any($2)",
+        "delete from search_hints where project = $1 and search_id = any($2)",
+    ] {
+        sqlx::query(sql).bind(project).bind(searches).execute(&mut *connection).await?;
+    }
+    match learned {
+        Learned::Forget => evidence::forget(connection, project, rules, searches).await?,
+        Learned::Keep => evidence::settle(connection, project, rules, searches).await?,
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Places that projects share, such that a project at full load leaves places to others.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// How many projects can have all their places taken at once.
+const CROWDED_PROJECTS: usize = 4;
+/// How many projects are remembered before those without a place taken are forgotten.
+const MANY_PROJECTS: usize = 1_000;
+
+/// Places of which a project has some, and all projects together four times as many.
+#[derive(Debug, Clone)]
+pub struct Shares {
+    of_one: usize,
+    all: Arc<Semaphore>,
+    own: Arc<Mutex<HashMap<Arc<str>, Arc<Semaphore>>>>,
+}
+
+/// Places that somebody has taken, given back when this is dropped.
+#[derive(Debug)]
+pub struct Place {
+    _own: OwnedSemaphorePermit,
+    _all: OwnedSemaphorePermit,
+}
+
+impl Shares {
+    /// Makes places, so many for each project.
+    #[must_use]
+    pub fn new(of_one: usize) -> Self {
+        Self { of_one, all: Arc::new(Semaphore::new(of_one * CROWDED_PROJECTS)), own: Arc::default() }
+    }
+
+    /// Returns how many places there are for all projects together.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        self.of_one * CROWDED_PROJECTS
+    }
+
+    /// Returns how many places are taken.
+    #[must_use]
+    pub fn taken(&self) -> usize {
+        self.total() - self.all.available_permits()
+    }
+
+    /// Takes so many places for a project, and waits for them, first for those of the project.
+    pub async fn take(&self, project: &Arc<str>, count: u32) -> Place {
+        const OPEN: &str = "it is never closed";
+        let own = self.of(project).acquire_many_owned(count).await.expect(OPEN);
+        let all = Arc::clone(&self.all).acquire_many_owned(count).await.expect(OPEN);
+        Place { _own: own, _all: all }
+    }
+
+    /// Takes so many places for a project, if they are free.
+    #[must_use]
+    pub fn try_take(&self, project: &Arc<str>, count: u32) -> Option<Place> {
+        let own = self.of(project).try_acquire_many_owned(count).ok()?;
+        let all = Arc::clone(&self.all).try_acquire_many_owned(count).ok()?;
+        Some(Place { _own: own, _all: all })
+    }
+
+    fn of(&self, project: &Arc<str>) -> Arc<Semaphore> {
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(places) = own.get(project) {
+            return Arc::clone(places);
+        }
+        if own.len() >= MANY_PROJECTS {
+            // Whoever has a place, or waits for one, holds the semaphore.
+            own.retain(|_, places| Arc::strong_count(places) > 1);
+        }
+        Arc::clone(own.entry(Arc::clone(project)).or_insert_with(|| Arc::new(Semaphore::new(self.of_one))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_project_takes_its_own_places_and_others_find_theirs() {
+        let shares = Shares::new(2);
+        let [greedy, modest]: [Arc<str>; 2] = ["greedy".into(), "modest".into()];
+        let held: Vec<_> = (0..5).map_while(|_| shares.try_take(&greedy, 1)).collect();
+        assert_eq!(held.len(), 2);
+        assert!(shares.try_take(&modest, 2).is_some());
+        let waits = tokio::spawn({
+            let (shares, greedy) = (shares.clone(), Arc::clone(&greedy));
+            async move { shares.take(&greedy, 1).await }
+        });
+        assert!(shares.try_take(&modest, 2).is_some(), "who waits takes no place of others");
+        drop(held);
+        waits.await.expect("has its place");
+        assert_eq!((shares.taken(), shares.total()), (0, 8));
+    }
+}

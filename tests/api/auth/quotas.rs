@@ -1,0 +1,103 @@
+//! Rates and quotas: off unless they are set, for a key and for a project.
+
+use axum::http::Method;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use super::{LOGS, call, log, make};
+use crate::support::Service;
+
+/// A service with the projects `a` and `b`, and a key for each.
+async fn two_projects(quotas: Value) -> (Service, String, [String; 2]) {
+    let (service, operator) = Service::closed().await;
+    for (project, settings) in [("a", json!({"quotas": quotas})), ("b", json!({}))] {
+        let path = format!("/v1/projects/{project}");
+        call(&service, &operator, Method::PUT, &path, Some(settings)).await.expect(201);
+    }
+    let scopes = json!(["write", "read", "admin"]);
+    let (a, _) = make(&service, &operator, json!({"project": "a", "scopes": scopes})).await;
+    let (b, _) = make(&service, &operator, json!({"project": "b", "scopes": scopes})).await;
+    (service, operator, [a, b])
+}
+
+/// How many of so many requests at once are refused because of this rate.
+async fn refused(service: &Service, key: &str, policy: &str) -> usize {
+    let answers = join_all((0..60).map(|_| call(service, key, Method::GET, LOGS, None))).await;
+    let mut refused = 0;
+    for answer in answers {
+        if answer.status == 200 {
+            continue;
+        }
+        refused += 1;
+        assert_eq!(answer.header("retry-after"), Some("1"));
+        assert_eq!(answer.header("ratelimit-policy"), Some(format!("\"{policy}\";q=2;w=1").as_str()));
+        assert_eq!(answer.header("ratelimit"), Some(format!("\"{policy}\";r=0;t=1").as_str()));
+        let problem = answer.refused(429, &[]);
+        assert_eq!(problem["type"], "/problems/too-many-requests");
+    }
+    refused
+}
+
+#[tokio::test]
+async fn a_project_that_asks_more_often_than_it_may_is_told_when_to_come_back_and_others_go_on() {
+    let (service, _, [a, b]) = two_projects(json!({"requests_per_second": 2})).await;
+    assert!(refused(&service, &a, "project").await > 0);
+    assert_eq!(refused(&service, &b, "project").await, 0);
+}
+
+#[tokio::test]
+async fn a_key_has_a_rate_of_its_own() {
+    let (service, operator, [a, _]) = two_projects(json!({})).await;
+    let limited = json!({"project": "a", "requests_per_second": 2});
+    let (key, id) = make(&service, &operator, limited).await;
+    assert!(refused(&service, &key, "key").await > 0);
+    assert_eq!(refused(&service, &a, "key").await, 0);
+    let path = format!("/v1/keys/{id}/rotate");
+    let rotated = call(&service, &operator, Method::POST, &path, Some(json!({}))).await.expect(201);
+    assert_eq!(rotated["requests_per_second"], 2);
+    let wrong = json!({"name": "k", "scopes": ["read"], "requests_per_second": 0});
+    call(&service, &operator, Method::POST, "/v1/keys", Some(wrong))
+        .await
+        .refused(422, &["/requests_per_second"]);
+}
+
+#[tokio::test]
+async fn a_project_that_has_sent_its_bytes_of_the_day_writes_no_more() {
+    let (service, operator, [a, b]) = two_projects(json!({"bytes_per_day": 300})).await;
+    let post = async |key: &str| {
+        let body = json!({"user_intent": "x".repeat(200), "domain_name": "cbu"});
+        call(&service, key, Method::POST, LOGS, Some(body)).await
+    };
+    post(&a).await.expect(201);
+    post(&a).await.expect(201);
+    let answer = post(&a).await;
+    assert_eq!(answer.header("ratelimit-policy"), Some("\"bytes\";q=300;w=86400"));
+    let seconds: u32 = answer.header("retry-after").and_then(|text| text.parse().ok()).expect("seconds");
+    assert!((1..=86_400).contains(&seconds));
+    answer.refused(429, &[]);
+    let batch = service
+        .call(Method::POST, "/v1/events", &[("authorization", &format!("Bearer {a}"))], Some(&json!([])))
+        .await;
+    batch.refused(429, &[]);
+    call(&service, &a, Method::GET, LOGS, None).await.expect(200);
+    post(&b).await.expect(201);
+    let settings = json!({"quotas": {"bytes_per_day": 100_000}});
+    call(&service, &operator, Method::PUT, "/v1/projects/a", Some(settings)).await.expect(200);
+    post(&a).await.expect(201);
+}
+
+#[tokio::test]
+async fn a_project_that_has_its_records_writes_no_more_until_some_are_erased() {
+    let (service, operator, [a, b]) = two_projects(json!({})).await;
+    for _ in 0..3 {
+        call(&service, &a, Method::POST, LOGS, Some(log())).await.expect(201);
+    }
+    let settings = json!({"quotas": {"rows": 3}});
+    call(&service, &operator, Method::PUT, "/v1/projects/a", Some(settings)).await.expect(200);
+    let answer = call(&service, &a, Method::POST, LOGS, Some(log())).await;
+    assert_eq!(answer.header("ratelimit-policy"), Some("\"rows\";q=3;w=10"));
+    answer.refused(429, &[]);
+    call(&service, &a, Method::GET, LOGS, None).await.expect(200);
+    call(&service, &a, Method::DELETE, "/v1/records?before=2999-01-01T00:00:00Z", None).await.expect(200);
+    call(&service, &b, Method::POST, LOGS, Some(log())).await.expect(201);
+}

@@ -1,0 +1,111 @@
+//! Erasure on request, over HTTP and by the command.
+
+use axum::http::Method;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{one_of_each, rows};
+use crate::support::Service;
+use crate::support::server::{folder, gleaner, run};
+
+fn log(n: u128, created_at: &str) -> Value {
+    json!({"event": "generation", "id": Uuid::from_u128(n), "user_intent": "x", "domain_name": "cbu",
+        "created_at": created_at, "session_id": "s"})
+}
+
+#[tokio::test]
+async fn old_records_are_erased_on_request_and_counted() {
+    let service = Service::open().await;
+    service.project("other").await;
+    let elsewhere = [("gleaner-project", "other")];
+    let theirs = json!({"user_intent": "x", "domain_name": "cbu", "created_at": 0});
+    service.call(Method::POST, "/v1/generations", &elsewhere, Some(&theirs)).await.expect(201);
+    let logs: Vec<_> = (0..1_203).map(|n| log(n, "2020-01-01T00:00:00Z")).collect();
+    service.accept(&logs).await;
+    service.accept(&[log(5_000, "2024-01-01T00:00:00Z")]).await;
+    for domain in ["suggestions", "searches", "messages"] {
+        let path = format!("/v1/records?before=2021-01-01T00:00:00Z&domain={domain}");
+        let answer = service.delete(&path).await.expect(200);
+        assert!(answer["erased"].as_object().expect("counts").values().all(|count| count == 0), "{answer}");
+    }
+    let erased = |generations: i32| {
+        json!({"erased": {"generations": generations, "attempts": 0, "suggestions": 0, "searches": 0, "pairs": 0,
+            "sends": 0}, "more": false})
+    };
+    let path = "/v1/records?before=2021-01-01T00:00:00Z";
+    assert_eq!(service.delete(path).await.expect(200), erased(1_203));
+    assert_eq!(service.delete(path).await.expect(200), erased(0));
+    assert_eq!(service.all("/v1/generations").await.len(), 1);
+    let theirs = service.call(Method::GET, "/v1/generations", &elsewhere, None).await.expect(200);
+    assert_eq!(theirs["data"].as_array().map(Vec::len), Some(1));
+    service.delete("/v1/records").await.refused(422, &["/before"]);
+    service.delete("/v1/records?before=x").await.refused(422, &["/before"]);
+    service.delete("/v1/records?before=2020-01-01T00:00:00Z&domain=weather").await.refused(422, &["/domain"]);
+}
+
+#[tokio::test]
+async fn a_record_of_any_domain_is_erased_by_its_id_with_everything_that_belongs_to_it() {
+    let service = Service::open().await;
+    service.put("/v1/models/m", &json!({"context_window": 1_000_000})).await.expect(201);
+    service.accept(&one_of_each(100, "s")).await;
+    for (nth, kind) in ["generations", "suggestions", "searches", "pairs", "sends"].into_iter().enumerate() {
+        let path = format!("/v1/records/{}", Uuid::from_u128(100 + nth as u128));
+        let erased = service.delete(&path).await.expect(200);
+        assert_eq!(erased[kind], 1, "{erased}");
+        service.delete(&path).await.refused(404, &[]);
+    }
+    let left: Vec<_> = rows(&service).await.into_iter().map(|(table, _)| table).collect();
+    for table in
+        ["attempts", "correction_pairs", "fallbacks", "associations", "suggestion_activity", "send_attempts"]
+    {
+        assert!(!left.iter().any(|other| other == table), "{left:?}");
+    }
+    let pair = json!({"event": "send", "id": Uuid::from_u128(1), "mode": "record", "user_text": "x", "model": "m",
+        "pair_id": Uuid::from_u128(2)});
+    service.accept(&[pair]).await;
+    service.delete(&format!("/v1/records/{}", Uuid::from_u128(2))).await.refused(409, &[]);
+}
+
+#[tokio::test]
+async fn an_open_search_that_is_erased_leaves_its_session_as_it_was() {
+    let service = Service::open().await;
+    let search = |n: u128| {
+        json!({"event": "search", "id": Uuid::from_u128(n), "query": "login button", "best_score": 0.1, "result_count": 0,
+            "agent_session_id": "s"})
+    };
+    service.accept(&[search(1), search(2)]).await;
+    service.delete(&format!("/v1/records/{}", Uuid::from_u128(1))).await.expect(200);
+    let path = format!("/v1/searches/{}", Uuid::from_u128(2));
+    let read = json!({"kind": "read", "path": "login.rs"});
+    service.post(&format!("{path}/fallbacks"), &read).await.expect(201);
+    let ended = service.post(&format!("{path}/resolve"), &json!({})).await.expect(200);
+    assert_eq!(ended["state"], "resolved");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_command_erases_by_session_by_age_and_by_id() {
+    let service = Service::open().await;
+    let folder = folder();
+    service
+        .accept(&[
+            log(1, "2020-01-01T00:00:00Z"),
+            log(2, "2024-01-01T00:00:00Z"),
+            log(3, "2025-01-01T00:00:00Z"),
+        ])
+        .await;
+    let erase = |line: &str, status: i32| {
+        let mut command = gleaner(&folder);
+        command.arg("erase").args(line.split(' ')).args(["--database-url", &service.url()]);
+        let output = run(&mut command, status);
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert_eq!(erase("--before 2021-01-01T00:00:00Z --domain generations", 0), "attempts 0\ngenerations 1\n");
+    let id = format!("--id {}", Uuid::from_u128(2));
+    assert!(erase(&id, 0).contains("generations 1\n"));
+    assert_eq!(erase(&id, 1), "");
+    assert!(erase("--session s", 0).contains("generations 1\n"));
+    assert!(erase("--session s", 0).contains("generations 0\n"));
+    for line in ["--session s --before 0", "--domain generations", "--id 1", "--before yesterday"] {
+        erase(line, 2);
+    }
+}

@@ -1,0 +1,140 @@
+//! Retention: what expires, when, with what, and what stays.
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{expire_after, one_of_each, rows};
+use crate::support::{Service, column};
+
+const ALL: [&str; 4] = ["generations", "suggestions", "searches", "messages"];
+
+async fn keep_for(service: &Service, days: Value) {
+    service.put("/v1/projects/default", &json!({"retention_days": days})).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_record_expires_so_many_days_after_it_was_finalized_or_else_created() {
+    let service = Service::open().await;
+    let log = |n: u128, created_at: &str, success: Value| {
+        json!({"event": "generation", "id": Uuid::from_u128(n), "user_intent": "x", "domain_name": "cbu",
+            "created_at": created_at, "success": success})
+    };
+    let far = "2990-01-01T00:00:00Z";
+    service
+        .accept(&[
+            log(1, "2020-01-01T00:00:00Z", json!(false)),
+            log(2, "2020-01-01T00:00:00Z", Value::Null),
+            log(3, far, json!(false)),
+            log(4, far, Value::Null),
+        ])
+        .await;
+    let left = async || {
+        let mut ids = column(&service.all("/v1/generations").await, "id");
+        ids.sort_by_key(ToString::to_string);
+        ids
+    };
+    let ids = |numbers: &[u128]| numbers.iter().map(|n| json!(Uuid::from_u128(*n))).collect::<Vec<_>>();
+    expire_after(&service, 3_000).await;
+    assert_eq!(left().await, ids(&[1, 2, 3, 4]), "nobody has asked for retention");
+    keep_for(&service, json!({"generations": 30, "suggestions": null})).await;
+    expire_after(&service, 29).await;
+    assert_eq!(left().await, ids(&[1, 3, 4]));
+    expire_after(&service, 31).await;
+    assert_eq!(left().await, ids(&[4]));
+}
+
+#[tokio::test]
+async fn everything_that_belongs_to_a_record_expires_with_it_and_only_what_was_learned_stays() {
+    let service = Service::open().await;
+    service.put("/v1/models/m", &json!({"context_window": 1_000_000})).await.expect(201);
+    service.accept(&one_of_each(100, "s")).await;
+    let line = json!({"type": "user", "sessionId": "t", "timestamp": "2026-03-01T10:00:00Z",
+        "message": {"role": "user", "content": "find it"}});
+    let path = "/v1/transcripts?agent=claude-code&source=t";
+    service.post_text(path, "application/x-ndjson", line.to_string()).await.expect(200);
+    let learned = service.get("/v1/associations?query=login+button").await.expect(200);
+    assert_eq!(learned["data"][0]["path"], "login.rs");
+
+    keep_for(&service, ALL.map(|domain| (domain, 10)).into_iter().collect::<Value>()).await;
+    expire_after(&service, 9).await;
+    assert!(service.dump().await.contains("needle"));
+    expire_after(&service, 11).await;
+    let stay = [
+        "_sqlx_migrations",
+        "association_changes",
+        "association_feeds",
+        "association_queries",
+        "associations",
+    ];
+    let tables: Vec<_> = rows(&service).await.into_iter().map(|(table, _)| table).collect();
+    let configured = ["model_ratios", "models", "projects"];
+    let others: Vec<_> =
+        tables.iter().filter(|table| ![&stay[..], &configured].concat().contains(&table.as_str())).collect();
+    assert!(others.is_empty(), "{others:?}");
+    assert!(!service.dump().await.contains("needle"));
+
+    let kept = service.get("/v1/associations?query=login+button").await.expect(200);
+    let weight = |answer: &Value| answer["data"][0]["weight"].as_f64().expect("a weight");
+    assert!((weight(&kept) / weight(&learned) - 1.0).abs() < 1e-4, "{kept}");
+    assert_eq!(kept["data"][0]["evidence"], 1);
+}
+
+#[tokio::test]
+async fn erasing_a_session_takes_away_what_it_taught_and_not_what_expired_searches_taught() {
+    let service = Service::open().await;
+    let search = async |session: &str, at: i64| {
+        let search = json!({"query": "login button", "best_score": 0.1, "result_count": 0, "agent_session_id": session,
+            "timestamp": at});
+        let id = service.create("/v1/searches", search).await;
+        let path = format!("/v1/searches/{id}");
+        let read = json!({"kind": "read", "path": "login.rs", "timestamp": at + 1});
+        service.post(&format!("{path}/fallbacks"), &read).await.expect(201);
+        service.post(&format!("{path}/resolve"), &json!({"timestamp": at + 2})).await.expect(200);
+    };
+    let found = async || {
+        let found = service.get("/v1/associations?query=login+button").await.expect(200);
+        let weights = column(found["data"].as_array().expect("data"), "weight");
+        let evidence = column(found["data"].as_array().expect("data"), "evidence");
+        (weights.first().and_then(Value::as_f64), evidence)
+    };
+    let same = |a: Option<f64>, b: Option<f64>| match (a, b) {
+        (Some(a), Some(b)) => assert!((a / b - 1.0).abs() < 1e-4, "{a} {b}"),
+        (a, b) => assert_eq!(a, b),
+    };
+    let day = 86_400;
+    let now = chrono::Utc::now().timestamp();
+    search("old", now - 20 * day).await;
+    let (first, _) = found().await;
+    search("older", now - 40 * day).await;
+    let (both, evidence) = found().await;
+    assert_eq!(evidence, [2]);
+    keep_for(&service, json!({"searches": 10})).await;
+    expire_after(&service, 11).await;
+    assert_eq!(service.all("/v1/searches").await.len(), 0);
+    same(found().await.0, both);
+
+    search("new", now - day).await;
+    let (all, evidence) = found().await;
+    assert!(all > both && evidence == [3]);
+    service.delete("/v1/sessions/new").await.expect(200);
+    let (left, evidence) = found().await;
+    same(left, both);
+    assert_eq!(evidence, [2]);
+    assert!(first < both);
+}
+
+#[tokio::test]
+async fn what_is_under_way_does_not_expire() {
+    let service = Service::open().await;
+    service.put("/v1/models/m", &json!({"context_window": 1_000})).await.expect(201);
+    let send =
+        json!({"event": "send", "id": Uuid::from_u128(1), "mode": "record", "user_text": "x", "model": "m"});
+    let search = json!({"event": "search", "id": Uuid::from_u128(2), "query": "login button", "best_score": 0.1,
+        "result_count": 0, "agent_session_id": "s"});
+    service.accept(&[send, search]).await;
+    keep_for(&service, json!({"searches": 1, "messages": 1})).await;
+    expire_after(&service, 3).await;
+    for (list, count) in [("/v1/sends", 1), ("/v1/pairs", 1), ("/v1/searches", 1)] {
+        assert_eq!(service.all(list).await.len(), count, "{list}");
+    }
+}
