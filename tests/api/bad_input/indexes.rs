@@ -111,6 +111,7 @@ async fn the_longest_text_of_every_indexed_column_is_taken_and_a_longer_one_refu
     named.post(&format!("{path}/finalize"), &with(usage, &json!({"assistant_text": "a"}))).await.expect(200);
     check_searches(&named).await;
     check_transcripts(&named).await;
+    check_memories(&named).await;
 
     let mut connection = named.service.connection().await;
     let columns: Vec<String> = sqlx::query_scalar(INDEXED).fetch_all(&mut connection).await.expect("columns");
@@ -138,14 +139,18 @@ const INDEXED: &str = "
     order by 1";
 
 /// How many bytes the longest text of each has.
-const LONGEST: [(&str, i32); 22] = [
+const LONGEST: [(&str, i32); 26] = [
     ("agent_threads.session", 800),
     ("attempts.prompt_template", 800),
+    ("conversation_memories.session_id", 800),
+    ("conversation_queries.session_id", 800),
     ("generations.cbu_id", 800),
     ("generations.domain_name", 200),
     ("generations.instance_id", 800),
     ("generations.session_id", 800),
     ("generations.user_intent", 2_000_000),
+    ("memories.session_id", 800),
+    ("memory_suggests.session_id", 800),
     ("model_ratios.model", 800),
     ("models.name", 800),
     ("pairs.assistant_text", 800_000),
@@ -163,9 +168,8 @@ const LONGEST: [(&str, i32); 22] = [
     ("transcripts.session", 800),
 ];
 
-#[tokio::test]
-async fn the_longest_memory_and_query_are_taken_and_longer_ones_refused() {
-    let named = Named::new().await;
+/// Memories and a conversation with the longest names and texts.
+async fn check_memories(named: &Named) {
     for (member, most) in
         [("session_id", 200), ("symbol", 200), ("file_path", 4_096), ("root", 4_096), ("content", 262_144)]
     {
@@ -173,12 +177,15 @@ async fn the_longest_memory_and_query_are_taken_and_longer_ones_refused() {
         named.longest("/v1/memories", &format!("/{member}"), most, body).await;
     }
     let tags = |text: &str| json!({"content": "x", "tags": [text]});
-    named.longest("/v1/memories", "/tags/0", 200, tags).await;
+    let memory = named.longest("/v1/memories", "/tags/0", 200, tags).await;
     let session = format!("/v1/conversations/{}", encoded(&long(200)));
     for (member, most) in [("root", 4_096), ("query", 262_144)] {
         let body = |text: &str| with(json!({"query": "x"}), &json!({member: text}));
         named.longest(&format!("{session}/queries"), &format!("/{member}"), most, body).await;
     }
+    named.post(&format!("{session}/suggest"), &json!({})).await.expect(200);
+    let verdict = json!({"memory_id": memory["id"], "verdict": "used"});
+    named.post(&format!("{session}/feedback"), &verdict).await.expect(200);
 }
 
 /// A search with the longest names and paths, of which something is learned that the next one is told.
