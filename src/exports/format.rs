@@ -91,6 +91,14 @@ pub enum Shape {
     Raw,
 }
 
+impl Shape {
+    /// Whether such an example is told as messages, before which a system message can stand.
+    #[must_use]
+    pub fn is_chat(self) -> bool {
+        matches!(self, Self::Solution | Self::Answer | Self::Correction | Self::Preference | Self::Label)
+    }
+}
+
 /// One row, to be written in some format. `R` are the data set's own columns.
 #[derive(Debug)]
 pub enum Example<'a, R> {

@@ -50,6 +50,19 @@ pub struct Description {
     pub skipped: Option<&'static str>,
 }
 
+impl Description {
+    /// Whether a parameter that data sets have in common says anything about the rows of this one.
+    #[must_use]
+    pub fn has_parameter(&self, name: &str) -> bool {
+        match name {
+            "min_chars" | "max_chars" | "max_per_answer" => self.split.is_some(),
+            "system" => self.shapes.iter().any(|shape| shape.is_chat()),
+            "weights" => Format::Openai.choose(self.shapes).is_some(),
+            _ => true,
+        }
+    }
+}
+
 /// A data set that has a description, and so can be in the [list](datasets::ALL).
 pub trait Described: Dataset {
     /// What is known of it.

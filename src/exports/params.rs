@@ -196,11 +196,11 @@ impl Common {
 
     /// Refuses parameters that say nothing about rows of this format, or of a data set without texts.
     pub(super) fn check_shape(&self, format: Format, shape: Shape, has_texts: bool, checks: &mut Checks) {
-        let chats = matches!(
-            shape,
-            Shape::Solution | Shape::Answer | Shape::Correction | Shape::Preference | Shape::Label
+        checks.require(
+            self.system.is_none() || shape.is_chat(),
+            "system",
+            "the rows of this format are no chats",
         );
-        checks.require(self.system.is_none() || chats, "system", "the rows of this format are no chats");
         let weighed = self.weights.is_none() || format == Format::Openai;
         checks.require(weighed, "weights", "only the format openai has them");
         for (name, given) in [

@@ -71,6 +71,7 @@ fn operation(entry: &Entry) -> Operation {
     });
     let rows = media_types.fold(rows, |rows, media_type| rows.content(media_type, content()));
     let mut common = Common::into_params(|| Some(ParameterIn::Query));
+    common.retain(|parameter| entry.description.has_parameter(&parameter.name));
     let offered: Vec<_> = entry.formats().map(Format::name).collect();
     for parameter in common.iter_mut().filter(|parameter| parameter.name == "format") {
         let schema =

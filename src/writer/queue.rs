@@ -72,6 +72,7 @@ impl<J> Queue<J> {
         {
             let Some(jobs) = waiting.get_mut(&project) else { continue };
             let mut own = 0;
+            let share = share.min(most - size);
             while own < share
                 && let Some((events, job)) = jobs.pop_front()
             {

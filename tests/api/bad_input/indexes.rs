@@ -139,7 +139,7 @@ const INDEXED: &str = "
     order by 1";
 
 /// How many bytes the longest text of each has.
-const LONGEST: [(&str, i32); 26] = [
+const LONGEST: [(&str, i32); 25] = [
     ("agent_threads.session", 800),
     ("attempts.prompt_template", 800),
     ("conversation_memories.session_id", 800),
@@ -153,15 +153,14 @@ const LONGEST: [(&str, i32); 26] = [
     ("memory_suggests.session_id", 800),
     ("model_ratios.model", 800),
     ("models.name", 800),
-    ("pairs.assistant_text", 800_000),
     ("pairs.session_id", 800),
     ("pairs.topic_id", 800),
-    ("pairs.user_text", 800_000),
     ("prompt_templates.template_id", 800),
     ("searches.agent_session_id", 800),
     ("send_attempts.model", 800),
     ("sends.session_id", 800),
     ("sent_messages.session", 0),
+    ("split_progress.domain", 0),
     ("suggestions.session_name", 800),
     ("tool_calls.session", 800),
     ("transcript_lines.session", 800),

@@ -17,7 +17,7 @@ fn formats_that_a_data_set_does_not_have_are_told_in_words() {
     for format in ["csv", "letor"] {
         let output = run(&mut command(&folder, &format!("export training-pairs --format {format}")), 2);
         let complaint = complaint(&output);
-        let known = "[possible values: openai, trl-prompt-completion, alpaca, rft, raw]";
+        let known = "[possible values: openai, trl-prompt-completion, alpaca, rft, rl, pairs, raw]";
         assert!(complaint.contains(&format!("invalid value '{format}'")), "{complaint}");
         assert!(complaint.contains(known) && !complaint.contains("/format"), "{complaint}");
     }

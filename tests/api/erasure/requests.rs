@@ -23,14 +23,14 @@ async fn old_records_are_erased_on_request_and_counted() {
     let logs: Vec<_> = (0..1_203).map(|n| log(n, "2020-01-01T00:00:00Z")).collect();
     service.accept(&logs).await;
     service.accept(&[log(5_000, "2024-01-01T00:00:00Z")]).await;
-    for domain in ["suggestions", "searches", "messages"] {
+    for domain in ["suggestions", "searches", "messages", "memories"] {
         let path = format!("/v1/records?before=2021-01-01T00:00:00Z&domain={domain}");
         let answer = service.delete(&path).await.expect(200);
         assert!(answer["erased"].as_object().expect("counts").values().all(|count| count == 0), "{answer}");
     }
     let erased = |generations: i32| {
         json!({"erased": {"generations": generations, "attempts": 0, "suggestions": 0, "searches": 0, "pairs": 0,
-            "sends": 0}, "more": false})
+            "sends": 0, "memories": 0, "queries": 0}, "more": false})
     };
     let path = "/v1/records?before=2021-01-01T00:00:00Z";
     assert_eq!(service.delete(path).await.expect(200), erased(1_203));

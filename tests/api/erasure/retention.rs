@@ -65,6 +65,7 @@ async fn everything_that_belongs_to_a_record_expires_with_it_and_only_what_was_l
         "association_feeds",
         "association_queries",
         "associations",
+        "audit",
     ];
     let tables: Vec<_> = rows(&service).await.into_iter().map(|(table, _)| table).collect();
     let configured = ["model_ratios", "models", "projects"];

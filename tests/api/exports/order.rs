@@ -37,7 +37,27 @@ async fn service() -> Service {
     });
     let events: Vec<_> = logs.chain(slates).chain(searches).chain(pairs).collect();
     service.accept(&events).await;
+    judge_memories(&service).await;
     service
+}
+
+/// Has a memory suggested, and used, in each of twelve conversations.
+async fn judge_memories(service: &Service) {
+    let memories = (0..12_u128).map(|number| {
+        let content = format!("Invoices of region {number} are rounded to the cent.");
+        json!({"event": "memory", "id": Uuid::from_u128(900 + number), "content": content})
+    });
+    service.accept(&memories.collect::<Vec<_>>()).await;
+    for number in 0..12_u128 {
+        let path = format!("/v1/conversations/c{number}");
+        let query = json!({"query": format!("How are invoices of region {number} rounded?")});
+        service.post(&format!("{path}/queries"), &query).await.expect(201);
+        let threshold = json!({"confidence_threshold": 0});
+        let suggested = service.post(&format!("{path}/suggest"), &threshold).await.expect(200);
+        let found = &suggested["suggestions"][0]["memory_id"];
+        let verdict = json!({"memory_id": found, "verdict": "used"});
+        service.post(&format!("{path}/feedback"), &verdict).await.expect(200);
+    }
 }
 
 #[tokio::test]

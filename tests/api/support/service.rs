@@ -225,12 +225,19 @@ impl Service {
 
     /// Everything that the database holds, as text.
     pub(crate) async fn dump(&self) -> String {
+        self.dump_but_for("").await
+    }
+
+    /// Everything that the database holds but for what the audit says, as text.
+    pub(crate) async fn dump_without_audit(&self) -> String {
+        self.dump_but_for("audit").await
+    }
+
+    async fn dump_but_for(&self, table: &str) -> String {
         let mut connection = self.connection().await;
+        let sql = "select tablename::text from pg_tables where schemaname = 'public' and tablename <> $1";
         let tables: Vec<String> =
-            sqlx::query_scalar("select tablename::text from pg_tables where schemaname = 'public'")
-                .fetch_all(&mut connection)
-                .await
-                .expect("tables");
+            sqlx::query_scalar(sql).bind(table).fetch_all(&mut connection).await.expect("tables");
         let mut text = String::new();
         for table in tables {
             let sql = format!("select coalesce(string_agg(t::text, E'\\n'), '') from {table} t");

@@ -137,6 +137,7 @@ async fn what_is_listed_are_the_rows_with_default_parameters() {
             ["suggestion-history", 4, 0],
             ["search-pairs", 0, 0],
             ["conversations", 0, 0],
+            ["memory-suggestions", 0, 0],
         ])
     );
 }
