@@ -7,6 +7,7 @@ use axum::http::Method;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use metrics_process::Collector;
 
+use crate::db::erased;
 use crate::db::receipt::Written;
 use crate::domain;
 use crate::privacy::redact;
@@ -57,6 +58,9 @@ const EVENTS: &str = "gleaner_events_total";
 /// The counter of what was redacted, by the rule that found it. All rules of projects share the name `custom`.
 const REDACTED: &str = "gleaner_redacted_spans_total";
 
+/// The counter of records that retention has erased, by their kind.
+pub const EXPIRED: &str = "gleaner_expired_records_total";
+
 /// What can become of an event.
 const OUTCOMES: [&str; 3] = ["accepted", "duplicate", "rejected"];
 
@@ -81,7 +85,7 @@ fn describe() {
         REDACTED,
         "Spans of text replaced by redaction, by rule; rules of projects are `custom`"
     );
-    describe_counter!("gleaner_expired_records_total", "Records that retention has erased, by kind");
+    describe_counter!(EXPIRED, "Records that retention has erased, by kind");
     describe_gauge!("gleaner_queue_events", "Events that wait to be written or are being written");
     describe_gauge!("gleaner_db_connections", "Connections to the database, by pool and state");
     describe_gauge!(
@@ -104,6 +108,9 @@ fn begin() {
     }
     for rule in redact::BUILTIN.into_iter().chain([redact::CUSTOM]) {
         metrics::counter!(REDACTED, "rule" => rule).increment(0);
+    }
+    for kind in erased::KINDS {
+        metrics::counter!(EXPIRED, "kind" => kind).increment(0);
     }
     metrics::gauge!("gleaner_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
 }

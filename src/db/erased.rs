@@ -1,5 +1,9 @@
 //! What an erasure has come to.
 
+/// The kinds of records, as erasures count them.
+pub const KINDS: [&str; 8] =
+    ["generations", "attempts", "suggestions", "searches", "pairs", "sends", "memories", "queries"];
+
 /// How many records of each kind were erased.
 pub type Counts = Vec<(&'static str, u64)>;
 

@@ -15,6 +15,7 @@ use crate::background::Rounds;
 use crate::db::erased::Learned;
 use crate::domain::Domain;
 use crate::error::Result;
+use crate::telemetry::EXPIRED;
 use crate::types::Timestamp;
 
 /// How long it takes from the end of one pass over all projects to the next.
@@ -80,7 +81,7 @@ impl Retention {
             _ => {}
         }
         for (kind, count) in piece.erased {
-            metrics::counter!("gleaner_expired_records_total", "kind" => kind).increment(count);
+            metrics::counter!(EXPIRED, "kind" => kind).increment(count);
         }
         Ok(piece.more)
     }
