@@ -1,5 +1,5 @@
 //! How searches are read. How they are written is said in [`write`](mod@super::write), and how they are erased in
-//! [`erasure`].
+//! `erasure`.
 
 use serde::Deserialize;
 use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
