@@ -1,4 +1,4 @@
-//! The statement that keeps the messages which went through the gateway.
+//! The statement that stores messages that went through the gateway.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -27,10 +27,10 @@ columns! {
     }
 }
 
-/// How many bytes of messages are sent to the database without asking which of them it has.
+/// The size in bytes up to which messages are sent to the database without checking first which of them it has.
 const FEW: usize = 16 << 10;
 
-/// Keeps messages that went through the gateway, those that are not kept yet.
+/// Stores those messages that went through the gateway and are not stored yet.
 pub(in crate::messages) async fn insert_messages(
     connection: &mut PgConnection,
     project: &str,
