@@ -31,8 +31,7 @@ pub struct Common {
     #[arg(long, value_name = "TIME")]
     #[param(value_type = Option<Timestamp>)]
     pub until: Option<Timestamp>,
-    /// Which records come first. Both orders have the same rows. A `cursor` is valid only for the order in which it
-    /// was issued.
+    /// Which records come first. A `cursor` is valid only for its own order.
     #[arg(long)]
     #[param(inline)]
     pub order: Option<Order>,
@@ -41,7 +40,7 @@ pub struct Common {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     #[param(minimum = 1, example = 1000)]
     pub limit: Option<i64>,
-    /// Where to continue an export: the Gleaner-Next-Cursor header of the previous response.
+    /// Where to continue: the Gleaner-Next-Cursor of the previous part.
     #[arg(long)]
     pub cursor: Option<String>,
     /// The time whose state of the data is exported. The default is just before the oldest write in progress.
@@ -49,8 +48,8 @@ pub struct Common {
     #[arg(long, value_name = "TIME")]
     #[param(value_type = Option<Timestamp>)]
     pub as_of: Option<Timestamp>,
-    /// Exports one part of the records. No intent and no program is in more than one part. If rows had to be dropped
-    /// for that, the header Gleaner-Dropped says how many.
+    /// Exports one part of the records. No intent and no program is in two parts. The header Gleaner-Dropped counts
+    /// the rows dropped for that.
     #[arg(long)]
     #[param(inline)]
     pub split: Option<Part>,
@@ -70,15 +69,15 @@ pub struct Common {
     #[arg(long)]
     #[param(inline)]
     pub dedupe: Option<Dedupe>,
-    /// Adds the key metadata to every row. It contains ids, times, the model and other properties of the record.
+    /// Adds the key metadata to every row, with ids, times and other properties.
     #[arg(long)]
     #[param(inline)]
     pub include: Option<Include>,
-    /// A system message that every chat begins with. It replaces the chat's own system message.
+    /// A system message for every chat, instead of its own.
     #[arg(long, value_name = "TEXT")]
     #[param(example = "You write programs for business units.")]
     pub system: Option<String>,
-    /// Whether the assistant messages in chats of the format openai have a weight.
+    /// Whether assistant messages in the format openai have a weight.
     #[arg(long)]
     #[param(inline)]
     pub weights: Option<Weights>,
@@ -90,8 +89,7 @@ pub struct Common {
     #[arg(long, value_name = "N")]
     #[param(minimum = 1, example = 20_000)]
     pub max_chars: Option<u32>,
-    /// The maximum number of records with the same answer, of which the oldest are exported. This keeps a frequent
-    /// answer from dominating the data.
+    /// The maximum number of records with the same answer. The oldest ones are exported.
     #[arg(long, value_name = "N")]
     #[param(minimum = 1, example = 20)]
     pub max_per_answer: Option<u32>,

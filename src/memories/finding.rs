@@ -120,7 +120,7 @@ pub(super) struct Found {
     pub(super) log_odds: f64,
     /// The probability that the memory is relevant.
     pub(super) confidence: f64,
-    /// The seed's factors.
+    /// The relevance factors.
     pub(super) factors: Factors,
     /// Why the memory is suggested.
     pub(super) reason: String,

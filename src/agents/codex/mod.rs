@@ -42,9 +42,9 @@ pub(super) static AGENT: Agent = Agent {
         // The command ends by itself before that; Codex allows at most three seconds at the end of a session.
         timeout: 2,
         advice: Some(
-            "Codex runs hooks only once they are trusted: start `codex` in a terminal and accept them when it asks, or look \
-             at them with /hooks. `codex exec` passes over hooks that are not trusted and does not say so; with \
-             --dangerously-bypass-hook-trust it runs them all the same.",
+            "Codex runs only trusted hooks: start `codex` in a terminal and accept them when it asks, or review them with \
+             /hooks. `codex exec` silently skips hooks that are not trusted, unless it is started with \
+             --dangerously-bypass-hook-trust.",
         ),
     },
 };

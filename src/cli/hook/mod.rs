@@ -94,7 +94,7 @@ fn install(agent: &Agent, project: bool, url: &str) -> anyhow::Result<()> {
     let own = settings::own_hooks(&text, |hook| is_ours(agent, hook)).with_context(|| untouched(&path))?;
     let before = own.into_iter().find(|hook| !hook["headers"]["Authorization"].is_null());
     let text = change(agent, &path, &text, &groups(agent, url, before.as_ref())?)?;
-    println!("Sessions of {} that begin from now on report to {url}.", agent.title);
+    println!("New sessions of {} report to {url}.", agent.title);
     if let Some(advice) = agent.hooks.advice {
         println!("{advice}");
     }
