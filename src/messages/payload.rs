@@ -1,4 +1,4 @@
-//! The messages of a call, and the texts that they are made of.
+//! The messages of a call and their texts.
 
 use std::collections::HashMap;
 
@@ -14,8 +14,8 @@ pub struct Message {
     pub content: String,
 }
 
-/// Returns the messages of a call: the system message, those of the pairs in their order, and the new one. Blank texts
-/// make none.
+/// Returns the messages of a call: the system message, the messages of the pairs in order, and the new message. Blank
+/// texts are left out.
 #[must_use]
 pub fn messages<'a>(
     system: Option<&'a str>,
@@ -37,14 +37,13 @@ pub fn messages<'a>(
 /// The texts of a stored pair as they were when it was sent.
 pub type Texts = HashMap<(Uuid, i32), (String, Option<String>)>;
 
-/// Returns the texts of stored pairs, each of its revision. Those of erased pairs are missing, as are those that are not
-/// kept.
+/// Returns the texts of stored pairs, each in its revision. Erased and unstored texts are missing.
 pub async fn texts(
     connection: &mut PgConnection,
     project: &str,
     keys: &[(Uuid, i32)],
 ) -> sqlx::Result<Texts> {
-    // An answer that came after the pair was sent has a revision of its own.
+    // An answer that arrived after the pair was sent has its own revision.
     const SQL: &str = "
         with sought as materialized (select unnest($2::uuid[]) as id, unnest($3::int[]) as revision)
         select s.id, s.revision, p.user_text, case when p.lifecycle_state = 'complete' then p.assistant_text end

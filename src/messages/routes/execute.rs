@@ -26,10 +26,10 @@ use crate::state::App;
 use crate::types::FreeForm;
 use crate::writing::Writing;
 
-/// How much of a streamed answer may wait for its reader.
+/// How much of a streamed answer may wait for a slow client.
 const WAITING: usize = 64;
 
-/// What is returned for a send of which nothing is kept.
+/// The response for a send that is not recorded.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = UnkeptSend)]
 struct Unkept {
@@ -80,7 +80,7 @@ pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
     let flight = app.in_flight.begin(&project, id);
     let receipt = writing.write(event).await?;
     if receipt.replayed {
-        // Whoever performs it goes on; it is never paid for twice.
+        // The task that performs the send continues, so that no call is paid for twice.
         drop(flight);
         let shown = Shown::Record(stored(&app, &project, id).await?);
         return Ok(Created { shown, address: None }.into_response());
@@ -91,7 +91,7 @@ pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
     perform(&writing, Script::of(plan, system, user), Some(flight), streams).await
 }
 
-/// Predicts a send of which nothing is kept.
+/// Predicts a send that is not recorded.
 async fn unkept(writing: &Writing, new: &NewSend) -> Result<Script> {
     let mut connection = writing.app.db.acquire().await?;
     let (project, rules) = (&*writing.caller.project, &writing.caller.tenant.messages);
@@ -114,7 +114,7 @@ async fn unkept(writing: &Writing, new: &NewSend) -> Result<Script> {
     Ok(Script::unkept(Uuid::now_v7(), &predicted, &texts, new.system.clone(), new.user_text.clone()))
 }
 
-/// Cancels a send whose client has closed the connection before its end.
+/// Cancels a send whose client closed the connection before it ended.
 struct HangUp {
     app: App,
     project: Arc<str>,
@@ -127,7 +127,7 @@ impl Drop for HangUp {
     }
 }
 
-/// Performs a send, on a task of its own: it is ended also when nobody waits for it any more.
+/// Performs a send on a task of its own, so that it is ended even if the client disconnects.
 async fn perform(
     writing: &Writing,
     script: Script,
@@ -168,13 +168,13 @@ async fn perform(
     Ok(Created { shown, address: Some(address(id)) }.into_response())
 }
 
-/// What there is still to tell of a send: its progress, and then its end.
+/// The remaining events of a send: its progress, and then its end.
 enum Told<F> {
     Still(mpsc::Receiver<Progress>, F),
     All,
 }
 
-/// Returns what happens as server-sent events. The last one comes after the commit.
+/// Returns the progress as server-sent events. The last one is sent after the commit.
 fn events(
     app: App,
     project: Arc<str>,

@@ -1,4 +1,4 @@
-//! The endpoints that work something out and keep nothing: predictions, and what errors mean.
+//! The endpoints that compute something and store nothing: predictions and the classification of errors.
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
