@@ -334,7 +334,7 @@ impl IntoResponse for Error {
     }
 }
 
-/// Marks a response that somebody else has made. Its body is passed on as it is, whatever the status.
+/// Marks a response of a provider. Its body is forwarded unchanged, whatever the status.
 #[derive(Debug, Clone, Copy)]
 pub struct PassedOn;
 

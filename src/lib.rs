@@ -31,8 +31,8 @@
 //!   has the endpoints with the middleware around them, [`openapi`] their document, [`docs`] the page that shows it, and [`telemetry`] traces and metrics.
 //! - [`http`] has extractors and responses, [`auth`] the callers and their keys, [`audit`] who has changed what, [`writing`] the extractor of requests that
 //!   write events, [`batch`] many events in one request, and [`sessions`] what an agent session left in all domains.
-//! - [`erasure`] forgets records of all domains by session, age and id, and by itself after a time. [`background`] runs what is
-//!   done in rounds until the server stops.
+//! - [`erasure`] erases records of all domains by session, age and id, and automatically after a number of days.
+//!   [`background`] runs periodic work until the server stops.
 //! - [`writer`] commits events in batches. [`db`] connects to Postgres, runs a private one, and makes the statements.
 //! - [`gateway`] passes requests on to the providers of models, as their clients send them, and keeps what passed as sends.
 //!   [`providers`] calls the providers of models. [`retrieval`] finds texts that are like a given one, [`statistics`] has the mathematics of the analytics, and

@@ -60,7 +60,7 @@ pub struct Hooks {
     pub reporting: Reporting,
     /// How long the agent waits for a hook before it goes on without, in seconds.
     pub timeout: u8,
-    /// What else somebody who has installed hooks has to know or do, if anything.
+    /// What else a user who has installed the hooks has to know or do.
     pub advice: Option<&'static str>,
 }
 

@@ -18,7 +18,7 @@ use crate::db::{self, Schema};
 /// How long a database may take to answer a command that may make one, because with compose it may start later.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The options by which a command is told what to talk to.
+/// The options that say what a command talks to.
 #[derive(Debug, Clone, Args)]
 pub(super) struct Target {
     #[command(flatten)]

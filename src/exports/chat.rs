@@ -29,7 +29,7 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Makes a message that somebody said.
+    /// Makes a message with a role and a text.
     pub fn new(role: impl Into<Cow<'a, str>>, content: impl Into<Cow<'a, str>>) -> Self {
         Self { role: role.into(), content: content.into(), ..Self::default() }
     }

@@ -314,7 +314,7 @@ struct Alpaca<'a> {
 }
 
 impl<'a> Alpaca<'a> {
-    /// Takes what the system said by itself, and all else as the instruction.
+    /// Separates the system message from the rest, which is the instruction.
     fn of(prompt: &'a [Message<'_>], output: &'a str) -> Self {
         let joined = |is_system: bool| {
             let said = prompt.iter().filter(move |message| (message.role == "system") == is_system);

@@ -10,12 +10,12 @@
 //!    one, `as_of` is worked out; given, it is settled (both below). With `limit`, one statement over keys alone finds the
 //!    last record of the piece and whether another follows, so that `Gleaner-Next-Cursor` is known before the body
 //!    begins. A record is a log: its rows are never cut in two.
-//! 3. **Flow** (`Export::run`). Pages of 5 000 rows in key order, each a statement of its own with a snapshot of its own: a
-//!    long export holds no snapshot open, and vacuum goes on. Rows are read one by one, written as JSON in Rust, and sent in
-//!    chunks of 64 KiB through a channel that holds four. That is all the memory it takes. JSON is not built in SQL: measured
-//!    before this was written, 420 MB/s against 178 MB/s for `COPY (SELECT json …)`. Exports have connections of their own
-//!    (a quarter as many as there are for reading, two at least) and wait five seconds for one; a reader who takes nothing for
-//!    a minute loses theirs. So slow readers keep nobody else waiting.
+//! 3. **Flow** (`Export::run`). Pages of 5 000 rows in key order, each a statement of its own with a snapshot of its
+//!    own: a long export holds no snapshot open, and vacuum goes on. Rows are read one by one, written as JSON in
+//!    Rust, and sent in chunks of 64 KiB through a channel that holds four. That is all the memory it takes. JSON is
+//!    not built in SQL: measured before this was written, 420 MB/s against 178 MB/s for `COPY (SELECT json …)`.
+//!    Exports have connections of their own (a quarter as many as there are for reading, two at least) and wait five
+//!    seconds for one; a reader who takes nothing for a minute loses theirs. So slow readers do not delay others.
 //! 4. **End.** When the receiver is gone, the next chunk cannot be sent and the export ends. When a statement fails, the
 //!    error goes down the channel and breaks the body: a client sees a broken transfer, never a short file. `.jsonl.gz` is
 //!    compressed on a blocking thread.
@@ -322,7 +322,7 @@ pub(super) fn query_of_project(beginning: &str, project: &str) -> Result<QueryBu
     Ok(QueryBuilder::with_arguments(beginning, arguments))
 }
 
-/// The connections that exports have to themselves, so that readers who dawdle keep nobody else waiting.
+/// The connections reserved for exports, so that slow readers do not delay others.
 #[derive(Debug, Clone)]
 pub struct Exports {
     /// The connections, as many as there are permits.

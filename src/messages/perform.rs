@@ -231,7 +231,7 @@ impl Script {
         }
     }
 
-    /// Calls the provider. Returns none if nobody listens to the answer any more.
+    /// Calls the provider. Returns none if nobody waits for the answer anymore.
     async fn call(
         &self,
         providers: &Providers,
@@ -324,7 +324,7 @@ fn body(provider: &Provider, model: &str, messages: &[Message], stream: bool) ->
     body.to_string().into()
 }
 
-/// Returns the failure that a provider's response tells of.
+/// Returns the failure that a provider's response describes.
 async fn refused(mut response: reqwest::Response) -> Failure {
     let status = response.status().as_u16();
     let wait = wait(response.headers());

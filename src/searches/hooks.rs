@@ -3,9 +3,10 @@
 //!
 //! # How fast a hook is answered
 //!
-//! Hooks are answered within a quarter of a second, whatever the database does: the report goes on by itself, in the order of
-//! its session, and there may be a thousand of them. A tool is told before it runs (`PreToolUse`) and how long it ran
-//! (`duration_ms`), so that an agent whose build takes minutes has not fallen silent.
+//! Hooks are answered within a quarter of a second, whatever the database does: reports are processed in the
+//! background, in the order of their session, and there may be a thousand of them. A tool is told before it runs
+//! (`PreToolUse`) and how long it ran (`duration_ms`), so that an agent whose build takes minutes has not fallen
+//! silent.
 
 use std::collections::HashMap;
 
@@ -84,7 +85,8 @@ impl Report {
         }
     }
 
-    /// Learns from entries. A hook that tells of a tool's answer tells of the whole call, so no half of one is remembered.
+    /// Learns from entries. A hook that reports a tool's result reports the whole call, so no half of a call is
+    /// remembered.
     async fn replay(&self, db: &PgPool, tenant: &Tenant, entries: &[Kept<Entry>]) -> sqlx::Result<()> {
         let mut transaction = db.begin().await?;
         let source = &self.origin.source;

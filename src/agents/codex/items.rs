@@ -54,7 +54,7 @@ struct Item<'a> {
     error: Raw<'a>,
 }
 
-/// What an item says that was done. The use of a tool is told as a whole, with its answer.
+/// What an item says was done. A use of a tool is reported as a whole, with its result.
 pub(super) fn activities(item: Raw<'_>, tools: &ToolPatterns) -> Vec<Activity> {
     let Some(item): Option<Item<'_>> = json::member(item) else { return Vec::new() };
     match json::text(item.kind).as_deref() {

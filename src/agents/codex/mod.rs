@@ -1,8 +1,9 @@
 //! Codex CLI: the lines of rollouts in `~/.codex/sessions`.
 //!
-//! A line is an envelope of time, type and payload. The session and its folder stand in the first line only, the turn and
-//! its folder in a line at its beginning; what happens is told twice, as items of the model's API and as events for those
-//! who watch. Uses of tools are taken from both, and what is told twice has the same id; turns are taken from the events.
+//! A line is an envelope of time, type and payload. The session and its folder stand in the first line only, the turn
+//! and its folder in a line at its beginning; what happens is recorded twice, as items of the model's API and as
+//! events for observers. Uses of tools are read from both, and both records have the same id; turns are taken from
+//! the events.
 
 mod items;
 
@@ -39,7 +40,7 @@ pub(super) static AGENT: Agent = Agent {
             HookEvent::plain("SessionEnd"),
         ],
         reporting: Reporting::Command,
-        // The command ends by itself before that; Codex allows at most three seconds at the end of a session.
+        // The command ends before that on its own; Codex allows at most three seconds at the end of a session.
         timeout: 2,
         advice: Some(
             "Codex runs only trusted hooks: start `codex` in a terminal and accept them when it asks, or review them with \

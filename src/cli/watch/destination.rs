@@ -62,7 +62,7 @@ impl Destination {
         }
     }
 
-    /// Sends lines of `origin`; returns what became of them, once they are kept.
+    /// Sends lines of `origin`. Returns their outcome once they are stored.
     pub(super) async fn send(&self, origin: &Origin, lines: Bytes) -> Result<TranscriptCounts, Refusal> {
         match self {
             Self::Server { client, project } => {

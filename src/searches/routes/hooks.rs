@@ -72,7 +72,8 @@ async fn take(app: App, caller: Caller<Write>, agent: &'static Agent, request: R
     let memory = Memory::of(request.extensions());
     let body = json::body(request, NDJSON_LIMIT).await?;
     let Some(report) = Report::read(&caller.tenant, agent, body.bytes, received) else { return Ok(()) };
-    // Agents do not wait for long, and hang up: the report goes on by itself, and only so many may.
+    // Agents do not wait for long and hang up, so reports are processed in the background, and their number is
+    // limited.
     let place = app.searches.place().ok_or(Error::Unavailable("too many hook reports are in progress"))?;
     let learning = tokio::spawn(async move {
         if let Err(error) = report.learn(&app.searches, &caller.tenant).await {

@@ -1,4 +1,4 @@
-//! Accepted suggestions: what the model was told, and what the user made of the slate.
+//! Accepted suggestions: the prompt, and what the user chose from the slate.
 
 use std::borrow::Cow;
 

@@ -70,7 +70,8 @@ impl Typed {
     }
 }
 
-/// A suggestion with its grade: 2 for an exact match, 1 for a partial one or a prefix, 0 for what was viewed and passed over.
+/// A suggestion with its grade: 2 for an exact match, 1 for a partial one or a prefix, 0 for a suggestion that was
+/// viewed but not chosen.
 #[derive(Serialize)]
 struct Graded<'a> {
     index: i32,
@@ -79,8 +80,8 @@ struct Graded<'a> {
     viewed: bool,
 }
 
-/// What was chosen and what was viewed and passed over, by index. A suggestion with the text of the one that was chosen is
-/// left out, as it was neither.
+/// What was chosen and what was viewed but not chosen, by index. A suggestion with the text of the one that was
+/// chosen is left out, as it was neither.
 fn grade<'a>(
     texts: &'a Texts<'_>,
     viewed: &[i32],

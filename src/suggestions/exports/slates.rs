@@ -94,7 +94,7 @@ pub(super) const CONTEXT: &str = "split_hash('prompt', s.context::text)";
 /// The hash of what was submitted, as an answer.
 pub(super) const INPUT: &str = "split_hash('input', s.actual_input)";
 
-/// What models were told, and what users took and passed over.
+/// The prompts of models, and what users chose and did not choose.
 pub(super) static SOURCE: Source = Source {
     domain: "suggestions",
     sql: "

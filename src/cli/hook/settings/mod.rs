@@ -80,8 +80,8 @@ struct Settings<'a> {
     root: Option<Object<'a>>,
 }
 
-/// The settings `text` with the hooks of `groups` in them and no others that are `ours`; and what became of each event. Nothing is
-/// left where there was nothing but ours.
+/// The settings `text` with the hooks of `groups` in them and no others that are `ours`, and what was done about each
+/// event. Nothing is left where there was nothing but ours.
 pub(super) fn change(
     text: &str,
     groups: &[Group],
