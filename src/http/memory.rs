@@ -105,7 +105,7 @@ impl Memory {
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
         let taken =
             tokio::time::timeout(PATIENCE, Arc::clone(&self.0.budget.0).acquire_many_owned(wanted)).await;
-        let full = || Error::Unavailable("other requests take all the memory there is for bodies; try again");
+        let full = || Error::Unavailable("other requests use all the memory for bodies; try again");
         let taken = taken.ok().and_then(std::result::Result::ok).ok_or_else(full)?;
         let mut units = self.0.units.lock().unwrap_or_else(PoisonError::into_inner);
         match units.as_mut() {

@@ -149,7 +149,7 @@ pub(super) async fn request_hashes(
     Ok(rows.into_iter().collect())
 }
 
-/// A pair that is to be asked again, or changed.
+/// A pair that is sent again or changed.
 #[derive(sqlx::FromRow)]
 pub(super) struct Reasked {
     pub(super) id: Uuid,
@@ -186,7 +186,7 @@ pub(super) async fn delete_pairs(
     project: &str,
     ids: &[Uuid],
 ) -> sqlx::Result<u64> {
-    // Of pairs that the gateway made, also the copies that later requests have carried.
+    // For pairs that the gateway created, this includes the copies in later requests.
     const COPIES: &str = "
         with recursive turn as materialized (
             select turn as id from pairs where project = $1 and id = any($2) and turn is not null

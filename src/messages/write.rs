@@ -1,4 +1,4 @@
-//! How message pairs and sends are written: many events in a few statements, all of one batch in one transaction.
+//! Writes events of message pairs and sends: many in a few statements, and all events of a batch in one transaction.
 
 mod ends;
 mod pairs;

@@ -23,27 +23,27 @@ use crate::types::{FreeForm, Timestamp};
 #[into_params(parameter_in = Query)]
 #[group(skip)]
 pub struct CorrectionPairs {
-    /// Only logs of these areas of the language, separated by commas.
+    /// Only logs with these domain names, separated by commas.
     #[arg(long, value_name = "NAME")]
     #[param(example = "cbu")]
     domain_name: Option<String>,
     /// Only logs of these models, separated by commas.
     #[arg(long, value_name = "NAME")]
     model_used: Option<String>,
-    /// The pairing rule. The default is fix. The format trl-stepwise has none, because a row is a log with all its
-    /// attempts.
+    /// The pairing rule. The default is fix. It does not apply to the format trl-stepwise, whose rows are logs with
+    /// all their attempts.
     #[arg(long)]
     #[param(inline)]
     pairing: Option<Pairing>,
-    /// Only logs that a reviewer rated like this or better.
+    /// Only logs that a reviewer rated this or better.
     #[arg(long)]
     #[param(inline)]
     min_rating: Option<Rating>,
-    /// What the question of a row is made of. The default is the intent.
+    /// What the question of a row consists of. The default is the intent.
     #[arg(long)]
     #[param(inline)]
     prompt: Option<PromptOf>,
-    /// What the answer of a row is made of. The default is the program.
+    /// What the answer of a row consists of. The default is the program.
     #[arg(long)]
     #[param(inline)]
     completion: Option<CompletionOf>,
@@ -98,9 +98,9 @@ struct Metadata<'a> {
 impl Described for CorrectionPairs {
     const DESCRIPTION: Description = Description {
         name: "correction-pairs",
-        summary: "Failed attempts with their errors, and the programs that fixed them.",
-        notes: "Only of logs that succeeded. What a reviewer found poor is never the program to learn; a reviewer's \
-            `corrected_dsl` takes its place, and is a pair with it by every rule.",
+        summary: "Failed attempts with their errors, and the programs that repaired them.",
+        notes: "The data set contains only logs that succeeded. A program that a reviewer rated `poor` is never the target. A \
+            reviewer's `corrected_dsl` replaces it, and both form a pair under every pairing rule.",
         shapes: &[Shape::Correction, Shape::Preference, Shape::Steps, Shape::Raw],
         features: &[],
         split: Some(&TEXTS),

@@ -25,7 +25,7 @@ const TOOL_CALL_TEXT: &str = r#"{"name": ""#;
 
 /// The tokens of a unit, as long as nothing was reported for a model.
 pub const DEFAULT_RATIO: f64 = 1.08;
-/// The most units that earlier reports count for, so that a ratio follows a model that has changed.
+/// The maximum number of units that earlier reports count for, so that a ratio follows a model that has changed.
 pub const MEMORY: f64 = 200_000.0;
 
 /// A text's length, by which its size in tokens is estimated. The sum of two is that of both texts.

@@ -29,7 +29,7 @@ pub(in crate::messages) struct AttemptRow<'a> {
     pub(in crate::messages) latency_ms: Option<i32>,
     pub(in crate::messages) at: Timestamp,
     pub(in crate::messages) hash: &'a [u8],
-    /// How many pairs are dropped after the call.
+    /// The number of pairs dropped after the call.
     pub(in crate::messages) trimmed_after: i32,
     /// The tokens of the prompt and of the answer that the provider reported.
     pub(in crate::messages) reported: (Option<i64>, Option<i64>),
@@ -98,7 +98,7 @@ pub(in crate::messages) async fn insert_attempts(
     Ok(())
 }
 
-/// Notes with sends, which are locked, what these calls change of them.
+/// Updates locked sends with the results of these calls.
 pub(in crate::messages) async fn note_attempts(
     connection: &mut PgConnection,
     project: &str,

@@ -1,4 +1,4 @@
-//! The messages that went through the gateway, as they are written with the send that carries them.
+//! The messages that went through the gateway, as they are stored with the send that carries them.
 
 use std::collections::HashSet;
 
@@ -26,10 +26,10 @@ columns! {
     }
 }
 
-/// How many bytes of messages are sent to the database without asking which of them it has.
+/// The size in bytes up to which messages are sent to the database without checking first which of them it has.
 const FEW: usize = 16 << 10;
 
-/// Returns the statement that inserts the messages which are not kept yet, with its columns' parameters from `first` on.
+/// Returns the statement that inserts the messages which are not stored yet, with its columns' parameters from `first` on.
 pub(super) fn insert_messages_from(first: usize) -> String {
     format!(
         "insert into sent_messages (project, {names}) select $1, {values} from (select {unnested}) new

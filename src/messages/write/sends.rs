@@ -1,4 +1,4 @@
-//! How sends are made, and how their calls are added.
+//! Creates sends and adds their calls.
 
 use std::collections::HashMap;
 
@@ -65,7 +65,7 @@ impl Planned<'_> {
     }
 }
 
-/// Makes sends, each with its pair. What each carries is predicted here, so that it sees what was written before it.
+/// Creates sends, each with its pair. The prediction is made here, so that it includes everything written before.
 pub(super) async fn start(
     connection: &mut PgConnection,
     project: &str,
@@ -79,7 +79,7 @@ pub(super) async fn start(
             _ => None,
         })
         .collect();
-    // The gateway makes the ids of its sends itself, so these are new.
+    // The gateway chooses the ids of its sends itself, so they are always new.
     let ids: Vec<_> = starts.iter().filter(|(_, start)| start.passed.is_none()).map(|(id, _)| *id).collect();
     let stored = if ids.is_empty() {
         HashMap::new()
@@ -95,7 +95,7 @@ pub(super) async fn start(
             written.push(Some(if *hash == start.hash {
                 Ok(Receipt::replayed(None))
             } else {
-                Err(Error::Conflict(format!("the send {id} exists already with another body")))
+                Err(Error::Conflict(format!("the send {id} already exists with a different body")))
             }));
             continue;
         }
@@ -138,14 +138,14 @@ pub(super) async fn start(
     for (index, plan) in &planned {
         let pair = plan.start.pair_id;
         written[*index] = Some(if !inserted.pairs.contains(&pair) {
-            Err(Error::Conflict(format!("the pair {pair} is there already")))
+            Err(Error::Conflict(format!("the pair {pair} already exists")))
         } else if inserted.sends.contains(&plan.id) {
             gone.extend(plan.reasked.as_ref().map(|pair| pair.id));
             Ok(Receipt::created(None))
         } else {
             // Another server has made a send with this id meanwhile.
             late.push(pair);
-            Err(Error::Unavailable("this send is being made by another request; try again"))
+            Err(Error::Unavailable("another request is creating this send; try again"))
         });
     }
     gone.extend(late);
@@ -168,10 +168,9 @@ async fn plan<'a>(
     let reasked = match new.reask_of {
         None => None,
         Some(pair) => match tables::lock_pair(connection, project, pair).await? {
-            None => return Err(Error::NotFound("message pair to ask again").into()),
+            None => return Err(Error::NotFound("message pair to send again").into()),
             Some(locked) if locked.state != PairState::Error => {
-                let detail =
-                    format!("the pair {pair} is not in the state error, so it cannot be asked again");
+                let detail = format!("the pair {pair} is not in the state error, so it cannot be sent again");
                 return Err(Error::Conflict(detail).into());
             }
             Some(locked) => Some(locked),
@@ -319,7 +318,8 @@ fn judge(
         match stored.get(&(id, number)) {
             Some(hash) if *hash == append.hash => return Ok(Some(Receipt::replayed(Some(number)))),
             Some(_) => {
-                let detail = format!("attempt {number} of the send {id} exists already with another body");
+                let detail =
+                    format!("attempt {number} of the send {id} already exists with a different body");
                 return Err(Error::Conflict(detail));
             }
             None if number != send.attempts_used + 1 => {
@@ -333,7 +333,7 @@ fn judge(
         return Err(Error::Conflict(format!("the send {id} has ended; no attempt can be added")));
     }
     if !goes_on(send.stage) {
-        return Err(Error::Conflict(format!("the last attempt of the send {id} has ended it; finalize it")));
+        return Err(Error::Conflict(format!("the last attempt ended the send {id}; finalize the send")));
     }
     Ok(None)
 }
