@@ -143,6 +143,21 @@ impl Client {
         Answer::read(self.agent.run(self.request(method, path, project).body(())?)?)
     }
 
+    /// Passes a request of any method on, with a JSON body unless that is empty, and reads the whole response.
+    pub(super) fn pass(
+        &self,
+        method: Method,
+        path: &str,
+        project: Option<&str>,
+        body: &[u8],
+    ) -> Result<Answer, ureq::Error> {
+        if body.is_empty() {
+            return self.call(method, path, project);
+        }
+        let request = self.request(method, path, project).header("content-type", "application/json");
+        Answer::read(self.agent.run(request.body(body)?)?)
+    }
+
     /// Gets `path`. The response's body is still to be read, and may be refused like any other.
     pub(super) fn stream(&self, path: &str, project: Option<&str>) -> Result<Response<Body>, ureq::Error> {
         self.agent.run(self.request(Method::GET, path, project).body(())?)

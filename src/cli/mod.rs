@@ -1,12 +1,14 @@
 //! The command line.
 
 mod client;
+mod edit;
 mod erase;
 mod export;
 mod files;
 mod hook;
 mod import;
 mod keys;
+mod mcp;
 mod serve;
 mod target;
 mod watch;
@@ -98,6 +100,11 @@ enum Command {
     /// Make agents report what they do.
     #[command(subcommand)]
     Hook(hook::Hook),
+    /// Serve tools for a model on standard input and output (MCP), and make agents use them.
+    #[command(after_help = format!("{}\n\nExamples:
+  gleaner mcp install claude-code
+  gleaner mcp --url https://gleaner.example --key-file ~/.gleaner-key", target::RULE))]
+    Mcp(mcp::Mcp),
     /// Erase records by session, age or id, and print how many were erased.
     #[command(after_help = format!("{}\n\nExamples:
   gleaner erase --session ann-2026-11-20
@@ -135,6 +142,7 @@ impl Command {
             Self::Import(import) => Some(&mut import.target),
             Self::Export(export) => Some(&mut export.target),
             Self::Watch(watch) => Some(&mut watch.target),
+            Self::Mcp(mcp) => Some(&mut mcp.target),
             Self::Erase(erase) => Some(&mut erase.target),
             Self::Keys(keys) => Some(&mut keys.target),
             _ => None,
@@ -153,6 +161,7 @@ impl Command {
             Self::Export(export) => block_on(export.run()),
             Self::Watch(watch) => block_on(watch.run()),
             Self::Hook(hook) => hook.run(),
+            Self::Mcp(mcp) => mcp.run(),
             Self::Erase(erase) => block_on(erase.run()),
             Self::Keys(keys) => block_on(keys.run()),
             Self::Healthcheck { bind } => serve::healthcheck(bind),

@@ -74,6 +74,11 @@ pub async fn serve(
             () = &mut stop => break,
         };
         let (stream, address): (TcpStream, SocketAddr) = taken;
+        // The pieces of a streamed answer are small, and none of them waits until the client has acknowledged the one before.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection broke off");
+            continue;
+        }
         let place = Arc::clone(&places).try_acquire_owned();
         let is_full = place.is_err();
         let Ok(place) = place.or_else(|_| Arc::clone(&spare_places).try_acquire_owned()) else {

@@ -82,3 +82,16 @@ pub async fn judged(
         where project = $1 and session_id = $2 and memory_id = $3 and verdict is not null";
     sqlx::query_as(SQL).bind(project).bind(session).bind(memory).fetch_optional(db).await
 }
+
+/// Returns the session in which a key has asked last, or somebody without a key on an open server, and the folder there;
+/// none if nothing was asked.
+pub async fn last_active(
+    db: impl PgExecutor<'_>,
+    project: &str,
+    key: Option<Uuid>,
+) -> sqlx::Result<Option<(String, Option<String>)>> {
+    const SQL: &str = "
+        select session_id, root from conversation_queries where project = $1 and asked_by = $2
+        order by at desc, id desc limit 1";
+    sqlx::query_as(SQL).bind(project).bind(key.unwrap_or_default()).fetch_optional(db).await
+}

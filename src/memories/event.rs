@@ -72,6 +72,8 @@ pub struct Ask {
     pub session: String,
     /// The client's request.
     pub new: NewQuery,
+    /// The key with which it was asked; nil on a server that has no keys, and none where that does not say who asks.
+    pub asked_by: Option<Uuid>,
     /// Whether the query is kept.
     pub keeps_text: bool,
     /// When the query was asked.
@@ -162,6 +164,7 @@ impl Event {
     pub fn ask(session: String, new: NewQuery, id: Option<Uuid>) -> Self {
         let ask = Ask {
             id: new.id.or(id).unwrap_or_else(Uuid::now_v7),
+            asked_by: None,
             keeps_text: true,
             at: new.at.unwrap_or_else(Timestamp::now),
             hash: request_hash(&(&session, &new)),
@@ -169,6 +172,15 @@ impl Event {
             new,
         };
         Self { id: conversation(&ask.session), action: Action::Ask(Box::new(ask)) }
+    }
+
+    /// Notes with which key something is asked, if a key was needed: the session is the one that this key was last used in.
+    #[must_use]
+    pub fn by(mut self, key: Option<Uuid>) -> Self {
+        if let Action::Ask(ask) = &mut self.action {
+            ask.asked_by = Some(key.unwrap_or_default());
+        }
+        self
     }
 
     /// Makes the event that records suggestions.

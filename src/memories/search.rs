@@ -75,11 +75,12 @@ pub struct FoundMemory {
     pub factors: Factors,
 }
 
-/// Searches memories, and records the search in its conversation.
+/// Searches memories, and records the search in its conversation. `asked_by` is the key of who asks, if a key was needed.
 pub async fn search(
     app: &App,
     tenant: &Arc<Tenant>,
     mut wanted: MemorySearch,
+    asked_by: Option<Uuid>,
     memory: &Memory,
 ) -> Result<Vec<FoundMemory>> {
     tenant.policy.redact(&mut wanted.query);
@@ -119,7 +120,7 @@ pub async fn search(
             at: Some(at),
             suggest: None,
         };
-        app.writer.write(tenant, Event::ask(session, new, None), memory).await?;
+        app.writer.write(tenant, Event::ask(session, new, None).by(asked_by), memory).await?;
     }
     Ok(data)
 }

@@ -127,6 +127,7 @@ columns! {
         "query": "text" = Some(&*ask.new.query).filter(|_| ask.keeps_text),
         "shown": "text" as "uuid[]" = literal(&ask.new.shown),
         "root": "text" = ask.new.root.as_deref().map(folder),
+        "asked_by": "uuid" = ask.asked_by,
         "at": "timestamptz" = ask.at,
         "request_hash": "bytea" = ask.hash.as_slice(),
     }

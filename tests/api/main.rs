@@ -11,6 +11,7 @@ mod faults;
 mod gateway;
 mod generations;
 mod hook;
+mod mcp;
 mod memories;
 mod messages;
 mod openapi;

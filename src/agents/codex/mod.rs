@@ -10,7 +10,7 @@ mod items;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::agent::{Agent, Home, HookEvent, Hooks, Reporting, Transcripts};
+use super::agent::{Agent, Home, HookEvent, Hooks, Reporting, Servers, ServersFormat, Transcripts};
 use super::entry::{Activity, Entry};
 use super::hook::{self, Dialect};
 use super::json::{self, NotAnObject, Raw};
@@ -47,6 +47,12 @@ pub(super) static AGENT: Agent = Agent {
              /hooks. `codex exec` silently skips hooks that are not trusted, unless it is started with \
              --dangerously-bypass-hook-trust.",
         ),
+    },
+    servers: Servers {
+        home: Home { variable: "CODEX_HOME", folder: ".codex" },
+        file: "config.toml",
+        of_project: ".codex/config.toml",
+        format: ServersFormat::Toml,
     },
 };
 

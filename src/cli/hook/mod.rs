@@ -6,14 +6,14 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use std::{env, fs, io};
+use std::{env, io};
 
 use anyhow::Context as _;
 use clap::Subcommand;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-use self::settings::{Change, Group};
+use self::settings::Group;
 use super::client::{Presence, Remote, default_url, expect_address, presence_at};
 use super::files;
 use crate::agents::{Agent, HookEvent, Reporting};
@@ -65,7 +65,7 @@ impl Hook {
             Self::Install { agent, project, remote } => install(agent, project, &remote.url_or_default())?,
             Self::Uninstall { agent, project } => {
                 let path = settings_file(agent, project)?;
-                change(agent, &path, &read(&path)?, &[])?;
+                change(agent, &path, &files::read_settings(&path)?, &[])?;
             }
             Self::Send { agent, remote } => {
                 // An error here must not keep the agent from its work.
@@ -90,8 +90,9 @@ fn settings_file(agent: &Agent, project: bool) -> anyhow::Result<PathBuf> {
 fn install(agent: &Agent, project: bool, url: &str) -> anyhow::Result<()> {
     expect_address(url)?;
     let path = settings_file(agent, project)?;
-    let text = read(&path)?;
-    let own = settings::own_hooks(&text, |hook| is_ours(agent, hook)).with_context(|| untouched(&path))?;
+    let text = files::read_settings(&path)?;
+    let own =
+        settings::own_hooks(&text, |hook| is_ours(agent, hook)).with_context(|| files::untouched(&path))?;
     let before = own.into_iter().find(|hook| !hook["headers"]["Authorization"].is_null());
     let text = change(agent, &path, &text, &groups(agent, url, before.as_ref())?)?;
     println!("New sessions of {} report to {url}.", agent.title);
@@ -177,38 +178,11 @@ fn has_key() -> bool {
     env::var_os("GLEANER_KEY").is_some_and(|key| !key.is_empty())
 }
 
-/// What a file of settings holds; nothing, if it is not there.
-fn read(path: &Path) -> anyhow::Result<String> {
-    match files::read_text(path) {
-        Ok(text) => Ok(text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
-    }
-}
-
-fn untouched(path: &Path) -> String {
-    format!("{} was left as it is", path.display())
-}
-
 /// Gives an agent's settings these hooks, prints what was done, and returns the settings as they are now.
 fn change(agent: &Agent, path: &Path, text: &str, groups: &[Group]) -> anyhow::Result<String> {
-    let (text, changes) =
-        settings::change(text, groups, |hook| is_ours(agent, hook)).with_context(|| untouched(path))?;
-    let different = changes.iter().any(|(_, change)| *change != Change::Kept);
-    if text.is_empty() && different {
-        fs::remove_file(path).with_context(|| format!("removing {}", path.display()))?;
-    } else if different {
-        files::replace(path, text.as_bytes()).with_context(|| format!("writing {}", path.display()))?;
-    }
-    println!("{}:", path.display());
-    for (event, change) in &changes {
-        println!("  {event}: {change}");
-    }
-    if !different {
-        println!("  nothing to change");
-    } else if text.is_empty() {
-        println!("  the file held nothing else and was removed");
-    }
+    let (text, changes) = settings::change(text, groups, |hook| is_ours(agent, hook))
+        .with_context(|| files::untouched(path))?;
+    files::write_settings(path, &text, &changes)?;
     Ok(text)
 }
 

@@ -107,7 +107,7 @@ impl Described for CorrectionPairs {
         table: "generations",
         count: Some(
             "from generations g
-            join correction_pairs p on p.project = $1 and p.kind in ('fix', 'review') and p.completed_at = g.completed_at
+            join correction_pairs p on p.project = $1 and p.kind = 'fix' and p.completed_at = g.completed_at
                 and p.generation_id = g.id
             where g.project = $1 and g.success",
         ),
@@ -122,7 +122,7 @@ impl Described for CorrectionPairs {
 }
 
 /// The program of the row that was wrong.
-const WRONG: &str = "case when p.kind = 'review' then g.final_valid_dsl else b.extracted_dsl end";
+const WRONG: &str = "case when p.is_review then g.final_valid_dsl else b.extracted_dsl end";
 
 /// The program of the row that is right.
 const RIGHT: &str = "coalesce(f.extracted_dsl, g.corrected_dsl, g.final_valid_dsl)";
@@ -157,7 +157,7 @@ impl Dataset for CorrectionPairs {
 
     fn columns(&self, common: &Common, shape: Shape) -> String {
         let mut columns =
-            "g.user_intent, case when p.kind = 'review' then 'review' else b.error_stage end as error_stage,
+            "g.user_intent, case when p.is_review then 'review' else b.error_stage end as error_stage,
             p.fixed_attempt"
                 .to_owned();
         let texts = if shape == Shape::Steps {
@@ -169,7 +169,7 @@ impl Dataset for CorrectionPairs {
         } else {
             format!(
                 ", {WRONG} as bad, {RIGHT} as fixed, coalesce(f.passed, p.fixed_attempt is null) as fixed_passed,
-                case when p.kind = 'review' then g.review_note else b.error_message end as error_message,
+                case when p.is_review then g.review_note else b.error_message end as error_message,
                 b.prompt_text, b.raw_response as wrong_response, f.raw_response as right_response"
             )
         };
@@ -254,11 +254,11 @@ impl CorrectionPairs {
     fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
         query.push(match (shape, self.pairing.unwrap_or_default()) {
             (Shape::Steps, _) => " and p.kind = 'steps'",
-            (_, Pairing::Fix) => " and p.kind in ('fix', 'review')",
+            (_, Pairing::Fix) => " and p.kind = 'fix'",
             // Only the data set's own columns have a place for a fix that failed itself.
-            (Shape::Raw, Pairing::Next) => " and p.kind in ('next', 'review')",
-            (_, Pairing::Next) => " and (p.kind = 'next' and f.passed is not false or p.kind = 'review')",
-            (_, Pairing::Final) => " and p.kind in ('final', 'review')",
+            (Shape::Raw, Pairing::Next) => " and p.kind = 'next'",
+            (_, Pairing::Next) => " and p.kind = 'next' and f.passed is not false",
+            (_, Pairing::Final) => " and p.kind = 'final'",
         });
         push_log_conditions(query, self.domain_name.as_deref(), self.model_used.as_deref());
         push_min_rating(query, self.min_rating);

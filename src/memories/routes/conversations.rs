@@ -47,6 +47,7 @@ async fn add_conversation_query(
     writing.caller.tenant.policy.redact(&mut session_id);
     let address = format!("/v1/conversations/{}", utf8_percent_encode(&session_id, NON_ALPHANUMERIC));
     let event = Event::ask(session_id.clone(), new, writing.id("conversation-queries", None));
+    let event = event.by(writing.caller.key());
     let id = event.query_id().unwrap_or_default();
     let record = async |_| {
         let query = stored(&writing.app, &writing.caller.project, id).await?;

@@ -68,7 +68,7 @@ async fn search_memories(
     memory: Memory,
     Query(wanted): Query<MemorySearch>,
 ) -> Result<axum::Json<FoundMemories>> {
-    let data = search::search(&app, &caller.tenant, wanted, &memory).await?;
+    let data = search::search(&app, &caller.tenant, wanted, caller.key(), &memory).await?;
     Ok(axum::Json(FoundMemories { data }))
 }
 

@@ -79,11 +79,15 @@ pub(super) async fn end(
             completed_at: send.now.plus(TimeDelta::microseconds(later)).unwrap_or(send.now),
         });
     }
-    tables::insert_attempts(connection, project, &attempts).await?;
-    tables::end_sends(connection, project, &rows).await?;
     let answered = open.iter().filter(|(_, end, _)| end.failure.is_none());
     let reports: Vec<_> = answered.filter_map(|(send, end, _)| Report::of(send, end.tokens.input)).collect();
-    learning::learn(connection, project, &reports).await?;
+    let mut lessons = learning::lessons(&reports);
+    let known = tables::end_sends(connection, project, &attempts, &rows, &lessons).await?;
+    lessons.retain(|(model, _)| !known.contains(*model));
+    if !lessons.is_empty() {
+        tables::begin_learning(connection, project, &lessons).await?;
+    }
+    learning::measure_pairs(connection, project, &reports).await?;
     Ok(written)
 }
 

@@ -118,14 +118,6 @@ pub(super) async fn start(
         }
     }
     let pairs: Vec<_> = planned.iter().map(|(_, plan)| plan.pair()).collect();
-    let made = tables::insert_pairs(connection, project, &pairs).await?;
-    planned.retain(|(index, plan)| {
-        let pair = plan.start.pair_id;
-        if !made.contains(&pair) {
-            written[*index] = Some(Err(Error::Conflict(format!("the pair {pair} already exists"))));
-        }
-        made.contains(&pair)
-    });
     let rows: Vec<_> = planned
         .iter()
         .map(|(_, plan)| SendRow {
@@ -136,21 +128,23 @@ pub(super) async fn start(
             predicted: &plan.predicted,
         })
         .collect();
-    let created = tables::insert_sends(connection, project, &rows).await?;
-    let messages = planned.iter().filter(|(_, plan)| created.contains(&plan.id)).flat_map(|(_, plan)| {
+    let messages = planned.iter().flat_map(|(_, plan)| {
         let session = named(plan.start.new.session_id.as_deref());
         let messages = plan.start.passed.iter().flat_map(|passed| &passed.messages);
         messages.map(move |sent| MessageRow { session, sent })
     });
-    tables::insert_messages(connection, project, messages.collect()).await?;
+    let inserted = tables::insert_sends(connection, project, &pairs, &rows, messages.collect()).await?;
     let (mut gone, mut late) = (Vec::new(), Vec::new());
     for (index, plan) in &planned {
-        written[*index] = Some(if created.contains(&plan.id) {
+        let pair = plan.start.pair_id;
+        written[*index] = Some(if !inserted.pairs.contains(&pair) {
+            Err(Error::Conflict(format!("the pair {pair} already exists")))
+        } else if inserted.sends.contains(&plan.id) {
             gone.extend(plan.reasked.as_ref().map(|pair| pair.id));
             Ok(Receipt::created(None))
         } else {
             // Another server has made a send with this id meanwhile.
-            late.push(plan.start.pair_id);
+            late.push(pair);
             Err(Error::Unavailable("another request is creating this send; try again"))
         });
     }
