@@ -14,7 +14,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use serde_json::{Map, Value, json};
 
-/// What a model is told that asks for suggestions where no conversation is known.
+/// The text for a model that asks for suggestions when no conversation is known.
 const NO_SESSION: &str = "No conversation is known here, so nothing can be suggested. Pass its name as the argument session_id: \
     the name under which the agent's hooks report the session, or under which its queries are posted.";
 
@@ -117,12 +117,12 @@ fn result(response: &Response<Bytes>) -> CallToolResult {
     let text = String::from_utf8_lossy(response.body()).trim_end().to_owned();
     let status = response.status();
     if status == StatusCode::NO_CONTENT {
-        return success("The project keeps nothing of this.".to_owned(), json!({}));
+        return success("The project stores nothing of this.".to_owned(), json!({}));
     }
     match serde_json::from_str::<Value>(&text) {
         Ok(body @ Value::Object(_)) if status.is_success() => success(text, body),
         Ok(problem @ Value::Object(_)) => failed(describe(&problem), Some(problem)),
-        _ => failed(format!("the server answered {status}, and not as Gleaner does"), None),
+        _ => failed(format!("the server answered {status}, which is not a response of Gleaner"), None),
     }
 }
 

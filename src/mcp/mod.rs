@@ -31,7 +31,7 @@ pub use tools::Tools;
 
 use self::routes::LastActive;
 
-/// What a model is told about the tools as a whole.
+/// The instructions about all tools for a model.
 const INSTRUCTIONS: &str = "\
 Gleaner remembers what was learned in earlier sessions of coding agents in this project.
 - At the beginning of a task, and whenever the subject changes, call suggest_memories: it answers with notes, decisions and \

@@ -65,7 +65,7 @@ const TOOLS: [Entry; 8] = [
     },
     Entry {
         name: "memory_feedback",
-        title: "Judge a memory",
+        title: "Give feedback on a memory",
         description: "Says whether a memory that was suggested or found has helped (used) or did not belong here (dismissed). \
                       Later suggestions follow from it.",
         operation: "judge_memory",
@@ -101,8 +101,8 @@ const TOOLS: [Entry; 8] = [
     },
     Entry {
         name: "learner_stats",
-        title: "Figures of learning",
-        description: "Returns the figures of what was learned from searches: how many failed, how many were resolved, and how \
+        title: "Learning statistics",
+        description: "Returns statistics of what was learned from searches: how many failed, how many were resolved, and how \
                       often a hint was followed.",
         operation: "get_search_figures",
         arguments: Some(&[]),

@@ -30,7 +30,7 @@ const CONNECTIONS: u32 = 4;
 pub(super) struct Mcp {
     #[command(subcommand)]
     command: Option<Command>,
-    /// The project that the tools are about. The default is that of the key, or `default` without a key.
+    /// The project that the tools use. The default is the key's project, or `default` without a key.
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub(super) struct Mcp {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Name this program in an agent's settings as a server of tools. Everything else there stays as it is.
+    /// Add this program to an agent's settings as an MCP server. All other settings stay as they are.
     #[command(
         after_help = "The tools are those of --url, or of the server at http://127.0.0.1:8080 (or GLEANER_BIND).
 
@@ -50,17 +50,17 @@ Examples:
     Install {
         /// The agent.
         agent: &'static Agent,
-        /// Change the agent's settings for the current folder, not those of the user.
+        /// Change the agent's settings for the current folder instead of the user's settings.
         #[arg(long)]
         here: bool,
     },
-    /// Take this program out of an agent's settings again.
+    /// Remove this program from an agent's settings.
     #[command(after_help = "Example:
   gleaner mcp uninstall claude-code")]
     Uninstall {
         /// The agent.
         agent: &'static Agent,
-        /// Change the agent's settings for the current folder, not those of the user.
+        /// Change the agent's settings for the current folder instead of the user's settings.
         #[arg(long)]
         here: bool,
     },
@@ -152,8 +152,8 @@ fn install(agent: &Agent, here: bool, url: &str) -> anyhow::Result<()> {
     let program = program.to_str().context("the path of this program is not UTF-8")?.to_owned();
     change(agent, here, Some(&Server { program, url: url.to_owned() }))?;
     let title = agent.title;
-    println!("Sessions of {title} that begin from now on have the tools of {url}.");
-    println!("If the server wants a key, {title} hands on GLEANER_KEY: set that where {title} runs.");
+    println!("New sessions of {title} have the tools of {url}.");
+    println!("If the server requires a key, {title} passes on GLEANER_KEY. Set that variable where {title} runs.");
     Ok(())
 }
 

@@ -110,7 +110,7 @@ fn to_server(
         .post(&path, "application/x-ndjson", project, lines)
         .map_err(|error| away(client.unanswered(&error).to_string(), None))?;
     match answer.status {
-        // The project keeps nothing of this.
+        // The project stores nothing of this.
         204 => Ok(TranscriptCounts::default()),
         200..300 => serde_json::from_str(&answer.body)
             .map_err(|error| Refusal::Final(anyhow!("{url} answered something else: {error}"))),

@@ -172,7 +172,7 @@ async fn what_a_project_keeps_and_how_fast_it_may_be_asked_holds_for_calls() {
     service.put("/v1/projects/default", &json!({"capture": {"memories": "off"}})).await.expect(200);
     let kept_not = call(&service, "store_memory", json!({"content": "x"})).await;
     assert_eq!((&kept_not["isError"], &kept_not["structuredContent"]), (&json!(false), &json!({})));
-    assert_eq!(kept_not["content"][0]["text"], "The project keeps nothing of this.");
+    assert_eq!(kept_not["content"][0]["text"], "The project stores nothing of this.");
 
     service.put("/v1/projects/default", &json!({"quotas": {"requests_per_second": 1}})).await.expect(200);
     let mut last = Value::Null;
