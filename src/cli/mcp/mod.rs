@@ -153,7 +153,9 @@ fn install(agent: &Agent, here: bool, url: &str) -> anyhow::Result<()> {
     change(agent, here, Some(&Server { program, url: url.to_owned() }))?;
     let title = agent.title;
     println!("New sessions of {title} have the tools of {url}.");
-    println!("If the server requires a key, {title} passes on GLEANER_KEY. Set that variable where {title} runs.");
+    println!(
+        "If the server requires a key, {title} passes on GLEANER_KEY. Set that variable where {title} runs."
+    );
     Ok(())
 }
 
