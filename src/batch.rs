@@ -104,7 +104,7 @@ impl Rejected {
 /// `generation`, `attempt`, `generation_outcome`, `generation_amendment` and `review` (which refer to
 /// `generation_id`); `suggestion`, `view`, `partial_inputs`, `suggestion_outcome` and `suggestion_amendment`
 /// (`suggestion_id`); `search`, `fallback` and `search_outcome` (`search_id`); `pair`, `send` (with `mode: record`),
-/// `send_attempt` and `send_outcome` (`send_id`); `memory`, `conversation_query` and `memory_feedback`
+/// `send_attempt` and `send_outcome` (`send_id`); `memory` and `memory_code`; `conversation_query` and `memory_feedback`
 /// (`session_id`). A line of a `suggestion_history.jsonl` needs no `event`. A
 /// `line_id`, any UUID, names what the line makes and does not name itself, so that sending the line again is
 /// harmless. Later lines may refer to earlier ones, and events of one record take effect in line order. A batch has

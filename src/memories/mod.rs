@@ -4,13 +4,16 @@
 //!
 //! This file says what a memory, a query and a verdict are, and [`event`] what can happen to them. [`write`](mod@write)
 //! writes them, [`store`] and [`conversations`] read them, and [`rules`] has what follows without a database. [`finding`] finds
-//! memories, [`suggest`](mod@suggest) suggests them, [`search`](mod@search) answers who asks for them, and [`analytics`] says what it was worth.
+//! memories, [`suggest`](mod@suggest) suggests them, [`search`](mod@search) answers who asks for them, [`code`] keeps files of source code, [`help`] notes what came
+//! unasked, and [`analytics`] says what it was worth.
 
 pub mod analytics;
+pub mod code;
 pub mod conversations;
 pub mod event;
 pub mod exports;
 pub mod finding;
+pub mod help;
 pub mod routes;
 pub mod rules;
 pub mod search;

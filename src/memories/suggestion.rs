@@ -43,6 +43,12 @@ pub struct NewSuggest {
     /// Whether the answer is only looked at, so that nothing counts as shown. The default is false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peek: Option<bool>,
+    /// Whether the answer has solved examples for the last query too. The default is false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub include_examples: Option<bool>,
+    /// Whether the answer has files too that searches like the last query led to. The default is false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub include_files: Option<bool>,
 }
 
 impl Check for NewSuggest {
@@ -70,6 +76,12 @@ pub struct InForce {
 }
 
 impl NewSuggest {
+    /// Returns whether more is asked for than memories.
+    #[must_use]
+    pub fn includes_more(&self) -> bool {
+        [self.include_examples, self.include_files].contains(&Some(true))
+    }
+
     /// Lays the request over a project's settings.
     #[must_use]
     pub fn over(&self, settings: &MemorySettings) -> InForce {

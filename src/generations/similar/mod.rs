@@ -21,7 +21,7 @@ use rank::{Solved, rank};
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Wanted {
+pub struct Wanted {
     /// The intent to compare with.
     #[param(min_length = 1, example = "Create a fund with Jane as director")]
     intent: String,
@@ -42,10 +42,26 @@ pub(super) struct Wanted {
     pub(super) format: Option<Shape>,
 }
 
+impl Wanted {
+    /// Asks for at most `limit` logs with an intent at least so similar to this one.
+    #[must_use]
+    pub fn of(intent: String, limit: i64, min_similarity: f64) -> Self {
+        Self {
+            intent,
+            domain_name: None,
+            model_used: None,
+            limit: Some(limit),
+            min_similarity: Some(min_similarity),
+            exclude_id: None,
+            format: None,
+        }
+    }
+}
+
 /// The shape in which examples are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Shape {
+pub enum Shape {
     /// As chat messages.
     Messages,
 }
@@ -66,13 +82,13 @@ impl Check for Wanted {
 /// A log that succeeded with an intent like the one at hand.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 #[schema(as = SolvedExample)]
-pub(super) struct Example {
+pub struct Example {
     /// The log.
-    generation_id: Uuid,
+    pub generation_id: Uuid,
     /// Its intent.
-    pub(super) user_intent: String,
+    pub user_intent: String,
     /// The program of the log, as a reviewer corrected it where one did.
-    pub(super) valid_dsl: String,
+    pub valid_dsl: String,
     /// Area of the language.
     domain_name: String,
     /// How similar the log is, from 0 to 1. It is 1 where the intents are the same. Otherwise it grows with the rare
@@ -86,7 +102,7 @@ pub(super) struct Example {
 }
 
 /// Finds, ranks and fetches the examples.
-pub(super) async fn find(
+pub async fn find(
     db: &PgPool,
     samples: &Arc<Samples>,
     project: &Arc<str>,
