@@ -31,7 +31,7 @@ impl fmt::Display for Change {
         f.write_str(match self {
             Self::Added => "added",
             Self::Replaced => "replaced",
-            Self::Kept => "was there already",
+            Self::Kept => "was already there",
             Self::Removed => "removed",
         })
     }
@@ -75,11 +75,7 @@ pub(super) fn member<'a, 'b>(root: &'b Object<'a>, name: &str) -> Result<Option<
 fn expect_once(object: &Object<'_>) -> Result<()> {
     let mut names = HashSet::new();
     for property in &object.properties {
-        ensure!(
-            names.insert(property.name.as_str()),
-            "its member {} stands there twice",
-            property.name.as_str()
-        );
+        ensure!(names.insert(property.name.as_str()), "its member {} occurs twice", property.name.as_str());
     }
     Ok(())
 }

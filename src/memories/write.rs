@@ -1,4 +1,4 @@
-//! How memories and conversations are written: many events in a few statements.
+//! Writes events of memories and conversations, many in a few statements.
 
 use std::collections::HashSet;
 
@@ -34,11 +34,11 @@ pub enum Kind {
     Change,
     /// What is known of a file of source code is replaced.
     Replace,
-    /// Something is asked in a conversation.
+    /// A query is added to a conversation.
     Ask,
     /// Memories are suggested in a conversation.
     Suggest,
-    /// A memory is judged in a conversation.
+    /// A verdict on a memory is given in a conversation.
     Judge,
     /// Help comes unasked, or is kept silent.
     Help,

@@ -38,15 +38,15 @@ fn route(agent: &'static Agent) -> UtoipaMethodRouter<App> {
     for mut item in any.paths.into_values() {
         if let Some(operation) = &mut item.post {
             operation.operation_id = Some(format!("report_{}_hook", agent.name.replace('-', "_")));
-            operation.summary = Some(format!("Takes what a hook of {} sends.", agent.title));
+            operation.summary = Some(format!("Receives the report of a {} hook.", agent.title));
         }
         paths.paths.insert(agent.hook_path(), item);
     }
     (schemas, paths, handler.layer(Extension(agent)))
 }
 
-/// The answer to a hook. It is empty unless the agent is to be told something: an agent takes anything else for instructions,
-/// and shows an error to its user.
+/// The response to a hook. It is empty unless there is something to tell the agent, because an agent would treat anything
+/// else as instructions and would show an error to its user.
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct HookAnswer {
@@ -56,7 +56,7 @@ struct HookAnswer {
     hook_specific_output: Option<Told>,
 }
 
-/// What an agent is told in the answer to a hook, in the form that Claude Code and Codex read.
+/// What an agent is told in the response to a hook, in the form that Claude Code and Codex read.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = HookSpecificOutput)]
@@ -67,11 +67,11 @@ struct Told {
     additional_context: String,
 }
 
-/// Takes what a hook of an agent sends.
+/// Receives the report of an agent's hook.
 ///
-/// The answer is 200, also to what is not understood, and empty unless `suggest` asks for help and there is some: with a prompt,
-/// and with the answer to a search that found nothing. It comes within a quarter of a second of the report, and within 150
-/// milliseconds where help is asked for: what takes longer to be written is written after it.
+/// The status is 200 even if the report is not understood. The body is empty unless `suggest` asks for help and there is
+/// some, with a prompt or after a search without results. The response is sent within a quarter of a second, and within
+/// 150 milliseconds if help is asked for. If writing takes longer, it is completed after the response.
 #[utoipa::path(post, path = "/v1/hooks/{agent}", tag = "searches", params(Wanted),
     request_body(content = serde_json::Value, example = json!({
         "hook_event_name": "Stop", "session_id": "my-session", "cwd": "/home/jane/my-project",
@@ -104,7 +104,7 @@ async fn take(
     let heard = Heard::read(&caller.tenant, agent, body.bytes, received);
     let event = heard.answerable().filter(|_| wanted.is_wanted(&caller.tenant) && caller.may_read());
     // Agents do not wait for long, and hang up: the report goes on by itself, and only so many may.
-    let place = app.searches.place().ok_or(Error::Unavailable("too many reports of hooks are under way"))?;
+    let place = app.searches.place().ok_or(Error::Unavailable("too many hook reports are in progress"))?;
     let (sender, mut help) = oneshot::channel();
     let patience = if event.is_some() { app.help_patience } else { PATIENCE };
     let asks = event.map(|_| (wanted, sender));
@@ -121,6 +121,6 @@ async fn take(
 }
 
 fn note_failure(error: &Error, agent: &Agent) {
-    tracing::warn!(%error, agent = agent.name, "a hook could not be taken");
+    tracing::warn!(%error, agent = agent.name, "a hook report could not be stored");
     metrics::counter!("gleaner_hooks_failed_total").increment(1);
 }
