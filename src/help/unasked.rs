@@ -68,7 +68,8 @@ impl<'de> Deserialize<'de> for Kinds {
                 "examples" => kinds.examples = true,
                 "" => {}
                 other => {
-                    let said = format!("unknown variant `{other}`, expected memories, files or examples");
+                    let said =
+                        format!("unknown variant `{other}`, expected one of `memories`, `files`, `examples`");
                     return Err(de::Error::custom(said));
                 }
             }
