@@ -108,7 +108,7 @@ enum Command {
     /// Make agents report what they do.
     #[command(subcommand)]
     Hook(hook::Hook),
-    /// Serve tools for a model on standard input and output (MCP), and have agents use them.
+    /// Serve tools for a model on standard input and output (MCP), and make agents use them.
     #[command(after_help = format!("{}\n\nExamples:
   gleaner mcp install claude-code
   gleaner mcp --url https://gleaner.example --key-file ~/.gleaner-key", target::RULE))]
