@@ -38,7 +38,7 @@ fn definitions(language: Language, text: &str) -> Vec<Chunk> {
     }
     let Some(tree) = parser.parse(text, None) else { return Vec::new() };
     let mut finder = Finder { language, text, chunks: Vec::new() };
-    finder.enter(tree.root_node(), &[], 0);
+    finder.enter(tree.root_node(), tree.root_node().start_byte(), &[], 0);
     finder.chunks
 }
 
@@ -49,36 +49,42 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    /// Looks for definitions below a node; `scope` are the names that it is in.
-    fn enter(&mut self, node: Node<'_>, scope: &[String], depth: usize) {
+    /// Looks for definitions below a node; `scope` are the names that it is in, and `begins` is where the comments begin that
+    /// stand right before it.
+    fn enter(&mut self, node: Node<'_>, begins: usize, scope: &[String], depth: usize) {
         if depth > DEPTH {
             return;
         }
         let mut cursor = node.walk();
         let children: Vec<_> = node.named_children(&mut cursor).collect();
-        // Where what belongs to the next definition begins.
-        let mut lead: Option<Node<'_>> = None;
+        // The comments and attributes that stand right before the next node.
+        let mut lead = (begins < node.start_byte()).then(|| begins..node.start_byte());
         for child in children {
+            let touching = lead.take().filter(|lead| self.touches(lead.end, child.start_byte()));
+            let begins = touching.map_or(child.start_byte(), |lead| lead.start);
             if Language::leads(child.kind()) {
-                let touches = lead.is_some_and(|_| true);
-                lead = if touches { lead } else { Some(child) };
+                lead = Some(begins..child.end_byte());
                 continue;
             }
-            let begins = lead
-                .filter(|lead| self.belongs(*lead, child))
-                .map_or(child.start_byte(), |lead| lead.start_byte());
-            lead = None;
             match self.role(child) {
                 Role::Piece => self.piece(child, begins, scope),
                 Role::Scope => {
                     self.head(child, begins, scope);
                     let mut inner = scope.to_vec();
                     inner.extend(self.name(child));
-                    self.enter(child, &inner, depth + 1);
+                    self.enter(child, child.start_byte(), &inner, depth + 1);
                 }
-                Role::Other => self.enter(child, scope, depth + 1),
+                Role::Other => self.enter(child, begins, scope, depth + 1),
             }
         }
+    }
+
+    /// Whether there is no blank line from one place to the next.
+    fn touches(&self, end: usize, start: usize) -> bool {
+        // A comment may have the end of its line in it.
+        let end = self.text[..end].trim_end().len();
+        let between = self.text.get(end..start).unwrap_or_default();
+        between.matches('\n').count() <= 1
     }
 
     /// What a node is. A constant that holds a function is one in scripts, and types that are only named are none.
@@ -93,12 +99,6 @@ impl Finder<'_> {
         let role = self.language.role(node.kind());
         let is_type_of_c = self.language == Language::C && node.kind().ends_with("_specifier");
         if is_type_of_c && node.child_by_field_name("body").is_none() { Role::Other } else { role }
-    }
-
-    /// Whether the comments that begin with `lead` stand right before a node.
-    fn belongs(&self, lead: Node<'_>, node: Node<'_>) -> bool {
-        let between = &self.text[lead.start_byte()..node.start_byte()];
-        !between.contains("\n\n") && !between.contains("\r\n\r\n")
     }
 
     fn piece(&mut self, node: Node<'_>, begins: usize, scope: &[String]) {
@@ -139,7 +139,7 @@ impl Finder<'_> {
 
     /// The name of a definition. Of what has no name of its own, that of the type it is about, or of what declares it.
     fn name(&self, node: Node<'_>) -> Option<String> {
-        let named = ["name", "type", "declarator"].iter().find_map(|field| node.child_by_field_name(field));
+        let named = ["name", "declarator", "type"].iter().find_map(|field| node.child_by_field_name(field));
         let mut named = match named {
             Some(named) => named,
             None => {
