@@ -35,6 +35,8 @@
 //! - [`erasure`] erases records of all domains by session, age and id, and automatically after a number of days.
 //!   [`background`] runs periodic work until the server stops.
 //! - [`writer`] commits events in batches. [`db`] connects to Postgres, runs a private one, and makes the statements.
+//! - [`intake`] takes what agents report by hooks and transcripts, for searches and conversations to learn from, and [`help`] finds
+//!   what helps in a conversation, asked for or not.
 //! - [`mcp`] serves operations of the API to models as tools.
 //! - [`gateway`] passes requests on to the providers of models, as their clients send them, and keeps what passed as sends.
 //!   [`providers`] calls the providers of models. [`retrieval`] finds texts that are like a given one, [`statistics`] has the mathematics of the analytics, and
@@ -72,7 +74,9 @@ pub mod exports;
 pub mod gateway;
 pub mod generations;
 pub mod health;
+pub mod help;
 pub mod http;
+pub mod intake;
 pub mod mcp;
 pub mod memories;
 pub mod messages;

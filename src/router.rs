@@ -36,8 +36,8 @@ use crate::openapi::{self, Document};
 use crate::state::App;
 use crate::telemetry::{self, span};
 use crate::{
-    audit, auth, batch, docs, erasure, exports, gateway, generations, health, mcp, memories, messages,
-    projects, searches, sessions, suggestions,
+    audit, auth, batch, docs, erasure, exports, gateway, generations, health, help, intake, mcp, memories,
+    messages, projects, searches, sessions, suggestions,
 };
 
 /// Returns every endpoint with its documentation.
@@ -49,6 +49,8 @@ fn api() -> OpenApiRouter<App> {
         .merge(messages::routes::routes())
         .merge(gateway::routes::routes())
         .merge(memories::routes::routes())
+        .merge(help::routes::routes())
+        .merge(intake::routes::routes())
         .merge(batch::routes())
         .merge(exports::routes::routes())
         .merge(projects::routes::routes())

@@ -47,6 +47,8 @@ pub struct Settings {
     pub providers: Arc<Providers>,
     /// How long a client may pause while it sends a request.
     pub patience: Duration,
+    /// How long an agent is kept waiting for help that it has not asked for.
+    pub help_patience: Duration,
     /// Whether nobody needs a key, as only the person who runs the program sends requests.
     pub trusts: bool,
 }
@@ -61,6 +63,7 @@ impl Default for Settings {
             most_connections: 4096,
             providers: Arc::default(),
             patience: Duration::from_mins(1),
+            help_patience: Duration::from_millis(150),
             trusts: false,
         }
     }
@@ -106,6 +109,7 @@ impl Running {
             providers: settings.providers,
             in_flight,
             patience: settings.patience,
+            help_patience: settings.help_patience,
             stopping: AtomicBool::new(false),
             metrics: telemetry::recorder(),
         }));

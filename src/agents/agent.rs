@@ -80,6 +80,8 @@ pub struct Hooks {
     pub settings: &'static str,
     /// The events that the agent is to report.
     pub events: &'static [HookEvent],
+    /// The events whose answers the agent hands on to its model, of those where there may be something to say.
+    pub answerable: &'static [&'static str],
     /// How the agent reports an event.
     pub reporting: Reporting,
     /// How long the agent waits for a hook before it goes on without, in seconds.

@@ -37,6 +37,7 @@ pub(super) static AGENT: Agent = Agent {
             HookEvent::plain("SubagentStop"),
             HookEvent::plain("SessionEnd"),
         ],
+        answerable: &["UserPromptSubmit", "PostToolUse", "PostToolUseFailure"],
         reporting: Reporting::Request,
         timeout: 1,
         advice: None,
@@ -192,9 +193,10 @@ fn parse_line(line: &str, tools: &ToolPatterns) -> Result<Entry, NotAnObject> {
     let sidechain = json::is_true(line.is_sidechain);
     let root = json::name(line.cwd);
     let message: Message<'_> = json::member(line.message).unwrap_or_default();
+    let mut prompt = None;
     let activities = match json::text(line.kind).as_deref() {
         Some("assistant") => said_by_agent(&message, root.as_deref(), tools),
-        Some("user") => said_to_agent(&line, &message, sidechain),
+        Some("user") => said_to_agent(&line, &message, sidechain, &mut prompt),
         Some("system") if json::text(line.subtype).as_deref() == Some("turn_duration") => {
             vec![Activity::TurnEnd]
         }
@@ -207,8 +209,9 @@ fn parse_line(line: &str, tools: &ToolPatterns) -> Result<Entry, NotAnObject> {
         agent: json::name(line.agent_id).or_else(|| sidechain.then(|| "sidechain".to_owned())),
         turn: json::name(line.prompt_id),
         root,
-        lasted: None,
         activities,
+        prompt,
+        ..Entry::default()
     })
 }
 
@@ -231,7 +234,13 @@ fn said_by_agent(message: &Message<'_>, root: Option<&str>, tools: &ToolPatterns
     activities
 }
 
-fn said_to_agent(line: &Line<'_>, message: &Message<'_>, sidechain: bool) -> Vec<Activity> {
+/// Reads what an agent was told. What a person has said is put into `prompt`.
+fn said_to_agent(
+    line: &Line<'_>,
+    message: &Message<'_>,
+    sidechain: bool,
+    prompt: &mut Option<String>,
+) -> Vec<Activity> {
     let elements = json::elements(message.content).unwrap_or_default();
     let blocks: Vec<Block<'_>> = elements.iter().filter_map(|block| json::member(Some(block))).collect();
     let kind_is = |block: &Block<'_>, kind| json::text(block.kind).as_deref() == Some(kind);
@@ -250,6 +259,7 @@ fn said_to_agent(line: &Line<'_>, message: &Message<'_>, sidechain: bool) -> Vec
             return vec![Activity::TurnEnd];
         }
         if is_said(text) {
+            *prompt = Some(text.to_owned());
             return vec![prompt::activity(text)];
         }
     }

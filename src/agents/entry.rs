@@ -25,6 +25,12 @@ pub struct Entry {
     pub lasted: Option<TimeDelta>,
     /// What happened, in order.
     pub activities: Vec<Activity>,
+    /// What a person has said, if the entry is a prompt with a text.
+    pub prompt: Option<String>,
+    /// The name of the hook's event, if the entry is one of a hook.
+    pub event: Option<String>,
+    /// What the agent has written itself, as far as a hook tells: the input of a tool, or its last words in a turn.
+    pub written: Option<String>,
 }
 
 /// One thing that happened while an agent was at work.

@@ -70,11 +70,11 @@ fn a_line_says_when_where_and_who() {
             agent: Some("a".to_owned()),
             turn: Some("p".to_owned()),
             root: Some("/srv/app".to_owned()),
-            lasted: None,
             activities: vec![
                 Activity::ToolUse { id: Some("t1".to_owned()), actions: read },
                 Activity::ToolUse { id: Some("t2".to_owned()), actions: Vec::new() },
             ],
+            ..Entry::default()
         }
     );
 }
@@ -287,7 +287,14 @@ fn a_hook_says_what_a_transcript_would() {
         let [session, turn, root] = ["s", "p", "/w"].map(|text| Some(text.to_owned()));
         assert_eq!(
             hook(common(name)),
-            Entry { session, turn, root, activities: expected, ..Entry::default() },
+            Entry {
+                session,
+                turn,
+                root,
+                activities: expected,
+                event: Some(name.to_owned()),
+                ..Entry::default()
+            },
             "{name}"
         );
     }
@@ -324,8 +331,12 @@ fn a_hook_says_what_a_transcript_would() {
     let mut objected = common("UserPromptSubmit");
     objected["prompt"] = json!("no, the other file");
     assert_eq!(hook(objected.clone()).activities, [Activity::Correction]);
+    assert_eq!(hook(objected.clone()).prompt.as_deref(), Some("no, the other file"));
     objected["prompt"] = json!("<task-notification>done</task-notification>");
-    assert_eq!(hook(objected).activities, []);
+    assert_eq!((hook(objected.clone()).activities, hook(objected).prompt), (vec![], None));
+    let mut stopped = common("Stop");
+    stopped["last_assistant_message"] = json!("Done: see MAX_SKEW.");
+    assert_eq!(hook(stopped).written.as_deref(), Some("Done: see MAX_SKEW."));
     let mut failed = common("PostToolUseFailure");
     failed["tool_name"] = json!("Read");
     failed["tool_input"] = json!({"file_path": "/nope"});
@@ -459,6 +470,7 @@ fn a_call_from_code_shows_nothing_and_its_items_show_what_was_done() {
             "aggregated_output": output, "duration": {"secs": 0, "nanos": 5}}));
         let entry = read(&codex::AGENT, &line);
         assert_eq!(entry.turn.as_deref(), Some("t"));
+        assert_eq!(entry.written.as_deref(), Some("{\"command\":\"rg login\"}"));
         entry.activities
     };
     let id = Some("exec-1".to_owned());

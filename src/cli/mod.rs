@@ -1,12 +1,14 @@
 //! The command line.
 
 mod client;
+mod door;
 mod edit;
 mod erase;
 mod export;
 mod files;
 mod hook;
 mod import;
+mod index;
 mod keys;
 mod mcp;
 mod serve;
@@ -97,6 +99,12 @@ enum Command {
   gleaner watch --once ~/.claude/projects
   gleaner watch --url https://gleaner.example --key-file ~/.gleaner-key", target::RULE))]
     Watch(watch::Watch),
+    /// Store the functions and texts of a folder as memories, and keep them up to date.
+    #[command(after_help = format!("{}\n\nExamples:
+  gleaner index
+  gleaner index ~/my-project --watch
+  gleaner index --url https://gleaner.example --key-file ~/.gleaner-key", target::RULE))]
+    Index(index::Index),
     /// Make agents report what they do.
     #[command(subcommand)]
     Hook(hook::Hook),
@@ -143,6 +151,7 @@ impl Command {
             Self::Export(export) => Some(&mut export.target),
             Self::Watch(watch) => Some(&mut watch.target),
             Self::Mcp(mcp) => Some(&mut mcp.target),
+            Self::Index(index) => Some(&mut index.target),
             Self::Erase(erase) => Some(&mut erase.target),
             Self::Keys(keys) => Some(&mut keys.target),
             _ => None,
@@ -162,6 +171,7 @@ impl Command {
             Self::Watch(watch) => block_on(watch.run()),
             Self::Hook(hook) => hook.run(),
             Self::Mcp(mcp) => mcp.run(),
+            Self::Index(index) => block_on(index.run()),
             Self::Erase(erase) => block_on(erase.run()),
             Self::Keys(keys) => block_on(keys.run()),
             Self::Healthcheck { bind } => serve::healthcheck(bind),

@@ -47,7 +47,7 @@ impl Door {
     }
 
     /// Passes a request on and waits for the whole response.
-    pub(super) async fn pass(&self, request: Request<Bytes>) -> anyhow::Result<Response<Bytes>> {
+    pub async fn pass(&self, request: Request<Bytes>) -> anyhow::Result<Response<Bytes>> {
         (self.0)(request).await
     }
 }

@@ -83,6 +83,18 @@ pub async fn judged(
     sqlx::query_as(SQL).bind(project).bind(session).bind(memory).fetch_optional(db).await
 }
 
+/// Returns what was asked last in a conversation, and the folder there; none if nothing was asked or no text is kept.
+pub async fn last_query(
+    db: impl PgExecutor<'_>,
+    project: &str,
+    session: &str,
+) -> sqlx::Result<Option<(String, Option<String>)>> {
+    const SQL: &str = "
+        select query, root from conversation_queries where project = $1 and session_id = $2 and query is not null
+        order by at desc, id desc limit 1";
+    sqlx::query_as(SQL).bind(project).bind(session).fetch_optional(db).await
+}
+
 /// Returns the session in which a key has asked last, or somebody without a key on an open server, and the folder there;
 /// none if nothing was asked.
 pub async fn last_active(

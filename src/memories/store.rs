@@ -102,7 +102,11 @@ pub async fn delete(db: &PgPool, project: &str, id: Uuid) -> Result<bool> {
 }
 
 /// Erases memories, and the reasons for which they were suggested.
-async fn delete_all(connection: &mut PgConnection, project: &str, ids: &[Uuid]) -> sqlx::Result<u64> {
+pub(super) async fn delete_all(
+    connection: &mut PgConnection,
+    project: &str,
+    ids: &[Uuid],
+) -> sqlx::Result<u64> {
     let sql = "delete from memories where project = $1 and id = any($2)";
     let erased = sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?.rows_affected();
     let sql = "update conversation_memories set reason = null where project = $1 and memory_id = any($2)";
@@ -171,13 +175,16 @@ pub async fn delete_before(
             select id from conversation_memories
             where project = $1 and verdict is not null and suggest_id is null and judged_at < $2
             order by judged_at limit $3)";
+    const HELP: &str = "
+        delete from unasked_help where project = $1 and id in (
+            select id from unasked_help where project = $1 and shown_at < $2 order by shown_at limit $3)";
     let oldest: Vec<Uuid> =
         sqlx::query_scalar(MEMORIES).bind(project).bind(time).bind(most).fetch_all(&mut *connection).await?;
     let locked: Vec<Uuid> =
         sqlx::query_scalar(LOCK).bind(project).bind(&oldest).fetch_all(&mut *connection).await?;
     let memories = delete_all(connection, project, &locked).await?;
-    let mut counts = [0; 3];
-    for (count, sql) in counts.iter_mut().zip([QUERIES, SUGGESTS, JUDGED]) {
+    let mut counts = [0; 4];
+    for (count, sql) in counts.iter_mut().zip([QUERIES, SUGGESTS, JUDGED, HELP]) {
         let query = sqlx::query(sql).bind(project).bind(time).bind(most);
         *count = query.execute(&mut *connection).await?.rows_affected();
     }
@@ -190,11 +197,12 @@ pub async fn delete_session(connection: &mut PgConnection, project: &str, sessio
     let ids: Vec<Uuid> =
         sqlx::query_scalar(sql).bind(project).bind(session).fetch_all(&mut *connection).await?;
     let memories = delete_all(connection, project, &ids).await?;
-    let mut counts = [0; 3];
+    let mut counts = [0; 4];
     for (count, sql) in counts.iter_mut().zip([
         "delete from conversation_queries where project = $1 and session_id = $2",
         "delete from conversation_memories where project = $1 and session_id = $2",
         "delete from memory_suggests where project = $1 and session_id = $2",
+        "delete from unasked_help where project = $1 and session_id = $2",
     ]) {
         *count =
             sqlx::query(sql).bind(project).bind(session).execute(&mut *connection).await?.rows_affected();

@@ -45,6 +45,7 @@ columns! {
         "symbol": "text" = row.start.new.symbol.as_deref(),
         "root": "text" = row.start.new.root.as_deref().map(folder),
         "session_id": "text" = row.start.new.session_id.as_deref(),
+        "code_file": "uuid" = row.start.code_file,
         "metadata": "jsonb" = FreeForm::or_empty(row.start.new.metadata.as_ref()),
         "created_at": "timestamptz" = row.start.created_at,
         "search_keys": "text" as "int[]" = row.indexed.as_ref().map(|indexed| keys::literal(&indexed.keys)),

@@ -58,7 +58,7 @@ struct Item<'a> {
 pub(super) fn activities(item: Raw<'_>, tools: &ToolPatterns) -> Vec<Activity> {
     let Some(item): Option<Item<'_>> = json::member(item) else { return Vec::new() };
     match json::text(item.kind).as_deref() {
-        Some("UserMessage") => said(&item).into_iter().collect(),
+        Some("UserMessage") => said(&item).map(|text| prompt::activity(&text)).into_iter().collect(),
         Some("CommandExecution") => {
             let folder = json::text(item.cwd).map(local_path);
             let actions = tool::command_actions(item.command, folder.as_deref());
@@ -77,8 +77,15 @@ pub(super) fn activities(item: Raw<'_>, tools: &ToolPatterns) -> Vec<Activity> {
     }
 }
 
-/// A prompt, if a person has said anything.
-fn said(item: &Item<'_>) -> Option<Activity> {
+/// Returns what a person says in an item, if that is what it is and it has a text.
+pub(super) fn prompt(item: Raw<'_>) -> Option<String> {
+    let item: Item<'_> = json::member(item)?;
+    json::text(item.kind).filter(|kind| kind == "UserMessage")?;
+    said(&item).filter(|text| !text.is_empty())
+}
+
+/// The text of a prompt, if a person has said anything.
+fn said(item: &Item<'_>) -> Option<String> {
     #[derive(Debug, Default, Deserialize)]
     #[serde(default)]
     struct Part<'a> {
@@ -89,7 +96,7 @@ fn said(item: &Item<'_>) -> Option<Activity> {
     let text = parts.iter().filter_map(|part| json::text(json::member::<Part<'_>>(Some(part))?.text));
     let text = text.collect::<Vec<_>>().join(" ");
     // Pictures have no text.
-    (!parts.is_empty()).then(|| prompt::activity(&text))
+    (!parts.is_empty()).then_some(text)
 }
 
 /// The activities of a tool that was used and has answered.

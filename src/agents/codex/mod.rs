@@ -39,6 +39,7 @@ pub(super) static AGENT: Agent = Agent {
             HookEvent::plain("Stop"),
             HookEvent::plain("SessionEnd"),
         ],
+        answerable: &["UserPromptSubmit", "PostToolUse"],
         reporting: Reporting::Command,
         // The command ends before that on its own; Codex allows at most three seconds at the end of a session.
         timeout: 2,
@@ -215,9 +216,14 @@ fn parse_line(line: &str, tools: &ToolPatterns) -> Result<Entry, NotAnObject> {
             entry.turn = json::name(payload.turn_id);
             entry.activities = match json::text(payload.kind).as_deref() {
                 Some("user_message") => {
-                    vec![prompt::activity(&json::text(payload.message).unwrap_or_default())]
+                    let said = json::text(payload.message).unwrap_or_default();
+                    entry.prompt = Some(said.clone().into_owned()).filter(|said| !said.is_empty());
+                    vec![prompt::activity(&said)]
                 }
-                Some("item_completed") => items::activities(payload.item, tools),
+                Some("item_completed") => {
+                    entry.prompt = items::prompt(payload.item);
+                    items::activities(payload.item, tools)
+                }
                 Some("task_complete" | "turn_aborted") => vec![Activity::TurnEnd],
                 _ => Vec::new(),
             };

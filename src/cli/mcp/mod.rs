@@ -8,23 +8,17 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use axum::http::{HeaderValue, Response, header};
-use bytes::Bytes;
 use clap::{Args, Subcommand};
 use rmcp::ServiceExt as _;
 
 use self::settings::Server;
-use super::client::{Client, expect_address};
-use super::target::{Found, Local, Missing, Target};
-use super::{block_on, defaults, files};
+use super::client::expect_address;
+use super::door::open;
+use super::target::{Missing, Target};
+use super::{block_on, files};
 use crate::agents::Agent;
-use crate::auth::keyring::PROJECT;
-use crate::mcp::{self, Door, Place, Tools};
+use crate::mcp::{self, Place, Tools};
 use crate::router;
-use crate::server::{Running, Settings};
-
-/// The most connections for reading from the database.
-const CONNECTIONS: u32 = 4;
 
 #[derive(Debug, Args)]
 pub(super) struct Mcp {
@@ -89,22 +83,10 @@ impl Mcp {
             let Ok(service) = service else { return Ok(()) };
             service.waiting().await.context("serving tools").map(|_| ())
         };
-        match self.target.find(Missing::Say).await? {
-            Found::Server(client) => served(to_server(client, self.project)).await,
-            Found::Database(local) => {
-                let Local { options, .. } = &*local;
-                let settings = Settings {
-                    connections: CONNECTIONS,
-                    defaults: defaults()?,
-                    trusts: true,
-                    ..Settings::default()
-                };
-                let running = Running::start(options, settings);
-                let end = served(to_service(&running, self.project)?).await;
-                running.finish().await;
-                end
-            }
-        }
+        let opened = open(&self.target, Missing::Say, self.project.as_deref()).await?;
+        let end = served(opened.door.clone()).await;
+        opened.close().await;
+        end
     }
 }
 
@@ -116,33 +98,6 @@ fn place() -> Place {
         session: variable("CLAUDE_CODE_SESSION_ID"),
         root: variable("CLAUDE_PROJECT_DIR").or_else(folder),
     }
-}
-
-/// Passes calls on to a server.
-fn to_server(client: Client, project: Option<String>) -> Door {
-    Door::new(move |request| {
-        let (client, project) = (client.clone(), project.clone());
-        let pass = move || {
-            let path = request.uri().to_string();
-            let answer = client.pass(request.method().clone(), &path, project.as_deref(), request.body());
-            let answer = answer.map_err(|error| client.unanswered(&error))?;
-            Ok(Response::builder().status(answer.status).body(Bytes::from(answer.body))?)
-        };
-        Box::pin(async move { tokio::task::spawn_blocking(pass).await? })
-    })
-}
-
-/// Passes calls on to the service in this process.
-fn to_service(running: &Running, project: Option<String>) -> anyhow::Result<Door> {
-    let project =
-        project.map(|name| HeaderValue::from_str(&name)).transpose().context("the name of the project")?;
-    Ok(Door::of(router::router(running.app.clone())).with(move |request| {
-        let headers = request.headers_mut();
-        headers.insert(header::HOST, HeaderValue::from_static("localhost"));
-        if let Some(project) = &project {
-            headers.insert(PROJECT, project.clone());
-        }
-    }))
 }
 
 /// Has an agent use the tools of the server at `url`, and prints what was done and what a person has to know.

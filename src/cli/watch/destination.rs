@@ -9,8 +9,9 @@ use sqlx::postgres::PgConnectOptions;
 
 use crate::cli::client::Client;
 use crate::error::Error;
+use crate::intake::transcript;
 use crate::projects::{self, Defaults};
-use crate::searches::transcripts::{self, Origin};
+use crate::searches::transcripts::Origin;
 use crate::searches::write::TranscriptCounts;
 use crate::server::{Running, Settings};
 
@@ -74,7 +75,7 @@ impl Destination {
                 let app = &running.app;
                 let taken = async {
                     let tenant = app.keyring.tenant(project).await?;
-                    transcripts::take(&app.searches, &tenant, origin.clone(), lines.into()).await
+                    transcript::take(app, &tenant, origin.clone(), lines.into()).await
                 };
                 taken.await.map_err(|error| match error {
                     Error::Unavailable(_) => Refusal::Away {

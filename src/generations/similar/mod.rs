@@ -24,7 +24,7 @@ use rank::{Solved, rank};
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Wanted {
+pub struct Wanted {
     /// The intent to find similar logs for.
     #[param(min_length = 1, example = "Create a fund with Jane as director")]
     intent: String,
@@ -45,10 +45,26 @@ pub(super) struct Wanted {
     pub(super) format: Option<Shape>,
 }
 
+impl Wanted {
+    /// Asks for at most `limit` logs with an intent at least so similar to this one.
+    #[must_use]
+    pub fn of(intent: String, limit: i64, min_similarity: f64) -> Self {
+        Self {
+            intent,
+            domain_name: None,
+            model_used: None,
+            limit: Some(limit),
+            min_similarity: Some(min_similarity),
+            exclude_id: None,
+            format: None,
+        }
+    }
+}
+
 /// The shape of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Shape {
+pub enum Shape {
     /// As chat messages.
     Messages,
 }
@@ -69,13 +85,13 @@ impl Check for Wanted {
 /// A solved example: a log that succeeded with a similar intent.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 #[schema(as = SolvedExample)]
-pub(super) struct Example {
+pub struct Example {
     /// The id of the log.
-    generation_id: Uuid,
+    pub generation_id: Uuid,
     /// The intent of the log.
-    pub(super) user_intent: String,
+    pub user_intent: String,
     /// The program of the log, or the reviewer's corrected program if there is one.
-    pub(super) valid_dsl: String,
+    pub valid_dsl: String,
     /// The domain name of the logs, such as `cbu`.
     domain_name: String,
     /// The similarity, from 0 to 1. It is 1 if the intents are the same. Otherwise it increases with the rare words
@@ -88,7 +104,7 @@ pub(super) struct Example {
 }
 
 /// Finds, ranks and fetches the examples.
-pub(super) async fn find(
+pub async fn find(
     db: &PgPool,
     samples: &Arc<Samples>,
     project: &Arc<str>,

@@ -98,7 +98,7 @@ impl Candidate for Query {
 }
 
 /// Finds associations whose queries are similar to this one, and for which more speaks than against.
-pub(super) async fn find(
+pub async fn find(
     db: &PgPool,
     samples: &Arc<Samples>,
     project: &Arc<str>,

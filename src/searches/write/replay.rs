@@ -38,7 +38,7 @@ impl Private for Entry {
 
 impl Texts for Entry {
     fn texts(&mut self, redaction: &mut Redaction<'_>) {
-        for name in [&mut self.session, &mut self.agent, &mut self.turn, &mut self.root] {
+        for name in [&mut self.session, &mut self.agent, &mut self.turn, &mut self.root, &mut self.prompt] {
             name.texts(redaction);
         }
         for activity in &mut self.activities {

@@ -139,7 +139,7 @@ const INDEXED: &str = "
     order by 1";
 
 /// How many bytes the longest text of each has.
-const LONGEST: [(&str, i32); 25] = [
+const LONGEST: [(&str, i32); 26] = [
     ("agent_threads.session", 800),
     ("attempts.prompt_template", 800),
     ("conversation_memories.session_id", 800),
@@ -165,6 +165,7 @@ const LONGEST: [(&str, i32); 25] = [
     ("tool_calls.session", 800),
     ("transcript_lines.session", 800),
     ("transcripts.session", 800),
+    ("unasked_help.session_id", 800),
 ];
 
 /// Memories and a conversation with the longest names and texts.

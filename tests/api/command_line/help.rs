@@ -4,13 +4,14 @@ use super::{command, said};
 use crate::support::server::{folder, run};
 
 /// Every command that people use.
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "serve",
     "migrate",
     "import",
     "export",
     "export training-pairs",
     "watch",
+    "index",
     "hook install",
     "hook uninstall",
     "mcp",
@@ -43,8 +44,9 @@ fn help_fits_a_screen_and_the_options_of_the_server_are_those_of_serve() {
             assert_eq!(text.contains(option), name == "serve", "{name}: {option}");
         }
         for option in ["--url", "--key"] {
-            let talks =
-                ["import", "export", "watch", "hook", "mcp", "keys"].iter().any(|it| name.starts_with(it));
+            let talks = ["import", "export", "watch", "index", "hook", "mcp", "keys"]
+                .iter()
+                .any(|it| name.starts_with(it));
             let talks = talks && name != "hook uninstall";
             assert_eq!(text.contains(&format!("{option} <")), talks, "{name}: {option}");
         }

@@ -89,7 +89,7 @@ async fn examples_files_and_figures_are_answered_as_over_http() {
 async fn a_refusal_names_what_is_wrong_for_the_model_to_read() {
     let service = Service::open().await;
     for (tool, arguments, said) in [
-        ("store_memory", json!({}), "content: missing"),
+        ("store_memory", json!({}), "content: is missing"),
         ("store_memory", json!({"content": "x", "colour": "red"}), "colour: there is no such argument"),
         ("store_memory", json!({"content": "x", "importance": 2}), "importance: must be 0 to 1"),
         (

@@ -254,6 +254,8 @@ pub(crate) fn settings() -> Settings {
     Settings {
         connections: 4,
         exports: Limits { most_exports: 2, ..Limits::default() },
+        // What is looked for is found, however busy the machine is.
+        help_patience: std::time::Duration::from_secs(30),
         ..Settings::default()
     }
 }
