@@ -32,7 +32,7 @@
 //! - [`http`] has extractors and responses, [`auth`] the callers and their keys, [`audit`] who has changed what, [`writing`] the extractor of requests that
 //!   write events, [`batch`] many events in one request, and [`sessions`] what an agent session left in all domains.
 //! - [`erasure`] forgets records of all domains by session, age and id, and by itself after a time. [`background`] runs what is
-//!   done in rounds until the server stops.
+//!   done in rounds until the server stops, [`outage`] says what makes a database fail, and [`recurring`] logs what many requests meet.
 //! - [`writer`] commits events in batches. [`db`] connects to Postgres, runs a private one, and makes the statements.
 //! - [`gateway`] passes requests on to the providers of models, as their clients send them, and keeps what passed as sends.
 //!   [`providers`] calls the providers of models. [`retrieval`] finds texts that are like a given one, [`statistics`] has the mathematics of the analytics, and
@@ -74,9 +74,11 @@ pub mod http;
 pub mod memories;
 pub mod messages;
 pub mod openapi;
+pub mod outage;
 pub mod privacy;
 pub mod projects;
 pub mod providers;
+pub mod recurring;
 pub mod retrieval;
 pub mod router;
 pub mod searches;

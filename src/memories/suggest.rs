@@ -19,6 +19,9 @@ use crate::projects::Tenant;
 use crate::state::App;
 use crate::types::{Timestamp, request_hash};
 
+/// How many characters of a query count, the first ones. What people ask is shorter; a pasted file is not.
+const LONGEST_QUERY: i32 = 20_000;
+
 /// What is known of a conversation when something is to be suggested.
 struct Known {
     /// The last queries with their ids and roots, the newest first.
@@ -30,13 +33,14 @@ struct Known {
 impl Known {
     async fn of(db: &PgPool, project: &str, session: &str, window: usize) -> sqlx::Result<Self> {
         const QUERIES: &str = "
-            select id, query, root from conversation_queries where project = $1 and session_id = $2
+            select id, left(query, $4), root from conversation_queries where project = $1 and session_id = $2
             order by at desc, id desc limit $3";
         const WITHOUT: &str = "
             select memory_id from conversation_memories where project = $1 and session_id = $2
             union select unnest(shown) from conversation_queries where project = $1 and session_id = $2";
         let limit = i64::try_from(window).unwrap_or(i64::MAX);
-        let queries = sqlx::query_as(QUERIES).bind(project).bind(session).bind(limit).fetch_all(db).await?;
+        let queries = sqlx::query_as(QUERIES).bind(project).bind(session).bind(limit).bind(LONGEST_QUERY);
+        let queries = queries.fetch_all(db).await?;
         let without: Vec<Uuid> =
             sqlx::query_scalar(WITHOUT).bind(project).bind(session).fetch_all(db).await?;
         Ok(Self { queries, without: without.into_iter().collect() })
@@ -89,7 +93,9 @@ pub async fn suggest(
             tag: None,
             without: known.without.clone(),
         };
+        let turn = app.similar.take(project, 1).await;
         let mut found = finding::find(db, &app.samples, project, &sought).await?;
+        drop(turn);
         found.retain(|memory| memory.confidence >= rules.threshold);
         let wanted = |memory: &Found| memory.log_odds + rules.preference(memory.source_type);
         found.sort_by(|a, b| wanted(b).total_cmp(&wanted(a)).then(a.id.cmp(&b.id)));
@@ -100,20 +106,25 @@ pub async fn suggest(
     event.took_ms = began.elapsed().as_secs_f64() * 1_000.0;
     let is_kept = !new.peek.unwrap_or(false) && rules.enabled && (id.is_some() || event.query.is_some());
     if !is_kept {
-        return answer(db, project, event).await;
+        return answer(db, project, event, memory).await;
     }
     let suggest = event.id;
     let receipt = app.writer.write(tenant, Event::suggest(event.clone()), memory).await?;
     if receipt.kept == Capture::Off {
-        return answer(db, project, event).await;
+        return answer(db, project, event, memory).await;
     }
     read(db, project, suggest).await?.ok_or(Error::NotFound("answer"))
 }
 
 /// Makes the answer of suggestions that are not kept.
-async fn answer(db: impl PgExecutor<'_>, project: &str, event: Suggest) -> Result<SuggestionResponse> {
+async fn answer(
+    db: impl PgExecutor<'_>,
+    project: &str,
+    event: Suggest,
+    memory: &Memory,
+) -> Result<SuggestionResponse> {
     let ids: Vec<_> = event.shown.iter().map(|shown| shown.memory).collect();
-    let mut contents: HashMap<_, _> = store::contents(db, project, &ids).await?.into_iter().collect();
+    let mut contents: HashMap<_, _> = store::contents(db, project, &ids, memory).await?.into_iter().collect();
     let suggestion = |shown: Shown| {
         Some(MemorySuggestion {
             memory_id: shown.memory,
@@ -174,18 +185,21 @@ fn factors(row: &sqlx::postgres::PgRow) -> sqlx::Result<Factors> {
     })
 }
 
-/// Returns what was suggested in a conversation, in order.
+/// Returns what was suggested in a conversation, in order: the newest, at most `most`.
 pub(super) async fn suggested(
     db: impl PgExecutor<'_>,
     project: &str,
     session: &str,
+    most: i64,
 ) -> sqlx::Result<Vec<SuggestedMemory>> {
     const SQL: &str = "
-        select memory_id, suggest_id, confidence, reason, source_type, score, semantic_similarity, recency, importance,
-            context_match, verdict, shown_at
-        from conversation_memories
-        where project = $1 and session_id = $2 and suggest_id is not null order by shown_at, suggest_id, rank";
-    let rows = sqlx::query(SQL).bind(project).bind(session).fetch_all(db).await?;
+        select * from (
+            select memory_id, suggest_id, confidence, reason, source_type, score, semantic_similarity, recency,
+                importance, context_match, verdict, shown_at, rank
+            from conversation_memories where project = $1 and session_id = $2 and suggest_id is not null
+            order by shown_at desc, suggest_id desc, rank desc limit $3
+        ) newest order by shown_at, suggest_id, rank";
+    let rows = sqlx::query(SQL).bind(project).bind(session).bind(most).fetch_all(db).await?;
     let suggested = |row: &sqlx::postgres::PgRow| -> sqlx::Result<_> {
         Ok(SuggestedMemory {
             memory_id: row.try_get("memory_id")?,

@@ -12,7 +12,9 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::Rating;
+use crate::db::rows;
 use crate::error::Result;
+use crate::http::memory::Memory;
 use crate::http::{Check, Checks};
 use crate::retrieval::{Candidate, Candidates, Corpus, Keyed, Samples, Scope};
 use rank::{Solved, rank};
@@ -29,7 +31,7 @@ pub(super) struct Wanted {
     domain_name: Option<String>,
     /// Only logs of this model.
     model_used: Option<String>,
-    /// The most examples, 1 to 100. The default is 5.
+    /// The most examples, 1 to 100. The default is 5. Of large ones, which have more than 16 MiB together, there are fewer.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<i64>,
     /// The least similarity, from 0 to 1. The default is 0.2.
@@ -91,10 +93,11 @@ pub(super) async fn find(
     samples: &Arc<Samples>,
     project: &Arc<str>,
     wanted: &Wanted,
+    memory: &Memory,
 ) -> Result<Vec<Example>> {
     const SQL: &str = "
         select id as generation_id, user_intent, coalesce(corrected_dsl, final_valid_dsl) as valid_dsl, domain_name, rating
-        from generations where project = $1 and id = any($2)";
+        from generations where project = $1 and id = any($2) order by array_position($2, id)";
     let limit = wanted.limit.unwrap_or(5).try_into().unwrap_or(usize::MAX);
     let least = wanted.min_similarity.unwrap_or(0.2);
     let intent: String = wanted.intent.chars().take(LONGEST_INTENT).collect();
@@ -111,12 +114,14 @@ pub(super) async fn find(
     });
     let ranked = ranked.await.map_err(anyhow::Error::from)?;
     let ids: Vec<_> = ranked.iter().map(|(id, _)| *id).collect();
-    let examples: Vec<Example> = sqlx::query_as(SQL).bind(&**project).bind(ids).fetch_all(db).await?;
-    let mut examples: HashMap<_, _> =
-        examples.into_iter().map(|example| (example.generation_id, example)).collect();
-    let with_similarity =
-        |(id, similarity)| examples.remove(&id).map(|example| Example { similarity, ..example });
-    Ok(ranked.into_iter().filter_map(with_similarity).collect())
+    let query = sqlx::query(SQL).bind(&**project).bind(ids);
+    let (examples, _): (Vec<Example>, _) = rows::some(query.fetch(db), limit, memory).await?;
+    let similarities: HashMap<_, _> = ranked.into_iter().collect();
+    let with_similarity = |example: Example| {
+        let similarity = similarities.get(&example.generation_id).copied().unwrap_or_default();
+        Example { similarity, ..example }
+    };
+    Ok(examples.into_iter().map(with_similarity).collect())
 }
 
 /// How many characters of an intent are compared.

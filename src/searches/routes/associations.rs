@@ -80,6 +80,7 @@ async fn find_associations(
     Query(wanted): Query<SimilarTo>,
 ) -> Result<axum::Json<Associations>> {
     let (root, rules) = (wanted.root.as_deref(), &caller.tenant.rules);
+    let _turn = app.similar.take(&caller.project, 1).await;
     let data = associations::find(
         &app.db,
         &app.samples,
@@ -109,6 +110,7 @@ async fn find_expansions(
     Query(wanted): Query<SimilarTo>,
 ) -> Result<axum::Json<Expansions>> {
     let (root, rules) = (wanted.root.as_deref(), &caller.tenant.rules);
+    let _turn = app.similar.take(&caller.project, 1).await;
     let data =
         expansions::find(&app.db, &app.samples, &caller.project, &wanted.query, root, wanted.limit(), rules)
             .await?;
