@@ -22,6 +22,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 const EVENTS: usize = 24;
 const BATCHES: usize = 4;
 const SIMILAR: usize = 8;
+const LISTS: usize = 16;
 const EXPORTS: usize = 4;
 /// How long the other project sends before it is measured beside it, and after.
 const BEFORE: Duration = Duration::from_secs(1);
@@ -138,7 +139,7 @@ async fn quiet(machine: &Machine, duration: Duration) -> [Latencies; 4] {
     took.map(|took| Latencies::new(took, seconds))
 }
 
-/// The other project, on a thread and with a runtime of its own: events alone and in batches, similar examples and exports, each
+/// The other project, on a thread and with a runtime of its own: events alone and in batches, similar examples, lists and exports, each
 /// as soon as the one before is answered.
 fn heavy(address: &str, [events, batches]: &mut [Logs; 2], body: &Body, duration: Duration) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -148,6 +149,12 @@ fn heavy(address: &str, [events, batches]: &mut [Logs; 2], body: &Body, duration
         let mut connection = Connection::open(address).await;
         while begun.elapsed() < duration {
             connection.send(&similar(PROJECT, &mut maker)).await;
+        }
+    });
+    let lists = (0..LISTS).map(async |_| {
+        let mut connection = Connection::open(address).await;
+        while begun.elapsed() < duration {
+            connection.send(&request(PROJECT, "/v1/generations?limit=100", None)).await;
         }
     });
     let exports = (0..EXPORTS).map(async |_| {
@@ -161,6 +168,7 @@ fn heavy(address: &str, [events, batches]: &mut [Logs; 2], body: &Body, duration
             events.add(address, body, EVENTS, duration, minimal),
             batches.add_batches(address, body, duration),
             join_all(similar),
+            join_all(lists),
             join_all(exports)
         )
     });

@@ -23,12 +23,16 @@ use super::rates::Rates;
 use crate::error::{Error, Result};
 use crate::privacy::capture::Capture;
 use crate::projects::{self, Defaults, Tenant};
+use crate::sharing::{Place, Shares};
 use crate::types::Timestamp;
 
 /// The header that names the project that a request is about.
 pub const PROJECT: &str = "Gleaner-Project";
 /// How long a change that another server makes to keys and projects may go unnoticed.
 const FRESH: Duration = Duration::from_secs(5);
+
+/// How long a request waits for its turn to read.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Keys by their SHA-256, and when each was read.
 type KnownKeys = HashMap<[u8; 32], (Instant, Arc<ApiKey>)>;
@@ -51,15 +55,18 @@ pub struct Keyring {
     used: Mutex<HashSet<Uuid>>,
     failures: Failures,
     rates: Rates,
+    /// Whose turn it is to read.
+    reading: Shares,
     projects: Mutex<KnownProjects>,
     /// The settings that apply where a project has none of its own.
     defaults: Defaults,
 }
 
 impl Keyring {
-    /// Makes an empty keyring for a server with these defaults.
+    /// Makes an empty keyring for a server with these defaults, which reads by the connections of `db`.
     #[must_use]
     pub fn new(db: PgPool, defaults: Defaults) -> Self {
+        let connections = db.options().get_max_connections() as usize;
         Self {
             db,
             closed: AtomicBool::new(false),
@@ -69,9 +76,18 @@ impl Keyring {
             used: Mutex::default(),
             failures: Failures::default(),
             rates: Rates::default(),
+            // One project leaves others a quarter of the connections.
+            reading: Shares::new((connections * 3).div_ceil(4)),
             projects: Mutex::default(),
             defaults,
         }
+    }
+
+    /// Waits until it is a project's turn to read. Its requests may wait a little for each other, and not for those of
+    /// other projects.
+    pub async fn turn(&self, project: &Arc<str>) -> Result<Place> {
+        let turn = tokio::time::timeout(PATIENCE, self.reading.take(project, 1)).await;
+        turn.map_err(|_| Error::Unavailable("this project has too many requests under way; try again"))
     }
 
     /// Returns the server's default for how much is kept.

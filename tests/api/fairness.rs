@@ -102,6 +102,31 @@ async fn similar_examples_hints_and_memories_are_looked_for_in_turn() {
     }
 }
 
+#[tokio::test]
+async fn a_project_that_reads_leaves_connections_to_others() {
+    let service = two_projects().await;
+    let (mut other, mut watch) = (service.connection().await, service.connection().await);
+    let mut transaction = other.begin().await.expect("a transaction");
+    transaction.execute("lock table suggestions in access exclusive mode").await.expect("a lock");
+    let sql = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    let path = "/v1/suggestions";
+    let heavy = join_all((0..12).map(|_| service.get(path)));
+    let quiet = async {
+        // Three of the four connections are those that one project may have.
+        eventually("they wait", async || {
+            sqlx::query_scalar::<_, i64>(sql).fetch_one(&mut watch).await.expect("a count") >= 3
+        })
+        .await;
+        let answer = service.call(Method::GET, "/v1/generations", &QUIET, None).await;
+        transaction.commit().await.expect("released");
+        answer
+    };
+    let (heavy, quiet) = futures_util::join!(heavy, quiet);
+    for answer in heavy.iter().chain([&quiet]) {
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_project_is_answered_in_everything_beside_another_at_full_load() {
     let service = two_projects().await;
