@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::auth::{Caller, Read, Write};
 use crate::error::{Refusals, Result};
+use crate::http::memory::Memory;
 use crate::http::reply::{Changed, NotKept, Shown};
 use crate::http::{ById, Check, Checks, Json, Path, Query, line};
 use crate::searches::associations::feedback::{self, Feedback, GoneFile, NewFeedback};
@@ -149,11 +150,12 @@ impl Check for ChangesAfter {
 async fn list_association_changes(
     State(app): State<App>,
     caller: Caller<Read>,
+    memory: Memory,
     Query(wanted): Query<ChangesAfter>,
     headers: HeaderMap,
 ) -> Result<Response> {
     let (after, limit) = (wanted.cursor.unwrap_or(0), wanted.limit.unwrap_or(1_000));
-    let changes = feed::list(&app.db, &caller.project, after, limit, &caller.tenant.rules).await?;
+    let changes = feed::list(&app.db, &caller.project, after, limit, &caller.tenant.rules, &memory).await?;
     let mut body = Vec::new();
     for change in &changes {
         serde_json::to_writer(&mut body, change).map_err(anyhow::Error::from)?;
