@@ -41,13 +41,15 @@ impl Conditions {
     }
 }
 
-/// Logs a warning about a condition, unless there was one within the last minute. `cause` says more of this time.
-pub fn warn(condition: &'static str, cause: impl Display) {
+/// Logs a warning about a condition, unless there was one within the last minute. `cause` says more of this time. Returns
+/// whether it was logged.
+pub fn warn(condition: &'static str, cause: impl Display) -> bool {
     static CONDITIONS: Mutex<Conditions> = Mutex::new(Conditions::new());
     let more = CONDITIONS.lock().unwrap_or_else(PoisonError::into_inner).meet(condition, Instant::now());
     if let Some(not_logged) = more {
         tracing::warn!(%cause, not_logged, "{condition}");
     }
+    more.is_some()
 }
 
 #[cfg(test)]

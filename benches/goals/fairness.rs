@@ -20,7 +20,6 @@ const QUIET: &str = "quiet";
 const PAUSE: Duration = Duration::from_millis(5);
 /// Over how many connections the other project does each thing.
 const EVENTS: usize = 24;
-const BATCHES: usize = 4;
 const SIMILAR: usize = 8;
 const LISTS: usize = 16;
 const EXPORTS: usize = 4;

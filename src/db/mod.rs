@@ -58,6 +58,8 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
     PgPoolOptions::new()
         .max_connections(size)
         .acquire_timeout(Duration::from_secs(5))
+        // Every request waits while the database is away, and what becomes of it is told elsewhere.
+        .acquire_slow_level(log::LevelFilter::Debug)
         .connect_lazy_with(options)
 }
 

@@ -1,10 +1,11 @@
 //! Whether the database takes no writes: readiness tells, and the log says so once at the beginning and once at the end.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::connection::KeptConnection;
 use crate::outage::Outage;
+use crate::recurring;
 
 /// How long a writer that has nothing to write waits until it tries again whether the database takes writes.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -16,27 +17,42 @@ const TRY: &str = "
 
 /// The outage that the last attempt to write has met, if any.
 #[derive(Debug, Default)]
-pub(super) struct Away(Mutex<Option<Outage>>);
+pub(super) struct Away(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    outage: Option<Outage>,
+    /// Whether the log says that there is one.
+    is_told: bool,
+}
 
 impl Away {
-    pub(super) fn outage(&self) -> Option<Outage> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set(&self, outage: Option<Outage>) -> Option<Outage> {
-        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), outage)
+    pub(super) fn outage(&self) -> Option<Outage> {
+        self.state().outage
     }
 
     /// Notes that an attempt to write has met an outage.
     pub(super) fn met(&self, outage: Outage, error: &sqlx::Error) {
-        if self.set(Some(outage)) != Some(outage) {
-            tracing::warn!(%error, "events cannot be written: {}", outage.state());
+        let mut state = self.state();
+        if state.outage.replace(outage) != Some(outage) {
+            let warning = match outage {
+                Outage::Unreachable => "events cannot be written: the database cannot be reached",
+                Outage::Full => "events cannot be written: the database has no space left on its disk",
+                Outage::ReadOnly => "events cannot be written: the database is read-only",
+            };
+            state.is_told |= recurring::warn(warning, error);
         }
     }
 
     /// Notes that the database takes writes.
     pub(super) fn is_over(&self) {
-        if self.set(None).is_some() {
+        let mut state = self.state();
+        state.outage = None;
+        if std::mem::take(&mut state.is_told) {
             tracing::info!("the database takes writes again");
         }
     }

@@ -85,14 +85,14 @@ async fn similar_examples_hints_and_memories_are_looked_for_in_turn() {
         let mut transaction = other.begin().await.expect("a transaction");
         let lock = format!("lock table {table} in access exclusive mode");
         sqlx::raw_sql(sqlx::AssertSqlSafe(lock)).execute(&mut *transaction).await.expect("a lock");
-        // One looks, as a quarter of the four connections is a half of one, and the others wait for their turn.
+        // A project has one place, and its others wait for that.
         let heavy = join_all((0..12).map(|_| service.call(method.clone(), path, &[], body.as_ref())));
         let quiet = async {
-            service.blocked(1).await;
+            eventually("one looks", async || service.looking() == 1).await;
             service.call(method.clone(), path, &QUIET, body.as_ref()).await
         };
         let release = async {
-            service.blocked(2).await;
+            eventually("both look", async || service.looking() == 2).await;
             transaction.commit().await.expect("released");
         };
         let (heavy, quiet, ()) = futures_util::join!(heavy, quiet, release);

@@ -138,19 +138,21 @@ pub(crate) fn conversation(data: &[u8]) {
     let scores = score(&context, &indexed, &statistics);
     assert!(scores.iter().all(|score| score.is_finite() && *score >= 0.0), "{scores:?}");
     assert_eq!(scores, score(&context, &indexed, &statistics));
-    let compared: Vec<_> = indexed
+    let mut compared: Vec<_> = indexed
         .iter()
         .zip(&scores)
         .zip(&lines)
         .map(|((indexed, score), text)| Compared { indexed, score: *score, text })
         .collect();
-    for (evidence, indexed) in compare("p", &context, &compared, &statistics).into_iter().zip(&indexed) {
+    compared.retain(|memory| memory.score > 0.0);
+    compared.sort_by(|a, b| b.score.total_cmp(&a.score));
+    for (evidence, memory) in compare("p", &context, &compared, &statistics).into_iter().zip(&compared) {
         for figure in [evidence.saturation, evidence.lead, evidence.grams, evidence.phrases, evidence.earlier]
         {
             assert!(figure.is_finite(), "{evidence:?}");
         }
         assert!((0.0..=1.0).contains(&probability(evidence.saturation)));
-        assert!(!reason(&context, indexed, &statistics, evidence.size).is_empty());
+        assert!(!reason(&context, memory.indexed, &statistics, evidence.size).is_empty());
     }
 }
 
