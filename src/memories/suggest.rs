@@ -20,7 +20,7 @@ use crate::state::App;
 use crate::types::{Timestamp, request_hash};
 
 /// How many characters of a query count, the first ones. What people ask is shorter; a pasted file is not.
-const LONGEST_QUERY: i32 = 20_000;
+const LONGEST_QUERY: i32 = 6_000;
 
 /// What is known of a conversation when something is to be suggested.
 struct Known {
