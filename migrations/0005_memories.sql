@@ -41,16 +41,19 @@ create table conversation_queries (
     query        text,
     shown        uuid[] not null,
     root         text,
+    asked_by     uuid,
     at           timestamptz not null,
     request_hash bytea not null,
     primary key (id, project)
 );
 
+create index conversation_queries_asked_by on conversation_queries (project, asked_by, at, id) where asked_by is not null;
 create index conversation_queries_age on conversation_queries (project, at);
 create index conversation_queries_session on conversation_queries (project, session_id, at, id);
 
 comment on table conversation_queries is 'What was asked in a conversation, which is named by its agent session.';
 comment on column conversation_queries.query is 'Null: not kept.';
+comment on column conversation_queries.asked_by is 'The key with which it was asked; nil without a key on an open server; null where it is not known.';
 comment on column conversation_queries.shown is 'The memories that the client has shown with it, as it says: these are not suggested again. They need not exist.';
 
 create table memory_suggests (

@@ -23,6 +23,7 @@
 //! | a timeout | [`server::Settings`], [`http::serve`] |
 //! | a limit on a field | its `#[schema]` and the `Check` of the body that has it ([`http::check`]), in the domain's `mod.rs` |
 //! | an error that clients see | [`error`] |
+//! | a tool of MCP | the table in `mcp/tools.rs`, which names an operation of the API |
 //! | a metric | where it is counted, and its description in [`telemetry`] |
 //!
 //! The rest is what all domains share:
@@ -34,6 +35,7 @@
 //! - [`erasure`] forgets records of all domains by session, age and id, and by itself after a time. [`background`] runs what is
 //!   done in rounds until the server stops, [`outage`] says what makes a database fail, and [`recurring`] logs what many requests meet.
 //! - [`writer`] commits events in batches. [`db`] connects to Postgres, runs a private one, and makes the statements.
+//! - [`mcp`] serves operations of the API to models as tools.
 //! - [`gateway`] passes requests on to the providers of models, as their clients send them, and keeps what passed as sends.
 //!   [`providers`] calls the providers of models. [`retrieval`] finds texts that are like a given one, [`statistics`] has the mathematics of the analytics, and
 //!   [`types`] the values that every domain uses.
@@ -71,6 +73,7 @@ pub mod gateway;
 pub mod generations;
 pub mod health;
 pub mod http;
+pub mod mcp;
 pub mod memories;
 pub mod messages;
 pub mod openapi;

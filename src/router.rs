@@ -31,12 +31,13 @@ use crate::http::memory::Memory;
 use crate::http::params::KnownParameters;
 use crate::http::received;
 use crate::http::unpack;
+use crate::mcp::Door;
 use crate::openapi::{self, Document};
 use crate::state::App;
 use crate::telemetry::{self, log_failure, span};
 use crate::{
-    audit, auth, batch, docs, erasure, exports, gateway, generations, health, memories, messages, projects,
-    searches, sessions, suggestions,
+    audit, auth, batch, docs, erasure, exports, gateway, generations, health, mcp, memories, messages,
+    projects, searches, sessions, suggestions,
 };
 
 /// Returns every endpoint with its documentation.
@@ -89,12 +90,16 @@ pub fn router(app: App) -> Router {
         .layer(RequestBodyTimeoutLayer::new(app.patience))
         .layer(MapRequestLayer::new(unpack::zstd))
         .layer(RequestDecompressionLayer::new());
-    api.merge(docs::routes())
+    let service = api
+        .merge(docs::routes())
         .route("/openapi.yaml", get(|| async move { ([(header::CONTENT_TYPE, "application/yaml")], yaml) }))
         .route("/openapi.json", get(|| async move { ([(header::CONTENT_TYPE, "application/json")], json) }))
         .method_not_allowed_fallback(|| async { StatusCode::METHOD_NOT_ALLOWED })
-        .layer(layers)
-        .with_state(app)
+        .layer(layers.clone())
+        .with_state(app.clone());
+    // A call of a tool is a request to the rest of the service.
+    let tools = mcp::routes::routes(&Door::of(service.clone()), &document);
+    service.merge(tools.layer(layers).with_state(app))
 }
 
 /// Returns what is served while the server is starting: health and version, and a 503 for everything else that

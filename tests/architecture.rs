@@ -211,6 +211,15 @@ fn only_the_router_knows_the_gateway() {
 }
 
 #[test]
+fn tools_of_models_are_operations_of_the_api() {
+    forbid(
+        |source| source.part() == "mcp",
+        &["crate::domain", "crate::writer", "crate::writing", "crate::generations", "crate::searches"],
+        "A tool that did its work by itself would need a second place for every rule of the operation that it stands for.",
+    );
+}
+
+#[test]
 fn finding_and_reading_agents_know_no_domain() {
     let domains = DOMAINS.map(|domain| format!("crate::{domain}"));
     forbid(

@@ -26,8 +26,32 @@ pub struct Agent {
     pub home: Home,
     /// Where the agent's transcripts are.
     pub transcripts: Transcripts,
-    /// How the agent is told to report what it does.
+    /// How the agent is made to report what it does.
     pub hooks: Hooks,
+    /// Where the agent is told which servers of MCP there are.
+    pub servers: Servers,
+}
+
+/// Where an agent is told which servers of MCP there are.
+#[derive(Debug)]
+pub struct Servers {
+    /// The folder that the user's file is in. With an empty name, it is the user's home itself.
+    pub home: Home,
+    /// The name of the user's file.
+    pub file: &'static str,
+    /// The path of a project's file in the folder of the project.
+    pub of_project: &'static str,
+    /// How the files are written.
+    pub format: ServersFormat,
+}
+
+/// How a file is written that names servers of MCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServersFormat {
+    /// JSON, with the servers in the member `mcpServers`.
+    Json,
+    /// TOML, with the servers in the table `mcp_servers`.
+    Toml,
 }
 
 /// The folder in which an agent keeps what is its own.
@@ -49,7 +73,7 @@ pub struct Transcripts {
     pub prefix: &'static str,
 }
 
-/// How an agent is told to report what it does.
+/// How an agent is made to report what it does.
 #[derive(Debug)]
 pub struct Hooks {
     /// The file of settings within the agent's home that holds hooks.

@@ -6,7 +6,7 @@
 
 use serde::Deserialize;
 
-use super::agent::{Agent, Home, HookEvent, Hooks, Reporting, Transcripts};
+use super::agent::{Agent, Home, HookEvent, Hooks, Reporting, Servers, ServersFormat, Transcripts};
 use super::entry::{Activity, Entry};
 use super::hook::{self, Dialect};
 use super::json::{self, NotAnObject, Raw};
@@ -40,6 +40,12 @@ pub(super) static AGENT: Agent = Agent {
         reporting: Reporting::Request,
         timeout: 1,
         advice: None,
+    },
+    servers: Servers {
+        home: Home { variable: "CLAUDE_CONFIG_DIR", folder: "" },
+        file: ".claude.json",
+        of_project: ".mcp.json",
+        format: ServersFormat::Json,
     },
 };
 

@@ -38,7 +38,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 pub use action::{SearchTool, ToolAction};
-pub use agent::{Agent, Home, HookEvent, Hooks, Reporting, Transcripts};
+pub use agent::{Agent, Home, HookEvent, Hooks, Reporting, Servers, ServersFormat, Transcripts};
 pub use entry::{Activity, Entry};
 pub use json::NotAnObject;
 pub use known::{Known, LineKind, Unknown};
@@ -60,7 +60,7 @@ impl PartialSchema for Agent {
     fn schema() -> RefOr<Schema> {
         ObjectBuilder::new()
             .schema_type(Type::String)
-            .description(Some("An agent whose transcripts and hooks are understood."))
+            .description(Some("An agent whose transcripts and hooks Gleaner understands."))
             .enum_values(Some(ALL.map(|agent| agent.name)))
             .into()
     }

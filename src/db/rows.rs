@@ -8,7 +8,7 @@ use sqlx::{FromRow, PgExecutor, Postgres, Row as _};
 use crate::error::{Error, Result};
 use crate::http::memory::Memory;
 
-/// The most bytes of the parts of one record that an answer shows.
+/// The maximum number of bytes of the parts of one record that an answer shows.
 const MOST: usize = 32 << 20;
 
 /// The most bytes that the records of an answer have together, unless there is only one.

@@ -30,7 +30,8 @@ use crate::types::{Timestamp, derived_id};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct PageParams {
-    /// The most records on this page, 1 to 500. The default is 50. A page with large records has fewer.
+    /// The maximum number of records on this page, from 1 to 500. The default is 50. A page of large records has
+    /// fewer.
     #[param(minimum = 1, maximum = 500)]
     limit: Option<i64>,
     /// The `next_cursor` of the previous page.

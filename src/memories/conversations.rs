@@ -1,4 +1,4 @@
-//! How conversations are read: what was asked, what was shown, and what came of it.
+//! Reads conversations: their queries, the memories shown, and the verdicts.
 
 use std::collections::HashSet;
 
@@ -13,21 +13,22 @@ use crate::db::rows;
 use crate::error::Result;
 use crate::http::memory::Memory;
 
-/// The most queries, verdicts and suggestions of a conversation that are shown, the newest of each.
+/// The maximum number of queries, of verdicts and of suggestions of a conversation that are shown, the newest of each.
 const MOST: i64 = 1_000;
 
-/// A conversation: what was asked in an agent session, and which memories were shown there.
+/// A conversation: the queries of an agent session and the memories that were shown in it.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Conversation {
-    /// The name of the agent session that the conversation is.
+    /// The name of the conversation's agent session.
     pub session_id: String,
-    /// What was asked, in order. Of more than 1000 queries, or of more than 16 MiB, the newest are shown.
+    /// The queries, in order. If there are more than 1,000, or more than 16 MiB, only the newest are listed.
     pub queries: Vec<ConversationQuery>,
-    /// The memories that were suggested, in order, and what they were worth. Of more than 1000 the newest are shown.
+    /// The memories that were suggested, in order, with their verdicts. If there are more than 1,000, only the newest are listed.
     pub suggested: Vec<SuggestedMemory>,
-    /// The memories that the client has shown with these queries, as it says.
+    /// The memories that the client reported as shown with these queries.
     pub shown: Vec<Uuid>,
-    /// The verdicts on memories, in order, also on those that were not suggested. Of more than 1000 the newest are shown.
+    /// The verdicts on memories, in order, including those on memories that were not suggested. If there are more than 1,000,
+    /// only the newest are listed.
     pub verdicts: Vec<Judged>,
 }
 
@@ -80,4 +81,17 @@ pub async fn judged(
         select session_id, memory_id, verdict, judged_at from conversation_memories
         where project = $1 and session_id = $2 and memory_id = $3 and verdict is not null";
     sqlx::query_as(SQL).bind(project).bind(session).bind(memory).fetch_optional(db).await
+}
+
+/// Returns the session in which a key has asked last, or somebody without a key on an open server, and the folder there;
+/// none if nothing was asked.
+pub async fn last_active(
+    db: impl PgExecutor<'_>,
+    project: &str,
+    key: Option<Uuid>,
+) -> sqlx::Result<Option<(String, Option<String>)>> {
+    const SQL: &str = "
+        select session_id, root from conversation_queries where project = $1 and asked_by = $2
+        order by at desc, id desc limit 1";
+    sqlx::query_as(SQL).bind(project).bind(key.unwrap_or_default()).fetch_optional(db).await
 }

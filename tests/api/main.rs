@@ -12,6 +12,7 @@ mod faults;
 mod gateway;
 mod generations;
 mod hook;
+mod mcp;
 mod memories;
 mod messages;
 mod openapi;

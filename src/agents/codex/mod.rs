@@ -9,7 +9,7 @@ mod items;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::agent::{Agent, Home, HookEvent, Hooks, Reporting, Transcripts};
+use super::agent::{Agent, Home, HookEvent, Hooks, Reporting, Servers, ServersFormat, Transcripts};
 use super::entry::{Activity, Entry};
 use super::hook::{self, Dialect};
 use super::json::{self, NotAnObject, Raw};
@@ -46,6 +46,12 @@ pub(super) static AGENT: Agent = Agent {
              at them with /hooks. `codex exec` passes over hooks that are not trusted and does not say so; with \
              --dangerously-bypass-hook-trust it runs them all the same.",
         ),
+    },
+    servers: Servers {
+        home: Home { variable: "CODEX_HOME", folder: ".codex" },
+        file: "config.toml",
+        of_project: ".codex/config.toml",
+        format: ServersFormat::Toml,
     },
 };
 

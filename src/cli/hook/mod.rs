@@ -6,14 +6,14 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use std::{env, fs, io};
+use std::{env, io};
 
 use anyhow::Context as _;
 use clap::Subcommand;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-use self::settings::{Change, Group};
+use self::settings::Group;
 use super::client::{Presence, Remote, default_url, expect_address, presence_at};
 use super::files;
 use crate::agents::{Agent, HookEvent, Reporting};
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_millis(800);
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Hook {
-    /// Add hooks to an agent's settings, so that it reports what it does. Everything else there stays as it is.
+    /// Add hooks to an agent's settings so that it reports what it does. All other settings stay as they are.
     #[command(
         after_help = "The agent reports to --url, or to the server at http://127.0.0.1:8080 (or GLEANER_BIND).
 
@@ -34,23 +34,23 @@ Examples:
     Install {
         /// The agent.
         agent: &'static Agent,
-        /// Change the agent's settings for the current folder, not those of the user.
+        /// Change the agent's settings for the current folder instead of the user's settings.
         #[arg(long = "here")]
         project: bool,
         #[command(flatten)]
         remote: Remote,
     },
-    /// Take the hooks out of an agent's settings again.
+    /// Remove Gleaner's hooks from an agent's settings.
     #[command(after_help = "Example:
   gleaner hook uninstall claude-code")]
     Uninstall {
         /// The agent.
         agent: &'static Agent,
-        /// Change the agent's settings for the current folder, not those of the user.
+        /// Change the agent's settings for the current folder instead of the user's settings.
         #[arg(long = "here")]
         project: bool,
     },
-    /// Send a hook's standard input to a server. Agents run this command. It always succeeds.
+    /// Send a hook's input from standard input to a server. Agents run this command, and it always succeeds.
     Send {
         /// The agent.
         agent: &'static Agent,
@@ -65,10 +65,10 @@ impl Hook {
             Self::Install { agent, project, remote } => install(agent, project, &remote.url_or_default())?,
             Self::Uninstall { agent, project } => {
                 let path = settings_file(agent, project)?;
-                change(agent, &path, &read(&path)?, &[])?;
+                change(agent, &path, &files::read_settings(&path)?, &[])?;
             }
             Self::Send { agent, remote } => {
-                // An agent is not to be kept from its work by what goes wrong here.
+                // An error here must not keep the agent from its work.
                 if let Err(error) = send(agent, &remote) {
                     eprintln!("gleaner: {error:#}");
                 }
@@ -90,8 +90,9 @@ fn settings_file(agent: &Agent, project: bool) -> anyhow::Result<PathBuf> {
 fn install(agent: &Agent, project: bool, url: &str) -> anyhow::Result<()> {
     expect_address(url)?;
     let path = settings_file(agent, project)?;
-    let text = read(&path)?;
-    let own = settings::own_hooks(&text, |hook| is_ours(agent, hook)).with_context(|| untouched(&path))?;
+    let text = files::read_settings(&path)?;
+    let own =
+        settings::own_hooks(&text, |hook| is_ours(agent, hook)).with_context(|| files::untouched(&path))?;
     let before = own.into_iter().find(|hook| !hook["headers"]["Authorization"].is_null());
     let text = change(agent, &path, &text, &groups(agent, url, before.as_ref())?)?;
     println!("Sessions of {} that begin from now on report to {url}.", agent.title);
@@ -102,7 +103,7 @@ fn install(agent: &Agent, project: bool, url: &str) -> anyhow::Result<()> {
     if url == default_url() {
         match presence_at(url) {
             Presence::Nobody => println!("No server answers there yet: `gleaner serve` starts one."),
-            Presence::Closed if !has_key() => println!("The server there wants a key."),
+            Presence::Closed if !has_key() => println!("The server there requires a key."),
             _ => {}
         }
     }
@@ -128,10 +129,10 @@ fn about_key(agent: &Agent, sends: bool) -> String {
     let title = agent.title;
     match agent.hooks.reporting {
         Reporting::Request if !sends => {
-            "They send no key: if the server wants one, set GLEANER_KEY and install again.".to_owned()
+            "They send no key. If the server requires one, set GLEANER_KEY and install again.".to_owned()
         }
         _ => format!(
-            "If the server wants a key, {title} takes it from GLEANER_KEY: set that where {title} runs."
+            "If the server requires a key, {title} reads it from GLEANER_KEY. Set that variable where {title} runs."
         ),
     }
 }
@@ -177,38 +178,11 @@ fn has_key() -> bool {
     env::var_os("GLEANER_KEY").is_some_and(|key| !key.is_empty())
 }
 
-/// What a file of settings holds; nothing, if it is not there.
-fn read(path: &Path) -> anyhow::Result<String> {
-    match files::read_text(path) {
-        Ok(text) => Ok(text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
-    }
-}
-
-fn untouched(path: &Path) -> String {
-    format!("{} was left as it is", path.display())
-}
-
 /// Gives an agent's settings these hooks, prints what was done, and returns the settings as they are now.
 fn change(agent: &Agent, path: &Path, text: &str, groups: &[Group]) -> anyhow::Result<String> {
-    let (text, changes) =
-        settings::change(text, groups, |hook| is_ours(agent, hook)).with_context(|| untouched(path))?;
-    let different = changes.iter().any(|(_, change)| *change != Change::Kept);
-    if text.is_empty() && different {
-        fs::remove_file(path).with_context(|| format!("removing {}", path.display()))?;
-    } else if different {
-        files::replace(path, text.as_bytes()).with_context(|| format!("writing {}", path.display()))?;
-    }
-    println!("{}:", path.display());
-    for (event, change) in &changes {
-        println!("  {event}: {change}");
-    }
-    if !different {
-        println!("  nothing to change");
-    } else if text.is_empty() {
-        println!("  the file held nothing else and was removed");
-    }
+    let (text, changes) = settings::change(text, groups, |hook| is_ours(agent, hook))
+        .with_context(|| files::untouched(path))?;
+    files::write_settings(path, &text, &changes)?;
     Ok(text)
 }
 

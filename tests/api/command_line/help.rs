@@ -4,7 +4,7 @@ use super::{command, said};
 use crate::support::server::{folder, run};
 
 /// Every command that people use.
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 16] = [
     "serve",
     "migrate",
     "import",
@@ -13,6 +13,9 @@ const COMMANDS: [&str; 13] = [
     "watch",
     "hook install",
     "hook uninstall",
+    "mcp",
+    "mcp install",
+    "mcp uninstall",
     "keys create",
     "keys list",
     "keys revoke",
@@ -40,7 +43,8 @@ fn help_fits_a_screen_and_the_options_of_the_server_are_those_of_serve() {
             assert_eq!(text.contains(option), name == "serve", "{name}: {option}");
         }
         for option in ["--url", "--key"] {
-            let talks = ["import", "export", "watch", "hook", "keys"].iter().any(|it| name.starts_with(it));
+            let talks =
+                ["import", "export", "watch", "hook", "mcp", "keys"].iter().any(|it| name.starts_with(it));
             let talks = talks && name != "hook uninstall";
             assert_eq!(text.contains(&format!("{option} <")), talks, "{name}: {option}");
         }
