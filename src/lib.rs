@@ -33,7 +33,8 @@
 //! - [`http`] has extractors and responses, [`auth`] the callers and their keys, [`audit`] who has changed what, [`writing`] the extractor of requests that
 //!   write events, [`batch`] many events in one request, and [`sessions`] what an agent session left in all domains.
 //! - [`erasure`] erases records of all domains by session, age and id, and automatically after a number of days.
-//!   [`background`] runs periodic work until the server stops.
+//!   [`background`] runs periodic work until the server stops, [`outage`] says what makes a
+//!   database fail, and [`recurring`] logs what many requests meet.
 //! - [`writer`] commits events in batches. [`db`] connects to Postgres, runs a private one, and makes the statements.
 //! - [`intake`] takes what agents report by hooks and transcripts, for searches and conversations to learn from, and [`help`] finds
 //!   what helps in a conversation, asked for or not.
@@ -81,9 +82,11 @@ pub mod mcp;
 pub mod memories;
 pub mod messages;
 pub mod openapi;
+pub mod outage;
 pub mod privacy;
 pub mod projects;
 pub mod providers;
+pub mod recurring;
 pub mod retrieval;
 pub mod router;
 pub mod searches;

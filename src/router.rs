@@ -34,7 +34,7 @@ use crate::http::unpack;
 use crate::mcp::Door;
 use crate::openapi::{self, Document};
 use crate::state::App;
-use crate::telemetry::{self, span};
+use crate::telemetry::{self, log_failure, span};
 use crate::{
     audit, auth, batch, docs, erasure, exports, gateway, generations, health, help, intake, mcp, memories,
     messages, projects, searches, sessions, suggestions,
@@ -83,7 +83,7 @@ pub fn router(app: App) -> Router {
     let layers = ServiceBuilder::new()
         .layer(SetRequestIdLayer::new(request_id.clone(), NewRequestId))
         .layer(PropagateRequestIdLayer::new(request_id))
-        .layer(TraceLayer::new_for_http().make_span_with(span))
+        .layer(TraceLayer::new_for_http().make_span_with(span).on_failure(log_failure))
         .layer(compression)
         .layer(middleware::from_fn_with_state((app.clone(), parameters), surround))
         .layer(CatchPanicLayer::custom(|_| {

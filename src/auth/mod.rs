@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::projects::Tenant;
+use crate::sharing::Place;
 use keyring::Keyring;
 use keys::{ApiKey, Scope};
 
@@ -58,6 +59,8 @@ pub struct Caller<S> {
     pub tenant: Arc<Tenant>,
     /// The caller's key; none on an open server.
     key: Option<Arc<ApiKey>>,
+    /// The project's place among those who read, until the request is answered.
+    _turn: Option<Place>,
     scope: PhantomData<S>,
 }
 
@@ -125,7 +128,7 @@ impl<N: Needs> Caller<N> {
         if let Some(key) = &key {
             expect_scope(key, N::SCOPE)?;
         }
-        Ok(Some(Self { project: Arc::clone(&tenant.name), tenant, key, scope: PhantomData }))
+        Ok(Some(Self { project: Arc::clone(&tenant.name), tenant, key, _turn: None, scope: PhantomData }))
     }
 }
 
@@ -143,7 +146,12 @@ where
         }
         let tenant = keyring.project(key.as_deref(), &parts.headers).await?;
         keyring.admit(key.as_deref(), &tenant, N::SCOPE == Scope::Write, parts).await?;
-        Ok(Self { project: Arc::clone(&tenant.name), tenant, key, scope: PhantomData })
+        // What is written waits in the queue of the writer, which is shared by itself.
+        let turn = match N::SCOPE {
+            Scope::Read => Some(keyring.turn(&tenant.name).await?),
+            _ => None,
+        };
+        Ok(Self { project: Arc::clone(&tenant.name), tenant, key, _turn: turn, scope: PhantomData })
     }
 }
 

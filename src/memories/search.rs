@@ -94,13 +94,15 @@ pub async fn search(
         tag: wanted.tag.as_deref(),
         without: HashSet::new(),
     };
+    let turn = app.similar.take(&tenant.name, 1).await;
     let mut found = finding::find(&app.db, &app.samples, &tenant.name, &sought).await?;
+    drop(turn);
     found.retain(|memory| memory.factors.score() >= wanted.min_score.unwrap_or(0.0));
     found.sort_by(|a, b| b.factors.score().total_cmp(&a.factors.score()).then(a.id.cmp(&b.id)));
     found.truncate(wanted.limit.unwrap_or(10));
     let ids: Vec<_> = found.iter().map(|memory| memory.id).collect();
     let mut contents: HashMap<_, _> =
-        store::contents(&app.db, &tenant.name, &ids).await?.into_iter().collect();
+        store::contents(&app.db, &tenant.name, &ids, memory).await?.into_iter().collect();
     let shown = |memory: finding::Found| {
         Some(FoundMemory {
             memory_id: memory.id,

@@ -6,9 +6,12 @@ use utoipa::IntoParams;
 use uuid::Uuid;
 
 use super::{Memory, SourceType, folder};
-use crate::db::erased::Counts;
+use crate::db::aged::Aged;
+use crate::db::erased::{Counts, Piece};
+use crate::db::rows;
 use crate::error::Result;
 use crate::http::Check;
+use crate::http::memory;
 use crate::http::page::{Listed, Page, PageRequest};
 use crate::types::Timestamp;
 
@@ -119,9 +122,10 @@ pub(super) async fn contents(
     db: impl PgExecutor<'_>,
     project: &str,
     ids: &[Uuid],
-) -> sqlx::Result<Vec<(Uuid, String)>> {
+    memory: &memory::Memory,
+) -> Result<Vec<(Uuid, String)>> {
     let sql = "select id, content from memories where project = $1 and id = any($2) and content is not null";
-    sqlx::query_as(sql).bind(project).bind(ids).fetch_all(db).await
+    rows::parts(sqlx::query(sql).bind(project).bind(ids), db, memory).await
 }
 
 /// The number of records erased.
@@ -149,46 +153,37 @@ pub async fn delete_record(connection: &mut PgConnection, project: &str, id: Uui
     Ok(Erased { memories, queries })
 }
 
-/// Erases the oldest memories, queries and suggestions that were stored before a time, at most `most` of each.
+/// Erases the oldest memories, queries, suggestions and verdicts that were stored before a time, at most `most` of each.
 pub async fn delete_before(
     connection: &mut PgConnection,
     project: &str,
     time: Timestamp,
     most: i64,
-) -> Result<Erased> {
-    const MEMORIES: &str = "
-        select id from memories where project = $1 and created_at < $2 order by created_at, id limit $3";
-    const LOCK: &str = "
-        select id from memories where project = $1 and id = any($2) order by id for update";
-    const QUERIES: &str = "
-        delete from conversation_queries where project = $1 and id in (
-            select id from conversation_queries where project = $1 and at < $2 order by at limit $3)";
-    const SUGGESTS: &str = "
-        with old as (
-            delete from memory_suggests where project = $1 and id in (
-                select id from memory_suggests where project = $1 and created_at < $2 order by created_at limit $3)
-            returning id
-        )
-        delete from conversation_memories where project = $1 and suggest_id in (select id from old)";
-    const JUDGED: &str = "
-        delete from conversation_memories where project = $1 and id in (
-            select id from conversation_memories
-            where project = $1 and verdict is not null and suggest_id is null and judged_at < $2
-            order by judged_at limit $3)";
-    const HELP: &str = "
-        delete from unasked_help where project = $1 and id in (
-            select id from unasked_help where project = $1 and shown_at < $2 order by shown_at limit $3)";
-    let oldest: Vec<Uuid> =
-        sqlx::query_scalar(MEMORIES).bind(project).bind(time).bind(most).fetch_all(&mut *connection).await?;
-    let locked: Vec<Uuid> =
-        sqlx::query_scalar(LOCK).bind(project).bind(&oldest).fetch_all(&mut *connection).await?;
-    let memories = delete_all(connection, project, &locked).await?;
-    let mut counts = [0; 4];
-    for (count, sql) in counts.iter_mut().zip([QUERIES, SUGGESTS, JUDGED, HELP]) {
-        let query = sqlx::query(sql).bind(project).bind(time).bind(most);
-        *count = query.execute(&mut *connection).await?.rows_affected();
+) -> Result<Piece> {
+    const MEMORIES: Aged = Aged { table: "memories", since: "created_at", may_go: "true" };
+    const QUERIES: Aged = Aged { table: "conversation_queries", since: "at", may_go: "true" };
+    const SUGGESTS: Aged = Aged { table: "memory_suggests", since: "created_at", may_go: "true" };
+    // What was suggested goes with the suggestion.
+    const JUDGED: Aged = Aged {
+        table: "conversation_memories",
+        since: "judged_at",
+        may_go: "verdict is not null and suggest_id is null",
+    };
+    const HELP: Aged = Aged { table: "unasked_help", since: "shown_at", may_go: "true" };
+    let memories = MEMORIES.lock_oldest(connection, project, time, most).await?;
+    let memories = delete_all(connection, project, &memories).await?;
+    let queries = QUERIES.delete_oldest(connection, project, time, most).await?;
+    let suggests = SUGGESTS.lock_oldest(connection, project, time, most).await?;
+    for sql in [
+        "delete from conversation_memories where project = $1 and suggest_id = any($2)",
+        "delete from memory_suggests where project = $1 and id = any($2)",
+    ] {
+        sqlx::query(sql).bind(project).bind(&suggests).execute(&mut *connection).await?;
     }
-    Ok(Erased { memories, queries: counts[0] })
+    let judged = JUDGED.delete_oldest(connection, project, time, most).await?;
+    let help = HELP.delete_oldest(connection, project, time, most).await?;
+    let more = help > 0 || memories > 0 || queries > 0 || !suggests.is_empty() || judged > 0;
+    Ok(Piece { erased: Erased { memories, queries }.counts(), more })
 }
 
 /// Erases the memories that were stored in an agent session, and the conversation that the session is.

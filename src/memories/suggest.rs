@@ -19,6 +19,9 @@ use crate::projects::Tenant;
 use crate::state::App;
 use crate::types::{Timestamp, request_hash};
 
+/// The maximum number of characters of a query that are looked at. Only pasted files are longer.
+const LONGEST_QUERY: i32 = 6_000;
+
 /// The state of a conversation before suggestions are made.
 struct Known {
     /// The last queries with their ids and roots, the newest first.
@@ -55,7 +58,7 @@ impl Known {
         is_unasked: bool,
     ) -> sqlx::Result<Self> {
         const QUERIES: &str = "
-            select id, query, root from conversation_queries where project = $1 and session_id = $2
+            select id, left(query, $4), root from conversation_queries where project = $1 and session_id = $2
             order by at desc, id desc limit $3";
         const WITHOUT: &str = "
             select memory_id from conversation_memories where project = $1 and session_id = $2
@@ -63,7 +66,8 @@ impl Known {
             union select subject from unasked_help
                 where project = $1 and session_id = $2 and kind = 'memory' and held_out and $3";
         let limit = i64::try_from(window).unwrap_or(i64::MAX);
-        let queries = sqlx::query_as(QUERIES).bind(project).bind(session).bind(limit).fetch_all(db).await?;
+        let queries = sqlx::query_as(QUERIES).bind(project).bind(session).bind(limit).bind(LONGEST_QUERY);
+        let queries = queries.fetch_all(db).await?;
         let without: Vec<Uuid> =
             sqlx::query_scalar(WITHOUT).bind(project).bind(session).bind(is_unasked).fetch_all(db).await?;
         Ok(Self { queries, without: without.into_iter().collect() })
@@ -118,12 +122,12 @@ pub async fn suggest(
     event.took_ms = began.elapsed().as_secs_f64() * 1_000.0;
     let is_kept = !new.peek.unwrap_or(false) && rules.enabled && (id.is_some() || event.query.is_some());
     if !is_kept {
-        return answer(db, project, event).await;
+        return answer(db, project, event, memory).await;
     }
     let suggest = event.id;
     let receipt = app.writer.write(tenant, Event::suggest(event.clone()), memory).await?;
     if receipt.kept == Capture::Off {
-        return answer(db, project, event).await;
+        return answer(db, project, event, memory).await;
     }
     read(db, project, suggest).await?.ok_or(Error::NotFound("answer"))
 }
@@ -155,9 +159,14 @@ pub async fn propose(
 }
 
 /// Returns the contents of the memories that are suggested, without those that were erased meanwhile.
-pub async fn contents(db: &PgPool, project: &str, suggest: &Suggest) -> Result<HashMap<Uuid, String>> {
+pub async fn contents(
+    db: &PgPool,
+    project: &str,
+    suggest: &Suggest,
+    memory: &Memory,
+) -> Result<HashMap<Uuid, String>> {
     let ids: Vec<_> = suggest.shown.iter().map(|shown| shown.memory).collect();
-    Ok(store::contents(db, project, &ids).await?.into_iter().collect())
+    Ok(store::contents(db, project, &ids, memory).await?.into_iter().collect())
 }
 
 /// Puts into an event what belongs to a conversation.
@@ -180,7 +189,9 @@ async fn fill(
         tag: None,
         without: known.without.clone(),
     };
+    let turn = app.similar.take(&tenant.name, 1).await;
     let mut found = finding::find(&app.db, &app.samples, &tenant.name, &sought).await?;
+    drop(turn);
     found.retain(|memory| memory.confidence >= rules.threshold);
     let wanted = |memory: &Found| memory.log_odds + rules.preference(memory.source_type);
     found.sort_by(|a, b| wanted(b).total_cmp(&wanted(a)).then(a.id.cmp(&b.id)));
@@ -191,9 +202,14 @@ async fn fill(
 }
 
 /// Makes the response of suggestions that are not stored.
-async fn answer(db: impl PgExecutor<'_>, project: &str, event: Suggest) -> Result<SuggestionResponse> {
+async fn answer(
+    db: impl PgExecutor<'_>,
+    project: &str,
+    event: Suggest,
+    memory: &Memory,
+) -> Result<SuggestionResponse> {
     let ids: Vec<_> = event.shown.iter().map(|shown| shown.memory).collect();
-    let mut contents: HashMap<_, _> = store::contents(db, project, &ids).await?.into_iter().collect();
+    let mut contents: HashMap<_, _> = store::contents(db, project, &ids, memory).await?.into_iter().collect();
     let suggestion = |shown: Shown| {
         Some(MemorySuggestion {
             memory_id: shown.memory,
@@ -255,18 +271,21 @@ fn factors(row: &sqlx::postgres::PgRow) -> sqlx::Result<Factors> {
     })
 }
 
-/// Returns what was suggested in a conversation, in order.
+/// Returns what was suggested in a conversation, in order: the newest, at most `most`.
 pub(super) async fn suggested(
     db: impl PgExecutor<'_>,
     project: &str,
     session: &str,
+    most: i64,
 ) -> sqlx::Result<Vec<SuggestedMemory>> {
     const SQL: &str = "
-        select memory_id, suggest_id, confidence, reason, source_type, score, semantic_similarity, recency, importance,
-            context_match, verdict, shown_at
-        from conversation_memories
-        where project = $1 and session_id = $2 and suggest_id is not null order by shown_at, suggest_id, rank";
-    let rows = sqlx::query(SQL).bind(project).bind(session).fetch_all(db).await?;
+        select * from (
+            select memory_id, suggest_id, confidence, reason, source_type, score, semantic_similarity, recency,
+                importance, context_match, verdict, shown_at, rank
+            from conversation_memories where project = $1 and session_id = $2 and suggest_id is not null
+            order by shown_at desc, suggest_id desc, rank desc limit $3
+        ) newest order by shown_at, suggest_id, rank";
+    let rows = sqlx::query(SQL).bind(project).bind(session).bind(most).fetch_all(db).await?;
     let suggested = |row: &sqlx::postgres::PgRow| -> sqlx::Result<_> {
         Ok(SuggestedMemory {
             memory_id: row.try_get("memory_id")?,

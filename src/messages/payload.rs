@@ -5,6 +5,10 @@ use std::collections::HashMap;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use crate::db::rows;
+use crate::error::Result;
+use crate::http::memory::Memory;
+
 /// A message as models take it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Message {
@@ -37,12 +41,14 @@ pub fn messages<'a>(
 /// The texts of a stored pair as they were when it was sent.
 pub type Texts = HashMap<(Uuid, i32), (String, Option<String>)>;
 
-/// Returns the texts of stored pairs, each in its revision. Erased and unstored texts are missing.
+/// Returns the texts of stored pairs, each in its revision. Erased and unstored texts are missing. Holds memory for them, and refuses
+/// more than 32 MiB, because sizes in tokens may be those that clients have given.
 pub async fn texts(
     connection: &mut PgConnection,
     project: &str,
     keys: &[(Uuid, i32)],
-) -> sqlx::Result<Texts> {
+    memory: &Memory,
+) -> Result<Texts> {
     // An answer that arrived after the pair was sent has its own revision.
     const SQL: &str = "
         with sought as materialized (select unnest($2::uuid[]) as id, unnest($3::int[]) as revision)
@@ -54,7 +60,7 @@ pub async fn texts(
         from sought s join pair_revisions r on r.project = $1 and r.pair_id = s.id and r.revision = s.revision
         where r.user_text is not null";
     let (ids, revisions): (Vec<_>, Vec<_>) = keys.iter().copied().unzip();
-    let rows: Vec<(Uuid, i32, String, Option<String>)> =
-        sqlx::query_as(SQL).bind(project).bind(ids).bind(revisions).fetch_all(connection).await?;
+    let query = sqlx::query(SQL).bind(project).bind(ids).bind(revisions);
+    let rows: Vec<(Uuid, i32, String, Option<String>)> = rows::parts(query, connection, memory).await?;
     Ok(rows.into_iter().map(|(id, revision, user, answer)| ((id, revision), (user, answer))).collect())
 }

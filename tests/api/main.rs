@@ -7,6 +7,7 @@ mod command_line;
 mod contract;
 mod erasure;
 mod exports;
+mod fairness;
 mod faults;
 mod gateway;
 mod generations;

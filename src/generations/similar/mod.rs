@@ -15,7 +15,9 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::Rating;
+use crate::db::rows;
 use crate::error::Result;
+use crate::http::memory::Memory;
 use crate::http::{Check, Checks};
 use crate::retrieval::{Candidate, Candidates, Corpus, Keyed, Samples, Scope};
 use rank::{Solved, rank};
@@ -32,7 +34,7 @@ pub struct Wanted {
     domain_name: Option<String>,
     /// Only logs of this model.
     model_used: Option<String>,
-    /// The maximum number of examples, from 1 to 100. The default is 5.
+    /// The maximum number of examples, from 1 to 100. The default is 5. There are fewer if they are larger than 16 MiB together.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<i64>,
     /// The minimum similarity, from 0 to 1. The default is 0.2.
@@ -109,10 +111,11 @@ pub async fn find(
     samples: &Arc<Samples>,
     project: &Arc<str>,
     wanted: &Wanted,
+    memory: &Memory,
 ) -> Result<Vec<Example>> {
     const SQL: &str = "
         select id as generation_id, user_intent, coalesce(corrected_dsl, final_valid_dsl) as valid_dsl, domain_name, rating
-        from generations where project = $1 and id = any($2)";
+        from generations where project = $1 and id = any($2) order by array_position($2, id)";
     let limit = wanted.limit.unwrap_or(5).try_into().unwrap_or(usize::MAX);
     let least = wanted.min_similarity.unwrap_or(0.2);
     let intent: String = wanted.intent.chars().take(LONGEST_INTENT).collect();
@@ -129,12 +132,14 @@ pub async fn find(
     });
     let ranked = ranked.await.map_err(anyhow::Error::from)?;
     let ids: Vec<_> = ranked.iter().map(|(id, _)| *id).collect();
-    let examples: Vec<Example> = sqlx::query_as(SQL).bind(&**project).bind(ids).fetch_all(db).await?;
-    let mut examples: HashMap<_, _> =
-        examples.into_iter().map(|example| (example.generation_id, example)).collect();
-    let with_similarity =
-        |(id, similarity)| examples.remove(&id).map(|example| Example { similarity, ..example });
-    Ok(ranked.into_iter().filter_map(with_similarity).collect())
+    let query = sqlx::query(SQL).bind(&**project).bind(ids);
+    let (examples, _): (Vec<Example>, _) = rows::some(query.fetch(db), limit, memory).await?;
+    let similarities: HashMap<_, _> = ranked.into_iter().collect();
+    let with_similarity = |example: Example| {
+        let similarity = similarities.get(&example.generation_id).copied().unwrap_or_default();
+        Example { similarity, ..example }
+    };
+    Ok(examples.into_iter().map(with_similarity).collect())
 }
 
 /// How many characters of an intent are compared.

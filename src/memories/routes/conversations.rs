@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::auth::keys::Scope;
 use crate::auth::{Caller, Read};
 use crate::error::{Error, Refusals, Result};
+use crate::http::memory::Memory;
 use crate::http::reply::{Changed, Created, Prefer};
 use crate::http::{Json, Path};
 use crate::memories::conversations::{self, Conversation};
@@ -71,10 +72,11 @@ async fn add_conversation_query(
 async fn get_conversation(
     State(app): State<App>,
     caller: Caller<Read>,
+    memory: Memory,
     Path(BySession { mut session_id }): Path<BySession>,
 ) -> Result<axum::Json<Conversation>> {
     caller.tenant.policy.redact(&mut session_id);
-    let found = conversations::get(&app.db, &caller.project, &session_id).await?;
+    let found = conversations::get(&app.db, &caller.project, &session_id, &memory).await?;
     found.map(axum::Json).ok_or(Error::NotFound("conversation"))
 }
 

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::sends::{address, stored};
 use crate::error::{Error, Result};
+use crate::http::memory::Memory;
 use crate::http::reply::{Created, Shown};
 use crate::messages::in_flight::Flight;
 use crate::messages::perform::{Performed, Progress, Script};
@@ -82,11 +83,12 @@ pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
     if receipt.replayed {
         // The task that performs the send continues, so that no call is paid for twice.
         drop(flight);
-        let shown = Shown::Record(stored(&app, &project, id).await?);
+        let shown = Shown::Record(stored(&app, &project, id, writing.memory()).await?);
         return Ok(Created { shown, address: None }.into_response());
     }
     let mut connection = app.db.acquire().await?;
-    let plan = store::plan(&mut connection, &project, id).await?.ok_or(Error::NotFound("send"))?;
+    let plan =
+        store::plan(&mut connection, &project, id, writing.memory()).await?.ok_or(Error::NotFound("send"))?;
     drop(connection);
     perform(&writing, Script::of(plan, system, user), Some(flight), streams).await
 }
@@ -110,7 +112,7 @@ async fn unkept(writing: &Writing, new: &NewSend) -> Result<Script> {
     };
     let predicted = prediction::predict(&mut connection, project, rules, asked).await?;
     let keys: Vec<_> = predicted.included().iter().map(|pair| (pair.key, pair.revision)).collect();
-    let texts = payload::texts(&mut connection, project, &keys).await?;
+    let texts = payload::texts(&mut connection, project, &keys, writing.memory()).await?;
     Ok(Script::unkept(Uuid::now_v7(), &predicted, &texts, new.system.clone(), new.user_text.clone()))
 }
 
@@ -154,14 +156,15 @@ async fn perform(
         Ok::<_, Error>(performed)
     };
     if streams {
-        return Ok(events(app, project, id, keeps, receiver, ended));
+        let memory = writing.memory().clone();
+        return Ok(events(app, project, id, keeps, memory, receiver, ended));
     }
     let performed = ended.await?;
     if !keeps {
         return Ok(axum::Json(Unkept::from(performed)).into_response());
     }
     let shown = if writing.shows_record() {
-        Shown::Record(stored(&app, &project, id).await?)
+        Shown::Record(stored(&app, &project, id, writing.memory()).await?)
     } else {
         Shown::Minimal
     };
@@ -180,6 +183,7 @@ fn events(
     project: Arc<str>,
     id: Uuid,
     keeps: bool,
+    memory: Memory,
     receiver: mpsc::Receiver<Progress>,
     ended: impl Future<Output = Result<Performed>> + Send + 'static,
 ) -> Response {
@@ -187,7 +191,7 @@ fn events(
         let performed = ended.await;
         let send = match (&performed, keeps) {
             (Ok(performed), false) => Some(json!(Unkept::from(performed.clone()))),
-            (Ok(_), true) => stored(&app, &project, id).await.ok().map(|send| json!(send)),
+            (Ok(_), true) => stored(&app, &project, id, &memory).await.ok().map(|send| json!(send)),
             (Err(_), _) => None,
         };
         match performed {

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::auth::{Caller, Read, Write};
 use crate::error::{Refusals, Result};
+use crate::http::memory::Memory;
 use crate::http::reply::{Changed, NotKept, Shown};
 use crate::http::{ById, Check, Checks, Json, Path, Query, line};
 use crate::searches::associations::feedback::{self, Feedback, GoneFile, NewFeedback};
@@ -80,6 +81,7 @@ async fn find_associations(
     Query(wanted): Query<SimilarTo>,
 ) -> Result<axum::Json<Associations>> {
     let (root, rules) = (wanted.root.as_deref(), &caller.tenant.rules);
+    let _turn = app.similar.take(&caller.project, 1).await;
     let data = associations::find(
         &app.db,
         &app.samples,
@@ -109,6 +111,7 @@ async fn find_expansions(
     Query(wanted): Query<SimilarTo>,
 ) -> Result<axum::Json<Expansions>> {
     let (root, rules) = (wanted.root.as_deref(), &caller.tenant.rules);
+    let _turn = app.similar.take(&caller.project, 1).await;
     let data =
         expansions::find(&app.db, &app.samples, &caller.project, &wanted.query, root, wanted.limit(), rules)
             .await?;
@@ -148,11 +151,12 @@ impl Check for ChangesAfter {
 async fn list_association_changes(
     State(app): State<App>,
     caller: Caller<Read>,
+    memory: Memory,
     Query(wanted): Query<ChangesAfter>,
     headers: HeaderMap,
 ) -> Result<Response> {
     let (after, limit) = (wanted.cursor.unwrap_or(0), wanted.limit.unwrap_or(1_000));
-    let changes = feed::list(&app.db, &caller.project, after, limit, &caller.tenant.rules).await?;
+    let changes = feed::list(&app.db, &caller.project, after, limit, &caller.tenant.rules, &memory).await?;
     let mut body = Vec::new();
     for change in &changes {
         serde_json::to_writer(&mut body, change).map_err(anyhow::Error::from)?;

@@ -136,6 +136,11 @@ impl Service {
         &self.running.app.db
     }
 
+    /// How many requests have their turn at looking for similar texts.
+    pub(crate) fn looking(&self) -> usize {
+        self.running.app.similar.taken()
+    }
+
     /// The service's own keyring.
     pub(crate) fn keyring(&self) -> &Keyring {
         &self.running.app.keyring
