@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::{Memory, SourceType, folder};
 use crate::db::erased::Counts;
 use crate::error::Result;
+use crate::exports::forget::forget;
 use crate::http::Check;
 use crate::http::page::{Listed, Page, PageRequest};
 use crate::types::Timestamp;
@@ -106,7 +107,8 @@ async fn delete_all(connection: &mut PgConnection, project: &str, ids: &[Uuid]) 
     let sql = "delete from memories where project = $1 and id = any($2)";
     let erased = sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?.rows_affected();
     let sql = "update conversation_memories set reason = null where project = $1 and memory_id = any($2)";
-    sqlx::query(sql).bind(project).bind(ids).execute(connection).await?;
+    sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?;
+    forget(connection, project, ids).await?;
     Ok(erased)
 }
 
@@ -141,7 +143,8 @@ impl Erased {
 pub async fn delete_record(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<Erased> {
     let memories = delete_all(connection, project, &[id]).await?;
     let sql = "delete from conversation_queries where project = $1 and id = $2";
-    let queries = sqlx::query(sql).bind(project).bind(id).execute(connection).await?.rows_affected();
+    let queries = sqlx::query(sql).bind(project).bind(id).execute(&mut *connection).await?.rows_affected();
+    forget(connection, project, &[id]).await?;
     Ok(Erased { memories, queries })
 }
 
@@ -159,7 +162,8 @@ pub async fn delete_before(
         select id from memories where project = $1 and id = any($2) order by id for update";
     const QUERIES: &str = "
         delete from conversation_queries where project = $1 and id in (
-            select id from conversation_queries where project = $1 and at < $2 order by at limit $3)";
+            select id from conversation_queries where project = $1 and at < $2 order by at limit $3)
+        returning id";
     const SUGGESTS: &str = "
         with old as (
             delete from memory_suggests where project = $1 and id in (
@@ -177,12 +181,13 @@ pub async fn delete_before(
     let locked: Vec<Uuid> =
         sqlx::query_scalar(LOCK).bind(project).bind(&oldest).fetch_all(&mut *connection).await?;
     let memories = delete_all(connection, project, &locked).await?;
-    let mut counts = [0; 3];
-    for (count, sql) in counts.iter_mut().zip([QUERIES, SUGGESTS, JUDGED]) {
-        let query = sqlx::query(sql).bind(project).bind(time).bind(most);
-        *count = query.execute(&mut *connection).await?.rows_affected();
+    let query = sqlx::query_scalar(QUERIES).bind(project).bind(time).bind(most);
+    let queries: Vec<Uuid> = query.fetch_all(&mut *connection).await?;
+    for sql in [SUGGESTS, JUDGED] {
+        sqlx::query(sql).bind(project).bind(time).bind(most).execute(&mut *connection).await?;
     }
-    Ok(Erased { memories, queries: counts[0] })
+    forget(connection, project, &queries).await?;
+    Ok(Erased { memories, queries: queries.len() as u64 })
 }
 
 /// Erases the memories that were stored in an agent session, and the conversation that the session is.
@@ -191,14 +196,15 @@ pub async fn delete_session(connection: &mut PgConnection, project: &str, sessio
     let ids: Vec<Uuid> =
         sqlx::query_scalar(sql).bind(project).bind(session).fetch_all(&mut *connection).await?;
     let memories = delete_all(connection, project, &ids).await?;
-    let mut counts = [0; 3];
-    for (count, sql) in counts.iter_mut().zip([
-        "delete from conversation_queries where project = $1 and session_id = $2",
+    let sql = "delete from conversation_queries where project = $1 and session_id = $2 returning id";
+    let queries: Vec<Uuid> =
+        sqlx::query_scalar(sql).bind(project).bind(session).fetch_all(&mut *connection).await?;
+    for sql in [
         "delete from conversation_memories where project = $1 and session_id = $2",
         "delete from memory_suggests where project = $1 and session_id = $2",
-    ]) {
-        *count =
-            sqlx::query(sql).bind(project).bind(session).execute(&mut *connection).await?.rows_affected();
+    ] {
+        sqlx::query(sql).bind(project).bind(session).execute(&mut *connection).await?;
     }
-    Ok(Erased { memories, queries: counts[0] })
+    forget(connection, project, &queries).await?;
+    Ok(Erased { memories, queries: queries.len() as u64 })
 }
