@@ -34,8 +34,8 @@ const CHUNK: usize = 64 << 10;
 pub(super) struct Export {
     #[command(subcommand)]
     wanted: Wanted,
-    /// File to write, compressed if its name ends in .gz. It appears only once it is complete. The default is
-    /// standard output.
+    /// The file to write. It is compressed if its name ends in .gz, and appears only when it is complete. The default
+    /// is standard output.
     #[arg(long, short, global = true, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Keep the export as a file of this kind in the database, with a card, instead of writing it at once. With --output,
@@ -48,7 +48,7 @@ pub(super) struct Export {
     /// After how many days the snapshot is deleted by itself.
     #[arg(long, global = true, value_name = "DAYS", requires = "snapshot")]
     keep_days: Option<u32>,
-    /// The project to export. The default is that of the key, or `default` without a key.
+    /// The project to export. The default is the key's project, or `default` without a key.
     #[arg(long, global = true, value_name = "NAME")]
     project: Option<String>,
     #[command(flatten)]
@@ -171,7 +171,7 @@ async fn from_database(
     let producer = tokio::spawn(export.run(db.clone(), sender, ()));
     let mut rows = Rows::open(path)?;
     loop {
-        let chunk = chunks.recv().await.context("the export broke off; the log has the cause")?;
+        let chunk = chunks.recv().await.context("the export was interrupted; the log has the cause")?;
         if chunk.is_empty() {
             break;
         }
@@ -202,8 +202,9 @@ fn from_server(
     let mut body = response.into_body().into_reader();
     let mut chunk = vec![0; CHUNK];
     loop {
-        let read =
-            body.read(&mut chunk).with_context(|| format!("the export from {} broke off", client.url()))?;
+        let read = body
+            .read(&mut chunk)
+            .with_context(|| format!("the export from {} was interrupted", client.url()))?;
         if read == 0 {
             break;
         }

@@ -28,5 +28,5 @@ pub(super) async fn settle(db: &PgPool, as_of: Timestamp) -> Result<()> {
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
-    Err(Error::Unavailable("writes from before as_of are still under way; try again"))
+    Err(Error::Unavailable("writes from before as_of are still in progress; try again"))
 }

@@ -6,7 +6,8 @@ use crate::error::{Error, Result};
 use crate::http::page::{open_cursor, seal_cursor};
 use crate::types::Timestamp;
 
-/// The most records that a cursor may say were taken: more than any database holds, and still to be counted on from.
+/// The maximum number of records that a cursor may say were taken: more than any database holds, and still to be
+/// counted on from.
 const MOST_RECORDS: i64 = 1 << 53;
 
 /// A number of a row behind all rows of its record, in this order.

@@ -70,7 +70,7 @@ impl Export {
         if let (Some(given), Some(kept)) = (common.as_of, from_cursor)
             && given != kept
         {
-            return Err(Error::invalid("/as_of", "is another than the cursor's"));
+            return Err(Error::invalid("/as_of", "differs from the cursor's"));
         }
         let as_of = match common.as_of.or(from_cursor) {
             Some(as_of) => {
@@ -125,7 +125,7 @@ impl Export {
         self.format.media_type()
     }
 
-    /// The state of the data that is exported.
+    /// The time whose state of the data is exported.
     pub fn as_of(&self) -> Timestamp {
         self.as_of
     }

@@ -75,7 +75,7 @@ enum Progress {
 
 impl Export {
     /// Sends the rows to `out` as chunks of lines, and an empty chunk when that was all. Where `out` closes without one,
-    /// the export broke off: it must not look whole. Ends early when nobody listens any more. The `permit` under which it
+    /// the export was interrupted: it must not look whole. Ends early when nobody listens any more. The `permit` under which it
     /// runs is given back before the reader learns of the end.
     pub async fn run<P>(mut self, db: PgPool, out: mpsc::Sender<Bytes>, permit: P) {
         let mut reader = Reader { out, taken: 0, waited: Duration::ZERO };
@@ -89,7 +89,7 @@ impl Export {
                 }
                 Ok(Progress::Abandoned) => return,
                 Err(error) => {
-                    tracing::error!(cause = format!("{error:#}"), "an export broke off");
+                    tracing::error!(cause = format!("{error:#}"), "an export was interrupted");
                     return;
                 }
             }
@@ -155,7 +155,7 @@ impl Exports {
     /// Runs an export, for as long as one may take; one cut off there ends as a broken one does.
     pub async fn run(self, export: Export, out: mpsc::Sender<Bytes>, place: Place) {
         if tokio::time::timeout(self.longest, export.run(self.db, out, place)).await.is_err() {
-            tracing::warn!(seconds = self.longest.as_secs(), "an export took too long and was broken off");
+            tracing::warn!(seconds = self.longest.as_secs(), "an export took too long and was stopped");
         }
     }
 
@@ -164,7 +164,7 @@ impl Exports {
     /// of other projects out.
     pub async fn place(&self, project: &Arc<str>) -> Result<Place> {
         let place = tokio::time::timeout(PATIENCE, self.places.take(project, 1)).await;
-        let taken = || Error::Unavailable("as many exports as allowed are under way; try again");
+        let taken = || Error::Unavailable("the maximum number of exports is in progress; try again");
         place.map_err(|_| taken())
     }
 }

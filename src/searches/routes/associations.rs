@@ -35,13 +35,13 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct SimilarTo {
-    /// The query to compare with.
+    /// The query to find similar queries for.
     #[param(min_length = 1, max_length = 2000, example = "login button")]
     query: String,
-    /// Only what was learned in this folder.
+    /// Only associations learned in this folder.
     #[param(min_length = 1, max_length = 4096)]
     root: Option<String>,
-    /// The most entries to return, 1 to 100. The default is 10.
+    /// The maximum number of entries to return, from 1 to 100. The default is 10.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<i64>,
 }
@@ -66,12 +66,12 @@ impl Check for SimilarTo {
 /// Associations, the best first.
 #[derive(Debug, Serialize, ToSchema)]
 struct Associations {
-    /// The associations, ordered by the similarity of their query and, where that is alike, by weight.
+    /// The associations, ordered by the similarity of their queries and, for equal similarity, by weight.
     data: Vec<Association>,
 }
 
-/// Lists the files that answered queries like this one. Old associations rank lower, and are never left out for their
-/// age. Those that turned out to be wrong, whose weight is 0 or less, are left out.
+/// Lists the files that answered queries similar to this one. Old associations rank lower but are never left out
+/// because of their age. Associations with a weight of 0 or less, which turned out to be wrong, are left out.
 #[utoipa::path(get, path = "/v1/associations", tag = "searches", params(SimilarTo),
     responses((status = 200, description = "The associations", body = Associations), Refusals))]
 async fn find_associations(
@@ -96,11 +96,11 @@ async fn find_associations(
 /// Grep and glob patterns, the best first.
 #[derive(Debug, Serialize, ToSchema)]
 struct Expansions {
-    /// The patterns, ordered by the similarity of the query and then by how many searches they helped.
+    /// The patterns, ordered by the similarity of the query and then by the number of searches that they helped.
     data: Vec<Expansion>,
 }
 
-/// Lists patterns that found what similar queries had missed: after each, the agent read the file that answered.
+/// Lists grep and glob patterns that found what similar queries had missed.
 #[utoipa::path(get, path = "/v1/searches/expansions", tag = "searches", params(SimilarTo),
     responses((status = 200, description = "The patterns", body = Expansions), Refusals))]
 async fn find_expansions(
@@ -120,10 +120,10 @@ async fn find_expansions(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ChangesAfter {
-    /// The `change` of the last line that the follower has. Without it, the list begins with the first change.
+    /// The `change` of the last line that the client received. Without it, the list begins with the first change.
     #[param(minimum = 0)]
     cursor: Option<i64>,
-    /// The most changes to return, 1 to 10 000. The default is 1 000.
+    /// The maximum number of changes to return, from 1 to 10,000. The default is 1,000.
     #[param(minimum = 1, maximum = 10_000)]
     limit: Option<i64>,
 }
@@ -136,14 +136,15 @@ impl Check for ChangesAfter {
     }
 }
 
-/// Lists associations that have changed, in the order in which they did.
+/// Lists changed associations in the order of their changes.
 ///
-/// A follower asks again with the `change` of the last line, even after an empty answer, and so misses no change and gets
-/// none twice. The decay of weights is no change: it is the same for all.
+/// To follow the changes, send the `change` of the last line as the next `cursor`, even if the last response was
+/// empty. A client that does so misses no change and receives none twice. The decay of weights is not reported as a
+/// change because it is the same for all associations.
 #[utoipa::path(get, path = "/v1/associations/changes", tag = "searches", params(ChangesAfter),
-    responses((status = 200, description = "One JSON object a line",
+    responses((status = 200, description = "One JSON object per line",
         content((String = "application/x-ndjson"), (String = "application/jsonl"), (String = "text/plain")),
-        headers(("Gleaner-Next-Cursor" = i64, description = "The cursor of the next request"))), Refusals))]
+        headers(("Gleaner-Next-Cursor" = i64, description = "The cursor for the next request"))), Refusals))]
 async fn list_association_changes(
     State(app): State<App>,
     caller: Caller<Read>,
@@ -163,7 +164,7 @@ async fn list_association_changes(
     Ok(response)
 }
 
-/// Reports whether an association helped. With an `Idempotency-Key`, sending the report again changes nothing.
+/// Reports whether an association was useful. With an `Idempotency-Key`, sending the report again changes nothing.
 #[utoipa::path(post, path = "/v1/associations/{id}/feedback", tag = "searches",
     params(("id" = Uuid, Path, description = "The association's id.", example = "158da681-b4fa-80b8-a80e-4f85f4da9cc2"), Writing),
     request_body(content = NewFeedback, example = json!({"verdict": "useful"})),
@@ -181,18 +182,18 @@ async fn report_association(
     Ok(Changed(if writing.shows_record() { Shown::Record(association) } else { Shown::Minimal }))
 }
 
-/// How many associations led to a file that is gone.
+/// The number of associations that led to a file that no longer exists.
 #[derive(Debug, Serialize, ToSchema)]
 struct GoneAssociations {
-    /// The number of associations that led to the file and no longer do.
+    /// The number of associations that are no longer returned.
     gone: usize,
 }
 
-/// Marks a file as gone: no association leads to it any more, until an agent finds it again.
+/// Reports that a file no longer exists. Its associations are not returned until an agent finds the file again.
 #[utoipa::path(post, path = "/v1/associations/gone", tag = "searches",
     request_body(content = GoneFile, example = json!({"root": "/home/jane/my-project", "path": "src/old_login.rs"})),
     responses(
-        (status = 200, description = "How many associations led to the file", body = GoneAssociations),
+        (status = 200, description = "The number of associations that led to the file", body = GoneAssociations),
         NotKept,
         Refusals,
     ))]
