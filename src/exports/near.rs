@@ -291,8 +291,8 @@ mod tests {
         assert_eq!(Signature::of(" \n"), None);
     }
 
-    const FIRST: [u32; 3] = [0, 0, 0];
-    const FIRST_BAND: i32 = 0;
+    const FIRST: [u32; 3] = [304_339_368, 1_596_268_925, 482_051_858];
+    const FIRST_BAND: i32 = 1_554_372_881;
 
     proptest! {
         #[test]

@@ -31,25 +31,28 @@ pub(super) async fn everything() -> Service {
     let request = json!({"llm_request": sent, "llm_response": {"usage": {"total_tokens": 3}}});
     let logged = json!({"propensities": [0.8, 0.2], "policy_id": "p"});
     service.accept(&[slate(11, &request), slate(12, &logged)]).await;
-    let results = json!([{"path": "Button.tsx", "score": 0.42}]);
-    let search = json!({"event": "search", "id": Uuid::from_u128(21), "query": "login button", "best_score": 0.1,
-        "result_count": 1, "results": results, "agent_session_id": "s", "root": "/src/app", "timestamp": 1_704_067_200});
-    let read = json!({"event": "fallback", "search_id": Uuid::from_u128(21), "tool": "Read",
-        "target": "/src/app/Login.tsx", "timestamp": 1_704_067_201});
-    service.accept(&[search, read]).await;
-    service.post(&format!("/v1/searches/{}/resolve", Uuid::from_u128(21)), &json!({})).await;
+    let search = json!({"id": Uuid::from_u128(21), "query": "login button", "best_score": 0.42, "result_count": 1,
+        "results": [{"path": "Button.tsx", "score": 0.42}], "agent_session_id": "s", "root": "/src/app",
+        "timestamp": 1_767_225_600});
+    service.post("/v1/searches", &search).await.expect(201);
+    let search = format!("/v1/searches/{}", Uuid::from_u128(21));
+    let read = json!({"kind": "read", "path": "auth/LoginButton.tsx", "timestamp": 1_767_225_601});
+    service.post(&format!("{search}/fallbacks"), &read).await.expect(201);
+    service.post(&format!("{search}/resolve"), &json!({"timestamp": 1_767_225_630})).await.expect(200);
     for number in [31, 32] {
         let pair =
             json!({"id": Uuid::from_u128(number), "topic_id": "t", "user_text": "u", "assistant_text": "a"});
         service.post("/v1/pairs", &pair).await.expect(201);
     }
-    for (number, content) in
-        [(41, "JWT clocks may differ by 30 seconds."), (42, "JWT keys are in the vault.")]
-    {
-        let memory = json!({"id": Uuid::from_u128(number), "content": content, "source_type": "memory"});
-        service.post("/v1/memories", &memory).await.expect(201);
+    for (number, content) in [
+        (41, "AuthMiddleware refuses a JWT whose clock is ahead by more than 30 seconds."),
+        (42, "The staging database is on port 5433."),
+    ] {
+        service
+            .accept(&[json!({"event": "memory", "id": Uuid::from_u128(number), "content": content})])
+            .await;
     }
-    let asked = json!({"query": "How are JWT keys and clocks checked?"});
+    let asked = json!({"query": "How does AuthMiddleware verify a JWT on staging?"});
     service.post("/v1/conversations/s/queries", &asked).await.expect(201);
     service.post("/v1/conversations/s/suggest", &json!({"confidence_threshold": 0})).await.expect(200);
     for (number, verdict) in [(41, "used"), (42, "dismissed")] {
