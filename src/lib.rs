@@ -15,7 +15,8 @@
 //! | a domain | its own folder, a migration, the matches in [`domain`], a line in [`router`](mod@router) and a tag in [`openapi`] |
 //! | an event kind | the domain's folder: the body in `mod.rs`, then `event`, `write`, `tables` and `routes` |
 //! | a data set to export | a file in the domain's `exports` folder and a line in [`exports::datasets`] |
-//! | an export format | [`exports::format`](mod@exports::format) and nothing else: data sets name shapes, and a format says which it writes |
+//! | an export format | [`exports::format`](mod@exports::format) and its rows and [`schema`](exports::schema): data sets name shapes, and a format says which it writes |
+//! | a kind of file for snapshots | [`exports::snapshots`] |
 //! | an agent | a file in [`agents`] and a line in its table `ALL`; new names of tools in `agents/tool.rs`, of hooks in `agents/hook.rs` |
 //! | a setting of the server | [`config`] |
 //! | a setting of a project | [`projects::Settings`]; a member of [`projects::Tenant`] brings it to requests and writers; [`searches::settings`] for learning |

@@ -53,6 +53,7 @@ fn api() -> OpenApiRouter<App> {
         .merge(intake::routes::routes())
         .merge(batch::routes())
         .merge(exports::routes::routes())
+        .merge(exports::snapshots::routes::routes())
         .merge(projects::routes::routes())
         .merge(auth::routes::routes())
         .merge(audit::routes())

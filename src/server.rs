@@ -14,6 +14,7 @@ use crate::auth::last_used::LastUsed;
 use crate::background::Task;
 use crate::db;
 use crate::erasure::retention::Retention;
+use crate::exports::snapshots::build::Snapshots;
 use crate::exports::stream::{self, Exports};
 use crate::http;
 use crate::http::memory::Budget;
@@ -96,6 +97,7 @@ impl Running {
             Task::start(Leases { db: db.clone(), in_flight: Arc::clone(&in_flight) }),
             Task::start(Retention::new(&db, Arc::clone(&keyring))),
             Task::start(LastUsed(Arc::clone(&keyring))),
+            Task::start(Snapshots(exports.clone())),
         ];
         let app = App(Arc::new(State {
             db,

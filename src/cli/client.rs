@@ -163,6 +163,17 @@ impl Client {
         self.agent.run(self.request(Method::GET, path, project).body(())?)
     }
 
+    /// Gets `path` from a byte on, as [`Client::stream`] does.
+    pub(super) fn stream_from(
+        &self,
+        path: &str,
+        project: Option<&str>,
+        from: u64,
+    ) -> Result<Response<Body>, ureq::Error> {
+        let request = self.request(Method::GET, path, project).header("range", format!("bytes={from}-"));
+        self.agent.run(request.body(())?)
+    }
+
     /// Posts `body` to `path`.
     pub(super) fn post(
         &self,

@@ -12,6 +12,7 @@ mod index;
 mod keys;
 mod mcp;
 mod serve;
+mod snapshots;
 mod target;
 mod watch;
 mod words;
@@ -91,8 +92,15 @@ enum Command {
     #[command(after_help = format!("{}\n\nExamples:
   gleaner export training-pairs | head -3
   gleaner export correction-pairs --format trl-preference --split train -o train.jsonl.gz
+  gleaner export training-pairs --snapshot parquet -o train.parquet
   gleaner export training-pairs --help   the options of that data set", target::RULE))]
     Export(export::Export),
+    /// List, download and delete snapshots: exports that are kept as files.
+    #[command(after_help = format!("{}\n\nExamples:
+  gleaner export training-pairs --split train --snapshot   makes one
+  gleaner snapshots
+  gleaner snapshots download 01946983-4c40-7a1c-9d3e-5b0f6c2e8a71 -o train.parquet", target::RULE))]
+    Snapshots(snapshots::Snapshots),
     /// Follow the transcripts that agents write, and learn from them.
     #[command(after_help = format!("{}\n\nExamples:
   gleaner watch
@@ -149,6 +157,7 @@ impl Command {
         match self {
             Self::Import(import) => Some(&mut import.target),
             Self::Export(export) => Some(&mut export.target),
+            Self::Snapshots(snapshots) => Some(&mut snapshots.target),
             Self::Watch(watch) => Some(&mut watch.target),
             Self::Mcp(mcp) => Some(&mut mcp.target),
             Self::Index(index) => Some(&mut index.target),
@@ -168,6 +177,7 @@ impl Command {
             }),
             Self::Import(import) => block_on(import.run()),
             Self::Export(export) => block_on(export.run()),
+            Self::Snapshots(snapshots) => block_on(snapshots.run()),
             Self::Watch(watch) => block_on(watch.run()),
             Self::Hook(hook) => hook.run(),
             Self::Mcp(mcp) => mcp.run(),

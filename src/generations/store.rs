@@ -8,7 +8,7 @@ use crate::db::aged::Aged;
 use crate::db::erased::Counts;
 use crate::db::rows;
 use crate::error::{Error, Result};
-use crate::exports::split;
+use crate::exports::forget::forget;
 use crate::http::memory::Memory;
 use crate::http::page::{Listed, Page, PageRequest};
 use crate::http::{Check, boolean};
@@ -231,6 +231,6 @@ async fn delete_children(
     let sql = "delete from attempts where project = $1 and generation_id = any($2)";
     let attempts = sqlx::query(sql).bind(project).bind(&ids).execute(&mut *connection).await?.rows_affected();
     pairs::delete(connection, project, &ids, &completed).await?;
-    split::forget(connection, project, &ids).await?;
+    forget(connection, project, &ids).await?;
     Ok(Erased { generations: ids.len() as u64, attempts })
 }

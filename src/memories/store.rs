@@ -10,6 +10,7 @@ use crate::db::aged::Aged;
 use crate::db::erased::{Counts, Piece};
 use crate::db::rows;
 use crate::error::Result;
+use crate::exports::forget::forget;
 use crate::http::Check;
 use crate::http::memory;
 use crate::http::page::{Listed, Page, PageRequest};
@@ -113,7 +114,8 @@ pub(super) async fn delete_all(
     let sql = "delete from memories where project = $1 and id = any($2)";
     let erased = sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?.rows_affected();
     let sql = "update conversation_memories set reason = null where project = $1 and memory_id = any($2)";
-    sqlx::query(sql).bind(project).bind(ids).execute(connection).await?;
+    sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?;
+    forget(connection, project, ids).await?;
     Ok(erased)
 }
 
@@ -149,7 +151,8 @@ impl Erased {
 pub async fn delete_record(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<Erased> {
     let memories = delete_all(connection, project, &[id]).await?;
     let sql = "delete from conversation_queries where project = $1 and id = $2";
-    let queries = sqlx::query(sql).bind(project).bind(id).execute(connection).await?.rows_affected();
+    let queries = sqlx::query(sql).bind(project).bind(id).execute(&mut *connection).await?.rows_affected();
+    forget(connection, project, &[id]).await?;
     Ok(Erased { memories, queries })
 }
 
@@ -172,7 +175,9 @@ pub async fn delete_before(
     const HELP: Aged = Aged { table: "unasked_help", since: "shown_at", may_go: "true" };
     let memories = MEMORIES.lock_oldest(connection, project, time, most).await?;
     let memories = delete_all(connection, project, &memories).await?;
-    let queries = QUERIES.delete_oldest(connection, project, time, most).await?;
+    let queries = QUERIES.lock_oldest(connection, project, time, most).await?;
+    let sql = "delete from conversation_queries where project = $1 and id = any($2)";
+    sqlx::query(sql).bind(project).bind(&queries).execute(&mut *connection).await?;
     let suggests = SUGGESTS.lock_oldest(connection, project, time, most).await?;
     for sql in [
         "delete from conversation_memories where project = $1 and suggest_id = any($2)",
@@ -182,8 +187,9 @@ pub async fn delete_before(
     }
     let judged = JUDGED.delete_oldest(connection, project, time, most).await?;
     let help = HELP.delete_oldest(connection, project, time, most).await?;
-    let more = help > 0 || memories > 0 || queries > 0 || !suggests.is_empty() || judged > 0;
-    Ok(Piece { erased: Erased { memories, queries }.counts(), more })
+    forget(connection, project, &queries).await?;
+    let more = help > 0 || memories > 0 || !queries.is_empty() || !suggests.is_empty() || judged > 0;
+    Ok(Piece { erased: Erased { memories, queries: queries.len() as u64 }.counts(), more })
 }
 
 /// Erases the memories that were stored in an agent session, and the conversation that the session is.
@@ -192,15 +198,16 @@ pub async fn delete_session(connection: &mut PgConnection, project: &str, sessio
     let ids: Vec<Uuid> =
         sqlx::query_scalar(sql).bind(project).bind(session).fetch_all(&mut *connection).await?;
     let memories = delete_all(connection, project, &ids).await?;
-    let mut counts = [0; 4];
-    for (count, sql) in counts.iter_mut().zip([
-        "delete from conversation_queries where project = $1 and session_id = $2",
+    let sql = "delete from conversation_queries where project = $1 and session_id = $2 returning id";
+    let queries: Vec<Uuid> =
+        sqlx::query_scalar(sql).bind(project).bind(session).fetch_all(&mut *connection).await?;
+    for sql in [
         "delete from conversation_memories where project = $1 and session_id = $2",
         "delete from memory_suggests where project = $1 and session_id = $2",
         "delete from unasked_help where project = $1 and session_id = $2",
-    ]) {
-        *count =
-            sqlx::query(sql).bind(project).bind(session).execute(&mut *connection).await?.rows_affected();
+    ] {
+        sqlx::query(sql).bind(project).bind(session).execute(&mut *connection).await?;
     }
-    Ok(Erased { memories, queries: counts[0] })
+    forget(connection, project, &queries).await?;
+    Ok(Erased { memories, queries: queries.len() as u64 })
 }

@@ -6,6 +6,7 @@ use uuid::Uuid;
 use crate::db::aged::Aged;
 use crate::db::erased::{Learned, Piece};
 use crate::error::Result;
+use crate::exports::forget::forget;
 use crate::searches::associations::evidence;
 use crate::searches::settings::Rules;
 use crate::types::Timestamp;
@@ -136,6 +137,7 @@ async fn delete_children(
     if searches.is_empty() {
         return Ok(());
     }
+    forget(connection, project, searches).await?;
     for sql in [
         "delete from fallbacks where project = $1 and search_id = any($2)",
         "delete from search_hints where project = $1 and search_id = any($2)",

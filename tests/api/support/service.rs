@@ -12,7 +12,7 @@ use tower::ServiceExt as _;
 use super::answer::{Answer, request};
 use super::database::Database;
 use super::eventually;
-use super::program::{Capture, Defaults, Keyring, Limits, Running, Settings, router};
+use super::program::{Capture, Defaults, Keyring, Limits, Running, Settings, build_due, router};
 
 /// The service on a database of its own, which goes when this is dropped.
 pub(crate) struct Service {
@@ -129,6 +129,11 @@ impl Service {
     pub(crate) async fn events(&self, events: &[Value]) -> Answer {
         let lines: Vec<_> = events.iter().map(Value::to_string).collect();
         self.post_text("/v1/events", "application/x-ndjson", lines.join("\n")).await
+    }
+
+    /// Builds the snapshots that are due, and deletes those that are not to be kept any longer.
+    pub(crate) async fn build_snapshots(&self) {
+        build_due(self.running.app.exports.clone()).await.expect("the database answers");
     }
 
     /// The service's own connections.
