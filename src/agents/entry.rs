@@ -25,6 +25,40 @@ pub struct Entry {
     pub lasted: Option<TimeDelta>,
     /// What happened, in order.
     pub activities: Vec<Activity>,
+    /// The texts that were exchanged.
+    pub passages: Vec<Passage>,
+}
+
+/// A text that a person or a tool has told an agent, or that an agent has written to a file. It is looked at for what it names,
+/// and is not kept itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passage {
+    /// Where the text comes from.
+    pub source: PassageSource,
+    /// The text, or its beginning if it is long.
+    pub text: String,
+}
+
+/// Where a text comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PassageSource {
+    /// A person has said it.
+    Prompt,
+    /// The agent has written it by the call with this id.
+    Written(String),
+    /// The call with this id was answered with it.
+    Answer(String),
+}
+
+/// How many bytes of a text are looked at.
+const MOST_TEXT: usize = 64 << 10;
+
+impl Passage {
+    /// A passage of this text, if there is anything in it.
+    pub(super) fn new(source: PassageSource, mut text: String) -> Option<Self> {
+        text.truncate(text.floor_char_boundary(MOST_TEXT));
+        (!text.trim().is_empty()).then_some(Self { source, text })
+    }
 }
 
 /// One thing that happened while an agent was at work.

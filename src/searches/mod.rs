@@ -4,7 +4,8 @@
 //! Here is what a search is, in [`event`] what can happen to one. [`rules`] says what is learned from it,
 //! [`write`](mod@write) and [`store`] how all that is kept, [`routes`] how it is reached. [`transcripts`] and
 //! [`hooks`] take what agents tell of themselves, [`turns`] what others tell of them, and [`expiry`] ends what they
-//! leave open. [`associations`], [`expansions`] and [`analytics`] serve what was learned.
+//! leave open. [`hints`], [`associations`],
+//! [`expansions`] and [`analytics`] serve what was learned.
 
 pub mod analytics;
 pub mod associations;
@@ -12,6 +13,7 @@ pub mod event;
 pub mod expansions;
 pub mod expiry;
 pub mod exports;
+pub mod hints;
 pub mod hooks;
 mod intake_errors;
 pub mod intake_pool;
@@ -39,6 +41,7 @@ use crate::privacy::policy::Private;
 use crate::privacy::redact::{Redaction, Texts as _};
 use crate::types::{OptionalName, Timestamp};
 use associations::Association;
+use hints::Hint;
 use limits::{MOST_PATH, MOST_QUERY, MOST_RESULTS};
 
 /// A search, and what came of it.
@@ -76,10 +79,10 @@ pub struct Search {
     #[sqlx(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallbacks: Option<Vec<Fallback>>,
-    /// The hints that the search was answered with: where similar queries were answered; lists leave them out.
+    /// The hints that the search was answered with: files that were worth opening; lists leave them out.
     #[sqlx(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub hints: Option<Vec<Association>>,
+    pub hints: Option<Vec<Hint>>,
     /// The associations that were learned from the search; lists leave them out.
     #[sqlx(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]

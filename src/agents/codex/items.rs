@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::answer;
 use crate::agents::action::ToolAction;
-use crate::agents::entry::Activity;
+use crate::agents::entry::{Activity, Passage, PassageSource};
 use crate::agents::json::{self, Raw};
 use crate::agents::prompt;
 use crate::agents::search_output::{self, SearchOutput};
@@ -55,10 +55,13 @@ struct Item<'a> {
 }
 
 /// What an item says that was done. The use of a tool is told as a whole, with its answer.
-pub(super) fn activities(item: Raw<'_>, tools: &ToolPatterns) -> Vec<Activity> {
+pub(super) fn activities(item: Raw<'_>, tools: &ToolPatterns, passages: &mut Vec<Passage>) -> Vec<Activity> {
     let Some(item): Option<Item<'_>> = json::member(item) else { return Vec::new() };
+    let answered = [item.aggregated_output, item.result].map(json::texts).join("\n");
+    let answer_to = json::name(item.id).map(PassageSource::Answer);
+    passages.extend(answer_to.and_then(|source| Passage::new(source, answered)));
     match json::text(item.kind).as_deref() {
-        Some("UserMessage") => said(&item).into_iter().collect(),
+        Some("UserMessage") => said(&item, passages).into_iter().collect(),
         Some("CommandExecution") => {
             let folder = json::text(item.cwd).map(local_path);
             let actions = tool::command_actions(item.command, folder.as_deref());
@@ -78,7 +81,7 @@ pub(super) fn activities(item: Raw<'_>, tools: &ToolPatterns) -> Vec<Activity> {
 }
 
 /// A prompt, if a person has said anything.
-fn said(item: &Item<'_>) -> Option<Activity> {
+fn said(item: &Item<'_>, passages: &mut Vec<Passage>) -> Option<Activity> {
     #[derive(Debug, Default, Deserialize)]
     #[serde(default)]
     struct Part<'a> {
@@ -89,7 +92,9 @@ fn said(item: &Item<'_>) -> Option<Activity> {
     let text = parts.iter().filter_map(|part| json::text(json::member::<Part<'_>>(Some(part))?.text));
     let text = text.collect::<Vec<_>>().join(" ");
     // Pictures have no text.
-    (!parts.is_empty()).then(|| prompt::activity(&text))
+    let activity = (!parts.is_empty()).then(|| prompt::activity(&text));
+    passages.extend(Passage::new(PassageSource::Prompt, text));
+    activity
 }
 
 /// The activities of a tool that was used and has answered.

@@ -14,9 +14,10 @@ use crate::http::reply::{Changed, Created, NotKept, Prefer, Shown};
 use crate::http::{ById, Json, Path};
 use crate::projects::Tenant;
 use crate::searches::analytics::{self, Figures};
+use crate::searches::hints::{self, Asked};
 use crate::searches::store::{self, Filter};
 use crate::searches::{
-    AppendedFallback, EndedTurn, Event, NewFallback, NewSearch, Resolve, Search, TurnEnd, associations, turns,
+    AppendedFallback, EndedTurn, Event, NewFallback, NewSearch, Resolve, Search, TurnEnd, turns,
 };
 use crate::state::App;
 use crate::writing::Writing;
@@ -40,8 +41,8 @@ struct Answers;
 /// Starts a search.
 ///
 /// A search whose best score is under the threshold is tracked: what the agent does next counts for it. The response
-/// has, as `hints`, the files that answered similar queries before. Hints need a key that may read, because they show
-/// the work of others.
+/// has, as `hints`, the file that is worth opening now, rarely two, and mostly none. Hints need a key that may read, because
+/// they show the work of others.
 #[utoipa::path(post, path = "/v1/searches", tag = "searches", params(Writing),
     request_body(content = NewSearch, example = json!({
         "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71",
@@ -60,11 +61,20 @@ async fn start_search(writing: Writing, Json(new): Json<NewSearch>) -> Result<Cr
         // What is stored is redacted, so it is found by what is left of the question.
         let mut asked = new.clone();
         tenant.policy.redact(&mut asked);
-        associations::hints(&app.db, &app.samples, &tenant.name, &asked, &tenant.rules).await?
+        let asked = Asked {
+            query: &asked.query,
+            root: asked.root.as_deref(),
+            session: asked.agent_session_id.as_deref(),
+            agent: asked.agent_id.as_deref(),
+            offered: asked.offered().collect(),
+            limit: usize::MAX,
+            least: None,
+        };
+        hints::find(&app.db, &app.samples, &tenant.name, &tenant.rules, &asked).await?
     } else {
         Vec::new()
     };
-    let shown = hints.iter().map(|hint| (hint.id, hint.score)).collect();
+    let shown = (1..).zip(&hints).map(|(rank, hint)| hint.given(rank)).collect();
     let event = Event::start(new, writing.id("searches", None), shown);
     let id = event.search_id;
     let record = async |receipt: Receipt| {
