@@ -68,7 +68,7 @@ torture: rust
 # Licences and sources of the dependencies, and known vulnerabilities when a copy of the list is here.
 deny:
 	@if ! cargo deny --version >/dev/null 2>&1; then \
-		echo "cargo-deny is not installed: licences and sources of the dependencies are not checked."; \
+		echo "cargo-deny is not installed: licenses and sources of the dependencies are not checked."; \
 	else \
 		advisories=; \
 		[ -z "$$(ls -A "$${CARGO_HOME:-$$HOME/.cargo}/advisory-dbs" 2>/dev/null)" ] || advisories=advisories; \

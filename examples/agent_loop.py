@@ -11,10 +11,10 @@ def call(path, body=None):
     with urllib.request.urlopen(urllib.request.Request(URL + path, data, HEADERS)) as answer:
         return answer.read().decode()
 
-def model(messages, attempt):  # Stands for the call of your model.
+def model(messages, attempt):  # Stands in for a call of your model.
     return ['(cbu.make :name "Hedge Fund")', '(cbu.create :name "Hedge Fund")'][attempt - 1]
 
-def lint(program):  # Stands for your parser, linter or compiler.
+def lint(program):  # Stands in for your parser, linter or compiler.
     return [] if program.startswith("(cbu.create") else ["Unknown verb: cbu.make"]
 
 intent = "Create a hedge fund"

@@ -6,9 +6,9 @@ call() { # path [body]
   curl --silent --show-error --fail-with-body "$url$1" ${GLEANER_KEY:+-H "Authorization: Bearer $GLEANER_KEY"} \
     ${2:+-H 'Content-Type: application/json' --data "$2"}
 }
-# Stands for the call of your model, which is shown the solved examples.
+# Stands in for a call of your model, which gets the solved examples.
 model() { [ "$1" = 1 ] && echo '(cbu.make :name \"Hedge Fund\")' || echo '(cbu.create :name \"Hedge Fund\")'; }
-# Stands for your parser, linter or compiler.
+# Stands in for your parser, linter or compiler.
 lint() { case $1 in '(cbu.create'*) ;; *) echo '"Unknown verb: cbu.make"' ;; esac; }
 
 intent='Create a hedge fund'

@@ -55,6 +55,8 @@ create index generations_search_keys on generations using gin (search_keys) with
 create index generations_intent on generations using gist (domain_name, user_intent gist_trgm_ops (siglen = 256))
     where octet_length(user_intent) <= 2000;
 create index generations_long on generations (created_at) where (octet_length(user_intent) <= 2000) is not true;
+-- Without them the planner takes two thirds of all texts for long ones, and reads the whole domain instead.
+create statistics generations_intent_length on (octet_length(user_intent)) from generations;
 create index generations_metadata on generations using gin (metadata jsonb_path_ops) with (gin_pending_list_limit = 16384);
 
 comment on table generations is 'One intent and how the effort to satisfy it ended. Its attempts are rows of attempts.';
@@ -121,7 +123,8 @@ create function without_space(text) returns text language sql immutable strict p
 
 create table correction_pairs (
     project       text not null,
-    kind          text not null check (kind in ('fix', 'next', 'final', 'review', 'steps')),
+    kind          text not null check (kind in ('fix', 'next', 'final', 'steps')),
+    is_review     boolean not null,
     completed_at  timestamptz not null,
     generation_id uuid not null,
     bad_attempt   integer not null,
@@ -133,7 +136,8 @@ create table correction_pairs (
 create index correction_pairs_row on correction_pairs (project, kind, row_hash, completed_at, generation_id, bad_attempt);
 
 comment on table correction_pairs is 'Which attempts of a successful log teach a correction; written by the write that finalizes the log.';
-comment on column correction_pairs.kind is 'The pairing rule (fix, next, final); review: the program and the reviewer''s correction of it, in every rule; steps: one row for the whole chain of attempts.';
+comment on column correction_pairs.kind is 'The pairing rule (fix, next, final); steps: one row for the whole chain of attempts.';
+comment on column correction_pairs.is_review is 'Whether it is a program and the reviewer''s correction of it. Such a pair stands under every rule, so that each rule is read in the order of one index.';
 comment on column correction_pairs.completed_at is 'The log''s.';
 comment on column correction_pairs.bad_attempt is 'Number of the failed attempt, or of the one whose program a reviewer corrected; 0 for steps, and where there is no such attempt.';
 comment on column correction_pairs.fixed_attempt is 'Number of the attempt that fixed it; null where the log''s final program or a reviewer''s correction does.';

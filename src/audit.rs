@@ -1,5 +1,5 @@
-//! The audit: who has changed keys and settings, and who has erased records, and when. An entry is written in the transaction
-//! of what it tells of, so that there is none without the other.
+//! The audit log: who changed keys and settings or erased records, and when. An entry is written in the transaction
+//! of the action that it describes, so that neither exists without the other.
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -21,27 +21,27 @@ pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list_audit))
 }
 
-/// What somebody has done.
+/// The kind of action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type)]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 #[schema(as = AuditAction)]
 pub enum Action {
-    /// They have made a key.
+    /// A key was created.
     KeyMade,
-    /// They have replaced a key by a new one.
+    /// A key was replaced with a new one.
     KeyRotated,
-    /// They have revoked a key.
+    /// A key was revoked.
     KeyRevoked,
-    /// They have made a project.
+    /// A project was created.
     ProjectMade,
-    /// They have changed a project's settings.
+    /// The settings of a project were changed.
     SettingsChanged,
-    /// They have erased records.
+    /// Records were erased.
     RecordsErased,
 }
 
-/// An entry of the audit.
+/// An entry of the audit log.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 #[schema(as = AuditEntry)]
 struct Entry {
@@ -49,11 +49,12 @@ struct Entry {
     id: Uuid,
     /// What was done.
     action: Action,
-    /// The key that it was done with. Null on a server without keys, and for the command line in the database.
+    /// The id of the key that was used. Null on a server without keys, and for commands that use the database
+    /// directly.
     key_id: Option<Uuid>,
-    /// Who did it: the name of that key, or else `open server` or `command line`.
+    /// Who did it: the name of the key, or `open server`, or `command line`.
     actor: String,
-    /// What it was done to and what it came to: the id of a key, settings, how many records were erased.
+    /// Details of the action: the id of a key, the settings, or the number of records erased.
     details: FreeForm,
     /// When it was done.
     created_at: Timestamp,
@@ -65,7 +66,7 @@ impl Listed for Entry {
     }
 }
 
-/// Which entries of the audit are listed.
+/// Which entries of the audit log are listed.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -77,12 +78,13 @@ struct Filter {
 
 impl Check for Filter {}
 
-/// One page of the audit.
+/// One page of the audit log.
 type AuditPage = Page<Entry>;
 
-/// Lists who has changed the project's keys and settings, and who has erased records, and when, newest first.
+/// Lists changes of the project's keys and settings and erasures of records, with who made them and when, newest
+/// first.
 #[utoipa::path(get, path = "/v1/audit", tag = "keys", params(Filter, PageParams),
-    responses((status = 200, description = "A page of the audit", body = AuditPage), Refusals))]
+    responses((status = 200, description = "A page of the audit log", body = AuditPage), Refusals))]
 async fn list_audit(State(app): State<App>, caller: Caller<Admin>, list: List<Filter>) -> Result<AuditPage> {
     page(&app.db, &caller.project, list.filter.action, &list.page).await
 }
@@ -104,7 +106,7 @@ async fn page(
     page.read(&mut query, db).await
 }
 
-/// Notes what somebody has done to a project.
+/// Records an action in a project's audit log.
 pub async fn note(
     connection: &mut PgConnection,
     project: &str,

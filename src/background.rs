@@ -1,4 +1,4 @@
-//! Work that goes on in the background, in rounds, until the server stops.
+//! Background work that is done in rounds until the server stops.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use tokio::task::JoinHandle;
 
 use crate::error::Result;
 
-/// How long it takes from a round that has failed to the next.
+/// The pause after a failed round.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
 /// Work that is done in rounds.
 pub trait Rounds: Send + 'static {
-    /// What the work is called in the log.
+    /// The name of the work in the log.
     const NAME: &'static str;
 
     /// Does one round of the work, and returns how long to pause before the next. A server that stops waits for the round
@@ -29,7 +29,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Starts the task. A round that fails is told of once, until one succeeds again.
+    /// Starts the task. A failed round is logged only once until a round succeeds again.
     #[must_use]
     pub fn start<R: Rounds>(mut work: R) -> Self {
         let (stop, mut stopped) = watch::channel(false);
@@ -43,7 +43,7 @@ impl Task {
                     }
                     Err(error) => {
                         if !std::mem::replace(&mut has_failed, true) {
-                            tracing::warn!(%error, "{} failed, and goes on being tried", R::NAME);
+                            tracing::warn!(%error, "{} failed and will be tried again", R::NAME);
                         }
                         AFTER_FAILURE
                     }
@@ -57,11 +57,11 @@ impl Task {
         Self { name: R::NAME, stop, handle }
     }
 
-    /// Stops the task, once the round that it is at is over.
+    /// Stops the task after the current round.
     pub async fn finish(self) {
         let _ = self.stop.send(true);
         if let Err(error) = self.handle.await {
-            tracing::error!(%error, "{} ended badly", self.name);
+            tracing::error!(%error, "{} ended with an error", self.name);
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::state::App;
 use crate::types::FreeForm;
 use crate::writer::Writer;
 
-/// The most events that one batch may hold.
+/// The maximum number of events that one batch may hold.
 pub const MOST_LINES: usize = 20_000;
 
 /// The example of a batch in the OpenAPI document. It makes the records that other endpoints' examples erase.
@@ -63,10 +63,10 @@ pub struct Summary {
     pub accepted: usize,
     /// The number of events that had been sent before.
     pub duplicates: usize,
-    /// The number of events of which the project keeps nothing.
+    /// The number of events that were not stored because of the project's `capture` setting.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub skipped: usize,
-    /// The lines that were refused, and why.
+    /// The rejected lines, with the reasons.
     pub rejected: Vec<Rejected>,
 }
 
@@ -81,11 +81,11 @@ fn is_zero(count: &usize) -> bool {
 pub struct Rejected {
     /// The line's number, from 1. Blank lines count.
     pub line: usize,
-    /// The status that the event's own endpoint would have answered.
+    /// The status that the event's own endpoint would have returned.
     pub status: u16,
     /// What is wrong with the line.
     pub detail: String,
-    /// The fields that are wrong.
+    /// The invalid fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
 }
@@ -97,18 +97,17 @@ impl Rejected {
     }
 }
 
-/// Takes many events at once.
+/// Stores many events in one request.
 ///
-/// Each line (or member of a JSON array) is an object. Its member `event` names the kind of event, and the other
-/// members are those of the kind's own endpoint, with the id that the endpoint's path would hold. The kinds are
+/// Each line (or element of a JSON array) is an object. Its member `event` names the kind of event. Its other members
+/// are those that the kind's own endpoint takes, and the id that the endpoint's path would contain. The kinds are
 /// `generation`, `attempt`, `generation_outcome`, `generation_amendment` and `review` (which refer to
 /// `generation_id`); `suggestion`, `view`, `partial_inputs`, `suggestion_outcome` and `suggestion_amendment`
 /// (`suggestion_id`); `search`, `fallback` and `search_outcome` (`search_id`); `pair`, `send` (with `mode: record`),
 /// `send_attempt` and `send_outcome` (`send_id`); `memory`, `conversation_query` and `memory_feedback`
-/// (`session_id`). A line of a `suggestion_history.jsonl` needs no `event`. A
-/// `line_id`, any UUID, names what the line makes and does not name itself, so that sending the line again is
-/// harmless. Later lines may refer to earlier ones, and events of one record take effect in line order. A batch has
-/// at most 20 000 lines and 64 MiB.
+/// (`session_id`). A line of a `suggestion_history.jsonl` needs no `event`. A line without an id of its own may have
+/// a `line_id`, which is any UUID and makes it safe to send the line again. Later lines may refer to earlier ones,
+/// and events of one record take effect in line order. A batch has at most 20,000 lines and 64 MiB.
 #[utoipa::path(post, path = "/v1/events", tag = "batch",
     request_body(content(
         (String = "application/x-ndjson", example = json!(EXAMPLE)),
@@ -119,7 +118,7 @@ impl Rejected {
             {"event": "generation_outcome", "generation_id": "01946985-2100-7c4f-a5d2-3e8b7f9016c4", "success": false, "error": "given up"},
         ])),
     )),
-    responses((status = 200, description = "What became of the lines", body = Summary), Refusals))]
+    responses((status = 200, description = "The outcome of the lines", body = Summary), Refusals))]
 async fn post_events(
     State(app): State<App>,
     caller: Caller<Write>,

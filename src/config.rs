@@ -29,20 +29,22 @@ pub fn from_environment<T: Args + FromArgMatches>() -> Result<T, clap::Error> {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Database")]
 pub struct Database {
-    /// URL of the Postgres (14 or newer) to use. Without it, a private one runs in the data folder.
+    /// The URL of the Postgres database to use, version 14 or newer. Without it, the server runs a private Postgres
+    /// in the data folder.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true, global = true, value_name = "URL")]
     pub database_url: Option<String>,
 
-    /// File that holds the database URL.
+    /// The file that contains the database URL.
     #[arg(long, env = "DATABASE_URL_FILE", global = true, value_name = "FILE")]
     pub database_url_file: Option<PathBuf>,
 
-    /// Folder of the private Postgres. The default is ./data, or /var/lib/gleaner for root if the user that Postgres
-    /// runs as cannot reach ./data.
+    /// The folder of the private Postgres. The default is ./data. For root it is /var/lib/gleaner if the user that
+    /// Postgres runs as cannot reach ./data.
     #[arg(long, env = "GLEANER_DATA_DIR", global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 
-    /// Folder of the programs initdb and postgres, if they are not on the path or in a usual folder.
+    /// The folder of the programs initdb and postgres. It is needed only if they are neither on the PATH nor in a
+    /// usual folder.
     #[arg(long, env = "PG_BINDIR", global = true, value_name = "DIR")]
     pub pg_bindir: Option<PathBuf>,
 }
@@ -58,7 +60,7 @@ impl Database {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Privacy")]
 pub struct Privacy {
-    /// How much is kept of the events posted, unless a project's settings say otherwise.
+    /// How much of each event is stored: full, metadata or off. A project's own setting takes precedence.
     #[arg(long, env = "GLEANER_CAPTURE", default_value = "full", value_name = "HOW")]
     pub capture: Capture,
 }
@@ -67,36 +69,37 @@ pub struct Privacy {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Serving")]
 pub struct Serve {
-    /// Address to listen on. One that other machines can reach needs a key to exist.
+    /// The address to listen on. The server listens on an address that other machines can reach only if an API key
+    /// exists.
     #[arg(long, env = "GLEANER_BIND", default_value_t = ADDRESS, value_name = "ADDRESS", value_parser = address)]
     pub bind: SocketAddr,
 
-    /// The first API key, with every scope, of at least 32 characters (for compose and CI). A different one given at
-    /// a later start replaces it.
+    /// The first API key, of at least 32 characters, with every scope (for compose and CI). If a later start is given
+    /// a different key, it replaces this one.
     #[arg(long, env = "GLEANER_ADMIN_KEY", hide_env_values = true, value_name = "KEY")]
     pub admin_key: Option<String>,
 
-    /// File that holds the first API key.
+    /// The file that contains the first API key.
     #[arg(long, env = "GLEANER_ADMIN_KEY_FILE", value_name = "FILE")]
     pub admin_key_file: Option<PathBuf>,
 
-    /// The most connections of clients at once. Probes are answered beyond that. Fewer are taken if the system allows
-    /// the process fewer open files.
+    /// The maximum number of client connections. Health probes are answered even beyond it. The limit is lower if the
+    /// system allows the process fewer open files.
     #[arg(long, env = "GLEANER_MOST_CONNECTIONS", default_value_t = crate::server::Settings::default().most_connections,
         value_name = "N")]
     pub most_connections: usize,
 
-    /// Memory for the bodies of all requests together, in MiB. A request that finds none waits a little, and is then
-    /// refused.
+    /// The memory for the bodies of all requests together, in MiB. A request that finds none free waits briefly and
+    /// is then rejected.
     #[arg(long, env = "GLEANER_BODY_MEMORY", default_value_t = 256, value_name = "MIB",
         value_parser = clap::value_parser!(u32).range(128..=1 << 20))]
     pub body_memory: u32,
 
-    /// File that names the providers of models, in TOML.
+    /// The TOML file that lists the model providers.
     #[arg(long, env = "GLEANER_PROVIDERS_FILE", value_name = "FILE")]
     pub providers_file: Option<PathBuf>,
 
-    /// The most database connections for reading. Writing uses two more, and each export one.
+    /// The maximum number of database connections for reading. Writing uses two more, and each export uses one.
     #[arg(long, env = "GLEANER_DB_CONNECTIONS", default_value_t = crate::server::Settings::default().connections, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub db_connections: u32,
@@ -117,7 +120,7 @@ impl Serve {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Logging")]
 pub struct Logging {
-    /// What is logged: a level, or directives such as gleaner=debug,sqlx=warn.
+    /// What to log: a level, or directives such as gleaner=debug,sqlx=warn.
     #[arg(long, env = "GLEANER_LOG", default_value = "info,sqlx=warn", value_name = "FILTER")]
     pub log: String,
 
@@ -125,7 +128,7 @@ pub struct Logging {
     #[arg(long, env = "GLEANER_LOG_FORMAT", default_value = "pretty")]
     pub log_format: LogFormat,
 
-    /// Log every request once it is answered: method, path, status, time and id, and never what was sent.
+    /// Log every request when it has been answered: method, path, status, duration and id, but never its content.
     #[arg(long, env = "GLEANER_LOG_REQUESTS", default_value_t = false, value_name = "BOOL", action = ArgAction::Set,
         num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub log_requests: bool,
@@ -134,7 +137,7 @@ pub struct Logging {
 /// The format of log lines.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum LogFormat {
-    /// Lines for people.
+    /// Human-readable lines.
     Pretty,
     /// One JSON object on each line.
     Json,

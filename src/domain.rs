@@ -19,8 +19,7 @@ use crate::searches::settings::Rules;
 use crate::types::Timestamp;
 use crate::{generations, memories, messages, searches, suggestions};
 
-/// A domain: one kind of record, with the events that can happen to it. Domains do not refer to each other's
-/// records.
+/// A domain: one kind of record with its events.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema, clap::ValueEnum,
 )]
@@ -57,7 +56,7 @@ pub enum Event {
 /// What is in force for a project, as far as writing needs it.
 #[derive(Debug, Clone, Copy)]
 pub struct InForce<'a> {
-    /// How searches are judged and learned from.
+    /// The settings of searches.
     pub searches: &'a Rules,
     /// How sends are predicted.
     pub messages: &'a messages::settings::Rules,
@@ -266,7 +265,7 @@ pub fn read(project: &str, line: &str, id: Option<Uuid>) -> Result<Event> {
     read.unwrap_or_else(|| {
         Err(match kind {
             Some(other) => Error::invalid("/event", format!("{other:?} is not the name of an event")),
-            None => Error::invalid("/event", "must name what happened"),
+            None => Error::invalid("/event", "must name the kind of event"),
         })
     })
 }

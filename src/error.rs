@@ -71,11 +71,11 @@ pub struct Special {
     pub status: u16,
     /// The last part of the problem's type.
     pub kind: &'static str,
-    /// The kind of problem in words.
+    /// The kind of problem as text.
     pub title: &'static str,
     /// What went wrong with this request.
     pub detail: String,
-    /// The fields that are wrong.
+    /// The invalid fields.
     pub errors: Vec<FieldError>,
     /// What else there is to say, by the names of the members.
     pub members: serde_json::Map<String, serde_json::Value>,
@@ -85,11 +85,11 @@ pub struct Special {
     pub headers: Vec<(&'static str, String)>,
 }
 
-/// A field of a request that is wrong.
+/// An invalid field of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FieldError {
-    /// The field's JSON Pointer (RFC 6901) in the body. For a query or path parameter it is a slash and the
-    /// name.
+    /// The field's JSON Pointer (RFC 6901) in the body. For a query or path parameter, it is a slash and the
+    /// parameter's name.
     pub pointer: String,
     /// What is wrong with the field.
     pub detail: String,
@@ -100,7 +100,7 @@ pub struct FieldError {
 pub struct Problem {
     /// A stable reference that identifies the kind of problem, such as `/problems/not-found`.
     pub r#type: String,
-    /// The kind of problem in words.
+    /// The kind of problem as text.
     pub title: String,
     /// The HTTP status.
     pub status: u16,
@@ -109,7 +109,7 @@ pub struct Problem {
     /// The request's id, the same as in the `x-request-id` header.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub instance: String,
-    /// The fields that are wrong, when the input was invalid.
+    /// The invalid fields, if the input was invalid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
     /// What else problems of this type say.
@@ -159,7 +159,8 @@ impl Error {
         }
         let (detail, errors) = match self {
             Self::Internal(_) => {
-                let detail = "something went wrong here; the log has the cause under this request's id";
+                let detail =
+                    "an internal error occurred; the server's log has the cause under this request's id";
                 (detail.to_owned(), Vec::new())
             }
             Self::Invalid(errors) => {
@@ -185,11 +186,11 @@ impl FieldError {
     }
 }
 
-/// The most wrong fields that one problem names.
+/// The maximum number of invalid fields that one problem names.
 const MOST_ERRORS: usize = 100;
-/// The most characters of the client's input that a problem repeats in one place.
+/// The maximum number of characters of the client's input that a problem repeats in one place.
 const MOST_QUOTED: usize = 200;
-/// The most characters of a message.
+/// The maximum number of characters of a message.
 const MOST_SAID: usize = 1_000;
 
 /// Cuts a text that a client has sent to its first 200 characters.
@@ -252,7 +253,7 @@ fn kind(status: StatusCode) -> String {
 /// problem is of this kind.
 #[must_use]
 pub fn explain(name: &str) -> Option<(StatusCode, &'static str)> {
-    let others = [(StatusCode::METHOD_NOT_ALLOWED, "The path exists and does not answer to this method")];
+    let others = [(StatusCode::METHOD_NOT_ALLOWED, "The path exists but does not support this method")];
     let known = Refusals::ALL.into_iter().map(|refusal| (refusal.status, refusal.description));
     known.chain(others).find(|(status, _)| kind(*status) == name)
 }
@@ -366,7 +367,7 @@ impl Refused {
             let (method, path) = (cut(self.method.as_str()), cut(self.uri.path()));
             let detail = match status {
                 StatusCode::NOT_FOUND => format!("there is nothing at {path}"),
-                StatusCode::METHOD_NOT_ALLOWED => format!("{path} does not answer {method}"),
+                StatusCode::METHOD_NOT_ALLOWED => format!("{path} does not support {method}"),
                 _ => status.canonical_reason().unwrap_or("error").to_lowercase(),
             };
             Problem::of(status, detail)
@@ -410,7 +411,7 @@ impl Refusals {
             refusal(
                 Is::BAD_REQUEST,
                 "Malformed",
-                "The request is not the JSON, text or encoding that it should be",
+                "The request is not well-formed, or not valid JSON, text or encoding",
             ),
             refusal(
                 Is::UNAUTHORIZED,
@@ -422,25 +423,29 @@ impl Refusals {
                 "Forbidden",
                 "The key lacks the scope, or the caller may not reach an open server",
             ),
-            refusal(Is::NOT_FOUND, "NotFound", "No such thing in this project"),
+            refusal(Is::NOT_FOUND, "NotFound", "The record, file or setting does not exist in this project"),
             refusal(Is::REQUEST_TIMEOUT, "TooSlow", "The client stopped sending"),
             refusal(
                 Is::CONFLICT,
                 "Conflict",
-                "The record exists with another body, or is in a state that does not allow this",
+                "The record exists with a different body, or its state does not allow the request",
             ),
             refusal(Is::PAYLOAD_TOO_LARGE, "TooLarge", "The body has more bytes or lines than allowed"),
-            refusal(Is::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", "The body has another media type"),
+            refusal(
+                Is::UNSUPPORTED_MEDIA_TYPE,
+                "UnsupportedMediaType",
+                "The body has a media type that this endpoint does not accept",
+            ),
             refusal(Is::UNPROCESSABLE_ENTITY, "Invalid", "Fields are missing, unknown or out of range"),
             refusal(
                 Is::TOO_MANY_REQUESTS,
                 "TooManyRequests",
-                "A rate or quota would be exceeded; Retry-After says when it no longer would",
+                "A rate limit or quota is exceeded; Retry-After says when to try again",
             ),
             refusal(
                 Is::INTERNAL_SERVER_ERROR,
                 "Internal",
-                "The server has a fault; its log has the cause under the request's id",
+                "An internal error occurred; the server's log has the cause under the request's id",
             ),
             refusal(
                 Is::SERVICE_UNAVAILABLE,

@@ -35,7 +35,7 @@ pub fn early() -> Router {
     Router::new().route("/healthz", get(get_health)).route("/version", get(get_version))
 }
 
-/// The program that answers at this address, and where its documentation is.
+/// A description of the service, and the paths of its documentation.
 #[derive(Serialize, ToSchema)]
 struct ServiceDescription {
     /// The program's name.
@@ -50,9 +50,9 @@ struct ServiceDescription {
     openapi: &'static str,
 }
 
-/// Says what this service is, and where its documentation is.
+/// Describes this service and says where its documentation is.
 #[utoipa::path(get, path = "/", tag = "operations", security(()),
-    responses((status = 200, description = "What this is", body = ServiceDescription), Refusals))]
+    responses((status = 200, description = "The description of the service", body = ServiceDescription), Refusals))]
 async fn get_service() -> axum::Json<ServiceDescription> {
     axum::Json(ServiceDescription {
         name: env!("CARGO_PKG_NAME"),
@@ -67,7 +67,7 @@ async fn get_service() -> axum::Json<ServiceDescription> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct ByKind {
-    /// The kind, which is the end of a problem's `type`.
+    /// The kind of problem, which is the last segment of a problem's `type`.
     #[param(example = "not-found")]
     kind: String,
 }
@@ -77,19 +77,19 @@ impl Check for ByKind {}
 /// A kind of problem.
 #[derive(Serialize, ToSchema)]
 struct ProblemKind {
-    /// The kind, as problem documents name it.
+    /// The kind, as in the `type` of problem documents.
     r#type: String,
-    /// The kind in words.
+    /// The kind as text.
     title: &'static str,
     /// The HTTP status of such problems.
     status: u16,
-    /// What such problems mean.
+    /// What problems of this kind mean.
     meaning: &'static str,
 }
 
-/// Explains a kind of problem: the `type` of a problem document is the path of this endpoint.
+/// Explains a kind of problem. The `type` of a problem document is the path of this endpoint.
 #[utoipa::path(get, path = "/problems/{kind}", tag = "operations", security(()), params(ByKind),
-    responses((status = 200, description = "What such problems mean", body = ProblemKind), Refusals))]
+    responses((status = 200, description = "What problems of this kind mean", body = ProblemKind), Refusals))]
 async fn get_problem(Path(ByKind { kind }): Path<ByKind>) -> Result<axum::Json<ProblemKind>> {
     let (status, meaning) = error::explain(&kind).ok_or(Error::NotFound("kind of problem"))?;
     let title = status.canonical_reason().unwrap_or("Error");
@@ -109,15 +109,15 @@ struct Status {
     status: &'static str,
 }
 
-/// Answers as long as the process is up.
+/// Returns 200 as long as the process is running.
 #[utoipa::path(get, path = "/healthz", tag = "operations", security(()),
-    responses((status = 200, description = "The process is up", body = Status), Refusals))]
+    responses((status = 200, description = "The process is running", body = Status), Refusals))]
 async fn get_health() -> axum::Json<Status> {
     axum::Json(Status { status: "ok" })
 }
 
-/// Answers 200 if requests can be served: the database is reachable, takes writes and is migrated, and the
-/// server is not stopping. Otherwise the status is 503.
+/// Returns 200 if requests can be served: the database is reachable, accepts writes and has the current schema, and
+/// the server is not stopping. Otherwise the status is 503.
 #[utoipa::path(get, path = "/readyz", tag = "operations", security(()),
     responses((status = 200, description = "The service is ready", body = Status), Refusals))]
 async fn get_readiness(State(app): State<App>) -> Result<axum::Json<Status>> {
@@ -148,7 +148,7 @@ async fn get_version() -> axum::Json<Version> {
     axum::Json(Version { name: env!("CARGO_PKG_NAME"), version: env!("CARGO_PKG_VERSION") })
 }
 
-/// Returns metrics in Prometheus's text format. From another machine a key is needed.
+/// Returns metrics in the Prometheus text format. Requests from another machine need a key.
 #[utoipa::path(get, path = "/metrics", tag = "operations",
     responses((status = 200, description = "The metrics", content_type = "text/plain", body = String), Refusals))]
 async fn get_metrics(State(app): State<App>, _: MayMeasure) -> impl IntoResponse {

@@ -15,25 +15,25 @@ use crate::messages::AttemptAnswer;
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Gleaner", description = "Keeps what coding agents do and gives back what can be learned from it.\n\n\
-        A 2xx means committed. Refusals are RFC 9457 problems that name the field."),
+        A 2xx status means that the data is committed. Errors are RFC 9457 problem documents that name the invalid field."),
     servers((url = "/", description = "The server that serves this document")),
     components(schemas(error::Problem, AttemptAnswer, AnsweredQuery)),
     security((), ("key" = [])),
     modifiers(&KeyScheme, &Shared),
     tags(
-        (name = "generations", description = "An intent, the attempts to turn it into a program, and how it ended"),
-        (name = "suggestions", description = "A list of suggestions, what the user looked at, and what they submitted"),
-        (name = "searches", description = "Searches that came back weak, what agents read then, and what can be learned from that"),
-        (name = "messages", description = "Messages to models: what fits, what was sent, and what came back"),
-        (name = "gateway", description = "Requests as providers' own clients send them, passed on and kept as sends"),
-        (name = "exports", description = "Data sets to train on"),
-        (name = "memories", description = "What is worth knowing again, what is asked in conversations, and what fits it"),
+        (name = "generations", description = "Intents, the attempts to turn them into programs, and the outcomes"),
+        (name = "suggestions", description = "Lists of suggestions, what users looked at, and what they submitted"),
+        (name = "searches", description = "Searches with weak results, the files that agents read instead, and what is learned from them"),
+        (name = "messages", description = "Messages to models: what fits into the context, what was sent, and what was answered"),
+        (name = "gateway", description = "Requests of the providers' official clients, which are forwarded and recorded as sends"),
+        (name = "exports", description = "Data sets for training"),
+        (name = "memories", description = "Memories, the queries of conversations, and suggestions of relevant memories"),
         (name = "batch", description = "Many events in one request"),
-        (name = "analytics", description = "Figures about all of this"),
+        (name = "analytics", description = "Statistics about all domains"),
         (name = "projects", description = "Tenants, and the settings of each"),
-        (name = "keys", description = "Who may act for a project"),
-        (name = "sessions", description = "What was posted under the name of a session, listed and erased together"),
-        (name = "erasure", description = "Records erased by age and by id"),
+        (name = "keys", description = "API keys of a project, and the audit log"),
+        (name = "sessions", description = "The records of an agent session, listed and erased together"),
+        (name = "erasure", description = "Erasing records by age and by id"),
         (name = "operations", description = "Health, readiness, version and metrics"),
     ),
 )]
@@ -64,8 +64,8 @@ impl utoipa::Modify for Shared {
             .name(PROJECT)
             .parameter_in(ParameterIn::Header)
             .description(Some(
-                "The project that the request is about. A key with the scope `operator` may name one, and so may everybody \
-                 on a server that has no key yet; the default is `default`. Any other key belongs to one project.",
+                "The project that the request is about. Only a key with the scope `operator`, or a client of a server without \
+                 keys, may name one. The default is `default`. Any other key belongs to one project.",
             ))
             .schema(Some(ObjectBuilder::new().schema_type(Type::String)));
         components.parameters.insert(PROJECT_PARAMETER.to_owned(), project.build().into());

@@ -33,7 +33,7 @@ use crate::writer::{self, Writer};
 /// The settings of a server.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The most database connections for reading.
+    /// The maximum number of database connections for reading.
     pub connections: u32,
     /// Limits on exports.
     pub exports: stream::Limits,
@@ -41,7 +41,7 @@ pub struct Settings {
     pub defaults: Defaults,
     /// The memory for the bodies of requests, in MiB.
     pub body_memory: usize,
-    /// The most connections of clients.
+    /// The maximum number of client connections.
     pub most_connections: usize,
     /// The providers of models.
     pub providers: Arc<Providers>,

@@ -33,9 +33,9 @@ pub fn routes() -> OpenApiRouter<App> {
 struct Session {
     /// The session's name.
     session: String,
-    /// The server that the session runs on. Null for records that name none; only suggestions do.
+    /// The server that the session runs on. Null for records that name no server. Only suggestion records name one.
     server: Option<String>,
-    /// How many records each domain has of this session.
+    /// The number of records of this session in each domain.
     #[serde(flatten)]
     records: Records,
     /// When the first of these records was created.
@@ -96,7 +96,8 @@ impl Listed for Session {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct OnServer {
-    /// Only what was recorded on this server. Records that name no server, which are all but suggestions, are then left alone.
+    /// Only records of sessions on this server. Only suggestion records name a server, so records of other domains
+    /// are then not included.
     #[param(min_length = 1)]
     server: Option<String>,
 }
@@ -106,8 +107,8 @@ impl Check for OnServer {}
 /// One page of sessions.
 type SessionPage = Page<Session>;
 
-/// Lists agent sessions by name and server, the one with the newest record first. `since` and `until` apply to that
-/// record.
+/// Lists agent sessions by name and server, the session with the newest record first. `since` and `until` apply to
+/// that newest record.
 #[utoipa::path(get, path = "/v1/sessions", tag = "sessions", params(OnServer, PageParams),
     responses((status = 200, description = "A page of sessions", body = SessionPage), Refusals))]
 async fn list_sessions(
@@ -160,10 +161,10 @@ struct ByName {
 
 impl Check for ByName {}
 
-/// Erases every record with this session name, in all domains and whatever its server; with `server`, only that
-/// server's session.
+/// Erases all records with this session name, in all domains and of all servers. With `server`, only the records of
+/// that server's session are erased.
 #[utoipa::path(delete, path = "/v1/sessions/{session}", tag = "sessions", params(ByName, OnServer),
-    responses((status = 200, description = "How many records were erased", body = Erased), Refusals))]
+    responses((status = 200, description = "The number of records erased", body = Erased), Refusals))]
 async fn erase_session(
     State(app): State<App>,
     caller: Caller<Admin>,

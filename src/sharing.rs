@@ -1,4 +1,4 @@
-//! Places that projects share, such that a project at full load leaves places to others.
+//! A limit on concurrent work that all projects share, in which a project at full load leaves places for the others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,8 @@ const CROWDED_PROJECTS: usize = 4;
 /// How many projects are remembered before those without a place taken are forgotten.
 const MANY_PROJECTS: usize = 1_000;
 
-/// Places of which a project has some, and all projects together four times as many.
+/// A limit on concurrent work: each project has a number of places, and all projects together have four times as
+/// many.
 #[derive(Debug, Clone)]
 pub struct Shares {
     of_one: usize,
@@ -18,7 +19,7 @@ pub struct Shares {
     own: Arc<Mutex<HashMap<Arc<str>, Arc<Semaphore>>>>,
 }
 
-/// Places that somebody has taken, given back when this is dropped.
+/// Places that were taken. Dropping this value gives them back.
 #[derive(Debug)]
 pub struct Place {
     _own: OwnedSemaphorePermit,
@@ -26,7 +27,7 @@ pub struct Place {
 }
 
 impl Shares {
-    /// Makes places, so many for each project.
+    /// Makes a limit with so many places for each project.
     #[must_use]
     pub fn new(of_one: usize) -> Self {
         Self { of_one, all: Arc::new(Semaphore::new(of_one * CROWDED_PROJECTS)), own: Arc::default() }
@@ -44,7 +45,8 @@ impl Shares {
         self.total() - self.all.available_permits()
     }
 
-    /// Takes so many places for a project, and waits for them, first for those of the project.
+    /// Takes a number of places for a project, and waits until they are free: first those of the project, then those
+    /// of all projects.
     pub async fn take(&self, project: &Arc<str>, count: u32) -> Place {
         const OPEN: &str = "it is never closed";
         let own = self.of(project).acquire_many_owned(count).await.expect(OPEN);
@@ -52,7 +54,7 @@ impl Shares {
         Place { _own: own, _all: all }
     }
 
-    /// Takes so many places for a project, if they are free.
+    /// Takes a number of places for a project if they are free.
     #[must_use]
     pub fn try_take(&self, project: &Arc<str>, count: u32) -> Option<Place> {
         let own = self.of(project).try_acquire_many_owned(count).ok()?;
@@ -66,7 +68,7 @@ impl Shares {
             return Arc::clone(places);
         }
         if own.len() >= MANY_PROJECTS {
-            // Whoever has a place, or waits for one, holds the semaphore.
+            // Everyone who has a place, or waits for one, holds a clone of the semaphore.
             own.retain(|_, places| Arc::strong_count(places) > 1);
         }
         Arc::clone(own.entry(Arc::clone(project)).or_insert_with(|| Arc::new(Semaphore::new(self.of_one))))

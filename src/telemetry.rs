@@ -37,25 +37,25 @@ pub fn recorder() -> PrometheusHandle {
 /// Counters that have no labels.
 const COUNTERS: [(&str, &str); 8] = [
     ("gleaner_authentication_failures_total", "Requests with a key that is unknown, expired or revoked"),
-    ("gleaner_commit_retries_total", "Transactions begun again after a deadlock or serialization failure"),
-    ("gleaner_events_rejected_total", "Lines of batches that were refused"),
-    ("gleaner_replaced_characters_total", "Characters replaced because Postgres cannot keep them"),
+    ("gleaner_commit_retries_total", "Transactions repeated after a deadlock or serialization failure"),
+    ("gleaner_events_rejected_total", "Lines of batches that were rejected"),
+    ("gleaner_replaced_characters_total", "Characters replaced because Postgres cannot store them"),
     ("gleaner_export_bytes_total", "Bytes that exports have sent, before compression"),
     (
         "gleaner_gateway_unrecorded_total",
-        "Requests that passed through the gateway without a record, because the database could not be reached",
+        "Requests that the gateway forwarded without a record because the database could not be reached",
     ),
     ("gleaner_hooks_failed_total", "Reports of agents' hooks that could not be stored"),
     (
         "gleaner_sends_interrupted_total",
-        "Sends that nobody ended, which became errors when their time was over",
+        "Sends that were never ended and became errors when their time limit passed",
     ),
 ];
 
-/// The counter of events, by their kind and by what became of them.
+/// The counter of events by kind and outcome.
 const EVENTS: &str = "gleaner_events_total";
 
-/// The counter of what was redacted, by the rule that found it. All rules of projects share the name `custom`.
+/// The counter of redacted spans by rule. All rules of projects share the name `custom`.
 const REDACTED: &str = "gleaner_redacted_spans_total";
 
 /// The counter of records that retention has erased, by their kind.
@@ -70,10 +70,10 @@ fn describe() {
     use metrics::{describe_counter, describe_gauge, describe_histogram};
     describe_histogram!(
         "gleaner_http_request_duration_seconds",
-        "Time to answer, by method, route and status"
+        "Time from a request to its response, by method, route and status"
     );
-    describe_histogram!("gleaner_commit_events", "Events a transaction of the writer has");
-    describe_histogram!("gleaner_commit_duration_seconds", "Time a transaction of the writer takes");
+    describe_histogram!("gleaner_commit_events", "Number of events in one transaction of the writer");
+    describe_histogram!("gleaner_commit_duration_seconds", "Duration of one transaction of the writer");
     for (name, description) in COUNTERS {
         describe_counter!(name, description);
     }
@@ -83,7 +83,7 @@ fn describe() {
     );
     describe_counter!(
         REDACTED,
-        "Spans of text replaced by redaction, by rule; rules of projects are `custom`"
+        "Spans of text replaced by redaction, by rule; the rules of projects are named `custom`"
     );
     describe_counter!(EXPIRED, "Records that retention has erased, by kind");
     describe_gauge!("gleaner_queue_events", "Events that wait to be written or are being written");
@@ -96,7 +96,7 @@ fn describe() {
     Collector::default().describe();
 }
 
-/// Makes every counter known at zero, so that a rate over it is right from its first increment on.
+/// Registers every counter with the value 0, so that rates are correct from the first increment.
 fn begin() {
     for (name, _) in COUNTERS {
         metrics::counter!(name).increment(0);
@@ -115,8 +115,8 @@ fn begin() {
     metrics::gauge!("gleaner_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
 }
 
-/// Counts events that were to be written, by their kind and by what became of them. Events that could not be
-/// written because the database was away are not counted, because they are sent again.
+/// Counts events by kind and outcome. Events that could not be written because the database was away are not counted,
+/// because they are sent again.
 pub fn count_events<'a>(events: impl Iterator<Item = (&'static str, &'a Written)>) {
     let mut counts: Vec<(&str, &str, u64)> = Vec::new();
     for (kind, written) in events {
@@ -136,7 +136,7 @@ pub fn count_events<'a>(events: impl Iterator<Item = (&'static str, &'a Written)
     }
 }
 
-/// Reads the figures of this process (`process_*`): time on the CPU, memory, open files, threads, start.
+/// Reads the metrics of this process (`process_*`): CPU time, memory, open files, threads and start time.
 pub fn measure_process() {
     Collector::default().collect();
 }

@@ -26,7 +26,7 @@ pub struct Agent {
     pub home: Home,
     /// Where the agent's transcripts are.
     pub transcripts: Transcripts,
-    /// How the agent is told to report what it does.
+    /// How the agent is made to report what it does.
     pub hooks: Hooks,
 }
 
@@ -49,7 +49,7 @@ pub struct Transcripts {
     pub prefix: &'static str,
 }
 
-/// How an agent is told to report what it does.
+/// How an agent is made to report what it does.
 #[derive(Debug)]
 pub struct Hooks {
     /// The file of settings within the agent's home that holds hooks.

@@ -13,7 +13,7 @@ use crate::types::Timestamp;
 pub struct Entry {
     /// When the entry was written; hooks do not say.
     pub at: Option<Timestamp>,
-    /// The agent's session. Without one, it is that of the entry before in the same source.
+    /// The agent session. Without one, the entry belongs to the session of the previous entry of the same source.
     pub session: Option<String>,
     /// The subagent at work; none for the main agent.
     pub agent: Option<String>,

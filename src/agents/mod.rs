@@ -60,7 +60,7 @@ impl PartialSchema for Agent {
     fn schema() -> RefOr<Schema> {
         ObjectBuilder::new()
             .schema_type(Type::String)
-            .description(Some("An agent whose transcripts and hooks are understood."))
+            .description(Some("An agent whose transcripts and hooks Gleaner understands."))
             .enum_values(Some(ALL.map(|agent| agent.name)))
             .into()
     }

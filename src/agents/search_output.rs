@@ -9,9 +9,9 @@ use super::json::{self, Raw};
 const RESULTS: usize = 100;
 /// How many levels deep results are looked for.
 const DEPTH: usize = 4;
-/// The most bytes of JSON that are looked at: parsed, it takes some thirty times as much memory.
+/// The maximum number of bytes of JSON that are looked at: parsed, it takes some thirty times as much memory.
 const MOST_JSON: usize = 1 << 20;
-/// The most bytes of an answer that is no JSON and says that nothing was found.
+/// The maximum number of bytes of an answer that is no JSON and says that nothing was found.
 const SHORT: usize = 500;
 
 /// The members that hold results.

@@ -1,5 +1,5 @@
-//! Failed authentications. They are counted, and from an address that fails often they are answered late, so that nobody
-//! spends the database's time by trying keys. A key that is right is never held up.
+//! Counts failed authentications and delays the responses to addresses that fail often, so that guessing keys does
+//! not consume the database's time. A valid key is never delayed.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
@@ -10,14 +10,14 @@ use governor::middleware::NoOpMiddleware;
 use governor::state::keyed::DefaultKeyedStateStore;
 use governor::{Quota, RateLimiter};
 
-/// How many failures a minute an address has before its further ones are answered late.
+/// The number of failures per minute after which further failures of an address are delayed.
 const FREE: NonZeroU32 = NonZeroU32::new(20).expect("it is not zero");
 /// How late they are answered.
 const DELAY: Duration = Duration::from_secs(1);
-/// The most addresses that are remembered one by one. Those beyond share one memory.
+/// The maximum number of addresses that are remembered one by one. Those beyond share one memory.
 const MOST_ADDRESSES: usize = 10_000;
 
-/// The memory of who has failed to authenticate in the last minute.
+/// The addresses that failed to authenticate in the last minute.
 #[derive(Debug)]
 pub struct Failures<C: Clock = DefaultClock> {
     limiter: RateLimiter<IpAddr, DefaultKeyedStateStore<IpAddr>, C, NoOpMiddleware<C::Instant>>,
@@ -34,7 +34,7 @@ impl<C: Clock> Failures<C> {
         Self { limiter: RateLimiter::new(Quota::per_minute(FREE), DefaultKeyedStateStore::default(), clock) }
     }
 
-    /// Counts a failure, and returns how long to wait before it is answered.
+    /// Counts a failure and returns how long to delay the response.
     pub fn note(&self, address: Option<IpAddr>) -> Duration {
         metrics::counter!("gleaner_authentication_failures_total").increment(1);
         let Some(mut network) = address.map(network) else { return Duration::ZERO };

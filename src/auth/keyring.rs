@@ -27,7 +27,7 @@ use crate::types::Timestamp;
 
 /// The header that names the project that a request is about.
 pub const PROJECT: &str = "Gleaner-Project";
-/// How long a change that another server makes to keys and projects may go unnoticed.
+/// How long a cached key or project is used, which is how late a change by another server can take effect.
 const FRESH: Duration = Duration::from_secs(5);
 
 /// Keys by their SHA-256, and when each was read.
@@ -74,7 +74,7 @@ impl Keyring {
         }
     }
 
-    /// Returns the server's default for how much is kept.
+    /// Returns the server's default of the capture setting.
     #[must_use]
     pub fn capture(&self) -> Capture {
         self.defaults.capture
@@ -108,8 +108,8 @@ impl Keyring {
         self.projects.lock().expect("never poisoned").clear();
     }
 
-    /// Finds the key that a request carries; none on an open server. A key that is missing, unknown, expired
-    /// or revoked is a 401, which comes late for an address from which many wrong ones have come.
+    /// Finds the key that a request carries; none on an open server. A key that is missing, unknown, expired or
+    /// revoked is a 401, which is delayed for an address that has sent many wrong keys.
     pub(super) async fn authenticate(&self, parts: &Parts) -> Result<Option<Arc<ApiKey>>> {
         let found = self.key_of(&parts.headers).await;
         if matches!(found, Err(Error::Unauthorized(_))) && parts.headers.contains_key(header::AUTHORIZATION) {
@@ -137,7 +137,7 @@ impl Keyring {
         Ok(Some(key))
     }
 
-    /// Returns the key and the project of a request as they are remembered, however long ago they were read, if they are.
+    /// Returns the cached key and project of a request, however old they are.
     pub(super) fn remembered(&self, headers: &HeaderMap) -> Result<Option<Remembered>> {
         let was_open = self.open_until.lock().expect("never poisoned").is_some();
         let key = if was_open && !self.closed.load(Ordering::Relaxed) {
@@ -166,7 +166,7 @@ impl Keyring {
         self.rates.admit(&self.db, key, tenant, writes, parts).await
     }
 
-    /// Stores which keys were used since the last time.
+    /// Stores which keys were used since the last call.
     pub async fn write_used(&self) -> Result<()> {
         let used: Vec<_> = self.used.lock().expect("never poisoned").drain().collect();
         if used.is_empty() {
@@ -186,7 +186,7 @@ impl Keyring {
         {
             return Ok(Arc::clone(key));
         }
-        let unknown = Error::Unauthorized("the key is not known here");
+        let unknown = Error::Unauthorized("the key is not known to this server");
         // Keys are printable. Basic allows a NUL, but Postgres refuses it in a comparison.
         let Some(prefix) =
             secret.get(..PREFIX).filter(|prefix| prefix.bytes().all(|byte| byte.is_ascii_graphic()))

@@ -53,7 +53,7 @@ pub struct ApiKey {
     pub id: Uuid,
     /// The project that the key belongs to.
     pub project: String,
-    /// The key's name, for people.
+    /// The key's name.
     pub name: String,
     /// The key's first 12 characters.
     pub prefix: String,
@@ -62,15 +62,16 @@ pub struct ApiKey {
     pub hash: Vec<u8>,
     /// The key's scopes: `write`, `read`, `admin` or `operator`.
     pub scopes: Vec<String>,
-    /// When the key was made.
+    /// When the key was created.
     pub created_at: Timestamp,
     /// When the key expires. Null means never.
     pub expires_at: Option<Timestamp>,
-    /// When the key was revoked. Null means that it was not.
+    /// When the key was revoked. Null means that the key is not revoked.
     pub revoked_at: Option<Timestamp>,
-    /// How many requests a second the key may send. Null means any number.
+    /// The number of requests per second that the key may send. Null means no limit.
     pub requests_per_second: Option<i32>,
-    /// The last day, in UTC, on which the key was used. Null means that it never was. It may be late by a minute.
+    /// The last day, in UTC, on which the key was used. Null means that the key was never used. The day may be up to
+    /// a minute late.
     pub last_used_on: Option<NaiveDate>,
 }
 
@@ -88,21 +89,21 @@ impl ApiKey {
 #[serde(deny_unknown_fields)]
 #[schema(as = NewApiKey)]
 pub struct NewKey {
-    /// The key's id, as in `DELETE /v1/keys/{id}`; the server makes one if none is given. An id that is taken
-    /// is a conflict, even if the request is repeated, because the secret cannot be shown again.
+    /// The key's id, as in `DELETE /v1/keys/{id}`. By default, the server chooses one. An id that is taken is a
+    /// conflict, even if the request is repeated, because the secret cannot be shown again.
     pub id: Option<Uuid>,
-    /// The project that the key will belong to, by default the caller's. Only an operator may name another
+    /// The project that the key belongs to. The default is the caller's project. Only an operator may name another
     /// one.
     pub project: Option<String>,
-    /// The key's name for people, at most 200 characters.
+    /// The key's name, of at most 200 characters.
     #[schema(min_length = 1, max_length = 200)]
     pub name: String,
     /// The key's scopes, at least one of `write`, `read`, `admin` and `operator`.
     #[schema(min_items = 1)]
     pub scopes: Vec<Scope>,
-    /// When the key expires. Without it the key never does.
+    /// When the key expires. By default, it never expires.
     pub expires_at: Option<Timestamp>,
-    /// How many requests a second the key may send. Without it any number.
+    /// The number of requests per second that the key may send. Without this option there is no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub requests_per_second: Option<i32>,
@@ -192,7 +193,7 @@ pub async fn insert(
         .await
         .map_err(|error| match (key.id, error.as_database_error()) {
             (Some(id), Some(cause)) if cause.is_unique_violation() => {
-                Error::Conflict(format!("there is a key {id} already"))
+                Error::Conflict(format!("the key {id} already exists"))
             }
             _ => error.into(),
         })?;
@@ -224,21 +225,21 @@ pub async fn get(db: impl PgExecutor<'_>, id: Uuid) -> Result<Option<ApiKey>> {
     Ok(sqlx::query_as("select * from keys where id = $1").bind(id).fetch_optional(db).await?)
 }
 
-/// How a key is replaced by a new one.
+/// How a key is replaced with a new one.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schema(as = KeyRotation)]
 pub struct Rotation {
-    /// Until when the present key still works. Without it the key is revoked at once.
+    /// When the old key stops working. By default, it is revoked at once.
     pub old_expires_at: Option<Timestamp>,
-    /// When the new key expires. Without it the new key expires when the present one would have.
+    /// When the new key expires. Without this option, the new key expires when the old one would have.
     pub expires_at: Option<Timestamp>,
 }
 
 impl Check for Rotation {}
 
-/// Makes a new key with the name, the project and the scopes of one, and ends that one. Returns the new one. A key that does
-/// not work any more is a 409.
+/// Replaces a key with a new one that has the same name, project and scopes. Returns the new key. A key that is
+/// expired or revoked is a 409.
 pub async fn rotate(
     connection: &mut PgConnection,
     id: Uuid,
@@ -271,7 +272,7 @@ pub async fn rotate(
         .await?)
 }
 
-/// Notes that these keys were used today.
+/// Records that these keys were used today.
 pub async fn mark_used(db: impl PgExecutor<'_>, ids: &[Uuid], today: NaiveDate) -> Result<()> {
     let sql = "update keys set last_used_on = $2 where id = any($1) and last_used_on is distinct from $2";
     sqlx::query(sql).bind(ids).bind(today).execute(db).await?;

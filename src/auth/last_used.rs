@@ -1,4 +1,4 @@
-//! On which day each key was last used. It is written now and then for all keys together, not with each request.
+//! Records on which day each key was last used, periodically for all keys together instead of with each request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use super::keyring::Keyring;
 use crate::background::Rounds;
 use crate::error::Result;
 
-/// How long it takes from one write to the next.
+/// The pause between two writes.
 const PAUSE: Duration = Duration::from_mins(1);
 
-/// The work of writing which keys were used.
+/// The background work that writes which keys were used.
 #[derive(Debug)]
 pub struct LastUsed(pub Arc<Keyring>);
 

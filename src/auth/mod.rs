@@ -1,4 +1,5 @@
-//! Who may do what. A handler with a [`Caller`] among its arguments runs only for requests that are allowed.
+//! Authentication and authorization. A handler with a [`Caller`] among its arguments runs only for requests that are
+//! allowed.
 
 pub mod failures;
 pub mod keyring;
@@ -60,17 +61,17 @@ pub struct Caller<S> {
     scope: PhantomData<S>,
 }
 
-/// Who does something that is noted in the audit.
+/// Who performed an action, for the audit log.
 #[derive(Debug, Clone)]
 pub struct Actor {
     /// Their key, if one was needed.
     pub key: Option<Uuid>,
-    /// The key's name, or how they came without one.
+    /// The key's name, or how the action was performed without a key.
     pub name: Cow<'static, str>,
 }
 
 impl Actor {
-    /// Somebody who uses the command line in the database itself.
+    /// A user of the command line who uses the database directly.
     pub const COMMAND_LINE: Self = Self { key: None, name: Cow::Borrowed("command line") };
 }
 

@@ -1,6 +1,6 @@
-//! Rates and quotas: how often a key and a project may ask, how many bytes a project may send a day, and how many records it
-//! may have. All are off unless they are set. They are kept by each server for itself, and rates and bytes begin anew with
-//! its start.
+//! Rates and quotas: the number of requests per second of a key or project, the bytes per day and the records of a
+//! project. None apply unless they are set. Each server counts on its own, and rates and bytes start at zero when it
+//! starts.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -21,7 +21,7 @@ use crate::error::{Error, Result, Special};
 use crate::http::received;
 use crate::projects::Tenant;
 
-/// For how long the count of a project's records is believed.
+/// How long the count of a project's records is cached.
 const FRESH: Duration = Duration::from_secs(10);
 
 /// Whose rate it is.
@@ -38,7 +38,7 @@ struct Sent {
     bytes: Arc<AtomicU64>,
 }
 
-/// What keys and projects have used of their rates and quotas. Only those that have some are remembered.
+/// The use of rates and quotas by keys and projects. Only keys and projects with limits are tracked.
 #[derive(Debug, Default)]
 pub struct Rates {
     requests: Mutex<HashMap<Whose, (NonZeroU32, Arc<DefaultDirectRateLimiter>)>>,
@@ -96,7 +96,7 @@ impl Rates {
         let clock = DefaultClock::default();
         limiter.check().map_err(|until| {
             let wait = until.wait_time_from(clock.now());
-            let detail = format!("more than {rate} requests a second came of this {policy}");
+            let detail = format!("this {policy} has sent more than {rate} requests per second");
             exceeded(policy, rate.get().into(), Duration::from_secs(1), wait, detail)
         })
     }
@@ -115,7 +115,7 @@ impl Rates {
         if count.load(Ordering::Relaxed) >= most {
             const DAY: Duration = Duration::from_hours(24);
             let passed = (now.time() - NaiveTime::MIN).to_std().unwrap_or_default();
-            let detail = format!("this project has sent its {most} bytes of today (UTC)");
+            let detail = format!("this project has used its quota of {most} bytes for today (UTC)");
             return Err(exceeded("bytes", most, DAY, DAY.saturating_sub(passed), detail));
         }
         received::add_to(&count, &parts.headers, &parts.extensions);
@@ -134,7 +134,9 @@ impl Rates {
             }
         };
         if is_full {
-            let detail = format!("this project has its {most} records; erase some, or let old ones expire");
+            let detail = format!(
+                "this project has reached its quota of {most} records; erase some, or set retention_days"
+            );
             return Err(exceeded("rows", most, FRESH, FRESH, detail));
         }
         Ok(())

@@ -27,7 +27,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(rotate_key))
 }
 
-/// An API key that was just made.
+/// A new API key with its secret.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = CreatedApiKey)]
 struct CreatedKey {
@@ -37,15 +37,15 @@ struct CreatedKey {
     row: ApiKey,
 }
 
-/// Makes an API key and shows its secret, once.
+/// Creates an API key and returns its secret, which is shown only once.
 ///
-/// A server without any key is open to everyone on its machine. Making the first key closes it, so the first
-/// one should have the scope `operator`.
+/// A server without keys is open to everyone on its machine. Creating the first key closes it, so the first key
+/// should have the scope `operator`.
 #[utoipa::path(post, path = "/v1/keys", tag = "keys", 
     request_body(content = NewKey, example = json!({
         "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71", "name": "laptop", "scopes": ["operator"],
     })),
-    responses((status = 201, description = "The key; its secret is shown this once", body = CreatedKey), Refusals))]
+    responses((status = 201, description = "The key with its secret, which is shown only in this response", body = CreatedKey), Refusals))]
 async fn create_key(
     State(app): State<App>,
     caller: Caller<Admin>,
@@ -85,11 +85,12 @@ async fn list_keys(State(app): State<App>, caller: Caller<Admin>) -> Result<axum
     Ok(axum::Json(Keys { data: keys::list(&app.db, Some(&caller.project)).await? }))
 }
 
-/// Revokes a key, immediately on this server and within five seconds on other servers of the same database.
+/// Revokes a key. This takes effect immediately on this server, and within five seconds on other servers of the same
+/// database.
 ///
-/// A caller can revoke only keys whose scopes they have themselves.
+/// Callers can revoke only keys whose scopes they have themselves.
 #[utoipa::path(delete, path = "/v1/keys/{id}", tag = "keys", params(ById),
-    responses((status = 204, description = "It no longer works"), Refusals))]
+    responses((status = 204, description = "The key is revoked"), Refusals))]
 async fn revoke_key(
     State(app): State<App>,
     caller: Caller<Admin>,
@@ -105,13 +106,13 @@ async fn revoke_key(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Replaces a key by a new one with the same name, project and scopes, and shows its secret, once.
+/// Replaces a key with a new one that has the same name, project and scopes. The new secret is shown only once.
 ///
-/// The present key is revoked at once, or works until `old_expires_at`, so that its users have time to change. A caller can
+/// The old key is revoked at once, or stops working at `old_expires_at` to give its users time to switch. Callers can
 /// rotate only keys whose scopes they have themselves.
 #[utoipa::path(post, path = "/v1/keys/{id}/rotate", tag = "keys", params(ById),
     request_body(content = Rotation, example = json!({"old_expires_at": "2999-01-01T00:00:00Z"})),
-    responses((status = 201, description = "The new key; its secret is shown this once", body = CreatedKey), Refusals))]
+    responses((status = 201, description = "The new key with its secret, which is shown only in this response", body = CreatedKey), Refusals))]
 async fn rotate_key(
     State(app): State<App>,
     caller: Caller<Admin>,
@@ -130,7 +131,7 @@ async fn rotate_key(
     Ok((StatusCode::CREATED, axum::Json(CreatedKey { key: secret.text, row })))
 }
 
-/// Finds a key that the caller could have made.
+/// Finds a key whose scopes the caller has.
 async fn own_key(app: &App, caller: &Caller<Admin>, id: Uuid) -> Result<ApiKey> {
     let key = keys::get(&app.db, id).await?;
     let key = key.filter(|key| *key.project == *caller.project || caller.is_operator());

@@ -31,13 +31,13 @@ const PROBE: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Server")]
 pub(super) struct Remote {
-    /// Address of the server, such as `https://gleaner.example`.
+    /// The address of the server, such as `https://gleaner.example`.
     #[arg(long, env = "GLEANER_URL", global = true, value_name = "URL")]
     url: Option<String>,
-    /// API key for the server.
+    /// The API key for the server.
     #[arg(long, env = "GLEANER_KEY", hide_env_values = true, global = true, value_name = "KEY")]
     key: Option<String>,
-    /// File that holds the API key.
+    /// The file that contains the API key.
     #[arg(long, env = "GLEANER_KEY_FILE", global = true, value_name = "FILE")]
     key_file: Option<PathBuf>,
 }
@@ -75,7 +75,7 @@ pub(super) fn expect_address(url: &str) -> anyhow::Result<()> {
     if ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
         return Ok(());
     }
-    bail!("{url} is not the address of a server: that begins with http:// or https://")
+    bail!("{url} is not the address of a server; an address begins with http:// or https://")
 }
 
 /// Returns the address of a server on this machine: where `serve` listens with this environment.
@@ -189,7 +189,7 @@ impl Client {
     pub(super) fn unanswered(&self, error: &ureq::Error) -> anyhow::Error {
         let reason = match error {
             ureq::Error::Io(error) => words::without_number(&error.to_string()),
-            ureq::Error::HostNotFound => "there is no such host".to_owned(),
+            ureq::Error::HostNotFound => "the host name is unknown".to_owned(),
             ureq::Error::Timeout(_) => "the answer took too long".to_owned(),
             other => words::without_number(&other.to_string()),
         };
@@ -217,7 +217,7 @@ impl Client {
             Ok(problem) => format!(": {}", words::fields(&problem.errors)),
             Err(_) => {
                 let beginning: String = answer.body.trim().chars().take(QUOTED).collect();
-                format!(", and not as Gleaner does; check the address: {beginning}")
+                format!(", which is not a response of Gleaner; check the address: {beginning}")
             }
         };
         let advice = match (answer.status, &self.key) {
@@ -230,7 +230,7 @@ impl Client {
     /// Reads a response's body as JSON.
     pub(super) fn json<T: DeserializeOwned>(&self, answer: &Answer) -> anyhow::Result<T> {
         serde_json::from_str(&answer.body)
-            .with_context(|| format!("{} answered something else than Gleaner does", self.url))
+            .with_context(|| format!("{} did not answer as Gleaner does", self.url))
     }
 }
 

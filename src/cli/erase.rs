@@ -25,13 +25,13 @@ use crate::types::Timestamp;
 pub(super) struct Erase {
     #[command(flatten)]
     what: What,
-    /// Only what was recorded under the session's name on this server.
+    /// With --session, erase only what was recorded under that name on this server.
     #[arg(long, value_name = "NAME", requires = "session")]
     session_server: Option<String>,
-    /// Only records of this domain.
+    /// Erase only records of this domain.
     #[arg(long, requires = "before")]
     domain: Option<Domain>,
-    /// The project whose records are meant; that of --key, if not given, or default.
+    /// The project whose records are erased. The default is the key's project, or `default` without a key.
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
     #[command(flatten)]
@@ -42,10 +42,11 @@ pub(super) struct Erase {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct What {
-    /// Erase everything that was recorded under this session's name.
+    /// Erase everything that was recorded under this session name.
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
-    /// Erase what was finalized, or else created, before this time, given as RFC 3339 or Unix seconds.
+    /// Erase records that were finalized before this time, as RFC 3339 or Unix seconds. A record that was never
+    /// finalized is erased if it was created before this time.
     #[arg(long, value_name = "TIME")]
     before: Option<Timestamp>,
     /// Erase the record with this id.
@@ -53,7 +54,7 @@ struct What {
     id: Option<Uuid>,
 }
 
-/// How many records of each kind were erased.
+/// The number of records erased of each kind.
 type Counts = BTreeMap<String, u64>;
 
 /// What a server says about an erasure by age.

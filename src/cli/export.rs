@@ -31,11 +31,11 @@ const CHUNK: usize = 64 << 10;
 pub(super) struct Export {
     #[command(subcommand)]
     wanted: Wanted,
-    /// File to write, compressed if its name ends in .gz. It appears only once it is complete. The default is
-    /// standard output.
+    /// The file to write. It is compressed if its name ends in .gz, and appears only when it is complete. The default
+    /// is standard output.
     #[arg(long, short, global = true, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The project to export. The default is that of the key, or `default` without a key.
+    /// The project to export. The default is the key's project, or `default` without a key.
     #[arg(long, global = true, value_name = "NAME")]
     project: Option<String>,
     #[command(flatten)]
@@ -149,7 +149,7 @@ async fn from_database(
     let producer = tokio::spawn(export.run(db.clone(), sender, ()));
     let mut rows = Rows::open(path)?;
     loop {
-        let chunk = chunks.recv().await.context("the export broke off; the log has the cause")?;
+        let chunk = chunks.recv().await.context("the export was interrupted; the log has the cause")?;
         if chunk.is_empty() {
             break;
         }
@@ -180,8 +180,9 @@ fn from_server(
     let mut body = response.into_body().into_reader();
     let mut chunk = vec![0; CHUNK];
     loop {
-        let read =
-            body.read(&mut chunk).with_context(|| format!("the export from {} broke off", client.url()))?;
+        let read = body
+            .read(&mut chunk)
+            .with_context(|| format!("the export from {} was interrupted", client.url()))?;
         if read == 0 {
             break;
         }

@@ -63,7 +63,7 @@ fn follow(path: &Path) -> io::Result<PathBuf> {
             Err(_) => return Ok(fs::canonicalize(&path).unwrap_or(path)),
         }
     }
-    Err(io::Error::other("its symbolic links lead in a circle"))
+    Err(io::Error::other("its symbolic links form a loop"))
 }
 
 /// Returns a program's own folder, which the environment variable names or else is `folder` in the user's

@@ -30,24 +30,25 @@ pub(super) struct Keys {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make a key and print its secret, which is not stored.
+    /// Create a key and print its secret. The secret is not stored.
     #[command(after_help = "Examples:
   gleaner keys create --scope operator
   gleaner keys create --name laptop --scope write --scope read --expires-at 2027-01-01T00:00:00Z")]
     Create {
-        /// Name of the key, for people.
+        /// The name of the key, which lists show.
         #[arg(long, default_value = "cli")]
         name: String,
-        /// The project that the new key is for. The default is that of the key in use, or `default` without one.
+        /// The project that the new key is for. The default is the project of the key in use, or `default` without a
+        /// key.
         #[arg(long, value_name = "NAME")]
         project: Option<String>,
-        /// Scope that the key grants. Repeat the option for several.
+        /// A scope that the key grants. Repeat the option to grant several.
         #[arg(long = "scope", required = true)]
         scopes: Vec<Scope>,
-        /// When the key expires, as RFC 3339 or Unix seconds. Without it, the key never expires.
+        /// When the key expires, as RFC 3339 or Unix seconds. Without this option, the key never expires.
         #[arg(long, value_name = "TIME")]
         expires_at: Option<Timestamp>,
-        /// How many requests a second the key may send. Without it any number.
+        /// The number of requests per second that the key may send. Without this option there is no limit.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..=1_000_000))]
         requests_per_second: Option<i32>,
     },
@@ -55,30 +56,31 @@ enum Action {
     #[command(after_help = "Example:
   gleaner keys list --project my-project")]
     List {
-        /// Only keys of this project. A server lists those of one project, which is that of the key in use unless
-        /// named.
+        /// List only keys of this project. A server lists the keys of one project: by default, the project of the key
+        /// in use.
         #[arg(long, value_name = "NAME")]
         project: Option<String>,
     },
-    /// Replace a key by a new one with the same name, project and scopes, and print its secret.
+    /// Replace a key with a new one that has the same name, project and scopes, and print the new secret.
     #[command(after_help = "Examples:
   gleaner keys rotate 01946983-4c40-7a1c-9d3e-5b0f6c2e8a71
   gleaner keys rotate 01946983-4c40-7a1c-9d3e-5b0f6c2e8a71 --old-expires-at 2027-01-01T00:00:00Z")]
     Rotate {
-        /// Id of the key, as `list` shows it.
+        /// The id of the key, as `list` shows it.
         id: Uuid,
-        /// Until when the present key still works, as RFC 3339 or Unix seconds. Without it the key is revoked at once.
+        /// When the old key stops working, as RFC 3339 or Unix seconds. Without this option, the old key is revoked
+        /// at once.
         #[arg(long, value_name = "TIME")]
         old_expires_at: Option<Timestamp>,
-        /// When the new key expires. Without it the new key expires when the present one would have.
+        /// When the new key expires. Without this option, the new key expires when the old one would have.
         #[arg(long, value_name = "TIME")]
         expires_at: Option<Timestamp>,
     },
-    /// Revoke a key. Running servers refuse it within five seconds.
+    /// Revoke a key. Running servers reject it within five seconds.
     #[command(after_help = "Example:
   gleaner keys revoke 01946983-4c40-7a1c-9d3e-5b0f6c2e8a71")]
     Revoke {
-        /// Id of the key, as `list` shows it.
+        /// The id of the key, as `list` shows it.
         #[arg(value_parser = id)]
         id: Uuid,
     },
@@ -201,7 +203,7 @@ async fn note(
 /// Prints a key that was just made: the secret alone on standard output.
 fn show(secret: &str, row: &ApiKey) -> anyhow::Result<()> {
     words::note(format_args!(
-        "made the key {} for the project {}; this is the only time it is shown:",
+        "created the key {} for the project {}; this is the only time it is shown:",
         row.id, row.project
     ));
     words::print(secret)

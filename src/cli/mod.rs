@@ -34,12 +34,13 @@ use crate::projects::Defaults;
 use crate::searches::settings::SearchSettings;
 use crate::{router, telemetry};
 
-/// The status of a program whose reader has gone: 128 and the number of SIGPIPE, as shells have it.
+/// The exit status when the reader of standard output has gone: 128 plus the number of SIGPIPE, as shells report it.
 const NOBODY_READS: u8 = 141;
 
-/// Keeps what coding agents do and gives back what can be learned from it.
+/// Records what coding agents do and serves what can be learned from it.
 ///
-/// Without a command it serves. Options can also be given by the environment variables named beside them.
+/// Without a command, gleaner runs the server. Each option can also be set with the environment variable shown next
+/// to it.
 #[derive(Debug, Parser)]
 #[command(
     name = "gleaner",
@@ -49,8 +50,8 @@ const NOBODY_READS: u8 = 141;
     disable_help_subcommand = true,
     after_help = "Examples:
   gleaner serve                                  serve on http://127.0.0.1:8080, data in ./data
-  gleaner hook install claude-code               have Claude Code report what it does
-  gleaner watch                                  learn from what agents have written already
+  gleaner hook install claude-code               make Claude Code report what it does
+  gleaner watch                                  learn from the transcripts that agents have written
   gleaner export training-pairs -o train.jsonl   write a data set to a file"
 )]
 pub struct Cli {
@@ -69,14 +70,14 @@ enum Command {
   gleaner serve --bind 127.0.0.1:9000 --data-dir ~/gleaner
   DATABASE_URL=postgres://gleaner@db.example/gleaner gleaner serve --log-format json --log-requests")]
     Serve(Box<serve::Options>),
-    /// Bring the database's schema up to date and exit. `serve` does this by itself.
+    /// Bring the database's schema up to date and exit. `serve` also does this when it starts.
     #[command(after_help = "Example:
   DATABASE_URL=postgres://gleaner@db.example/gleaner gleaner migrate")]
     Migrate {
         #[command(flatten)]
         database: Database,
     },
-    /// Store events from NDJSON files, as POST /v1/events does. It is safe to repeat.
+    /// Store events from NDJSON files, as POST /v1/events does. Importing a file again is harmless.
     #[command(after_help = format!("{}\n\nExamples:
   gleaner import events.jsonl more.jsonl.gz
   cat */*/suggestion_history.jsonl | gleaner import -
@@ -94,23 +95,23 @@ enum Command {
   gleaner watch --once ~/.claude/projects
   gleaner watch --url https://gleaner.example --key-file ~/.gleaner-key", target::RULE))]
     Watch(watch::Watch),
-    /// Have agents report what they do.
+    /// Make agents report what they do.
     #[command(subcommand)]
     Hook(hook::Hook),
-    /// Erase records by session, by age or by id, and say how many.
+    /// Erase records by session, age or id, and print how many were erased.
     #[command(after_help = format!("{}\n\nExamples:
   gleaner erase --session ann-2026-11-20
   gleaner erase --before 2026-01-01T00:00:00Z --domain generations
   gleaner erase --id 01946984-36a0-7b2e-8f41-c07d9e35a6b2 --project my-project", target::RULE))]
     Erase(erase::Erase),
-    /// Make, list, rotate and revoke API keys.
+    /// Create, list, rotate and revoke API keys.
     #[command(after_help = format!("{}", target::RULE))]
     Keys(keys::Keys),
-    /// Ask a server on this machine whether it is ready. If it is, the exit status is 0.
+    /// Check whether a server on this machine is ready. The exit status is 0 if it is.
     #[command(after_help = "Example:
   gleaner healthcheck && curl -s http://127.0.0.1:8080/v1/exports")]
     Healthcheck {
-        /// Address that the server listens on.
+        /// The address that the server listens on.
         #[arg(long, env = "GLEANER_BIND", default_value_t = config::ADDRESS, value_name = "ADDRESS",
             value_parser = config::address)]
         bind: SocketAddr,
@@ -119,7 +120,7 @@ enum Command {
     #[command(after_help = "Example:
   gleaner openapi > openapi.yaml")]
     Openapi,
-    /// Become the private Postgres. `serve` uses this command; it is not for people.
+    /// Run as the private Postgres. `serve` uses this command internally.
     #[command(hide = true, name = embedded::COMMAND)]
     PostgresChild {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -145,10 +146,7 @@ impl Command {
             Self::Serve(options) => options.run(),
             Self::Migrate { database } => block_on(async {
                 let local = target::open(&database, Missing::Make, None).await?;
-                words::note(format_args!(
-                    "{} has the schema of this program",
-                    crate::db::name(&local.options)
-                ));
+                words::note(format_args!("{} has the current schema", crate::db::name(&local.options)));
                 Ok(ExitCode::SUCCESS)
             }),
             Self::Import(import) => block_on(import.run()),

@@ -214,7 +214,9 @@ fn stop() -> anyhow::Result<impl Future<Output = ()>> {
             _ = interrupt.recv() => "SIGINT",
             _ = terminate.recv() => "SIGTERM",
         };
-        tracing::info!("stopping after {name}: requests in flight are answered, and what waits is committed");
+        tracing::info!(
+            "stopping after {name}: requests in progress are answered, and queued events are committed"
+        );
     })
 }
 

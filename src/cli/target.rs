@@ -1,4 +1,4 @@
-//! What a command talks to, by one rule for all commands: a server, or the database of this machine.
+//! What a command talks to: a server, or a database on this machine. One rule applies to all commands.
 
 use std::borrow::Cow;
 use std::time::Duration;

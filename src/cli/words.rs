@@ -7,7 +7,7 @@ use crate::error::{Error, FieldError};
 
 /// The reader of standard output has gone, as `head` does once it has its lines.
 #[derive(Debug, thiserror::Error)]
-#[error("nobody reads standard output any more")]
+#[error("standard output was closed")]
 pub(super) struct NobodyReads;
 
 /// Writes to standard output, and says so if nobody reads it any more.

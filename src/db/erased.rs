@@ -4,13 +4,13 @@
 pub const KINDS: [&str; 8] =
     ["generations", "attempts", "suggestions", "searches", "pairs", "sends", "memories", "queries"];
 
-/// How many records of each kind were erased.
+/// The number of records erased of each kind.
 pub type Counts = Vec<(&'static str, u64)>;
 
 /// What a piece of an erasure by age has come to.
 #[derive(Debug)]
 pub struct Piece {
-    /// How many records of each kind were erased.
+    /// The number of records erased of each kind.
     pub erased: Counts,
     /// Whether there may be more to erase.
     pub more: bool,

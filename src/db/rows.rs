@@ -7,7 +7,7 @@ use sqlx::{FromRow, PgExecutor, Postgres, Row as _};
 
 use crate::error::{Error, Result};
 
-/// The most bytes of the parts of one record that an answer shows.
+/// The maximum number of bytes of the parts of one record that an answer shows.
 const MOST: usize = 32 << 20;
 
 /// Returns how many bytes the values of a row have.

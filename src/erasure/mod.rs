@@ -1,5 +1,4 @@
-//! Erasure of records in all domains: by their session, by their age and by their id. [`retention`] erases by itself what a
-//! project wants to keep no longer.
+//! Erases records of all domains by session, age and id. [`retention`] erases expired records automatically.
 
 pub mod retention;
 pub mod routes;
@@ -21,10 +20,10 @@ use crate::error::Result;
 use crate::projects::Tenant;
 use crate::types::Timestamp;
 
-/// The most records that one transaction of an erasure by age takes.
+/// The maximum number of records that one transaction of an erasure by age takes.
 const PIECE: i64 = 500;
 
-/// How many records of each kind were erased, such as `generations` and their `attempts`.
+/// The number of records erased of each kind, such as `generations` and their `attempts`.
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[serde(transparent)]
 #[schema(as = ErasedRecordCounts)]
@@ -61,7 +60,7 @@ pub async fn session(
     for domain in Domain::ALL {
         erased.add(domain.erase_session(&mut transaction, &tenant.name, &tenant.rules, session).await?);
     }
-    // The session's name is not kept: it was to be erased.
+    // The audit log does not contain the session's name, because the name was erased too.
     note(&mut transaction, tenant, actor, json!({"by": "session", "erased": erased})).await?;
     transaction.commit().await?;
     Ok(erased)
@@ -87,18 +86,18 @@ pub async fn record(
     Ok(erased)
 }
 
-/// What an erasure by age has come to.
+/// The result of an erasure by age.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ErasureByAge)]
 pub struct ByAge {
-    /// How many records of each kind were erased.
+    /// The number of records erased of each kind.
     pub erased: Erased,
-    /// Whether there are more records to erase, for which the request is to be sent again.
+    /// Whether there are more records to erase. If so, send the request again.
     pub more: bool,
 }
 
-/// Erases the records of some domains that were finalized, or else created, before a time, with all that was learned from
-/// them. It is done in pieces, each committed by itself, and ends early when `patience` is over.
+/// Erases the records of some domains that were finalized, or else created, before a time, with all that was learned
+/// from them. Records are erased in batches, each of which is committed on its own, until `patience` is over.
 pub async fn before(
     db: &PgPool,
     tenant: &Tenant,
@@ -134,7 +133,7 @@ pub async fn before(
     Ok(ByAge { erased, more })
 }
 
-/// Notes an erasure in the audit.
+/// Records an erasure in the audit log.
 pub async fn note(
     connection: &mut PgConnection,
     tenant: &Tenant,

@@ -1,8 +1,9 @@
-//! Retention: records that were finalized, or else created, more days ago than their project wants are erased by themselves.
+//! Retention erases records automatically after the number of days that their project's settings give, counted from
+//! when they were finalized, or created if they never were.
 //!
-//! It is done in small pieces, each a transaction of its own, which adapt to how long they take, with pauses between them
-//! that are several times as long: whatever there is to erase, most of the time nothing is being erased. What was learned
-//! from searches keeps its weight.
+//! Records are erased in small batches, each in its own transaction. The size of a batch adapts to how long the last
+//! one took, and the pause after a batch is several times as long as the batch, so that erasing never takes most of
+//! the time. What was learned from searches keeps its weight.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,23 +19,23 @@ use crate::error::Result;
 use crate::telemetry::EXPIRED;
 use crate::types::Timestamp;
 
-/// How long it takes from the end of one pass over all projects to the next.
+/// The pause between two passes over all projects.
 const PASS: Duration = Duration::from_mins(1);
-/// How many times as long as a piece the pause after it is.
+/// The length of the pause after a batch, as a multiple of the batch's duration.
 const REST: u32 = 4;
-/// The fewest and the most records of a piece.
+/// The minimum and maximum number of records of a batch.
 const PIECES: (i64, i64) = (10, 1_000);
-/// How long a piece should take: a shorter one is followed by a larger one, and a longer one by a smaller.
+/// The target duration of a batch. After a shorter one, the next batch is larger; after a longer one, smaller.
 const PIECE_TIME: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(40));
 
-/// The work of erasing what is older than projects want.
+/// The background work of retention.
 #[derive(Debug)]
 pub struct Retention {
     db: PgPool,
     keyring: Arc<Keyring>,
-    /// What is left of the present pass.
+    /// The rest of the current pass.
     left: Vec<(String, Domain)>,
-    /// How many records the next piece has.
+    /// The number of records of the next batch.
     most: i64,
 }
 
@@ -45,7 +46,8 @@ impl Retention {
         Self { db: db.clone(), keyring, left: Vec::new(), most: 100 }
     }
 
-    /// Does a piece of a pass over all projects, and begins a new one if there is none. Returns whether the pass goes on.
+    /// Erases one batch of the current pass over all projects, and begins a new pass if there is none. Returns
+    /// whether the pass goes on.
     pub async fn piece(&mut self, now: Timestamp) -> Result<bool> {
         if self.left.is_empty() {
             self.left = wanted(&self.db).await?;
@@ -58,7 +60,7 @@ impl Retention {
         Ok(!self.left.is_empty())
     }
 
-    /// Erases a piece of what a project wants to keep no longer. Returns whether there may be more.
+    /// Erases one batch of a project's expired records. Returns whether there may be more.
     async fn erase(&mut self, project: &str, domain: Domain, now: Timestamp) -> Result<bool> {
         const MINE: &str = "select pg_try_advisory_xact_lock(hashtext('gleaner retention'))";
         let tenant = self.keyring.tenant(project).await?;
@@ -97,7 +99,7 @@ impl Rounds for Retention {
     }
 }
 
-/// Returns the projects that keep some domains for a time only, with these domains.
+/// Returns the projects with a retention setting, with the domains and days that it names.
 async fn wanted(db: &PgPool) -> Result<Vec<(String, Domain)>> {
     const PROJECTS: &str =
         "select name from projects where jsonb_typeof(settings -> 'retention_days') = 'object' order by name";

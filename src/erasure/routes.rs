@@ -1,4 +1,4 @@
-//! The endpoints of erasure by age and by id. Erasure by session stands with [`sessions`](crate::sessions).
+//! The endpoints of erasure by age and by id. The endpoint of erasure by session is in [`sessions`](crate::sessions).
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::http::{ById, Check, Path, Query};
 use crate::state::App;
 use crate::types::Timestamp;
 
-/// How long one request goes on erasing.
+/// The time limit for erasing in one request.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Returns the endpoints of erasure.
@@ -29,21 +29,22 @@ pub fn routes() -> OpenApiRouter<App> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct Old {
-    /// Only records that were finalized before this time; those that never were, if they were created before it.
+    /// Only records that were finalized before this time, or, if they were never finalized, created before it.
     #[param(example = "2020-01-01T00:00:00Z")]
     before: Timestamp,
-    /// Only records of this domain. All domains are meant if it is not given.
+    /// Only records of this domain. By default, records of all domains are erased.
     #[param(inline)]
     domain: Option<Domain>,
 }
 
 impl Check for Old {}
 
-/// Erases old records with everything that belongs to them and was learned from them.
+/// Erases old records with everything that belongs to them or was learned from them.
 ///
-/// It is done in pieces, each committed by itself. After twenty seconds the answer says that there is more.
+/// Records are erased in batches, each of which is committed on its own. A request stops after twenty seconds; `more`
+/// then says that records are left.
 #[utoipa::path(delete, path = "/v1/records", tag = "erasure", params(Old),
-    responses((status = 200, description = "How many records were erased, and whether there are more", body = ByAge), Refusals))]
+    responses((status = 200, description = "The number of records erased, and whether there are more", body = ByAge), Refusals))]
 async fn erase_records(
     State(app): State<App>,
     caller: Caller<Admin>,
@@ -53,10 +54,10 @@ async fn erase_records(
     super::before(&app.db, &caller.tenant, &caller.actor(), &domains, before, PATIENCE).await.map(axum::Json)
 }
 
-/// Erases the record with this id, of whichever domain, with everything that belongs to it and was learned from it.
+/// Erases the record with this id in any domain, with everything that belongs to it or was learned from it.
 #[utoipa::path(delete, path = "/v1/records/{id}", tag = "erasure",
     params(ById),
-    responses((status = 200, description = "How many records were erased", body = Erased), Refusals))]
+    responses((status = 200, description = "The number of records erased", body = Erased), Refusals))]
 async fn erase_record(
     State(app): State<App>,
     caller: Caller<Admin>,

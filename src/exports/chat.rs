@@ -39,7 +39,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// What a model was told before it answered, and the tools that it could call.
+/// The messages that were sent to a model, and the tools that it could call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Prompt<'a> {
     /// The messages; the last one is what is to be answered.

@@ -1,5 +1,5 @@
-//! How many rows a data set has, told in milliseconds however large it is: exactly where there are few, and otherwise from a
-//! sample of the table's pages.
+//! The number of rows of a data set, found in milliseconds however large it is: counted exactly where there are few,
+//! and otherwise estimated from a sample of the table's pages.
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde::Serialize;
@@ -12,7 +12,7 @@ use super::params::Common;
 use super::stream::query_of_project;
 use crate::error::Result;
 
-/// The most records of a project in a table that are counted one by one.
+/// The maximum number of records of a project in a table that are counted one by one.
 const MOST_COUNTED: i64 = 5_000;
 /// About how many rows of a larger table are looked at.
 const SAMPLED: f64 = 2_000.0;
@@ -21,19 +21,19 @@ const ROWS_OF_PAGE: f64 = 30.0;
 /// How many data sets are counted at once, each over two connections at most.
 const COUNTED_AT_ONCE: usize = 3;
 
-/// A data set, its formats, and how many rows it has.
+/// A data set with its formats and its number of rows.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Dataset)]
 pub struct Summary {
-    /// The name of the data set, which is the last part of its path.
+    /// The name of the data set, which is the last segment of its path.
     pub dataset: &'static str,
-    /// The formats that it offers, the default first.
+    /// The formats of the data set, the default first.
     pub formats: Vec<Format>,
-    /// How many rows it has with default parameters.
+    /// The number of rows that an export with default parameters has.
     pub rows: i64,
-    /// Whether `rows` is an estimate from a sample, as it is for large data sets.
+    /// Whether `rows` is an estimate from a sample. It is for large data sets.
     pub rows_estimated: bool,
-    /// How many records it leaves out because their text was not kept.
+    /// The number of records that the data set leaves out because their text was not stored.
     pub skipped: i64,
     /// Whether `skipped` is an estimate from a sample.
     pub skipped_estimated: bool,

@@ -1,5 +1,5 @@
-//! The one list of data sets. A further one is its file, in the folder of its domain, and a line here: its routes, file names,
-//! documentation and command follow.
+//! The one list of data sets. To add a data set, write its file in the folder of its domain and add a line here. Its
+//! routes, file names, documentation and command follow from that.
 
 use clap::{ArgMatches, Args, Command};
 use serde::de::DeserializeOwned;
@@ -35,7 +35,7 @@ pub type AnyDataset = Box<dyn Dataset>;
 /// A data set of the list: its description, and how its own parameters are documented and read.
 #[derive(Debug)]
 pub struct Entry {
-    /// What is known of the data set whatever a request asks for.
+    /// What is known about the data set before a request is read.
     pub description: Description,
     /// Makes the data set with no parameters given.
     pub default: fn() -> AnyDataset,

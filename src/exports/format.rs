@@ -10,68 +10,71 @@ use uuid::Uuid;
 use super::chat::Prompt;
 use super::dsjson::Decision;
 
-/// How a row is written. A data set offers the formats that can write one of its shapes.
+/// The format of exported rows. A data set offers the formats that can write one of its shapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
-    /// Chat messages, as for supervised fine-tuning at `OpenAI` and everyone who took it over; what must not be learned
-    /// has `weight` 0.
+    /// Chat messages for supervised fine-tuning, in the format of `OpenAI` that many other trainers also read. A
+    /// message that must not be learned has `weight` 0.
     Openai,
-    /// `prompt` and `completion` messages of TRL: loss on the completion only.
+    /// `prompt` and `completion` messages for TRL, which computes the loss on the completion only.
     TrlPromptCompletion,
-    /// Chat messages of one question, `Fix this DSL: … Error: …`, and its answer; the task is not told.
+    /// Chat messages with a single question, `Fix this DSL: … Error: …`, and its answer. The intent is not included.
     FixPrompt,
-    /// `prompt`, `chosen` and `rejected` messages of TRL.
+    /// `prompt`, `chosen` and `rejected` messages for TRL.
     TrlPreference,
-    /// `input`, `preferred_output` and `non_preferred_output`, as for DPO at `OpenAI`.
+    /// `input`, `preferred_output` and `non_preferred_output`, for DPO at `OpenAI`.
     OpenaiPreference,
-    /// `prompt`, `completion` and whether it was chosen, unpaired, for TRL's KTO.
+    /// `prompt`, `completion` and `label`, which says whether the completion was chosen, for TRL's KTO. The rows are
+    /// not paired.
     TrlKto,
-    /// `messages`, and `chosen` and `rejected` as one message each, as LLaMA-Factory wants preferences.
+    /// `messages`, and one message each as `chosen` and `rejected`, for preference training with LLaMA-Factory.
     LlamafactoryPreference,
-    /// `messages` with the answer at their end, and `kto_tag`, as LLaMA-Factory wants KTO.
+    /// `messages` that end with the answer, and `kto_tag`, for KTO with LLaMA-Factory.
     LlamafactoryKto,
-    /// A prompt, the steps taken, and whether each was right, for TRL's process rewards.
+    /// A prompt, the steps taken, and whether each step was correct, for TRL's process reward models.
     TrlStepwise,
     /// `instruction`, `input` and `output` of Stanford Alpaca.
     Alpaca,
-    /// Chat messages that end with the user, and a `reference_answer` for the grader.
+    /// Chat messages that end with the user's message, and a `reference_answer` for the grader.
     Rft,
-    /// `prompt` messages and a `reference_answer`, as TRL's GRPO and RLOO take them.
+    /// `prompt` messages and a `reference_answer`, for TRL's GRPO and RLOO.
     Rl,
-    /// Lines of SVMrank: grade, `qid`, numbered features, a comment; read by scikit-learn and RankLib.
+    /// Lines in the format of SVMrank: grade, `qid`, numbered features and a comment. scikit-learn and RankLib read
+    /// them.
     Letor,
-    /// A table with a header, for LightGBM with `group_column=name:qid`.
+    /// A tab-separated table with a header, for LightGBM with `group_column=name:qid`.
     LightgbmTsv,
     /// Decisions of a contextual bandit with their probabilities, for Vowpal Wabbit.
     VwDsjson,
-    /// `anchor`, `positive` and `negative`, as sentence-transformers trains embeddings.
+    /// `anchor`, `positive` and `negative`, for training embeddings with sentence-transformers.
     Triplets,
-    /// `anchor` and `positive`, for the losses of sentence-transformers that take the other rows as negatives.
+    /// `anchor` and `positive`, for losses of sentence-transformers that use the other rows of a batch as negatives.
     Pairs,
     /// The data set's own columns.
     Raw,
 }
 
-/// Whether chats in the format `openai` say of each message of the model whether it is learned.
+/// Whether the assistant messages in chats of the format `openai` have a `weight`, which says whether to train on the
+/// message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Weights {
-    /// A `weight`, where the model has said something before its last answer: 0 for that, 1 for the last answer.
+    /// Chats with several assistant messages have weights: 1 for the last one and 0 for the earlier ones.
     #[default]
     Openai,
-    /// No `weight` at all, so that data sets with and without earlier answers have the same columns.
+    /// No message has a weight, so that data sets with and without earlier answers have the same columns.
     None,
 }
 
-/// The kind of example that a row is: what it has to teach, whatever the format.
+/// The kind of example that a row is, independent of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// A task and a solution that has passed its checks, so that a grader can compare with it.
     Solution,
     /// A prompt of any messages, and the answer that was taken.
     Answer,
-    /// A task, a wrong solution, what was said to it, and the right one.
+    /// A task, a wrong solution, the feedback on it, and the right solution.
     Correction,
     /// A prompt, the answer that was chosen, and one that was rejected.
     Preference,
@@ -83,16 +86,16 @@ pub enum Shape {
     Ranking,
     /// The choice of a policy among candidates, with its probability and its cost.
     Decision,
-    /// A text, one that belongs to it, and one that does not.
+    /// A text, a matching text, and a text that does not match.
     Triplet,
-    /// A text, and one that belongs to it.
+    /// A text and a matching text.
     Pair,
     /// The data set's own columns.
     Raw,
 }
 
 impl Shape {
-    /// Whether such an example is told as messages, before which a system message can stand.
+    /// Whether such an example is written as messages, which can begin with a system message.
     #[must_use]
     pub fn is_chat(self) -> bool {
         matches!(self, Self::Solution | Self::Answer | Self::Correction | Self::Preference | Self::Label)
@@ -104,7 +107,7 @@ impl Shape {
 pub enum Example<'a, R> {
     /// See [`Shape::Solution`].
     Solution {
-        /// What the model was told.
+        /// The messages that were sent to the model.
         prompt: Prompt<'a>,
         /// What solved it.
         solution: &'a str,
@@ -118,7 +121,7 @@ pub enum Example<'a, R> {
     },
     /// See [`Shape::Correction`].
     Correction {
-        /// What the model was told.
+        /// The messages that were sent to the model.
         prompt: Prompt<'a>,
         /// What was answered first.
         wrong: &'a str,

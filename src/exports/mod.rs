@@ -27,10 +27,10 @@ use crate::types::Timestamp;
 use format::{Example, Format, Shape, Weights};
 use params::Common;
 
-/// What is known of a data set whatever a request asks for.
+/// What is known about a data set before a request is read.
 #[derive(Debug)]
 pub struct Description {
-    /// The name of the data set, which is the last part of its path.
+    /// The name of the data set, which is the last segment of its path.
     pub name: &'static str,
     /// What its rows are, in one sentence.
     pub summary: &'static str,
@@ -51,7 +51,7 @@ pub struct Description {
 }
 
 impl Description {
-    /// Whether a parameter that data sets have in common says anything about the rows of this one.
+    /// Whether a parameter that data sets share applies to the rows of this one.
     #[must_use]
     pub fn has_parameter(&self, name: &str) -> bool {
         match name {

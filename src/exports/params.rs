@@ -17,7 +17,7 @@ use crate::types::Timestamp;
 #[into_params(parameter_in = Query)]
 #[group(skip)]
 pub struct Common {
-    /// How a row is written. The default is the first format.
+    /// The format of the rows. The default is the data set's first format.
     #[arg(long)]
     #[param(inline)]
     pub format: Option<Format>,
@@ -31,65 +31,67 @@ pub struct Common {
     #[arg(long, value_name = "TIME")]
     #[param(value_type = Option<Timestamp>)]
     pub until: Option<Timestamp>,
-    /// Which records come first. Both orders have the same rows, and a `cursor` belongs to the order in which it was
-    /// made.
+    /// Which records come first. Both orders have the same rows. A `cursor` is valid only for the order in which it
+    /// was issued.
     #[arg(long)]
     #[param(inline)]
     pub order: Option<Order>,
-    /// The most records. The header Gleaner-Next-Cursor says where the next piece begins.
+    /// The maximum number of records. If there are more, the header Gleaner-Next-Cursor has the cursor of the next
+    /// part.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     #[param(minimum = 1, example = 1000)]
     pub limit: Option<i64>,
-    /// Where the piece begins: Gleaner-Next-Cursor of the one before.
+    /// Where to continue an export: the Gleaner-Next-Cursor header of the previous response.
     #[arg(long)]
     pub cursor: Option<String>,
-    /// The state of the data at this time. The default is just before the oldest write in flight.
+    /// The time whose state of the data is exported. The default is just before the oldest write in progress.
     #[serde(deserialize_with = "time_in_query")]
     #[arg(long, value_name = "TIME")]
     #[param(value_type = Option<Timestamp>)]
     pub as_of: Option<Timestamp>,
-    /// Only one part of the records. No intent and no program is in two parts. Where that needs rows to be dropped,
-    /// the header Gleaner-Dropped says how many.
+    /// Exports one part of the records. No intent and no program is in more than one part. If rows had to be dropped
+    /// for that, the header Gleaner-Dropped says how many.
     #[arg(long)]
     #[param(inline)]
     pub split: Option<Part>,
-    /// What must not be in two parts.
+    /// What must not occur in more than one part of a split.
     #[arg(long)]
     #[param(inline)]
     pub split_by: Option<SplitBy>,
-    /// The share that is held out of training, from 0 to 1: half to validate, half to test. The default is 0.1.
+    /// The share that is held out of training, from 0 to 1. Half of it is for validation and half for testing. The
+    /// default is 0.1.
     #[arg(long, value_name = "SHARE")]
     #[param(minimum = 0, maximum = 1)]
     pub holdout: Option<f64>,
     /// The seed of the split. The default is 0.
     #[arg(long, value_name = "N")]
     pub seed: Option<u32>,
-    /// Whether only the oldest of equal rows is kept.
+    /// Whether only the oldest of several equal rows is exported.
     #[arg(long)]
     #[param(inline)]
     pub dedupe: Option<Dedupe>,
-    /// Adds one key, metadata, to every row: ids, times, model, and what else is known of the record.
+    /// Adds the key metadata to every row. It contains ids, times, the model and other properties of the record.
     #[arg(long)]
     #[param(inline)]
     pub include: Option<Include>,
-    /// A system message that every chat begins with, in place of its own if it has one.
+    /// A system message that every chat begins with. It replaces the chat's own system message.
     #[arg(long, value_name = "TEXT")]
     #[param(example = "You write programs for business units.")]
     pub system: Option<String>,
-    /// Whether chats in the format openai say of each answer of the model whether it is learned.
+    /// Whether the assistant messages in chats of the format openai have a weight.
     #[arg(long)]
     #[param(inline)]
     pub weights: Option<Weights>,
-    /// The least number of characters that the answer of a row has.
+    /// The minimum number of characters in the answer of a row.
     #[arg(long, value_name = "N")]
     #[param(minimum = 0, example = 2)]
     pub min_chars: Option<u32>,
-    /// The most characters that the answer of a row has.
+    /// The maximum number of characters in the answer of a row.
     #[arg(long, value_name = "N")]
     #[param(minimum = 1, example = 20_000)]
     pub max_chars: Option<u32>,
-    /// The most records that teach the same answer; the oldest are taken. It keeps an answer that fits everywhere from filling
-    /// the data.
+    /// The maximum number of records with the same answer, of which the oldest are exported. This keeps a frequent
+    /// answer from dominating the data.
     #[arg(long, value_name = "N")]
     #[param(minimum = 1, example = 20)]
     pub max_per_answer: Option<u32>,
@@ -111,22 +113,22 @@ pub enum Order {
     Newest,
 }
 
-/// Whether equal rows are left out.
+/// How equal rows are treated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Dedupe {
-    /// No.
+    /// Equal rows are all exported.
     #[default]
     None,
-    /// All but the oldest of rows with the same texts.
+    /// Of rows with the same texts, only the oldest is exported.
     Exact,
 }
 
-/// What rows carry besides the format's own keys.
+/// What rows contain besides the keys of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Include {
-    /// One key `metadata`.
+    /// Every row has the key `metadata`.
     Metadata,
 }
 
@@ -194,12 +196,12 @@ impl Common {
         self.push_split(query, sides);
     }
 
-    /// Refuses parameters that say nothing about rows of this format, or of a data set without texts.
+    /// Refuses parameters that do not apply to rows of this format, or to a data set without texts.
     pub(super) fn check_shape(&self, format: Format, shape: Shape, has_texts: bool, checks: &mut Checks) {
         checks.require(
             self.system.is_none() || shape.is_chat(),
             "system",
-            "the rows of this format are no chats",
+            "the rows of this format are not chats",
         );
         let weighed = self.weights.is_none() || format == Format::Openai;
         checks.require(weighed, "weights", "only the format openai has them");
@@ -208,11 +210,7 @@ impl Common {
             ("max_chars", self.max_chars.is_some()),
             ("max_per_answer", self.max_per_answer.is_some()),
         ] {
-            checks.require(
-                !given || has_texts,
-                name,
-                "the rows of this data set have no answer of their own",
-            );
+            checks.require(!given || has_texts, name, "the rows of this data set have no answer");
         }
     }
 
@@ -229,7 +227,7 @@ impl Common {
         self.order.unwrap_or_default()
     }
 
-    /// Whether equal rows are left out.
+    /// How equal rows are treated.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.dedupe == Some(Dedupe::Exact)

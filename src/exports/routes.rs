@@ -58,12 +58,12 @@ fn operation(entry: &Entry) -> Operation {
         HeaderBuilder::new().schema(Some(text().build())).description(Some(description)).build()
     };
     let rows = ResponseBuilder::new()
-        .description("One row a line")
-        .header("Gleaner-As-Of", header("The state of the data that is exported"))
-        .header("Gleaner-Next-Cursor", header("Where the next piece begins, if limit left any"))
+        .description("One row per line")
+        .header("Gleaner-As-Of", header("The time whose state of the data is exported"))
+        .header("Gleaner-Next-Cursor", header("The cursor of the next part, if there is more to export"))
         .header(
             "Gleaner-Dropped",
-            header("How many rows a part of a split lacks because their texts stand in another part too"),
+            header("The number of rows left out of this part of a split because their texts are also in another part"),
         );
     let media_types = entry.formats().flat_map(|format| match format.media_type() {
         None => vec!["application/x-ndjson", "application/jsonl", "text/plain"],
@@ -84,7 +84,7 @@ fn operation(entry: &Entry) -> Operation {
         .operation_id(Some(format!("export_{}", name.replace('-', "_"))))
         .summary(Some(entry.description.summary))
         .description(Some(format!(
-            "{} Also under `/v1/exports/{name}.jsonl` and `.jsonl.gz`.",
+            "{} The data set is also available as `/v1/exports/{name}.jsonl` and `/v1/exports/{name}.jsonl.gz`.",
             entry.documentation()
         )))
         .parameters(Some(parameters))
@@ -95,14 +95,15 @@ fn operation(entry: &Entry) -> Operation {
 /// The data sets of a project.
 #[derive(Serialize, ToSchema)]
 struct DatasetList {
-    /// The data sets, always in the same order.
+    /// The data sets, in a fixed order.
     data: Vec<Summary>,
 }
 
-/// Lists the data sets with their formats, how many rows each has, and how many records lack the text that it needs.
+/// Lists the data sets with their formats, their number of rows, and the number of records left out because their
+/// text was not stored.
 ///
-/// Data sets are counted exactly up to 5 000 records. Of larger ones a sample is counted; then `rows_estimated` is true, and
-/// `rows` usually within a tenth of what an export has.
+/// Data sets of up to 5,000 records are counted exactly. For larger ones the number is estimated from a sample:
+/// `rows_estimated` is then true, and `rows` is usually within 10 % of the exact number.
 #[utoipa::path(get, path = "/v1/exports", tag = "exports",
     responses((status = 200, description = "The data sets", body = DatasetList), Refusals))]
 async fn list_datasets(State(app): State<App>, caller: Caller<Read>) -> Result<Json<DatasetList>> {
@@ -150,7 +151,7 @@ async fn export(
             match chunk {
                 Some(chunk) if !ended => Some(Ok(chunk)),
                 Some(_) => None,
-                None => Some(Err(anyhow::anyhow!("the export broke off"))),
+                None => Some(Err(anyhow::anyhow!("the export was interrupted"))),
             }
         })
     }));

@@ -34,23 +34,23 @@ const COMMON: i64 = 20;
 /// How many records are put into groups by one transaction.
 const PAGE: usize = 2_000;
 
-/// A part of the records.
+/// A part of a split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
-    /// To train on: all that is not held out.
+    /// For training: everything that is not held out.
     Train,
-    /// To choose between models with: half of what is held out.
+    /// For choosing between models: half of what is held out.
     Validation,
-    /// To report a result on: the other half of what is held out.
+    /// For reporting a final result: the other half of what is held out.
     Test,
 }
 
-/// What must not be in two parts.
+/// What must not occur in more than one part of a split.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum SplitBy {
-    /// Neither a question nor an answer of a row; in data sets without texts, a session.
+    /// Neither the question nor the answer of a row. In data sets without texts, the session.
     #[default]
     Auto,
     /// A question (an intent, a prompt, a query).

@@ -68,7 +68,8 @@ pub(super) const STALL: Duration = Duration::from_mins(1);
 const SLOWEST: u64 = 16 << 10;
 /// How long an export waits for others to end.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The most records that a cursor may say were taken: more than any database holds, and still to be counted on from.
+/// The maximum number of records that a cursor may say were taken: more than any database holds, and still to be
+/// counted on from.
 const MOST_RECORDS: i64 = 1 << 53;
 /// How many bytes are sent at a time.
 const CHUNK: usize = 64 << 10;
@@ -136,7 +137,7 @@ impl Export {
         if let (Some(given), Some(kept)) = (common.as_of, from_cursor)
             && given != kept
         {
-            return Err(Error::invalid("/as_of", "is another than the cursor's"));
+            return Err(Error::invalid("/as_of", "differs from the cursor's"));
         }
         let as_of = match common.as_of.or(from_cursor) {
             Some(as_of) => {
@@ -181,7 +182,7 @@ impl Export {
         self.format.media_type()
     }
 
-    /// The state of the data that is exported.
+    /// The time whose state of the data is exported.
     pub fn as_of(&self) -> Timestamp {
         self.as_of
     }
@@ -250,7 +251,7 @@ impl Export {
     }
 
     /// Sends the rows to `out` as chunks of lines, and an empty chunk when that was all. Where `out` closes without one,
-    /// the export broke off: it must not look whole. Ends early when nobody listens any more. The `permit` under which it
+    /// the export was interrupted: it must not look whole. Ends early when nobody listens any more. The `permit` under which it
     /// runs is given back before the reader learns of the end.
     pub async fn run<P>(mut self, db: PgPool, out: mpsc::Sender<Bytes>, permit: P) {
         let mut reader = Reader { out, taken: 0, waited: Duration::ZERO };
@@ -264,7 +265,7 @@ impl Export {
                 }
                 Ok(Progress::Abandoned) => return,
                 Err(error) => {
-                    tracing::error!(cause = format!("{error:#}"), "an export broke off");
+                    tracing::error!(cause = format!("{error:#}"), "an export was interrupted");
                     return;
                 }
             }
@@ -346,7 +347,7 @@ impl Exports {
     /// Runs an export, for as long as one may take; one cut off there ends as a broken one does.
     pub async fn run(self, export: Export, out: mpsc::Sender<Bytes>, place: Place) {
         if tokio::time::timeout(self.longest, export.run(self.db, out, place)).await.is_err() {
-            tracing::warn!(seconds = self.longest.as_secs(), "an export took too long and was broken off");
+            tracing::warn!(seconds = self.longest.as_secs(), "an export took too long and was stopped");
         }
     }
 
@@ -355,7 +356,7 @@ impl Exports {
     /// of other projects out.
     pub async fn place(&self, project: &Arc<str>) -> Result<Place> {
         let place = tokio::time::timeout(PATIENCE, self.places.take(project, 1)).await;
-        let taken = || Error::Unavailable("as many exports as allowed are under way; try again");
+        let taken = || Error::Unavailable("the maximum number of exports is in progress; try again");
         place.map_err(|_| taken())
     }
 }
@@ -429,7 +430,7 @@ async fn settle(db: &PgPool, as_of: Timestamp) -> Result<()> {
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
-    Err(Error::Unavailable("writes from before as_of are still under way; try again"))
+    Err(Error::Unavailable("writes from before as_of are still in progress; try again"))
 }
 
 /// A number of a row behind all rows of its record, in this order.

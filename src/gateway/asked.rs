@@ -1,5 +1,5 @@
-//! What a request asks, as far as its record needs to know: the model, what was said, and where in the body that stands. Every
-//! other member is the provider's.
+//! Parses a request as far as its record needs it: the model, the messages, and their positions in the body. All
+//! other members are left to the provider.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -14,27 +14,27 @@ use crate::messages::passed::{Passed, SentMessage};
 use crate::messages::rules::estimate::Length;
 use crate::providers::answer::{Api, text};
 
-/// A request, read.
+/// A parsed request.
 #[derive(Debug)]
 pub(super) struct Asked {
     /// The model, as the client names it.
     pub(super) model: String,
-    /// The session that the body names, as Claude Code does.
+    /// The session that the body names. Claude Code sends it there.
     pub(super) session: Option<String>,
-    /// What the human has said last.
+    /// The last human message.
     pub(super) user_text: String,
-    /// The system message, where it is no message of the list.
+    /// The system message, if it is not part of the list of messages.
     pub(super) system: Option<String>,
     /// The conversation.
     pub(super) passed: Passed,
     model_at: Range<usize>,
-    /// Where the list of messages stands.
+    /// The position of the list of messages.
     list_at: Range<usize>,
-    /// Where each message stands, and the number of the turn that it can be dropped with.
+    /// The position of each message, and the number of the turn with which it can be dropped.
     messages_at: Vec<(Range<usize>, Option<usize>)>,
 }
 
-/// The members of a body that are looked at.
+/// The members of a body that are read.
 #[derive(Deserialize)]
 struct Body<'a> {
     #[serde(borrow)]
@@ -50,14 +50,14 @@ struct Body<'a> {
     metadata: Option<Value>,
 }
 
-/// Where a part of a text stands in it.
+/// The position of a part of a text.
 fn place(whole: &str, part: &str) -> Range<usize> {
     let start = part.as_ptr().addr() - whole.as_ptr().addr();
     start..start + part.len()
 }
 
 impl Asked {
-    /// Reads a body, whose text is clean. `session` is the one that the headers name.
+    /// Parses a body, whose text has been cleaned. `session` is the session that the headers name.
     pub(super) fn read(api: Api, body: &str, session: Option<&str>) -> Result<Self> {
         let not_json =
             |error: serde_json::Error| Error::Malformed(format!("the body cannot be read: {error}"));
@@ -82,7 +82,7 @@ impl Asked {
         let Some(list) = list else { return Ok(asked) };
         let session = session.map(str::to_owned).or_else(|| asked.session.clone());
         if list.get().starts_with('"') {
-            // Of Responses, a text alone is what the human says.
+            // In the Responses API, a plain text is the human message.
             let said: Value = serde_json::from_str(list.get()).map_err(not_json)?;
             let message = json!({"role": "user", "content": said});
             let raw = to_raw_value(&message).map_err(not_json)?;
@@ -129,7 +129,7 @@ impl Asked {
         self.passed.messages.push(sent);
     }
 
-    /// Returns the body as it goes to the provider: with the model as that calls it, and without the oldest turns.
+    /// Returns the body to forward: with the provider's own name of the model, and without the oldest turns.
     pub(super) fn request(&self, body: &Bytes, model: &str, dropped: usize) -> Bytes {
         let mut changes: Vec<(Range<usize>, Cow<'_, [u8]>)> = Vec::new();
         if model != self.model {
@@ -155,7 +155,7 @@ impl Asked {
         written.into()
     }
 
-    /// Returns the messages of a request from which so many turns were dropped, as JSON.
+    /// Returns the messages that are left after so many turns were dropped, as JSON.
     pub(super) fn prompt(&self, body: &Bytes, dropped: usize) -> String {
         let system = self.system.as_deref().filter(|text| !text.trim().is_empty());
         let system = system.map(|text| json!({"role": "system", "content": text}).to_string());
@@ -168,14 +168,15 @@ impl Asked {
     }
 }
 
-/// Returns whether a human has said a message. The result of a tool has the role `user` too, and belongs to the call before it.
+/// Returns whether a message is from a human. The result of a tool also has the role `user`, but belongs to the tool
+/// call before it.
 fn is_human(message: &Value) -> bool {
     let is_message = message["type"].is_null() || message["type"] == "message";
     let blocks = message["content"].as_array().map_or(&[][..], Vec::as_slice);
     is_message && message["role"] == "user" && blocks.iter().all(|block| block["type"] != "tool_result")
 }
 
-/// Returns what a human has said, without what an agent has added to it in blocks of its own.
+/// Returns the text of a human message, without the blocks that an agent has added to it.
 fn human_text(content: &Value) -> String {
     let Some(blocks) = content.as_array() else { return text(content) };
     let texts: Vec<_> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();

@@ -1,4 +1,4 @@
-//! The headers of requests and answers that pass through, and those that are meant for the gateway itself.
+//! The headers of requests and responses that are forwarded, and those that are meant for the gateway itself.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use utoipa::IntoParams;
@@ -7,14 +7,14 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::providers::Kind;
 
-/// The header with the `Authorization` that a client has for the provider.
+/// The header with the client's own `Authorization` for the provider.
 const PROVIDER_KEY: &str = "gleaner-provider-key";
 
-/// The headers of a request that pass, besides those that begin with one of [`FAMILIES`].
+/// The headers of a request that are forwarded, besides those that begin with one of [`FAMILIES`].
 const PASSED: [HeaderName; 3] = [header::ACCEPT, header::CONTENT_TYPE, header::USER_AGENT];
 const FAMILIES: [&str; 3] = ["anthropic-", "openai-", "x-stainless-"];
 
-/// The headers of an answer that are about the connection to the provider, or about how its body came over it.
+/// The headers of a response that describe the connection to the provider or the transfer of the body.
 const OF_CONNECTION: [HeaderName; 8] = [
     header::CONNECTION,
     header::CONTENT_LENGTH,
@@ -29,7 +29,7 @@ const OF_CONNECTION: [HeaderName; 8] = [
 /// The headers in which agents name their session.
 const SESSIONS: [&str; 4] = ["gleaner-session", "x-claude-code-session-id", "session_id", "session-id"];
 
-/// What a request asks of the gateway itself.
+/// The options of a request for the gateway itself.
 #[derive(Debug, Default, IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(super) struct Options {
@@ -39,22 +39,24 @@ pub(super) struct Options {
     /// The topic of the message pair that the request makes.
     #[param(rename = "Gleaner-Topic")]
     pub(super) topic: Option<String>,
-    /// The id of an open generation log of which the answer is an attempt.
+    /// The id of an open generation log to which the answer is appended as an attempt.
     #[param(rename = "Gleaner-Generation-Id", value_type = Option<String>)]
     pub(super) generation: Option<Uuid>,
-    /// The number of that attempt. The default is the next one.
+    /// The number of the attempt in the generation log. The default is the next number.
     #[param(rename = "Gleaner-Attempt", value_type = Option<String>)]
     pub(super) attempt: Option<i32>,
-    /// `on`: if the provider says that the context overflows, the oldest turn is dropped and the rest is sent again.
+    /// With `on`, the gateway drops the oldest turn and sends the rest again when the provider reports that the
+    /// context is too long.
     #[param(rename = "Gleaner-Trim", value_type = Option<String>)]
     pub(super) trims: bool,
-    /// The `Authorization` of the client's own account with the provider, which goes before the server's. It is never kept.
+    /// The `Authorization` value of the client's own account with the provider. It takes precedence over the server's
+    /// key and is never stored.
     #[param(rename = "Gleaner-Provider-Key", value_type = Option<String>)]
     pub(super) provider_key: Option<HeaderValue>,
 }
 
 impl Options {
-    /// Reads what the headers of a request say. A value that is none is a 422.
+    /// Reads the options from the headers of a request. An invalid value is a 422.
     pub(super) fn of(headers: &HeaderMap) -> Result<Self> {
         let text = |name: &str| match headers.get(name).map(HeaderValue::to_str) {
             None => Ok(None),
@@ -112,7 +114,7 @@ pub(super) fn name_key(kind: Kind, headers: &mut HeaderMap) {
     }
 }
 
-/// Returns the headers of a request that go to the provider. Keys are none of them.
+/// Returns the headers of a request that are forwarded to the provider. They include no keys.
 pub(super) fn forwarded(headers: &HeaderMap) -> HeaderMap {
     let passes = |name: &HeaderName| {
         PASSED.contains(name) || FAMILIES.iter().any(|family| name.as_str().starts_with(family))
@@ -121,7 +123,7 @@ pub(super) fn forwarded(headers: &HeaderMap) -> HeaderMap {
     passing.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Returns the headers of a provider's answer that go to the client.
+/// Returns the headers of a provider's response that are forwarded to the client.
 pub(super) fn returned(headers: &HeaderMap) -> HeaderMap {
     let passing = headers.iter().filter(|(name, _)| !OF_CONNECTION.contains(name) && *name != "keep-alive");
     passing.map(|(name, value)| (name.clone(), value.clone())).collect()

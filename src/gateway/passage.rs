@@ -1,5 +1,5 @@
-//! The way of one request to the provider and back. That it has come is kept before the provider is asked, and what came of it
-//! before the client has all of the answer.
+//! Forwards one request and its answer. The request is recorded before the provider is called, and the outcome before
+//! the client has received the whole answer.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,14 +27,14 @@ use crate::providers::Provider;
 use crate::providers::answer::{Answer, Api};
 use crate::state::App;
 
-/// The refusal of a model that no provider has.
-pub(super) const NO_PROVIDER: Error = Error::NotFound("provider of this model");
+/// The error for a model that no provider offers.
+pub(super) const NO_PROVIDER: Error = Error::NotFound("model in the providers file");
 
-/// How many bytes of an answer that is not streamed are held until its record is committed. A longer one is passed on as it
-/// comes, and its text is not kept.
+/// The maximum size in bytes of an unstreamed answer that is held until its record is committed. A longer answer is
+/// forwarded as it arrives, and its text is not recorded.
 const MOST_ANSWER: usize = 32 << 20;
 
-/// A request on its way.
+/// A request that is being forwarded.
 pub(super) struct Passage {
     pub(super) app: App,
     pub(super) tenant: Arc<Tenant>,
@@ -43,32 +43,32 @@ pub(super) struct Passage {
     pub(super) api: Api,
     /// The path below the provider's address, with the query.
     pub(super) path: String,
-    /// The headers that go along.
+    /// The headers that are forwarded.
     pub(super) forwarded: HeaderMap,
     pub(super) options: Options,
     pub(super) body: Bytes,
     pub(super) asked: Asked,
-    /// What the request holds of the memory for bodies.
+    /// The request's share of the memory for bodies.
     pub(super) memory: Memory,
 }
 
-/// The client, as long as it waits for the head of the answer.
+/// Where the client waits for the head of the answer.
 type Client = oneshot::Sender<Result<Response>>;
 
-/// What came of a call.
+/// The outcome of a call.
 enum Called {
-    /// An answer that is passed on as it comes, after what has come already.
+    /// An answer that is forwarded as it arrives, with the part that has already arrived.
     Stream(reqwest::Response, Vec<Bytes>),
     /// A whole answer, or an error of the provider.
     Whole(StatusCode, HeaderMap, Bytes),
-    /// No answer, and what the client is told.
+    /// No answer, with the error for the client.
     None(Failure, Error),
-    /// Nothing, as the send was cancelled.
+    /// Nothing, because the send was cancelled.
     Cancelled(CancelReason),
 }
 
 impl Passage {
-    /// Passes the request on, and keeps what comes of it.
+    /// Forwards the request and records the outcome.
     pub(super) async fn run(mut self, mut client: Client) {
         let providers = Arc::clone(&self.app.providers);
         let named = self.asked.model.clone();
@@ -131,7 +131,7 @@ impl Passage {
         }
     }
 
-    /// How far trimming has come: nowhere yet. Unless the client asks for it, nothing is ever dropped.
+    /// The initial state of trimming. Nothing is ever dropped unless the client asks for it.
     fn trimming(&self) -> Trimming {
         let settings = self.tenant.messages.settings.with(&SendSettings::default());
         let max_trims = usize::try_from(settings.max_trim_attempts).unwrap_or_default();
@@ -144,7 +144,7 @@ impl Passage {
         }
     }
 
-    /// Calls the provider. An answer that is not streamed comes whole.
+    /// Calls the provider. An answer that is not streamed is read whole.
     async fn call(&self, provider: &Provider, body: Bytes) -> Called {
         let key = self.options.provider_key.as_ref();
         let sent = self.app.providers.post(provider, &self.path, &self.forwarded, key, body).await;
@@ -187,8 +187,8 @@ impl Passage {
         answer.ok_or_else(|| failure::said(&String::from_utf8_lossy(bytes)).into())
     }
 
-    /// Passes an answer on as it comes. Its end is held until the record is committed; one that broke off breaks off for the
-    /// client too, so that it never looks whole.
+    /// Forwards an answer as it arrives. Its end is held until the record is committed. If the provider's stream is
+    /// interrupted, the client's is too, so that it never looks complete.
     async fn stream(
         &self,
         passed: Passed<'_>,
@@ -205,7 +205,7 @@ impl Passage {
             reason = flight.cancelled() => Err(reason),
             outcome = passing.pass(&mut response, begun) => outcome,
         };
-        // What is left of the answer is not paid for.
+        // The rest of the answer need not be paid for.
         drop(response);
         match outcome {
             Err(reason) => {
@@ -223,10 +223,10 @@ impl Passage {
     }
 }
 
-/// An answer that is about to be passed on as it comes.
+/// An answer that is about to be forwarded as it arrives.
 struct Passed<'a> {
     response: reqwest::Response,
-    /// What has come of it already.
+    /// The part that has already arrived.
     begun: Vec<Bytes>,
     client: Client,
     flight: &'a mut Flight,
@@ -247,14 +247,15 @@ fn is_stream(status: StatusCode, headers: &HeaderMap) -> bool {
     status.is_success() && media_type.is_some_and(|value| value.starts_with("text/event-stream"))
 }
 
-/// Returns what the client is told where the provider has not answered.
+/// Returns the error for the client if the provider has not answered.
 pub(super) fn bad_gateway(error: &reqwest::Error) -> Error {
     let (failure, _) = failure::unreachable(error);
     let status = if error.is_timeout() { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
     upstream(status, failure.message.unwrap_or_default())
 }
 
-/// Returns what the client is told of a redirect. It would take the client's keys elsewhere.
+/// Returns the error for the client if the provider answers with a redirect. Following it would send the client's
+/// keys elsewhere.
 pub(super) fn redirected() -> Error {
     upstream(
         StatusCode::BAD_GATEWAY,

@@ -1,4 +1,4 @@
-//! What is kept of a request that passes: a send, and an attempt of a generation log.
+//! The record of a forwarded request: a send, and an attempt of a generation log.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,24 +30,24 @@ pub(super) struct Record {
     id: Uuid,
     memory: Memory,
     keeps: Keeps,
-    /// The generation log of which the answer is an attempt, and the attempt's number if the client gives one.
+    /// The generation log in which the answer becomes an attempt, and the attempt's number if the client gives one.
     attempt: Option<(Uuid, Option<i32>)>,
 }
 
-/// Whether something is kept.
+/// Whether the request is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Keeps {
-    /// What the project wants.
+    /// The request is recorded as the project's settings say.
     Wanted,
-    /// Nothing, as the project wants it.
+    /// The request is not recorded, because of the project's settings.
     Nothing,
-    /// Nothing, as the database is away.
+    /// The request is not recorded, because the database is unavailable.
     Unrecorded,
 }
 
 impl Record {
-    /// Keeps that a request has come, which may drop so many turns. If that is not possible, the request is refused before the
-    /// provider is asked, unless the project wants it otherwise.
+    /// Records a new request, of which up to `max_trims` turns may be dropped. If that fails, the request is rejected
+    /// before the provider is called, unless the project's settings allow unrecorded requests.
     pub(super) async fn begin(passage: &mut Passage, max_trims: usize) -> Result<Self> {
         let Passage { app, tenant, id, options, memory, asked, .. } = passage;
         let keeps = |domain| tenant.policy.capture(domain) != Capture::Off;
@@ -110,27 +110,27 @@ impl Record {
         Ok(record)
     }
 
-    /// Returns whether what is to be kept of the request was kept so far.
+    /// Returns whether everything that should be recorded of the request has been recorded so far.
     pub(super) fn is_recorded(&self) -> bool {
         self.keeps != Keeps::Unrecorded
     }
 
-    /// Keeps that a call has failed, and another one follows.
+    /// Records that a call failed and another one follows.
     pub(super) async fn called(&self, failure: Failure, started: Instant) -> bool {
         self.keep(vec![Event::called(self.id, failure, elapsed(started)).into()]).await
     }
 
-    /// Keeps that the last call has failed. Returns whether that is recorded.
+    /// Records that the last call failed. Returns whether that succeeded.
     pub(super) async fn failed(&self, failure: Failure, started: Instant) -> bool {
         self.keep(vec![Event::failed(self.id, failure, elapsed(started)).into()]).await
     }
 
-    /// Keeps that the send was cancelled.
+    /// Records that the send was cancelled.
     pub(super) async fn cancelled(&self, reason: CancelReason) -> bool {
         self.keep(vec![Event::cancel(self.id, reason).into()]).await
     }
 
-    /// Keeps the answer, and that it is an attempt at what `prompt` asks for. Returns whether that is recorded.
+    /// Records the answer, and an attempt with `prompt` as its prompt. Returns whether that succeeded.
     pub(super) async fn answered(
         &self,
         answer: &Answer,
@@ -161,8 +161,8 @@ impl Record {
         self.keep(events).await
     }
 
-    /// Writes what has come of the request. Returns whether it is recorded; that somebody has ended the send meanwhile is no
-    /// failure.
+    /// Writes the outcome of the request. Returns whether that succeeded. It is not a failure if the send was ended
+    /// by somebody else meanwhile.
     async fn keep(&self, events: Vec<domain::Event>) -> bool {
         match self.keeps {
             Keeps::Nothing => return true,
@@ -190,9 +190,9 @@ impl Record {
     }
 }
 
-/// Counts what passed without a record.
+/// Counts the requests that were forwarded without a record.
 fn unrecorded(error: &Error) {
-    tracing::warn!(%error, "a request passes through the gateway without a record");
+    tracing::warn!(%error, "a request is forwarded by the gateway without a record");
     metrics::counter!("gleaner_gateway_unrecorded_total").increment(1);
 }
 

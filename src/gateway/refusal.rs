@@ -1,4 +1,5 @@
-//! Our own refusals in the shape of a provider's errors, so that its official client says what is wrong.
+//! The gateway's own errors in the shape of a provider's errors, so that the provider's official client shows what is
+//! wrong.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
@@ -8,7 +9,7 @@ use serde_json::json;
 use crate::error::{Problem, Refused};
 use crate::providers::Kind;
 
-/// Returns whose API a path belongs to, if the gateway answers there.
+/// Returns the kind of provider whose API a path belongs to, if it is a path of the gateway.
 #[must_use]
 pub fn api_of(path: &str) -> Option<Kind> {
     let below = |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/'));
@@ -21,7 +22,7 @@ pub fn api_of(path: &str) -> Option<Kind> {
     }
 }
 
-/// Writes the body of a refusal. An answer of the provider's stays as it is.
+/// Writes the body of an error. A response of the provider stays as it is.
 pub fn render(kind: Kind, refused: &Refused, response: &mut Response) {
     let Some(problem) = refused.problem(response) else { return };
     let body = match kind {

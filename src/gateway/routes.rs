@@ -1,4 +1,4 @@
-//! The endpoints of the gateway, as the official clients of providers know them.
+//! The endpoints of the gateway, with the paths that the official clients of providers use.
 
 use std::time::Duration;
 
@@ -27,10 +27,10 @@ use crate::types::FreeForm;
 
 /// The largest body in bytes, after decompression.
 const LIMIT: usize = 32 << 20;
-/// Beyond how many bytes a body is read on a thread of its own, since others wait meanwhile.
+/// The size in bytes from which a body is parsed on a thread of its own, so that other requests do not wait.
 const LARGE: usize = 256 << 10;
 
-/// How long a request waits for the database that may pass without it.
+/// How long a request that may be forwarded unrecorded waits for the database.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Returns the endpoints of the gateway.
@@ -44,45 +44,46 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(list_anthropic_models))
 }
 
-/// Passes a request of `OpenAI`'s Chat Completions on, and keeps what passed as a send.
+/// Forwards a request to `OpenAI`'s Chat Completions API and records it as a send.
 ///
-/// The body goes to the provider that has the model as it came, and the answer comes back as it was given, streamed or not.
-/// It comes, or if streamed it ends, after the record is committed. Refusals of the gateway itself have the shape of the
-/// provider's errors.
+/// The gateway forwards the body unchanged to the provider that offers the model, and returns the provider's response
+/// unchanged, streamed or not. The response is sent, or if it is streamed ends, after the record is committed. The
+/// gateway's own errors have the shape of the provider's errors.
 #[utoipa::path(post, path = "/openai/v1/chat/completions", tag = "gateway", params(Options),
     request_body(content = FreeForm, example = json!({
         "model": "my-model", "messages": [{"role": "user", "content": "How do I list files?"}]})),
-    responses((status = 200, description = "What the provider answered", content((FreeForm = "application/json"), (String = "text/event-stream")))))]
+    responses((status = 200, description = "The provider's response", content((FreeForm = "application/json"), (String = "text/event-stream")))))]
 async fn create_chat_completion(State(app): State<App>, request: Request) -> Response {
     pass(app, Api::ChatCompletions, request).await
 }
 
-/// Passes a request of `OpenAI`'s Responses on, and keeps what passed as a send.
+/// Forwards a request to `OpenAI`'s Responses API and records it as a send.
 ///
-/// It is passed as a request of Chat Completions is.
+/// The gateway handles the request like one to `/openai/v1/chat/completions`.
 #[utoipa::path(post, path = "/openai/v1/responses", tag = "gateway", params(Options),
     request_body(content = FreeForm, example = json!({"model": "my-model", "input": "How do I list files?"})),
-    responses((status = 200, description = "What the provider answered", content((FreeForm = "application/json"), (String = "text/event-stream")))))]
+    responses((status = 200, description = "The provider's response", content((FreeForm = "application/json"), (String = "text/event-stream")))))]
 async fn create_response(State(app): State<App>, request: Request) -> Response {
     pass(app, Api::Responses, request).await
 }
 
-/// Passes a request of Anthropic's Messages on, and keeps what passed as a send.
+/// Forwards a request to Anthropic's Messages API and records it as a send.
 ///
-/// It is passed as a request of Chat Completions is. The key may come as `x-api-key`.
+/// The gateway handles the request like one to `/openai/v1/chat/completions`. The Gleaner key may also be sent in the
+/// header `x-api-key`.
 #[utoipa::path(post, path = "/anthropic/v1/messages", tag = "gateway", params(Options),
     request_body(content = FreeForm, example = json!({
         "model": "my-claude", "max_tokens": 512, "messages": [{"role": "user", "content": "How do I list files?"}]})),
-    responses((status = 200, description = "What the provider answered", content((FreeForm = "application/json"), (String = "text/event-stream")))))]
+    responses((status = 200, description = "The provider's response", content((FreeForm = "application/json"), (String = "text/event-stream")))))]
 async fn create_message(State(app): State<App>, request: Request) -> Response {
     pass(app, Api::Messages, request).await
 }
 
-/// Passes a count of tokens on to the provider. Nothing is kept of it.
+/// Forwards a token-counting request to the provider. Nothing is recorded.
 #[utoipa::path(post, path = "/anthropic/v1/messages/count_tokens", tag = "gateway",
     request_body(content = FreeForm, example = json!({
         "model": "my-claude", "messages": [{"role": "user", "content": "How do I list files?"}]})),
-    responses((status = 200, description = "What the provider answered", body = FreeForm)))]
+    responses((status = 200, description = "The provider's response", body = FreeForm)))]
 async fn count_message_tokens(State(app): State<App>, request: Request) -> Response {
     respond(async {
         let (call, body) = read(&app, Kind::Anthropic, request).await?;
@@ -98,16 +99,16 @@ async fn count_message_tokens(State(app): State<App>, request: Request) -> Respo
     .await
 }
 
-/// Lists the models of the provider that speaks `OpenAI`'s API; if there are several, of the first.
+/// Lists the models of the first provider in the providers file that has `OpenAI`'s API.
 #[utoipa::path(get, path = "/openai/v1/models", tag = "gateway",
-    responses((status = 200, description = "What the provider answered", body = FreeForm)))]
+    responses((status = 200, description = "The provider's response", body = FreeForm)))]
 async fn list_openai_models(State(app): State<App>, request: Request) -> Response {
     list_models(app, Kind::Openai, request).await
 }
 
-/// Lists the models of the provider that speaks Anthropic's API; if there are several, of the first.
+/// Lists the models of the first provider in the providers file that has Anthropic's API.
 #[utoipa::path(get, path = "/anthropic/v1/models", tag = "gateway",
-    responses((status = 200, description = "What the provider answered", body = FreeForm)))]
+    responses((status = 200, description = "The provider's response", body = FreeForm)))]
 async fn list_anthropic_models(State(app): State<App>, request: Request) -> Response {
     list_models(app, Kind::Anthropic, request).await
 }
@@ -123,11 +124,11 @@ async fn list_models(app: App, kind: Kind, request: Request) -> Response {
     .await
 }
 
-/// A request to the gateway, but for its body.
+/// A request to the gateway without its body.
 struct Call {
     caller: Caller<Write>,
     options: Options,
-    /// The headers that go to the provider.
+    /// The headers that are forwarded to the provider.
     forwarded: HeaderMap,
     query: Option<String>,
     memory: Memory,
@@ -140,7 +141,8 @@ impl Call {
     }
 }
 
-/// Reads a request whose caller may write. While the database is away, callers are those that are remembered.
+/// Reads a request and checks that its caller may write. While the database is unavailable, only recent callers are
+/// known.
 async fn read(app: &App, kind: Kind, request: Request) -> Result<(Call, Vec<u8>)> {
     let memory = Memory::of(request.extensions());
     let (mut parts, body) = request.into_parts();
@@ -157,7 +159,8 @@ async fn read(app: &App, kind: Kind, request: Request) -> Result<(Call, Vec<u8>)
     Ok((call, body.bytes))
 }
 
-/// Finds out who calls. A project whose requests pass without the database is remembered, and does not wait for it for long.
+/// Authenticates the caller. A project that allows unrecorded requests is remembered, so that its requests do not
+/// wait long for the database.
 async fn caller(app: &App, parts: &mut Parts) -> Result<Caller<Write>> {
     let remembered = Caller::remembered(&app.keyring, &parts.headers)?;
     let remembered = remembered.filter(|caller| caller.tenant.messages.passes_without_database());
@@ -170,8 +173,8 @@ async fn caller(app: &App, parts: &mut Parts) -> Result<Caller<Write>> {
     }
 }
 
-/// Reads a body as far as its record needs it. What Postgres cannot keep is replaced in the copy that is read; both have the
-/// same length.
+/// Parses a body as far as its record needs it. Characters that Postgres cannot store are replaced in the parsed
+/// copy, which has the same length as the original.
 async fn understood(api: Api, body: Vec<u8>, session: Option<String>) -> Result<(axum::body::Bytes, Asked)> {
     let size = body.len();
     let understand = move || {
@@ -186,7 +189,7 @@ async fn understood(api: Api, body: Vec<u8>, session: Option<String>) -> Result<
     tokio::task::spawn_blocking(understand).await.map_err(anyhow::Error::from)?
 }
 
-/// Passes a request on, on a task of its own: what came of it is kept also when the client has hung up.
+/// Forwards a request on a task of its own, so that the outcome is recorded even if the client disconnects.
 async fn pass(app: App, api: Api, request: Request) -> Response {
     respond(async {
         let (call, body) = read(&app, api.kind(), request).await?;
@@ -206,7 +209,7 @@ async fn pass(app: App, api: Api, request: Request) -> Response {
             memory: call.memory,
         };
         tokio::spawn(passage.run(client));
-        answer.await.map_err(|_| anyhow::anyhow!("a request through the gateway broke off"))?
+        answer.await.map_err(|_| anyhow::anyhow!("a request through the gateway was interrupted"))?
     })
     .await
 }
@@ -215,7 +218,7 @@ async fn respond(answer: impl Future<Output = Result<Response>>) -> Response {
     answer.await.unwrap_or_else(Error::into_response)
 }
 
-/// Returns a provider's answer as it came, without keeping anything of it.
+/// Returns a provider's response unchanged, without recording anything.
 fn passed_on(answer: reqwest::Result<reqwest::Response>) -> Result<Response> {
     let answer = answer.map_err(|error| passage::bad_gateway(&error))?;
     if answer.status().is_redirection() {

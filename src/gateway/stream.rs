@@ -1,4 +1,5 @@
-//! An answer that is passed on as it comes, and read on the way. The provider is asked for no more than the client takes.
+//! Forwards an answer as it arrives and parses it on the way. It reads from the provider only as fast as the client
+//! does.
 
 use std::io;
 use std::time::Duration;
@@ -12,14 +13,14 @@ use crate::messages::failure::{self, Failure};
 use crate::providers::answer::{Answer, Api};
 use crate::providers::sse::Events;
 
-/// How many pieces of an answer may wait for a slow client.
+/// The number of pieces of an answer that may wait for a slow client.
 const WAITING: usize = 8;
-/// How many bytes of the end of an answer are held until its record is committed.
+/// The number of bytes at the end of an answer that are held until its record is committed.
 const MOST_HELD: usize = 256 << 10;
-/// How long a provider may leave a stream open whose answer has ended.
+/// How long a provider may keep a stream open after its answer has ended.
 const AFTER_END: Duration = Duration::from_secs(5);
 
-/// An answer on its way to the client.
+/// An answer that is being forwarded to the client.
 pub(super) struct Passing {
     api: Api,
     /// Whether it is a stream of events, which can be read piece by piece.
@@ -32,7 +33,7 @@ pub(super) struct Passing {
 }
 
 impl Passing {
-    /// Makes the way of an answer, and the body by which the client gets it.
+    /// Makes a stream, and the body through which the client receives it.
     pub(super) fn new(api: Api, is_stream: bool) -> (Self, Body) {
         let (client, mut pieces) = mpsc::channel(WAITING);
         let body = Body::from_stream(stream::poll_fn(move |context| pieces.poll_recv(context)));
@@ -40,8 +41,8 @@ impl Passing {
         (Self { api, is_stream, events, answer, held: Vec::new(), client }, body)
     }
 
-    /// Passes on what has come of an answer already, and then the rest. Returns whether it came to its end, or that the client
-    /// hung up before it did.
+    /// Forwards the part of an answer that has already arrived, and then the rest. Returns whether the answer ended
+    /// properly, or that the client disconnected first.
     pub(super) async fn pass(
         &mut self,
         response: &mut reqwest::Response,
@@ -72,7 +73,7 @@ impl Passing {
         }
     }
 
-    /// Reads a piece, and passes it on unless the answer ends with it.
+    /// Parses a piece, and forwards it unless the answer ends with it.
     async fn take(&mut self, piece: Bytes) -> Result<(), CancelReason> {
         if self.is_stream {
             for data in self.events.push(&piece) {
@@ -88,7 +89,7 @@ impl Passing {
         if is_taken || self.answer.has_ended() { Ok(()) } else { Err(CancelReason::ClientGone) }
     }
 
-    /// Passes on what is held. Returns whether the client is still there.
+    /// Forwards the held pieces. Returns whether the client is still connected.
     async fn release(&mut self) -> bool {
         for piece in self.held.drain(..) {
             if self.client.send(Ok(piece)).await.is_err() {
@@ -107,7 +108,7 @@ impl Passing {
         }
     }
 
-    /// Ends the body: with what is held, and with an error if it is not whole.
+    /// Ends the body with the held pieces, and with an error if the answer is not complete.
     pub(super) async fn finish(mut self, is_whole: bool) {
         if self.release().await && !is_whole {
             let _ = self.client.send(Err(io::ErrorKind::ConnectionAborted.into())).await;

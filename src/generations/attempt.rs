@@ -8,7 +8,7 @@ use super::names_it;
 use crate::http::{Check, Checks, null_as_default};
 use crate::types::{FreeForm, OptionalName, Timestamp};
 
-/// One call of the model, and what parser, linter and compiler said about its program.
+/// One call of the model, and the results of the parser, linter and compiler for its program.
 #[derive(Debug, Clone, Serialize, ToSchema, sqlx::FromRow)]
 pub struct Attempt {
     /// The attempt's id, unique within its log.
@@ -61,12 +61,12 @@ pub struct ParseResult {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LintResult {
-    /// Whether the program may be compiled.
+    /// Whether the program has no lint errors, so that it may be compiled.
     pub valid: bool,
-    /// Why the program may not be compiled.
+    /// The errors because of which the program must not be compiled.
     #[serde(default, deserialize_with = "null_as_default")]
     pub errors: Vec<String>,
-    /// Remarks that do not keep the program from being compiled.
+    /// Warnings that do not prevent compilation.
     #[serde(default, deserialize_with = "null_as_default")]
     pub warnings: Vec<String>,
 }
@@ -89,10 +89,10 @@ pub struct CompileResult {
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewAttempt {
-    /// The attempt's id, which makes it safe to send the request again if it gives no number.
+    /// The attempt's id. It makes it safe to send a request without an attempt number again.
     #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
-    /// The attempt's number within the log, from 1. The default is the next one.
+    /// The attempt's number within the log, from 1. The default is the next number.
     #[serde(skip_serializing_if = "names_it")]
     #[schema(minimum = 1, maximum = 1_000_000_000)]
     pub attempt: Option<i32>,

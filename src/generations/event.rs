@@ -32,7 +32,7 @@ pub enum Action {
     Finalize {
         /// How the log ended.
         outcome: Outcome,
-        /// The hash of the request, which tells a repeated request from a conflicting one.
+        /// The hash of the request, which distinguishes a repeated request from a conflicting one.
         hash: Vec<u8>,
     },
     /// The log is reviewed.
@@ -53,7 +53,7 @@ pub struct Start {
     pub new: NewGeneration,
     /// When the log began.
     pub created_at: Timestamp,
-    /// The hash of the request, which tells a repeated request from a conflicting one.
+    /// The hash of the request, which distinguishes a repeated request from a conflicting one.
     pub hash: Vec<u8>,
     /// The hash of an equivalent request to finalize, if the log is finished already. A client that sends
     /// such a request later is repeating itself.
@@ -77,7 +77,7 @@ pub struct Append {
     pub new: NewAttempt,
     /// The verdict on the attempt.
     pub verdict: Verdict,
-    /// The hash of the request, which tells a repeated request from a conflicting one.
+    /// The hash of the request, which distinguishes a repeated request from a conflicting one.
     pub hash: Vec<u8>,
 }
 
@@ -180,7 +180,7 @@ impl Event {
     }
 
     /// Replaces in every text what the project's rules say, also in what was derived from it. The hashes by which a
-    /// request is recognised are those of what was sent.
+    /// request is recognized are those of what was sent.
     pub fn redact(&mut self, redaction: &mut Redaction<'_>) {
         match &mut self.action {
             Action::Start(start) => {
@@ -199,8 +199,8 @@ impl Event {
         }
     }
 
-    /// Removes every text. Numbers, verdicts, names and times stay, as does what was derived from the texts,
-    /// and keyed hashes replace what tells requests apart.
+    /// Removes every text. Numbers, verdicts, names and times stay, as does what was derived from the texts, and
+    /// keyed hashes replace what distinguishes requests.
     pub fn reduce(&mut self, key: &HashKey) {
         match &mut self.action {
             Action::Start(start) => {

@@ -32,20 +32,20 @@ pub use event::{Action, Append, Event, Start};
 use crate::http::{Check, Checks, null_as_default};
 use crate::types::{FreeForm, OptionalName, Timestamp, names_it};
 
-/// A generation log: an intent, and what was done to satisfy it.
+/// A generation log: an intent, the attempts to satisfy it, and the outcome.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 pub struct Generation {
     /// The log's id, unique within its project.
     pub id: Uuid,
-    /// What the user wanted, in natural language. Null if the project keeps no text.
+    /// What the user wanted, in natural language. Null if the project stores no text.
     pub user_intent: Option<String>,
-    /// The area of the language, such as `cbu`, `entity` or `document`.
+    /// The area that the program belongs to, such as `cbu`, `entity` or `document`.
     pub domain_name: String,
     /// The name of the agent session that the log belongs to.
     pub session_id: Option<String>,
-    /// The business unit that the program is about.
+    /// The id of the business unit that the program is about.
     pub cbu_id: Option<String>,
-    /// Where the program was persisted.
+    /// The id of the instance in which the program was persisted.
     pub instance_id: Option<String>,
     /// The model that was called.
     pub model_used: Option<String>,
@@ -55,20 +55,19 @@ pub struct Generation {
     pub created_at: Timestamp,
     /// Whether a program satisfied the intent. Null while the log is open.
     pub success: Option<bool>,
-    /// The program that satisfied the intent. Null unless the log succeeded, and if the project keeps no
-    /// text.
+    /// The program that satisfied the intent. Null if the log did not succeed, or if the project stores no text.
     pub final_valid_dsl: Option<String>,
-    /// Why the client gave up, if it said so.
+    /// Why the client gave up, if it gave a reason.
     pub error: Option<String>,
     /// When the log was finalized.
     pub completed_at: Option<Timestamp>,
     /// The number of attempts.
     pub total_attempts: i64,
-    /// The latency of all attempts together, in milliseconds.
+    /// The total latency of all attempts, in milliseconds.
     pub total_latency_ms: i64,
-    /// The number of prompt tokens of all attempts.
+    /// The total number of prompt tokens of all attempts.
     pub total_input_tokens: i64,
-    /// The number of response tokens of all attempts.
+    /// The total number of response tokens of all attempts.
     pub total_output_tokens: i64,
     /// The latest review of the log.
     #[sqlx(json(nullable))]
@@ -88,13 +87,13 @@ pub struct Review {
     pub reviewer: Option<String>,
     /// The reviewer's remarks.
     pub note: Option<String>,
-    /// What the program should have been. Training pairs use it instead of the log's own program.
+    /// The corrected program. Training pairs use it instead of the log's own program.
     pub corrected_dsl: Option<String>,
     /// When the review was received.
     pub reviewed_at: Timestamp,
 }
 
-/// A reviewer's verdict.
+/// A reviewer's rating.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type, clap::ValueEnum,
 )]
@@ -109,23 +108,23 @@ pub enum Rating {
     Poor,
 }
 
-/// Starts a generation log. With `success`, the log is finished already.
+/// Starts a generation log. A body with `success` is a log that is already finished.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewGeneration {
-    /// The log's id, which makes it safe to send the request again. The server makes one if none is given.
+    /// The log's id, which makes it safe to send the request again. By default, the server chooses one.
     #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
-    /// What the user wanted, in natural language. It is not the whole prompt.
+    /// What the user wanted, in natural language. This is not the whole prompt.
     #[schema(min_length = 1)]
     pub user_intent: String,
-    /// The area of the language, such as `cbu`, `entity` or `document`.
+    /// The area that the program belongs to, such as `cbu`, `entity` or `document`.
     #[schema(min_length = 1, max_length = 50)]
     pub domain_name: String,
     /// The name of the agent session that the log belongs to. Erasing the session erases the log.
     #[serde(skip_serializing_if = "OptionalName::is_none")]
     pub session_id: OptionalName,
-    /// The business unit that the program is about.
+    /// The id of the business unit that the program is about.
     #[serde(skip_serializing_if = "OptionalName::is_none")]
     pub cbu_id: OptionalName,
     /// The model that was called.
@@ -140,13 +139,13 @@ pub struct NewGeneration {
     /// The attempts already made.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub iterations: Vec<NewAttempt>,
-    /// Whether a program satisfied the intent, for a log that is finished already.
+    /// Whether a program satisfied the intent. Only a log that is already finished has this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub success: Option<bool>,
     /// The program that satisfied the intent. The default is that of the last attempt that passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub final_valid_dsl: Option<String>,
-    /// Where the program was persisted.
+    /// The id of the instance in which the program was persisted.
     #[serde(skip_serializing_if = "OptionalName::is_none")]
     pub instance_id: OptionalName,
 }
@@ -188,10 +187,11 @@ impl Check for NewGeneration {
         for (index, (number, attempt)) in numbered.enumerate() {
             checks.nested(&format!("iterations/{index}"), attempt);
             if !taken.insert(number) {
-                checks.fail(&format!("iterations/{index}/attempt"), "an iteration before it has this number");
+                checks
+                    .fail(&format!("iterations/{index}/attempt"), "an earlier iteration has the same number");
             }
             if attempt.id.is_some_and(|id| !ids.insert(id)) {
-                checks.fail(&format!("iterations/{index}/id"), "an iteration before it has this id");
+                checks.fail(&format!("iterations/{index}/id"), "an earlier iteration has the same id");
             }
         }
         match self.success {
@@ -227,7 +227,7 @@ pub struct Outcome {
     /// The program that satisfied the intent. The default is that of the last attempt that passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub final_valid_dsl: Option<String>,
-    /// Where the program was persisted.
+    /// The id of the instance in which the program was persisted.
     #[serde(skip_serializing_if = "OptionalName::is_none")]
     pub instance_id: OptionalName,
     /// Why the client gave up.
@@ -257,7 +257,7 @@ pub struct NewReview {
     pub reviewer: OptionalName,
     /// The reviewer's remarks.
     pub note: Option<String>,
-    /// What the program should have been.
+    /// The corrected program.
     #[schema(min_length = 1)]
     pub corrected_dsl: Option<String>,
 }
@@ -269,16 +269,16 @@ impl Check for NewReview {
     }
 }
 
-/// Adds to a log, open or finalized, what became known later. At least one field must be given. A field that is given replaces
-/// the log's own, `metadata` as a whole, and the others stay as they are.
+/// Sets fields of an open or finalized log that became known later. At least one field must be given. A field in the
+/// body replaces the log's value, and `metadata` is replaced as a whole. Other fields stay as they are.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = GenerationAmendment)]
 pub struct Amendment {
-    /// Where the program was persisted.
+    /// The id of the instance in which the program was persisted.
     #[serde(default)]
     pub instance_id: OptionalName,
-    /// The business unit that the program is about.
+    /// The id of the business unit that the program is about.
     #[serde(default)]
     pub cbu_id: OptionalName,
     /// The client's own data about the log.
@@ -290,7 +290,7 @@ impl Check for Amendment {
         checks.name("instance_id", self.instance_id.as_deref());
         checks.name("cbu_id", self.cbu_id.as_deref());
         let says_something = self.instance_id.is_some() || self.cbu_id.is_some() || self.metadata.is_some();
-        checks.require(says_something, "instance_id", "must be given, or else cbu_id or metadata");
+        checks.require(says_something, "instance_id", "must be given unless cbu_id or metadata is");
     }
 }
 

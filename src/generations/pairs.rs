@@ -37,29 +37,30 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
             where bad.passed = false and bad.error is not null and bad.attempt < bad.first_passed
             order by bad.id, bad.attempt desc
         )
-        insert into correction_pairs (project, kind, completed_at, generation_id, bad_attempt, fixed_attempt, row_hash)
-        select $1, kind, completed_at, id, bad_attempt, fixed_attempt,
+        insert into correction_pairs
+            (project, kind, is_review, completed_at, generation_id, bad_attempt, fixed_attempt, row_hash)
+        select $1, kind, is_review, completed_at, id, bad_attempt, fixed_attempt,
             md5(row(user_intent, bad, error, fixed)::text)::uuid
         from (
-            select * from pair
+            select false as is_review, pair.* from pair
             union all
-            select 'next', id, completed_at, attempt, case when not replaced then next_attempt end, user_intent, program,
+            select false, 'next', id, completed_at, attempt, case when not replaced then next_attempt end, user_intent, program,
                 error, case when replaced then corrected_dsl else next_program end
             from step
             cross join lateral (select corrected_dsl is not null and next_program = final_valid_dsl as replaced) next
             where passed = false and next_attempt is not null and (learned is not null or next_passed is not true)
             union all
-            select 'final', id, completed_at, attempt, null, user_intent, program, error, learned
+            select false, 'final', id, completed_at, attempt, null, user_intent, program, error, learned
             from step where passed = false
             union all
-            select 'review', id, completed_at,
+            select true, rule, id, completed_at,
                 coalesce((select max(a.attempt) from attempts a where a.project = $1 and a.generation_id = log.id and a.passed), 0),
                 null, user_intent, final_valid_dsl, review_note, corrected_dsl
-            from log
+            from log, unnest(array['fix', 'next', 'final']) rule
         ) taught
         where fixed ~ '\S' and bad ~ '\S' and without_space(bad) <> without_space(fixed)
         union all
-        select $1, 'steps', completed_at, id, 0, null,
+        select $1, 'steps', false, completed_at, id, 0, null,
             md5(row(user_intent, array_agg(program order by attempt), array_agg(passed order by attempt))::text)::uuid
         from step where passed is not null and rating is distinct from 'poor' and corrected_dsl is null
         group by id, completed_at, user_intent
@@ -100,7 +101,7 @@ pub(super) async fn delete(
 ) -> sqlx::Result<()> {
     const SQL: &str = "
         delete from correction_pairs p using unnest($2::uuid[], $3::timestamptz[]) as log (id, completed_at)
-        where p.project = $1 and p.kind in ('fix', 'next', 'final', 'review', 'steps')
+        where p.project = $1 and p.kind in ('fix', 'next', 'final', 'steps')
             and p.completed_at = log.completed_at and p.generation_id = log.id";
     sqlx::query(SQL).bind(project).bind(logs).bind(completed_at).execute(connection).await?;
     Ok(())

@@ -36,12 +36,12 @@ const SELECT: &str = "
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct Filter {
-    /// Only logs of this area of the language.
+    /// Only logs with this domain name, such as `cbu`.
     domain_name: Option<String>,
-    /// Only logs that succeeded, or only logs that failed.
+    /// With true, only logs that succeeded; with false, only logs that failed.
     #[serde(deserialize_with = "boolean")]
     success: Option<bool>,
-    /// Only logs that are not finalized yet, or only logs that are.
+    /// With true, only logs that are not finalized yet; with false, only finalized logs.
     #[serde(deserialize_with = "boolean")]
     open: Option<bool>,
     /// Only logs of this model.
@@ -52,9 +52,9 @@ pub struct Filter {
     session_id: Option<String>,
     /// Only logs about this business unit.
     cbu_id: Option<String>,
-    /// Only logs whose program was persisted here.
+    /// Only logs whose program was persisted under this instance id.
     instance_id: Option<String>,
-    /// Only logs with this verdict of a reviewer.
+    /// Only logs that a reviewer gave this rating.
     #[param(inline)]
     rating: Option<Rating>,
     /// Only logs whose intent contains this text. Case is ignored.
@@ -121,7 +121,7 @@ pub async fn expect_room(db: &PgPool, project: &str, id: Uuid, number: Option<i3
             Err(Error::Conflict(format!("the log {id} is finalized; no attempt can be added")))
         }
         Some((true, true)) => Err(Error::Conflict(format!(
-            "attempt {} of the log {id} is there already",
+            "attempt {} of the log {id} already exists",
             number.unwrap_or_default()
         ))),
         Some((true, false)) => Ok(()),
@@ -169,7 +169,7 @@ pub async fn attempt(
     Ok(sqlx::query_as(sql).bind(project).bind(id).bind(number).fetch_optional(db).await?)
 }
 
-/// How many records were erased.
+/// The number of records erased.
 #[derive(Debug, Default, sqlx::FromRow)]
 pub struct Erased {
     /// The number of generation logs erased.

@@ -211,7 +211,7 @@ async fn judge_appends(
             } else {
                 let number = stored.number;
                 Err(Error::Conflict(format!(
-                    "attempt {number} of the generation {id} exists already with another body"
+                    "attempt {number} of the generation {id} already exists with a different body"
                 )))
             });
         }
@@ -261,7 +261,7 @@ async fn finalize(
                 Some(Ok(Receipt::replayed(None)))
             }
             Some(log) if log.finalized => Some(Err(Error::Conflict(format!(
-                "the generation {id} is finalized already, with another body"
+                "the generation {id} is already finalized with a different body"
             )))),
             Some(log) => {
                 // Exports are ordered by this time. It is the database's, and no two logs of a batch have the

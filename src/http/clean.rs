@@ -114,7 +114,9 @@ fn malformed_at(json: &[u8], at: usize, what: &str) -> Error {
     let before = &json[..at];
     let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
     let column = at - before.iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1) + 1;
-    Error::Malformed(format!("the body is not JSON that can be kept: {what} at line {line} column {column}"))
+    Error::Malformed(format!(
+        "the body is not JSON that can be stored: {what} at line {line} column {column}"
+    ))
 }
 
 /// Replaces NUL characters, which paths and query strings can contain as `%00`.

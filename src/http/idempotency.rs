@@ -13,8 +13,8 @@ use crate::types::derived_id;
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Header)]
 pub struct IdempotencyKey {
-    /// Identifies the request for a client that does not make ids itself. The server derives the record's id
-    /// from it, so the same request sent again does not make a second record.
+    /// Identifies the request if the client does not choose ids itself. The server derives the record's id from the
+    /// key, so repeating the request does not create a second record.
     #[param(rename = "Idempotency-Key", value_type = Option<String>, required = false, min_length = 1, max_length = 255)]
     key: Option<HeaderValue>,
 }

@@ -80,14 +80,14 @@ const PACE: usize = 64 << 10;
 /// Refuses a body that takes much longer than so many bytes have to: it takes memory that others wait for.
 pub fn expect_pace(begun: Instant, bytes: usize) -> Result<()> {
     let most = GRACE + Duration::from_secs((bytes / PACE) as u64);
-    if begun.elapsed() > most { Err(Error::TooSlow("the body comes too slowly")) } else { Ok(()) }
+    if begun.elapsed() > most { Err(Error::TooSlow("the body arrives too slowly")) } else { Ok(()) }
 }
 
 /// Returns the refusal of a body that could not be read to its end.
 pub fn unreadable(error: &(dyn std::error::Error + 'static)) -> Error {
     let mut causes = std::iter::successors(Some(error), |error| error.source());
     if causes.any(<dyn std::error::Error>::is::<TimeoutError>) {
-        return Error::TooSlow("the rest of the body did not come");
+        return Error::TooSlow("the rest of the body did not arrive");
     }
     Error::Malformed(format!("the body could not be read: {error}"))
 }
@@ -145,7 +145,7 @@ pub fn decode<'de, T: Deserialize<'de>>(json: &'de str) -> Result<T> {
     parsed.and_then(|value| deserializer.end().map(|()| value)).map_err(|error| {
         if json.starts_with('\u{feff}') {
             let reason =
-                "the text begins with a byte order mark (BOM), which is no JSON: send UTF-8 without one";
+                "the text begins with a byte order mark (BOM), which is not JSON; send UTF-8 without one";
             return Error::Malformed(reason.to_owned());
         }
         let malformed = |error| Error::Malformed(format!("the body is not JSON: {error}"));

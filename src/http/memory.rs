@@ -1,15 +1,17 @@
 //! The memory that the bodies of requests take together, which is bounded however many clients send at once.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequestParts, Request};
 use axum::http::Extensions;
 use axum::http::request::Parts;
 use axum::response::Response;
-use http_body_util::BodyExt as _;
+use hyper::body::{Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::{Error, Result};
@@ -80,12 +82,7 @@ impl Memory {
         if holds_nothing {
             return response;
         }
-        response.map(|body| {
-            Body::new(body.map_frame(move |frame| {
-                let _held = &self;
-                frame
-            }))
-        })
+        response.map(|body| Body::new(Holding { body, _memory: self }))
     }
 
     /// Holds memory for a body of which `bytes` have come so far: once for the body and once for what is made
@@ -108,7 +105,7 @@ impl Memory {
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
         let taken =
             tokio::time::timeout(PATIENCE, Arc::clone(&self.0.budget.0).acquire_many_owned(wanted)).await;
-        let full = || Error::Unavailable("other requests take all the memory there is for bodies; try again");
+        let full = || Error::Unavailable("other requests use all the memory for bodies; try again");
         let taken = taken.ok().and_then(std::result::Result::ok).ok_or_else(full)?;
         let mut units = self.0.units.lock().unwrap_or_else(PoisonError::into_inner);
         match units.as_mut() {
@@ -119,9 +116,43 @@ impl Memory {
     }
 }
 
+/// A body that holds memory until it is sent. It knows its length if the body inside does.
+struct Holding {
+    body: Body,
+    _memory: Memory,
+}
+
+impl HttpBody for Holding {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn an_answer_that_holds_memory_still_knows_its_length() {
+        let memory = Memory::begin(&mut Request::default(), &Budget::new(100 << 10));
+        memory.hold(40 << 10).await.expect("there is enough");
+        let answer = memory.until_sent(Response::new(Body::from("four")));
+        assert_eq!(answer.body().size_hint().exact(), Some(4));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn requests_wait_for_memory_that_others_hold_and_are_refused_after_five_seconds() {

@@ -31,7 +31,8 @@ use crate::types::{Timestamp, derived_id};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct PageParams {
-    /// The most records on this page, 1 to 500. The default is 50. A page with large records has fewer.
+    /// The maximum number of records on this page, from 1 to 500. The default is 50. A page of large records has
+    /// fewer.
     #[param(minimum = 1, maximum = 500)]
     limit: Option<i64>,
     /// The `next_cursor` of the previous page.
@@ -51,7 +52,7 @@ pub fn time_in_query<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Optio
     String::deserialize(deserializer)?.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
-/// The most bytes that the records of a page have, unless there is only one.
+/// The maximum number of bytes that the records of a page have, unless there is only one.
 const MOST_BYTES: usize = 16 << 20;
 
 /// Reports a time range whose beginning is after its end.

@@ -125,7 +125,7 @@ impl KnownParameters {
         Self(known.collect())
     }
 
-    /// Answers 422 to a query parameter that the document does not name for the endpoint, so that a misspelt
+    /// Answers 422 to a query parameter that the document does not name for the endpoint, so that a misspelled
     /// filter is not ignored, and to an empty value of a parameter that is not free text.
     pub fn expect(&self, request: &Request) -> Result<()> {
         let Some(query) = request.uri().query() else {
@@ -140,7 +140,7 @@ impl KnownParameters {
         };
         let wrong = form_urlencoded::parse(query.as_bytes()).filter_map(|(name, value)| {
             let detail = match known.get(name.as_ref()) {
-                None => "there is no such parameter here",
+                None => "this endpoint has no such parameter",
                 Some(false) if value.is_empty() => "must not be empty",
                 Some(_) => return None,
             };

@@ -102,10 +102,10 @@ impl<T: ToSchema> IntoResponses for Created<T> {
         let address = HeaderBuilder::new()
             .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
             .description(Some("The record's address"));
-        let made = record::<T>("The record was made").header("Location", address.build());
+        let made = record::<T>("The record was created").header("Location", address.build());
         let mut responses = NotKept::responses();
         responses.insert("201".to_owned(), RefOr::T(made.build()));
-        let known = record::<T>("The request had been sent before; the record as it is now");
+        let known = record::<T>("The request had been sent before; this is the record as it is now");
         responses.insert("200".to_owned(), RefOr::T(known.build()));
         responses
     }
@@ -130,7 +130,7 @@ pub struct NotKept;
 
 impl IntoResponses for NotKept {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-        let description = "The project keeps nothing of what is posted here (its setting `capture`)";
+        let description = "The project's `capture` setting stores nothing of this request";
         let response = ResponseBuilder::new().description(description).build();
         [("204".to_owned(), RefOr::T(response))].into()
     }

@@ -32,10 +32,11 @@ const SPARE: usize = 32;
 /// How long a connection beyond the most may take to send its one request.
 const SPARE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The most bytes of the head of a request in HTTP/1.1, and the most that are read ahead of a body. HTTP/2 allows 16 KiB.
+/// The maximum number of bytes of the head of a request in HTTP/1.1, and the most that are read ahead of a body.
+/// HTTP/2 allows 16 KiB.
 const MOST_HEAD: usize = 64 << 10;
 
-/// The most requests at once on a connection in HTTP/2.
+/// The maximum number of concurrent requests on a connection in HTTP/2.
 const STREAMS: u32 = 32;
 
 /// How many bytes of bodies a client may send in HTTP/2 before they are asked for.
@@ -47,8 +48,8 @@ const PROBES: [&str; 4] = ["/healthz", "/readyz", "/version", "/metrics"];
 /// How many clients are served, and how long they may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The most connections that are open at once. A few more are taken, which get no answers but those of
-    /// probes.
+    /// The maximum number of connections that are open at once. A few more are taken, which get no answers but those
+    /// of probes.
     pub connections: usize,
     /// How long a client may take to send a request's head, or leave its connection idle.
     pub patience: Duration,
@@ -73,6 +74,11 @@ pub async fn serve(
             () = &mut stop => break,
         };
         let (stream, address): (TcpStream, SocketAddr) = taken;
+        // The pieces of a streamed answer are small, and none of them waits until the client has acknowledged the one before.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection broke off");
+            continue;
+        }
         let place = Arc::clone(&places).try_acquire_owned();
         let is_full = place.is_err();
         let Ok(place) = place.or_else(|_| Arc::clone(&spare_places).try_acquire_owned()) else {
@@ -119,7 +125,7 @@ pub async fn serve(
                 Err(_) => connection.await,
             };
             if let Err(error) = ended {
-                tracing::debug!(error, "a connection broke off");
+                tracing::debug!(error, "a connection was interrupted");
             }
         });
     }

@@ -19,14 +19,14 @@ pub(super) fn plain(message: &str) -> String {
     }
     if let Some(rest) = message.strip_prefix("unknown field `") {
         return match names(rest) {
-            Some(names) => format!("is not known here; known are {names}"),
-            None => "is not known here".to_owned(),
+            Some(names) => format!("is not known; the known names are {names}"),
+            None => "is not known".to_owned(),
         };
     }
     if let Some(rest) = message.strip_prefix("unknown variant `") {
         return match names(rest) {
             Some(names) => format!("must be one of {names}"),
-            None => "is none of the values that are known here".to_owned(),
+            None => "is not one of the known values".to_owned(),
         };
     }
     match message {
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(said("{\"success\": []}"), "must be true or false, not an array");
         assert_eq!(said("{\"success\": {}}"), "must be true or false, not an object");
         assert_eq!(said("{}"), "is missing");
-        assert_eq!(said("{\"x\": 1}"), "is not known here; known are success");
+        assert_eq!(said("{\"x\": 1}"), "is not known; the known names are success");
         let count = serde_json::from_str::<u32>("-1").expect_err("negative").to_string();
         assert_eq!(
             plain(count.split(" at line").next().expect("text")),

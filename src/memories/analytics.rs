@@ -1,4 +1,4 @@
-//! The figures of suggestions: whether confidence is what it says.
+//! The statistics of suggestions: whether confidence is what it says.
 
 use serde::{Deserialize, Serialize};
 use sqlx::{PgPool, Postgres, QueryBuilder};
@@ -15,7 +15,7 @@ use crate::types::Timestamp;
 /// The bounds of the bands of confidence.
 const BANDS: [f64; 8] = [0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0];
 
-/// The suggestions that the figures are computed from.
+/// The suggestions that the statistics are computed from.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
@@ -36,60 +36,61 @@ impl Check for Scope {
     }
 }
 
-/// The figures of suggestions. Rates are null where there is nothing to divide by.
+/// The statistics of suggestions. Rates are null where there is nothing to divide by.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = MemoryAnalytics)]
 pub(super) struct Figures {
-    /// How often it was asked what belongs to a conversation.
+    /// The number of requests for suggestions.
     requests: i64,
-    /// How many of these had suggestions.
+    /// The number of these requests that returned suggestions.
     answered: i64,
-    /// The mean confidence in the intent that was detected.
+    /// The mean confidence in the detected intent.
     mean_intent_confidence: Option<f64>,
-    /// The median time that it took to find the suggestions, in milliseconds.
+    /// The median time for finding suggestions, in milliseconds.
     p50_took_ms: Option<f64>,
-    /// The 99th percentile of that time.
+    /// The 99th percentile of the time for finding suggestions, in milliseconds.
     p99_took_ms: Option<f64>,
-    /// What came of all suggestions.
+    /// The outcomes of all suggestions.
     total: Outcomes,
-    /// What came of them by confidence: the rate should be about the mean confidence.
+    /// The outcomes of suggestions by confidence. If the confidence is accurate, the rate in each band is close to
+    /// the mean confidence.
     by_confidence: Vec<BandFigures>,
-    /// What came of them by the intent that was detected.
+    /// The outcomes of suggestions by detected intent.
     by_intent_type: Vec<IntentFigures>,
-    /// What came of them by the kind of memory.
+    /// The outcomes of suggestions by kind of memory.
     by_source_type: Vec<SourceFigures>,
 }
 
-/// What came of suggestions.
+/// The outcomes of suggestions.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionOutcomes)]
 struct Outcomes {
-    /// The number of memories suggested.
+    /// The number of suggested memories.
     suggested: i64,
-    /// How many of them were used.
+    /// The number of suggested memories that were used.
     used: i64,
-    /// How many of them were dismissed.
+    /// The number of suggested memories that were dismissed.
     dismissed: i64,
-    /// The share of those used among those with a verdict.
+    /// The share of used memories among those with a verdict.
     used_rate: Option<f64>,
-    /// The bounds of that share, with a probability of 95 % (Wilson).
+    /// The 95 % Wilson interval of `used_rate`.
     used_interval: Option<[f64; 2]>,
-    /// The mean of the confidence.
+    /// The mean confidence.
     mean_confidence: Option<f64>,
 }
 
-/// What came of suggestions of about the same confidence.
+/// The outcomes of suggestions of similar confidence.
 #[derive(Debug, Serialize, ToSchema)]
 struct BandFigures {
-    /// The least confidence.
+    /// The lower bound of the confidence.
     from: f64,
-    /// The bound of the confidence, which belongs to the next band unless it is 1.
+    /// The upper bound of the confidence, which belongs to the next band unless it is 1.
     to: f64,
     #[serde(flatten)]
     outcomes: Outcomes,
 }
 
-/// What came of suggestions to people who wanted the same.
+/// The outcomes of suggestions for one detected intent type.
 #[derive(Debug, Serialize, ToSchema)]
 struct IntentFigures {
     /// What they wanted.
@@ -98,11 +99,11 @@ struct IntentFigures {
     outcomes: Outcomes,
 }
 
-/// What came of suggestions of one kind of memory.
+/// The outcomes of suggestions for one kind of memory.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SourceTypeFigures)]
 struct SourceFigures {
-    /// The kind.
+    /// The kind of the error.
     source_type: SourceType,
     #[serde(flatten)]
     outcomes: Outcomes,
@@ -149,7 +150,7 @@ impl Outcomes {
     }
 }
 
-/// Computes the figures of a project's suggestions.
+/// Computes the statistics of a project's suggestions.
 pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<Figures> {
     let mut query = QueryBuilder::<Postgres>::new(
         "select count(*) as requests,

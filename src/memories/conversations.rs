@@ -1,4 +1,4 @@
-//! How conversations are read: what was asked, what was shown, and what came of it.
+//! Reads conversations: their queries, the memories shown, and the verdicts.
 
 use serde::Serialize;
 use sqlx::{PgExecutor, PgPool};
@@ -9,21 +9,21 @@ use super::suggestion::SuggestedMemory;
 use super::{ConversationQuery, Judged, suggest};
 use crate::error::Result;
 
-/// The most queries of a conversation that are shown, the newest.
+/// The maximum number of queries of a conversation that are shown, the newest.
 const MOST_QUERIES: i64 = 1_000;
 
-/// A conversation: what was asked in an agent session, and which memories were shown there.
+/// A conversation: the queries of an agent session and the memories that were shown in it.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Conversation {
-    /// The name of the agent session that the conversation is.
+    /// The name of the conversation's agent session.
     pub session_id: String,
-    /// What was asked, in order. Of more than 1000 queries the newest are shown.
+    /// The queries, in order. If there are more than 1,000, only the newest 1,000 are listed.
     pub queries: Vec<ConversationQuery>,
-    /// The memories that were suggested, in order, and what they were worth.
+    /// The memories that were suggested, in order, with their verdicts.
     pub suggested: Vec<SuggestedMemory>,
-    /// The memories that the client has shown, as it says.
+    /// The memories that the client reported as shown.
     pub shown: Vec<Uuid>,
-    /// The verdicts on memories, in order, also on those that were not suggested.
+    /// The verdicts on memories, in order, including those on memories that were not suggested.
     pub verdicts: Vec<Judged>,
 }
 

@@ -21,7 +21,8 @@ pub struct Event {
     pub action: Action,
 }
 
-/// The kinds of events, as batches and metrics name them. A change of a memory, and what is suggested, are no kinds of lines.
+/// The kinds of events, as batches and metrics name them. Changes of memories and suggestions cannot be sent in
+/// batches.
 pub const KINDS: [&str; 5] =
     ["memory", "conversation_query", "memory_feedback", "memory_change", "memory_suggest"];
 
@@ -32,11 +33,11 @@ pub enum Action {
     Start(Box<Start>),
     /// A memory is changed.
     Change(Box<Change>),
-    /// Something is asked in a conversation.
+    /// A query is added to a conversation.
     Ask(Box<Ask>),
     /// Memories are suggested in a conversation.
     Suggest(Box<Suggest>),
-    /// A memory is judged in a conversation.
+    /// A verdict on a memory is given in a conversation.
     Judge(Judge),
 }
 
@@ -47,9 +48,9 @@ pub struct Start {
     pub new: NewMemory,
     /// Whether the content is kept.
     pub keeps_text: bool,
-    /// When the memory was made.
+    /// When the memory was created.
     pub created_at: Timestamp,
-    /// The hash of the request, which tells a repeated request from a conflicting one.
+    /// The hash of the request, which distinguishes a repeated request from a conflicting one.
     pub hash: Vec<u8>,
 }
 
@@ -58,7 +59,7 @@ pub struct Start {
 pub struct Change {
     /// The client's request.
     pub change: MemoryChange,
-    /// Whether the content is dropped, as the request has another and the project keeps no text.
+    /// Whether the content is dropped, as the request has another and the project stores no text.
     pub drops_content: bool,
 }
 
@@ -67,36 +68,36 @@ pub struct Change {
 pub struct Ask {
     /// The query's id.
     pub id: Uuid,
-    /// The name of the agent session that the conversation is.
+    /// The name of the conversation's agent session.
     pub session: String,
     /// The client's request.
     pub new: NewQuery,
     /// Whether the query is kept.
     pub keeps_text: bool,
-    /// When it was asked.
+    /// When the query was asked.
     pub at: Timestamp,
-    /// The hash of the request, which tells a repeated request from a conflicting one.
+    /// The hash of the request, which distinguishes a repeated request from a conflicting one.
     pub hash: Vec<u8>,
 }
 
-/// An answer to the question what belongs to a conversation.
+/// A response with suggestions for a conversation.
 #[derive(Debug, Clone)]
 pub struct Suggest {
     /// The answer's id.
     pub id: Uuid,
-    /// The name of the agent session that the conversation is.
+    /// The name of the conversation's agent session.
     pub session: String,
     /// The last query of the conversation.
     pub query: Option<Uuid>,
-    /// What the person seems to want.
+    /// The detected intent.
     pub intent: DetectedIntent,
-    /// The least confidence of a suggestion.
+    /// The minimum confidence of a suggestion.
     pub threshold: f64,
     /// How long it took to find them, in milliseconds.
     pub took_ms: f64,
-    /// The memories, the likeliest first.
+    /// The memories, the most likely first.
     pub shown: Vec<Shown>,
-    /// The hash of the request, which tells a repeated request from a conflicting one.
+    /// The hash of the request, which distinguishes a repeated request from a conflicting one.
     pub hash: Vec<u8>,
 }
 
@@ -105,15 +106,15 @@ pub struct Suggest {
 pub struct Shown {
     /// The memory.
     pub memory: Uuid,
-    /// What kind of text it is.
+    /// The kind of text in the memory.
     pub source_type: SourceType,
-    /// The probability that it belongs to the conversation.
+    /// The probability that the memory is relevant to the conversation.
     pub confidence: f64,
-    /// The log odds of that before the project's verdicts corrected them.
+    /// The log odds of this probability before the project's verdicts corrected them.
     pub log_odds: f64,
-    /// The seed's four factors.
+    /// The four relevance factors.
     pub factors: Factors,
-    /// Why it is suggested.
+    /// Why the memory is suggested.
     pub reason: String,
 }
 
@@ -127,17 +128,17 @@ impl From<Found> for Shown {
 /// A verdict on a memory in a conversation.
 #[derive(Debug)]
 pub struct Judge {
-    /// The name of the agent session that the conversation is.
+    /// The name of the conversation's agent session.
     pub session: String,
     /// The memory.
     pub memory: Uuid,
-    /// What it was worth.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
 impl Event {
-    /// Makes the event that a memory is stored. `id` is used if the request has no id of its own; without either the
-    /// server makes one.
+    /// Makes the event that stores a memory. `id` is used if the request has no id of its own. Without either, a new
+    /// id is made.
     #[must_use]
     pub fn start(new: NewMemory, id: Option<Uuid>) -> Self {
         let start = Start {
@@ -150,13 +151,13 @@ impl Event {
         Self { id, action: Action::Start(Box::new(start)) }
     }
 
-    /// Makes the event that a memory is changed.
+    /// Makes the event that changes a memory.
     #[must_use]
     pub fn change(memory: Uuid, change: MemoryChange) -> Self {
         Self { id: memory, action: Action::Change(Box::new(Change { change, drops_content: false })) }
     }
 
-    /// Makes the event that something is asked in a conversation. `id` is used as in [`Event::start`].
+    /// Makes the event that adds a query to a conversation. `id` is used as in [`Event::start`].
     #[must_use]
     pub fn ask(session: String, new: NewQuery, id: Option<Uuid>) -> Self {
         let ask = Ask {
@@ -170,20 +171,20 @@ impl Event {
         Self { id: conversation(&ask.session), action: Action::Ask(Box::new(ask)) }
     }
 
-    /// Makes the event that memories are suggested.
+    /// Makes the event that records suggestions.
     #[must_use]
     pub fn suggest(suggest: Suggest) -> Self {
         Self { id: conversation(&suggest.session), action: Action::Suggest(Box::new(suggest)) }
     }
 
-    /// Makes the event that a memory is judged in a conversation.
+    /// Makes the event that records a verdict on a memory in a conversation.
     #[must_use]
     pub fn judge(session: String, feedback: &NewFeedback) -> Self {
         let judge = Judge { memory: feedback.memory_id, verdict: feedback.verdict, session };
         Self { id: conversation(&judge.session), action: Action::Judge(judge) }
     }
 
-    /// Returns the memory's id and beginning, if this is that event.
+    /// Returns the memory's id and content, if the event stores a memory.
     pub(super) fn as_start(&self) -> Option<(Uuid, &Start)> {
         match &self.action {
             Action::Start(start) => Some((self.id, start)),
@@ -191,7 +192,7 @@ impl Event {
         }
     }
 
-    /// Returns what is asked, if this is that event.
+    /// Returns the query, if the event adds one.
     pub(super) fn as_ask(&self) -> Option<&Ask> {
         match &self.action {
             Action::Ask(ask) => Some(ask),
@@ -199,7 +200,7 @@ impl Event {
         }
     }
 
-    /// Returns what is suggested, if this is that event.
+    /// Returns the suggestions, if the event records some.
     pub(super) fn as_suggest(&self) -> Option<&Suggest> {
         match &self.action {
             Action::Suggest(suggest) => Some(suggest),
@@ -207,7 +208,7 @@ impl Event {
         }
     }
 
-    /// Returns the verdict on a memory, if this is that event.
+    /// Returns the verdict on a memory, if the event records one.
     pub(super) fn as_judge(&self) -> Option<&Judge> {
         match &self.action {
             Action::Judge(judge) => Some(judge),
@@ -215,7 +216,7 @@ impl Event {
         }
     }
 
-    /// Returns the id of the query, if the event is that something is asked.
+    /// Returns the id of the query, if the event adds one.
     #[must_use]
     pub fn query_id(&self) -> Option<Uuid> {
         self.as_ask().map(|ask| ask.id)
@@ -233,8 +234,8 @@ impl Event {
         }
     }
 
-    /// Replaces in every text what the project's rules say. The hashes by which a request is recognised are those of what
-    /// was sent.
+    /// Applies the project's redaction rules to every text. The hashes that recognize a repeated request are those of
+    /// the original text.
     pub fn redact(&mut self, redaction: &mut Redaction<'_>) {
         match &mut self.action {
             Action::Start(start) => {
@@ -258,8 +259,8 @@ impl Event {
         }
     }
 
-    /// Removes every text, and what names its subject: tags, paths and symbols. Figures, verdicts, the names of sessions and
-    /// times stay, and keyed hashes replace what tells requests apart.
+    /// Removes every text, and what names its subject: tags, paths and symbols. Figures, verdicts, the names of
+    /// sessions and times stay, and keyed hashes replace what distinguishes requests.
     pub fn reduce(&mut self, key: &HashKey) {
         match &mut self.action {
             Action::Start(start) => {
@@ -300,7 +301,7 @@ fn forget(name: &mut OptionalName) {
     *name = OptionalName::default();
 }
 
-/// Returns the id by which the events of a conversation are kept in their order.
+/// Returns the id that keeps the events of a conversation in order.
 #[must_use]
 pub fn conversation(session: &str) -> Uuid {
     derived_id(&[b"conversation", session.as_bytes()])

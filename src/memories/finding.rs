@@ -1,4 +1,5 @@
-//! How memories are found: candidates by their terms, ranked by what they have in common with the conversation.
+//! Finds memories: candidates are selected by their terms and ranked by what they have in common with the
+//! conversation.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,9 +19,9 @@ use crate::error::Result;
 use crate::retrieval::{Candidate, Candidates, Corpus, Keyed, Samples, Scope};
 use crate::types::Timestamp;
 
-/// How many of the candidates are compared by their texts.
+/// The number of candidates whose texts are compared.
 const COMPARED: usize = 50;
-/// How many characters of a text are compared.
+/// The number of characters of a text that are compared.
 const LONGEST_TEXT: i32 = 6_000;
 const MICROS_OF_A_DAY: f64 = 86_400e6;
 
@@ -39,7 +40,7 @@ static MEMORIES: Corpus = Corpus {
     filter: "created_at <= $5 and ($6::text is null or source_type = $6) and ($7::text is null or tags @> to_jsonb($7::text))",
 };
 
-/// A memory that may belong to the conversation.
+/// A memory that may be relevant to the conversation.
 #[derive(sqlx::FromRow)]
 struct Remembered {
     id: Uuid,
@@ -62,29 +63,29 @@ impl Candidate for Remembered {
 pub(super) struct Sought<'a> {
     /// The queries of the conversation, the last one first.
     pub(super) queries: Vec<&'a str>,
-    /// The folder at hand. It is preferred.
+    /// The current folder. It is preferred.
     pub(super) root: Option<&'a str>,
-    /// The moment: later memories are not found.
+    /// The time of the search. Memories created later are not found.
     pub(super) at: Timestamp,
     /// Only memories of this kind.
     pub(super) source_type: Option<SourceType>,
     /// Only memories with this tag.
     pub(super) tag: Option<&'a str>,
-    /// Memories that are not to be found.
+    /// Memories to leave out.
     pub(super) without: HashSet<Uuid>,
 }
 
-/// The seed's four factors, each 0 to 1.
+/// The four factors of a memory's relevance, each from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, ToSchema)]
 #[schema(as = RelevanceFactors)]
 pub struct Factors {
-    /// How alike the words of the memory and of the conversation are.
+    /// How similar the words of the memory and of the conversation are.
     pub semantic_similarity: f64,
-    /// How recent the memory is: half after 30 days.
+    /// How recent the memory is. The value halves every 30 days.
     pub recency: f64,
-    /// How important the memory is.
+    /// The importance of the memory, from 0 to 1.
     pub importance: f64,
-    /// How well the memory fits what was asked before, and the folder.
+    /// How well the memory fits earlier queries and the folder.
     pub context_match: f64,
 }
 
@@ -96,11 +97,12 @@ impl Factors {
             semantic_similarity: f64::midpoint(evidence.saturation.min(1.0), evidence.grams).clamp(0.0, 1.0),
             recency: standing.recency,
             importance: standing.importance,
-            context_match: (fits.iter().sum::<f64>() / fits.len().max(1) as f64).clamp(0.0, 1.0),
+            // The sum of nothing is -0.0, which JSON would show.
+            context_match: ((0.0 + fits.iter().sum::<f64>()) / fits.len().max(1) as f64).clamp(0.0, 1.0),
         }
     }
 
-    /// Returns the seed's weighted sum, 0 to 1.
+    /// Returns the weighted sum of the factors, from 0 to 1.
     #[must_use]
     pub fn score(&self) -> f64 {
         0.5 * self.semantic_similarity + 0.2 * self.recency + 0.2 * self.importance + 0.1 * self.context_match
@@ -112,19 +114,19 @@ impl Factors {
 pub(super) struct Found {
     /// The memory.
     pub(super) id: Uuid,
-    /// What kind of text it is.
+    /// The kind of text in the memory.
     pub(super) source_type: SourceType,
-    /// The log odds that it belongs to the turn, before the project's correction.
+    /// The log odds that the memory is relevant to the turn, before the project's correction.
     pub(super) log_odds: f64,
-    /// The probability that it does.
+    /// The probability that the memory is relevant.
     pub(super) confidence: f64,
     /// The seed's factors.
     pub(super) factors: Factors,
-    /// Why it is suggested.
+    /// Why the memory is suggested.
     pub(super) reason: String,
 }
 
-/// Finds memories, the likeliest first, at most [`COMPARED`].
+/// Finds at most [`COMPARED`] memories, the most likely first.
 pub(super) async fn find(
     db: &PgPool,
     samples: &Arc<Samples>,
@@ -155,7 +157,7 @@ pub(super) async fn find(
     let statistics = Statistics { memories, frequencies: keys.into_iter().zip(frequencies).collect() };
     let (best, statistics) = {
         let context = Arc::clone(&context);
-        // Both steps take the processor for milliseconds: not on a thread that answers requests.
+        // Both steps take milliseconds of CPU time, so they do not run on a thread that serves requests.
         tokio::task::spawn_blocking(move || best(&context, found, statistics))
             .await
             .map_err(anyhow::Error::from)?
@@ -255,7 +257,7 @@ fn standing(memory: &Remembered, sought: &Sought<'_>, verdicts: Verdicts) -> Sta
     Standing { recency, importance: memory.importance, same_root, verdicts }
 }
 
-/// Returns the texts of memories, as far as they are compared.
+/// Returns the compared parts of the texts of memories.
 async fn texts(db: &PgPool, project: &str, ids: &[Uuid]) -> sqlx::Result<HashMap<Uuid, String>> {
     const SQL: &str = "
         select id, concat_ws(' ', left(content, $3), file_path, symbol) from memories where project = $1 and id = any($2)";
@@ -264,7 +266,7 @@ async fn texts(db: &PgPool, project: &str, ids: &[Uuid]) -> sqlx::Result<HashMap
     Ok(rows.into_iter().collect())
 }
 
-/// Returns what memories were worth in all conversations.
+/// Returns the verdicts on memories over all conversations.
 async fn verdicts(db: &PgPool, project: &str, ids: &[Uuid]) -> sqlx::Result<HashMap<Uuid, Verdicts>> {
     const SQL: &str = "
         select memory_id, count(*) filter (where verdict = 'used'), count(*) filter (where verdict = 'dismissed')
@@ -273,7 +275,7 @@ async fn verdicts(db: &PgPool, project: &str, ids: &[Uuid]) -> sqlx::Result<Hash
     Ok(rows.into_iter().map(|(id, used, dismissed)| (id, Verdicts { used, dismissed })).collect())
 }
 
-/// Learns from the newest verdicts of a project how far its confidence is to be corrected.
+/// Computes the correction of the confidence from the newest verdicts of a project.
 async fn correction(db: &PgPool, project: &str) -> sqlx::Result<Correction> {
     const SQL: &str = "
         select round(log_odds * 4) / 4, (count(*) filter (where verdict = 'used'))::float8,

@@ -1,10 +1,11 @@
-//! Memories (seed 002). What is worth knowing again is stored as memories: notes, decisions, functions. What is asked in a
-//! conversation is recorded as its queries, and the memories that belong to them are suggested before anybody looks
-//! for them; what was used or dismissed teaches how much a suggestion is to be believed.
+//! Memories (seed 002). Notes, decisions and functions are stored as memories. The queries of a conversation are
+//! recorded, and relevant memories are suggested before anybody searches for them. Verdicts on suggestions calibrate
+//! the confidence of later ones.
 //!
-//! This file says what a memory, a query and a verdict are, and [`event`] what can happen to them. [`write`](mod@write)
-//! writes them, [`store`] and [`conversations`] read them, and [`rules`] has what follows without a database. [`finding`] finds
-//! memories, [`suggest`](mod@suggest) suggests them, [`search`](mod@search) answers who asks for them, and [`analytics`] says what it was worth.
+//! This file defines memories, queries and verdicts, and [`event`] their events. [`write`](mod@write) writes them,
+//! [`store`] and [`conversations`] read them, and [`rules`] has what follows without a database. [`finding`] finds
+//! memories, [`suggest`](mod@suggest) suggests them, [`search`](mod@search) searches for them, and [`analytics`] has
+//! the statistics.
 
 pub mod analytics;
 pub mod conversations;
@@ -30,25 +31,25 @@ pub use event::{Action, Event};
 use crate::http::{Check, Checks, null_as_default};
 use crate::types::{FreeForm, OptionalName, Timestamp, names_it};
 
-/// The most characters of a memory's content, and of a query.
+/// The maximum number of characters of a memory's content, and of a query.
 const MOST_CONTENT: usize = 262_144;
-/// The most characters of a path.
+/// The maximum number of characters of a path.
 const MOST_PATH: usize = 4096;
-/// The most tags of a memory.
+/// The maximum number of tags of a memory.
 const MOST_TAGS: usize = 100;
-/// The most memories that a query names as shown.
+/// The maximum number of memories that a query names as shown.
 const MOST_SHOWN: usize = 1_000;
 
-/// A memory: something that is worth knowing again.
+/// A memory: something worth remembering, such as a decision, a finding or a piece of code.
 #[derive(Debug, Clone, Serialize, ToSchema, sqlx::FromRow)]
 pub struct Memory {
     /// The memory's id, unique within its project.
     pub id: Uuid,
-    /// What is to be remembered. Null if the project keeps no text; such a memory is never found.
+    /// The text to remember. Null if the project stores no text; such a memory is never found.
     pub content: Option<String>,
-    /// What kind of text the content is.
+    /// The kind of text in the memory.
     pub source_type: SourceType,
-    /// How important the memory is, 0 to 1.
+    /// The importance of the memory, from 0 to 1.
     pub importance: f64,
     /// The client's own labels.
     #[sqlx(json)]
@@ -63,18 +64,18 @@ pub struct Memory {
     pub session_id: Option<String>,
     /// The client's own data.
     pub metadata: FreeForm,
-    /// When the memory was made.
+    /// When the memory was created.
     pub created_at: Timestamp,
 }
 
-/// What kind of text a memory's content is.
+/// The kind of text in a memory.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type, clap::ValueEnum,
 )]
 #[serde(rename_all = "lowercase")]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
 pub enum SourceType {
-    /// Prose: a note, a decision, a piece of a conversation.
+    /// Prose, such as a note, a decision or a part of a conversation.
     #[default]
     Memory,
     /// A piece of source code.
@@ -85,16 +86,16 @@ pub enum SourceType {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewMemory {
-    /// The memory's id, which makes it safe to send the request again. The server makes one if none is given.
+    /// The memory's id, which makes it safe to send the request again. By default, the server chooses one.
     #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
-    /// What is to be remembered.
+    /// The text to remember.
     #[schema(min_length = 1, max_length = 262_144)]
     pub content: String,
-    /// What kind of text the content is. The default is `memory`.
+    /// The kind of text in the memory. The default is `memory`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_type: Option<SourceType>,
-    /// How important the memory is. The default is 0.5.
+    /// The importance of the memory, from 0 to 1. The default is 0.5.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
     pub importance: Option<f64>,
@@ -109,7 +110,7 @@ pub struct NewMemory {
     /// The function, class or other symbol that the memory is about.
     #[serde(default, skip_serializing_if = "OptionalName::is_none")]
     pub symbol: OptionalName,
-    /// The folder that the memory is about. Suggestions prefer memories of the folder at hand, and find others too.
+    /// The folder that the memory is about. Suggestions prefer memories about the current folder but include others.
     #[serde(default, skip_serializing_if = "OptionalName::is_none")]
     #[schema(value_type = Option<String>, max_length = 4096)]
     pub root: OptionalName,
@@ -119,7 +120,7 @@ pub struct NewMemory {
     /// The client's own data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<FreeForm>,
-    /// When the memory was made. The default is now.
+    /// When the memory was created. The default is now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Timestamp>,
 }
@@ -134,19 +135,19 @@ impl Check for NewMemory {
     }
 }
 
-/// Changes a memory. What is left out stays as it is.
+/// Changes a memory. Fields that are left out stay as they are.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryChange {
-    /// What is to be remembered.
+    /// The text to remember.
     #[serde(default, skip_serializing_if = "OptionalName::is_none")]
     #[schema(value_type = Option<String>, max_length = 262_144)]
     pub content: OptionalName,
-    /// How important the memory is.
+    /// The importance of the memory, from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
     pub importance: Option<f64>,
-    /// The client's own labels, in place of those that the memory has.
+    /// The client's own labels, which replace the memory's present labels.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 100)]
     pub tags: Option<Vec<String>>,
@@ -161,7 +162,7 @@ pub struct MemoryChange {
     #[serde(default, skip_serializing_if = "OptionalName::is_none")]
     #[schema(value_type = Option<String>, max_length = 4096)]
     pub root: OptionalName,
-    /// The client's own data, in place of what the memory has.
+    /// The client's own data, which replaces the memory's present data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<FreeForm>,
 }
@@ -182,15 +183,15 @@ impl Check for MemoryChange {
 pub struct ConversationQuery {
     /// The query's id, unique within its project.
     pub id: Uuid,
-    /// The name of the agent session that the conversation is.
+    /// The name of the conversation's agent session.
     pub session_id: String,
-    /// What was asked. Null if the project keeps no text.
+    /// The text of the query. Null if the project stores no text.
     pub query: Option<String>,
-    /// The memories that the client has shown with the query, as it says.
+    /// The memories that the client reported as shown with the query.
     pub shown: Vec<Uuid>,
     /// The folder that the query is about.
     pub root: Option<String>,
-    /// When it was asked.
+    /// When the query was asked.
     pub at: Timestamp,
 }
 
@@ -198,13 +199,13 @@ pub struct ConversationQuery {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewQuery {
-    /// The query's id, which makes it safe to send the request again. The server makes one if none is given.
+    /// The query's id, which makes it safe to send the request again. By default, the server chooses one.
     #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
-    /// What is asked.
+    /// The text of the query.
     #[schema(min_length = 1, max_length = 262_144)]
     pub query: String,
-    /// The memories that the client shows with the query anyway, which are not suggested in the conversation any more.
+    /// The memories that the client shows with the query. They are not suggested in the conversation anymore.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 1000)]
     pub shown: Vec<Uuid>,
@@ -212,10 +213,10 @@ pub struct NewQuery {
     #[serde(default, skip_serializing_if = "OptionalName::is_none")]
     #[schema(value_type = Option<String>, max_length = 4096)]
     pub root: OptionalName,
-    /// When it is asked. The default is now.
+    /// When the query is asked. The default is now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
-    /// Whether the response has suggestions too, for which the key needs the scope `read` besides. The default is false.
+    /// Whether the response includes suggestions. This also needs a key with the scope `read`. The default is false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggest: Option<bool>,
 }
@@ -228,7 +229,7 @@ impl Check for NewQuery {
     }
 }
 
-/// What a memory was worth in a conversation.
+/// Whether a memory was useful in a conversation.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type, clap::ValueEnum,
 )]
@@ -241,28 +242,28 @@ pub enum Verdict {
     Dismissed,
 }
 
-/// Says what a memory was worth in a conversation.
+/// Reports whether a memory was useful in a conversation.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewFeedback {
     /// The memory.
     pub memory_id: Uuid,
-    /// What it was worth.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
 impl Check for NewFeedback {}
 
-/// A verdict on a memory, as it is kept. The last one counts.
+/// A verdict on a memory.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 pub struct Judged {
-    /// The name of the agent session that the conversation is.
+    /// The name of the conversation's agent session.
     pub session_id: String,
     /// The memory.
     pub memory_id: Uuid,
-    /// What it was worth.
+    /// The verdict.
     pub verdict: Verdict,
-    /// When that was said.
+    /// When the verdict was given.
     pub judged_at: Timestamp,
 }
 
@@ -270,7 +271,7 @@ pub struct Judged {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 pub struct BySession {
-    /// The name of the agent session that the conversation is.
+    /// The name of the conversation's agent session.
     #[param(min_length = 1, max_length = 200, example = "my-session")]
     pub session_id: String,
 }

@@ -1,4 +1,4 @@
-//! Searching memories for a text: the seed's `retrieve_memories` and `search_code`.
+//! Searches memories for a text (`retrieve_memories` and `search_code` in seed 002).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,25 +22,26 @@ use crate::types::Timestamp;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct MemorySearch {
-    /// What is sought.
+    /// The text to search for.
     #[param(min_length = 1, max_length = 2000, example = "Which port does staging use?")]
     query: String,
-    /// The conversation in which it is sought. The query becomes one of its queries, and what is found counts as shown.
+    /// The conversation of the search. The search is recorded as one of its queries, and the memories found count as
+    /// shown.
     #[param(min_length = 1, max_length = 200)]
     session_id: Option<String>,
     /// Only memories of this kind.
     #[param(inline)]
     source_type: Option<SourceType>,
-    /// The folder at hand. Memories of it are preferred, and others are found too.
+    /// The current folder. Memories about it are preferred, but others are found too.
     #[param(min_length = 1, max_length = 4096)]
     root: Option<String>,
     /// Only memories with this tag.
     #[param(min_length = 1)]
     tag: Option<String>,
-    /// The most memories to answer with, 1 to 50; 10 if not given.
+    /// The maximum number of memories, from 1 to 50. The default is 10.
     #[param(minimum = 1, maximum = 50)]
     limit: Option<usize>,
-    /// The least score, 0 to 1; 0 if not given.
+    /// The minimum score, from 0 to 1. The default is 0.
     #[param(minimum = 0, maximum = 1)]
     min_score: Option<f64>,
 }
@@ -64,13 +65,13 @@ impl Check for MemorySearch {
 pub struct FoundMemory {
     /// The memory.
     pub memory_id: Uuid,
-    /// What it says.
+    /// The memory's content.
     pub content: String,
-    /// What kind of text it is.
+    /// The kind of text in the memory.
     pub source_type: SourceType,
-    /// The seed's weighted sum of the factors, 0 to 1.
+    /// The weighted sum of the factors, from 0 to 1. It is not a probability.
     pub score: f64,
-    /// The seed's four factors.
+    /// The four relevance factors.
     pub factors: Factors,
 }
 

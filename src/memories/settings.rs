@@ -1,30 +1,30 @@
-//! The settings of suggestions: a project's own, with the seed's names.
+//! A project's settings of suggestions.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::http::{Check, Checks};
 
-/// The settings of suggestions. A request's own fields go before them.
+/// The settings of suggestions. Fields of a request take precedence over them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MemorySettings {
-    /// Whether anything is suggested. True if not given.
+    /// Whether memories are suggested. The default is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proactive_suggestions_enabled: Option<bool>,
-    /// The least confidence of a suggestion. 0.85 if not given.
+    /// The minimum confidence of a suggestion. The default is 0.85.
     #[schema(minimum = 0, maximum = 1)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion_confidence_threshold: Option<f64>,
-    /// The most suggestions of an answer. 5 if not given.
+    /// The maximum number of suggestions in a response. The default is 5.
     #[schema(minimum = 1, maximum = 50)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion_max_results: Option<usize>,
-    /// How many of the last queries a suggestion follows from. 5 if not given.
+    /// The number of recent queries that suggestions are based on. The default is 5.
     #[schema(minimum = 1, maximum = 50)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion_context_window: Option<usize>,
-    /// Whether code is suggested. True if not given.
+    /// Whether memories of the kind `code` are suggested. The default is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion_include_code: Option<bool>,
 }
@@ -37,12 +37,12 @@ impl Check for MemorySettings {
     }
 }
 
-/// Reports a number of suggestions or queries, if given, that is out of bounds.
+/// Reports a number of suggestions or queries that is out of bounds.
 pub(super) fn check_count(checks: &mut Checks, field: &str, count: Option<usize>) {
     checks.require(count.is_none_or(|count| (1..=50).contains(&count)), field, "must be 1 to 50");
 }
 
-/// Reports a share, if given, that is out of bounds.
+/// Reports a share that is out of bounds.
 pub(super) fn check_threshold(checks: &mut Checks, field: &str, share: Option<f64>) {
     checks.require(share.is_none_or(|share| (0.0..=1.0).contains(&share)), field, "must be 0 to 1");
 }

@@ -22,16 +22,16 @@ const SELECT: &str = "
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct Filter {
-    /// Only memories with this text in their content. Case is ignored.
+    /// Only memories whose content contains this text. Case is ignored.
     q: Option<String>,
     /// Only memories of this kind.
     #[param(inline)]
     source_type: Option<SourceType>,
     /// Only memories with this tag.
     tag: Option<String>,
-    /// Only memories that are about this folder.
+    /// Only memories about this folder.
     root: Option<String>,
-    /// Only memories that are about this file.
+    /// Only memories about this file.
     file_path: Option<String>,
 }
 
@@ -78,7 +78,7 @@ pub async fn get(db: impl PgExecutor<'_>, project: &str, id: Uuid) -> sqlx::Resu
     select(project, id).build_query_as().fetch_optional(db).await
 }
 
-/// Returns a memory that is to be changed, and locks it.
+/// Locks and returns a memory that is going to be changed.
 pub(super) async fn lock(
     connection: &mut PgConnection,
     project: &str,
@@ -93,7 +93,7 @@ fn select(project: &str, id: Uuid) -> QueryBuilder<Postgres> {
     query
 }
 
-/// Erases a memory. The figures of what was suggested of it stay. Returns whether there was one.
+/// Erases a memory. The statistics of what was suggested of it stay. Returns whether there was one.
 pub async fn delete(db: &PgPool, project: &str, id: Uuid) -> Result<bool> {
     let mut transaction = db.begin().await?;
     let erased = delete_all(&mut transaction, project, &[id]).await?;
@@ -110,7 +110,7 @@ async fn delete_all(connection: &mut PgConnection, project: &str, ids: &[Uuid]) 
     Ok(erased)
 }
 
-/// Returns the contents of memories, in any order, without those that were erased or whose text is not kept.
+/// Returns the contents of memories in any order, without those that were erased or whose text is not stored.
 pub(super) async fn contents(
     db: impl PgExecutor<'_>,
     project: &str,
@@ -120,7 +120,7 @@ pub(super) async fn contents(
     sqlx::query_as(sql).bind(project).bind(ids).fetch_all(db).await
 }
 
-/// How many records were erased.
+/// The number of records erased.
 #[derive(Debug, Default)]
 pub struct Erased {
     /// The number of memories erased.
@@ -145,8 +145,7 @@ pub async fn delete_record(connection: &mut PgConnection, project: &str, id: Uui
     Ok(Erased { memories, queries })
 }
 
-/// Erases at most `most` of the memories, of the queries, and of what was suggested, that were stored before a time: the
-/// oldest ones.
+/// Erases the oldest memories, queries and suggestions that were stored before a time, at most `most` of each.
 pub async fn delete_before(
     connection: &mut PgConnection,
     project: &str,

@@ -1,4 +1,4 @@
-//! How suggestions are made, kept and answered.
+//! Makes, stores and returns suggestions.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::projects::Tenant;
 use crate::state::App;
 use crate::types::{Timestamp, request_hash};
 
-/// What is known of a conversation when something is to be suggested.
+/// The state of a conversation before suggestions are made.
 struct Known {
     /// The last queries with their ids and roots, the newest first.
     queries: Vec<(Uuid, Option<String>, Option<String>)>,
-    /// The memories that are not to be suggested: shown, suggested or judged before.
+    /// The memories that must not be suggested, because they were shown, suggested or judged before.
     without: HashSet<Uuid>,
 }
 
@@ -42,14 +42,14 @@ impl Known {
         Ok(Self { queries, without: without.into_iter().collect() })
     }
 
-    /// Returns what was asked, the newest first.
+    /// Returns the queries, the newest first.
     fn texts(&self) -> Vec<&str> {
         self.queries.iter().filter_map(|(_, query, _)| query.as_deref()).collect()
     }
 }
 
-/// Suggests what belongs to a conversation. Unless it is only looked at, what is suggested counts as shown once this
-/// returns. `id` is used if the request has no id of its own; a request that was sent before has the same answer.
+/// Suggests memories for a conversation. They count as shown once this returns, unless the request is a preview. `id`
+/// is used if the request has no id of its own. A repeated request gets the same suggestions.
 pub async fn suggest(
     app: &App,
     tenant: &Arc<Tenant>,
@@ -110,7 +110,7 @@ pub async fn suggest(
     read(db, project, suggest).await?.ok_or(Error::NotFound("answer"))
 }
 
-/// Makes the answer of suggestions that are not kept.
+/// Makes the response of suggestions that are not stored.
 async fn answer(db: impl PgExecutor<'_>, project: &str, event: Suggest) -> Result<SuggestionResponse> {
     let ids: Vec<_> = event.shown.iter().map(|shown| shown.memory).collect();
     let mut contents: HashMap<_, _> = store::contents(db, project, &ids).await?.into_iter().collect();
@@ -129,7 +129,8 @@ async fn answer(db: impl PgExecutor<'_>, project: &str, event: Suggest) -> Resul
     Ok(SuggestionResponse::new(suggestions, event.intent, event.threshold, None))
 }
 
-/// Returns the answer that is kept under an id, without memories that were erased since; none if there is no such answer.
+/// Returns the suggestions that are stored under an id, without memories that were erased since. Returns none if
+/// there are none.
 pub async fn read(db: &PgPool, project: &str, suggest: Uuid) -> Result<Option<SuggestionResponse>> {
     const SUGGEST: &str = "
         select intent_type, keywords, intent_confidence, search_query, confidence_threshold from memory_suggests

@@ -1,4 +1,4 @@
-//! Suggestions: how they are asked for, and how they are answered.
+//! The requests and responses of suggestions.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -11,36 +11,40 @@ use super::{ConversationQuery, SourceType, Verdict};
 use crate::http::{Check, Checks};
 use crate::types::{Timestamp, names_it};
 
-/// Asks for the memories that belong to a conversation. What is left out is the project's setting.
+/// A request for memories that are relevant to a conversation. Fields that are left out have the values of the
+/// project's settings.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NewSuggest {
-    /// The request's id: sent again, it has the same answer. The server makes one if none is given.
+    /// The request's id. Sending the request again with the same id returns the same suggestions. By default, the
+    /// server chooses one.
     #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
-    /// The most suggestions. The default is 5.
+    /// The maximum number of suggestions. The default is 5.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 50)]
     pub max_suggestions: Option<usize>,
-    /// The least confidence of a suggestion. The default is 0.85.
+    /// The minimum confidence of a suggestion. The default is 0.85.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
     pub confidence_threshold: Option<f64>,
-    /// Whether code is suggested. The default is true.
+    /// Whether memories of the kind `code` are suggested. The default is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_code: Option<bool>,
-    /// How many of the last queries the suggestions follow from. The default is 5.
+    /// The number of recent queries that suggestions are based on. The default is 5.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 50)]
     pub context_window: Option<usize>,
-    /// How code is preferred to other memories: 0 for none of it, 1 for nothing else. The default is 0.5, for both alike.
+    /// The preference for code over other memories, from 0 (no code) to 1 (only code). The default is 0.5, which
+    /// treats both alike.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
     pub balance: Option<f64>,
-    /// The moment from which ages count. Later memories are not found. The default is now.
+    /// The time at which the suggestions are made. Memories created later are not found. The default is now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
-    /// Whether the answer is only looked at, so that nothing counts as shown. The default is false.
+    /// Whether this is only a preview: the suggestions are not stored and do not count as shown. The default is
+    /// false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peek: Option<bool>,
 }
@@ -54,23 +58,23 @@ impl Check for NewSuggest {
     }
 }
 
-/// What holds for one request: its own fields over the project's settings.
+/// The settings of one request: its own fields, or else the project's settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct InForce {
     /// Whether anything is suggested.
     pub enabled: bool,
-    /// The most suggestions.
+    /// The maximum number of suggestions.
     pub most: usize,
-    /// The least confidence of a suggestion.
+    /// The minimum confidence of a suggestion.
     pub threshold: f64,
-    /// How many of the last queries the suggestions follow from.
+    /// The number of recent queries that suggestions are based on.
     pub window: usize,
-    /// How code is preferred to other memories, 0 to 1.
+    /// The preference for code over other memories, from 0 to 1.
     pub balance: f64,
 }
 
 impl NewSuggest {
-    /// Lays the request over a project's settings.
+    /// Combines the request with a project's settings.
     #[must_use]
     pub fn over(&self, settings: &MemorySettings) -> InForce {
         let include_code = self.include_code.or(settings.suggestion_include_code).unwrap_or(true);
@@ -95,7 +99,7 @@ impl InForce {
         }
     }
 
-    /// Returns the log odds by which a kind of memories is preferred where there is no room for all.
+    /// Returns the log odds by which a kind of memories is preferred when there is no room for all.
     #[must_use]
     pub fn preference(&self, source_type: SourceType) -> f64 {
         let odds = (self.balance / (1.0 - self.balance)).ln().clamp(-20.0, 20.0);
@@ -106,42 +110,42 @@ impl InForce {
     }
 }
 
-/// A memory that likely belongs to the conversation.
+/// A memory that is likely relevant to the conversation.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct MemorySuggestion {
     /// The memory.
     pub memory_id: Uuid,
-    /// What it says.
+    /// The memory's content.
     pub content: String,
-    /// The probability that it belongs there: of suggestions with a confidence of about p, about the share p does.
+    /// The probability that the memory is relevant: about 85 % of the suggestions with a confidence around 0.85 are.
     pub confidence: f64,
-    /// Why it is suggested.
+    /// Why the memory is suggested.
     pub reason: String,
-    /// What kind of text it is.
+    /// The kind of text in the memory.
     pub source_type: SourceType,
-    /// The seed's four factors.
+    /// The four relevance factors.
     pub factors: Factors,
-    /// The seed's weighted sum of the factors, 0 to 1.
+    /// The weighted sum of the factors, from 0 to 1. It is not a probability.
     pub score: f64,
 }
 
-/// The memories that belong to a conversation.
+/// The memories that are relevant to a conversation.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SuggestionResponse {
-    /// The memories, by confidence. None of them comes in the conversation again.
+    /// The memories, ordered by confidence. None of them is suggested in the conversation again.
     pub suggestions: Vec<MemorySuggestion>,
-    /// What the person seems to want.
+    /// The detected intent.
     pub detected_intent: DetectedIntent,
-    /// The least confidence of a suggestion.
+    /// The minimum confidence of a suggestion.
     pub confidence_threshold: f64,
-    /// How many suggestions there are.
+    /// The number of suggestions.
     pub total_suggestions: usize,
-    /// The id under which the answer is kept. Null if nothing is kept of it, so that nothing counts as shown.
+    /// The id under which the suggestions are stored. Null if they are not stored, so that nothing counts as shown.
     pub suggest_id: Option<Uuid>,
 }
 
 impl SuggestionResponse {
-    /// Makes the response of suggestions, which are brought into their order.
+    /// Sorts suggestions and makes the response.
     #[must_use]
     pub fn new(
         mut suggestions: Vec<MemorySuggestion>,
@@ -155,54 +159,54 @@ impl SuggestionResponse {
     }
 }
 
-/// A memory that was suggested in a conversation, and what it was worth.
+/// A memory that was suggested in a conversation, with its verdict.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SuggestedMemory {
     /// The memory.
     pub memory_id: Uuid,
-    /// The answer that it was part of.
+    /// The id of the response that it was part of.
     pub suggest_id: Uuid,
-    /// The probability that was told.
+    /// The confidence of the suggestion.
     pub confidence: f64,
-    /// The reason that was told. Null if the memory is erased, or the project keeps no text.
+    /// The reason of the suggestion. Null if the memory was erased, or if the project stores no text.
     pub reason: Option<String>,
-    /// What kind of text it is.
+    /// The kind of text in the memory.
     pub source_type: SourceType,
-    /// The seed's four factors.
+    /// The four relevance factors.
     pub factors: Factors,
-    /// The seed's weighted sum of the factors.
+    /// The weighted sum of the factors, from 0 to 1. It is not a probability.
     pub score: f64,
-    /// What it was worth.
+    /// The verdict.
     pub verdict: Option<Verdict>,
-    /// When it was suggested.
+    /// When the memory was suggested.
     pub shown_at: Timestamp,
 }
 
-/// A query of a conversation and, if the client asks for that, what is suggested: the members of a response of suggestions.
+/// A query of a conversation and, if the client asked for suggestions, the members of a `SuggestionResponse`.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct AnsweredQuery {
     /// The query.
     #[serde(flatten)]
     pub query: ConversationQuery,
-    /// The memories, by confidence.
+    /// The memories, ordered by confidence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestions: Option<Vec<MemorySuggestion>>,
-    /// What the person seems to want.
+    /// The detected intent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detected_intent: Option<DetectedIntent>,
-    /// The least confidence of a suggestion.
+    /// The minimum confidence of a suggestion.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence_threshold: Option<f64>,
-    /// How many suggestions there are.
+    /// The number of suggestions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_suggestions: Option<usize>,
-    /// The id under which the answer is kept.
+    /// The id under which the suggestions are stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggest_id: Option<Uuid>,
 }
 
 impl AnsweredQuery {
-    /// Makes the response to a query, with what is suggested if anything was asked.
+    /// Makes the response to a query, with suggestions if they were requested.
     #[must_use]
     pub fn new(query: ConversationQuery, answer: Option<SuggestionResponse>) -> Self {
         let suggest_id = answer.as_ref().and_then(|answer| answer.suggest_id);

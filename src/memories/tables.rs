@@ -75,7 +75,7 @@ pub(super) async fn insert_memories(
     Ok(made.into_iter().collect())
 }
 
-/// Changes a memory, and with it what it is found by. Returns whether there is one.
+/// Changes a memory. Searches and suggestions use the new content at once. Returns whether there is one.
 pub(super) async fn change_memory(
     connection: &mut PgConnection,
     project: &str,
@@ -177,7 +177,7 @@ columns! {
     }
 }
 
-/// A memory with the answer that it is part of, and its rank there.
+/// A memory with the response that it is part of and its rank in it.
 struct ShownRow<'a> {
     suggest: &'a Suggest,
     shown: &'a Shown,
@@ -207,13 +207,13 @@ columns! {
     }
 }
 
-/// Returns the id of what a conversation has to do with a memory.
+/// Returns the id of the row for a memory in a conversation.
 fn row_id(session: &str, memory: Uuid) -> Uuid {
     derived_id(&[b"conversation memory", session.as_bytes(), memory.as_bytes()])
 }
 
-/// Keeps answers with the memories that they suggest. A memory that another answer has suggested in the same conversation
-/// meanwhile is left out. Returns the ids of the answers that did not exist yet.
+/// Stores responses with the memories that they suggest. A memory that a concurrent response suggested in the same
+/// conversation is left out. Returns the ids of the new responses.
 pub(super) async fn insert_suggests(
     connection: &mut PgConnection,
     project: &str,
@@ -267,13 +267,15 @@ columns! {
     }
 }
 
-/// Keeps verdicts, each in place of an earlier one on the memory in the same conversation. Returns the memories that exist.
+/// Stores verdicts. Each replaces an earlier verdict on the memory in the same conversation. Returns the memories
+/// that exist.
 pub(super) async fn judge(
     connection: &mut PgConnection,
     project: &str,
     rows: &[&Judge],
 ) -> sqlx::Result<HashSet<Uuid>> {
-    // Exports are ordered by the time of the verdict. It is the database's, and no two verdicts of a batch have the same.
+    // Exports are ordered by the time of the verdict, which comes from the database's clock and is different for each
+    // verdict of a batch.
     static SQL: LazyLock<String> = LazyLock::new(|| {
         format!(
             "insert into conversation_memories (project, {names}, source_type, judged_at)

@@ -1,4 +1,4 @@
-//! How memories and conversations are written: many events in a few statements.
+//! Writes events of memories and conversations, many in a few statements.
 
 use std::collections::HashSet;
 
@@ -30,11 +30,11 @@ pub enum Kind {
     Start,
     /// A memory is changed.
     Change,
-    /// Something is asked in a conversation.
+    /// A query is added to a conversation.
     Ask,
     /// Memories are suggested in a conversation.
     Suggest,
-    /// A memory is judged in a conversation.
+    /// A verdict on a memory is given in a conversation.
     Judge,
 }
 

@@ -1,4 +1,4 @@
-//! The figures of sends, by model.
+//! The statistics of sends, by model.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::http::page::{check_range, time_in_query};
 use crate::http::{Check, Checks};
 use crate::types::Timestamp;
 
-/// The sends that the figures are computed from.
+/// The sends that the statistics are computed from.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
@@ -40,17 +40,17 @@ impl Check for Scope {
     }
 }
 
-/// The figures of all models.
+/// The statistics of all models.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = MessageAnalytics)]
 pub(super) struct Figures {
-    /// The figures of each model, the most used first.
+    /// The statistics of each model, the most used first.
     data: Vec<ModelFigures>,
-    /// The errors that calls ended with, the most frequent first.
+    /// The errors of calls, the most frequent first.
     errors: Vec<ErrorFigures>,
 }
 
-/// The figures of one model. Rates are null where there is nothing to divide by.
+/// The statistics of one model. Rates are null where there is nothing to divide by.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = MessageFigures)]
 struct ModelFigures {
@@ -58,49 +58,50 @@ struct ModelFigures {
     model: String,
     /// The number of sends.
     sends: i64,
-    /// The sends that are under way.
+    /// The number of sends in progress.
     sending: i64,
-    /// The sends that the model has answered.
+    /// The number of sends that the model answered.
     complete: i64,
-    /// The sends that failed.
+    /// The number of sends that failed.
     failed: i64,
     /// The number of calls.
     calls: i64,
-    /// The sends of which pairs were dropped.
+    /// The number of sends of which pairs were dropped.
     trimmed_sends: i64,
-    /// The number of pairs dropped.
+    /// The number of dropped pairs.
     trimmed_pairs: i64,
-    /// The sends that overflowed at least once.
+    /// The number of sends in which the context was too long at least once.
     overflowed_sends: i64,
-    /// The median time of a call, in milliseconds.
+    /// The median latency of a call, in milliseconds.
     p50_latency_ms: Option<f64>,
-    /// The tokens of prompts that were reported.
+    /// The number of reported prompt tokens.
     input_tokens: i64,
-    /// The tokens of answers that were reported.
+    /// The number of reported response tokens.
     output_tokens: i64,
-    /// How far the estimated size of requests is from what was reported.
+    /// The errors of estimated request sizes.
     estimate: Option<EstimateError>,
-    /// How many tokens a unit of text is, as reported usage has taught it. Null if nothing was reported.
+    /// The learned correction of size estimates: the ratio of reported tokens to estimated ones. Null if no usage was
+    /// reported.
     ratio: Option<f64>,
-    /// What is used of the model's quotas.
+    /// How much of the model's quotas is used.
     #[schema(value_type = BTreeMap<String, Use>)]
     quota: Quota,
 }
 
-/// How far estimated sizes of requests are from what was reported, as shares of what was reported.
+/// The errors of estimated request sizes, as fractions of the reported sizes.
 #[derive(Debug, Serialize, ToSchema)]
 struct EstimateError {
     /// The number of sends whose usage was reported.
     sends: i64,
-    /// The median distance, whether too large or too small.
+    /// The median of the absolute errors.
     median: f64,
-    /// The 95th percentile of the distance.
+    /// The 95th percentile of the absolute errors.
     p95: f64,
-    /// The mean of the differences: negative where estimates are too small.
+    /// The mean error. It is negative if the estimates are too small.
     bias: f64,
 }
 
-/// How often calls of a model ended with an error.
+/// The number of calls of a model that ended with one kind of error.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 #[schema(as = MessageErrorFigures)]
 struct ErrorFigures {
@@ -133,7 +134,7 @@ struct Row {
     bias: Option<f64>,
 }
 
-/// Returns the figures of sends, by model.
+/// Returns the statistics of sends, by model.
 pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope, catalog: &Catalog) -> Result<Figures> {
     let mut query = scoped(
         "with send as (
@@ -215,7 +216,7 @@ pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope, catalog: &Ca
     Ok(Figures { data, errors })
 }
 
-/// Begins a query with the sends that the figures are computed from.
+/// Begins a query with the sends that the statistics are computed from.
 fn scoped(beginning: &str, project: &str, scope: &Scope) -> QueryBuilder<Postgres> {
     let mut query = QueryBuilder::new(beginning);
     query.push_bind(project.to_owned());

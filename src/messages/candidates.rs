@@ -1,4 +1,4 @@
-//! The pairs that a send may carry: stored ones that are visible, some that were sent along, or the turns of a conversation.
+//! The pairs that a send may contain: visible stored pairs, pairs in the request, or the turns of a conversation.
 
 use std::collections::HashMap;
 
@@ -11,22 +11,22 @@ use super::rules::estimate::Length;
 use super::visible::Visible;
 use crate::error::{Error, FieldError};
 
-/// A pair that a send may carry, without its texts.
+/// A pair that a send may contain, without its texts.
 #[derive(Debug, Clone)]
 pub struct Candidate {
-    /// The pair's id: of a stored one, or the client's name for one that it sent along.
+    /// The id of a stored pair, or the client's name for a pair in the request.
     pub id: String,
-    /// The id of a stored pair; nil for one that was sent along.
+    /// The id of a stored pair, or nil for a pair in the request.
     pub key: Uuid,
     /// Which text of the pair this is.
     pub revision: i32,
     /// The pair's model.
     pub model: Option<String>,
-    /// The length of what a send carries of the pair.
+    /// The length of the pair's texts.
     pub length: Length,
-    /// The pair's size as measured, and of which model, if of one.
+    /// The measured size of the pair, and the model for which it was measured.
     pub measured: Option<(i64, Option<String>)>,
-    /// The texts of a pair that was sent along.
+    /// The texts of a pair in the request.
     pub given: Option<GivenPair>,
 }
 
@@ -146,7 +146,7 @@ pub async fn visible(
     query.push(" order by p.created_at, p.id limit ").push_bind(most + 1);
     let rows: Vec<Row> = query.build_query_as().fetch_all(connection).await?;
     if rows.len() > MOST_PAIRS {
-        return Err(Error::invalid("/visible/filter", "lets more than 10000 pairs through").into());
+        return Err(Error::invalid("/visible/filter", "matches more than 10000 pairs").into());
     }
     Ok(rows.into_iter().map(Candidate::from).collect())
 }

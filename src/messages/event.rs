@@ -20,10 +20,10 @@ use crate::privacy::hash_key::HashKey;
 use crate::privacy::redact::{Redaction, Texts as _};
 use crate::types::{FreeForm, Timestamp, request_hash};
 
-/// How long a send that the client performs may take until it counts as interrupted.
+/// The time after which a send with `mode: record` counts as interrupted.
 const PATIENCE: TimeDelta = TimeDelta::hours(1);
 
-/// How long the lease of a send is that a server performs; it renews it.
+/// The duration of the lease of a send that a server performs. The server renews the lease.
 const LEASE: TimeDelta = TimeDelta::minutes(1);
 
 /// Something that happens to a message pair or a send. It is validated, and has its id and times.
@@ -33,8 +33,8 @@ pub struct Event {
     pub id: Uuid,
     /// What happens.
     pub action: Action,
-    /// Whether the event takes effect after those that stand before it in its batch, whatever they are about: a send
-    /// may look at any pair.
+    /// Whether the event must take effect after all earlier events of its batch, because a send may refer to any
+    /// pair.
     pub in_order: bool,
 }
 
@@ -63,13 +63,13 @@ pub struct StartPair {
     pub new: NewPair,
     /// Whether the texts are kept.
     pub keeps_text: bool,
-    /// When the pair was made.
+    /// When the pair was created.
     pub created_at: Timestamp,
     /// The length of what the user said.
     pub user: Length,
     /// The length of the answer.
     pub assistant: Length,
-    /// The hash of the request, which tells a repeated request from a conflicting one.
+    /// The hash of the request, which distinguishes a repeated request from a conflicting one.
     pub hash: Vec<u8>,
 }
 
@@ -89,29 +89,29 @@ pub struct Edit {
 /// The beginning of a send.
 #[derive(Debug)]
 pub struct StartSend {
-    /// The client's request. The pairs that it sends along are in `given`.
+    /// The client's request. Its pairs are in `given`.
     pub new: NewSend,
-    /// Who makes the calls.
+    /// Who calls the provider.
     pub mode: Mode,
     /// The id of the pair that the send makes.
     pub pair_id: Uuid,
     /// Whether the texts are kept.
     pub keeps_text: bool,
-    /// The pairs that the client sent along.
+    /// The pairs in the request.
     pub given: Option<Vec<Candidate>>,
     /// The length of the new message. None if it is that of the pair in `reask_of`.
     pub user: Option<Length>,
     /// The length of the system message.
     pub system: Length,
-    /// A hash of the system message, by which calls with the same one are told.
+    /// A hash of the system message, which identifies calls with the same one.
     pub system_hash: Option<Vec<u8>>,
     /// When the send was made.
     pub created_at: Timestamp,
-    /// For how long the send may be under way until it counts as interrupted.
+    /// The time after which the send counts as interrupted.
     pub lease: TimeDelta,
-    /// What a request to the gateway carries besides. None of any other send.
+    /// Further contents of a request to the gateway. None for other sends.
     pub passed: Option<Passed>,
-    /// The hash of the request, which tells a repeated request from a conflicting one.
+    /// The hash of the request, which distinguishes a repeated request from a conflicting one.
     pub hash: Vec<u8>,
 }
 
@@ -126,14 +126,14 @@ pub struct Append {
     pub tokens: Tokens,
     /// When the call ended.
     pub at: Timestamp,
-    /// The hash of the request, which tells a repeated request from a conflicting one.
+    /// The hash of the request, which distinguishes a repeated request from a conflicting one.
     pub hash: Vec<u8>,
 }
 
 /// The end of a send.
 #[derive(Debug)]
 pub struct End {
-    /// What the model answered, if it did and that is kept.
+    /// What the model answered, if it did and the text is stored.
     pub assistant_text: Option<String>,
     /// The tools that the answer calls.
     pub tool_calls: Option<Box<RawValue>>,
@@ -149,9 +149,9 @@ pub struct End {
     pub tokens: Tokens,
     /// Why the model stopped.
     pub finish_reason: Option<String>,
-    /// How long the call took that ends the send, in milliseconds, if it is told of only now.
+    /// The latency of the last call in milliseconds, if that call was not reported before.
     pub latency_ms: Option<i32>,
-    /// The hash of the request, which tells a repeated request from a conflicting one.
+    /// The hash of the request, which distinguishes a repeated request from a conflicting one.
     pub hash: Vec<u8>,
 }
 
@@ -160,8 +160,8 @@ impl Event {
         Self { id, action, in_order: false }
     }
 
-    /// Makes the event that a pair is made. `id` is used if the request has no id of its own; without either the server
-    /// makes one.
+    /// Makes the event that creates a pair. `id` is used if the request has no id of its own. Without either, a new
+    /// id is made.
     #[must_use]
     pub fn pair(new: NewPair, id: Option<Uuid>) -> Self {
         let start = StartPair {
@@ -175,7 +175,7 @@ impl Event {
         Self::new(start.new.id.or(id).unwrap_or_else(Uuid::now_v7), Action::Pair(Box::new(start)))
     }
 
-    /// Makes the event that a pair is changed.
+    /// Makes the event that changes a pair.
     #[must_use]
     pub fn edit(pair: Uuid, change: PairChange) -> Self {
         let edit = Edit {
@@ -187,7 +187,7 @@ impl Event {
         Self::new(pair, Action::Edit(Box::new(edit)))
     }
 
-    /// Makes the event that a send is made. `id` is used as in [`Event::pair`].
+    /// Makes the event that creates a send. `id` is used as in [`Event::pair`].
     #[must_use]
     pub fn send(mut new: NewSend, id: Option<Uuid>) -> Self {
         let hash = request_hash(&new);
@@ -215,7 +215,8 @@ impl Event {
         Self::new(start.new.id.or(id).unwrap_or_else(Uuid::now_v7), Action::Send(Box::new(start)))
     }
 
-    /// Makes the event that a request has come to the gateway. The settings in `new` say how many turns may be dropped.
+    /// Makes the event that records a request to the gateway. The settings in `new` say how many turns may be
+    /// dropped.
     #[must_use]
     pub fn passed(id: Uuid, new: NewSend, passed: Passed) -> Self {
         let event = Self::send(new, Some(id));
@@ -230,7 +231,7 @@ impl Event {
         Self::new(id, Action::Send(Box::new(start)))
     }
 
-    /// Makes the event that a call of a send has ended.
+    /// Makes the event that records the result of a call.
     #[must_use]
     pub fn attempt(send: Uuid, new: NewAttempt) -> Self {
         let append = Append {
@@ -274,8 +275,8 @@ impl Event {
         }
     }
 
-    /// Replaces in every text what the project's rules say. Lengths are those of what was sent, and so are the hashes by
-    /// which a request is recognised.
+    /// Applies the project's redaction rules to every text. Lengths, and the hashes that recognize a repeated
+    /// request, are those of the original text.
     pub fn redact(&mut self, redaction: &mut Redaction<'_>) {
         match &mut self.action {
             Action::Pair(start) => {
@@ -306,8 +307,8 @@ impl Event {
         }
     }
 
-    /// Removes every text. Figures, lengths, kinds of errors, names and times stay, and keyed hashes replace what tells
-    /// requests apart.
+    /// Removes every text. Figures, lengths, kinds of errors, names and times stay, and keyed hashes replace what
+    /// distinguishes requests.
     pub fn reduce(&mut self, key: &HashKey) {
         match &mut self.action {
             Action::Pair(start) => {

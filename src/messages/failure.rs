@@ -1,4 +1,4 @@
-//! Why a call failed: as the provider said it, as its headers told, or as it came about here.
+//! The failure of a call, from the provider's response, its headers, or an error on our side.
 
 use axum::http::HeaderMap;
 use chrono::Utc;
@@ -7,13 +7,13 @@ use super::rules::errors::{self, Kind, Meaning, Said};
 use super::rules::waits;
 use super::{CancelReason, Reported, SendError, named};
 
-/// How much is kept of what a provider said of an error.
+/// The maximum size of the part of a provider's error that is stored.
 pub const ERROR_BODY: usize = 64 << 10;
 
-/// An error as it is kept, and what it means.
+/// An error as it is stored, with its meaning.
 pub type Failure = (SendError, Meaning);
 
-/// Removes what a provider said from an error.
+/// Removes the provider's text from an error.
 pub(super) fn forget(failure: &mut Option<Failure>) {
     if let Some((error, meaning)) = failure {
         error.message = None;
@@ -22,7 +22,7 @@ pub(super) fn forget(failure: &mut Option<Failure>) {
     }
 }
 
-/// Returns an error as it is kept, and what it means. `retry_after` is what the headers of the response say.
+/// Returns an error as it is stored, with its meaning. `retry_after` comes from the headers of the response.
 pub fn understood(reported: &Reported, retry_after: Option<i64>) -> Failure {
     let code = named(reported.code.as_deref());
     let meaning =
@@ -51,7 +51,7 @@ pub fn own(kind: Kind, message: &str) -> SendError {
     }
 }
 
-/// Returns the failure of a call that brought no response.
+/// Returns the failure of a call without a response.
 pub fn unreachable(error: &reqwest::Error) -> Failure {
     let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
     let cause = causes.last().map_or_else(|| error.to_string(), ToString::to_string);
@@ -66,25 +66,25 @@ pub fn unreachable(error: &reqwest::Error) -> Failure {
     ))
 }
 
-/// Returns how long the headers of a response say to wait.
+/// Returns the waiting time in the headers of a response.
 pub fn wait(headers: &HeaderMap) -> Option<i64> {
     waits::in_headers(|name| headers.get(name)?.to_str().ok(), Utc::now())
 }
 
-/// Returns the failure that a response of this status and body tells of.
+/// Returns the failure that a response with this status and body describes.
 pub fn reported(status: u16, body: &[u8], wait: Option<i64>) -> Failure {
     let body = &body[..body.len().min(ERROR_BODY)];
     let message = String::from_utf8_lossy(body).replace('\0', "\u{fffd}");
     understood(&Reported { status: Some(status), ..Reported::said(message) }, wait)
 }
 
-/// Returns the failure that a text tells of which came where an answer was to come.
+/// Returns the failure that a text in place of an answer describes.
 pub fn said(text: &str) -> Failure {
     let text = &text[..text.floor_char_boundary(ERROR_BODY)];
     understood(&Reported::said(text.replace('\0', "\u{fffd}")), None)
 }
 
-/// Returns an error of ours as a failure.
+/// Returns one of our own errors as a failure.
 pub fn with_meaning(error: SendError) -> Failure {
     let meaning = Meaning {
         class: error.class,
@@ -99,7 +99,7 @@ pub fn with_meaning(error: SendError) -> Failure {
 
 /// Returns the failure of a stream that ended before the answer did.
 pub fn cut_stream() -> Failure {
-    with_meaning(own(Kind::CutStream, "The answer broke off in the middle."))
+    with_meaning(own(Kind::CutStream, "The answer was interrupted."))
 }
 
 /// Returns the failure of a send that was cancelled.

@@ -1,4 +1,4 @@
-//! The sends that this server performs at the moment: they can be cancelled, and their leases are renewed.
+//! The sends that this server currently performs. They can be cancelled, and their leases are renewed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::CancelReason;
 use crate::error::Result;
 
-/// The sends that this server performs at the moment, by project and id.
+/// The sends that this server currently performs, by project and id.
 #[derive(Debug, Default)]
 pub struct InFlight(Mutex<HashMap<Key, watch::Sender<Option<CancelReason>>>>);
 
@@ -22,9 +22,9 @@ type Key = (Arc<str>, Uuid);
 pub struct Flight {
     all: Arc<InFlight>,
     key: Key,
-    /// Whether the note is this flight's, and goes with it.
+    /// Whether this flight made the entry and must remove it.
     owned: bool,
-    /// Says that the send is cancelled, and why.
+    /// Signals that the send is cancelled, with the reason.
     pub cancelled: watch::Receiver<Option<CancelReason>>,
 }
 

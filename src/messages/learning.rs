@@ -6,8 +6,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::Mode;
-use super::models;
-use super::rules::estimate::Learned;
+use super::rules::estimate::Lesson;
 use super::tables::LockedSend;
 
 /// A send that a model has answered.
@@ -43,49 +42,28 @@ impl Report {
     }
 }
 
-/// Learns from sends that have just ended.
-pub(super) async fn learn(
-    connection: &mut PgConnection,
-    project: &str,
-    reports: &[Report],
-) -> sqlx::Result<()> {
-    let mut by_model: BTreeMap<&str, Vec<&Report>> = BTreeMap::new();
+/// Returns what these reports say of their models, by the models' names.
+pub(super) fn lessons(reports: &[Report]) -> Vec<(&str, Lesson)> {
+    let mut lessons: BTreeMap<&str, Lesson> = BTreeMap::new();
     for report in reports {
-        by_model.entry(&report.model).or_default().push(report);
+        let lesson = report
+            .ratio
+            .and_then(|ratio| Lesson::of(ratio, report.estimated, report.reported - report.measured));
+        if let Some(lesson) = lesson {
+            let sum = lessons.entry(&report.model).or_default();
+            *sum = sum.and(lesson);
+        }
     }
-    // Models are updated in the order of their names, so that two writers wait for each other.
-    for (model, reports) in by_model {
-        learn_ratio(connection, project, model, &reports).await?;
-    }
-    let ids: Vec<_> = reports.iter().filter(|report| report.has_pairs).map(|report| report.send).collect();
-    if ids.is_empty() { Ok(()) } else { measure_pairs(connection, project, &ids).await }
-}
-
-/// Learns how many tokens of a model a unit of text is.
-async fn learn_ratio(
-    connection: &mut PgConnection,
-    project: &str,
-    model: &str,
-    reports: &[&Report],
-) -> sqlx::Result<()> {
-    const PUT: &str = "
-        insert into model_ratios (project, model, ratio, weight) values ($1, $2, $3, $4)
-        on conflict (model, project) do update set ratio = excluded.ratio, weight = excluded.weight";
-    let before = models::learned(&mut *connection, project, model).await?;
-    let learned = reports.iter().fold(before, |learned: Learned, report| match report.ratio {
-        Some(ratio) => learned.learn(ratio, report.estimated, report.reported - report.measured),
-        None => learned,
-    });
-    if learned != before {
-        let Learned { ratio, weight } = learned;
-        sqlx::query(PUT).bind(project).bind(model).bind(ratio).bind(weight).execute(connection).await?;
-    }
-    Ok(())
+    lessons.into_iter().collect()
 }
 
 /// Measures pairs: where a send carried what the send before it had carried, and the pair which that one made, what the
 /// reported prompt has grown by is the pair, but for the two new messages, whose estimates take each other's place.
-async fn measure_pairs(connection: &mut PgConnection, project: &str, sends: &[Uuid]) -> sqlx::Result<()> {
+pub(super) async fn measure_pairs(
+    connection: &mut PgConnection,
+    project: &str,
+    reports: &[Report],
+) -> sqlx::Result<()> {
     const SQL: &str = "
         update pairs p set tokens = b.input_tokens - a.input_tokens - b.aut + a.aut, tokens_model = b.model
         from sends b, sends a
@@ -100,6 +78,9 @@ async fn measure_pairs(connection: &mut PgConnection, project: &str, sends: &[Uu
             and a.selected_ids[a.trimmed_count + 1:] || p.id = b.selected_ids[b.trimmed_count + 1:]
             and a.selected_revisions[a.trimmed_count + 1:] || p.revision = b.selected_revisions[b.trimmed_count + 1:]
             and (p.tokens is null or p.tokens_model is distinct from b.model)";
-    sqlx::query(SQL).bind(project).bind(sends).execute(connection).await?;
+    let sends: Vec<_> = reports.iter().filter(|report| report.has_pairs).map(|report| report.send).collect();
+    if !sends.is_empty() {
+        sqlx::query(SQL).bind(project).bind(sends).execute(connection).await?;
+    }
     Ok(())
 }

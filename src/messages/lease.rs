@@ -27,7 +27,7 @@ pub struct Leases {
 }
 
 impl Rounds for Leases {
-    const NAME: &'static str = "the ending of abandoned sends";
+    const NAME: &'static str = "ending abandoned sends";
 
     async fn round(&mut self) -> Result<Duration> {
         self.in_flight.renew(&self.db).await?;

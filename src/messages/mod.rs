@@ -52,35 +52,36 @@ use crate::types::{FreeForm, OptionalName, Timestamp, names_it};
 pub struct Pair {
     /// The pair's id, unique within its project.
     pub id: Uuid,
-    /// The topic that the pair belongs to, which is the client's own name for a conversation.
+    /// The topic of the pair. A topic is the client's own name for a conversation.
     pub topic_id: Option<String>,
     /// The name of the agent session that the pair belongs to.
     pub session_id: Option<String>,
-    /// The model that answered, or is to answer.
+    /// The model that answered or will answer.
     pub model: Option<String>,
-    /// What the user said. Null if the project keeps no text.
+    /// What the user said. Null if the project stores no text.
     pub user_text: Option<String>,
-    /// What the model answered. Null as long as there is no answer, and if the project keeps no text.
+    /// What the model answered. Null while there is no answer, or if the project stores no text.
     pub assistant_text: Option<String>,
-    /// The tools that the answer calls, as the gateway saw them.
+    /// The tool calls in the answer, which only the gateway records.
     #[sqlx(json(nullable))]
     #[schema(value_type = Option<Vec<FreeForm>>)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Box<serde_json::value::RawValue>>,
-    /// How much the user likes the pair, 0 to 3.
+    /// The user's rating in stars, from 0 to 3.
     pub star: i16,
-    /// The client's own mark, such as a colour.
+    /// The client's own mark, such as a color.
     pub color_flag: Option<String>,
     /// The state of the pair.
     pub lifecycle_state: PairState,
-    /// Why there is no answer. It is never sent to a model.
+    /// The error because of which there is no answer. It is never sent to a model.
     #[sqlx(json(nullable))]
     pub error: Option<SendError>,
-    /// The pair's size in tokens as measured, from usage that the provider reported. Null if it can only be estimated.
+    /// The pair's size in tokens, measured from the usage that the provider reported. Null if the size can only be
+    /// estimated.
     pub tokens: Option<i64>,
-    /// The send that made the pair.
+    /// The id of the send that created the pair.
     pub send_id: Option<Uuid>,
-    /// When the pair was made.
+    /// When the pair was created.
     pub created_at: Timestamp,
 }
 
@@ -99,32 +100,32 @@ pub enum PairState {
     Error,
 }
 
-/// Makes a message pair.
+/// Creates a message pair.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPair {
-    /// The pair's id, which makes it safe to send the request again. The server makes one if none is given.
+    /// The pair's id, which makes it safe to send the request again. By default, the server chooses one.
     #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
-    /// The topic that the pair belongs to, which is the client's own name for a conversation.
+    /// The topic of the pair. A topic is the client's own name for a conversation.
     #[serde(default, skip_serializing_if = "OptionalName::is_none")]
     pub topic_id: OptionalName,
     /// The name of the agent session that the pair belongs to. Erasing the session erases the pair.
     #[serde(default, skip_serializing_if = "OptionalName::is_none")]
     pub session_id: OptionalName,
-    /// The model that answered, or is to answer.
+    /// The model that answered or will answer.
     #[serde(default, skip_serializing_if = "OptionalName::is_none")]
     pub model: OptionalName,
     /// What the user said. It may be blank.
     pub user_text: String,
-    /// What the model answered. A pair with it is `complete`, and one without it `idle`.
+    /// What the model answered. With an answer, the pair is `complete`; without one, it is `idle`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assistant_text: Option<String>,
-    /// How much the user likes the pair. The default is 0.
+    /// The user's rating in stars, from 0 to 3. The default is 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 3)]
     pub star: Option<i16>,
-    /// The client's own mark, such as a colour.
+    /// The client's own mark, such as a color.
     #[serde(default, skip_serializing_if = "OptionalName::is_none")]
     #[schema(value_type = Option<String>, max_length = 50)]
     pub color_flag: OptionalName,
@@ -132,7 +133,7 @@ pub struct NewPair {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1_000_000_000)]
     pub tokens: Option<i64>,
-    /// When the pair was made. The default is now. `timestamp` is another name for it.
+    /// When the pair was created. The default is now. The field may also be named `timestamp`.
     #[serde(alias = "timestamp", skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Timestamp>,
 }
@@ -152,7 +153,7 @@ impl Check for NewPair {
     }
 }
 
-/// Changes a message pair. What is left out stays as it is.
+/// Changes a message pair. Fields that are left out stay as they are.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PairChange {
@@ -168,11 +169,11 @@ pub struct PairChange {
     /// The model that answered.
     #[serde(default, skip_serializing_if = "OptionalName::is_none")]
     pub model: OptionalName,
-    /// How much the user likes the pair.
+    /// The user's rating in stars, from 0 to 3.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 3)]
     pub star: Option<i16>,
-    /// The client's own mark, such as a colour.
+    /// The client's own mark, such as a color.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 50)]
     pub color_flag: Option<String>,
@@ -185,7 +186,7 @@ impl Check for PairChange {
     }
 }
 
-/// The most tokens of a size that clients give, which is more than any model takes.
+/// The maximum number of tokens of a size that clients give, which is more than any model takes.
 pub const MOST_TOKENS: i64 = 1_000_000_000;
 
 /// Reports names that have more than 200 characters.

@@ -17,20 +17,20 @@ use crate::types::Timestamp;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema, sqlx::FromRow)]
 #[serde(deny_unknown_fields)]
 pub struct ModelLimits {
-    /// How many tokens the model takes at once.
+    /// The size of the model's context window, in tokens.
     #[schema(minimum = 1, maximum = 1_000_000_000)]
     pub context_window: i64,
-    /// The most tokens per minute.
+    /// The maximum number of tokens per minute.
     #[schema(minimum = 1, maximum = 1_000_000_000_000_i64)]
     pub tpm: Option<i64>,
-    /// The most requests per minute.
+    /// The maximum number of requests per minute.
     #[schema(minimum = 1, maximum = 1_000_000_000_000_i64)]
     pub rpm: Option<i64>,
-    /// The most tokens per day.
+    /// The maximum number of tokens per day.
     #[schema(minimum = 1, maximum = 1_000_000_000_000_i64)]
     pub tpd: Option<i64>,
-    /// How many characters are a token. If it is not given, sizes are estimated by the kind of text and by what was
-    /// reported.
+    /// The number of characters per token. By default, sizes are estimated from the kind of text and the usage that
+    /// the provider reported for the model.
     #[schema(minimum = 0.1, maximum = 100)]
     pub chars_per_token: Option<f64>,
 }
@@ -48,26 +48,27 @@ impl Check for ModelLimits {
     }
 }
 
-/// A model and what is known of it.
+/// A model with its limits.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Model {
     /// The model's name.
     pub model: String,
-    /// How many tokens the model takes at once.
+    /// The size of the model's context window, in tokens.
     pub context_window: i64,
-    /// The most tokens per minute.
+    /// The maximum number of tokens per minute.
     pub tpm: Option<i64>,
-    /// The most requests per minute.
+    /// The maximum number of requests per minute.
     pub rpm: Option<i64>,
-    /// The most tokens per day.
+    /// The maximum number of tokens per day.
     pub tpd: Option<i64>,
-    /// How many characters are a token.
+    /// The number of characters per token.
     pub chars_per_token: Option<f64>,
-    /// Where the limits come from.
+    /// The source of the limits.
     pub source: ModelSource,
-    /// How many tokens a unit of text is, as reported usage has taught it. Null if nothing was reported.
+    /// The learned correction of size estimates: the ratio of reported tokens to estimated ones. Null if no usage was
+    /// reported.
     pub ratio: Option<f64>,
-    /// When the project set the limits.
+    /// When the limits were set for the project.
     pub updated_at: Option<Timestamp>,
 }
 
@@ -80,7 +81,7 @@ impl Model {
     }
 }
 
-/// Where the limits of a model come from.
+/// The source of a model's limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ModelSource {

@@ -24,7 +24,7 @@ pub struct Passed {
     pub user: Length,
     /// The length of what every request of the conversation carries: the system message and the tools.
     pub overhead: Length,
-    /// The generation log of which the answer is an attempt.
+    /// The id of the generation log in which the answer is an attempt.
     pub generation_id: Option<Uuid>,
 }
 

@@ -26,7 +26,7 @@ use crate::providers::{Kind as ProviderKind, Provider, Providers};
 use crate::state::App;
 use crate::types::FreeForm;
 
-/// The most tokens that an answer of Anthropic's may have, whose API asks for a limit.
+/// The maximum number of tokens that an answer of Anthropic's may have, whose API asks for a limit.
 const MOST_OUTPUT: u32 = 8_192;
 
 /// What happens while a send is performed.

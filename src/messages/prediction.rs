@@ -42,13 +42,13 @@ pub struct Predicted {
     pub sizes: Vec<i64>,
     /// Whether the size of each visible pair was measured.
     pub measured: Vec<bool>,
-    /// The limits.
+    /// The limits that the prediction used.
     pub budget: Budget,
     /// How many of the newest pairs fit, and their size.
     pub prediction: Prediction,
     /// How many of these are dropped before the first call.
     pub preflight: usize,
-    /// The most pairs that overflows may drop.
+    /// The maximum number of pairs that overflows may drop.
     pub max_trims: i32,
     /// The size of the new message.
     pub aut: i64,
@@ -106,7 +106,7 @@ pub async fn predict(
             return Err(unknown_model(model).into());
         }
         (None, None, None) => {
-            let detail = "must be given, as no visible pair names one and there is no default";
+            let detail = "must be given because no visible pair names a model and there is no default";
             return Err(Error::invalid("/model", detail).into());
         }
     };
@@ -125,7 +125,7 @@ pub async fn predict(
     Ok(predicted)
 }
 
-/// The most characters that one send carries.
+/// The maximum number of characters that one send carries.
 const MOST_CHARS: i64 = 16 << 20;
 
 /// Works out what fits, from what is known.
@@ -157,7 +157,7 @@ fn fit(asked: Asked<'_>, model: Option<String>, known: Known, max_context: i64) 
     let preflight = if settings.preflight_trim { budget.preflight(&sizes[boundary..], aut) } else { 0 };
     let length = pairs[boundary..].iter().fold(user.and(system), |sum, pair| sum.and(pair.length));
     if length.chars > MOST_CHARS {
-        let detail = format!("lets more than {MOST_CHARS} characters through, which no model takes");
+        let detail = format!("matches pairs with more than {MOST_CHARS} characters, which no model accepts");
         return Err(Error::invalid("/visible", detail));
     }
     let chars_per_token = scale.chars_per_token(length, prediction.history + aut + system_tokens);

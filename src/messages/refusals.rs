@@ -39,7 +39,7 @@ pub(super) fn unknown_model(model: &str) -> Error {
         status: 422,
         kind: "model-unknown",
         title: "Model unknown",
-        detail: format!("the context window of {model:?} is not known: PUT /v1/models/{{model}} tells it"),
+        detail: format!("the context window of {model:?} is not known; set it with PUT /v1/models/{{model}}"),
         errors: Vec::new(),
         members: [("model".to_owned(), model.into())].into_iter().collect(),
         retry_after_s: None,
@@ -49,7 +49,7 @@ pub(super) fn unknown_model(model: &str) -> Error {
 
 /// The refusal of a prompt that is larger than the model's limit by itself.
 pub(super) fn prompt_too_large(aut: i64, max_context: i64) -> Error {
-    let detail = "the message alone, with the system message, is larger than the model's limit";
+    let detail = "the new message and the system message alone exceed the model's limit";
     Error::Special(Box::new(Special {
         status: 422,
         kind: "user-prompt-too-large",
@@ -76,7 +76,7 @@ pub(super) fn quota_broken(model: &str, name: Name, quota: &Quota) -> Error {
         kind: "quota",
         title: "Quota",
         detail: format!(
-            "this send would break the quota of {name} of {model:?}; it will not in {resets_in_s} seconds"
+            "this send would exceed the {name} quota of {model:?}; try again in {resets_in_s} seconds"
         ),
         errors: Vec::new(),
         members: [("quota".to_owned(), serde_json::to_value(quota).unwrap_or_default())]

@@ -13,54 +13,55 @@ use super::{check_names, check_tokens};
 use crate::http::{Check, Checks};
 use crate::types::{FreeForm, OptionalName, Timestamp, names_it};
 
-/// Makes a send. With `mode: record` the client makes the calls itself and reports what came of each; with `mode:
-/// execute` Gleaner makes them.
+/// Creates a send. With `mode: record`, the client calls the provider and reports the result of each call. With
+/// `mode: execute`, Gleaner calls the provider.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewSend {
-    /// Who makes the calls: `record` or `execute`.
+    /// Who calls the provider: the client (`record`) or Gleaner (`execute`).
     pub mode: AskedMode,
-    /// The send's id, which makes it safe to send the request again. The server makes one if none is given.
+    /// The send's id, which makes it safe to send the request again. By default, the server chooses one.
     #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
-    /// The id of the pair that the send makes. The server makes one if none is given.
+    /// The id of the pair that the send creates. By default, the server chooses one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pair_id: Option<Uuid>,
-    /// The new message. The default is that of the pair in `reask_of`.
+    /// The new message. The default is the message of the pair in `reask_of`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_text: Option<String>,
-    /// The model. The default is that of the pair in `reask_of`, else that of the newest visible pair, else the project's
+    /// The model. The default is the model of the pair in `reask_of`, or of the newest visible pair, or the project's
     /// `default_model`.
     #[serde(default, skip_serializing_if = "OptionalName::is_none")]
     pub model: OptionalName,
-    /// The topic of the pair that the send makes. The default is that of the pair in `reask_of`.
+    /// The topic of the pair that the send creates. The default is the topic of the pair in `reask_of`.
     #[serde(default, skip_serializing_if = "OptionalName::is_none")]
     pub topic_id: OptionalName,
     /// The name of the agent session that the send belongs to. Erasing the session erases the send and its pair.
     #[serde(default, skip_serializing_if = "OptionalName::is_none")]
     pub session_id: OptionalName,
-    /// The stored pairs that the user sees. If neither this nor `pairs` is given, there is no history.
+    /// The stored pairs that are visible. Without this field and `pairs`, there is no history.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub visible: Option<Visible>,
-    /// The pairs that the user sees, the oldest first, sent along instead of named. Only with `mode: record`.
+    /// The visible pairs, the oldest first, for a client that does not store them in Gleaner. Allowed only with
+    /// `mode: record`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 10_000)]
     pub pairs: Option<Vec<GivenPair>>,
-    /// A system message, which every call begins with.
+    /// A system message that every call begins with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
     /// Settings of this send.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<SendSettings>,
-    /// The pair in the state `error` that this send replaces.
+    /// The id of a pair in the state `error` that this send replaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reask_of: Option<Uuid>,
-    /// Whether the answer is streamed as server-sent events. Only with `mode: execute`.
+    /// Whether the response is streamed as server-sent events. Allowed only with `mode: execute`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<bool>,
 }
 
-/// Who makes the calls of a send that is asked for.
+/// Who calls the provider for a new send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = AskedSendMode)]
@@ -71,7 +72,7 @@ pub enum AskedMode {
     Execute,
 }
 
-/// A pair that is sent along.
+/// A message pair in the request body.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GivenPair {
@@ -96,7 +97,7 @@ impl Check for GivenPair {
     }
 }
 
-/// The most pairs that a send or prediction may look at.
+/// The maximum number of pairs that a send or prediction may look at.
 pub(super) const MOST_PAIRS: usize = 10_000;
 
 /// Checks pairs that are sent along.
@@ -106,7 +107,7 @@ pub(crate) fn check_given(checks: &mut Checks, pairs: &[GivenPair]) {
     for (index, pair) in pairs.iter().take(MOST_PAIRS).enumerate() {
         checks.nested(&format!("pairs/{index}"), pair);
         if !ids.insert(pair.id.as_str()) {
-            checks.fail(&format!("pairs/{index}/id"), "a pair before it has this id");
+            checks.fail(&format!("pairs/{index}/id"), "an earlier pair has the same id");
         }
     }
 }
@@ -124,7 +125,7 @@ impl Check for NewSend {
         checks.require(
             self.user_text.is_some() || self.reask_of.is_some(),
             "user_text",
-            "must be given, unless reask_of is",
+            "must be given unless reask_of is",
         );
         let executes = self.mode == AskedMode::Execute;
         checks.require(
@@ -144,23 +145,24 @@ impl Check for NewSend {
     }
 }
 
-/// Reports one call of a send that the client performs.
+/// Reports one provider call of a send with `mode: record`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewSendAttempt)]
 pub struct NewAttempt {
-    /// The call's number within the send, from 1. The default is the next one.
+    /// The call's number within the send, from 1. The default is the next number.
     #[serde(skip_serializing_if = "names_it")]
     #[schema(minimum = 1, maximum = 20_000)]
     pub attempt: Option<i32>,
-    /// The pairs that were sent, the oldest first. The default is those that are left. They must be the newest of these.
+    /// The ids of the pairs that were sent, the oldest first. The default is all pairs that are left. They must be
+    /// the newest of these.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 10_000)]
     pub included_ids: Option<Vec<String>>,
     /// The error that the call ended with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Reported>,
-    /// The usage that the provider reported, in its own words.
+    /// The usage as the provider reported it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<FreeForm>,
     /// How long the call took, in milliseconds.
@@ -185,7 +187,7 @@ impl Check for NewAttempt {
     }
 }
 
-/// An error as a provider, or its client, reported it.
+/// An error as a provider or its client library reported it.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = ReportedError)]
@@ -200,7 +202,7 @@ pub struct Reported {
     /// The code or type that the provider gave.
     #[serde(default, skip_serializing_if = "OptionalName::is_none")]
     pub code: OptionalName,
-    /// The body, or whatever text there is.
+    /// The body of the error, or its message.
     pub message: String,
 }
 
@@ -219,7 +221,7 @@ impl Check for Reported {
     }
 }
 
-/// Ends a send that the client performs: with an answer, or with an error.
+/// Ends a send with `mode: record`, with an answer or with an error.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = SendOutcome)]
@@ -227,7 +229,7 @@ pub struct Outcome {
     /// What the model answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assistant_text: Option<String>,
-    /// The usage that the provider reported, in its own words.
+    /// The usage as the provider reported it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<FreeForm>,
     /// Why the model stopped.

@@ -1,4 +1,4 @@
-//! A send: what was asked for, what was predicted, and what became of each call.
+//! A send: the request, the prediction, and the result of each call.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -10,19 +10,20 @@ use super::rules::quota::Quota;
 use super::rules::trimming::{Next, Stage};
 use crate::types::{FreeForm, Timestamp};
 
-/// A send: a new message with the history that fits, and what became of it. Figures that begin with `predicted` do not
-/// change during a send; those that begin with `attempt` are of the latest call and only ever shrink.
+/// A send: a new message with the history that fits, and its outcome. Fields that begin with `predicted` do not
+/// change during a send. Fields that begin with `attempt` describe the latest call, and their values can only
+/// decrease.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Send {
     /// The send's id, unique within its project.
     pub id: Uuid,
-    /// The pair that the send has made. Null if the pair was erased.
+    /// The id of the pair that the send created. Null if the pair was erased.
     pub pair_id: Option<Uuid>,
-    /// Who makes the calls.
+    /// Who calls the provider.
     pub mode: Mode,
     /// The state of the send.
     pub state: State,
-    /// What the latest call was, or what the send is doing.
+    /// The stage of the latest call, or the current stage of the send.
     pub stage: Stage,
     /// The model.
     pub model: String,
@@ -30,7 +31,7 @@ pub struct Send {
     pub topic_id: Option<String>,
     /// The name of the agent session that the send belongs to.
     pub session_id: Option<String>,
-    /// The limits that the prediction went by. Null for a send through the gateway, which asks for none.
+    /// The limits that the prediction used. Null for a send through the gateway, which makes no prediction.
     pub budget: Option<SendBudget>,
     /// The pairs that were predicted to fit, the oldest first.
     pub selection: Vec<Selected>,
@@ -43,83 +44,84 @@ pub struct Send {
     pub predicted_message_count: i32,
     /// The size of the pairs that fit, in tokens.
     pub predicted_history_tokens: i64,
-    /// The size of the pairs that fit and of what is set aside for the new message, in tokens.
+    /// The size of the pairs that fit plus the allowance for the new message, in tokens.
     pub predicted_total_tokens: i64,
-    /// The size of the pairs of the latest call.
+    /// The size of the pairs in the latest call, in tokens.
     pub attempt_history_tokens: i64,
-    /// The size of the pairs of the call and of the new message, in tokens.
+    /// The size of the pairs in the call plus the new message, in tokens.
     pub attempt_total_tokens: i64,
-    /// The size of the new message, in tokens (actual user tokens).
+    /// The size of the new message, in tokens (`aut` stands for actual user tokens).
     pub aut: i64,
-    /// The size of the system message, which comes on top.
+    /// The size of the system message, in tokens, which is not included in the other sizes.
     pub system_tokens: i64,
-    /// How many of the predicted pairs were dropped.
+    /// The number of predicted pairs that were dropped.
     pub trimmed_count: i32,
-    /// How many of the predicted pairs are left.
+    /// The number of predicted pairs that are left.
     pub sent_count: i32,
-    /// How many calls were made.
+    /// The number of calls.
     pub attempts_used: i32,
-    /// How many characters are a token of this model: as given, or as the texts of this send come to. Null if there are
-    /// none.
+    /// The number of characters per token, either as given or as an average over the texts of this send. Null if
+    /// there are no texts.
     pub chars_per_token: Option<f64>,
-    /// The model's limit less the history and the new message. It may be negative.
+    /// The model's limit minus the history and the new message, in tokens. It may be negative.
     pub remaining_reserve: Option<i64>,
     /// The message of the latest error.
     pub last_error_message: Option<String>,
-    /// Whether the latest error said that the context overflows. Null if there was none.
+    /// Whether the latest error said that the context was too long. Null if there was no error.
     pub overflow_matched: Option<bool>,
     /// The error that the send ended with.
     pub error: Option<SendError>,
     /// The size of the request of the last call, in tokens, once the send has ended.
     pub final_delivered_tokens: Option<i64>,
-    /// The pairs that were dropped, the oldest first. An erased pair is null.
+    /// The ids of the dropped pairs, the oldest first. The id of an erased pair is null.
     pub trimming_removed_ids: Vec<Option<String>>,
-    /// The size of these pairs.
+    /// The size of the dropped pairs, in tokens.
     pub trimming_removed_tokens: i64,
-    /// What people are told about the pairs that were dropped.
+    /// A short text for users about the dropped pairs.
     pub trim_summary: Option<String>,
-    /// `12 / 34`: 12 of 34 visible pairs fit; `[12-1]/34`: one of them was dropped.
+    /// A short text for users: `12 / 34` means that 12 of 34 visible pairs fit, and `[12-1]/34` that one of these was
+    /// dropped.
     pub counter: String,
-    /// The quotas of the model when the send was made.
+    /// The quotas of the model when the send was created.
     #[schema(value_type = Option<std::collections::BTreeMap<String, super::rules::quota::Use>>)]
     pub quota: Option<Quota>,
     /// The usage that the provider reported.
     pub usage: Option<FreeForm>,
     /// Why the model stopped.
     pub finish_reason: Option<String>,
-    /// The pair in the state `error` that this send replaced.
+    /// The id of the pair in the state `error` that this send replaced.
     pub reask_of: Option<Uuid>,
-    /// The generation log of which the answer is an attempt.
+    /// The id of the generation log in which the answer is an attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation_id: Option<Uuid>,
-    /// What the send was made of, of a send that failed.
+    /// The content of a failed send.
     pub snapshot: Option<Snapshot>,
     /// When the send was made.
     pub created_at: Timestamp,
     /// When the send ended.
     pub completed_at: Option<Timestamp>,
-    /// The messages of the latest call, or those to be sent first. Lists leave them out.
+    /// The messages of the latest call, or of the first call if there was none yet. Lists leave them out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<Vec<FreeForm>>,
     /// The calls, in order. Lists leave them out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<Vec<Attempt>>,
-    /// The pair that the send has made. Lists leave it out.
+    /// The pair that the send created. Lists leave it out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pair: Option<Pair>,
 }
 
-/// Who makes the calls of a send.
+/// Who calls the provider for a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type)]
 #[serde(rename_all = "lowercase")]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
 #[schema(as = SendMode)]
 pub enum Mode {
-    /// The client makes them, and reports what came of each.
+    /// The client calls the provider and reports the result of each call.
     Record,
     /// Gleaner makes them.
     Execute,
-    /// The client made one through the gateway.
+    /// The client called the provider through the gateway.
     Gateway,
 }
 
@@ -137,13 +139,13 @@ pub enum State {
     Error,
 }
 
-/// The limits that a prediction went by.
+/// The limits that a prediction used.
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 pub struct SendBudget {
-    /// The model's limit: the smaller of its context window and its tokens per minute.
+    /// The model's limit in tokens: the smaller of its context window and its tokens per minute.
     pub max_context: i64,
-    /// How many tokens of the limit are left for history, beside the allowance for the new message and the system
-    /// message.
+    /// The number of tokens that are left for history after the allowance for the new message and the system message
+    /// are subtracted from the limit.
     pub max_usable_raw: i64,
 }
 
@@ -159,28 +161,28 @@ pub struct Selected {
     pub tokens: i64,
 }
 
-/// What a send that failed was made of.
+/// The content of a failed send.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = SendSnapshot)]
 pub struct Snapshot {
-    /// The pairs of the last call, the oldest first. An erased pair is null.
+    /// The ids of the pairs in the last call, the oldest first. The id of an erased pair is null.
     pub included_pair_ids: Vec<Option<String>>,
-    /// The new message. Null if the pair was erased, and if the project keeps no text.
+    /// The new message. Null if the pair was erased, or if the project stores no text.
     pub outgoing_user_text: Option<String>,
 }
 
 /// Why a send has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SendError {
-    /// The class of the error, which people are shown.
+    /// The class of the error.
     pub class: Class,
-    /// The kind.
+    /// The kind of the error.
     pub kind: Kind,
-    /// What the provider said. Null if the project keeps no text.
+    /// The provider's error message. Null if the project stores no text.
     pub message: Option<String>,
-    /// A short text to show to people.
+    /// A short text to show to users.
     pub label: String,
-    /// After how many seconds the provider says that it may be tried again.
+    /// The number of seconds after which the provider allows another try.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_s: Option<i64>,
     /// Why the send was cancelled.
@@ -194,13 +196,13 @@ pub struct SendError {
 pub struct Attempt {
     /// The call's number within the send, from 1.
     pub attempt: i32,
-    /// What the call was.
+    /// The stage of the call.
     pub stage: Stage,
-    /// How many pairs had been dropped before the call.
+    /// The number of pairs that had been dropped before the call.
     pub trimmed_count: i32,
-    /// The size of the pairs of the call.
+    /// The size of the pairs in the call, in tokens.
     pub attempt_history_tokens: i64,
-    /// The size of the pairs of the call and of the new message, in tokens.
+    /// The size of the pairs in the call plus the new message, in tokens.
     pub attempt_total_tokens: i64,
     /// The error that the call ended with.
     #[sqlx(json(nullable))]
@@ -214,18 +216,19 @@ pub struct Attempt {
     pub at: Timestamp,
 }
 
-/// What follows from a call.
+/// A call and what the client should do next.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SendAttemptAnswer)]
 pub struct AttemptAnswer {
-    /// The call, as it is kept.
+    /// The call as it is stored.
     #[serde(flatten)]
     pub attempt: Attempt,
-    /// What the client does next.
+    /// What the client should do next.
     pub next: Next,
-    /// The pairs that are left to send, the oldest first. An erased pair is null.
+    /// The ids of the pairs that are left to send, the oldest first. The id of an erased pair is null.
     pub included_ids: Vec<Option<String>>,
-    /// `12 / 34`: 12 of 34 visible pairs fit; `[12-1]/34`: one of them was dropped.
+    /// A short text for users: `12 / 34` means that 12 of 34 visible pairs fit, and `[12-1]/34` that one of these was
+    /// dropped.
     pub counter: String,
 }
 
@@ -233,7 +236,7 @@ pub struct AttemptAnswer {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CancelReason {
-    /// The user did not want it any more.
+    /// The user cancelled the send.
     #[default]
     User,
     /// The user sees other pairs by now.

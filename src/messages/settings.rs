@@ -1,4 +1,4 @@
-//! The settings of sends: a project's own, and what the server knows of models.
+//! The settings of sends: a project's own settings, and the limits of models.
 
 use std::sync::Arc;
 
@@ -9,32 +9,32 @@ use super::models::Catalog;
 use crate::http::{Check, Checks};
 use crate::types::OptionalName;
 
-/// The settings of sends. A send's own settings go before them; a change never touches a send in flight.
+/// The settings of sends. A send's own settings take precedence. A change does not affect sends in progress.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MessageSettings {
-    /// How many characters are a token. If it is not given, sizes are estimated by the kind of text and what is known of
-    /// the model.
+    /// The number of characters per token. By default, sizes are estimated from the kind of text and the usage that
+    /// the provider reported for the model.
     #[schema(minimum = 0.1, maximum = 100)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chars_per_token: Option<f64>,
-    /// How many tokens a prediction sets aside for the new message. 100 if not given.
+    /// The number of tokens that a prediction reserves for the new message. The default is 100.
     #[schema(minimum = 0, maximum = 1_000_000_000)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_request_allowance: Option<i64>,
-    /// The most pairs that are dropped after overflows. 10 if not given.
+    /// The maximum number of pairs that are dropped because the context is too long. The default is 10.
     #[schema(minimum = 0, maximum = 10_000)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_trim_attempts: Option<i32>,
-    /// Whether pairs are dropped before the first call where the new message would not fit beside them. False if not
-    /// given.
+    /// Whether pairs are dropped before the first call if the new message would not fit beside them. The default is
+    /// false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preflight_trim: Option<bool>,
-    /// The model of sends that name none and whose visible pairs name none either.
+    /// The model of sends that name no model and whose visible pairs name none either.
     #[serde(skip_serializing_if = "OptionalName::is_none")]
     pub default_model: OptionalName,
-    /// Whether the gateway passes requests on while the database is away, and keeps nothing of them. False if not given:
-    /// then it refuses them before the provider is asked.
+    /// Whether the gateway forwards requests without recording them while the database is unavailable. The default is
+    /// false: such requests are rejected before the provider is called.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway_without_database: Option<bool>,
 }
@@ -46,27 +46,27 @@ impl Check for MessageSettings {
     }
 }
 
-/// The settings of one send or prediction. What is left out is the project's.
+/// The settings of one send or prediction. A setting that is left out has the project's value.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SendSettings {
-    /// How many characters are a token. If it is not given, sizes are estimated by the kind of text and what is known of
-    /// the model.
+    /// The number of characters per token. By default, sizes are estimated from the kind of text and the usage that
+    /// the provider reported for the model.
     #[schema(minimum = 0.1, maximum = 100)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chars_per_token: Option<f64>,
-    /// How many tokens the prediction sets aside for the new message.
+    /// The number of tokens that the prediction reserves for the new message.
     #[schema(minimum = 0, maximum = 1_000_000_000)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_request_allowance: Option<i64>,
-    /// The most pairs that are dropped after overflows.
+    /// The maximum number of pairs that are dropped because the context is too long.
     #[schema(minimum = 0, maximum = 10_000)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_trim_attempts: Option<i32>,
-    /// Whether pairs are dropped before the first call where the new message would not fit beside them.
+    /// Whether pairs are dropped before the first call if the new message would not fit beside them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preflight_trim: Option<bool>,
-    /// Whether a send is made that would break a quota of the model.
+    /// Whether the send is made even if it exceeds a quota of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ignore_quota: Option<bool>,
 }
@@ -85,17 +85,17 @@ fn check_common(checks: &mut Checks, chars: Option<f64>, allowance: Option<i64>,
     checks.require(fits, "max_trim_attempts", "must be from 0 to 10000");
 }
 
-/// What is in force for a project: its settings, and the models that the server knows.
+/// What applies to a project: its settings, and the models that the server knows.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     /// The project's settings.
     pub settings: MessageSettings,
-    /// The models of the providers' file.
+    /// The models in the providers file.
     pub catalog: Arc<Catalog>,
 }
 
 impl Rules {
-    /// Returns whether the gateway passes requests on that it cannot keep.
+    /// Returns whether the gateway forwards requests that it cannot record.
     #[must_use]
     pub fn passes_without_database(&self) -> bool {
         self.settings.gateway_without_database == Some(true)
@@ -105,11 +105,11 @@ impl Rules {
 /// The settings that a send or prediction goes by.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct InForce {
-    /// How many characters are a token, if that is the rule.
+    /// The number of characters per token, if it is set.
     pub chars_per_token: Option<f64>,
-    /// How many tokens are set aside for the new message.
+    /// The number of tokens reserved for the new message.
     pub user_request_allowance: i64,
-    /// The most pairs that are dropped after overflows.
+    /// The maximum number of pairs that are dropped because the context is too long.
     pub max_trim_attempts: i32,
     /// Whether pairs are dropped before the first call.
     pub preflight_trim: bool,
@@ -118,7 +118,7 @@ pub struct InForce {
 }
 
 impl MessageSettings {
-    /// Lays a send's own settings over the project's.
+    /// Combines a send's own settings with the project's.
     #[must_use]
     pub fn with(&self, own: &SendSettings) -> InForce {
         InForce {

@@ -32,12 +32,12 @@ pub struct ListFilter {
     session_id: Option<String>,
     /// Only pairs of this model.
     model: Option<String>,
-    /// Only pairs with so many stars.
+    /// Only pairs with this number of stars.
     #[param(pattern = "^ *[0-9]{1,4} *(, *[0-9]{1,4} *)*$", example = "2,3")]
     star: Option<String>,
-    /// Only pairs with so many stars or more.
+    /// Only pairs with at least this number of stars.
     min_star: Option<i16>,
-    /// Only pairs with this mark.
+    /// Only pairs with this color flag.
     color_flag: Option<String>,
     /// Only pairs in this state: `idle`, `sending`, `complete` or `error`.
     #[param(
@@ -45,9 +45,9 @@ pub struct ListFilter {
         example = "complete,error"
     )]
     state: Option<String>,
-    /// Only pairs with this text in what the user said or the model answered. Case is ignored.
+    /// Only pairs whose message or answer contains this text. Case is ignored.
     q: Option<String>,
-    /// The order of the pairs. The default is the newest first.
+    /// The order of the pairs. The default is newest first.
     #[param(inline)]
     order: Option<Order>,
 }
@@ -134,7 +134,7 @@ pub async fn pair(db: impl PgExecutor<'_>, project: &str, id: Uuid) -> sqlx::Res
 pub struct Topic {
     /// The topic's name.
     pub topic_id: String,
-    /// How many pairs the topic has.
+    /// The number of pairs of the topic.
     pub pairs: i64,
     /// When the first pair of the topic was made.
     pub first_at: Timestamp,
@@ -160,10 +160,10 @@ pub async fn topics(db: impl PgExecutor<'_>, project: &str, page: &PageRequest) 
     page.read(&mut query, db).await
 }
 
-/// What became of a pair that was to be erased.
+/// The result of erasing a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Erasure {
-    /// It is erased.
+    /// The record is erased.
     Erased,
     /// There is none.
     Unknown,
@@ -171,7 +171,7 @@ pub enum Erasure {
     Sending,
 }
 
-/// Erases a pair with its texts, also where sends have sent them.
+/// Erases a pair with its texts, including those in sends.
 pub async fn delete_pair(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<Erasure> {
     Ok(match super::tables::lock_pair(connection, project, id).await? {
         None => Erasure::Unknown,
@@ -258,7 +258,7 @@ async fn delete_sends(connection: &mut PgConnection, project: &str, ids: &[Uuid]
     Ok(histories.len() as u64)
 }
 
-/// Erases a message that went through the gateway, and those before it, as far as no other send has carried them.
+/// Erases a message that went through the gateway and the messages before it, unless another send contained them too.
 async fn delete_messages(connection: &mut PgConnection, project: &str, last: Uuid) -> sqlx::Result<()> {
     const SQL: &str = "
         delete from sent_messages m
@@ -275,7 +275,7 @@ async fn delete_messages(connection: &mut PgConnection, project: &str, last: Uui
     Ok(())
 }
 
-/// How many records were erased.
+/// The number of records erased.
 #[derive(Debug, Default)]
 pub struct Erased {
     /// The number of pairs erased.

@@ -17,8 +17,10 @@ use super::{PairState, named};
 use crate::db::insert::{self, Columns as _, columns};
 use crate::types::Timestamp;
 
-pub(super) use calls::{AttemptRow, EndRow, attempt_hashes, end_sends, insert_attempts, note_attempts};
-pub(super) use messages::{MessageRow, insert_messages};
+pub(super) use calls::{
+    AttemptRow, EndRow, attempt_hashes, begin_learning, end_sends, insert_attempts, note_attempts,
+};
+pub(super) use messages::MessageRow;
 pub(super) use sends::{LockedSend, SendRow, insert_sends, lock_sends};
 
 /// A row of a pair that begins.
@@ -93,6 +95,22 @@ columns! {
     }
 }
 
+/// Returns the statement that inserts the pairs which do not exist yet, with its columns' parameters from `first` on.
+fn insert_pairs_from(first: usize) -> String {
+    format!(
+        "insert into pairs (project, {names}, completed_at)
+        select $1, {values},
+            case when new.lifecycle_state = 'complete' then
+                (select clock_timestamp()) + new.ordinal * interval '1 microsecond' end
+        from (select {unnested}, generate_subscripts(${first}, 1) as ordinal) new
+        order by new.id
+        on conflict do nothing",
+        names = insert::names::<Pairs>(),
+        values = insert::values::<Pairs>("new"),
+        unnested = insert::unnested::<Pairs>(first),
+    )
+}
+
 /// Inserts pairs. Returns the ids of those that did not exist yet. They are inserted in the order of their ids, and
 /// completed in the order given, a microsecond apart.
 pub(super) async fn insert_pairs(
@@ -100,21 +118,7 @@ pub(super) async fn insert_pairs(
     project: &str,
     pairs: &[PairRow<'_>],
 ) -> sqlx::Result<HashSet<Uuid>> {
-    static SQL: LazyLock<String> = LazyLock::new(|| {
-        format!(
-            "insert into pairs (project, {names}, completed_at)
-            select $1, {values},
-                case when new.lifecycle_state = 'complete' then
-                    (select clock_timestamp()) + new.ordinal * interval '1 microsecond' end
-            from (select {unnested}, generate_subscripts($2, 1) as ordinal) new
-            order by new.id
-            on conflict do nothing
-            returning id",
-            names = insert::names::<Pairs>(),
-            values = insert::values::<Pairs>("new"),
-            unnested = insert::unnested::<Pairs>(2),
-        )
-    });
+    static SQL: LazyLock<String> = LazyLock::new(|| format!("{} returning id", insert_pairs_from(2)));
     if pairs.is_empty() {
         return Ok(HashSet::new());
     }
@@ -145,7 +149,7 @@ pub(super) async fn request_hashes(
     Ok(rows.into_iter().collect())
 }
 
-/// A pair that is to be asked again, or changed.
+/// A pair that is sent again or changed.
 #[derive(sqlx::FromRow)]
 pub(super) struct Reasked {
     pub(super) id: Uuid,
@@ -182,7 +186,7 @@ pub(super) async fn delete_pairs(
     project: &str,
     ids: &[Uuid],
 ) -> sqlx::Result<u64> {
-    // Of pairs that the gateway made, also the copies that later requests have carried.
+    // For pairs that the gateway created, this includes the copies in later requests.
     const COPIES: &str = "
         with recursive turn as materialized (
             select turn as id from pairs where project = $1 and id = any($2) and turn is not null

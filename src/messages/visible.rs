@@ -1,4 +1,4 @@
-//! Which stored pairs a user sees: named by their ids, or found by a filter.
+//! The stored pairs that are visible, named by their ids or found by a filter.
 
 use std::collections::HashSet;
 
@@ -13,15 +13,15 @@ use crate::http::page::check_range;
 use crate::http::{Check, Checks};
 use crate::types::Timestamp;
 
-/// The stored pairs that the user sees: either `ids` or `filter`.
+/// The stored pairs that are visible, given either as `ids` or as `filter`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = VisiblePairs)]
 pub struct Visible {
-    /// The pairs by their ids, in the order in which the user sees them; at most 10 000.
+    /// The ids of the pairs in the order in which they are visible, at most 10,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ids: Option<Vec<Uuid>>,
-    /// The pairs that match a filter, the oldest first. There may be at most 10 000.
+    /// The pairs that match a filter, the oldest first. At most 10,000 pairs may match.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<PairFilter>,
 }
@@ -34,7 +34,7 @@ impl Check for Visible {
         checks.require(ids.len() <= MOST_PAIRS, "ids", "has more than 10000 ids");
         let mut known = HashSet::new();
         for (index, id) in ids.iter().take(MOST_PAIRS).enumerate() {
-            checks.require(known.insert(id), &format!("ids/{index}"), "an id before it is the same");
+            checks.require(known.insert(id), &format!("ids/{index}"), "the same id occurs earlier");
         }
         if let Some(filter) = &self.filter {
             checks.nested("filter", filter);
@@ -42,13 +42,13 @@ impl Check for Visible {
     }
 }
 
-/// A value, or any of several.
+/// A value, or several values of which any may match.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum AnyOf<T> {
     /// This value.
     One(T),
-    /// One of these values.
+    /// Any of several values.
     Several(Vec<T>),
 }
 
@@ -61,7 +61,7 @@ impl<T: Clone> AnyOf<T> {
     }
 }
 
-/// A filter of pairs. Its conditions all hold, and an empty filter lets every pair of the project through.
+/// A filter of pairs. A pair matches if it meets all conditions. An empty filter matches every pair of the project.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PairFilter {
@@ -77,14 +77,14 @@ pub struct PairFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline)]
     pub model: Option<AnyOf<String>>,
-    /// Only pairs with so many stars.
+    /// Only pairs with this number of stars.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline)]
     pub star: Option<AnyOf<i16>>,
-    /// Only pairs with so many stars or more.
+    /// Only pairs with at least this number of stars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_star: Option<i16>,
-    /// Only pairs with this mark.
+    /// Only pairs with this color flag.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline)]
     pub color_flag: Option<AnyOf<String>>,
@@ -92,16 +92,16 @@ pub struct PairFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(inline)]
     pub state: Option<AnyOf<PairState>>,
-    /// Only pairs with this text in what the user said or the model answered. Case is ignored.
+    /// Only pairs whose message or answer contains this text. Case is ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub q: Option<String>,
-    /// Only pairs made at this time or later.
+    /// Only pairs created at this time or later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Only pairs made before this time.
+    /// Only pairs created before this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// Only pairs that this filter, which has the same members, does not let through.
+    /// Only pairs that do not match this filter, which has the same members.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub not: Option<Box<Self>>,
@@ -119,7 +119,7 @@ impl Check for PairFilter {
             depth += 1;
             inner = filter.not.as_deref();
         }
-        checks.require(depth <= DEPTH, "not", "is nested in more than 8 others");
+        checks.require(depth <= DEPTH, "not", "is nested more than 8 levels deep");
     }
 }
 

@@ -60,7 +60,7 @@ impl Policy {
     /// does not mention, and `key` the key of the project's hashes.
     pub fn new(choice: Option<&Choice>, default: Capture, rules: &RedactRules, key: HashKey) -> Result<Self> {
         let redactor = rules.redactor(&key).map_err(|(_, detail)| {
-            anyhow::anyhow!("the project's settings have an expression that cannot be used: {detail}")
+            anyhow::anyhow!("the project's settings contain an invalid expression: {detail}")
         })?;
         let capture = |domain: Domain| {
             let chosen = match choice {
@@ -103,15 +103,15 @@ impl Policy {
 /// How much is kept of each domain that has a setting of its own.
 pub type CaptureByDomain = ByDomain<Capture>;
 
-/// A project's capture setting: one for all domains, or one for some of them. The server's default applies to
-/// domains that are not mentioned.
+/// A project's capture setting: one for all domains, or one for each of several domains. The server's default applies
+/// to domains that are not named.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = CaptureChoice)]
 pub enum Choice {
-    /// All domains have the same setting.
+    /// One setting for all domains.
     All(Capture),
-    /// Each domain named has its own setting.
+    /// A setting for each domain named.
     Some(CaptureByDomain),
 }
 
@@ -191,7 +191,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for ByDomain<T> {
 impl<T: ToSchema> PartialSchema for ByDomain<T> {
     fn schema() -> RefOr<Schema> {
         let object = ObjectBuilder::new()
-            .description(Some("The setting of each domain that has one of its own."))
+            .description(Some("The setting of each domain that has its own."))
             .additional_properties(Some(AdditionalProperties::FreeForm(false)));
         let properties = Domain::ALL
             .into_iter()

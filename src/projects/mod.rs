@@ -20,31 +20,31 @@ use crate::privacy::redact::RedactRules;
 use crate::searches::settings::{Rules, SearchSettings};
 use crate::types::Timestamp;
 
-/// A project's settings. A setting that this version cannot apply is refused, so that no privacy setting is
-/// silently without effect.
+/// A project's settings. A setting that this version does not support is rejected, so that no privacy setting is
+/// silently ignored.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schema(as = ProjectSettings)]
 pub struct Settings {
-    /// How much is kept of the events posted, in all domains or by domain. The default is the server's.
+    /// How much of the posted events is stored, for all domains or by domain. The default is the server's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capture: Option<Choice>,
-    /// What is replaced in texts before anything is written.
+    /// The redaction rules, which replace parts of texts before anything is stored.
     #[serde(deserialize_with = "null_as_default")]
     pub redact: RedactRules,
-    /// For how many days records are kept, by domain: since they were finalized, or else created. Records of other domains
-    /// are kept for ever.
+    /// The number of days for which records are kept, by domain. The days count from when a record was finalized, or
+    /// created if it never was. Records of domains that are not named are kept forever.
     pub retention_days: Option<DaysByDomain>,
-    /// How much the project may use. What is null is not limited.
+    /// The quotas of the project. Null means no limit.
     #[serde(deserialize_with = "null_as_default")]
     pub quotas: Quotas,
-    /// How searches are judged and learned from.
+    /// The settings of searches.
     #[serde(deserialize_with = "null_as_default")]
     pub searches: SearchSettings,
-    /// How sends are predicted and performed.
+    /// The settings of sends and predictions.
     #[serde(deserialize_with = "null_as_default")]
     pub messages: MessageSettings,
-    /// What is suggested in conversations.
+    /// The settings of suggestions in conversations.
     #[serde(deserialize_with = "null_as_default")]
     pub memories: MemorySettings,
 }
@@ -62,18 +62,19 @@ impl Check for Settings {
     }
 }
 
-/// How much a project may use. Beyond that, requests are refused with 429.
+/// The quotas of a project. Requests that exceed them are rejected with 429.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Quotas {
-    /// How many requests a second all its keys together may send.
+    /// The number of requests per second that all keys of the project together may send.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub requests_per_second: Option<u32>,
-    /// How many bytes of bodies they may send on a day, in UTC. The request that exceeds it is still taken.
+    /// The number of bytes of request bodies that the project may send per day, in UTC. The request that exceeds the
+    /// quota is still accepted.
     #[schema(minimum = 1)]
     pub bytes_per_day: Option<u64>,
-    /// How many records the project may have in all domains: logs, suggestion records, searches and message pairs. They are
-    /// counted every ten seconds, so there can be some more.
+    /// The number of records that the project may have in all domains together. Records are counted every ten
+    /// seconds, so the quota can be slightly exceeded.
     #[schema(minimum = 1)]
     pub rows: Option<u64>,
 }
@@ -117,21 +118,21 @@ impl Check for DaysByDomain {
 pub struct Project {
     /// The project's name.
     pub project: String,
-    /// How much is kept of the events posted, in all domains or by domain.
+    /// How much of the posted events is stored, for all domains or by domain.
     pub capture: Choice,
-    /// What is replaced in texts before anything is written.
+    /// The redaction rules, which replace parts of texts before anything is stored.
     pub redact: RedactRules,
-    /// For how many days records are kept, by domain.
+    /// The number of days for which records are kept, by domain.
     pub retention_days: Option<DaysByDomain>,
-    /// How much the project may use. What is null is not limited.
+    /// The quotas of the project. Null means no limit.
     pub quotas: Quotas,
-    /// How searches are judged and learned from. Null stands for the server's default.
+    /// The settings of searches. Null means the server's default.
     pub searches: SearchSettings,
-    /// How sends are predicted and performed. What is left out has its default.
+    /// The settings of sends and predictions. Settings that are left out have their defaults.
     pub messages: MessageSettings,
-    /// What is suggested in conversations. What is left out has its default.
+    /// The settings of suggestions in conversations. Settings that are left out have their defaults.
     pub memories: MemorySettings,
-    /// When the project was made.
+    /// When the project was created.
     pub created_at: Timestamp,
 }
 
@@ -167,11 +168,11 @@ pub struct Tenant {
 /// The server's own settings, which apply where a project has none.
 #[derive(Debug, Clone, Default)]
 pub struct Defaults {
-    /// How much is kept of the events posted.
+    /// How much of the posted events is stored.
     pub capture: Capture,
-    /// How searches are judged and learned from.
+    /// The settings of searches.
     pub searches: SearchSettings,
-    /// The models of the providers' file.
+    /// The models in the providers file.
     pub models: Arc<Catalog>,
 }
 

@@ -52,15 +52,15 @@ async fn get_project(
         .ok_or(Error::NotFound("project"))
 }
 
-/// Makes a project, or replaces its settings.
+/// Creates a project, or replaces all of its settings.
 #[utoipa::path(put, path = "/v1/projects/{project}", tag = "projects", params(ByName),
     request_body(content = Settings, example = json!({
         "capture": {"suggestions": "metadata"},
         "searches": {"score_threshold": 0.7, "half_life_days": 14},
     })),
     responses(
-        (status = 200, description = "The project, changed", body = Project),
-        (status = 201, description = "The project, made", body = Project,
+        (status = 200, description = "The changed project", body = Project),
+        (status = 201, description = "The new project", body = Project,
             headers(("Location" = String, description = "The project's address"))),
         Refusals,
     ))]
@@ -82,7 +82,7 @@ async fn put_project(
     Ok((status, [(header::LOCATION, format!("/v1/projects/{}", project.project))], axum::Json(project)))
 }
 
-/// A text to try the project's redaction on.
+/// A text to test the project's redaction rules on.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct RedactionTrial {
@@ -92,19 +92,19 @@ struct RedactionTrial {
 
 impl Check for RedactionTrial {}
 
-/// What would be kept of a text.
+/// What would be stored of a text.
 #[derive(Debug, Serialize, ToSchema)]
 struct RedactedText {
-    /// The text without what the rules replace.
+    /// The text after redaction.
     text: String,
-    /// How many spans were replaced.
+    /// The number of spans that were replaced.
     redacted: u32,
 }
 
-/// Shows what would be kept of a text. The text is not kept.
+/// Shows what would be stored of a text. The text itself is not stored.
 #[utoipa::path(post, path = "/v1/projects/{project}/redact/try", tag = "projects", params(ByName),
     request_body(content = RedactionTrial, example = json!({"text": "postgres://app:mT9x2LqWz7Rf@db.example.com/app"})),
-    responses((status = 200, description = "What would be kept", body = RedactedText), Refusals))]
+    responses((status = 200, description = "What would be stored", body = RedactedText), Refusals))]
 async fn try_redaction(
     State(app): State<App>,
     caller: Caller<Admin>,

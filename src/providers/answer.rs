@@ -1,4 +1,4 @@
-//! The answers of providers, whole or streamed, in the words of each API.
+//! Parses the answers of providers, whole or streamed, in the format of each API.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::Kind;
 /// An API of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Api {
-    /// Chat Completions of `OpenAI`, which most others speak too.
+    /// Chat Completions of `OpenAI`, which most other providers offer too.
     ChatCompletions,
     /// Responses of `OpenAI`.
     Responses,
@@ -38,7 +38,7 @@ impl Api {
     }
 }
 
-/// How many bytes of a streamed answer's text are kept, which is more than any model writes.
+/// The maximum size in bytes of a streamed answer's text that is recorded, which is more than any model writes.
 const MOST_TEXT: usize = 8 << 20;
 
 /// An answer, as far as it has come.
@@ -54,7 +54,7 @@ pub struct Answer {
     pub finish_reason: Option<String>,
     /// Whether the answer has come to its end.
     pub is_whole: bool,
-    /// What the provider said went wrong in the middle.
+    /// The error that the provider reported in the middle of the answer.
     pub error: Option<String>,
 }
 
@@ -138,7 +138,7 @@ impl Answer {
         (!calls.is_empty()).then_some(Value::Array(calls))
     }
 
-    /// Adds to the text, as long as it is no longer than what is kept of one.
+    /// Appends to the text up to the maximum size that is recorded.
     fn add(&mut self, text: &str) {
         let room = MOST_TEXT.saturating_sub(self.text.len());
         self.text.push_str(&text[..text.floor_char_boundary(room)]);

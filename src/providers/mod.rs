@@ -1,4 +1,4 @@
-//! The providers of models that the server may call: which there are, what they are called, and how they are asked.
+//! The model providers that the server may call: their configuration and the client that calls them.
 //!
 //! Providers come from a file, and their keys from the environment. No address comes from a request, no redirect is
 //! followed, and no key is stored, logged or sent back.
@@ -17,20 +17,20 @@ use serde::Deserialize;
 use crate::messages::models::{Catalog, ModelLimits};
 use answer::Api;
 
-/// How long connecting may take.
+/// The time limit for connecting.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long a provider may say nothing.
+/// The longest silence of a provider.
 const SILENCE: Duration = Duration::from_mins(10);
-/// The version of Anthropic's API that is asked for.
+/// The version of Anthropic's API that is requested.
 const ANTHROPIC_VERSION: &str = "2023-06-01";
 
 /// The kind of a provider: whose API it speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// That of `OpenAI`.
+    /// `OpenAI`'s API, which most other providers offer too.
     Openai,
-    /// That of Anthropic.
+    /// Anthropic's API.
     Anthropic,
 }
 
@@ -49,7 +49,7 @@ pub struct Provider {
 /// The providers of models, and the client that calls them.
 #[derive(Debug, Default)]
 pub struct Providers {
-    /// Made with the first provider: without any there is nobody to call.
+    /// The client is made only if there is a provider.
     client: Option<reqwest::Client>,
     all: Vec<Provider>,
     models: Vec<(String, ModelLimits)>,
@@ -84,32 +84,36 @@ struct ModelEntry {
 }
 
 impl Providers {
-    /// Reads the providers' file. `variable` finds a variable of the environment.
+    /// Reads the providers file. `variable` looks up an environment variable.
     pub fn load(path: &Path, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-        Self::parse(&text, variable).with_context(|| format!("reading {}", path.display()))
+        let unusable = || format!("the providers file {} cannot be used", path.display());
+        let text = std::fs::read_to_string(path).with_context(unusable)?;
+        Self::parse(&text, variable).with_context(unusable)
     }
 
-    /// Reads the text of a providers' file.
+    /// Reads the text of a providers file.
     pub fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
         let File { providers } = toml::from_str(text)?;
         let (mut all, mut models) = (Vec::new(), Vec::new());
         for entry in providers {
-            let url: reqwest::Url =
-                entry.base_url.parse().with_context(|| format!("the base_url of {}", entry.name))?;
             ensure!(
-                ["http", "https"].contains(&url.scheme()),
-                "the base_url of {} is no HTTP address",
+                is_base_url(&entry.base_url),
+                "the base_url {:?} of the provider {:?} must be an HTTP address without a query, such as \
+                 https://api.openai.com/v1",
+                entry.base_url,
                 entry.name
             );
             let key = match &entry.api_key_env {
                 Some(name) => {
                     let key = variable(name).filter(|key| !key.trim().is_empty());
                     let key = key.with_context(|| {
-                        format!("the variable {name}, which holds the key of {}, is not set", entry.name)
+                        format!(
+                            "the variable {name} with the key of the provider {:?} is not set",
+                            entry.name
+                        )
                     })?;
                     let mut value = HeaderValue::try_from(key.trim()).map_err(|_| {
-                        anyhow::anyhow!("the key in {name} has characters that no header takes")
+                        anyhow::anyhow!("the key in {name} has characters that a header cannot contain")
                     })?;
                     value.set_sensitive(true);
                     Some(value)
@@ -134,7 +138,7 @@ impl Providers {
                 name: entry.name,
             });
         }
-        // The system's certificates are asked, as a company's own proxy may stand between.
+        // The system's certificates are used, because a company's own proxy may be between.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
@@ -151,8 +155,8 @@ impl Providers {
         Catalog::new(self.models.iter().cloned())
     }
 
-    /// Finds the provider of a model, and the model's name there: the one that lists the model, the one named before a
-    /// slash, or the only one of the kind.
+    /// Finds the provider of a model and the provider's name of the model. This is the provider that lists the model,
+    /// the one named before a slash, or the only one of the kind.
     #[must_use]
     pub fn find<'a>(&'a self, kind: Option<Kind>, model: &'a str) -> Option<(&'a Provider, &'a str)> {
         let fitting =
@@ -181,8 +185,9 @@ impl Providers {
         self.client.as_ref().expect("whoever has a provider has read a file, which makes a client")
     }
 
-    /// Posts a body to a path below a provider's address, which may have a query. `extra` are headers to send along, and `key` is a key that goes before the provider's
-    /// own. A connection that cannot be made is tried once more, as nothing was sent then.
+    /// Posts a body to a path below a provider's address, which may have a query. `extra` are additional headers, and
+    /// `key` takes precedence over the provider's configured key. A failed connection is tried once more, because
+    /// nothing was sent.
     pub async fn post(
         &self,
         provider: &Provider,
@@ -249,6 +254,13 @@ impl Provider {
     }
 }
 
+/// Returns whether the paths of an API can be appended to this text to form an HTTP address.
+fn is_base_url(text: &str) -> bool {
+    text.parse().is_ok_and(|url: reqwest::Url| {
+        ["http", "https"].contains(&url.scheme()) && url.query().is_none() && url.fragment().is_none()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -306,6 +318,24 @@ mod tests {
         assert!(error(FILE).contains("A_KEY"));
         assert!(error("[[providers]]\nname = \"a\"\nkind = \"other\"\nbase_url = \"x\"").contains("kind"));
         let file = "[[providers]]\nname = \"a\"\nkind = \"openai\"\nbase_url = \"ftp://x\"";
-        assert!(error(file).contains("no HTTP address"));
+        assert!(error(file).contains("must be an HTTP address"));
+    }
+
+    #[test]
+    fn a_base_url_is_an_http_address_without_a_query() {
+        for good in ["https://a.example", "http://127.0.0.1:1/v1/"] {
+            assert!(is_base_url(good), "{good}");
+        }
+        for bad in [
+            "",
+            "a.example/v1",
+            "/v1",
+            "localhost:8000/v1",
+            "ftp://a.example",
+            "https://",
+            "https://a.example/?v=1",
+        ] {
+            assert!(!is_base_url(bad), "{bad}");
+        }
     }
 }

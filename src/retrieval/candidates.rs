@@ -30,7 +30,7 @@ pub trait Candidate: for<'r> FromRow<'r, PgRow> + Send + Unpin {
 /// What candidates are read with.
 #[derive(Debug)]
 pub struct Candidates<'a> {
-    /// A connection for reading. It makes plans for the values at hand: a general one would scan the table.
+    /// A connection for reading. It makes plans for the given values: a general one would scan the table.
     pub db: &'a PgPool,
     /// What is known of the frequency of keys.
     pub samples: &'a Arc<Samples>,

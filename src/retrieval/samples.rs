@@ -29,11 +29,11 @@ const COUNTED_AT_ONCE: i64 = 50_000;
 const UNCOUNTED: i64 = 1_000_000;
 /// Renewing the sample of a scope in the background takes at most one part in so many of the time.
 const SHARE: u32 = 100;
-/// The most documents of a scope that is small.
+/// The maximum number of documents of a scope that is small.
 const FEW: i64 = 20_000;
 /// How many samples are remembered, at one or two megabytes each.
 const SAMPLES: usize = 32;
-/// The least likeness by trigrams, 0 to 1, at which an unknown word may be a known one misspelt; and how many such words are taken.
+/// The least likeness by trigrams, 0 to 1, at which an unknown word may be a known one misspelled; and how many such words are taken.
 const ALIKE: f32 = 0.4;
 const MOST_ALIKE: usize = 3;
 

@@ -8,58 +8,59 @@ use super::intake_errors;
 use super::settings::Rules;
 use crate::error::Result;
 
-/// What the feedback loop has done in a project.
+/// Statistics of the searches of a project.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 #[schema(as = SearchFigures)]
 pub struct Figures {
     /// Whether associations are being learned.
     #[sqlx(skip)]
     pub enabled: bool,
-    /// How many weak searches were tracked.
+    /// The number of weak searches that were tracked.
     pub sessions_started: i64,
-    /// How many weak searches led to a file.
+    /// The number of weak searches that led to a file.
     pub sessions_resolved: i64,
-    /// How many weak searches ended with their turn before enough files were read.
+    /// The number of weak searches whose turn ended before enough files were read.
     pub sessions_unresolved: i64,
-    /// How many weak searches ended because the agent fell silent before it had read enough files.
+    /// The number of weak searches that ended because the agent was silent for too long before it had read enough
+    /// files.
     pub sessions_timeout: i64,
-    /// How many weak searches are still tracked.
+    /// The number of weak searches that are still tracked.
     pub active_sessions: i64,
-    /// How many searches were good enough not to be tracked.
+    /// The number of searches with results good enough not to be tracked.
     pub strong_searches: i64,
-    /// How many files were the answer to some query.
+    /// The number of files that answered at least one query.
     pub files_learned: i64,
-    /// How many pairs of a query and a file there are.
+    /// The number of associations, each of which is a pair of a query and a file.
     pub associations_created: i64,
-    /// What was wrong with the last twenty malformed lines and hooks, the latest last. None of these quotes anything.
+    /// Descriptions of the last twenty malformed lines and hook reports, the latest last. They do not quote any text.
     #[sqlx(skip)]
     #[schema(max_items = 20)]
     pub errors: Vec<String>,
-    /// How many malformed lines and hooks were passed over.
+    /// The number of malformed lines and hook reports that were skipped.
     pub error_count: i64,
     /// How often hints were shown and read.
     #[sqlx(flatten)]
     pub hints: HintFigures,
 }
 
-/// How often hints were shown, and how often they were read.
+/// Statistics of hints: how often they were shown and read.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 pub struct HintFigures {
-    /// How many weak searches that are over were answered with hints.
+    /// The number of ended weak searches that got hints.
     pub searches_hinted: i64,
-    /// How many weak searches were answered with hints of which the agent read at least one.
+    /// The number of weak searches in which the agent read at least one hint.
     pub searches_helped: i64,
-    /// The share of the weak searches that are over which were answered with hints; null without any.
+    /// The share of ended weak searches that got hints. Null if there are none.
     pub hint_rate: Option<f64>,
-    /// The share of the searches answered with hints of which one was read; null without any.
+    /// The share of searches with hints in which at least one hint was read. Null if there are none.
     pub read_rate: Option<f64>,
-    /// How many hints these searches were answered with.
+    /// The number of hints that were shown.
     pub hints_shown: i64,
-    /// How many of the hints shown were read.
+    /// The number of hints that were read.
     pub hints_read: i64,
 }
 
-/// Computes the figures of a project.
+/// Computes the statistics of a project.
 pub async fn figures(db: &PgPool, project: &str, rules: &Rules) -> Result<Figures> {
     const SQL: &str = "
         select sessions.*, learned.*, errors.*, hinted.*,

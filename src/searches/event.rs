@@ -52,7 +52,7 @@ pub struct Append {
     pub id: Uuid,
     /// The request.
     pub new: NewFallback,
-    /// When the agent did it.
+    /// When it happened.
     pub at: Timestamp,
     /// The hash of the request.
     pub hash: Vec<u8>,
@@ -100,8 +100,8 @@ impl Event {
         Self { search_id, action: Action::Finalize { at } }
     }
 
-    /// Replaces in every text what the project's rules say. The hashes by which a request is recognised are those of what
-    /// was sent.
+    /// Applies the project's redaction rules to every text. The hashes that recognize a repeated request are those of
+    /// the original text.
     pub fn redact(&mut self, redaction: &mut Redaction<'_>) {
         match &mut self.action {
             Action::Start(start) => {

@@ -15,16 +15,16 @@ use crate::types::Timestamp;
 /// How many similar associations are looked at.
 const NEAREST: i64 = 50;
 
-/// A pattern that led to a file.
+/// A search pattern that led to a file.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 pub struct Expansion {
-    /// The pattern, as the agent gave it to grep or glob.
+    /// The pattern that the agent passed to grep or glob.
     pub pattern: String,
-    /// The query that had missed what the pattern found.
+    /// The query that missed what the pattern found.
     pub query: String,
-    /// The similarity of that query to the one at hand, 0 to 1.
+    /// The similarity of this query to the current one, from 0 to 1.
     pub score: f64,
-    /// How many searches the pattern helped.
+    /// The number of searches that the pattern helped.
     pub evidence: i64,
     /// When the pattern last helped, by the agent's clock.
     pub last_seen_at: Timestamp,

@@ -1,12 +1,12 @@
 //! The most characters and entries that are kept of what is posted and of what agents write.
 
-/// The most characters of a query or pattern.
+/// The maximum number of characters of a query or pattern.
 pub(super) const MOST_QUERY: usize = 2_000;
-/// The most characters of a path.
+/// The maximum number of characters of a path.
 pub(super) const MOST_PATH: usize = 4_096;
-/// The most results that a search may name.
+/// The maximum number of results that a search may name.
 pub(super) const MOST_RESULTS: usize = 500;
-/// The most characters of a name that an agent gives: longer ones are cut.
+/// The maximum number of characters of a name that an agent gives: longer ones are cut.
 pub(super) const MOST_NAME: usize = 200;
 
 /// Cuts a text to so many characters.

@@ -44,23 +44,24 @@ use associations::Association;
 use hints::Hint;
 use limits::{MOST_PATH, MOST_QUERY, MOST_RESULTS};
 
-/// A search, and what came of it.
+/// A search and its outcome.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 pub struct Search {
     /// The id of the search in its project.
     pub id: Uuid,
     /// What was sought.
     pub query: String,
-    /// The best score of the results; 0 without results, null if there are some and no score is known.
+    /// The best score of the results. It is 0 if there are no results, and null if there are results without known
+    /// scores.
     pub best_score: Option<f64>,
-    /// How many results the search had.
+    /// The number of results.
     pub result_count: i32,
-    /// The results that were named; paths are relative to `root` if they lie in it.
+    /// The results that the client reported. Paths in `root` are relative to it.
     #[sqlx(json)]
     pub results: Vec<SearchResult>,
-    /// The agent's session.
+    /// The agent session of the search.
     pub agent_session_id: Option<String>,
-    /// The subagent in the session; null for the main agent.
+    /// The subagent of the session. Null for the main agent.
     pub agent_id: Option<String>,
     /// The turn in which the search was made.
     pub turn_id: Option<String>,
@@ -72,18 +73,19 @@ pub struct Search {
     pub state: SearchState,
     /// When the search ended, by the agent's clock.
     pub ended_at: Option<Timestamp>,
-    /// The search that this one repeats, because a person has said that what it led to is not what they meant.
+    /// The id of an earlier search that this one corrects, because the user said that its result was not what they
+    /// meant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub corrects: Option<Uuid>,
-    /// What the agent did after the search, in the order of time; lists leave this out.
+    /// What the agent did after the search, in chronological order. Lists leave this out.
     #[sqlx(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallbacks: Option<Vec<Fallback>>,
-    /// The hints that the search was answered with: files that were worth opening; lists leave them out.
+    /// The hints in the response to the search: files that were worth opening. Lists leave them out.
     #[sqlx(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hints: Option<Vec<Hint>>,
-    /// The associations that were learned from the search; lists leave them out.
+    /// The associations learned from the search. Lists leave them out.
     #[sqlx(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub associations: Option<Vec<Association>>,
@@ -96,30 +98,30 @@ pub struct SearchResult {
     /// The path of the file that was found.
     #[schema(min_length = 1, max_length = 4096)]
     pub path: String,
-    /// How well the file fits the query, on the scale of the tool that searched.
+    /// The score of the file, on the scale of the search tool.
     #[serde(default)]
     pub score: Option<f64>,
 }
 
-/// Something that the agent did after a weak search.
+/// Something that the agent did after a weak search, such as reading a file.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 pub struct Fallback {
     /// The id of the fallback in its search.
     pub id: Uuid,
     /// What was done.
     pub kind: FallbackKind,
-    /// The file that was read, edited or added to the index, relative to the search's root if it lies in it.
+    /// The file that was read, edited or added to the index, relative to the search's root if it is in that folder.
     pub path: Option<String>,
-    /// The pattern that was looked for.
+    /// The pattern that the agent looked for.
     pub pattern: Option<String>,
-    /// Whether the fallback worked.
+    /// Whether the action succeeded.
     pub ok: bool,
-    /// When the agent did it.
+    /// When it happened.
     pub timestamp: Timestamp,
-    /// The part of the fallback that is this search's, 0 to 1: where several searches are open, the one whose query it
-    /// resembles gets more.
+    /// The share of the fallback that counts for this search, from 0 to 1. If several searches are open, those whose
+    /// queries resemble the fallback get larger shares.
     pub share: f64,
-    /// Whether the fallback counts; false where it came only after the session was over.
+    /// Whether the fallback counts. It does not if it came after the search was over.
     pub counts: bool,
 }
 
@@ -128,7 +130,7 @@ pub struct Fallback {
 pub struct AppendedFallback {
     /// The id of the search.
     pub search_id: Uuid,
-    /// The state of the search now.
+    /// The current state of the search.
     pub state: SearchState,
     /// The fallback.
     #[serde(flatten)]
@@ -146,7 +148,7 @@ fn names_it<T>(_: &T) -> bool {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewSearch {
-    /// The search's id, which makes it safe to send the request again. The server makes one if none is given.
+    /// The search's id, which makes it safe to send the request again. By default, the server chooses one.
     #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
     /// What was sought.
@@ -155,28 +157,29 @@ pub struct NewSearch {
     /// The best score of the results. The default is the best score in `results`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best_score: Option<f64>,
-    /// How many results the search had. The default is the number of `results`.
+    /// The number of results. The default is the length of `results`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub result_count: Option<i32>,
-    /// The results of the search: a file that is among these counts half when it is read, and is no hint.
+    /// The results of the search. A file listed here counts half if the agent reads it, and is not returned as a
+    /// hint.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 500)]
     pub results: Vec<SearchResult>,
-    /// The agent's session: erasing the session erases the search.
+    /// The agent session. Erasing the session erases the search.
     #[serde(skip_serializing_if = "OptionalName::is_none")]
     pub agent_session_id: OptionalName,
-    /// The subagent in the session.
+    /// The subagent of the session.
     #[serde(skip_serializing_if = "OptionalName::is_none")]
     pub agent_id: OptionalName,
-    /// The agent's turn. A turn that differs from the one before ends the searches of the one before.
+    /// The agent's turn. A search of a new turn ends the searches of the previous turn.
     #[serde(skip_serializing_if = "OptionalName::is_none")]
     pub turn_id: OptionalName,
-    /// The folder that the search is about: paths are kept relative to it.
+    /// The folder that the search is about. Paths in it are stored relative to it.
     #[serde(skip_serializing_if = "OptionalName::is_none")]
     #[schema(value_type = Option<String>, max_length = 4096)]
     pub root: OptionalName,
-    /// When the search was made; now, if not given.
+    /// When the search was made. The default is now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Timestamp>,
 }
@@ -192,7 +195,7 @@ impl NewSearch {
         self.best_score.or(named).or((self.count() == 0).then_some(0.0))
     }
 
-    /// How many results the search had.
+    /// The number of results.
     #[must_use]
     pub fn count(&self) -> i32 {
         self.result_count.unwrap_or_else(|| i32::try_from(self.results.len()).unwrap_or(i32::MAX))
@@ -216,12 +219,12 @@ impl Check for NewSearch {
     }
 }
 
-/// What the agent did after a search, to be appended.
+/// A fallback to append to a search: what the agent did next.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewFallback {
-    /// The id of the fallback, with which sending it again is harmless; without one, the same body with the same `timestamp` is
-    /// the same fallback.
+    /// The id of the fallback, which makes it safe to send the request again. Without an id, a request with the same
+    /// body and `timestamp` is treated as the same fallback.
     #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
     /// What was done.
@@ -230,14 +233,14 @@ pub struct NewFallback {
     #[serde(skip_serializing_if = "OptionalName::is_none")]
     #[schema(value_type = Option<String>, max_length = 4096)]
     pub path: OptionalName,
-    /// The pattern that was looked for, with grep or glob.
+    /// The pattern that the agent looked for with grep or glob.
     #[serde(skip_serializing_if = "OptionalName::is_none")]
     #[schema(value_type = Option<String>, max_length = 2000)]
     pub pattern: OptionalName,
-    /// Whether the fallback worked: what failed teaches nothing. True if not given.
+    /// Whether the action succeeded. Nothing is learned from a failed one. The default is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ok: Option<bool>,
-    /// When the agent did it; now, if not given.
+    /// When it happened. The default is now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Timestamp>,
 }
@@ -288,7 +291,7 @@ impl NewSearch {
 #[serde(deny_unknown_fields)]
 #[schema(as = SearchResolution)]
 pub struct Resolve {
-    /// When the turn ended; now, if not given.
+    /// When the turn ended. The default is now.
     pub timestamp: Option<Timestamp>,
 }
 
@@ -299,12 +302,12 @@ impl Check for Resolve {}
 #[serde(deny_unknown_fields)]
 #[schema(as = AgentTurnEnd)]
 pub struct TurnEnd {
-    /// The agent's session, whose subagents end their turns as well.
+    /// The agent session. The turns of its subagents end too.
     #[schema(min_length = 1, max_length = 200)]
     pub agent_session_id: String,
-    /// The turn that ends: where another turn is under way by now, nothing ends.
+    /// The turn that ends. If another turn has begun by now, nothing ends.
     pub turn_id: OptionalName,
-    /// When the turn ended; now, if not given.
+    /// When the turn ended. The default is now.
     pub timestamp: Option<Timestamp>,
 }
 
@@ -333,15 +336,15 @@ impl Private for TurnEnd {
 /// The searches that ended with a turn.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct EndedTurn {
-    /// The agent's session.
+    /// The agent session of the search.
     pub agent_session_id: String,
-    /// The searches that were tracked and have ended, in the order in which they were made.
+    /// The tracked searches that ended, in the order in which they were made.
     pub searches: Vec<TurnSearch>,
-    /// How many new associations were learned.
+    /// The number of new associations.
     pub associations_created: usize,
 }
 
-/// A search that has ended with its turn.
+/// A search that ended with its turn.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct TurnSearch {
     /// The id of the search.

@@ -9,36 +9,36 @@ use utoipa::ToSchema;
 use crate::agents::ToolPatterns;
 use crate::http::{Check, Checks};
 
-/// The settings of searches. What a project leaves null is the server's, which its environment decides.
+/// The settings of searches. A setting that is null has the server's value.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema, Args)]
 #[serde(deny_unknown_fields, default)]
 #[command(next_help_heading = "Searches")]
 pub struct SearchSettings {
-    /// Whether associations are learned; searches are tracked either way. The default is true.
+    /// Whether associations are learned. Searches are tracked in any case. The default is true.
     #[arg(long = "learn-from-search", env = "GLEANER_LEARN_FROM_SEARCH", global = true, value_name = "BOOL",
         value_parser = BoolishValueParser::new())]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learn: Option<bool>,
-    /// A search whose best score is below this is weak. The default is 0.65.
+    /// The score below which a search is weak. The default is 0.65.
     #[arg(long = "learn-threshold", env = "GLEANER_LEARN_THRESHOLD", global = true, value_name = "SCORE",
         value_parser = number)]
     #[schema(minimum = -1e9, maximum = 1e9)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score_threshold: Option<f64>,
-    /// The longest silence of an agent, in seconds, after which what it does still counts for a search. The default
-    /// is 60.
+    /// The longest silence of an agent, in seconds, after which its actions still count for a search. The default is
+    /// 60.
     #[arg(long = "learn-timeout", env = "GLEANER_LEARN_TIMEOUT", global = true, value_name = "SECONDS",
         value_parser = number)]
     #[schema(minimum = 1, maximum = 86_400)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_timeout: Option<f64>,
-    /// How many files must have been read for a search to be resolved. The default is 1.
+    /// The number of files that must be read for a search to be resolved. The default is 1.
     #[arg(long = "learn-min-reads", env = "GLEANER_LEARN_MIN_READS", global = true, value_name = "N")]
     #[schema(minimum = 1, maximum = 1_000)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_fallback_reads: Option<u32>,
-    /// Names of the tools that search an index, with `*` for any characters. The default is
-    /// mcp__ultrasync__jit_search and mcp__*search*.
+    /// The names of the tools that search an index, with `*` for any characters. The default is
+    /// `mcp__ultrasync__jit_search` and `mcp__*search*`.
     #[arg(
         long = "learn-tools",
         env = "GLEANER_LEARN_TOOLS",
@@ -55,7 +55,7 @@ pub struct SearchSettings {
         value_parser = BoolishValueParser::new())]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub track_builtin: Option<bool>,
-    /// Days after which evidence counts half. The default is 30.
+    /// The number of days after which evidence counts half. The default is 30.
     #[arg(long = "learn-half-life", env = "GLEANER_LEARN_HALF_LIFE", global = true, value_name = "DAYS",
         value_parser = number)]
     #[schema(minimum = 0.05, maximum = 36_500)]

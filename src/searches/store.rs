@@ -29,10 +29,10 @@ const SELECT: &str = "
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct Filter {
-    /// The state of the searches.
+    /// Only searches in this state.
     #[param(inline)]
     state: Option<SearchState>,
-    /// The agent's session.
+    /// Only searches of this agent session.
     agent_session_id: Option<String>,
 }
 

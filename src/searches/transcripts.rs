@@ -47,11 +47,11 @@ pub struct Origin {
     /// The agent that writes the transcript.
     #[param(inline, value_type = Agent, example = "claude-code")]
     pub agent: &'static Agent,
-    /// The name of the transcript: a line counts once under it.
+    /// The name of the transcript. A line counts only once for each name.
     #[param(min_length = 1, max_length = 1000, example = "my-session.jsonl")]
     pub source: String,
-    /// Whether searches are followed and learned from; true if not given. Otherwise lines are only counted, and are new to a
-    /// later call that learns.
+    /// Whether Gleaner learns from the lines. The default is true. With false, lines are only counted, and a later
+    /// request with true still learns from them.
     #[serde(default, deserialize_with = "boolean")]
     pub learn: Option<bool>,
 }

@@ -50,7 +50,7 @@ impl Activity {
 pub enum Act {
     /// The user looked at a suggestion.
     Viewed(Look),
-    /// The user typed, and the input now contains this text. None if the project keeps no text.
+    /// The user typed, and the input now contains this text. None if the project stores no text.
     Typed(Option<String>),
 }
 
@@ -168,19 +168,19 @@ impl NewPartialInputs {
     }
 }
 
-/// A look at a suggestion, given by its `index` or as a step to the next or previous one.
+/// A view of a suggestion, given by its `index` or as a step to the next or previous suggestion.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewView {
-    /// The view's id, which makes it safe to send the view again. The same move with the same `at` is safe as
-    /// well.
+    /// The view's id, which makes it safe to send the view again. Without an id, the same move with the same `at`
+    /// counts once.
     pub id: Option<Uuid>,
-    /// The index of the suggestion looked at, from 0.
+    /// The index of the suggestion, from 0.
     #[schema(minimum = 0)]
     pub index: Option<i32>,
-    /// The direction of the step. The one after the last suggestion leads to the first.
+    /// The direction of the step. The step after the last suggestion leads to the first.
     pub direction: Option<Direction>,
-    /// When the user looked at the suggestion.
+    /// When the user viewed the suggestion.
     pub at: Option<Timestamp>,
 }
 
@@ -193,21 +193,21 @@ impl Check for NewView {
     }
 }
 
-/// One look at a suggestion, or several as `views`.
+/// One view of a suggestion, or several in `views`.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewViews {
-    /// The view's id, which makes it safe to send the view again. The same move with the same `at` is safe as
-    /// well.
+    /// The view's id, which makes it safe to send the view again. Without an id, the same move with the same `at`
+    /// counts once.
     pub id: Option<Uuid>,
-    /// The index of the suggestion looked at, from 0.
+    /// The index of the suggestion, from 0.
     #[schema(minimum = 0)]
     pub index: Option<i32>,
-    /// The direction of the step. The one after the last suggestion leads to the first.
+    /// The direction of the step. The step after the last suggestion leads to the first.
     pub direction: Option<Direction>,
-    /// When the user looked at the suggestion.
+    /// When the user viewed the suggestion.
     pub at: Option<Timestamp>,
-    /// Several views, which are ordered by their times and otherwise as given.
+    /// Several views. They are ordered by their times, or as listed if they have none.
     pub views: Option<Vec<NewView>>,
 }
 
@@ -227,29 +227,29 @@ impl Check for NewViews {
             ("direction", direction.is_some()),
             ("at", at.is_some()),
         ] {
-            checks.require(!given, field, "is said of each of the views");
+            checks.require(!given, field, "must be given for each of the views instead");
         }
     }
 }
 
-/// The content of the input at some moment.
+/// The content of the input field at some point in time.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPartialInput {
-    /// The input's id, which makes it safe to send the input again. The same text with the same `at` is safe
-    /// as well.
+    /// The input's id, which makes it safe to send the input again. Without an id, the same text with the same `at`
+    /// counts once.
     pub id: Option<Uuid>,
-    /// The whole content of the input.
+    /// The whole content of the input field.
     pub text: String,
-    /// When the input contained this text.
+    /// When the input field contained this text.
     pub at: Option<Timestamp>,
 }
 
-/// Texts that the input contained before the user submitted something.
+/// Texts that the input field contained before the user submitted.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPartialInputs {
-    /// The inputs, which are ordered by their times and otherwise as given.
+    /// The inputs. They are ordered by their times, or as listed if they have none.
     #[schema(min_items = 1)]
     pub inputs: Vec<NewPartialInput>,
 }

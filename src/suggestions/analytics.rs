@@ -17,7 +17,7 @@ use crate::http::{Check, Checks};
 use crate::statistics;
 use crate::types::Timestamp;
 
-/// The suggestion records that the figures are computed from.
+/// The suggestion records that the statistics are computed from.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
@@ -34,16 +34,17 @@ pub(super) struct Scope {
     session_name: Option<String>,
     /// Only records of sessions on this server.
     server_name: Option<String>,
-    /// Only records with this version of the prompt or node.
+    /// Only records whose slate was made by this version of the prompt or node.
     suggestion_node_version: Option<String>,
-    /// A property by which the figures are computed in groups as well: one of those named here, or `llm:` and the name of a
-    /// parameter of the request to the model. A parameter whose value has more than 200 characters counts as not given.
+    /// A property by which the records are also grouped: one of the properties listed here, or `llm:` followed by the
+    /// name of a parameter of the request to the model. A parameter with a value of more than 200 characters counts
+    /// as not given.
     #[param(inline, example = "llm:max_tokens")]
     group_by: Option<GroupBy>,
-    /// The time in milliseconds from which a rejection is slow. The default is 10 000.
+    /// The time in milliseconds from which a rejection counts as slow. The default is 10,000.
     #[param(minimum = 0)]
     slow_ms: Option<f64>,
-    /// The number of moves from which a user cycled a lot. The default is 3.
+    /// The number of moves from which a user counts as having cycled a lot. The default is 3.
     #[param(minimum = 1)]
     many_cycles: Option<i32>,
 }
@@ -110,17 +111,18 @@ impl Scope {
     }
 }
 
-/// The most groups of an answer.
+/// The maximum number of groups of an answer.
 const MOST_GROUPS: usize = 1_000;
 
-/// The condition of records that figures are about. Records that wait for the user are only counted as fetches.
+/// The condition of records that are included in statistics. Records that wait for the user are only counted as
+/// fetches.
 const ENDED: &str = "s.state = 'finalized'";
 
 /// The columns with numbers of tokens, in the order of [`Row::costs`].
 const TOKENS: [&str; 3] = ["s.total_tokens", "s.prompt_tokens", "s.completion_tokens"];
 
-/// Computes the figures of all records and of each group, with one scan for the records and one for the
-/// positions in the slate.
+/// Computes the statistics of all records and of each group, with one scan for the records and one for the positions
+/// in the slate.
 pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<Answer> {
     let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
     let mut rows = rows(&mut snapshot, project, scope).await?;
@@ -236,25 +238,25 @@ async fn position_rows(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Pair {
-    /// A version of the prompt or node.
+    /// The first version of the prompt or node.
     #[param(min_length = 1, example = "v1.0")]
     a: String,
-    /// The version to compare with.
+    /// The second version of the prompt or node.
     #[param(min_length = 1, example = "v1.1")]
     b: String,
 }
 
 impl Check for Pair {}
 
-/// Two versions side by side. Differences are those of `a` minus `b`.
+/// A comparison of two versions. Differences are `a` minus `b`.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SuggestionComparison)]
 pub(super) struct Comparison {
-    /// The figures of the version `a`.
+    /// The statistics of the version `a`.
     a: Figures,
-    /// The figures of the version `b`.
+    /// The statistics of the version `b`.
     b: Figures,
-    /// The difference of the acceptance rates. Null if one version has no slate to judge.
+    /// The difference of the acceptance rates. Null if one version has no slate that can be judged.
     difference: Option<f64>,
     /// The 95 % confidence interval of the difference (normal approximation).
     interval: Option<[f64; 2]>,

@@ -42,9 +42,9 @@ pub enum Action {
     Finalize {
         /// What the user submitted, and when.
         outcome: Outcome,
-        /// The hash of the request, which tells a repeated request from a conflicting one.
+        /// The hash of the request, which distinguishes a repeated request from a conflicting one.
         hash: Vec<u8>,
-        /// The keyed hash of the text submitted, if the project keeps no text.
+        /// The keyed hash of the text submitted, if the project stores no text.
         input_hash: Option<[u8; HASH]>,
     },
     /// Something is added to the record.
@@ -56,9 +56,9 @@ pub enum Action {
 pub struct Start {
     /// The client's request.
     pub new: NewSuggestion,
-    /// When the slate was made.
+    /// When the slate was created.
     pub created_at: Timestamp,
-    /// The hash of the request, which tells a repeated request from a conflicting one.
+    /// The hash of the request, which distinguishes a repeated request from a conflicting one.
     pub hash: Vec<u8>,
     /// The properties by which analytics group the record.
     pub facts: Facts,
@@ -69,7 +69,7 @@ pub struct Start {
     /// The hash of an equivalent request to finalize, if the record is finished already. A client that sends
     /// such a request later is repeating itself.
     pub outcome_hash: Option<Vec<u8>>,
-    /// The hashes that replace the texts, if the project keeps no text.
+    /// The hashes that replace the texts, if the project stores no text.
     pub hashes: Option<Hashes>,
 }
 
@@ -183,7 +183,7 @@ impl Event {
     }
 
     /// Replaces in every text what the project's rules say, also in what was derived from it. The hashes by which a
-    /// request is recognised are those of what was sent.
+    /// request is recognized are those of what was sent.
     pub fn redact(&mut self, redaction: &mut Redaction<'_>) {
         match &mut self.action {
             Action::Start(start) => {
@@ -249,9 +249,9 @@ impl Event {
 pub(super) struct Ending<'a> {
     pub(super) id: Uuid,
     pub(super) outcome: &'a Outcome,
-    /// The hash of the request, which tells a repeated request from a conflicting one.
+    /// The hash of the request, which distinguishes a repeated request from a conflicting one.
     pub(super) hash: &'a [u8],
-    /// The keyed hash of the text submitted, if the project keeps no text.
+    /// The keyed hash of the text submitted, if the project stores no text.
     pub(super) input_hash: Option<[u8; HASH]>,
 }
 

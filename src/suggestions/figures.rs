@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use super::signals::Signal;
 use crate::statistics::{rate, wilson};
 
-/// A part of a whole. The share is null where there is nothing to divide by.
+/// A part of a whole. The share is null if the whole is empty.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionShare)]
 pub(super) struct Share {
@@ -25,7 +25,7 @@ impl Share {
     }
 }
 
-/// How the texts submitted relate to the slates, in numbers of records.
+/// The number of records for each way in which the submitted text matched the slate.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionSharesByMatchType)]
 pub(super) struct ByMatchType {
@@ -33,11 +33,11 @@ pub(super) struct ByMatchType {
     pub(super) partial: Share,
     pub(super) prefix: Share,
     pub(super) none: Share,
-    /// Records without the texts to compare. They are in no share.
+    /// The number of records without texts to compare. They are not included in any share.
     pub(super) unknown: i64,
 }
 
-/// What becomes of the suggestions at one position of the slate.
+/// The outcomes of suggestions at one position of the slate.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionPosition)]
 pub(super) struct Position {
@@ -59,11 +59,11 @@ impl Position {
     }
 }
 
-/// How long users take until they submit, in milliseconds, in the records that have the times.
+/// How long users take until they submit, in milliseconds, over the records with known times.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionThinkTime)]
 pub(super) struct ThinkTime {
-    /// The number of records that have the times.
+    /// The number of records with known times.
     pub(super) count: i64,
     pub(super) mean_ms: Option<f64>,
     pub(super) p50_ms: Option<f64>,
@@ -78,22 +78,22 @@ pub(super) struct ThinkTime {
 pub(super) struct Cycles {
     /// The mean number of moves.
     pub(super) mean: Option<f64>,
-    /// The greatest number of moves.
+    /// The maximum number of moves.
     pub(super) most: Option<i32>,
-    /// The records with at least one move.
+    /// The number of records with at least one move.
     pub(super) browsed: Share,
 }
 
-/// How many tokens slates cost: prompt and response together, and each by itself.
+/// The number of tokens that slates cost: in total, for prompts, and for responses.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionTokens)]
 pub(super) struct Tokens {
-    /// The tokens of prompt and response together.
+    /// The tokens of prompts and responses together.
     #[serde(flatten)]
     pub(super) both: Cost,
-    /// The tokens of the prompt.
+    /// The tokens of prompts.
     pub(super) prompt: Cost,
-    /// The tokens of the response.
+    /// The tokens of responses.
     pub(super) completion: Cost,
 }
 
@@ -101,9 +101,9 @@ pub(super) struct Tokens {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionCost)]
 pub(super) struct Cost {
-    /// The number of tokens of all records that have one.
+    /// The total number of tokens of these records.
     pub(super) total: i64,
-    /// The number of records that have a number of tokens.
+    /// The number of records with a known number of tokens.
     pub(super) records: i64,
     /// `total`, divided by the number of these records whose slate was accepted.
     pub(super) per_accepted: Option<f64>,
@@ -117,7 +117,7 @@ impl Cost {
     }
 }
 
-/// Negative signals, and how many records show each.
+/// The number of records that show each negative signal.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = NegativeSignals)]
 pub(super) struct Signals {
@@ -128,25 +128,25 @@ pub(super) struct Signals {
     pub(super) cycled_back: i64,
 }
 
-/// Figures of finalized records. Discarded records are in none, and pending ones are only counted as fetches.
+/// Statistics of finalized records. Discarded records are not included, and pending records count only as fetches.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionFigures)]
 pub(super) struct Figures {
-    /// The number of fetches of suggestions, that is of finalized and pending records.
+    /// The number of fetches of suggestions, which is the number of finalized and pending records.
     pub(super) fetches: i64,
-    /// The fetches that failed.
+    /// The number of fetches that failed.
     pub(super) failed: Share,
     /// The number of finalized records.
     pub(super) records: i64,
-    /// The number of records whose slate had no suggestion. They are in no share.
+    /// The number of records with an empty slate. They are not included in any share.
     pub(super) empty: i64,
-    /// The number of slates of which a suggestion was accepted: exactly, changed, or in part.
+    /// The number of slates of which a suggestion was accepted exactly, in part, or with changes.
     pub(super) accepted: i64,
-    /// The share of `accepted` in the slates that can be judged.
+    /// The share of `accepted` among the slates that can be judged.
     pub(super) acceptance_rate: Option<f64>,
     /// The 95 % Wilson interval of `acceptance_rate`.
     pub(super) acceptance_rate_interval: Option<[f64; 2]>,
-    /// The slates of which no suggestion was accepted.
+    /// The number of slates of which no suggestion was accepted.
     pub(super) ignored: Share,
     pub(super) by_match_type: ByMatchType,
     pub(super) by_position: Vec<Position>,
@@ -156,25 +156,25 @@ pub(super) struct Figures {
     pub(super) negative_signals: Signals,
 }
 
-/// The figures of one group of records.
+/// The statistics of one group of records.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionFiguresGroup)]
 pub(super) struct Group {
-    /// The value of the property that records are grouped by. Null where records have none.
+    /// The value of the property that records are grouped by. Null for records without a value.
     pub(super) group: Value,
     #[serde(flatten)]
     pub(super) figures: Figures,
 }
 
-/// The figures of all records, and of each group.
+/// The statistics of all records, and of each group.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SuggestionAnalytics)]
 pub(super) struct Answer {
     #[serde(flatten)]
     pub(super) figures: Figures,
-    /// With `group_by`, the groups with finalized records or failed fetches, the largest first, at most 1 000.
+    /// With `group_by`, the groups with finalized records or failed fetches, the largest first, at most 1,000.
     pub(super) groups: Option<Vec<Group>>,
-    /// With `group_by`, the number of groups that are not listed, because they are smaller than these 1 000.
+    /// With `group_by`, the number of groups that are not listed because there are more than 1,000.
     pub(super) groups_left_out: Option<i64>,
 }
 

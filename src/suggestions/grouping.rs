@@ -10,7 +10,7 @@ use utoipa::{PartialSchema, ToSchema};
 /// What stands before the name of a parameter of the model.
 const PARAMETER: &str = "llm:";
 
-/// What figures are grouped by.
+/// What statistics are grouped by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum GroupBy {
     /// A property that every record can have.

@@ -35,14 +35,14 @@ pub use rules::views::{Direction, View};
 
 use crate::types::{FreeForm, Timestamp};
 
-/// A slate of suggestions, and what became of it.
+/// A slate of suggestions and its outcome.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 pub struct Suggestion {
     /// The record's id, unique within its project.
     pub id: Uuid,
     /// Whether the record is pending, finalized or discarded.
     pub state: State,
-    /// The suggestions in the order offered. Null if the project keeps no text.
+    /// The suggestions in the order in which they were offered. Null if the project stores no text.
     #[sqlx(json(nullable))]
     pub suggestions: Option<Vec<String>>,
     /// The number of suggestions.
@@ -63,9 +63,9 @@ pub struct Suggestion {
     pub propensities: Option<Vec<f64>>,
     /// The number of blocks in the context.
     pub context_block_count: Option<i32>,
-    /// The model that answered, or else the one asked for.
+    /// The model that answered, or the requested model if the response names none.
     pub model: Option<String>,
-    /// The temperature asked for.
+    /// The requested temperature.
     pub temperature: Option<f64>,
     /// The number of tokens of the call, prompt and response together.
     pub total_tokens: Option<i64>,
@@ -75,34 +75,34 @@ pub struct Suggestion {
     pub completion_tokens: Option<i64>,
     /// Whether the fetch of suggestions failed.
     pub failed: bool,
-    /// Why the fetch of suggestions failed. Null if it did not, and if the project keeps no text.
+    /// Why the fetch of suggestions failed. Null if it did not fail, or if the project stores no text.
     pub error: Option<String>,
-    /// When the client asked for suggestions, in seconds of its clock.
+    /// When the client requested suggestions, as Unix seconds of its clock.
     pub fetch_start_ts: Option<f64>,
-    /// When the slate was shown, in seconds of the client's clock.
+    /// When the slate was shown, as Unix seconds of the client's clock.
     pub fetch_end_ts: Option<f64>,
-    /// When the user submitted, in seconds of the client's clock.
+    /// When the user submitted, as Unix seconds of the client's clock.
     pub submit_ts: Option<f64>,
-    /// When the slate was made.
+    /// When the slate was created.
     pub created_at: Timestamp,
     /// When the record was finalized or discarded.
     pub completed_at: Option<Timestamp>,
-    /// The indices of the suggestions viewed, in order, with repetitions. The first suggestion is shown
-    /// without a move.
+    /// The indices of the viewed suggestions, in order and with repetitions. The first suggestion counts as viewed
+    /// from the start.
     pub viewed_indices: Vec<i32>,
     /// The number of moves through the slate.
     pub cycle_count: i32,
-    /// The index of the suggestion shown when the user submitted, or -1 for none.
+    /// The index of the suggestion that was shown when the user submitted, or -1 if none was.
     #[sqlx(rename = "displayed_index")]
     pub displayed_index_at_submit: Option<i32>,
-    /// The text that the user submitted. Null if the project keeps no text.
+    /// The text that the user submitted. Null if the project stores no text.
     pub actual_input: Option<String>,
-    /// How the text submitted relates to the slate. Null while the record is pending, and if no text was kept
-    /// to compare.
+    /// How the submitted text matches the slate. Null while the record is pending, and if no text was kept to
+    /// compare.
     pub match_type: Option<MatchType>,
-    /// The index of the suggestion that the text submitted relates to. Null if it relates to none.
+    /// The index of the suggestion that the submitted text matches. Null if it matches none.
     pub accepted_index: Option<i32>,
-    /// The time from showing the slate until the user submitted, in milliseconds.
+    /// The time between showing the slate and the user's submission, in milliseconds.
     pub time_to_action_ms: Option<f64>,
     /// The parts of a record that lists, and the responses to views and partial inputs, leave out.
     #[sqlx(skip)]
@@ -124,24 +124,24 @@ pub struct Whole {
     /// The outcome as the client reported it. Analytics do not use it.
     #[sqlx(json(nullable))]
     pub reported: Option<Reported>,
-    /// The suggestions viewed, as in `viewed_indices`, with times.
+    /// The views, as in `viewed_indices`, with their times.
     #[sqlx(skip)]
     #[schema(required = false)]
     pub views: Vec<View>,
-    /// What the input contained before the user submitted, oldest first.
+    /// The earlier contents of the input field, the oldest first.
     #[sqlx(skip)]
     #[schema(required = false)]
     pub partial_inputs: Vec<PartialInput>,
 }
 
-/// The content of the input at some moment.
+/// The content of the input field at some point in time.
 #[derive(Debug, Clone, Serialize, ToSchema, sqlx::FromRow)]
 pub struct PartialInput {
     /// The input's id, unique within its record.
     pub id: Uuid,
-    /// The whole content of the input. Null if the project keeps no text.
+    /// The whole content of the input field. Null if the project stores no text.
     pub text: Option<String>,
-    /// When the input contained this text, if the client said so.
+    /// When the input field contained this text, if the client gave a time.
     pub at: Option<Timestamp>,
 }
 

@@ -8,16 +8,16 @@ use super::MatchType;
 use crate::http::{Check, Checks};
 use crate::types::{FreeForm, OptionalName, Timestamp, names_it};
 
-/// Starts a suggestion record with a slate. With `actual_input`, the record is finished already.
+/// Starts a suggestion record with a slate. A body with `actual_input` is a record that is already finished.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewSuggestion {
-    /// The record's id, which makes it safe to send the request again. The server makes one if none is given.
+    /// The record's id, which makes it safe to send the request again. By default, the server chooses one.
     #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
     /// The context that the model was given: `blocks`, `nodes`, `cwd` and any other members.
     pub context: FreeForm,
-    /// The suggestions in the order offered.
+    /// The suggestions in the order in which they were offered.
     pub suggestions: Vec<String>,
     /// The request to the model: `messages`, `model`, `temperature` and any other members.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -25,7 +25,7 @@ pub struct NewSuggestion {
     /// The response of the model: `model`, `usage` and any other members.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub llm_response: Option<FreeForm>,
-    /// Why the fetch of suggestions failed, if it did; there may be no suggestions then.
+    /// Why the fetch of suggestions failed. The slate may then be empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The version of the prompt or node that made the slate.
@@ -51,35 +51,34 @@ pub struct NewSuggestion {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub context_block_count: Option<i32>,
-    /// When the client asked for suggestions, in seconds of its clock.
+    /// When the client requested suggestions, as Unix seconds of its clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fetch_start_ts: Option<f64>,
-    /// When the slate was shown, in seconds of the client's clock.
+    /// When the slate was shown, as Unix seconds of the client's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fetch_end_ts: Option<f64>,
-    /// When the slate was made. The default is now.
+    /// When the slate was created. The default is now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Timestamp>,
-    /// The text that the user submitted, for a record that is finished already. The fields below belong to
-    /// it.
+    /// The text that the user submitted. Only a record that is already finished has this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actual_input: Option<String>,
-    /// The indices of the suggestions viewed. The default is the first suggestion only.
+    /// The indices of the viewed suggestions. The default is the first suggestion only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub viewed_indices: Option<Vec<i32>>,
     /// The number of moves through the slate. The default is one for each view after the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub cycle_count: Option<i32>,
-    /// The index of the suggestion shown when the user submitted, or -1 for none. The default is the last one
-    /// viewed.
+    /// The index of the suggestion that was shown when the user submitted, or -1 if none was. The default is the last
+    /// suggestion viewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = -1)]
     pub displayed_index_at_submit: Option<i32>,
-    /// When the user submitted, in seconds of the client's clock.
+    /// When the user submitted, as Unix seconds of the client's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub submit_ts: Option<f64>,
-    /// The time from showing the slate until the user submitted, in milliseconds. The default is `submit_ts`
+    /// The time between showing the slate and the user's submission, in milliseconds. The default is `submit_ts`
     /// minus `fetch_end_ts`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
@@ -87,11 +86,11 @@ pub struct NewSuggestion {
     /// The number of the block that the submitted text became.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_block_number: Option<i32>,
-    /// How the client matched the text submitted to the slate. It is kept as reported; analytics use the
-    /// server's own rule.
+    /// How the submitted text matches the slate according to the client. It is stored as reported, but analytics use
+    /// the server's own rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub match_type: Option<MatchType>,
-    /// The index that the client took for the suggestion accepted. It is kept as reported; analytics use the
+    /// The index of the accepted suggestion according to the client. It is stored as reported, but analytics use the
     /// server's own rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_index: Option<i32>,
@@ -120,8 +119,8 @@ impl NewSuggestion {
 
 impl Check for NewSuggestion {
     fn check(&self, checks: &mut Checks) {
-        const NOT_FINISHED: &str = "only a record with actual_input has it";
-        const OUTSIDE: &str = "is not the place of a suggestion";
+        const NOT_FINISHED: &str = "must be given only with actual_input";
+        const OUTSIDE: &str = "is not the index of a suggestion";
         checks.name("suggestion_node_version", self.suggestion_node_version.as_deref());
         checks.name("session_name", self.session_name.as_deref());
         checks.name("server_name", self.server_name.as_deref());
@@ -172,15 +171,15 @@ pub struct Outcome {
     /// The text that the user submitted, unchanged. A text that begins with `:` is a command, and discards
     /// the record.
     pub actual_input: String,
-    /// The index of the suggestion shown when the user submitted, or -1 for none. The default is the last one
-    /// viewed.
+    /// The index of the suggestion that was shown when the user submitted, or -1 if none was. The default is the last
+    /// suggestion viewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = -1)]
     pub displayed_index_at_submit: Option<i32>,
-    /// When the user submitted, in seconds of the clock that `fetch_end_ts` is from.
+    /// When the user submitted, as Unix seconds of the same clock as `fetch_end_ts`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub submit_ts: Option<f64>,
-    /// The time from showing the slate until the user submitted, in milliseconds. The default is `submit_ts`
+    /// The time between showing the slate and the user's submission, in milliseconds. The default is `submit_ts`
     /// minus `fetch_end_ts`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
@@ -188,8 +187,7 @@ pub struct Outcome {
     /// The number of the block that the submitted text became.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_block_number: Option<i32>,
-    /// The suggestions once more, for a project that keeps no text. Without them only an exact match can be
-    /// recognized.
+    /// The suggestions again, for a project that stores no text. Without them only an exact match can be recognized.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestions: Option<Vec<String>>,
 }
@@ -224,7 +222,7 @@ impl Check for Outcome {
     }
 }
 
-/// Adds to a record what becomes known only after the user has submitted.
+/// Sets a field of a record that becomes known only after the user has submitted.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = SuggestionAmendment)]

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::http::page::{Page, PageRequest};
 use crate::http::{Check, Checks};
 
-/// A sign that a slate was of no use.
+/// A sign that a slate was not useful.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = NegativeSignal)]
@@ -81,17 +81,17 @@ pub(super) struct SignalFilter {
     /// The signal that the records show.
     #[param(inline, example = "viewed_rejected")]
     signal: Signal,
-    /// The time in milliseconds from which a rejection is slow. The default is 10 000.
+    /// The time in milliseconds from which a rejection counts as slow. The default is 10,000.
     #[param(minimum = 0)]
     slow_ms: Option<f64>,
-    /// The number of moves from which a user cycled a lot. The default is 3.
+    /// The number of moves from which a user counts as having cycled a lot. The default is 3.
     #[param(minimum = 1)]
     many_cycles: Option<i32>,
     /// Only records of this agent session.
     session_name: Option<String>,
     /// Only records of sessions on this server.
     server_name: Option<String>,
-    /// Only records with this version of the prompt or node.
+    /// Only records whose slate was made by this version of the prompt or node.
     suggestion_node_version: Option<String>,
 }
 

@@ -35,16 +35,16 @@ pub struct Filter {
     /// Only records in this state.
     #[param(inline)]
     state: Option<State>,
-    /// Only records whose submitted text relates to the slate in this way.
+    /// Only records whose submitted text matches the slate in this way.
     #[param(inline)]
     match_type: Option<MatchType>,
     /// Only records of this agent session.
     session_name: Option<String>,
     /// Only records of sessions on this server.
     server_name: Option<String>,
-    /// Only records with this version of the prompt or node.
+    /// Only records whose slate was made by this version of the prompt or node.
     suggestion_node_version: Option<String>,
-    /// Only records whose fetch failed, or only those whose fetch did not.
+    /// With true, only records whose fetch failed; with false, only the others.
     failed: Option<bool>,
 }
 
@@ -170,7 +170,7 @@ pub async fn get(db: &PgPool, project: &str, id: Uuid, extent: Extent) -> Result
     Ok(Some(suggestion))
 }
 
-/// How many records were erased.
+/// The number of records erased.
 #[derive(Debug, Default)]
 pub struct Erased {
     /// The number of suggestion records erased.

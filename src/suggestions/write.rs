@@ -172,7 +172,7 @@ fn ended(state: State) -> Option<&'static str> {
     }
 }
 
-const NO_SUCH_INDEX: &str = "is not the place of a suggestion";
+const NO_SUCH_INDEX: &str = "is not the index of a suggestion";
 
 /// Judges activities that were not added: repeated ones, conflicts, and events of which only some activities
 /// are new.
@@ -229,7 +229,7 @@ fn verdict_on_append(
         stored.get(&(*id, activity.id)).is_some_and(|stored| !is_same(activity, stored))
     };
     if activities.iter().any(differs) {
-        let detail = format!("one of these moves of the suggestion {id} is there already, as another one");
+        let detail = format!("the suggestion {id} already has a different move with the same id or time");
         return Some(Err(Error::Conflict(detail)));
     }
     if new.is_empty() {
@@ -305,9 +305,9 @@ async fn finalize(
             None => Err(Error::NotFound("suggestion")),
             Some(record) => match ended(record.state) {
                 Some(_) if record.outcome_hash.as_deref() == Some(ending.hash) => Ok(Receipt::replayed(None)),
-                Some(state) => {
-                    Err(Error::Conflict(format!("the suggestion {id} is {state} already, with another body")))
-                }
+                Some(state) => Err(Error::Conflict(format!(
+                    "the suggestion {id} is already {state} with a different body"
+                ))),
                 None => {
                     match conclude(record, looks.remove(&id).unwrap_or_default(), &ending, key.as_ref()) {
                         Ok(end) => {

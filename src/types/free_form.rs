@@ -63,7 +63,7 @@ impl PartialSchema for FreeForm {
         ObjectBuilder::new()
             .schema_type(SchemaType::Object)
             .additional_properties(Some(utoipa::openapi::schema::AdditionalProperties::FreeForm(true)))
-            .description(Some("A free-form object. Its values are kept, but numbers may be written differently, and of members with the same name only the last is kept."))
+            .description(Some("A free-form object. Its values are preserved, but numbers may be written differently, and if several members have the same name, only the last one is stored."))
             .into()
     }
 }

@@ -134,11 +134,11 @@ impl PartialSchema for Timestamp {
             .schema_type(SchemaType::Number)
             .minimum(Some(-62_135_596_800_i64))
             .exclusive_maximum(Some(253_402_300_800_i64))
-            .description(Some("Unix seconds (accepted, never sent)"));
+            .description(Some("Unix seconds, which requests may contain"));
         OneOfBuilder::new()
             .item(text)
             .item(seconds)
-            .description(Some("Sent as RFC 3339 UTC with microseconds."))
+            .description(Some("Responses contain times as RFC 3339 in UTC with microseconds."))
             .into()
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! A deadlock or serialization failure is tried again, five times, after 2 to 32 ms. A lost connection,
 //! or a server that is out of resources or shutting down, is a 503 for every event of the batch. Anything else means that
-//! some row is not acceptable: the events are written again one by one, so that a poisoned one harms no neighbour.
+//! some row is not acceptable: the events are written again one by one, so that a poisoned one harms no neighbor.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
 use crate::telemetry;
 
-/// Writes the jobs' events in a transaction for each project and domain, and answers each job. Who has little to write does
-/// not wait for those who have much.
+/// Writes the jobs' events in a transaction for each project and domain, and answers each job. Projects with few
+/// events do not wait for those with many.
 pub(super) async fn commit(connection: &mut KeptConnection, jobs: Vec<Job>) {
     let mut projects: HashMap<Arc<str>, Vec<Job>> = HashMap::new();
     for job in jobs {

@@ -1,9 +1,18 @@
 //! Group commit. Events wait in a bounded queue. A writer takes whatever is waiting, writes it in one
 //! transaction for each project and domain, and answers each caller after the commit. There is no timer: an
-//! event that comes alone is written at once.
+//! event that arrives alone is written at once.
 //!
-//! The first of two writers does nearly all the work. The second joins in when much is waiting or when the
-//! first one's transaction takes long, so that a lock held by somebody else does not delay everybody.
+//! **Two writers.** The first does nearly all the work, because a few large transactions cost Postgres less than
+//! many small ones. The second joins in when 128 events wait or when a transaction takes longer than three
+//! milliseconds, so that a lock held by somebody else does not delay everybody.
+//!
+//! **What is stored.** The queue takes only what is [`Kept`]: an event is dropped, or reduced to what its project
+//! stores, before it is queued. What was computed from the text, such as an attempt's verdict, stays. A match that is
+//! computed only when a slate ends needs the text; if the text is not stored, keyed hashes of it are.
+//!
+//! **Order.** Events of one request keep their order, in batches of any size, because pieces of 512 events are committed
+//! one after the other. An event that is sent after another was acknowledged comes after it. Concurrent requests have
+//! no order, because there may be two writers.
 
 mod commit;
 mod connection;
@@ -29,10 +38,10 @@ use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
 use crate::sharing::{Place, Shares};
 
-/// The most events of one project that may wait or be written at a time. Beyond that, callers get a 503.
+/// The maximum number of events of one project that may wait or be written at a time. Beyond that, callers get a 503.
 const QUEUE: usize = 16_384;
-/// The most events of one request that are written together. A transaction accepts further requests until it
-/// has this many events.
+/// The maximum number of events of one request that are written together. A transaction accepts further requests
+/// until it has this many events.
 const BATCH: usize = 512;
 /// How many database connections the writers use.
 pub const WRITERS: u32 = 2;

@@ -1,4 +1,4 @@
-//! The queue of what is to be written: first come, first served within a project, and in turn among projects.
+//! The queue of events to write: first come, first served within a project, and round-robin among projects.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ pub(super) struct Queue<J> {
 struct State<J> {
     /// The jobs of each project that has some, with how many events each has.
     waiting: HashMap<Arc<str>, VecDeque<(usize, J)>>,
-    /// These projects, the one first whose turn it is.
+    /// These projects in the order of their turns.
     turns: VecDeque<Arc<str>>,
     is_closed: bool,
 }
@@ -60,8 +60,8 @@ impl<J> Queue<J> {
         self.state().is_closed
     }
 
-    /// Takes jobs with about `most` events in all, about as many of each project that waits; returns them with how many
-    /// events they have.
+    /// Takes jobs with about `most` events in total, about equally many from each waiting project. Returns them with
+    /// their number of events.
     pub(super) fn take(&self, most: usize) -> (Vec<J>, usize) {
         let mut state = self.state();
         let State { waiting, turns, .. } = &mut *state;
@@ -108,7 +108,7 @@ mod tests {
         assert!(batch.contains(&-1));
         assert_eq!((batch.len(), size), (512, 512), "what the one does not need the other has");
         queue.push(&light, 1, -2);
-        // A large job of the one does not push the other out.
+        // A large job of one project does not push out another project's.
         queue.push(&heavy, 512, 5_000);
         assert!(queue.take(512).0.contains(&-2));
     }
@@ -133,7 +133,7 @@ mod tests {
                 }
                 prop_assert_eq!(size, batch.iter().map(|(_, number)| jobs[*number].1).sum::<usize>());
                 let came: std::collections::HashSet<_> = batch.iter().map(|(project, _)| *project).collect();
-                // One project's large job can fill a batch alone; otherwise all that wait are in it.
+                // The large job of one project may fill a batch; otherwise every project that waits is in it.
                 prop_assert!(size >= most || came == waiting);
                 taken.extend(batch);
             }

@@ -1,4 +1,4 @@
-//! Secrets are gone before anything is written, on every way in, and what is recognised stays recognised.
+//! Secrets are gone before anything is written, on every way in, and what is recognized stays recognized.
 
 use axum::http::Method;
 use serde_json::{Value, json};

@@ -279,7 +279,7 @@ fn kinds_of_lines_and_versions_that_nobody_has_seen_are_told_at_the_end() {
     let output = run(gleaner(&folder).args(["watch", "--once", "--no-learn"]).arg(&place), 0);
     let said = String::from_utf8(output.stderr).expect("text");
     let last = said.lines().last().expect("a line");
-    let told = "; never seen before: lines of type \"of-tomorrow\" of Claude Code (2), version 99.0.1 of Claude Code (1), \
+    let told = "; unknown: lines of type \"of-tomorrow\" of Claude Code (2), version 99.0.1 of Claude Code (1), \
         lines of type \"event_msg item_completed Dream\" of Codex CLI (1)";
     assert!(last.ends_with(told), "{last}");
 }

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_millis(800);
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Hook {
-    /// Add hooks to an agent's settings, so that it reports what it does. Everything else there stays as it is.
+    /// Add hooks to an agent's settings so that it reports what it does. All other settings stay as they are.
     #[command(
         after_help = "The agent reports to --url, or to the server at http://127.0.0.1:8080 (or GLEANER_BIND).
 
@@ -34,23 +34,23 @@ Examples:
     Install {
         /// The agent.
         agent: &'static Agent,
-        /// Change the agent's settings for the current folder, not those of the user.
+        /// Change the agent's settings for the current folder instead of the user's settings.
         #[arg(long = "here")]
         project: bool,
         #[command(flatten)]
         remote: Remote,
     },
-    /// Take the hooks out of an agent's settings again.
+    /// Remove Gleaner's hooks from an agent's settings.
     #[command(after_help = "Example:
   gleaner hook uninstall claude-code")]
     Uninstall {
         /// The agent.
         agent: &'static Agent,
-        /// Change the agent's settings for the current folder, not those of the user.
+        /// Change the agent's settings for the current folder instead of the user's settings.
         #[arg(long = "here")]
         project: bool,
     },
-    /// Send a hook's standard input to a server. Agents run this command. It always succeeds.
+    /// Send a hook's input from standard input to a server. Agents run this command, and it always succeeds.
     Send {
         /// The agent.
         agent: &'static Agent,
@@ -68,7 +68,7 @@ impl Hook {
                 change(agent, &path, &read(&path)?, &[])?;
             }
             Self::Send { agent, remote } => {
-                // An agent is not to be kept from its work by what goes wrong here.
+                // An error here must not keep the agent from its work.
                 if let Err(error) = send(agent, &remote) {
                     eprintln!("gleaner: {error:#}");
                 }
@@ -102,7 +102,7 @@ fn install(agent: &Agent, project: bool, url: &str) -> anyhow::Result<()> {
     if url == default_url() {
         match presence_at(url) {
             Presence::Nobody => println!("No server answers there yet: `gleaner serve` starts one."),
-            Presence::Closed if !has_key() => println!("The server there wants a key."),
+            Presence::Closed if !has_key() => println!("The server there requires a key."),
             _ => {}
         }
     }
@@ -128,10 +128,10 @@ fn about_key(agent: &Agent, sends: bool) -> String {
     let title = agent.title;
     match agent.hooks.reporting {
         Reporting::Request if !sends => {
-            "They send no key: if the server wants one, set GLEANER_KEY and install again.".to_owned()
+            "They send no key. If the server requires one, set GLEANER_KEY and install again.".to_owned()
         }
         _ => format!(
-            "If the server wants a key, {title} takes it from GLEANER_KEY: set that where {title} runs."
+            "If the server requires a key, {title} reads it from GLEANER_KEY. Set that variable where {title} runs."
         ),
     }
 }

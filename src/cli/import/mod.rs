@@ -31,11 +31,11 @@ const TRIES: u32 = 10;
 
 #[derive(Debug, Args)]
 pub(super) struct Import {
-    /// NDJSON files of events, possibly compressed with gzip. An event may also be laid out over several lines. A - is
+    /// NDJSON files of events, which may be compressed with gzip. An event may span several lines. A - stands for
     /// standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The project that the events belong to. The default is that of the key, or `default` without a key.
+    /// The project that the events belong to. The default is the key's project, or `default` without a key.
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
     #[command(flatten)]
@@ -256,7 +256,10 @@ impl Totals {
             self.accepted, self.duplicates, self.rejected
         ))?;
         if self.skipped > 0 {
-            words::print(format_args!("skipped {}: the project keeps nothing of these", self.skipped))?;
+            words::print(format_args!(
+                "skipped {}: the project's capture setting stores nothing of them",
+                self.skipped
+            ))?;
         }
         let mut reasons: Vec<_> = self.reasons.iter().collect();
         reasons.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
@@ -268,7 +271,7 @@ impl Totals {
         }
         if self.replaced > 0 {
             words::print(format_args!(
-                "{} characters that Postgres cannot keep were replaced by U+FFFD",
+                "{} characters that Postgres cannot store were replaced with U+FFFD",
                 self.replaced
             ))?;
         }

@@ -19,7 +19,7 @@ const CONNECTIONS: u32 = 2;
 
 /// Why lines were not taken.
 pub(super) enum Refusal {
-    /// Nobody answers, or not in time: it is to be tried again, after `after` if that was said.
+    /// Nobody answered, or not in time. The lines are to be sent again, after `after` if the server gave a time.
     Away { reason: String, after: Option<Duration> },
     /// These lines make the server fail. Others may not.
     Failed(String),

@@ -47,28 +47,29 @@ const GRACE: Duration = Duration::from_secs(3);
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(super) struct Watch {
-    /// Folders of transcripts. The default is those of all agents that Gleaner knows.
+    /// The folders of transcripts. The default is the folders of all agents that Gleaner supports.
     #[arg(value_name = "DIR")]
     folders: Vec<PathBuf>,
-    /// The project that the transcripts belong to. The default is that of the key, or `default` without a key.
+    /// The project that the transcripts belong to. The default is the key's project, or `default` without a key.
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
-    /// Learn from what is read. This is the default.
+    /// Learn from the transcripts. This is the default.
     #[arg(long, overrides_with = "no_learn")]
     learn: bool,
-    /// Only count what is read, and learn nothing from it. A later run that learns begins where the last one that learned ended.
+    /// Only count what is in the transcripts, and learn nothing from them. A later run without this option still
+    /// learns from the same lines.
     #[arg(long, overrides_with = "learn")]
     no_learn: bool,
-    /// Send what is there now, and exit.
+    /// Send what the transcripts contain now, and exit.
     #[arg(long)]
     once: bool,
-    /// Send everything again from the beginning; lines that are known are not taken twice.
+    /// Send all transcripts again from the beginning. Lines that were sent before are not counted twice.
     #[arg(long)]
     from_start: bool,
-    /// Seconds from one look for new lines to the next.
+    /// The number of seconds between two checks for new lines.
     #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = seconds)]
     every: f64,
-    /// Folder of the notes about how far each transcript was sent. The default is ~/.local/state/gleaner.
+    /// The folder that records how far each transcript was sent. The default is ~/.local/state/gleaner.
     #[arg(long, env = "GLEANER_STATE_DIR", value_name = "DIR")]
     state_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -198,7 +199,7 @@ impl Follower {
         let found = scan::scan(folders);
         for path in &found.unnamed {
             if self.unnamed.insert(path.clone()) {
-                tracing::warn!(path = %path.display(), "a transcript is passed over: its name is not UTF-8");
+                tracing::warn!(path = %path.display(), "a transcript was skipped because its name is not UTF-8");
             }
         }
         self.positions.renamed(&found);
@@ -251,7 +252,7 @@ impl Follower {
         }
         let too_long = usize::try_from(lines.take_too_long()).unwrap_or(usize::MAX);
         if too_long > 0 {
-            tracing::warn!(path = %path.display(), lines = too_long, "lines were passed over, because they are longer than a server takes");
+            tracing::warn!(path = %path.display(), lines = too_long, "lines were skipped because they are longer than a server accepts");
             let counts =
                 TranscriptCounts { lines: too_long, bad_lines: too_long, ..TranscriptCounts::default() };
             self.progress.taken(counts, 0);
@@ -292,8 +293,8 @@ impl Follower {
     }
 }
 
-/// What in these lines of a transcript the program was not written for, and in how many of them. Lines that are bad are counted by
-/// who takes them.
+/// The kinds of lines and versions of agents in these lines that the program does not know, each with its number of
+/// lines. The receiver counts malformed lines.
 fn unknown_in(agent: &Agent, lines: &[u8]) -> BTreeMap<Unknown, usize> {
     let mut unknown = BTreeMap::new();
     for line in lines.split(|&byte| byte == b'\n').filter_map(|line| str::from_utf8(line).ok()) {
@@ -310,7 +311,7 @@ async fn stopped_since(mut stopped: watch::Receiver<bool>, time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// What keeps a transcript from being sent.
+/// Why a transcript cannot be sent.
 enum Trouble {
     /// The file cannot be read.
     File(io::Error),

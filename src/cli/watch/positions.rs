@@ -19,7 +19,7 @@ use crate::cli::files;
 /// How long what was sent may go unwritten: after a crash so much is sent again.
 const SAVE: Duration = Duration::from_secs(1);
 
-/// How far a transcript was sent.
+/// How much of a transcript was sent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Position {
     /// The name of the transcript where it is sent: the path under which it was first seen.
@@ -73,7 +73,7 @@ impl Positions {
         let lock = File::create(path.with_extension("lock"))
             .with_context(|| format!("writing to the folder {}", folder.display()))?;
         match lock.try_lock() {
-            Err(TryLockError::WouldBlock) => bail!("another gleaner watch sends to {destination} already"),
+            Err(TryLockError::WouldBlock) => bail!("another gleaner watch already sends to {destination}"),
             result => result?,
         }
         let mut positions = BTreeMap::new();
@@ -81,7 +81,7 @@ impl Positions {
             match fs::read(&path) {
                 Ok(text) => {
                     positions = serde_json::from_slice(&text).with_context(|| {
-                        format!("{} is damaged; remove it, and all is sent again", path.display())
+                        format!("{} is damaged; remove it to send everything again", path.display())
                     })?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -13,10 +13,10 @@ use crate::searches::write::TranscriptCounts;
 
 /// How often a line is written where there is no terminal.
 const EVERY: Duration = Duration::from_secs(10);
-/// How many different things are remembered that the program was not written for, and how many of them are named.
+/// How many different unknown kinds of lines are remembered, and how many of them are named.
 const UNKNOWN: (usize, usize) = (100, 5);
 
-/// What was taken so far, and what the watcher is at.
+/// What was sent so far, and what the watcher is doing.
 pub(super) struct Progress {
     bar: ProgressBar,
     files: usize,
@@ -24,7 +24,7 @@ pub(super) struct Progress {
     counts: TranscriptCounts,
     /// What the program was not written for, by agent, and in how many lines.
     unknown: BTreeMap<(&'static str, Unknown), usize>,
-    /// Why nothing goes on, if nothing does.
+    /// Why the watcher waits, if it does.
     waiting: Option<String>,
     told: Option<Instant>,
     changed: bool,
@@ -119,7 +119,7 @@ impl fmt::Display for Progress {
             lines - duplicates,
         )?;
         for (place, ((agent, what), lines)) in self.unknown.iter().take(UNKNOWN.1).enumerate() {
-            f.write_str(if place == 0 { "; never seen before: " } else { ", " })?;
+            f.write_str(if place == 0 { "; unknown: " } else { ", " })?;
             write!(f, "{what} of {agent} ({lines})")?;
         }
         if let Some(more) = self.unknown.len().checked_sub(UNKNOWN.1).filter(|more| *more > 0) {

@@ -19,7 +19,7 @@ pub const COMMAND: &str = "postgres-child";
 
 /// The environment variables that a Postgres program inherits: how to find libraries and locales. It inherits
 /// none of the service's own settings (which include keys), and no `PG…` variable that would change its
-/// behaviour.
+/// behavior.
 const KEPT: [&str; 5] = ["PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LOCALE_ARCHIVE", "TMPDIR"];
 
 /// Starts programs as another user.

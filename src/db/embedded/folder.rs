@@ -74,7 +74,7 @@ impl Folder {
         match fs::read_to_string(&file) {
             Ok(text) => {
                 let version = text.trim().parse();
-                Ok(Some(version.with_context(|| format!("{} does not hold a version", file.display()))?))
+                Ok(Some(version.with_context(|| format!("{} does not contain a version", file.display()))?))
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e).with_context(|| self.not_ours()),

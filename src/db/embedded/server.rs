@@ -151,7 +151,10 @@ fn supervise(mut launch: Launch, shared: &Shared) {
         }
         let mut state = shared.lock();
         if state.keep && !state.stopping {
-            tracing::error!("Postgres ended by itself and is started again. It said:{}", state.tail.text());
+            tracing::error!(
+                "Postgres stopped unexpectedly and is started again. It said:{}",
+                state.tail.text()
+            );
             if begun.elapsed() > STEADY {
                 wait = RESTART.0;
             }

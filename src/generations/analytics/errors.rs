@@ -13,11 +13,11 @@ use crate::error::Result;
 use crate::generations::rules::changes::Change;
 use crate::generations::rules::errors::{Count, Failure, Kind, Tally};
 
-/// The most errors that are told.
+/// The maximum number of errors that are returned.
 const ERRORS: usize = 20;
-/// The most changes that are returned for an error.
+/// The maximum number of changes that are returned for an error.
 const CHANGES: usize = 3;
-/// The most bytes of a program whose repair is looked at.
+/// The maximum number of bytes of a program whose repair is looked at.
 const LONGEST_PROGRAM: i32 = 20_000;
 
 /// The errors of one stage.
@@ -26,40 +26,40 @@ const LONGEST_PROGRAM: i32 = 20_000;
 pub(super) struct StageFigures {
     /// The stage that failed: `parse`, `lint` or `compile`.
     stage: String,
-    /// The number of attempts that failed in it.
+    /// The number of attempts that failed in the stage.
     count: i64,
-    /// The number of these after which a later attempt passed.
+    /// The number of these attempts that were followed by an attempt that passed.
     repaired: i64,
 }
 
-/// An error that attempts end in.
+/// An error of attempts.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = GenerationError)]
 pub(super) struct ErrorFigures {
     /// The stage that failed: `parse`, `lint` or `compile`.
     stage: String,
-    /// The first line of what the stage said, with placeholders for quoted names, numbers, ids, paths and addresses. Null if the
-    /// stage said nothing, and where the project keeps no text.
+    /// The first line of the stage's message, with placeholders for quoted names, numbers, ids, paths and addresses.
+    /// Null if the stage gave no message, or if the project stores no text.
     message: Option<String>,
-    /// The number of attempts that failed with it.
+    /// The number of attempts that failed with the error.
     count: i64,
-    /// The number of these after which a later attempt passed.
+    /// The number of these attempts that were followed by an attempt that passed.
     repaired: i64,
-    /// By what change it was repaired, looked at in at most 20 repairs: the most frequent ones first, at most 3.
+    /// The most frequent changes that repaired the error, at most 3, found in at most 20 repairs.
     changes: Vec<Repair>,
-    /// A log with an attempt that failed so.
+    /// The id of a log with an attempt that failed with the error.
     example_generation_id: Uuid,
 }
 
-/// A change between the program that failed and the one that passed, with placeholders for names and numbers.
+/// A change between the failed program and the repaired one, with placeholders for names and numbers.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = GenerationRepair)]
 struct Repair {
-    /// What was taken out. Empty if the repair only added something.
+    /// The text that was removed. Empty if the repair only added something.
     removed: String,
-    /// What was put in. Empty if the repair only removed something.
+    /// The text that was added. Empty if the repair only removed something.
     added: String,
-    /// The number of repairs, of those looked at, that changed this.
+    /// The number of examined repairs with this change.
     count: i64,
 }
 

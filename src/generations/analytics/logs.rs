@@ -9,10 +9,10 @@ use super::scope::Scope;
 use crate::error::Result;
 use crate::statistics::{rate, wilson};
 
-/// The most groups that are returned of each kind: the largest ones.
+/// The maximum number of groups that are returned of each kind: the largest ones.
 const GROUPS: i64 = 100;
 
-/// Figures of finalized logs. Rates are null where there is nothing to divide by.
+/// Statistics of finalized logs. A rate is null if its denominator is 0.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = GenerationFigures)]
 struct Figures {
@@ -32,39 +32,39 @@ struct Figures {
     first_try_rate_interval: Option<[f64; 2]>,
     /// The number of attempts.
     attempts: i64,
-    /// The number of attempts that failed: they have a program, and a stage refused it.
+    /// The number of attempts that failed, which means that they have a program that a stage rejected.
     failed_attempts: i64,
     /// The mean number of attempts of a log.
     avg_attempts: Option<f64>,
-    /// The mean latency of a log's attempts together, in milliseconds.
+    /// The mean total latency of a log's attempts, in milliseconds.
     avg_latency_ms: Option<f64>,
-    /// The number of prompt tokens of all attempts.
+    /// The total number of prompt tokens of all attempts.
     total_input_tokens: i64,
-    /// The number of response tokens of all attempts.
+    /// The total number of response tokens of all attempts.
     total_output_tokens: i64,
 }
 
-/// The figures of the logs that have a property in common.
+/// The statistics of the logs that have a property in common.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = GenerationFiguresGroup)]
 struct Group {
-    /// What the logs have in common. Null for logs that have no such property.
+    /// The value that the logs of the group share. Null for logs without a value.
     group: Option<String>,
     #[serde(flatten)]
     figures: Figures,
 }
 
-/// How well generation logs end, and in which errors their attempts end.
+/// Statistics of generation logs and of the errors of their attempts.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = GenerationAnalytics)]
 pub struct Answer {
     #[serde(flatten)]
     figures: Figures,
-    /// The figures of each area of the language, those with the most logs first, at most 100.
+    /// The statistics for each domain name, those with the most logs first, at most 100.
     by_domain: Vec<Group>,
-    /// The figures of each model, those with the most logs first, at most 100.
+    /// The statistics of each model, those with the most logs first, at most 100.
     by_model: Vec<Group>,
-    /// The figures of each prompt template, those with the most logs first, at most 100. A log counts under the
+    /// The statistics of each prompt template, those with the most logs first, at most 100. A log counts under the
     /// template of its first attempt.
     by_template: Vec<Group>,
     /// The errors by the stage that reported them, the most frequent first.
@@ -109,7 +109,7 @@ impl From<&Row> for Figures {
     }
 }
 
-/// Computes the figures of all logs and of each group with one scan, and counts the errors with another.
+/// Computes the statistics of all logs and of each group with one scan, and counts the errors with another.
 pub async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<Answer> {
     let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
     let mut query = scope.query(project)?;

@@ -10,12 +10,12 @@ use crate::http::{Check, Checks};
 use crate::statistics::{self, rate, wilson};
 use crate::types::Timestamp;
 
-/// The generation logs that the figures are computed from.
+/// The generation logs that the statistics are computed from.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub(in crate::generations) struct Scope {
-    /// Only logs of this area of the language, such as `cbu`.
+    /// Only logs with this domain name, such as `cbu`.
     domain_name: Option<String>,
     /// Only logs created at this time or later, as RFC 3339 or Unix seconds.
     #[serde(deserialize_with = "time_in_query")]
@@ -25,7 +25,7 @@ pub(in crate::generations) struct Scope {
     #[serde(deserialize_with = "time_in_query")]
     #[param(value_type = Option<Timestamp>)]
     until: Option<Timestamp>,
-    /// With `version`, each version of a template has figures of its own.
+    /// With `version`, each version of a template has its own statistics.
     #[param(inline)]
     by: Option<By>,
 }
@@ -42,22 +42,22 @@ impl Check for Scope {
     }
 }
 
-/// The figures of one prompt template. Rates are null where there is nothing to divide by.
+/// The statistics of one prompt template. Rates are null where there is nothing to divide by.
 #[derive(Debug, Serialize, ToSchema)]
 struct PromptFigures {
     /// The template's name.
     prompt_template: String,
     /// The template's version, with `by=version`. Null for attempts that did not name one.
     prompt_template_version: Option<i32>,
-    /// Finalized logs whose first attempt used the template.
+    /// The number of finalized logs whose first attempt used the template.
     total_uses: i64,
-    /// Of `total_uses`, the logs that succeeded and whose first attempt passed.
+    /// The number of logs in `total_uses` that succeeded and whose first attempt passed.
     first_try_success: i64,
     /// The share of `first_try_success` in `total_uses`.
     first_try_rate: Option<f64>,
     /// The 95 % Wilson interval of `first_try_rate`.
     first_try_rate_interval: Option<[f64; 2]>,
-    /// Of `total_uses`, the logs that succeeded.
+    /// The number of logs in `total_uses` that succeeded.
     success: i64,
     /// The share of `success` in `total_uses`.
     success_rate: Option<f64>,
@@ -67,11 +67,11 @@ struct PromptFigures {
     avg_attempts: Option<f64>,
     /// The mean total latency of the logs in `total_uses`, in milliseconds.
     avg_latency_ms: Option<f64>,
-    /// Attempts that used the template, in any log.
+    /// The number of attempts that used the template, in all logs.
     attempts: i64,
-    /// Of `attempts`, those that passed.
+    /// The number of `attempts` that passed.
     passed: i64,
-    /// The share of `passed` in the attempts that passed or failed.
+    /// The share of `passed` among the attempts that passed or failed.
     pass_rate: Option<f64>,
     /// The 95 % Wilson interval of `pass_rate`.
     pass_rate_interval: Option<[f64; 2]>,
@@ -79,9 +79,9 @@ struct PromptFigures {
     p50_latency_ms: Option<f64>,
     /// The 95th percentile of an attempt's latency, in milliseconds.
     p95_latency_ms: Option<f64>,
-    /// The number of prompt tokens of all attempts.
+    /// The total number of prompt tokens of all attempts.
     total_input_tokens: i64,
-    /// The number of response tokens of all attempts.
+    /// The total number of response tokens of all attempts.
     total_output_tokens: i64,
 }
 
@@ -129,7 +129,7 @@ impl From<Row> for PromptFigures {
     }
 }
 
-/// Returns the figures of the templates that attempts name, the most used first, or of one template if it is
+/// Returns the statistics of the templates that attempts name, the most used first, or of one template if it is
 /// named.
 async fn figures(
     db: &PgPool,
@@ -192,16 +192,16 @@ async fn figures(
     Ok(rows.into_iter().map(PromptFigures::from).collect())
 }
 
-/// The figures of all prompt templates.
+/// The statistics of all prompt templates.
 #[derive(Serialize, ToSchema)]
 #[schema(as = PromptAnalytics)]
 pub(in crate::generations) struct AllFigures {
-    /// The figures of each template, the most used first.
+    /// The statistics of each template, the most used first.
     data: Vec<PromptFigures>,
 }
 
-/// Returns how well each prompt template works, as the template of a log's first attempt and over all
-/// attempts.
+/// Returns statistics for each prompt template, both over the logs whose first attempt used it and over all attempts
+/// that used it.
 pub(in crate::generations) async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<AllFigures> {
     Ok(AllFigures { data: figures(db, project, scope, None).await? })
 }
@@ -211,10 +211,10 @@ pub(in crate::generations) async fn read(db: &PgPool, project: &str, scope: &Sco
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::generations) struct Pair {
-    /// A template, or one version of it as `name@2`.
+    /// The first template, or one version of it, such as `name@2`.
     #[param(min_length = 1, example = "cbu_create@1")]
     a: String,
-    /// The template to compare with, or one version of it as `name@2`.
+    /// The second template, or one version of it, such as `name@2`.
     #[param(min_length = 1, example = "cbu_create@2")]
     b: String,
 }
@@ -237,13 +237,13 @@ impl<'a> Named<'a> {
     }
 }
 
-/// Two templates side by side. Differences are those of `a` minus `b`.
+/// A comparison of two prompt templates. Differences are `a` minus `b`.
 #[derive(Serialize, ToSchema)]
 #[schema(as = PromptComparison)]
 pub(in crate::generations) struct Comparison {
-    /// The figures of the template `a`.
+    /// The statistics of the template `a`.
     a: PromptFigures,
-    /// The figures of the template `b`.
+    /// The statistics of the template `b`.
     b: PromptFigures,
     /// The difference of the success rates. Null if one template has no finalized log.
     difference: Option<f64>,

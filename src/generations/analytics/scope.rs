@@ -9,12 +9,12 @@ use crate::http::page::{check_range, time_in_query};
 use crate::http::{Check, Checks};
 use crate::types::Timestamp;
 
-/// The generation logs that the figures are computed from.
+/// The generation logs that the statistics are computed from.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct Scope {
-    /// Only logs of this area of the language, such as `cbu`.
+    /// Only logs with this domain name, such as `cbu`.
     domain_name: Option<String>,
     /// Only logs of this model.
     model_used: Option<String>,

@@ -23,27 +23,27 @@ use crate::types::{FreeForm, Timestamp};
 #[into_params(parameter_in = Query)]
 #[group(skip)]
 pub struct CorrectionPairs {
-    /// Only logs of these areas of the language, separated by commas.
+    /// Only logs with these domain names, separated by commas.
     #[arg(long, value_name = "NAME")]
     #[param(example = "cbu")]
     domain_name: Option<String>,
     /// Only logs of these models, separated by commas.
     #[arg(long, value_name = "NAME")]
     model_used: Option<String>,
-    /// The pairing rule. The default is fix. The format trl-stepwise has none, because a row is a log with all its
-    /// attempts.
+    /// The pairing rule. The default is fix. It does not apply to the format trl-stepwise, whose rows are logs with
+    /// all their attempts.
     #[arg(long)]
     #[param(inline)]
     pairing: Option<Pairing>,
-    /// Only logs that a reviewer rated like this or better.
+    /// Only logs that a reviewer rated this or better.
     #[arg(long)]
     #[param(inline)]
     min_rating: Option<Rating>,
-    /// What the question of a row is made of. The default is the intent.
+    /// What the question of a row consists of. The default is the intent.
     #[arg(long)]
     #[param(inline)]
     prompt: Option<PromptOf>,
-    /// What the answer of a row is made of. The default is the program.
+    /// What the answer of a row consists of. The default is the program.
     #[arg(long)]
     #[param(inline)]
     completion: Option<CompletionOf>,
@@ -98,16 +98,16 @@ struct Metadata<'a> {
 impl Described for CorrectionPairs {
     const DESCRIPTION: Description = Description {
         name: "correction-pairs",
-        summary: "Failed attempts with their errors, and the programs that fixed them.",
-        notes: "Only of logs that succeeded. What a reviewer found poor is never the program to learn; a reviewer's \
-            `corrected_dsl` takes its place, and is a pair with it by every rule.",
+        summary: "Failed attempts with their errors, and the programs that repaired them.",
+        notes: "The data set contains only logs that succeeded. A program that a reviewer rated `poor` is never the target. A \
+            reviewer's `corrected_dsl` replaces it, and both form a pair under every pairing rule.",
         shapes: &[Shape::Correction, Shape::Preference, Shape::Steps, Shape::Raw],
         features: &[],
         split: Some(&TEXTS),
         table: "generations",
         count: Some(
             "from generations g
-            join correction_pairs p on p.project = $1 and p.kind in ('fix', 'review') and p.completed_at = g.completed_at
+            join correction_pairs p on p.project = $1 and p.kind = 'fix' and p.completed_at = g.completed_at
                 and p.generation_id = g.id
             where g.project = $1 and g.success",
         ),
@@ -122,7 +122,7 @@ impl Described for CorrectionPairs {
 }
 
 /// The program of the row that was wrong.
-const WRONG: &str = "case when p.kind = 'review' then g.final_valid_dsl else b.extracted_dsl end";
+const WRONG: &str = "case when p.is_review then g.final_valid_dsl else b.extracted_dsl end";
 
 /// The program of the row that is right.
 const RIGHT: &str = "coalesce(f.extracted_dsl, g.corrected_dsl, g.final_valid_dsl)";
@@ -157,7 +157,7 @@ impl Dataset for CorrectionPairs {
 
     fn columns(&self, common: &Common, shape: Shape) -> String {
         let mut columns =
-            "g.user_intent, case when p.kind = 'review' then 'review' else b.error_stage end as error_stage,
+            "g.user_intent, case when p.is_review then 'review' else b.error_stage end as error_stage,
             p.fixed_attempt"
                 .to_owned();
         let texts = if shape == Shape::Steps {
@@ -169,7 +169,7 @@ impl Dataset for CorrectionPairs {
         } else {
             format!(
                 ", {WRONG} as bad, {RIGHT} as fixed, coalesce(f.passed, p.fixed_attempt is null) as fixed_passed,
-                case when p.kind = 'review' then g.review_note else b.error_message end as error_message,
+                case when p.is_review then g.review_note else b.error_message end as error_message,
                 b.prompt_text, b.raw_response as wrong_response, f.raw_response as right_response"
             )
         };
@@ -254,11 +254,11 @@ impl CorrectionPairs {
     fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
         query.push(match (shape, self.pairing.unwrap_or_default()) {
             (Shape::Steps, _) => " and p.kind = 'steps'",
-            (_, Pairing::Fix) => " and p.kind in ('fix', 'review')",
+            (_, Pairing::Fix) => " and p.kind = 'fix'",
             // Only the data set's own columns have a place for a fix that failed itself.
-            (Shape::Raw, Pairing::Next) => " and p.kind in ('next', 'review')",
-            (_, Pairing::Next) => " and (p.kind = 'next' and f.passed is not false or p.kind = 'review')",
-            (_, Pairing::Final) => " and p.kind in ('final', 'review')",
+            (Shape::Raw, Pairing::Next) => " and p.kind = 'next'",
+            (_, Pairing::Next) => " and p.kind = 'next' and f.passed is not false",
+            (_, Pairing::Final) => " and p.kind = 'final'",
         });
         push_log_conditions(query, self.domain_name.as_deref(), self.model_used.as_deref());
         push_min_rating(query, self.min_rating);

@@ -56,7 +56,7 @@ fn push_log_conditions(
     }
 }
 
-/// What stands for what the model was told.
+/// What the question of a row consists of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum PromptOf {
@@ -68,7 +68,7 @@ pub enum PromptOf {
     Sent,
 }
 
-/// What stands for what the model answered.
+/// What the answer of a row consists of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum CompletionOf {
@@ -100,8 +100,8 @@ fn check_texts(
     checks: &mut Checks,
 ) {
     let chats = !matches!(shape, Shape::Raw | Shape::Steps | Shape::Pair);
-    checks.require(prompt.is_none() || chats, "prompt", "the rows of this format are no chats");
-    checks.require(completion.is_none() || chats, "completion", "the rows of this format are no chats");
+    checks.require(prompt.is_none() || chats, "prompt", "the rows of this format are not chats");
+    checks.require(completion.is_none() || chats, "completion", "the rows of this format are not chats");
 }
 
 /// Adds the condition that a reviewer rated the log `g` so or better.

@@ -23,22 +23,22 @@ use crate::types::{FreeForm, Timestamp};
 #[into_params(parameter_in = Query)]
 #[group(skip)]
 pub struct TrainingPairs {
-    /// Only logs of these areas of the language, separated by commas.
+    /// Only logs with these domain names, separated by commas.
     #[arg(long, value_name = "NAME")]
     #[param(example = "cbu")]
     domain_name: Option<String>,
     /// Only logs of these models, separated by commas.
     #[arg(long, value_name = "NAME")]
     model_used: Option<String>,
-    /// Only logs that a reviewer rated like this or better.
+    /// Only logs that a reviewer rated this or better.
     #[arg(long)]
     #[param(inline)]
     min_rating: Option<Rating>,
-    /// What the question of a row is made of. The default is the intent.
+    /// What the question of a row consists of. The default is the intent.
     #[arg(long)]
     #[param(inline)]
     prompt: Option<PromptOf>,
-    /// What the answer of a row is made of. The default is the program.
+    /// What the answer of a row consists of. The default is the program.
     #[arg(long)]
     #[param(inline)]
     completion: Option<CompletionOf>,
@@ -72,8 +72,8 @@ struct Metadata<'a> {
 impl Described for TrainingPairs {
     const DESCRIPTION: Description = Description {
         name: "training-pairs",
-        summary: "Intent and program of every log that succeeded.",
-        notes: "A review's `corrected_dsl` replaces the program; `poor` without a correction is left out.",
+        summary: "The intent and program of each log that succeeded.",
+        notes: "A reviewer's `corrected_dsl` replaces the program. Logs rated `poor` without a correction are left out.",
         shapes: &[Shape::Solution, Shape::Pair, Shape::Raw],
         features: &[],
         split: Some(&TEXTS),

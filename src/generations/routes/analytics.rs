@@ -20,10 +20,10 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(compare_prompts))
 }
 
-/// Returns how well finalized logs ended, by domain, model and prompt template, which errors their attempts ended in, and what
-/// repaired these.
+/// Returns success rates of finalized logs by domain, model and prompt template, the most frequent errors of their
+/// attempts, and the changes that repaired these errors.
 #[utoipa::path(get, path = "/v1/analytics/generations", tag = "analytics", params(Scope),
-    responses((status = 200, description = "Figures of all and of each group", body = Answer), Refusals))]
+    responses((status = 200, description = "Statistics for all logs and for each group", body = Answer), Refusals))]
 async fn get_generation_figures(
     State(app): State<App>,
     caller: Caller<Read>,
@@ -32,10 +32,10 @@ async fn get_generation_figures(
     logs::read(&app.db, &caller.project, &scope).await.map(axum::Json)
 }
 
-/// Returns how well each prompt template works, as the template of a log's first attempt and over all
-/// attempts.
+/// Returns statistics for each prompt template, both over the logs whose first attempt used it and over all attempts
+/// that used it.
 #[utoipa::path(get, path = "/v1/analytics/prompts", tag = "analytics", params(PromptScope),
-    responses((status = 200, description = "Figures by template", body = AllFigures), Refusals))]
+    responses((status = 200, description = "Statistics for each template", body = AllFigures), Refusals))]
 async fn get_prompt_figures(
     State(app): State<App>,
     caller: Caller<Read>,
@@ -44,9 +44,9 @@ async fn get_prompt_figures(
     prompts::read(&app.db, &caller.project, &scope).await.map(axum::Json)
 }
 
-/// Compares two prompt templates, or two versions of one (`name@1` and `name@2`).
+/// Compares two prompt templates, or two versions of one template (`name@1` and `name@2`).
 #[utoipa::path(get, path = "/v1/analytics/prompts/compare", tag = "analytics", params(Pair),
-    responses((status = 200, description = "Both, and how they differ", body = Comparison), Refusals))]
+    responses((status = 200, description = "The statistics of both, and the differences between them", body = Comparison), Refusals))]
 async fn compare_prompts(
     State(app): State<App>,
     caller: Caller<Read>,

@@ -33,18 +33,18 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 
 /// Starts a generation log.
 ///
-/// With `success`, the log is finished already, and is stored with its `iterations` and finalized in one
+/// A body with `success` is a log that is already finished. It is stored with its `iterations` and finalized in one
 /// step.
 #[utoipa::path(post, path = "/v1/generations", tag = "generations", params(Writing),
     request_body(content = NewGeneration, examples(
-        ("open" = (summary = "A log to be continued", value = json!({
+        ("open" = (summary = "An open log", value = json!({
             "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71",
             "user_intent": "Create hedge fund with John as director",
             "domain_name": "cbu",
             "session_id": "my-session",
             "model_used": "claude-sonnet-4",
         }))),
-        ("finished" = (summary = "A log that is finished already", value = json!({
+        ("finished" = (summary = "A log that is already finished", value = json!({
             "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a72",
             "user_intent": "Create pension fund in Luxembourg",
             "domain_name": "cbu",
@@ -73,8 +73,8 @@ async fn start_generation(writing: Writing, Json(new): Json<NewGeneration>) -> R
 
 /// Appends an attempt to an open log.
 ///
-/// Sending an attempt again, with the same number and body, changes nothing, even after the log was
-/// finalized. Another body with the same number is a conflict.
+/// Sending an attempt again with the same number and body changes nothing, even after the log was finalized. A
+/// different body with the same number is a conflict.
 #[utoipa::path(post, path = "/v1/generations/{id}/attempts", tag = "generations", params(ById, Writing),
     request_body(content = NewAttempt, example = json!({
         "attempt": 1,
@@ -112,7 +112,7 @@ async fn append_attempt(
 
 /// Finalizes a generation log.
 ///
-/// For a success without `final_valid_dsl`, the program is that of the last attempt that passed.
+/// If a success has no `final_valid_dsl`, the program of the last attempt that passed is used.
 #[utoipa::path(post, path = "/v1/generations/{id}/finalize", tag = "generations", params(ById, Prefer),
     request_body(content = Outcome, example = json!({"success": true, "instance_id": "cbu-7"})),
     responses(Changed<Generation>, Refusals))]
@@ -140,11 +140,11 @@ async fn review_generation(
     change(&writing, Event::review(id, review)).await
 }
 
-/// Adds to a generation log what became known later, such as where its program was persisted. The log may be open or
-/// finalized.
+/// Sets fields of a generation log that became known later, such as where its program was persisted. The log may be
+/// open or finalized.
 ///
-/// A field that is given replaces the log's own, `metadata` as a whole, and the others stay as they are. Sending the same
-/// request again changes nothing.
+/// A field in the body replaces the log's value, and `metadata` is replaced as a whole. Other fields stay as they
+/// are. Sending the request again changes nothing.
 #[utoipa::path(patch, path = "/v1/generations/{id}", tag = "generations", params(ById, Prefer),
     request_body(content = Amendment, example = json!({"instance_id": "cbu-7", "cbu_id": "cbu-7"})),
     responses(Changed<Generation>, Refusals))]
@@ -190,7 +190,7 @@ async fn list_generations(
 /// Erases a generation log with its attempts.
 #[utoipa::path(delete, path = "/v1/generations/{id}", tag = "generations",
     params(("id" = Uuid, Path, description = "The record's id.", example = "01946984-36a0-7b2e-8f41-c07d9e35a6b2")),
-    responses((status = 204, description = "It is erased"), Refusals))]
+    responses((status = 204, description = "The record is erased"), Refusals))]
 async fn delete_generation(
     State(app): State<App>,
     caller: Caller<Admin>,

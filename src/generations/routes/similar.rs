@@ -17,7 +17,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(find_similar_generations))
 }
 
-/// The examples in the shape that was asked for.
+/// The examples in the requested shape.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = SolvedExamplesOrMessages)]
@@ -30,16 +30,16 @@ enum Found {
 #[derive(Serialize, ToSchema)]
 #[schema(as = SolvedExamples)]
 struct Examples {
-    /// The examples, the most similar first. There is at most one for each intent and program, and different programs
-    /// come before similar ones.
+    /// The examples, the most similar first. There is at most one example for each intent and program, and different
+    /// programs come before similar ones.
     data: Vec<Example>,
 }
 
-/// Solved examples as a conversation, to be put into a prompt.
+/// Solved examples as a conversation that can be put into a prompt.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ChatMessages)]
 struct Messages {
-    /// The examples in turn, each as what the user asked and what the assistant answers.
+    /// The examples, each as a user message with the intent and an assistant message with the program.
     messages: Vec<Message>,
 }
 
@@ -47,15 +47,15 @@ struct Messages {
 #[derive(Serialize, ToSchema)]
 #[schema(as = ChatMessage)]
 struct Message {
-    /// Who speaks: `user` or `assistant`.
+    /// The role of the author: `user` or `assistant`.
     role: &'static str,
     /// The text of the message.
     content: String,
 }
 
-/// Returns solved examples: logs that succeeded with a similar intent and that no reviewer rated `poor`.
+/// Returns solved examples: logs with a similar intent that succeeded and were not rated `poor` by a reviewer.
 #[utoipa::path(get, path = "/v1/generations/similar", tag = "generations", params(Wanted),
-    responses((status = 200, description = "The examples; with `format=messages`, as chat messages", body = Found), Refusals))]
+    responses((status = 200, description = "The examples, or chat messages with `format=messages`", body = Found), Refusals))]
 async fn find_similar_generations(
     State(app): State<App>,
     caller: Caller<Read>,

@@ -29,7 +29,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct ByName {
-    /// The template's name, which attempts give as `prompt_template`.
+    /// The template's name, which attempts refer to as `prompt_template`.
     #[param(min_length = 1, max_length = 200, example = "cbu_create")]
     template_id: String,
 }
@@ -51,7 +51,7 @@ struct WhichVersion {
 
 impl Check for WhichVersion {}
 
-/// Makes a new version of a prompt template. Sending the newest version again does not make another one.
+/// Creates a new version of a prompt template. Sending the newest version again does not create another one.
 #[utoipa::path(put, path = "/v1/prompt-templates/{template_id}", tag = "generations", params(ByName),
     request_body(content = NewTemplate, example = json!({
         "template_text": "Write a program that does this: {intent}",
@@ -61,7 +61,7 @@ impl Check for WhichVersion {}
     responses(
         (status = 201, description = "The new version", body = Template,
             headers(("Location" = String, description = "The new version's address"))),
-        (status = 200, description = "The newest version has just this text, domain and description", body = Template),
+        (status = 200, description = "The newest version, which already has this text, domain and description", body = Template),
         Refusals,
     ))]
 async fn put_prompt_template(
@@ -98,7 +98,7 @@ async fn get_prompt_template(
 /// One page of prompt templates.
 type PromptTemplatePage = Page<Template>;
 
-/// Lists prompt templates, each in its newest version, the most recently changed first.
+/// Lists prompt templates in their newest versions, the most recently changed first.
 #[utoipa::path(get, path = "/v1/prompt-templates", tag = "generations", params(Filter, PageParams),
     responses((status = 200, description = "A page of templates", body = PromptTemplatePage), Refusals))]
 async fn list_prompt_templates(
@@ -109,9 +109,9 @@ async fn list_prompt_templates(
     store::list(&app.db, &caller.project, &list.filter, &list.page).await
 }
 
-/// Deprecates every version of a prompt template. A version made later is in use again.
+/// Deprecates all versions of a prompt template. A version created later is in use again.
 #[utoipa::path(post, path = "/v1/prompt-templates/{template_id}/deprecate", tag = "generations", params(ByName),
-    responses((status = 200, description = "Its newest version", body = Template), Refusals))]
+    responses((status = 200, description = "The newest version", body = Template), Refusals))]
 async fn deprecate_prompt_template(
     State(app): State<App>,
     caller: Caller<Write>,

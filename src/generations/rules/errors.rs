@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::kinds::kind_of;
 
-/// The most kinds of errors that are counted. Errors of further kinds count in the stage alone.
+/// The maximum number of kinds of errors that are counted. Errors of further kinds count in the stage alone.
 const KINDS: usize = 10_000;
 /// How many repairs of a kind are remembered: the latest.
 const REPAIRS: usize = 20;

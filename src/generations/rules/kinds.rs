@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 /// How much of a text is looked at, in bytes.
 const LOOKED_AT: usize = 2_000;
-/// The most characters of the result.
+/// The maximum number of characters of the result.
 const LONGEST: usize = 200;
 
 /// What quotes a name, and what ends it.

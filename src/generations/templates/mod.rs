@@ -12,19 +12,19 @@ use crate::types::Timestamp;
 #[derive(Debug, Clone, Serialize, ToSchema, sqlx::FromRow)]
 #[schema(as = PromptTemplate)]
 pub struct Template {
-    /// The template's name, which attempts give as `prompt_template`.
+    /// The template's name, which attempts refer to as `prompt_template`.
     pub template_id: String,
     /// The version's number, from 1.
     pub version: i32,
     /// The text with its placeholders.
     pub template_text: String,
-    /// The area of the language, such as `cbu`.
+    /// The area that programs made with the template belong to, such as `cbu`.
     pub domain_name: String,
     /// What the template is for.
     pub description: Option<String>,
-    /// When this version was made.
+    /// When this version was created.
     pub created_at: Timestamp,
-    /// When the template was deprecated. Null if it is in use.
+    /// When the template was deprecated. Null if it is still in use.
     pub deprecated_at: Option<Timestamp>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct NewTemplate {
     /// The text with its placeholders.
     #[schema(min_length = 1)]
     template_text: String,
-    /// The area of the language, such as `cbu`.
+    /// The area that programs made with the template belong to, such as `cbu`.
     #[schema(min_length = 1, max_length = 50)]
     domain_name: String,
     /// What the template is for.

@@ -64,9 +64,9 @@ pub(in crate::generations) async fn find(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::generations) struct Filter {
-    /// Only templates for this area of the language.
+    /// Only templates with this domain name.
     domain_name: Option<String>,
-    /// Only deprecated templates, or only those in use.
+    /// With true, only deprecated templates; with false, only templates in use.
     #[serde(default, deserialize_with = "boolean")]
     deprecated: Option<bool>,
 }

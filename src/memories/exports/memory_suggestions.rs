@@ -1,4 +1,4 @@
-//! Memory suggestions: a query, the memory that was suggested for it, and what that was worth.
+//! Memory suggestions: a query, the memory that was suggested for it, and the verdict.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub struct MemorySuggestions {
     #[arg(long, value_name = "KIND")]
     #[param(inline)]
     source_type: Option<SourceType>,
-    /// Only memories with this verdict.
+    /// Only suggestions with this verdict.
     #[arg(long, value_name = "VERDICT")]
     #[param(inline)]
     verdict: Option<Verdict>,
@@ -58,9 +58,9 @@ impl Described for MemorySuggestions {
     const DESCRIPTION: Description = Description {
         name: "memory-suggestions",
         summary: "Queries, the memories that were suggested for them, and whether they were used or dismissed.",
-        notes: "Only of suggestions with a verdict. In `raw` a row is `query`, `suggested`, `source_type`, `verdict` and \
-            `confidence`; in `pairs` it is a query and a memory that was used; in `triplets` there is a row for each memory \
-            that was dismissed of the same answer. `split` goes by the agent's session.",
+        notes: "The data set contains only suggestions with a verdict. A row of `raw` has `query`, `suggested`, `source_type`, \
+            `verdict` and `confidence`. A row of `pairs` is a query and a memory that was used. `triplets` has a row for each \
+            dismissed memory of the same response. `split` divides the rows by agent session.",
         shapes: &[Shape::Raw, Shape::Triplet, Shape::Pair],
         features: &[],
         split: None,
@@ -79,7 +79,7 @@ impl Dataset for MemorySuggestions {
         checks.require(
             shape == Shape::Raw || self.verdict.is_none(),
             "verdict",
-            "is what the rows of this format are told by",
+            "is allowed only with the format raw",
         );
     }
 
@@ -89,7 +89,7 @@ impl Dataset for MemorySuggestions {
             join conversation_queries q on q.project = $1 and q.id = c.query_id and q.query is not null
             join memories m on m.project = $1 and m.id = c.memory_id and m.content is not null",
         );
-        // What else was suggested in the same answer, by its rank there.
+        // The other memories suggested in the same response, by their rank.
         query.push(match shape {
             Shape::Triplet => {
                 " join lateral (

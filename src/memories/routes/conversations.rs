@@ -27,8 +27,8 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(judge_memory))
 }
 
-/// Adds a query to a conversation: what a person, or an agent, has just asked. With `suggest` the response has the members of that
-/// endpoint's too.
+/// Adds a query, which a person or an agent has just asked, to a conversation. With `suggest`, the response also has
+/// the members of a response of the `suggest` endpoint.
 #[utoipa::path(post, path = "/v1/conversations/{session_id}/queries", tag = "memories", params(BySession, Writing),
     request_body(content = NewQuery, example = json!({
         "query": "Why is my API returning 401?",
@@ -50,7 +50,7 @@ async fn add_conversation_query(
     let id = event.query_id().unwrap_or_default();
     let record = async |_| {
         let query = stored(&writing.app, &writing.caller.project, id).await?;
-        // Sent again, the query is answered as it was the first time.
+        // A repeated query gets the same suggestions as the first time.
         let of_query = Some(derived_id(&[b"suggest", id.as_bytes()])).filter(|_| suggests);
         let (tenant, new) = (&writing.caller.tenant, NewSuggest::default());
         let suggestions = match of_query {
@@ -64,7 +64,7 @@ async fn add_conversation_query(
     writing.create(event, address, record).await
 }
 
-/// Returns a conversation: what was asked in it, and which memories were shown.
+/// Returns a conversation: its queries and the memories that were shown in it.
 #[utoipa::path(get, path = "/v1/conversations/{session_id}", tag = "memories", params(BySession),
     responses((status = 200, description = "The conversation", body = Conversation), Refusals))]
 async fn get_conversation(
@@ -77,9 +77,10 @@ async fn get_conversation(
     found.map(axum::Json).ok_or(Error::NotFound("conversation"))
 }
 
-/// Says what a memory was worth in a conversation.
+/// Reports whether a memory was useful in a conversation.
 ///
-/// A memory that was dismissed does not come again in the conversation, and weighs less in others. The last verdict counts.
+/// A dismissed memory is not suggested again in the conversation, and is less likely to be suggested in others. If
+/// there are several verdicts, the last one counts.
 #[utoipa::path(post, path = "/v1/conversations/{session_id}/feedback", tag = "memories", params(BySession, Prefer),
     request_body(content = NewFeedback, example = json!({
         "memory_id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71",

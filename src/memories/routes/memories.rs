@@ -25,7 +25,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     ))
 }
 
-/// Stores a memory: something that is worth knowing again.
+/// Stores a memory, such as a decision, a finding or a piece of code.
 #[utoipa::path(post, path = "/v1/memories", tag = "memories", params(Writing),
     request_body(content = NewMemory, examples(
         ("note" = (summary = "A decision", value = json!({
@@ -76,7 +76,7 @@ async fn get_memory(
     stored(&app, &caller.project, id).await.map(axum::Json)
 }
 
-/// Changes a memory, and with it what it is found by.
+/// Changes a memory. Searches and suggestions use the new content at once.
 #[utoipa::path(patch, path = "/v1/memories/{id}", tag = "memories", params(ById, Prefer),
     request_body(content = MemoryChange, example = json!({"importance": 0.9, "tags": ["auth", "jwt"]})),
     responses(Changed<Memory>, Refusals))]
@@ -89,10 +89,10 @@ async fn change_memory(
     writing.change(Event::change(id, change), record).await
 }
 
-/// Erases a memory: it is never suggested again. The figures of what was suggested of it stay.
+/// Erases a memory, which is then never suggested again. Statistics of past suggestions stay.
 #[utoipa::path(delete, path = "/v1/memories/{id}", tag = "memories",
     params(("id" = Uuid, Path, description = "The record's id.", example = "01946984-36a0-7b2e-8f41-c07d9e35a6b2")),
-    responses((status = 204, description = "It is erased"), Refusals))]
+    responses((status = 204, description = "The record is erased"), Refusals))]
 async fn delete_memory(
     State(app): State<App>,
     caller: Caller<Admin>,

@@ -27,10 +27,11 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(get_memory_figures))
 }
 
-/// Suggests the memories that belong to a conversation, though nobody has looked for them.
+/// Suggests memories that are relevant to a conversation although nobody searched for them.
 ///
-/// What is suggested counts as shown: it does not come in the conversation again. A conversation without queries has no
-/// suggestions. With an `id`, or an `Idempotency-Key`, an answer that was lost can be asked for again.
+/// A suggested memory counts as shown and is not suggested in the conversation again. A conversation without queries
+/// gets no suggestions. A client that sends an `id` or an `Idempotency-Key` can repeat the request if the response
+/// was lost.
 #[utoipa::path(post, path = "/v1/conversations/{session_id}/suggest", tag = "memories", params(BySession, IdempotencyKey),
     request_body(content = NewSuggest, example = json!({"max_suggestions": 3, "confidence_threshold": 0.5})),
     responses((status = 200, description = "The suggestions", body = SuggestionResponse), Refusals))]
@@ -51,13 +52,14 @@ async fn suggest_memories(
 /// Memories, the best first.
 #[derive(Debug, Serialize, ToSchema)]
 struct FoundMemories {
-    /// The memories, by score.
+    /// The memories, ordered by score.
     data: Vec<search::FoundMemory>,
 }
 
-/// Searches memories for a text.
+/// Searches memories for a text and returns the best matches.
 ///
-/// With a `session_id` the search is recorded as a query of that conversation, and what it found counts as shown there.
+/// With a `session_id`, the search is recorded as a query of that conversation, and the memories found count as shown
+/// there.
 #[utoipa::path(get, path = "/v1/memories/search", tag = "memories", params(MemorySearch),
     responses((status = 200, description = "The memories", body = FoundMemories), Refusals))]
 async fn search_memories(
@@ -70,11 +72,11 @@ async fn search_memories(
     Ok(axum::Json(FoundMemories { data }))
 }
 
-/// Queries of which the intent is to be told.
+/// Recent queries whose intent is to be detected.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct RecentQueries {
-    /// The queries, the oldest first. The last one weighs most.
+    /// The queries, the oldest first. The last one has the largest weight.
     #[schema(max_items = 50)]
     recent_queries: Vec<String>,
 }
@@ -85,7 +87,7 @@ impl Check for RecentQueries {
     }
 }
 
-/// Tells what a person seems to want, and what they talk about. Nothing is kept.
+/// Detects the intent of recent queries, and the keywords in them. Nothing is stored.
 #[utoipa::path(post, path = "/v1/intents/detect", tag = "memories",
     request_body(content = RecentQueries, example = json!({"recent_queries": [
         "How do I implement authentication?", "What's the best way to handle JWT tokens?",
@@ -96,10 +98,10 @@ async fn detect_intent(_: Caller<Read>, Json(asked): Json<RecentQueries>) -> axu
     axum::Json(intent::detect(&queries))
 }
 
-/// Returns the figures of suggestions: what was used and dismissed, by confidence, intent and kind of memory. Of suggestions
-/// with a confidence around 0.85, about that share should have been used.
+/// Returns how many suggested memories were used and dismissed, by confidence, intent and kind of memory. If the
+/// confidence is accurate, about 85 % of the suggestions with a confidence around 0.85 were used.
 #[utoipa::path(get, path = "/v1/analytics/memories", tag = "analytics", params(Scope),
-    responses((status = 200, description = "The figures", body = Figures), Refusals))]
+    responses((status = 200, description = "The statistics", body = Figures), Refusals))]
 async fn get_memory_figures(
     State(app): State<App>,
     caller: Caller<Read>,

@@ -1,36 +1,37 @@
-//! How likely a suggestion belongs to the turn: a logistic model of the evidence, corrected by what a project's people used and
-//! dismissed.
+//! The probability that a suggestion is relevant to the turn: a logistic model of the evidence, corrected by the
+//! project's verdicts.
 //!
-//! The seed's confidence is a weighted sum, of which no value means anything by itself: with a perfect likeness and middling
-//! importance it falls under 0.85 in twelve days. It is kept as `score`; `confidence` is a probability.
+//! The confidence of the original design is a weighted sum whose values have no meaning of their own: with perfect
+//! similarity and medium importance, it falls below 0.85 in twelve days. It is returned as `score`, and `confidence`
+//! is a probability.
 
 mod coefficients;
 
 use super::ranking::Evidence;
 
-/// The days after which a memory is half as recent.
+/// The half-life of a memory's recency, in days.
 const HALF_LIFE: f64 = 30.0;
-/// How many verdicts a project needs before they correct its confidence, and how many of either kind.
+/// The number of verdicts that a project needs before they correct its confidence, and the number of each kind.
 const ENOUGH: f64 = 50.0;
 const ENOUGH_OF_EACH: f64 = 10.0;
-/// How sure it is beforehand that nothing is to be corrected: the standard deviations of the offset and of the slope.
+/// The strength of the prior that nothing needs correcting: the standard deviations of the offset and of the slope.
 const PRIOR_OFFSET: f64 = 1.0;
 const PRIOR_SLOPE: f64 = 0.25;
 
-/// The weights of the logistic model, each the change of the log odds from one unit of what it is of.
+/// The weights of the logistic model. Each is the change of the log odds for one unit of its feature.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Coefficients {
-    /// The log odds where everything else is 0.
+    /// The log odds if all features are 0.
     pub intercept: f64,
-    /// Those of the evidence, in the order of its fields.
+    /// The weights of the evidence, in the order of its fields.
     pub evidence: [f64; 7],
     /// That of recency, 0 to 1.
     pub recency: f64,
-    /// That of importance, 0 to 1, above 0.5.
+    /// The weight of importance above 0.5.
     pub importance: f64,
-    /// That of being about the folder at hand; it is taken away where the memory is about another one.
+    /// The weight of being about the current folder, which is subtracted if the memory is about another folder.
     pub root: f64,
-    /// That of earlier verdicts: see [`Verdicts::lean`].
+    /// The weight of earlier verdicts: see [`Verdicts::lean`].
     pub verdicts: f64,
 }
 
@@ -45,44 +46,44 @@ impl Evidence {
     }
 }
 
-/// What is known of a memory besides its text.
+/// The properties of a memory besides its text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Standing {
-    /// How recent it is, 0 to 1: see [`recency`].
+    /// The memory's recency, from 0 to 1: see [`recency`].
     pub recency: f64,
-    /// How important it is, 0 to 1.
+    /// The memory's importance, from 0 to 1.
     pub importance: f64,
-    /// Whether it is about the folder at hand; none where either is about no folder.
+    /// Whether it is about the current folder; none where either is about no folder.
     pub same_root: Option<bool>,
-    /// What it was worth in other conversations.
+    /// The verdicts in other conversations.
     pub verdicts: Verdicts,
 }
 
-/// What a memory was worth in other conversations.
+/// The verdicts on a memory in other conversations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Verdicts {
-    /// In how many it was used.
+    /// The number of conversations in which it was used.
     pub used: i64,
-    /// In how many it was dismissed.
+    /// The number of conversations in which it was dismissed.
     pub dismissed: i64,
 }
 
 impl Verdicts {
-    /// Returns where the verdicts lean, -1 to 1.
+    /// Returns the balance of the verdicts, from -1 (dismissed) to 1 (used).
     #[must_use]
     pub fn lean(self) -> f64 {
         (self.used - self.dismissed) as f64 / (self.used + self.dismissed + 1) as f64
     }
 }
 
-/// Returns how recent something of this age is: 1 today, half of it each 30 days.
+/// Returns the recency for an age: 1 today, halved every 30 days.
 #[must_use]
 pub fn recency(days: f64) -> f64 {
     0.5_f64.powf(days.max(0.0) / HALF_LIFE)
 }
 
 impl Coefficients {
-    /// Returns the log odds that a memory belongs to the turn.
+    /// Returns the log odds that a memory is relevant to the turn.
     #[must_use]
     pub fn log_odds(&self, evidence: &Evidence, standing: &Standing) -> f64 {
         let of_evidence: f64 =
@@ -103,7 +104,7 @@ pub fn probability(log_odds: f64) -> f64 {
     1.0 / (1.0 + (-log_odds).exp())
 }
 
-/// How a project's log odds are corrected: `offset + slope * log_odds`.
+/// The correction of a project's log odds: `offset + slope * log_odds`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Correction {
     offset: f64,
@@ -128,10 +129,10 @@ pub struct Outcome {
 }
 
 impl Correction {
-    /// Learns from what was used and dismissed in a project; nothing from few verdicts.
+    /// Computes the correction from a project's verdicts. With few verdicts, there is no correction.
     ///
-    /// Offset and slope are those of a logistic regression of the verdicts on the log odds (Platt scaling), drawn
-    /// towards 0 and 1.
+    /// Offset and slope come from a logistic regression of the verdicts on the log odds (Platt scaling), with priors
+    /// at 0 and 1.
     #[must_use]
     pub fn learned(outcomes: &[Outcome]) -> Self {
         let total = |of: fn(&Outcome) -> f64| outcomes.iter().map(of).sum::<f64>();
@@ -142,7 +143,7 @@ impl Correction {
         let (weak, strong) = (PRIOR_OFFSET.powi(-2), PRIOR_SLOPE.powi(-2));
         let mut at = Self::default();
         for _ in 0..100 {
-            // Newton's method: the gradient and the Hessian of the penalised likelihood.
+            // Newton's method: the gradient and the Hessian of the penalized likelihood.
             let mut gradient = [at.offset * weak, (at.slope - 1.0) * strong];
             let mut hessian = [weak, 0.0, strong];
             for outcome in outcomes {
@@ -160,14 +161,14 @@ impl Correction {
                 (hessian[2] * gradient[0] - hessian[1] * gradient[1]) / determinant,
                 (hessian[0] * gradient[1] - hessian[1] * gradient[0]) / determinant,
             ];
-            // Where nearly nothing was expected that happened, the curve is flat and the step too long.
+            // If the verdicts were very unlikely, the curve is flat and the step too long.
             let step = [step[0].clamp(-1.0, 1.0), step[1].clamp(-0.25, 0.25)];
             at = Self { offset: at.offset - step[0], slope: at.slope - step[1] };
             if step.iter().all(|step| step.abs() < 1e-9) {
                 break;
             }
         }
-        // What is believed more must stay so.
+        // The correction must preserve the order of suggestions.
         Self { slope: at.slope.max(0.1), ..at }
     }
 

@@ -1,4 +1,4 @@
-//! What a conversation is about: the terms of its last query and, at a weight that decays, of those before.
+//! The context of a conversation: the terms of its last query and, with decaying weights, of earlier queries.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,15 +6,15 @@ use super::grams::grams;
 use super::terms::written_terms;
 use crate::retrieval::keys::{self, Key};
 
-/// The weight of the query before the last, and how much of it each earlier one has left. Measured on multi-turn
-/// questions: at full weight earlier queries help nothing, at 0.3 they help most.
+/// The weight of each query relative to the next one. Measured on multi-turn questions, earlier queries help most
+/// with 0.3 and not at all with 1.
 const DECAY: f64 = 0.3;
-/// How often a term counts at most that is repeated within a query.
+/// The maximum count of a term that is repeated within a query.
 const MOST_REPEATED: u32 = 2;
-/// How many different terms of a query are compared, the first ones.
+/// The number of different terms of a query that are compared, from its beginning.
 const MOST_TERMS: usize = 200;
 
-/// What a conversation is about.
+/// The context of a conversation.
 #[derive(Debug, Default)]
 pub struct Context {
     /// The terms of all its queries, with their weights.
@@ -23,7 +23,7 @@ pub struct Context {
     pub own: Vec<Key>,
     /// The terms that only earlier queries have.
     pub earlier: Vec<Key>,
-    /// The terms of the last query that stand side by side.
+    /// The adjacent terms of the last query.
     pub pairs: HashSet<(Key, Key)>,
     /// The character 4-grams of all queries, with their weights.
     pub grams: HashMap<u64, f64>,

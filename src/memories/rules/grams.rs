@@ -1,10 +1,11 @@
-//! Character 4-grams, by which `authentication` and `authenticate` are alike, and a word and its misspelling.
+//! Character 4-grams, by which `authentication` and `authenticate` are similar, and so are a word and its
+//! misspelling.
 
 use std::collections::HashSet;
 
 use crate::retrieval::text::words;
 
-/// Returns the 4-grams of a text's words, each with a space before and behind it. A shorter word is one by itself.
+/// Returns the 4-grams of a text's words, each with a space before and behind it. A shorter word is a single gram.
 #[must_use]
 pub fn grams(text: &str) -> HashSet<u64> {
     let lower = text.to_lowercase();
@@ -13,7 +14,8 @@ pub fn grams(text: &str) -> HashSet<u64> {
         let mut window = 0_u64;
         let mut length = 0;
         for c in [' '].into_iter().chain(word.chars()).chain([' ']) {
-            // Sixteen bits a character: two characters beyond that may be taken for one another, which hurts nobody.
+            // A character takes sixteen bits. Different characters beyond that range may be confused, which does no
+            // harm.
             window = window << 16 | u64::from(u32::from(c) & 0xFFFF);
             length += 1;
             if length >= 4 {

@@ -1,4 +1,4 @@
-//! What a person wants, from the seed's table of patterns: the first kind of which a pattern is in the queries.
+//! Detects the intent of queries with a table of patterns: the first type with a matching pattern.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -9,10 +9,10 @@ use utoipa::ToSchema;
 
 use super::terms::written_terms;
 
-/// The most keywords of a conversation.
+/// The maximum number of keywords of a conversation.
 const MOST_KEYWORDS: usize = 20;
 
-/// What a person wants.
+/// The intent type of queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type)]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
@@ -43,16 +43,16 @@ impl IntentType {
     ];
 }
 
-/// What a person seems to want, and what they talk about.
+/// The detected intent of queries, and their keywords.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct DetectedIntent {
-    /// What they want.
+    /// The intent type.
     pub intent_type: IntentType,
-    /// What they talk about, in the order of first appearance and as it was written.
+    /// The keywords as they were written, in the order of their first appearance.
     pub keywords: Vec<String>,
-    /// How sure the type is, 0 to 1.
+    /// The confidence in the intent type, from 0 to 1.
     pub confidence: f64,
-    /// What to look for.
+    /// The text to search for.
     pub search_query: String,
 }
 
@@ -71,7 +71,7 @@ static PATTERNS: LazyLock<[(IntentType, Regex); 5]> = LazyLock::new(|| {
     .map(|(kind, pattern)| (kind, Regex::new(&format!("(?i){pattern}")).expect("the pattern is valid")))
 });
 
-/// Words of questions that are no keywords, as the seed's lists have none of them.
+/// Words of questions that are not keywords.
 const NO_KEYWORDS: [&str; 31] = [
     "add",
     "best",
@@ -117,7 +117,7 @@ pub fn detect(queries: &[&str]) -> DetectedIntent {
             {
                 continue;
             }
-            // The first word of a sentence has a capital letter for no reason of its own.
+            // The capital letter of the first word of a sentence has no meaning.
             let rest = written.char_indices().nth(1).map_or("", |(at, _)| &written[at..]);
             let is_first = place == 0 && query.trim_start().starts_with(written);
             let is_plain = is_first && rest.len() > 2 && rest.chars().all(char::is_lowercase);

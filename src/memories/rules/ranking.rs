@@ -1,4 +1,4 @@
-//! How much a memory has to do with a conversation, measured by what they have in common.
+//! Compares memories with a conversation.
 //!
 //! Memories are ranked in two steps. [`score`] compares the terms of all candidates (BM25, with the terms of the three best
 //! memories added at a low weight, as in pseudo-relevance feedback). [`compare`] looks at the texts of the best of these, and yields
@@ -11,14 +11,14 @@ use super::grams::grams;
 use super::terms::{Indexed, terms};
 use crate::retrieval::keys::{self, Key};
 
-/// How soon repeating a term adds nothing, and how much a long memory is held back (the usual constants of BM25).
+/// The usual constants of BM25 for repeated terms and for long memories.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
-/// From how many of the best memories terms are taken, how many terms, and the weight of the first of them.
+/// The number of best memories from which terms are taken, the number of terms, and the weight of the first one.
 const FEEDBACK_MEMORIES: usize = 3;
 const FEEDBACK_TERMS: usize = 15;
 const FEEDBACK_WEIGHT: f64 = 0.15;
-/// The least number of memories that evidence tells apart.
+/// The minimum number of memories for which evidence is computed.
 const FEWEST: f64 = 50.0;
 
 /// How common terms are among the memories that are searched.
@@ -31,13 +31,13 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Returns how much a term tells: the more, the fewer memories have it.
+    /// Returns the inverse document frequency of a term.
     fn idf(&self, key: Key) -> f64 {
         let having = self.frequencies.get(&key).copied().unwrap_or_default().min(self.memories);
         (1.0 + (self.memories - having + 0.5) / (having + 0.5)).ln()
     }
 
-    /// Corrects estimates that are below what is plain: how many of the candidates have a term.
+    /// Raises estimates that are below the number of candidates with a term.
     #[must_use]
     pub fn seen(mut self, candidates: &[Indexed]) -> Self {
         let mut counts: HashMap<Key, f64> = HashMap::new();
@@ -53,7 +53,7 @@ impl Statistics {
     }
 }
 
-/// Scores candidates by their terms. A score of 0 says that nothing of the queries is in the memory.
+/// Scores candidates by their terms. A score of 0 means that the memory has no term of the queries.
 #[must_use]
 pub fn score(context: &Context, candidates: &[Indexed], statistics: &Statistics) -> Vec<f64> {
     let lengths: Vec<f64> = candidates.iter().map(length).collect();
@@ -61,7 +61,7 @@ pub fn score(context: &Context, candidates: &[Indexed], statistics: &Statistics)
     let all = |weights: &HashMap<Key, f64>| -> Vec<f64> {
         let mut query: Vec<_> =
             weights.iter().map(|(key, weight)| (*key, weight * statistics.idf(*key))).collect();
-        // In this order, as adding floating-point numbers in another one gives another sum.
+        // The order is fixed, because the sum of floating-point numbers depends on it.
         query.sort_unstable_by_key(|(key, _)| *key);
         candidates.iter().zip(&lengths).map(|(it, length)| bm25(&query, it, length / average)).collect()
     };
@@ -98,7 +98,8 @@ fn length(candidate: &Indexed) -> f64 {
     candidate.counts.iter().map(|count| f64::from(*count)).sum()
 }
 
-/// The score of a memory whose length is so many times the average. The query's weights have its terms' rarity in them.
+/// The score of a memory whose length is a multiple of the average. The query's weights include the rarity of its
+/// terms.
 fn bm25(query: &[(Key, f64)], candidate: &Indexed, length: f64) -> f64 {
     let norm = K1 * (1.0 - B + B * length);
     let of_term = |(key, weight): &(Key, f64)| {
@@ -112,20 +113,22 @@ fn bm25(query: &[(Key, f64)], candidate: &Indexed, length: f64) -> f64 {
 /// What a memory and a conversation have in common.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Evidence {
-    /// The score by terms, as a share of what a memory of average length would have in which every term stands once.
+    /// The score by terms, as a fraction of the score of a memory of average length that has every term once.
     pub saturation: f64,
-    /// How far the score is above that of the sixth best memory, as a share of the best score.
+    /// The lead over the sixth best memory, as a fraction of the best score.
     pub lead: f64,
-    /// The share of the queries' character 4-grams that the memory has, rare ones weighing more.
+    /// The share of the queries' character 4-grams that the memory has, weighted by rarity.
     pub grams: f64,
-    /// The share of the last query's pairs of terms that stand side by side in the memory, rare ones weighing more.
+    /// The share of the last query's pairs of adjacent terms that are adjacent in the memory too, weighted by rarity.
     pub phrases: f64,
-    /// How much the terms that the last query and the memory share tell: the logarithm of one plus the sum of their idf.
+    /// The logarithm of one plus the sum of the inverse document frequencies of the terms that the last query and the
+    /// memory share.
     pub shared: f64,
-    /// The logarithm of the number of memories searched, of at least 50, as the weights are fitted on no fewer. Among many, one
-    /// that fits by accident is likelier.
+    /// The logarithm of the number of memories searched, which is at least 50 because the weights were fitted with no
+    /// fewer. Among many memories, an accidental match is more likely.
     pub size: f64,
-    /// The share of the terms of earlier queries that the memory has, rare ones weighing more; 0 without earlier queries.
+    /// The share of the terms of earlier queries that the memory has, weighted by rarity. It is 0 without earlier
+    /// queries.
     pub earlier: f64,
 }
 
@@ -186,7 +189,8 @@ pub fn compare(
     memories.iter().zip(by_grams).map(evidence).collect()
 }
 
-/// The share of the queries' 4-grams that each memory has. How rare a gram is follows from the memories at hand.
+/// The share of the queries' 4-grams that each memory has. How rare a gram is follows from the memories that are
+/// compared.
 fn shares_of_grams(context: &Context, memories: &[Compared<'_>]) -> Vec<f64> {
     let texts: Vec<_> = memories.iter().map(|memory| grams(memory.text)).collect();
     let count = texts.len() as f64;
@@ -211,7 +215,8 @@ fn shares_of_grams(context: &Context, memories: &[Compared<'_>]) -> Vec<f64> {
     shares
 }
 
-/// Returns the terms of the last query, or else of earlier ones, that a memory has, the rarest first, as they were written.
+/// Returns the terms of the last query that a memory has, or else those of earlier queries, the rarest first and as
+/// they were written.
 #[must_use]
 pub fn in_common<'a>(
     context: &'a Context,
@@ -225,7 +230,7 @@ pub fn in_common<'a>(
         shared.sort_by(|a, b| statistics.idf(*b).total_cmp(&statistics.idf(*a)));
         let mut words: Vec<&str> = Vec::new();
         for word in shared.iter().filter_map(|key| context.written.get(key)) {
-            // An identifier says its words too.
+            // An identifier also counts for its words.
             if !words.iter().any(|other| other.contains(word.as_str())) {
                 words.push(word);
             }

@@ -1,13 +1,13 @@
-//! Why something is suggested, in a sentence that a person understands.
+//! Writes the reason for a suggestion as a sentence for users.
 
 use super::context::Context;
 use super::ranking::{Statistics, in_common};
 use super::terms::Indexed;
 
-/// How many words a reason names.
+/// The number of words that a reason names.
 const MOST_WORDS: usize = 3;
 
-/// Returns the reason for which a memory of this age in days is suggested.
+/// Returns the reason for suggesting a memory of this age in days.
 #[must_use]
 pub fn reason(context: &Context, indexed: &Indexed, statistics: &Statistics, days: f64) -> String {
     let (words, of_last) = in_common(context, indexed, statistics, MOST_WORDS);

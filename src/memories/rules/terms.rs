@@ -1,5 +1,5 @@
-//! Terms: what memories and queries are compared by. A term is the stem of a word. An identifier is its words, and itself:
-//! `parseHttpURL` has the terms `parsehttpurl`, `pars`, `http` and `url`. Words that stand in nearly every sentence are no
+//! Terms, by which memories and queries are compared. A term is the stem of a word. An identifier yields its words
+//! and itself: `parseHttpURL` has the terms `parsehttpurl`, `pars`, `http` and `url`. Very common words are not
 //! terms.
 
 use std::borrow::Cow;
@@ -10,12 +10,12 @@ use rust_stemmers::{Algorithm, Stemmer};
 use crate::retrieval::keys::{self, Key};
 use crate::retrieval::text::words;
 
-/// How many terms of a text are looked at; a longer text is found by its beginning.
+/// The number of terms of a text that are used. A longer text is found by its beginning.
 const MOST_TERMS: usize = 4_000;
-/// The longest identifier, in bytes, that is a term itself.
+/// The maximum length in bytes of an identifier that is a term itself.
 const MOST_IDENTIFIER: usize = 64;
 
-/// Words that tell nothing about what a text is about, sorted.
+/// Words that say nothing about the subject of a text, sorted.
 const STOP_WORDS: [&str; 91] = [
     "a", "about", "am", "an", "and", "are", "as", "at", "be", "been", "being", "but", "by", "can", "could",
     "d", "did", "do", "does", "for", "from", "had", "has", "have", "he", "her", "here", "him", "his", "how",
@@ -31,7 +31,7 @@ pub fn terms(text: &str) -> impl Iterator<Item = String> {
     written_terms(text).map(|(term, _)| term)
 }
 
-/// Returns the terms of a text, in their order, each with what is written there.
+/// Returns the terms of a text in order, each with its original spelling.
 pub fn written_terms(text: &str) -> impl Iterator<Item = (String, &str)> {
     let runs = text.split(|c: char| !(c.is_alphanumeric() || c == '_'));
     runs.filter(|run| !run.is_empty()).flat_map(of_run).take(MOST_TERMS)
@@ -56,7 +56,7 @@ fn term(word: &str) -> Option<String> {
     Some(stem.into_owned())
 }
 
-/// Returns the words that an identifier is put together of: `parseHttpURL2` is `parse`, `Http`, `URL` and `2`.
+/// Returns the words of an identifier: `parseHttpURL2` has `parse`, `Http`, `URL` and `2`.
 fn parts(word: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut before): (usize, Option<char>) = (0, None);
@@ -77,12 +77,12 @@ fn parts(word: &str) -> Vec<&str> {
     parts
 }
 
-/// The terms of a memory as the database keeps them.
+/// The terms of a memory as the database stores them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Indexed {
     /// The keys of the terms, ascending.
     pub keys: Vec<Key>,
-    /// How often each stands in the memory, 255 at most.
+    /// The number of occurrences of each term in the memory, at most 255.
     pub counts: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! The events of a send that a server performs or passes on itself.
+//! The events of a send that the server performs or forwards itself.
 
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -11,7 +11,7 @@ use crate::providers::answer::Answer;
 use crate::types::{FreeForm, Timestamp};
 
 impl Event {
-    /// Makes the event that a call of ours has failed, and another one follows.
+    /// Makes the event that one of our calls failed and another one follows.
     #[must_use]
     pub fn called(send: Uuid, failure: Failure, latency_ms: i32) -> Self {
         let append = Append {
@@ -24,7 +24,7 @@ impl Event {
         Self::new(send, Action::Attempt(Box::new(append)))
     }
 
-    /// Makes the event that a send of ours ends with an answer, which took so long.
+    /// Makes the event that ends one of our sends with an answer.
     #[must_use]
     pub fn answered(send: Uuid, answer: &Answer, latency_ms: i32) -> Self {
         let usage = answer.usage.as_ref().and_then(|usage| FreeForm::of(usage).ok());
@@ -45,7 +45,7 @@ impl Event {
         Self::new(send, Action::End(Box::new(end)))
     }
 
-    /// Makes the event that a send of ours ends with a failure, which took so long to come.
+    /// Makes the event that ends one of our sends with a failure.
     #[must_use]
     pub fn failed(send: Uuid, failure: Failure, latency_ms: i32) -> Self {
         let end =
@@ -53,7 +53,7 @@ impl Event {
         Self::new(send, Action::End(Box::new(end)))
     }
 
-    /// Makes the event that a send is cancelled.
+    /// Makes the event that cancels a send.
     #[must_use]
     pub fn cancel(send: Uuid, reason: CancelReason) -> Self {
         let failure = failure::cancelled(reason);

@@ -29,11 +29,11 @@ pub struct Conversations {
     /// Only pairs of this model.
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// Only pairs with so many stars.
+    /// Only pairs with this number of stars.
     #[arg(long, value_name = "N")]
     #[param(minimum = 0, maximum = 3)]
     star: Option<i16>,
-    /// Only pairs with this mark.
+    /// Only pairs with this color flag.
     #[arg(long, value_name = "TEXT")]
     color_flag: Option<String>,
 }
@@ -70,9 +70,9 @@ impl Described for Conversations {
     const DESCRIPTION: Description = Description {
         name: "conversations",
         summary: "Chats of completed message pairs.",
-        notes: "A row is a topic, without one a session, and without either a single pair; the oldest pair comes first. Of \
-            several calls that answer the same message, as tools are used, the last counts. `split` goes by the \
-            conversation.",
+        notes: "A row is the pairs of a topic, or of a session if they have no topic, or a single pair without either. The oldest \
+            pair comes first. If several calls answered the same message, as when tools are used, the last one counts. \
+            `split` divides the rows by conversation.",
         shapes: &[Shape::Answer, Shape::Raw],
         features: &[],
         split: None,
@@ -116,7 +116,7 @@ impl Dataset for Conversations {
             query.push(" and star = ").push_bind(star);
         }
         if let Some(as_of) = common.as_of {
-            // A conversation goes on; what was said later is not part of this export.
+            // A conversation may continue. Later pairs are not part of this export.
             query.push(" and completed_at < ").push_bind(as_of);
         }
         query.push(") p where p.later = 1 group by p.conversation) c where true");

@@ -10,15 +10,15 @@ use crate::http::Query;
 use crate::messages::analytics::{self, Figures, Scope};
 use crate::state::App;
 
-/// Returns the endpoint of the figures of sends.
+/// Returns the endpoint of the statistics of sends.
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(get_message_figures))
 }
 
-/// Returns the figures of sends, by model: how they ended, with which errors, how often pairs had to be dropped, how well
-/// sizes were estimated, and what is used of the quotas.
+/// Returns statistics of sends by model: their outcomes and errors, how often pairs were dropped, how accurate the
+/// size estimates were, and how much of the quotas is used.
 #[utoipa::path(get, path = "/v1/analytics/messages", tag = "analytics", params(Scope),
-    responses((status = 200, description = "The figures", body = Figures), Refusals))]
+    responses((status = 200, description = "The statistics", body = Figures), Refusals))]
 async fn get_message_figures(
     State(app): State<App>,
     caller: Caller<Read>,

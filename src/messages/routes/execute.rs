@@ -41,9 +41,9 @@ struct Unkept {
     error: Option<SendError>,
     /// The usage that the provider reported.
     usage: Option<FreeForm>,
-    /// How many calls were made.
+    /// The number of calls.
     attempts_used: usize,
-    /// How many of the predicted pairs were dropped.
+    /// The number of predicted pairs that were dropped.
     trimmed_count: usize,
 }
 
@@ -65,7 +65,7 @@ pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
     if let Some(model) = new.model.as_deref().filter(|model| !model.is_empty())
         && writing.app.providers.find(None, model).is_none()
     {
-        return Err(Error::NotFound("provider of this model"));
+        return Err(Error::NotFound("model in the providers file"));
     }
     let streams = new.stream == Some(true);
     let (system, user) = (new.system.clone(), new.user_text.clone());

@@ -23,7 +23,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct ByName {
-    /// The model's name, percent-encoded where it has a slash.
+    /// The model's name. A slash in it must be percent-encoded.
     #[param(min_length = 1, max_length = 200, example = "gpt-4o-mini")]
     model: String,
 }
@@ -34,12 +34,12 @@ impl Check for ByName {
     }
 }
 
-/// Sets the limits of a model, which count instead of those of the providers' file.
+/// Sets the limits of a model for the project. They replace those in the providers file.
 #[utoipa::path(put, path = "/v1/models/{model}", tag = "messages", params(ByName),
     request_body(content = ModelLimits, example = json!({"context_window": 128_000, "tpm": 200_000, "rpm": 500})),
     responses(
-        (status = 200, description = "The model, changed", body = Model),
-        (status = 201, description = "The model, which was not known before", body = Model,
+        (status = 200, description = "The changed model", body = Model),
+        (status = 201, description = "The new model", body = Model,
             headers(("Location" = String, description = "The address of the list of models"))),
         Refusals,
     ))]
@@ -57,14 +57,14 @@ async fn put_model(
     Ok((status, [(header::LOCATION, "/v1/models".to_owned())], axum::Json(known)))
 }
 
-/// The models whose limits are known.
+/// The models with known limits.
 #[derive(Debug, Serialize, ToSchema)]
 struct ModelList {
-    /// The models, by name.
+    /// The models, ordered by name.
     data: Vec<Model>,
 }
 
-/// Lists the models whose limits are known, by name: those that the project has set, and those of the providers' file.
+/// Lists the models with known limits, by name: those set for the project and those in the providers file.
 #[utoipa::path(get, path = "/v1/models", tag = "messages",
     responses((status = 200, description = "The models", body = ModelList), Refusals))]
 async fn list_models(State(app): State<App>, caller: Caller<Read>) -> Result<axum::Json<ModelList>> {

@@ -26,7 +26,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(list_topics))
 }
 
-/// Makes a message pair: what a user said and, if it is there already, what the model answered.
+/// Creates a message pair: a user's message and, if there is one already, the model's answer.
 #[utoipa::path(post, path = "/v1/pairs", tag = "messages", params(Writing),
     request_body(content = NewPair, example = json!({
         "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71",
@@ -72,8 +72,8 @@ async fn get_pair(
 
 /// Changes a message pair.
 ///
-/// Sends that have sent the pair still show the texts as they were sent. A pair whose text changes loses its measured
-/// size, and one that is given an answer becomes `complete`. A pair that is being sent is a conflict.
+/// Past sends of the pair still show the texts that were sent. A pair whose text changes loses its measured size, and
+/// a pair that is given an answer becomes `complete`. Changing a pair that is being sent is a conflict.
 #[utoipa::path(patch, path = "/v1/pairs/{id}", tag = "messages", params(ById, Prefer),
     request_body(content = PairChange, example = json!({"star": 3, "color_flag": "green"})),
     responses(Changed<Pair>, Refusals))]
@@ -86,10 +86,10 @@ async fn change_pair(
     writing.change(Event::edit(id, change), record).await
 }
 
-/// Erases a message pair with its texts, also those in sends. The figures of sends stay.
+/// Erases a message pair with its texts, including those in sends. Statistics of sends stay.
 #[utoipa::path(delete, path = "/v1/pairs/{id}", tag = "messages",
     params(("id" = Uuid, Path, description = "The record's id.", example = "01946984-36a0-7b2e-8f41-c07d9e35a6b2")),
-    responses((status = 204, description = "It is erased"), Refusals))]
+    responses((status = 204, description = "The record is erased"), Refusals))]
 async fn delete_pair(
     State(app): State<App>,
     caller: Caller<Admin>,
@@ -121,7 +121,8 @@ impl Check for NoFilter {}
 /// One page of topics.
 type TopicPage = Page<Topic>;
 
-/// Lists the topics of message pairs, the one with the newest pair first. `since` and `until` apply to that pair.
+/// Lists the topics of message pairs, the topic with the newest pair first. `since` and `until` apply to that newest
+/// pair.
 #[utoipa::path(get, path = "/v1/topics", tag = "messages", params(PageParams),
     responses((status = 200, description = "A page of topics", body = TopicPage), Refusals))]
 async fn list_topics(

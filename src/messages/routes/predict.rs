@@ -26,24 +26,24 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(predict_context)).routes(routes!(classify_error))
 }
 
-/// Asks what a send would carry.
+/// A request to predict which pairs fit.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct NewPrediction {
-    /// The pairs that the user sees, the oldest first.
+    /// The visible pairs, the oldest first.
     #[schema(max_items = 10_000)]
     pairs: Option<Vec<GivenPair>>,
-    /// The stored pairs that the user sees, instead of `pairs`.
+    /// The stored pairs that are visible, instead of `pairs`.
     visible: Option<Visible>,
-    /// The model, whose limits are known.
+    /// The model. Its limits must be known.
     #[serde(default)]
     model: OptionalName,
-    /// The limit of a model, in tokens, instead of the model.
+    /// The limit in tokens, instead of a model.
     #[schema(minimum = 1, maximum = 1_000_000_000_000_i64)]
     model_limit: Option<i64>,
     /// The new message.
     user_text: Option<String>,
-    /// A system message, which every call begins with.
+    /// A system message that every call begins with.
     system: Option<String>,
     /// Settings of this prediction.
     settings: Option<SendSettings>,
@@ -75,7 +75,7 @@ impl Check for NewPrediction {
     }
 }
 
-/// What a send would carry.
+/// The message pairs that fit into a model's context.
 #[derive(Debug, Serialize, ToSchema)]
 struct Prediction {
     /// The model. Null if only its limit was given.
@@ -84,14 +84,14 @@ struct Prediction {
     included: Vec<String>,
     /// The pairs that do not fit, the oldest first.
     excluded: Vec<String>,
-    /// The size of each pair that fits, in tokens, in their order.
+    /// The sizes of the pairs that fit, in tokens, in the same order.
     included_tokens: Vec<i64>,
-    /// The messages that would be sent first.
+    /// The messages of the first call.
     #[schema(value_type = Vec<crate::types::FreeForm>)]
     messages: Vec<Message>,
-    /// The limits.
+    /// The limits that the prediction used.
     budget: SendBudget,
-    /// The model's limit: the smaller of its context window and its tokens per minute.
+    /// The model's limit in tokens: the smaller of its context window and its tokens per minute.
     max_context: i64,
     /// The number of visible pairs.
     visible_count: usize,
@@ -99,30 +99,32 @@ struct Prediction {
     predicted_message_count: usize,
     /// The size of the pairs that fit, in tokens.
     predicted_history_tokens: i64,
-    /// The size of the pairs that fit and of what is set aside for the new message, in tokens.
+    /// The size of the pairs that fit plus the allowance for the new message, in tokens.
     predicted_total_tokens: i64,
-    /// The size of the new message, in tokens (actual user tokens).
+    /// The size of the new message, in tokens (`aut` stands for actual user tokens).
     aut: i64,
-    /// The size of the system message, which comes on top.
+    /// The size of the system message, in tokens, which is not included in the other sizes.
     system_tokens: i64,
-    /// How many pairs would be dropped before the first call.
+    /// The number of pairs that would be dropped before the first call.
     preflight_count: usize,
-    /// The model's limit less the history and the new message. It may be negative.
+    /// The model's limit minus the history and the new message, in tokens. It may be negative.
     remaining_reserve: i64,
-    /// `12 / 34`: 12 of 34 visible pairs fit.
+    /// A short text for users: `12 / 34` means that 12 of 34 visible pairs fit.
     counter: String,
-    /// How many characters are a token: as given, or as these texts come to. Null if there are none.
+    /// The number of characters per token, either as given or as an average over these texts. Null if there are no
+    /// texts.
     chars_per_token: Option<f64>,
     /// The quotas of the model.
     #[schema(value_type = std::collections::BTreeMap<String, Use>)]
     quota: Quota,
 }
 
-/// Predicts what a send would carry, and keeps nothing.
+/// Predicts which message pairs fit into a model's context. Nothing is stored.
 ///
-/// Pairs are taken from the newest to the oldest while they fit into the model's limit with the system message and what
-/// is set aside for the new message. A pair's `tokens` is its measured size; without it the size is estimated. A new
-/// message that is larger than the limit by itself is refused with 422, and the members `aut` and `max_context`.
+/// Pairs are selected from the newest to the oldest while they fit into the model's limit together with the system
+/// message and the allowance for the new message. A pair's `tokens` is its measured size; without it, the size is
+/// estimated. If the new message alone exceeds the limit, the response is a 422 problem with the members `aut` and
+/// `max_context`.
 #[utoipa::path(post, path = "/v1/context/predict", tag = "messages",
     request_body(content = NewPrediction, example = json!({
         "pairs": [
@@ -133,7 +135,7 @@ struct Prediction {
         "user_text": "By date?",
         "settings": {"user_request_allowance": 100},
     })),
-    responses((status = 200, description = "What would be sent", body = Prediction), Refusals))]
+    responses((status = 200, description = "The prediction", body = Prediction), Refusals))]
 async fn predict_context(
     State(app): State<App>,
     caller: Caller<Read>,
@@ -204,16 +206,16 @@ impl Prediction {
     }
 }
 
-/// Says what a provider's error means, and keeps nothing.
+/// Classifies an error of a model provider. Nothing is stored.
 ///
-/// `overflow` says whether a shorter history would help.
+/// `overflow` is true if the context was too long, so that a shorter history would help.
 #[utoipa::path(post, path = "/v1/errors/classify", tag = "messages",
     request_body(content = Reported, example = json!({
         "provider": "openai",
         "status": 400,
         "message": "This model's maximum context length is 8192 tokens. However, your messages resulted in 9120 tokens.",
     })),
-    responses((status = 200, description = "What it means", body = Meaning), Refusals))]
+    responses((status = 200, description = "The meaning of the error", body = Meaning), Refusals))]
 async fn classify_error(_: Caller<Read>, Json(error): Json<Reported>) -> axum::Json<Meaning> {
     let said = Said { status: error.status, code: error.code.as_deref(), message: &error.message };
     axum::Json(errors::classify(&said, None))

@@ -30,15 +30,17 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(cancel_send))
 }
 
-/// Makes a send: predicts which pairs fit, and makes a pair of the new message.
+/// Creates a send: predicts which pairs fit, and creates a pair for the new message.
 ///
-/// With `mode: record` the client makes the calls, beginning with the `messages` of the response, and reports what
-/// came of each. A send that would break a quota of the model is refused with 429, and a new message that is larger
-/// than the model's limit by itself with 422 and the members `aut` and `max_context`; nothing is kept of either.
+/// With `mode: record`, the client calls the provider itself, first with the `messages` of the response, and reports
+/// the result of each call. A send that would exceed a quota of the model is rejected with 429. If the new message
+/// alone exceeds the model's limit, the response is a 422 problem with the members `aut` and `max_context`. Nothing
+/// is stored of a rejected send.
 ///
-/// With `mode: execute` Gleaner makes the calls, and responds once the send has ended: 201 also where it has failed,
-/// with `state: error`. With `stream` the response is a stream of server-sent events: `attempt`, `delta`, `trimmed`,
-/// and in the end `done` or `error` with the send. A client that closes the connection cancels the send.
+/// With `mode: execute`, Gleaner calls the provider and responds when the send has ended. The status is 201 even if
+/// the send failed; `state` is then `error`. With `stream`, the response is a stream of server-sent events:
+/// `attempt`, `delta`, `trimmed`, and finally `done` or `error` with the send. A client that closes the connection
+/// cancels the send.
 #[utoipa::path(post, path = "/v1/sends", tag = "messages", params(Writing),
     request_body(content = NewSend, example = json!({
         "mode": "record",
@@ -60,10 +62,11 @@ async fn start_send(writing: Writing, Json(new): Json<NewSend>) -> Result<Respon
     Ok(writing.create(event, address(id), record).await?.into_response())
 }
 
-/// Reports one call of a send that the client performs.
+/// Reports one provider call of a send with `mode: record`.
 ///
-/// The response says what comes next: after an overflow the oldest pair is dropped, and the rest is to be sent. Sending an
-/// attempt again, with the same number and body, changes nothing, even after the send was finalized.
+/// The response says what the client should do next. After an overflow, the oldest pair is dropped, and the remaining
+/// pairs should be sent. Sending an attempt again with the same number and body changes nothing, even after the send
+/// was finalized.
 #[utoipa::path(post, path = "/v1/sends/{id}/attempts", tag = "messages", params(ById, Prefer),
     request_body(content = NewAttempt, example = json!({
         "attempt": 1,
@@ -84,9 +87,9 @@ async fn append_send_attempt(
     writing.create(Event::attempt(id, new), address(id), record).await
 }
 
-/// Ends a send that the client performs, with the model's answer or with an error.
+/// Ends a send with `mode: record`, with the model's answer or with an error.
 ///
-/// A send of which no attempt was reported counts as one attempt.
+/// A send without reported attempts counts as one attempt.
 #[utoipa::path(post, path = "/v1/sends/{id}/finalize", tag = "messages", params(ById, Prefer),
     request_body(content = Outcome, example = json!({
         "assistant_text": "With `ls -a`.",
@@ -102,9 +105,9 @@ async fn finalize_send(
     change(&writing, Event::end(id, outcome)).await
 }
 
-/// Cancels a send that is under way. Its pair becomes an error of the kind `cancelled`.
+/// Cancels a send in progress. Its pair gets the state `error` with the kind `cancelled`.
 ///
-/// Cancelling again changes nothing; a send that has ended otherwise is a conflict.
+/// Cancelling a send again changes nothing. Cancelling a send that has already ended is a conflict.
 #[utoipa::path(post, path = "/v1/sends/{id}/cancel", tag = "messages",
     params(("id" = Uuid, Path, description = "The record's id.", example = "01946984-36a0-7b2e-8f41-c07d9e35a6b2"), Prefer),
     request_body(content = Cancellation, example = json!({"reason": "user"})),
@@ -126,7 +129,7 @@ async fn change(writing: &Writing, event: Event) -> Result<Changed<Send>> {
     writing.change(event, async |_| stored(&writing.app, &writing.caller.project, id).await).await
 }
 
-/// Returns the whole send, with its messages, attempts and pair.
+/// Returns a send with its messages, attempts and pair.
 #[utoipa::path(get, path = "/v1/sends/{id}", tag = "messages", params(ById),
     responses((status = 200, description = "The send", body = Send), Refusals))]
 async fn get_send(
@@ -154,7 +157,7 @@ async fn list_sends(
 /// Erases a send with its attempts. Its pair stays.
 #[utoipa::path(delete, path = "/v1/sends/{id}", tag = "messages",
     params(("id" = Uuid, Path, description = "The record's id.", example = "01946984-36a0-7b2e-8f41-c07d9e35a6b2")),
-    responses((status = 204, description = "It is erased"), Refusals))]
+    responses((status = 204, description = "The record is erased"), Refusals))]
 async fn delete_send(
     State(app): State<App>,
     caller: Caller<Admin>,

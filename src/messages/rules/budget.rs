@@ -16,7 +16,7 @@ pub struct Budget {
 pub struct Prediction {
     /// The number of pairs, which are the newest ones.
     pub count: usize,
-    /// The size of these pairs.
+    /// The size of the dropped pairs, in tokens.
     pub history: i64,
 }
 

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use super::waits;
 
-/// The class of an error, which people are shown.
+/// The class of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type)]
 #[serde(rename_all = "lowercase")]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
@@ -73,7 +73,7 @@ pub enum Kind {
     Cancelled,
     /// The send was never ended.
     Interrupted,
-    /// The answer broke off in the middle.
+    /// The answer was interrupted.
     CutStream,
     /// Anything else.
     Unknown,
@@ -126,27 +126,27 @@ pub struct Said<'a> {
     pub status: Option<u16>,
     /// The code or type that the provider gave.
     pub code: Option<&'a str>,
-    /// The body, or whatever text there is.
+    /// The body of the error, or its message.
     pub message: &'a str,
 }
 
-/// What an error means.
+/// The meaning of an error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = ErrorMeaning)]
 pub struct Meaning {
-    /// The class of the error, which people are shown.
+    /// The class of the error.
     pub class: Class,
-    /// The kind.
+    /// The kind of the error.
     pub kind: Kind,
-    /// Whether a shorter history would help.
+    /// Whether the context was too long, so that a shorter history would help.
     pub overflow: bool,
-    /// The limit in tokens that the text names.
+    /// The limit in tokens that the error message names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_tokens: Option<i64>,
-    /// After how many seconds the provider says that it may be tried again.
+    /// The number of seconds after which the provider allows another try.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_s: Option<i64>,
-    /// A short text to show to people.
+    /// A short text to show to users.
     pub label: String,
 }
 
@@ -169,7 +169,7 @@ pub fn classify(said: &Said<'_>, retry_after: Option<i64>) -> Meaning {
     }
 }
 
-/// Returns what people are shown of an error: its class and a short message.
+/// Returns the text about an error for users: its class and a short message.
 #[must_use]
 pub fn label(class: Class, message: &str) -> String {
     let short = short(message);
@@ -325,7 +325,7 @@ fn status_in(text: &str) -> Option<u16> {
     captures.iter().skip(1).flatten().next()?.as_str().parse().ok()
 }
 
-/// The most characters of a short message.
+/// The maximum number of characters of a short message.
 const SHORT: usize = 160;
 
 /// Returns the innermost message of an error, on one line, cut where it is long.

@@ -25,8 +25,8 @@ const TOOL_CALL_TEXT: &str = r#"{"name": ""#;
 
 /// The tokens of a unit, as long as nothing was reported for a model.
 pub const DEFAULT_RATIO: f64 = 1.08;
-/// The most units that earlier reports count for, so that a ratio follows a model that has changed.
-const MEMORY: f64 = 200_000.0;
+/// The maximum number of units that earlier reports count for, so that a ratio follows a model that has changed.
+pub const MEMORY: f64 = 200_000.0;
 
 /// A text's length, by which its size in tokens is estimated. The sum of two is that of both texts.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -131,17 +131,37 @@ impl Default for Learned {
 
 impl Learned {
     /// Learns that what was estimated as `estimated` tokens at `ratio` has `reported` tokens. A report that is wildly off
-    /// is no report of the same text, and teaches nothing.
+    /// teaches nothing.
     #[must_use]
     pub fn learn(self, ratio: f64, estimated: i64, reported: i64) -> Self {
-        let (estimated, reported) = (estimated as f64, reported as f64);
-        let sample = ratio * reported / estimated;
-        if !(0.2..=5.0).contains(&sample) {
-            return self;
-        }
-        let units = estimated / ratio;
+        let Some(Lesson { units, tokens }) = Lesson::of(ratio, estimated, reported) else { return self };
         let weight = self.weight + units;
-        Self { ratio: (self.ratio * self.weight + sample * units) / weight, weight: weight.min(MEMORY) }
+        Self { ratio: (self.ratio * self.weight + tokens) / weight, weight: weight.min(MEMORY) }
+    }
+}
+
+/// What a report says of a model's ratio.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Lesson {
+    /// The units of the text.
+    pub units: f64,
+    /// The tokens that were reported for it.
+    pub tokens: f64,
+}
+
+impl Lesson {
+    /// Takes the lesson from a text that was estimated as `estimated` tokens at `ratio` and has `reported` tokens; none if that
+    /// is wildly off, which is no report of the same text.
+    #[must_use]
+    pub fn of(ratio: f64, estimated: i64, reported: i64) -> Option<Self> {
+        let (units, tokens) = (estimated as f64 / ratio, reported as f64);
+        (0.2..=5.0).contains(&(tokens / units)).then_some(Self { units, tokens })
+    }
+
+    /// Returns what both lessons say together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { units: self.units + other.units, tokens: self.tokens + other.tokens }
     }
 }
 

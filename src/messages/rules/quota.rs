@@ -6,16 +6,16 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A quota of a model, and how much of it is used.
+/// A quota of a model and its use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = QuotaUse)]
 pub struct Use {
-    /// The most requests or tokens in the period.
+    /// The maximum number of requests or tokens in the period.
     pub limit: i64,
-    /// The requests or tokens recorded in the period that has just passed.
+    /// The number of requests or tokens recorded in the last period.
     pub used: i64,
-    /// In how many seconds the oldest use leaves the period, or, for a send that would break the quota, in how many
-    /// seconds it no longer would. Zero where nothing is used.
+    /// The number of seconds until the oldest use leaves the period. For a send that would exceed the quota, the
+    /// number of seconds until it no longer would. Zero if nothing is used.
     pub resets_in_s: i64,
 }
 
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(measured(400), (Use { limit: 1_000, used: 1_000, resets_in_s: 10 }, true));
         assert_eq!(measured(401), (Use { limit: 1_000, used: 1_000, resets_in_s: 40 }, true));
         assert_eq!(measured(1_000), (Use { limit: 1_000, used: 1_000, resets_in_s: 55 }, true));
-        // What is more than the whole quota never fits; the period is the longest wait that can be named.
+        // A send that needs more than the whole quota never fits. The period is the longest wait that can be given.
         assert_eq!(measured(1_001).0.resets_in_s, 60);
     }
 

@@ -1,19 +1,19 @@
-//! What comes after each attempt of a send: the loop that trims the oldest pair when the provider says that the context
-//! overflows (seed 003, section 7.2).
+//! Decides what follows each attempt of a send: the loop that drops the oldest pair when the provider reports that
+//! the context is too long (seed 003, section 7.2).
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::errors::{Class, Kind};
 
-/// What an attempt was, or what a send is doing.
+/// A stage of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema, sqlx::Type)]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum Stage {
     /// Nothing was sent yet.
     Initial,
-    /// Nothing was sent yet, and pairs were dropped beforehand to make room for the prompt.
+    /// Nothing has been sent yet, and pairs were dropped to make room for the new message.
     Preflight,
     /// The provider answered.
     AttemptSuccess,
@@ -21,7 +21,7 @@ pub enum Stage {
     OverflowInitial,
     /// A later attempt overflowed.
     OverflowRetry,
-    /// An attempt overflowed, and no pair may be dropped any more.
+    /// The context was too long, and no more pairs may be dropped.
     OverflowExhausted,
     /// A later attempt failed for another reason, which ended the send.
     RetryNonOverflow,
@@ -35,30 +35,30 @@ pub enum Stage {
     Interrupted,
 }
 
-/// What the client does after an attempt.
+/// What the client should do after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Next {
     /// The provider answered: the send can be finalized.
     Done,
-    /// One pair was dropped: the rest is to be sent.
+    /// One pair was dropped, and the rest should be sent.
     Retry,
     /// The send failed.
     Stop,
 }
 
-/// How far the trimming of a send has come. The figures only ever shrink, but for the counts.
+/// How far the trimming of a send has come. The statistics only ever shrink, but for the counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trimming {
     /// The number of pairs that were predicted to fit.
     pub predicted: usize,
-    /// How many of them were dropped before the first attempt. They use no attempt.
+    /// The number of pairs that were dropped before the first attempt. Dropping them uses no attempt.
     pub preflight: usize,
-    /// How many of them are dropped by now, those of the preflight included.
+    /// The number of pairs dropped so far, including those dropped before the first attempt.
     pub trimmed: usize,
-    /// How many calls were made.
+    /// The number of calls.
     pub attempts_used: usize,
-    /// The most pairs that overflows may drop (the seed's NTA).
+    /// The maximum number of pairs that overflows may drop (NTA).
     pub max_trims: usize,
 }
 
@@ -67,12 +67,12 @@ pub struct Trimming {
 pub struct Failure {
     /// The class of the error.
     pub class: Class,
-    /// Whether a shorter history would help.
+    /// Whether the context was too long, so that a shorter history would help.
     pub overflow: bool,
 }
 
 impl Trimming {
-    /// Takes note of an attempt. Returns what the attempt was, and what comes next.
+    /// Records an attempt. Returns its stage and what follows.
     pub fn attempt(&mut self, failure: Option<Failure>) -> (Stage, Next) {
         self.attempts_used += 1;
         let is_first = self.attempts_used == 1;
@@ -93,7 +93,7 @@ impl Trimming {
         }
     }
 
-    /// Returns the counter that people see: `X / Y`, or `[X-T]/Y` once pairs were dropped, of `visible` pairs.
+    /// Returns the counter for users: `X / Y`, or `[X-T]/Y` once pairs were dropped, of `visible` pairs.
     #[must_use]
     pub fn counter(&self, visible: usize) -> String {
         let Self { predicted, trimmed, .. } = self;
@@ -104,7 +104,7 @@ impl Trimming {
         }
     }
 
-    /// Returns what people are told about the pairs that were dropped, which have `tokens`; none if there are none.
+    /// Returns the text for users about the dropped pairs, which have `tokens`. Returns none if there are none.
     #[must_use]
     pub fn summary(&self, tokens: i64) -> Option<String> {
         let Self { predicted, trimmed, preflight, .. } = *self;

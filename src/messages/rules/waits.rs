@@ -1,4 +1,4 @@
-//! Figures in providers' errors and headers: how long to wait, and which limit there is.
+//! Parses numbers in providers' errors and headers: how long to wait, and limits.
 
 use std::sync::LazyLock;
 

@@ -1,6 +1,6 @@
 //! The statements that add calls to sends, and end sends.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use sqlx::PgConnection;
@@ -8,7 +8,7 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use crate::db::insert::{self, Columns as _, columns};
-use crate::messages::rules::estimate::Length;
+use crate::messages::rules::estimate::{Learned, Length, Lesson, MEMORY};
 use crate::messages::rules::trimming::Stage;
 use crate::messages::{SendError, State};
 use crate::types::{FreeForm, Timestamp};
@@ -29,7 +29,7 @@ pub(in crate::messages) struct AttemptRow<'a> {
     pub(in crate::messages) latency_ms: Option<i32>,
     pub(in crate::messages) at: Timestamp,
     pub(in crate::messages) hash: &'a [u8],
-    /// How many pairs are dropped after the call.
+    /// The number of pairs dropped after the call.
     pub(in crate::messages) trimmed_after: i32,
     /// The tokens of the prompt and of the answer that the provider reported.
     pub(in crate::messages) reported: (Option<i64>, Option<i64>),
@@ -73,20 +73,23 @@ columns! {
     }
 }
 
+/// Returns the statement that adds calls, with its columns' parameters from `first` on.
+fn insert_attempts_from(first: usize) -> String {
+    format!(
+        "insert into send_attempts (project, {names}) select $1, {values} from (select {unnested}) new",
+        names = insert::names::<Attempts>(),
+        values = insert::values::<Attempts>("new"),
+        unnested = insert::unnested::<Attempts>(first),
+    )
+}
+
 /// Adds calls, each to another send.
 pub(in crate::messages) async fn insert_attempts(
     connection: &mut PgConnection,
     project: &str,
     attempts: &[AttemptRow<'_>],
 ) -> sqlx::Result<()> {
-    static INSERT: LazyLock<String> = LazyLock::new(|| {
-        format!(
-            "insert into send_attempts (project, {names}) select $1, {values} from (select {unnested}) new",
-            names = insert::names::<Attempts>(),
-            values = insert::values::<Attempts>("new"),
-            unnested = insert::unnested::<Attempts>(2),
-        )
-    });
+    static INSERT: LazyLock<String> = LazyLock::new(|| insert_attempts_from(2));
     if attempts.is_empty() {
         return Ok(());
     }
@@ -95,7 +98,7 @@ pub(in crate::messages) async fn insert_attempts(
     Ok(())
 }
 
-/// Notes with sends, which are locked, what these calls change of them.
+/// Updates locked sends with the results of these calls.
 pub(in crate::messages) async fn note_attempts(
     connection: &mut PgConnection,
     project: &str,
@@ -182,43 +185,100 @@ columns! {
     }
 }
 
-/// Ends sends that are locked, and their pairs with them.
+columns! {
+    /// What was learned of a model.
+    struct Lessons<'a>((&'a str, Lesson));
+    |row| {
+        "model": "text" = row.0,
+        "units": "float8" = row.1.units,
+        "tokens": "float8" = row.1.tokens,
+    }
+}
+
+/// Ends sends that are locked, and their pairs with them; adds the calls that they end with, and what is learned of their
+/// models. It is a single statement, since an answer of the gateway waits for it.
+///
+/// Returns the models of which something was learned before. Of others, nothing was noted.
 pub(in crate::messages) async fn end_sends(
     connection: &mut PgConnection,
     project: &str,
+    attempts: &[AttemptRow<'_>],
     ends: &[EndRow<'_>],
-) -> sqlx::Result<()> {
-    static SENDS: LazyLock<String> = LazyLock::new(|| {
+    lessons: &[(&str, Lesson)],
+) -> sqlx::Result<HashSet<String>> {
+    // Models are locked in the order of their names, so that two writers wait for each other.
+    static SQL: LazyLock<String> = LazyLock::new(|| {
+        let of_ends = 2 + Attempts::COLUMNS.len();
         format!(
-            "with new as materialized (select {unnested})
-            update sends s set state = new.state, stage = new.stage, attempts_used = new.attempts_used,
-                trimmed_count = new.trimmed_count, overflow_matched = coalesce(new.overflow_matched, s.overflow_matched),
-                error = coalesce(new.error, s.error),
-                error_class = coalesce(new.error_class, s.error_class), usage = coalesce(new.usage, s.usage),
-                input_tokens = coalesce(new.input_tokens, s.input_tokens),
-                output_tokens = coalesce(new.output_tokens, s.output_tokens), finish_reason = new.finish_reason,
-                outcome_hash = new.outcome_hash, completed_at = new.completed_at, lease_until = null
-            from new where s.project = $1 and s.id = new.id",
-            unnested = insert::unnested::<Ends>(2),
-        )
-    });
-    static PAIRS: LazyLock<String> = LazyLock::new(|| {
-        format!(
-            "with new as materialized (select {unnested})
-            update pairs p set lifecycle_state = new.state, error = new.error, assistant_text = new.assistant_text,
-                tool_calls = new.tool_calls, assistant_chars = new.assistant_chars,
-                assistant_units = new.assistant_units,
-                completed_at = case when new.state = 'complete' then new.completed_at end
-            from new where p.project = $1 and p.id = new.pair_id and p.send_id = new.id",
-            unnested = insert::unnested::<Ends>(2),
+            "with new as materialized (select {ends}),
+            calls as ({attempts}),
+            ended as (
+                update sends s set state = new.state, stage = new.stage, attempts_used = new.attempts_used,
+                    trimmed_count = new.trimmed_count,
+                    overflow_matched = coalesce(new.overflow_matched, s.overflow_matched),
+                    error = coalesce(new.error, s.error), error_class = coalesce(new.error_class, s.error_class),
+                    usage = coalesce(new.usage, s.usage), input_tokens = coalesce(new.input_tokens, s.input_tokens),
+                    output_tokens = coalesce(new.output_tokens, s.output_tokens), finish_reason = new.finish_reason,
+                    outcome_hash = new.outcome_hash, completed_at = new.completed_at, lease_until = null
+                from new where s.project = $1 and s.id = new.id
+            ),
+            answered as (
+                update pairs p set lifecycle_state = new.state, error = new.error, assistant_text = new.assistant_text,
+                    tool_calls = new.tool_calls, assistant_chars = new.assistant_chars,
+                    assistant_units = new.assistant_units,
+                    completed_at = case when new.state = 'complete' then new.completed_at end
+                from new where p.project = $1 and p.id = new.pair_id and p.send_id = new.id
+            ),
+            {learned}",
+            ends = insert::unnested::<Ends>(of_ends),
+            attempts = insert_attempts_from(2),
+            learned = learn_from(of_ends + Ends::COLUMNS.len()),
         )
     });
     if ends.is_empty() {
-        return Ok(());
+        return Ok(HashSet::new());
     }
-    for sql in [&SENDS, &PAIRS] {
-        let parameters = insert::parameters(project, |parameters| Ends::bind_all(ends, parameters))?;
-        sqlx::query_with(sql.as_str(), parameters).execute(&mut *connection).await?;
-    }
+    let parameters = insert::parameters(project, |parameters| {
+        Attempts::bind_all(attempts, parameters)?;
+        Ends::bind_all(ends, parameters)?;
+        Lessons::bind_all(lessons, parameters)
+    })?;
+    let known: Vec<String> = sqlx::query_scalar_with(SQL.as_str(), parameters).fetch_all(connection).await?;
+    Ok(known.into_iter().collect())
+}
+
+/// Returns the end of a `with` statement that notes what was learned of models of which something was learned before, and
+/// returns their names. Its columns' parameters are from `first` on.
+fn learn_from(first: usize) -> String {
+    format!(
+        "lessons as materialized (select {lessons}),
+        locked as materialized (
+            select model from model_ratios where project = $1 and model in (select model from lessons)
+            order by model for no key update
+        )
+        update model_ratios r set ratio = (r.ratio * r.weight + lessons.tokens) / (r.weight + lessons.units),
+            weight = least(r.weight + lessons.units, {MEMORY})
+        from lessons join locked on locked.model = lessons.model
+        where r.project = $1 and r.model = lessons.model
+        returning r.model",
+        lessons = insert::unnested::<Lessons>(first),
+    )
+}
+
+/// Notes what was learned of models of which nothing was learned before.
+pub(in crate::messages) async fn begin_learning(
+    connection: &mut PgConnection,
+    project: &str,
+    lessons: &[(&str, Lesson)],
+) -> sqlx::Result<()> {
+    const BEGIN: &str = "
+        insert into model_ratios (project, model, ratio, weight) select $1, unnest($2::text[]), $3, $4
+        on conflict do nothing";
+    static SQL: LazyLock<String> = LazyLock::new(|| format!("with {}", learn_from(2)));
+    let models: Vec<_> = lessons.iter().map(|(model, _)| *model).collect();
+    let Learned { ratio, weight } = Learned::default();
+    sqlx::query(BEGIN).bind(project).bind(models).bind(ratio).bind(weight).execute(&mut *connection).await?;
+    let parameters = insert::parameters(project, |parameters| Lessons::bind_all(lessons, parameters))?;
+    sqlx::query_with(SQL.as_str(), parameters).execute(connection).await?;
     Ok(())
 }

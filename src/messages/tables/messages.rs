@@ -1,12 +1,11 @@
-//! The statement that keeps the messages which went through the gateway.
+//! The messages that went through the gateway, as they are stored with the send that carries them.
 
 use std::collections::HashSet;
-use std::sync::LazyLock;
 
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::db::insert::{self, Columns as _, columns};
+use crate::db::insert::{self, columns};
 use crate::messages::passed::SentMessage;
 
 /// A row of a message that went through the gateway.
@@ -17,7 +16,7 @@ pub(in crate::messages) struct MessageRow<'a> {
 
 columns! {
     /// The columns of a message that went through the gateway.
-    struct Messages<'a>(MessageRow<'a>);
+    pub(super) struct Messages<'a>(MessageRow<'a>);
     |row| {
         "id": "uuid" = row.sent.id,
         "parent": "uuid" = row.sent.parent,
@@ -27,38 +26,35 @@ columns! {
     }
 }
 
-/// How many bytes of messages are sent to the database without asking which of them it has.
+/// The size in bytes up to which messages are sent to the database without checking first which of them it has.
 const FEW: usize = 16 << 10;
 
-/// Keeps messages that went through the gateway, those that are not kept yet.
-pub(in crate::messages) async fn insert_messages(
+/// Returns the statement that inserts the messages which are not stored yet, with its columns' parameters from `first` on.
+pub(super) fn insert_messages_from(first: usize) -> String {
+    format!(
+        "insert into sent_messages (project, {names}) select $1, {values} from (select {unnested}) new
+        order by new.id
+        on conflict do nothing",
+        names = insert::names::<Messages>(),
+        values = insert::values::<Messages>("new"),
+        unnested = insert::unnested::<Messages>(first),
+    )
+}
+
+/// Returns the messages that the database may not have: it is not sent many bytes without having been asked.
+pub(super) async fn unknown_messages<'a>(
     connection: &mut PgConnection,
     project: &str,
-    mut messages: Vec<MessageRow<'_>>,
-) -> sqlx::Result<()> {
-    static SQL: LazyLock<String> = LazyLock::new(|| {
-        format!(
-            "insert into sent_messages (project, {names}) select $1, {values} from (select {unnested}) new
-            order by new.id
-            on conflict do nothing",
-            names = insert::names::<Messages>(),
-            values = insert::values::<Messages>("new"),
-            unnested = insert::unnested::<Messages>(2),
-        )
-    });
+    mut messages: Vec<MessageRow<'a>>,
+) -> sqlx::Result<Vec<MessageRow<'a>>> {
     const KNOWN: &str = "select id from sent_messages where project = $1 and id = any($2)";
     let bytes: usize = messages.iter().map(|row| row.sent.message.get().len()).sum();
     if bytes > FEW {
         let ids: Vec<_> = messages.iter().map(|row| row.sent.id).collect();
         let known: Vec<Uuid> =
-            sqlx::query_scalar(KNOWN).bind(project).bind(ids).fetch_all(&mut *connection).await?;
+            sqlx::query_scalar(KNOWN).bind(project).bind(ids).fetch_all(connection).await?;
         let known: HashSet<_> = known.into_iter().collect();
         messages.retain(|row| !known.contains(&row.sent.id));
     }
-    if messages.is_empty() {
-        return Ok(());
-    }
-    let parameters = insert::parameters(project, |parameters| Messages::bind_all(&messages, parameters))?;
-    sqlx::query_with(SQL.as_str(), parameters).execute(connection).await?;
-    Ok(())
+    Ok(messages)
 }

@@ -8,6 +8,8 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use super::messages::{MessageRow, Messages, insert_messages_from, unknown_messages};
+use super::{PairRow, Pairs, insert_pairs_from};
 use crate::db::insert::{self, Columns as _, columns};
 use crate::messages::event::StartSend;
 use crate::messages::passed::Passed;
@@ -108,31 +110,62 @@ columns! {
     }
 }
 
-/// Inserts sends. Returns the ids of those that did not exist yet.
+/// What was inserted of sends and of their pairs.
+#[derive(Default)]
+pub(in crate::messages) struct Inserted {
+    /// The ids of the pairs that did not exist yet.
+    pub(in crate::messages) pairs: HashSet<Uuid>,
+    /// The ids of the sends that did not exist yet, of those whose pair did not either.
+    pub(in crate::messages) sends: HashSet<Uuid>,
+}
+
+/// Inserts sends, each with its pair, and the messages that they carry through the gateway. It is a single statement, since a
+/// request to the gateway waits for it.
 pub(in crate::messages) async fn insert_sends(
     connection: &mut PgConnection,
     project: &str,
+    pairs: &[PairRow<'_>],
     sends: &[SendRow<'_>],
-) -> sqlx::Result<HashSet<Uuid>> {
+    messages: Vec<MessageRow<'_>>,
+) -> sqlx::Result<Inserted> {
     static SQL: LazyLock<String> = LazyLock::new(|| {
+        let of_sends = 2 + Pairs::COLUMNS.len();
         format!(
-            "insert into sends (project, {names}, state, trimmed_count)
-            select $1, {values}, 'sending', new.preflight_count
-            from (select {unnested}) new
-            order by new.id
-            on conflict do nothing
-            returning id",
+            "with made as ({pairs} returning id),
+            begun as (
+                insert into sends (project, {names}, state, trimmed_count)
+                select $1, {values}, 'sending', new.preflight_count
+                from (select {unnested}) new
+                where new.pair_id in (select id from made)
+                order by new.id
+                on conflict do nothing
+                returning id
+            ),
+            carried as ({messages})
+            select false as is_send, id from made union all select true, id from begun",
+            pairs = insert_pairs_from(2),
             names = insert::names::<Sends>(),
             values = insert::values::<Sends>("new"),
-            unnested = insert::unnested::<Sends>(2),
+            unnested = insert::unnested::<Sends>(of_sends),
+            messages = insert_messages_from(of_sends + Sends::COLUMNS.len()),
         )
     });
+    let mut inserted = Inserted::default();
     if sends.is_empty() {
-        return Ok(HashSet::new());
+        return Ok(inserted);
     }
-    let parameters = insert::parameters(project, |parameters| Sends::bind_all(sends, parameters))?;
-    let created: Vec<Uuid> = sqlx::query_scalar_with(SQL.as_str(), parameters).fetch_all(connection).await?;
-    Ok(created.into_iter().collect())
+    let messages = unknown_messages(connection, project, messages).await?;
+    let parameters = insert::parameters(project, |parameters| {
+        Pairs::bind_all(pairs, parameters)?;
+        Sends::bind_all(sends, parameters)?;
+        Messages::bind_all(&messages, parameters)
+    })?;
+    let rows: Vec<(bool, Uuid)> = sqlx::query_as_with(SQL.as_str(), parameters).fetch_all(connection).await?;
+    for (is_send, id) in rows {
+        let ids = if is_send { &mut inserted.sends } else { &mut inserted.pairs };
+        ids.insert(id);
+    }
+    Ok(inserted)
 }
 
 /// A send that is locked.

@@ -1,4 +1,4 @@
-//! How sends end, and what their usage teaches.
+//! Ends sends, and learns from their reported usage.
 
 use chrono::TimeDelta;
 use sqlx::PgConnection;
@@ -42,8 +42,8 @@ pub(super) async fn end(
             }
             // What was cancelled stays cancelled, whatever the reason given the second time.
             Some(send) if end.cancelled && send.stage == Stage::Cancelled => Ok(Receipt::replayed(None)),
-            Some(_) if end.cancelled => Err(Error::Conflict(format!("the send {id} has ended already"))),
-            Some(_) => Err(Error::Conflict(format!("the send {id} has ended already, with another body"))),
+            Some(_) if end.cancelled => Err(Error::Conflict(format!("the send {id} has already ended"))),
+            Some(_) => Err(Error::Conflict(format!("the send {id} has already ended with a different body"))),
         });
     }
     let mut rows = Vec::with_capacity(open.len());
@@ -74,15 +74,20 @@ pub(super) async fn end(
             reported: (end.tokens.input, end.tokens.output),
             finish_reason: end.finish_reason.as_deref(),
             hash: &end.hash,
-            // Exports are ordered by this time. It is the database's, and no two sends of a batch have the same.
+            // Exports are ordered by this time, which comes from the database's clock and is different for each send
+            // of a batch.
             completed_at: send.now.plus(TimeDelta::microseconds(later)).unwrap_or(send.now),
         });
     }
-    tables::insert_attempts(connection, project, &attempts).await?;
-    tables::end_sends(connection, project, &rows).await?;
     let answered = open.iter().filter(|(_, end, _)| end.failure.is_none());
     let reports: Vec<_> = answered.filter_map(|(send, end, _)| Report::of(send, end.tokens.input)).collect();
-    learning::learn(connection, project, &reports).await?;
+    let mut lessons = learning::lessons(&reports);
+    let known = tables::end_sends(connection, project, &attempts, &rows, &lessons).await?;
+    lessons.retain(|(model, _)| !known.contains(*model));
+    if !lessons.is_empty() {
+        tables::begin_learning(connection, project, &lessons).await?;
+    }
+    learning::measure_pairs(connection, project, &reports).await?;
     Ok(written)
 }
 
@@ -96,8 +101,8 @@ fn final_stage(end: &End, stage: Stage) -> Stage {
     }
 }
 
-/// Returns the error that a send ends with: one that trimming could not mend has a kind of its own, unless the gateway was not
-/// asked to trim.
+/// Returns the error that a send ends with. An error that trimming could not resolve has a kind of its own, unless
+/// trimming was not requested at the gateway.
 fn final_error(error: &SendError, stage: Stage, send: &LockedSend) -> SendError {
     let is_passed_on = send.mode == Mode::Gateway && send.max_trim_attempts == 0;
     let kind = if is_passed_on { error.kind } else { final_kind(stage, error.kind) };

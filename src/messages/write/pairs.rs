@@ -1,4 +1,4 @@
-//! How message pairs are made and changed.
+//! Creates and changes message pairs.
 
 use sqlx::PgConnection;
 
@@ -34,8 +34,8 @@ pub(super) async fn start(
         }
         match stored.get(&id) {
             Some(hash) if *hash == start.hash => Ok(Receipt::replayed(None)),
-            Some(_) => Err(Error::Conflict(format!("the pair {id} exists already with another body"))),
-            None => Err(Error::Unavailable("the pair was erased at this moment; try again")),
+            Some(_) => Err(Error::Conflict(format!("the pair {id} already exists with a different body"))),
+            None => Err(Error::Unavailable("the pair has just been erased; try again")),
         }
     };
     Ok(starts().map(verdict).collect())

@@ -1,4 +1,4 @@
-//! How sends are made, and how their calls are added.
+//! Creates sends and adds their calls.
 
 use std::collections::HashMap;
 
@@ -65,7 +65,7 @@ impl Planned<'_> {
     }
 }
 
-/// Makes sends, each with its pair. What each carries is predicted here, so that it sees what was written before it.
+/// Creates sends, each with its pair. The prediction is made here, so that it includes everything written before.
 pub(super) async fn start(
     connection: &mut PgConnection,
     project: &str,
@@ -79,7 +79,7 @@ pub(super) async fn start(
             _ => None,
         })
         .collect();
-    // The gateway makes the ids of its sends itself, so these are new.
+    // The gateway chooses the ids of its sends itself, so they are always new.
     let ids: Vec<_> = starts.iter().filter(|(_, start)| start.passed.is_none()).map(|(id, _)| *id).collect();
     let stored = if ids.is_empty() {
         HashMap::new()
@@ -95,7 +95,7 @@ pub(super) async fn start(
             written.push(Some(if *hash == start.hash {
                 Ok(Receipt::replayed(None))
             } else {
-                Err(Error::Conflict(format!("the send {id} exists already with another body")))
+                Err(Error::Conflict(format!("the send {id} already exists with a different body")))
             }));
             continue;
         }
@@ -118,14 +118,6 @@ pub(super) async fn start(
         }
     }
     let pairs: Vec<_> = planned.iter().map(|(_, plan)| plan.pair()).collect();
-    let made = tables::insert_pairs(connection, project, &pairs).await?;
-    planned.retain(|(index, plan)| {
-        let pair = plan.start.pair_id;
-        if !made.contains(&pair) {
-            written[*index] = Some(Err(Error::Conflict(format!("the pair {pair} is there already"))));
-        }
-        made.contains(&pair)
-    });
     let rows: Vec<_> = planned
         .iter()
         .map(|(_, plan)| SendRow {
@@ -136,22 +128,24 @@ pub(super) async fn start(
             predicted: &plan.predicted,
         })
         .collect();
-    let created = tables::insert_sends(connection, project, &rows).await?;
-    let messages = planned.iter().filter(|(_, plan)| created.contains(&plan.id)).flat_map(|(_, plan)| {
+    let messages = planned.iter().flat_map(|(_, plan)| {
         let session = named(plan.start.new.session_id.as_deref());
         let messages = plan.start.passed.iter().flat_map(|passed| &passed.messages);
         messages.map(move |sent| MessageRow { session, sent })
     });
-    tables::insert_messages(connection, project, messages.collect()).await?;
+    let inserted = tables::insert_sends(connection, project, &pairs, &rows, messages.collect()).await?;
     let (mut gone, mut late) = (Vec::new(), Vec::new());
     for (index, plan) in &planned {
-        written[*index] = Some(if created.contains(&plan.id) {
+        let pair = plan.start.pair_id;
+        written[*index] = Some(if !inserted.pairs.contains(&pair) {
+            Err(Error::Conflict(format!("the pair {pair} already exists")))
+        } else if inserted.sends.contains(&plan.id) {
             gone.extend(plan.reasked.as_ref().map(|pair| pair.id));
             Ok(Receipt::created(None))
         } else {
             // Another server has made a send with this id meanwhile.
-            late.push(plan.start.pair_id);
-            Err(Error::Unavailable("this send is being made by another request; try again"))
+            late.push(pair);
+            Err(Error::Unavailable("another request is creating this send; try again"))
         });
     }
     gone.extend(late);
@@ -174,10 +168,9 @@ async fn plan<'a>(
     let reasked = match new.reask_of {
         None => None,
         Some(pair) => match tables::lock_pair(connection, project, pair).await? {
-            None => return Err(Error::NotFound("message pair to ask again").into()),
+            None => return Err(Error::NotFound("message pair to send again").into()),
             Some(locked) if locked.state != PairState::Error => {
-                let detail =
-                    format!("the pair {pair} is not in the state error, so it cannot be asked again");
+                let detail = format!("the pair {pair} is not in the state error, so it cannot be sent again");
                 return Err(Error::Conflict(detail).into());
             }
             Some(locked) => Some(locked),
@@ -325,7 +318,8 @@ fn judge(
         match stored.get(&(id, number)) {
             Some(hash) if *hash == append.hash => return Ok(Some(Receipt::replayed(Some(number)))),
             Some(_) => {
-                let detail = format!("attempt {number} of the send {id} exists already with another body");
+                let detail =
+                    format!("attempt {number} of the send {id} already exists with a different body");
                 return Err(Error::Conflict(detail));
             }
             None if number != send.attempts_used + 1 => {
@@ -339,7 +333,7 @@ fn judge(
         return Err(Error::Conflict(format!("the send {id} has ended; no attempt can be added")));
     }
     if !goes_on(send.stage) {
-        return Err(Error::Conflict(format!("the last attempt of the send {id} has ended it; finalize it")));
+        return Err(Error::Conflict(format!("the last attempt ended the send {id}; finalize the send")));
     }
     Ok(None)
 }

@@ -24,7 +24,7 @@ pub const BUILTIN: [&str; 4] = ["secrets", "emails", "ips", "home-paths"];
 /// The name that all rules of projects have in metrics.
 pub const CUSTOM: &str = "custom";
 
-/// The most bytes that one custom expression may take when compiled.
+/// The maximum number of bytes that one custom expression may take when compiled.
 const CUSTOM_SIZE: usize = 256 << 10;
 
 /// A regular expression with the texts of which one occurs in each match, whatever their case.
@@ -107,7 +107,7 @@ pub struct Redactor {
     custom: Vec<Compiled>,
     /// The names of the custom rules, whose numbers follow those of the built-in ones.
     custom_names: Vec<Box<str>>,
-    /// Makes the tags by which equal spans are recognised.
+    /// Makes the tags by which equal spans are recognized.
     tags: Option<HashKey>,
 }
 

@@ -8,10 +8,11 @@ use super::{BUILTIN, Redactor};
 use crate::http::{Check, Checks, null_as_default};
 use crate::privacy::hash_key::HashKey;
 
-/// The most custom rules that a project may have.
+/// The maximum number of custom rules that a project may have.
 const MOST_RULES: usize = 50;
 
-/// What is replaced in texts before anything is written: built-in rules, and a project's own.
+/// The redaction rules, which replace parts of texts before anything is stored: built-in rules and the project's own
+/// rules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RedactRules {
@@ -25,20 +26,20 @@ pub struct RedactRules {
     #[schema(max_items = 50)]
     pub custom: Vec<CustomRule>,
     /// Whether a replacement ends in a keyed hash of what it replaces, such as `[redacted:secrets:1f0c22aa]`, so that equal
-    /// secrets can be recognised.
+    /// secrets can be recognized.
     #[serde(deserialize_with = "null_as_default")]
     pub tag: bool,
 }
 
-/// A rule of a project's own.
+/// A redaction rule of a project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CustomRule {
-    /// The name that replacements show, of lower case letters, digits and `-`.
+    /// The name that replacements show. It consists of lowercase letters, digits and `-`.
     #[schema(min_length = 1, max_length = 50, pattern = "^[a-z0-9-]+$", example = "ticket")]
     pub name: String,
-    /// A regular expression in the syntax of the crate `regex`, which matches in linear time. If it has groups, the first
-    /// one is what is replaced.
+    /// A regular expression in the syntax of the Rust crate `regex`, which matches in linear time. If it has groups,
+    /// only the first group is replaced.
     #[schema(min_length = 1, max_length = 1000, example = "ACME-[0-9]+")]
     pub regex: String,
 }
@@ -98,10 +99,7 @@ impl Check for RedactRules {
             && let Err((number, detail)) = self.redactor(&HashKey::new(Vec::new()))
         {
             let detail = detail.split_whitespace().collect::<Vec<_>>().join(" ");
-            checks.fail(
-                &format!("custom/{number}/regex"),
-                format!("is no expression that can be used: {detail}"),
-            );
+            checks.fail(&format!("custom/{number}/regex"), format!("is not a valid expression: {detail}"));
         }
     }
 }

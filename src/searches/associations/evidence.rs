@@ -14,9 +14,9 @@ use crate::searches::rules::repository::repository;
 use crate::searches::settings::Rules;
 use crate::types::{Timestamp, derived_id};
 
-/// The weight of evidence that an agent read the file of an association that it was told of.
+/// The weight of evidence that an agent read the file of a hint.
 const HINT_READ: f64 = 0.5;
-/// The weight of evidence that an agent did not read the file of an association that it was told of.
+/// The weight of evidence that an agent did not read the file of a hint.
 const HINT_UNREAD: f64 = -0.25;
 /// The weight of evidence that a person has objected to the file, and that the agent then went to another: it outweighs one
 /// search that found the file.
@@ -28,9 +28,9 @@ const CORRECTED: f64 = -2.0;
 pub(super) enum Kind {
     /// A search found the file.
     Found,
-    /// The agent was told of the association and read the file.
+    /// The agent got the association as a hint and read the file.
     HintRead,
-    /// The agent was told of the association and did not read the file.
+    /// The agent got the association as a hint and did not read the file.
     HintUnread,
     /// Somebody said that the association helped.
     Useful,

@@ -75,7 +75,7 @@ pub struct Change {
     /// The query that was answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     query: Option<String>,
-    /// The folder that the path is relative to, if it lies in it.
+    /// The folder that the path is relative to, if the file is in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     root: Option<String>,
     /// The file that answered the query.
@@ -84,7 +84,7 @@ pub struct Change {
     /// The sum of the evidence, each piece decayed until the beginning of this hour.
     #[serde(skip_serializing_if = "Option::is_none")]
     weight: Option<f64>,
-    /// How many searches found the file.
+    /// The number of searches that found the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     evidence: Option<i32>,
     /// When a search last found the file, by the agent's clock.

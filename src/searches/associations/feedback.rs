@@ -25,18 +25,18 @@ use crate::types::{OptionalName, Timestamp};
 /// The weight of evidence that somebody found an association useful.
 const USEFUL: f64 = 1.0;
 
-/// What somebody says of an association.
+/// Feedback on an association.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewAssociationFeedback)]
 pub struct NewFeedback {
-    /// Whether the association helped.
+    /// Whether the association was useful.
     pub verdict: Verdict,
 }
 
 impl Check for NewFeedback {}
 
-/// Whether an association helped.
+/// Whether an association was useful.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = AssociationVerdict)]
@@ -54,7 +54,7 @@ pub struct Feedback {
     pub association: Uuid,
     /// The id under which the verdict is kept as evidence.
     pub source: Uuid,
-    /// Whether the association helped.
+    /// Whether the association was useful.
     pub verdict: Verdict,
 }
 
@@ -92,11 +92,11 @@ pub async fn give(db: &PgPool, tenant: &Tenant, feedback: &Kept<Feedback>) -> Re
     association.ok_or(Error::NotFound("association"))
 }
 
-/// A file that left the index.
+/// A file that no longer exists.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GoneFile {
-    /// The folder in which the file was; left out for associations of no known root.
+    /// The folder that contained the file. Leave it out for associations without a known root.
     #[serde(default)]
     #[schema(value_type = Option<String>, max_length = 4096)]
     root: OptionalName,

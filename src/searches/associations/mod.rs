@@ -21,7 +21,7 @@ use crate::types::Timestamp;
 
 /// How many similar queries are looked at for their associations.
 const NEAREST: usize = 50;
-/// The least similarity of a query that is worth telling.
+/// The minimum similarity of a query whose associations are returned.
 const LEAST_SIMILARITY: f64 = 0.3;
 
 /// A file that answered a query.
@@ -31,16 +31,16 @@ pub struct Association {
     pub id: Uuid,
     /// The query that was answered.
     pub query: String,
-    /// The folder that the path is relative to, if it lies in it.
+    /// The folder that the path is relative to, if the file is in it.
     pub root: Option<String>,
-    /// The file that answered it.
+    /// The file that answered the query.
     pub path: String,
-    /// The similarity of that query to the one at hand, 0 to 1.
+    /// The similarity of this query to the current one, from 0 to 1.
     pub score: f64,
-    /// The sum of the evidence, each piece decayed until the beginning of this hour; negative where more speaks against the
-    /// association than for it.
+    /// The sum of the evidence for the association, decayed to the beginning of the current hour. It is negative if
+    /// there is more evidence against the association than for it.
     pub weight: f64,
-    /// How many searches found the file.
+    /// The number of searches that found the file.
     pub evidence: i32,
     /// When a search last found the file, by the agent's clock.
     pub last_seen_at: Timestamp,

@@ -21,7 +21,7 @@ use crate::types::Timestamp;
 #[into_params(parameter_in = Query)]
 #[group(skip)]
 pub struct SearchPairs {
-    /// Only searches in this folder.
+    /// Only searches about this folder.
     #[arg(long, value_name = "DIR")]
     #[param(example = "/home/jane/my-project")]
     root: Option<String>,
@@ -71,9 +71,9 @@ struct Metadata<'a> {
 impl Described for SearchPairs {
     const DESCRIPTION: Description = Description {
         name: "search-pairs",
-        summary: "Queries that came back weak, the files that answered them, and the files that did not help.",
-        notes: "In `raw` a row is `query`, `path`, `unhelpful` and `root`; in `triplets` there is a row for each file that did \
-            not help. Only of searches that were resolved; `split` goes by the agent's session.",
+        summary: "Queries with weak results, the files that answered them, and files that did not help.",
+        notes: "The data set contains only resolved searches. A row of `raw` has `query`, `path`, `unhelpful` and `root`; \
+            `triplets` has a row for each file that did not help. `split` divides the rows by agent session.",
         shapes: &[Shape::Raw, Shape::Triplet, Shape::Pair],
         features: &[],
         split: None,

@@ -37,13 +37,13 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct SimilarTo {
-    /// The query to compare with.
+    /// The query to find similar queries for.
     #[param(min_length = 1, max_length = 2000, example = "login button")]
     query: String,
     /// Only what was learned in this folder, or in another clone or worktree of its repository.
     #[param(min_length = 1, max_length = 4096)]
     root: Option<String>,
-    /// The most entries to return, 1 to 100. The default is 10.
+    /// The maximum number of entries to return, from 1 to 100. The default is 10.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<i64>,
 }
@@ -59,20 +59,20 @@ impl Check for SimilarTo {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct Question {
-    /// What is sought.
+    /// What is searched for.
     #[param(min_length = 1, max_length = 2000, example = "login button")]
     query: String,
-    /// The folder in which it is sought. What was learned in other clones and worktrees of its repository counts as well.
+    /// The folder that is searched. What was learned in other clones and worktrees of its repository counts too.
     #[param(min_length = 1, max_length = 4096)]
     root: Option<String>,
-    /// The agent's session that asks. If it is not given, it is the session that was last active in the folder.
+    /// The agent session that asks. The default is the session that was last active in the folder within an hour.
     #[param(min_length = 1, max_length = 200)]
     agent_session_id: Option<String>,
-    /// The most entries to return, 1 to 100. The default is 10.
+    /// The maximum number of entries to return, from 1 to 100. The default is 10.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<i64>,
-    /// The least `score` of an entry, 0 to 1. If it is not given, a hint is returned only where it is likely to pay, which
-    /// is rare, and a second one where that is more likely still.
+    /// The minimum `score` of an entry, from 0 to 1. Without it, the response has one entry only if its score is at least
+    /// 0.2, which is rare, and a second entry only if its score is at least 0.25.
     #[param(minimum = 0, maximum = 1)]
     min_score: Option<f64>,
 }
@@ -97,20 +97,20 @@ fn check_question(checks: &mut Checks, query: &str, root: Option<&str>, limit: O
 /// How many entries a request has if it does not say.
 const LIMIT: i64 = 10;
 
-/// Files that answer a query, the best first.
+/// Files, the best first.
 #[derive(Debug, Serialize, ToSchema)]
 struct Associations {
-    /// The files, ordered by their `score`.
+    /// The files, ordered by `score`.
     data: Vec<Hint>,
 }
 
-/// Lists the files that are worth opening for a query, where a `root` or an `agent_session_id` says who asks: mostly none.
+/// Returns the file that an agent should probably open for this query, if there is one.
 ///
-/// The score of a file counts what the session was told of and has touched, what else was touched together with that, what the
-/// file contains, the words of its path, and which similar queries it has answered. A file that the session has touched is never
-/// listed. Without a root and a session, the list is that of the associations whose queries are like this one, whoever asks: the
-/// score is then the likeness of the queries. Old associations rank lower, and are never left out for their age. Those
-/// that turned out to be wrong, whose weight is 0 or less, are left out.
+/// With `root` or `agent_session_id`, the score of a file depends on what the session has seen and touched, on what was touched
+/// together with it, on the contents and the path of the file, and on similar queries that it answered. Files that the session
+/// has touched are never listed, and usually the list is empty. Without both parameters, the response lists the associations of
+/// similar queries, and their score is the similarity of the queries. Old associations rank lower but are never left out because
+/// of their age. Associations with a weight of 0 or less, which turned out to be wrong, are left out.
 #[utoipa::path(get, path = "/v1/associations", tag = "searches", params(Question),
     responses((status = 200, description = "The files", body = Associations), Refusals))]
 async fn find_associations(
@@ -150,11 +150,11 @@ async fn find_associations(
 /// Grep and glob patterns, the best first.
 #[derive(Debug, Serialize, ToSchema)]
 struct Expansions {
-    /// The patterns, ordered by the similarity of the query and then by how many searches they helped.
+    /// The patterns, ordered by the similarity of the query and then by the number of searches that they helped.
     data: Vec<Expansion>,
 }
 
-/// Lists patterns that found what similar queries had missed: after each, the agent read the file that answered.
+/// Lists grep and glob patterns that found what similar queries had missed.
 #[utoipa::path(get, path = "/v1/searches/expansions", tag = "searches", params(SimilarTo),
     responses((status = 200, description = "The patterns", body = Expansions), Refusals))]
 async fn find_expansions(
@@ -175,10 +175,10 @@ async fn find_expansions(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ChangesAfter {
-    /// The `change` of the last line that the follower has. Without it, the list begins with the first change.
+    /// The `change` of the last line that the client received. Without it, the list begins with the first change.
     #[param(minimum = 0)]
     cursor: Option<i64>,
-    /// The most changes to return, 1 to 10 000. The default is 1 000.
+    /// The maximum number of changes to return, from 1 to 10,000. The default is 1,000.
     #[param(minimum = 1, maximum = 10_000)]
     limit: Option<i64>,
 }
@@ -191,14 +191,15 @@ impl Check for ChangesAfter {
     }
 }
 
-/// Lists associations that have changed, in the order in which they did.
+/// Lists changed associations in the order of their changes.
 ///
-/// A follower asks again with the `change` of the last line, even after an empty answer, and so misses no change and gets
-/// none twice. The decay of weights is no change: it is the same for all.
+/// To follow the changes, send the `change` of the last line as the next `cursor`, even if the last response was
+/// empty. A client that does so misses no change and receives none twice. The decay of weights is not reported as a
+/// change because it is the same for all associations.
 #[utoipa::path(get, path = "/v1/associations/changes", tag = "searches", params(ChangesAfter),
-    responses((status = 200, description = "One JSON object a line",
+    responses((status = 200, description = "One JSON object per line",
         content((String = "application/x-ndjson"), (String = "application/jsonl"), (String = "text/plain")),
-        headers(("Gleaner-Next-Cursor" = i64, description = "The cursor of the next request"))), Refusals))]
+        headers(("Gleaner-Next-Cursor" = i64, description = "The cursor for the next request"))), Refusals))]
 async fn list_association_changes(
     State(app): State<App>,
     caller: Caller<Read>,
@@ -218,7 +219,7 @@ async fn list_association_changes(
     Ok(response)
 }
 
-/// Reports whether an association helped. With an `Idempotency-Key`, sending the report again changes nothing.
+/// Reports whether an association was useful. With an `Idempotency-Key`, sending the report again changes nothing.
 #[utoipa::path(post, path = "/v1/associations/{id}/feedback", tag = "searches",
     params(("id" = Uuid, Path, description = "The association's id.", example = "158da681-b4fa-80b8-a80e-4f85f4da9cc2"), Writing),
     request_body(content = NewFeedback, example = json!({"verdict": "useful"})),
@@ -236,18 +237,18 @@ async fn report_association(
     Ok(Changed(if writing.shows_record() { Shown::Record(association) } else { Shown::Minimal }))
 }
 
-/// How many associations led to a file that is gone.
+/// The number of associations that led to a file that no longer exists.
 #[derive(Debug, Serialize, ToSchema)]
 struct GoneAssociations {
-    /// The number of associations that led to the file and no longer do.
+    /// The number of associations that are no longer returned.
     gone: usize,
 }
 
-/// Marks a file as gone: no association leads to it any more, until an agent finds it again.
+/// Reports that a file no longer exists. Its associations are not returned until an agent finds the file again.
 #[utoipa::path(post, path = "/v1/associations/gone", tag = "searches",
     request_body(content = GoneFile, example = json!({"root": "/home/jane/my-project", "path": "src/old_login.rs"})),
     responses(
-        (status = 200, description = "How many associations led to the file", body = GoneAssociations),
+        (status = 200, description = "The number of associations that led to the file", body = GoneAssociations),
         NotKept,
         Refusals,
     ))]

@@ -34,21 +34,22 @@ fn route(agent: &'static Agent) -> UtoipaMethodRouter<App> {
     for mut item in any.paths.into_values() {
         if let Some(operation) = &mut item.post {
             operation.operation_id = Some(format!("report_{}_hook", agent.name.replace('-', "_")));
-            operation.summary = Some(format!("Takes what a hook of {} sends.", agent.title));
+            operation.summary = Some(format!("Receives the report of a {} hook.", agent.title));
         }
         paths.paths.insert(agent.hook_path(), item);
     }
     (schemas, paths, handler.layer(Extension(agent)))
 }
 
-/// The answer to a hook, which is always empty: an agent takes anything more for instructions, and shows an error to its user.
+/// The response to a hook. It is always empty, because an agent would treat anything else as instructions and would
+/// show an error to its user.
 #[derive(Debug, Serialize, ToSchema)]
 struct HookAnswer {}
 
-/// Takes what a hook of an agent sends.
+/// Receives the report of an agent's hook.
 ///
-/// The answer is always the same, also to what is not understood. It comes within a quarter of a second of the report: what takes
-/// longer to be written is written after it.
+/// The response is always the same, even if the report is not understood. It is sent within a quarter of a second. If
+/// writing takes longer, it is completed after the response.
 #[utoipa::path(post, path = "/v1/hooks/{agent}", tag = "searches", 
     request_body(content = serde_json::Value, example = json!({
         "hook_event_name": "Stop", "session_id": "my-session", "cwd": "/home/jane/my-project",
@@ -72,7 +73,7 @@ async fn take(app: App, caller: Caller<Write>, agent: &'static Agent, request: R
     let body = json::body(request, NDJSON_LIMIT).await?;
     let Some(report) = Report::read(&caller.tenant, agent, body.bytes, received) else { return Ok(()) };
     // Agents do not wait for long, and hang up: the report goes on by itself, and only so many may.
-    let place = app.searches.place().ok_or(Error::Unavailable("too many reports of hooks are under way"))?;
+    let place = app.searches.place().ok_or(Error::Unavailable("too many hook reports are in progress"))?;
     let learning = tokio::spawn(async move {
         if let Err(error) = report.learn(&app.searches, &caller.tenant).await {
             note_failure(&error, agent);
@@ -84,6 +85,6 @@ async fn take(app: App, caller: Caller<Write>, agent: &'static Agent, request: R
 }
 
 fn note_failure(error: &Error, agent: &Agent) {
-    tracing::warn!(%error, agent = agent.name, "a hook could not be taken");
+    tracing::warn!(%error, agent = agent.name, "a hook report could not be stored");
     metrics::counter!("gleaner_hooks_failed_total").increment(1);
 }

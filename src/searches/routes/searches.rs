@@ -40,9 +40,9 @@ struct Answers;
 
 /// Starts a search.
 ///
-/// A search whose best score is under the threshold is tracked: what the agent does next counts for it. The response
-/// has, as `hints`, the file that is worth opening now, rarely two, and mostly none. Hints need a key that may read, because
-/// they show the work of others.
+/// A search whose best score is below the threshold is tracked: Gleaner learns from what the agent does next. In
+/// `hints`, the response has a file that is probably worth opening, rarely two, and usually none. Only keys with the scope
+/// `read` get hints, because hints show the work of others.
 #[utoipa::path(post, path = "/v1/searches", tag = "searches", params(Writing),
     request_body(content = NewSearch, example = json!({
         "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71",
@@ -86,16 +86,16 @@ async fn start_search(writing: Writing, Json(new): Json<NewSearch>) -> Result<Cr
     writing.create(event, address(id), record).await
 }
 
-/// Appends what the agent did after a search that is tracked.
+/// Appends a fallback, which is something that the agent did after a tracked search.
 ///
-/// A fallback counts for every search of the same agent that is tracked, by its share. One that comes after a silence longer
-/// than the window shows that the session was over: it is kept, but does not count.
+/// A fallback counts for every tracked search of the same agent, in proportion to its `share`. A fallback after a
+/// silence longer than `session_timeout` is stored but does not count, because the search was over by then.
 #[utoipa::path(post, path = "/v1/searches/{id}/fallbacks", tag = "searches", params(ById, Writing),
     request_body(content = NewFallback, examples(
         ("read" = (summary = "A file was read", value = json!({
             "kind": "read", "path": "src/ui/login.rs", "timestamp": 1_736_937_004.0,
         }))),
-        ("grep" = (summary = "A pattern was looked for", value = json!({
+        ("grep" = (summary = "A pattern was searched for", value = json!({
             "kind": "grep", "pattern": "fn draw_login", "timestamp": 1_736_937_002.0,
         }))),
     )),
@@ -114,10 +114,10 @@ async fn append_fallback(
     writing.create(event, address(id), record).await
 }
 
-/// Resolves a search: the turn in which it was made has ended.
+/// Resolves a search because the agent's turn has ended.
 ///
-/// If enough files were read, the search becomes `resolved` and has the `associations` that were learned. Otherwise
-/// it becomes `unresolved`. A search that has ended already stays as it is.
+/// If enough files were read, the search becomes `resolved`, and `associations` lists what was learned. Otherwise it
+/// becomes `unresolved`. A search that has already ended stays as it is.
 #[utoipa::path(post, path = "/v1/searches/{id}/resolve", tag = "searches", params(ById, Prefer),
     request_body(content = Resolve, example = json!({"timestamp": 1_736_937_010.0})),
     responses(Changed<Search>, Refusals))]
@@ -130,15 +130,16 @@ async fn resolve_search(
     writing.change(Event::finalize(id, &resolve), record).await
 }
 
-/// Ends an agent's turn: all searches of its session that are tracked end, as if each were resolved.
+/// Ends an agent's turn. All tracked searches of its session end, as if each were resolved.
 ///
-/// Hooks and transcripts tell of the ends of turns by themselves. A session of which nothing is known has no searches to end.
+/// This request is not needed with hooks or transcripts, which report the end of each turn. For an unknown session,
+/// the response lists no searches.
 #[utoipa::path(post, path = "/v1/searches/turn-end", tag = "searches",
     request_body(content = TurnEnd, example = json!({
         "agent_session_id": "my-session", "turn_id": "turn-1", "timestamp": 1_736_937_020.0,
     })),
     responses(
-        (status = 200, description = "The searches that have ended", body = EndedTurn),
+        (status = 200, description = "The searches that ended", body = EndedTurn),
         NotKept,
         Refusals,
     ))]
@@ -151,7 +152,7 @@ async fn end_turn(
     Ok(Shown::Record(turns::end(&app.searches.db, &caller.tenant, &turn).await?))
 }
 
-/// Returns the whole search: what was done after it, which hints it was answered with, and what was learned from it.
+/// Returns a search with its fallbacks, its hints and the associations learned from it.
 #[utoipa::path(get, path = "/v1/searches/{id}", tag = "searches", params(ById),
     responses((status = 200, description = "The search", body = Search), Refusals))]
 async fn get_search(
@@ -176,9 +177,9 @@ async fn list_searches(
     store::list(&app.db, &caller.project, &list.filter, &list.page).await
 }
 
-/// Returns what was learned from searches, and how often hints were read.
+/// Returns statistics about searches, what was learned from them, and how often hints were read.
 #[utoipa::path(get, path = "/v1/analytics/searches", tag = "analytics",
-    responses((status = 200, description = "The figures", body = Figures), Refusals))]
+    responses((status = 200, description = "The statistics", body = Figures), Refusals))]
 async fn get_search_figures(State(app): State<App>, caller: Caller<Read>) -> Result<axum::Json<Figures>> {
     analytics::figures(&app.db, &caller.project, &caller.tenant.rules).await.map(axum::Json)
 }

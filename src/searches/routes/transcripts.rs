@@ -36,10 +36,11 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(append_transcript))
 }
 
-/// Takes lines of a transcript, in order, in any number of calls; lines already sent may be sent again.
+/// Receives lines of a transcript in order, in any number of requests. Lines may be sent again.
 ///
-/// What was taken before a failure stays taken: sending all again does the rest. A last line without a newline counts as
-/// a line; should it have been cut off, it is a bad one, and the whole one is new when it comes.
+/// Lines that were stored before a failure stay stored, so sending all of them again is enough. A last line without a
+/// newline counts as a line. If it was cut off, it counts as malformed, and the complete line is new when it arrives
+/// later.
 #[utoipa::path(post, path = "/v1/transcripts", tag = "searches", params(Origin),
     request_body(content(
         (String = "application/x-ndjson", example = json!(EXAMPLE)),
@@ -47,7 +48,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         (inline(line::File) = "application/octet-stream"),
     )),
     responses(
-        (status = 200, description = "What became of the lines", body = TranscriptCounts),
+        (status = 200, description = "The outcome of the lines", body = TranscriptCounts),
         NotKept,
         Refusals,
     ))]

@@ -32,7 +32,7 @@ const EDITED: f64 = 3.0;
 /// How many times as much a file weighs that the search itself had offered, if only among weak results.
 const OFFERED: f64 = 0.5;
 
-/// What an agent does after a search.
+/// The kind of action after a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type)]
 #[serde(rename_all = "lowercase")]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
@@ -81,7 +81,7 @@ pub struct Step {
     pub id: Uuid,
     /// What was done.
     pub kind: FallbackKind,
-    /// A normalised path, or a pattern.
+    /// A normalized path, or a pattern.
     pub target: String,
     /// Whether the step worked: what failed teaches nothing.
     pub ok: bool,
@@ -153,7 +153,7 @@ pub struct EndedSearch {
 /// A file that answered a query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FoundFile {
-    /// The normalised path of the file.
+    /// The normalized path of the file.
     pub path: String,
     /// How much the find says for the file.
     pub weight: f64,

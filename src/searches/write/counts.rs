@@ -1,33 +1,34 @@
-//! What became of the lines of a transcript.
+//! The outcome of the lines of a transcript.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::unit_of_work::Saved;
 
-/// What became of the lines of one call.
+/// The outcome of the lines of one call.
 #[derive(Debug, Default, Clone, Copy, Serialize, Deserialize, ToSchema)]
 pub struct TranscriptCounts {
-    /// How many lines are not blank.
+    /// The number of lines that are not blank.
     pub lines: usize,
-    /// How many lines are byte for byte the same as one taken before under this source. The counts of what lines say are of
-    /// new lines only.
+    /// The number of lines that are identical to lines received before under this `source`. The other counts include
+    /// only new lines.
     pub duplicates: usize,
-    /// How many lines are malformed and were passed over.
+    /// The number of malformed lines, which were skipped.
     pub bad_lines: usize,
-    /// How many uses of tools there were.
+    /// The number of tool uses.
     pub tool_uses: usize,
-    /// How many results of tools there were.
+    /// The number of tool results.
     pub tool_results: usize,
-    /// How many uses of tools were matched with their results. A match is counted when the second of the two arrives.
+    /// The number of tool uses that were matched with their results. A match is counted when the second of the two
+    /// arrives.
     pub matched: usize,
-    /// How many prompts and slash commands of a person there were.
+    /// The number of prompts and slash commands by a person.
     pub human_turns: usize,
-    /// How many weak searches are now followed.
+    /// The number of new weak searches that are tracked.
     pub searches_started: usize,
-    /// How many searches led to a file.
+    /// The number of searches that led to a file.
     pub searches_resolved: usize,
-    /// How many new associations were learned.
+    /// The number of new associations.
     pub associations_created: usize,
 }
 

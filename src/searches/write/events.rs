@@ -69,7 +69,7 @@ impl UnitOfWork<'_> {
             if stored.hash == start.hash {
                 return Ok(Receipt::replayed(None));
             }
-            return Err(Error::Conflict(format!("the search {id} exists already with another body")));
+            return Err(Error::Conflict(format!("the search {id} already exists with a different body")));
         }
         let (key, new) = (start.thread_key(), &start.new);
         let thread = key.id(id.as_bytes());
@@ -104,7 +104,7 @@ impl UnitOfWork<'_> {
         match posted.get(&(id, append.id)) {
             Some(Some(hash)) if *hash == append.hash => return Ok(Receipt::replayed(None)),
             Some(_) => {
-                let what = format!("the fallback {} exists already with another body", append.id);
+                let what = format!("the fallback {} already exists with a different body", append.id);
                 return Err(Error::Conflict(what));
             }
             None => {}

@@ -11,9 +11,9 @@ use crate::types::{Timestamp, derived_id};
 /// What a thread is named by.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ThreadKey {
-    /// The agent's session.
+    /// The agent session.
     pub(super) session: Option<String>,
-    /// The subagent in the session.
+    /// The subagent of the session.
     pub(super) agent: Option<String>,
 }
 

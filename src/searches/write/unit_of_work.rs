@@ -259,7 +259,7 @@ impl<'a> UnitOfWork<'a> {
         }
     }
 
-    /// The searches that have ended, in the order in which they were made.
+    /// The searches that ended, in the order in which they were made.
     pub(super) fn ended_searches(&self) -> Vec<TurnSearch> {
         let mut ended: Vec<_> = self.ended.iter().collect();
         ended.sort_by_key(|ended| (ended.search.at, ended.search.id));
@@ -294,6 +294,6 @@ pub(super) struct Saved {
     pub(super) started: usize,
     /// How many searches were resolved.
     pub(super) resolved: usize,
-    /// How many new associations were learned.
+    /// The number of new associations.
     pub(super) associations: usize,
 }

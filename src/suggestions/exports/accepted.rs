@@ -28,27 +28,27 @@ use crate::suggestions::MatchType;
 #[into_params(parameter_in = Query)]
 #[group(skip)]
 pub struct AcceptedSuggestions {
-    /// How the text submitted relates to the slate: exact, partial, prefix or none, several separated by commas. The
-    /// default is exact.
+    /// How the submitted text relates to the slate: exact, partial, prefix or none, or several of these separated by
+    /// commas. The default is exact.
     #[arg(long, value_name = "KINDS")]
     #[param(value_type = Option<String>, pattern = r"^(exact|partial|prefix|none)(,(exact|partial|prefix|none))*$",
         example = "exact,partial")]
     match_type: Option<MatchTypes>,
-    /// Version of the prompt or node that made the slate.
+    /// Only records whose slate was made by this version of the prompt or node.
     #[arg(long, value_name = "NAME")]
     suggestion_node_version: Option<String>,
-    /// Whether texts that users typed themselves are exported as well: those that match in part or not at all, if
-    /// match_type is not given.
+    /// Whether texts that users typed themselves are exported too. If match_type is not given, this adds texts that
+    /// match in part or not at all.
     #[arg(long)]
     #[serde(deserialize_with = "flag")]
     include_typed: bool,
-    /// What the question of a row is made of. The default is the request.
+    /// What the question of a row consists of. The default is the request.
     #[arg(long)]
     #[param(inline)]
     prompt: Option<Prompt>,
 }
 
-/// What the question of a row is made of.
+/// What the question of a row consists of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 enum Prompt {
@@ -72,9 +72,9 @@ struct Raw<'a> {
 impl Described for AcceptedSuggestions {
     const DESCRIPTION: Description = Description {
         name: "accepted-suggestions",
-        summary: "What the model was told, and the suggestion that was accepted.",
-        notes: "Only exact matches, if `match_type` is not given; with others, the answer is what was typed. `prompt=context` \
-            makes the context the question, whatever was sent to the model; `raw` has the context either way.",
+        summary: "The prompts of slates, and the suggestions that users accepted.",
+        notes: "By default, only exact matches are exported; for other match types, the answer is what the user typed. With \
+            `prompt=context`, the question is the context instead of the request. `raw` always has the context.",
         shapes: &[Shape::Answer, Shape::Raw],
         features: &[],
         split: Some(&SOURCE),

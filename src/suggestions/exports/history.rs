@@ -23,10 +23,10 @@ use crate::suggestions::{MatchType, Reported};
 #[into_params(parameter_in = Query)]
 #[group(skip)]
 pub struct SuggestionHistory {
-    /// The agent session.
+    /// Only records of this agent session.
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
-    /// The server it runs on.
+    /// Only records of sessions on this server.
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
 }
@@ -57,7 +57,7 @@ impl Described for SuggestionHistory {
     const DESCRIPTION: Description = Description {
         name: "suggestion-history",
         summary: "Finalized records as self-contained lines of `suggestion_history.jsonl`.",
-        notes: "`gleaner import` and `POST /v1/events` take them back. What a client reported itself stands there as reported.",
+        notes: "`gleaner import` and `POST /v1/events` accept these lines. Values that a client reported itself are exported as reported.",
         shapes: &[Shape::Raw],
         features: &[],
         split: None,

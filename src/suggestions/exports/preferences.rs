@@ -26,17 +26,17 @@ use crate::suggestions::MatchType;
 #[into_params(parameter_in = Query)]
 #[group(skip)]
 pub struct PreferencePairs {
-    /// How the text submitted relates to the slate: exact, partial, prefix or none, several separated by commas. The
-    /// default is exact.
+    /// How the submitted text relates to the slate: exact, partial, prefix or none, or several of these separated by
+    /// commas. The default is exact.
     #[arg(long, value_name = "KINDS")]
     #[param(value_type = Option<String>, pattern = r"^(exact|partial|prefix|none)(,(exact|partial|prefix|none))*$",
         example = "exact,partial")]
     match_type: Option<MatchTypes>,
-    /// Version of the prompt or node that made the slate.
+    /// Only records whose slate was made by this version of the prompt or node.
     #[arg(long, value_name = "NAME")]
     suggestion_node_version: Option<String>,
-    /// Whether texts that users typed themselves are exported as well: those that match in part or not at all, if
-    /// match_type is not given.
+    /// Whether texts that users typed themselves are exported too. If match_type is not given, this adds texts that
+    /// match in part or not at all.
     #[arg(long)]
     #[serde(deserialize_with = "flag")]
     include_typed: bool,
@@ -56,10 +56,10 @@ struct Raw<'a> {
 impl Described for PreferencePairs {
     const DESCRIPTION: Description = Description {
         name: "preference-pairs",
-        summary: "What users chose over suggestions that they had seen and passed over.",
-        notes: "A row is a pair, but in `trl-kto` one text, chosen or rejected; what was not viewed is in none. The prompt is what the model was told: \
-            `llm_request.messages`, else the context as one user message. Only exact matches, if `match_type` is not given; \
-            with others, chosen is what was typed.",
+        summary: "Suggestions that users chose, each paired with one that they viewed but did not choose.",
+        notes: "A row is a pair of texts, or in `trl-kto` a single text that was chosen or rejected. Suggestions that were not \
+            viewed are left out. The prompt is `llm_request.messages`, or the context as one user message. By default, only \
+            exact matches are exported; for other match types, the chosen text is what the user typed.",
         shapes: &[Shape::Preference, Shape::Label, Shape::Raw],
         features: &[],
         split: Some(&SOURCE),

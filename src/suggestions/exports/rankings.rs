@@ -23,17 +23,17 @@ use crate::suggestions::rules::prompt;
 #[into_params(parameter_in = Query)]
 #[group(skip)]
 pub struct Rankings {
-    /// How the text submitted relates to the slate: exact, partial, prefix or none, several separated by commas. The
-    /// default is all of them.
+    /// How the submitted text relates to the slate: exact, partial, prefix or none, or several of these separated by
+    /// commas. By default, all of them are exported.
     #[arg(long, value_name = "KINDS")]
     #[param(value_type = Option<String>, pattern = r"^(exact|partial|prefix|none)(,(exact|partial|prefix|none))*$",
         example = "exact,partial")]
     match_type: Option<MatchTypes>,
-    /// Version of the prompt or node that made the slate.
+    /// Only records whose slate was made by this version of the prompt or node.
     #[arg(long, value_name = "NAME")]
     suggestion_node_version: Option<String>,
-    /// In vw-dsjson, whether slates without logged propensities are exported as well, as if each suggestion had been
-    /// equally likely to be first.
+    /// In the format vw-dsjson, whether slates without propensities are exported too, as if each suggestion had been
+    /// equally likely to be shown first.
     #[arg(long)]
     #[serde(deserialize_with = "flag")]
     assume_uniform: bool,
@@ -113,9 +113,10 @@ struct Raw<'a> {
 impl Described for Rankings {
     const DESCRIPTION: Description = Description {
         name: "rankings",
-        summary: "Slates of suggestions with grades, to learn to rank them.",
-        notes: "An exact match has grade 2, a partial one or a prefix 1, and what was viewed and passed over 0; what was not \
-            viewed has no grade and is left out. `vw-dsjson` has only slates with logged propensities, unless `assume_uniform=true`.",
+        summary: "Slates of suggestions with grades, for learning to rank.",
+        notes: "An exact match has grade 2, a partial match or a prefix grade 1, and a suggestion that was viewed but not chosen \
+            grade 0. Suggestions that were not viewed are left out. `vw-dsjson` has only slates with propensities, unless \
+            `assume_uniform` is true.",
         shapes: &[Shape::Ranking, Shape::Decision, Shape::Raw],
         features: &FEATURES,
         split: None,

@@ -84,7 +84,7 @@ pub(super) const WITHOUT_TEXT: &str =
 /// What decides in which part of a split a record stands where its texts do not.
 const SESSION: &str = "coalesce(s.session_name, s.id::text)";
 
-/// The hash of what the model was told, as a question.
+/// The hash of the messages that were sent to the model, as a question.
 pub(super) const REQUEST: &str =
     "split_hash('prompt', coalesce((s.llm_request -> 'messages')::text, s.context::text))";
 
@@ -152,7 +152,7 @@ impl<'r> Texts<'r> {
         })
     }
 
-    /// What the model was told.
+    /// The messages that were sent to the model.
     pub(super) fn prompt(&self) -> Prompt<'r> {
         prompt::told(self.llm_request, self.context)
     }

@@ -16,10 +16,10 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(get_suggestion_figures)).routes(routes!(compare_suggestion_versions))
 }
 
-/// Returns how well slates do: how often, how and at which position a suggestion is accepted, after how long
-/// and at what cost, and how many records show negative signals.
+/// Returns statistics of slates: how often, how and at which position suggestions are accepted, how long users take,
+/// how many tokens are used, and how many records show negative signals.
 #[utoipa::path(get, path = "/v1/analytics/suggestions", tag = "analytics", params(Scope),
-    responses((status = 200, description = "The figures", body = Answer), Refusals))]
+    responses((status = 200, description = "The statistics", body = Answer), Refusals))]
 async fn get_suggestion_figures(
     State(app): State<App>,
     caller: Caller<Read>,
@@ -30,7 +30,7 @@ async fn get_suggestion_figures(
 
 /// Compares two versions of the prompt or node that makes slates.
 #[utoipa::path(get, path = "/v1/analytics/suggestions/compare", tag = "analytics", params(Pair),
-    responses((status = 200, description = "Both, and how they differ", body = Comparison), Refusals))]
+    responses((status = 200, description = "The statistics of both, and the differences between them", body = Comparison), Refusals))]
 async fn compare_suggestion_versions(
     State(app): State<App>,
     caller: Caller<Read>,

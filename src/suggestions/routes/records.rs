@@ -46,7 +46,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[openapi(components(schemas(Answer)))]
 struct Answers;
 
-/// A discarded record, of which nothing is kept but its id.
+/// A discarded record, of which only the id is stored.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = DiscardedSuggestion)]
 struct Discarded {
@@ -109,9 +109,9 @@ impl ToSchema for SlateOrLine {
 
 /// Starts a suggestion record with a slate.
 ///
-/// With `actual_input`, the record is finished already, and is stored and finalized in one step. So is a line of a
-/// `suggestion_history.jsonl`, whose id is derived from its bytes. A text submitted that begins with `:` is a command
-/// and discards the record.
+/// A body with `actual_input` is a record that is already finished. It is stored and finalized in one step. The same
+/// holds for a line of a `suggestion_history.jsonl`, whose id is derived from its bytes. A submitted text that begins
+/// with `:` is a command and discards the record.
 #[utoipa::path(post, path = "/v1/suggestions", tag = "suggestions", params(Writing),
     request_body(content = SlateOrLine, content_type = "application/json", examples(
         ("pending" = (summary = "A slate, as fetched", value = json!({
@@ -134,7 +134,7 @@ impl ToSchema for SlateOrLine {
             "fetch_start_ts": 1_736_937_000.0,
             "fetch_end_ts": 1_736_937_000.4,
         }))),
-        ("finished" = (summary = "A record that is finished already", value = json!({
+        ("finished" = (summary = "A record that is already finished", value = json!({
             "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a72",
             "context": {"cwd": "/home/jane/my-project"},
             "suggestions": ["git status", "git diff"],
@@ -188,13 +188,12 @@ fn address(id: Uuid) -> String {
 
 /// Appends views of suggestions to a pending record.
 ///
-/// Views are stored as sent, and resolved in the order of `at`, and otherwise of arrival. A view that is sent
-/// again with the same `id`, or as the same move with the same `at`, counts once. The response leaves out
-/// what lists leave out.
+/// Views are ordered by `at`, or by arrival if they have no `at`. A view that is sent again with the same `id`, or as
+/// the same move with the same `at`, counts once. The response has the same fields as an entry of a list.
 #[utoipa::path(post, path = "/v1/suggestions/{id}/views", tag = "suggestions", params(ById, Writing),
     request_body(content = NewViews, examples(
         ("one" = (summary = "A look", value = json!({"index": 1, "at": 1_736_937_001.5}))),
-        ("several" = (summary = "Several looks", value = json!({"views": [
+        ("several" = (summary = "Several views", value = json!({"views": [
             {"index": 2, "at": 1_736_937_002.1},
             {"direction": "next", "at": 1_736_937_003.0},
         ]}))),
@@ -209,7 +208,7 @@ async fn append_views(
     append(&writing, Event::view(id, views, names)).await
 }
 
-/// Appends to a pending record what the input contained before the user submitted.
+/// Appends earlier contents of the input field to a pending record.
 ///
 /// An input that is sent again with the same `id`, or as the same text with the same `at`, counts once.
 #[utoipa::path(post, path = "/v1/suggestions/{id}/partial-inputs", tag = "suggestions", params(ById, Writing),
@@ -236,9 +235,9 @@ async fn append(writing: &Writing, event: Event) -> Result<Created<Suggestion>> 
 
 /// Finalizes a suggestion record with the text that the user submitted.
 ///
-/// The server matches the text to the slate: an equal suggestion, or else the longest suggestion that the
-/// text begins with, or else one that begins with the text. A text that begins with `:` is a command and
-/// discards the record.
+/// The server matches the text to the slate. It looks first for an equal suggestion, then for the longest suggestion
+/// that the text begins with, and then for a suggestion that begins with the text. A text that begins with `:` is a
+/// command and discards the record.
 #[utoipa::path(post, path = "/v1/suggestions/{id}/finalize", tag = "suggestions", params(ById, Prefer),
     request_body(content = Outcome, example = json!({
         "actual_input": "@claude explain the failures",
@@ -254,8 +253,7 @@ async fn finalize_suggestion(
     change(&writing, Event::finalize(id, outcome)).await
 }
 
-/// Adds the number of the block that the submitted text became, which is known only after the user has
-/// submitted.
+/// Sets the number of the block that the submitted text became, which is known only after the user has submitted.
 #[utoipa::path(patch, path = "/v1/suggestions/{id}", tag = "suggestions", params(ById, Prefer),
     request_body(content = Amendment, example = json!({"result_block_number": 6})),
     responses(Changed<Suggestion>, Refusals))]
@@ -275,7 +273,7 @@ async fn change<T: From<Suggestion>>(writing: &Writing, event: Event) -> Result<
     writing.change(event, record).await
 }
 
-/// Returns the whole suggestion record, with its views and partial inputs.
+/// Returns a suggestion record with its views and partial inputs.
 #[utoipa::path(get, path = "/v1/suggestions/{id}", tag = "suggestions", params(ById),
     responses((status = 200, description = "The record", body = Suggestion), Refusals))]
 async fn get_suggestion(
@@ -289,7 +287,7 @@ async fn get_suggestion(
 /// One page of suggestion records.
 type SuggestionPage = Page<Suggestion>;
 
-/// Lists suggestion records, newest first, without context, request, response and the times of views.
+/// Lists suggestion records, newest first, without their context, request, response and view times.
 #[utoipa::path(get, path = "/v1/suggestions", tag = "suggestions", params(Filter, PageParams),
     responses((status = 200, description = "A page of records", body = SuggestionPage), Refusals))]
 async fn list_suggestions(
@@ -314,21 +312,21 @@ async fn list_negative_signals(
 /// The metadata that a client stores with the block that the submitted text became.
 #[derive(Debug, Serialize, ToSchema)]
 struct BlockMetadata {
-    /// The suggestions in the order offered.
+    /// The suggestions in the order in which they were offered.
     suggestions: Option<Vec<String>>,
-    /// The index of the suggestion that the text relates to. Null if it relates to none.
+    /// The index of the suggestion that the text matches. Null if it matches none.
     accepted_index: Option<i32>,
-    /// How the text submitted relates to the slate.
+    /// How the submitted text matches the slate.
     match_type: Option<MatchType>,
     /// The number of moves through the slate.
     cycle_count: i32,
-    /// The time from showing the slate until the user submitted, in milliseconds.
+    /// The time between showing the slate and the user's submission, in milliseconds.
     time_to_action_ms: Option<f64>,
 }
 
-/// Returns the small object that a client stores with the block that the submitted text became.
+/// Returns a short form of the record, which a client can store with the block that the submitted text became.
 #[utoipa::path(get, path = "/v1/suggestions/{id}/block-metadata", tag = "suggestions", params(ById),
-    responses((status = 200, description = "Of a finalized record", body = BlockMetadata), Refusals))]
+    responses((status = 200, description = "The metadata of a finalized record", body = BlockMetadata), Refusals))]
 async fn get_block_metadata(
     State(app): State<App>,
     caller: Caller<Read>,
@@ -345,7 +343,7 @@ async fn get_block_metadata(
 /// Erases a suggestion record with everything that belongs to it.
 #[utoipa::path(delete, path = "/v1/suggestions/{id}", tag = "suggestions",
     params(("id" = Uuid, Path, description = "The record's id.", example = "01946984-36a0-7b2e-8f41-c07d9e35a6b2")),
-    responses((status = 204, description = "It is erased"), Refusals))]
+    responses((status = 204, description = "The record is erased"), Refusals))]
 async fn delete_suggestion(
     State(app): State<App>,
     caller: Caller<Admin>,

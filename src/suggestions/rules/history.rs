@@ -10,8 +10,8 @@ use crate::http::{Check, Checks};
 use crate::suggestions::requests::NewSuggestion;
 use crate::types::{FreeForm, OptionalName, Timestamp};
 
-/// A line of `suggestion_history.jsonl`, which is a finished record. It is taken as it is, and its id is
-/// derived from its bytes.
+/// A line of `suggestion_history.jsonl`, which is a finished record. It is stored as it is, and its id is derived
+/// from its bytes.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = SuggestionHistoryLine)]
@@ -34,32 +34,32 @@ pub struct HistoryLine {
     pub llm_request: Option<FreeForm>,
     /// The response of the model.
     pub llm_response: Option<FreeForm>,
-    /// The suggestions in the order offered.
+    /// The suggestions in the order in which they were offered.
     pub suggestions: Vec<String>,
     /// The version of the prompt or node that made the suggestions.
     #[serde(default)]
     pub suggestion_node_version: OptionalName,
-    /// The indices of the suggestions viewed.
+    /// The indices of the viewed suggestions.
     pub viewed_indices: Option<Vec<i32>>,
     /// The number of moves through the slate.
     pub cycle_count: Option<i32>,
     /// The index of the suggestion shown when the user submitted.
     pub displayed_index_at_submit: Option<i32>,
-    /// The index of the suggestion accepted, according to the client.
+    /// The index of the accepted suggestion, as the client reported it.
     pub accepted_index: Option<i32>,
     /// The text that the user submitted.
     pub actual_input: String,
-    /// How the text submitted relates to the slate, according to the client.
+    /// How the submitted text matches the slate, as the client reported it.
     pub match_type: Option<MatchType>,
-    /// The time from showing the slate until the user submitted, in milliseconds.
+    /// The time between showing the slate and the user's submission, in milliseconds.
     pub time_to_action_ms: Option<f64>,
     /// The number of blocks in the context.
     pub context_block_count: Option<i32>,
-    /// When the client asked for suggestions, in seconds of its clock.
+    /// When the client requested suggestions, as Unix seconds of its clock.
     pub fetch_start_ts: Option<f64>,
-    /// When the slate was shown, in seconds of the client's clock.
+    /// When the slate was shown, as Unix seconds of the client's clock.
     pub fetch_end_ts: Option<f64>,
-    /// When the user submitted, in seconds of the client's clock.
+    /// When the user submitted, as Unix seconds of the client's clock.
     pub submit_ts: Option<f64>,
 }
 
@@ -72,24 +72,24 @@ impl Check for HistoryLine {
     }
 }
 
-/// The outcome as a client reported it. It is kept and returned, while analytics use the server's own rule.
+/// The outcome as a client reported it. It is stored and returned, but analytics use the server's own rule.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 #[schema(as = ReportedOutcome)]
 pub struct Reported {
     /// When the line was written, in Unix seconds.
     pub ts: Option<f64>,
-    /// The indices of the suggestions viewed.
+    /// The indices of the viewed suggestions.
     pub viewed_indices: Option<Vec<i32>>,
     /// The number of moves through the slate.
     pub cycle_count: Option<i32>,
     /// The index of the suggestion shown when the user submitted.
     pub displayed_index_at_submit: Option<i32>,
-    /// The index of the suggestion accepted.
+    /// The index of the accepted suggestion.
     pub accepted_index: Option<i32>,
-    /// How the text submitted relates to the slate.
+    /// How the submitted text matches the slate.
     pub match_type: Option<MatchType>,
-    /// The time from showing the slate until the user submitted, in milliseconds.
+    /// The time between showing the slate and the user's submission, in milliseconds.
     pub time_to_action_ms: Option<f64>,
 }
 

@@ -13,9 +13,9 @@ use crate::types::derived_id;
 /// The parts of a slate that its outcome depends on.
 #[derive(Debug)]
 pub struct Slate<'a> {
-    /// The suggestions in the order offered.
+    /// The suggestions in the order in which they were offered.
     pub suggestions: &'a [String],
-    /// When the slate was shown, in seconds of the client's clock.
+    /// When the slate was shown, as Unix seconds of the client's clock.
     pub fetch_end_ts: Option<f64>,
     /// The hash of the messages that the model was given.
     pub prompt_hash: Uuid,
@@ -30,13 +30,13 @@ pub struct Conclusion {
     pub viewed_indices: Vec<i32>,
     /// The number of moves through the slate.
     pub cycle_count: i32,
-    /// The index of the suggestion shown when the user submitted, or -1 for none.
+    /// The index of the suggestion that was shown when the user submitted, or -1 if none was.
     pub displayed_index: i32,
-    /// How the text submitted relates to the slate.
+    /// How the submitted text matches the slate.
     pub match_type: Option<MatchType>,
-    /// The index of the suggestion accepted.
+    /// The index of the accepted suggestion.
     pub accepted_index: Option<i32>,
-    /// The time from showing the slate until the user submitted, in milliseconds.
+    /// The time between showing the slate and the user's submission, in milliseconds.
     pub time_to_action_ms: Option<f64>,
     /// The hash of prompt and text submitted, which finds equal training examples. None if there is nothing
     /// to learn from.

@@ -36,11 +36,11 @@ struct Usage {
 /// How many tokens a call took, where the provider says so.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// The tokens of prompt and response together.
+    /// The tokens of prompts and responses together.
     pub total: Option<i64>,
-    /// The tokens of the prompt.
+    /// The tokens of prompts.
     pub prompt: Option<i64>,
-    /// The tokens of the response.
+    /// The tokens of responses.
     pub completion: Option<i64>,
 }
 
@@ -66,7 +66,7 @@ fn read<'a, T: Deserialize<'a>>(json: Option<&'a RawValue>) -> Option<T> {
     serde_json::from_str(json?.get()).ok()
 }
 
-/// Returns what the model was told: the messages of the request, or else the context as one user message. A
+/// Returns the messages that were sent to the model: those of the request, or else the context as one user message. A
 /// request whose messages cannot be read counts as one without messages.
 #[must_use]
 pub fn told<'a>(llm_request: Option<&str>, context: &'a str) -> Prompt<'a> {
@@ -88,9 +88,9 @@ pub fn inputs(context: &str) -> Vec<String> {
 /// The properties by which analytics group slates.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts {
-    /// The model that answered, or else the one asked for.
+    /// The model that answered, or the requested model if the response names none.
     pub model: Option<String>,
-    /// The temperature asked for.
+    /// The requested temperature.
     pub temperature: Option<f64>,
     /// The numbers of tokens of the call.
     pub tokens: Tokens,

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::types::{Timestamp, is_unix};
 
-/// The direction of a step through a slate, which continues at the other end.
+/// The direction of a step through a slate. Steps wrap around at both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = ViewDirection)]
@@ -25,16 +25,16 @@ pub enum Look {
     Go(Direction),
 }
 
-/// A suggestion that a user looked at.
+/// A view of a suggestion.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[schema(as = SuggestionView)]
 pub struct View {
     /// The index of the suggestion, from 0.
     #[schema(minimum = 0)]
     pub index: i32,
-    /// When the suggestion was shown, if the client said so.
+    /// When the suggestion was shown, if the client gave a time.
     pub at: Option<Timestamp>,
-    /// How long the suggestion was shown, in milliseconds. Null if the times do not tell.
+    /// How long the suggestion was shown, in milliseconds. Null if the times are not known.
     pub dwell_ms: Option<f64>,
 }
 

@@ -137,6 +137,9 @@ async fn json_ends_with_a_newline_and_says_its_length() {
         }
     }
     assert_eq!(service.get("/v1/exports/training-pairs").await.text(), "", "rows are not JSON but lines");
+    let large = "x".repeat(40_000);
+    let answer = service.events(&[json!({"event": "generation", "user_intent": large})]).await;
+    assert_eq!(answer.header("content-length"), Some(answer.text().len().to_string().as_str()));
 }
 
 #[tokio::test]

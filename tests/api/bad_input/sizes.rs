@@ -60,7 +60,7 @@ async fn a_batch_of_more_lines_than_allowed_is_too_large() {
     assert_eq!(
         rejected[19_999],
         json!({"line": 39_999, "status": 422, "detail": rejected[0]["detail"],
-            "errors": [{"pointer": "/event", "detail": "must name what happened"}]})
+            "errors": [{"pointer": "/event", "detail": "must name the kind of event"}]})
     );
     let array = format!("[{}{{}}]", "{},".repeat(20_000));
     service.post_text("/v1/events", "application/json", array).await.refused(413, &[]);

@@ -46,6 +46,25 @@ fn values_that_an_option_cannot_have_are_answered_with_what_it_wants() {
 }
 
 #[test]
+fn a_server_does_not_start_with_a_wrong_address_of_a_provider_and_says_which() {
+    let folder = folder();
+    let file = folder.path().join("providers.toml");
+    fs::write(
+        &file,
+        "[[providers]]\nname = \"local\"\nkind = \"openai\"\nbase_url = \"models.example/v1\"\n",
+    )
+    .expect("a file");
+    let refused = run(&mut command(&folder, &format!("serve --providers-file {}", file.display())), 1);
+    let expected = format!(
+        "gleaner: the providers file {} cannot be used: the base_url \"models.example/v1\" of the provider \"local\" must be \
+         an HTTP address without a query, such as https://api.openai.com/v1\n",
+        file.display()
+    );
+    assert_eq!(complaint(&refused), expected);
+    assert!(!folder.path().join("data").exists(), "nothing is made before the file is read");
+}
+
+#[test]
 fn an_address_at_which_something_else_answers_is_told_as_such() {
     let folder = folder();
     let other = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -62,7 +81,9 @@ fn an_address_at_which_something_else_answers_is_told_as_such() {
     for (url, expected) in [
         (
             format!("http://{address}"),
-            format!("http://{address} answered 400, and not as Gleaner does; check the address: <html>"),
+            format!(
+                "http://{address} answered 400, which is not a response of Gleaner; check the address: <html>"
+            ),
         ),
         (
             format!("https://{address}"),
@@ -99,7 +120,7 @@ fn lines_that_are_no_events_have_reasons_that_help() {
     let output = fed(command(&folder, "import -"), text);
     let said = said(&output);
     for reason in [
-        "begins with a byte order mark (BOM), which is no JSON: send UTF-8 without one (first: standard input, line 1)",
+        "begins with a byte order mark (BOM), which is not JSON; send UTF-8 without one (first: standard input, line 1)",
         "a line is one event, a JSON object; an array of events is sent whole, as application/json (first: standard input, line 2)",
         "it looks like gzip",
         "must be an object, not 7 (first: standard input, line 4)",

@@ -8,16 +8,19 @@ use std::process::Command;
 use regex::Regex;
 
 use super::{command, said};
-use crate::support::Service;
 use crate::support::server::{Server, folder, run};
+use crate::support::{Service, provider};
 
-/// The pages whose commands need nothing but a server, bash and curl, in the order in which somebody reads them.
-const PAGES: [&str; 8] = [
+/// The pages whose commands need nothing but bash, curl and a server with a provider of models, in the order in which
+/// somebody reads them.
+const PAGES: [&str; 10] = [
     "README.md",
     "docs/generations.md",
     "docs/suggestions.md",
     "docs/searches.md",
     "docs/messages.md",
+    "docs/gateway.md",
+    "docs/memories.md",
     "docs/command-line.md",
     "docs/data-sets.md",
     "docs/privacy.md",
@@ -90,14 +93,18 @@ fn is_printed(printed: &str, answer: &str) -> bool {
     rest.is_empty() || (open && last.is_empty())
 }
 
-#[test]
-fn what_the_pages_tell_to_paste_works_and_answers_as_they_say() {
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_pages_tell_to_paste_works_and_answers_as_they_say() {
     if Command::new("curl").arg("--version").output().is_err() {
         eprintln!("curl is not installed: the pages were not pasted");
         return;
     }
     let folder = folder();
-    let server = Server::start(&folder);
+    let file = folder.path().join("providers.toml");
+    std::fs::write(&file, provider::file().await.0).expect("a providers file");
+    let file = file.to_str().expect("UTF-8");
+    let environment = [("GLEANER_PROVIDERS_FILE", file), ("KEY", "provider-key")];
+    let server = Server::start_with(&folder, &environment);
     let program = Path::new(env!("CARGO_BIN_EXE_gleaner")).parent().expect("a folder");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").expect("a path"));
     for name in PAGES {

@@ -54,7 +54,7 @@ async fn one_export_more_than_allowed_at_once_is_a_503_until_a_reader_goes_away(
     let refused = service.get("/v1/exports/training-pairs").await;
     assert!(refused.header("retry-after").is_some());
     let problem = refused.expect(503);
-    assert_eq!(problem["detail"], "as many exports as allowed are under way; try again");
+    assert_eq!(problem["detail"], "the maximum number of exports is in progress; try again");
     drop(held);
     assert_eq!(rows(&service, "/v1/exports/training-pairs").await.len(), 2_000);
 }

@@ -179,7 +179,7 @@ async fn a_client_that_stops_sending_is_not_waited_for() {
     }
     let slow = answer(&format!("{head}content-length: 100\r\n\r\n{{\"user_intent\"")).await;
     assert!(slow.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{slow}");
-    assert!(slow.contains("\"detail\":\"the rest of the body did not come\""), "{slow}");
+    assert!(slow.contains("\"detail\":\"the rest of the body did not arrive\""), "{slow}");
     // Whoever keeps a connection without using it is hung up on after the answer.
     let whole = answer("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     assert!(whole.ends_with("{\"status\":\"ok\"}\n"), "{whole}");

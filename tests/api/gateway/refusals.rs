@@ -49,7 +49,7 @@ async fn refusals_say_what_is_wrong_as_the_provider_would() {
 async fn a_model_that_no_provider_has_is_a_404_and_a_redirect_is_not_followed() {
     let service = crate::support::Service::open().await;
     let unknown = call(&service, CHAT, &[], &chat("m", &["x"])).await.expect(404);
-    assert_eq!(unknown["error"]["message"], "no such provider of this model");
+    assert_eq!(unknown["error"]["message"], "no such model in the providers file");
     service.get("/anthropic/v1/models").await.expect(404);
     assert_eq!(service.all("/v1/sends").await.len(), 0);
     let (service, _) = provider::service().await;

@@ -128,6 +128,25 @@ async fn a_long_intent_is_similar_too_though_it_does_not_fit_the_index_over_the_
 }
 
 #[tokio::test]
+async fn among_many_logs_of_a_domain_the_similar_ones_are_found_by_their_intents() {
+    let service = Service::open().await;
+    let many: Vec<_> = (0..3_000_u32)
+        .map(|number| {
+            let intent =
+                format!("{:x} {:x}", number.wrapping_mul(2_654_435_761), number.wrapping_mul(40_503));
+            json!({"event": "generation", "domain_name": "cbu", "user_intent": intent})
+        })
+        .collect();
+    service.accept(&many).await;
+    let statement = r#"analyze generations; explain SELECT user_intent, final_valid_dsl as valid_dsl
+        FROM "ob-poc".dsl_generation_log
+        WHERE success = true AND domain_name = 'cbu' AND user_intent % '9e3779b1 9e37'
+        ORDER BY similarity(user_intent, '9e3779b1 9e37') DESC LIMIT 5"#;
+    let plan = lines(&service, statement).await.join("\n");
+    assert!(plan.contains("Bitmap Index Scan on generations_intent"), "{plan}");
+}
+
+#[tokio::test]
 async fn templates_have_figures_of_the_logs_whose_first_attempt_used_them() {
     let service = logs().await;
     let sql = r#"SELECT

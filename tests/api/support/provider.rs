@@ -62,6 +62,13 @@ pub(crate) async fn service() -> (Service, Arc<Asked>) {
 
 /// How a service with these providers runs.
 pub(crate) async fn settings_with_providers() -> (Settings, Arc<Asked>) {
+    let (file, asked) = file().await;
+    let providers = Providers::parse(&file, |_| Some("provider-key".to_owned())).expect("a providers file");
+    (Settings { providers: Arc::new(providers), ..settings() }, asked)
+}
+
+/// Starts the provider. Returns the providers file that names it, which reads the provider's key from `KEY`.
+pub(crate) async fn file() -> (String, Arc<Asked>) {
     let asked = Arc::new(Asked::default());
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -87,8 +94,7 @@ pub(crate) async fn settings_with_providers() -> (Settings, Arc<Asked>) {
         [[providers.models]]\nname = \"claude\"\ncontext_window = 400
         [[providers.models]]\nname = \"my-claude\"\ncontext_window = 400\n"
     );
-    let providers = Providers::parse(&file, |_| Some("provider-key".to_owned())).expect("a providers' file");
-    (Settings { providers: Arc::new(providers), ..settings() }, asked)
+    (file, asked)
 }
 
 async fn openai(

@@ -48,6 +48,12 @@ impl Server {
         Self::run(gleaner(folder).args(["serve", "--bind", address]))
     }
 
+    /// A server with further variables in its environment.
+    pub(crate) fn start_with(folder: &TempDir, environment: &[(&str, &str)]) -> Self {
+        let mut command = gleaner(folder);
+        Self::run(command.args(["serve", "--bind", "127.0.0.1:0"]).envs(environment.iter().copied()))
+    }
+
     /// A server that gets no more than so many KiB of address space.
     pub(crate) fn start_within(folder: &TempDir, address_space: u64, arguments: &[&str]) -> Self {
         let gleaner = gleaner(folder);

@@ -50,12 +50,12 @@ pub(super) struct Group {
     pub(super) hook: Hook,
 }
 
-/// What became of an event's hook.
+/// What was done about an event's hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     /// The hook was not there.
     Added,
-    /// Another one of ours was there.
+    /// An older hook of ours was there.
     Replaced,
     /// The hook was there.
     Kept,
@@ -68,7 +68,7 @@ impl fmt::Display for Change {
         f.write_str(match self {
             Self::Added => "added",
             Self::Replaced => "replaced",
-            Self::Kept => "was there already",
+            Self::Kept => "was already there",
             Self::Removed => "removed",
         })
     }
@@ -293,11 +293,7 @@ impl<'a> Settings<'a> {
 fn expect_once(object: &Object<'_>) -> Result<()> {
     let mut names = HashSet::new();
     for property in &object.properties {
-        ensure!(
-            names.insert(property.name.as_str()),
-            "its member {} stands there twice",
-            property.name.as_str()
-        );
+        ensure!(names.insert(property.name.as_str()), "its member {} occurs twice", property.name.as_str());
     }
     Ok(())
 }
