@@ -79,7 +79,7 @@ pub(super) fn name(raw: Raw<'_>) -> Option<String> {
 /// are in it. What has no spaces for long is no text but encoded bytes.
 pub(super) fn texts(raw: Raw<'_>) -> String {
     let mut texts = Vec::new();
-    match raw.map(|raw| raw.get()) {
+    match raw.map(RawValue::get) {
         Some(written) if written.starts_with('"') => texts.extend(text(raw).map(Cow::into_owned)),
         Some(written) if written.len() <= MOST_VALUE && written.starts_with(['{', '[']) => {
             if let Ok(value) = serde_json::from_str(written) {

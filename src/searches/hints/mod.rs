@@ -1,8 +1,8 @@
 //! Hints: which file is worth opening now, if any. [`find`] is asked whenever an agent searches, whichever way it comes: with a
 //! search that is posted, by `GET /v1/associations`, or unasked.
 //!
-//! What speaks for a file is said in [`rules::hints`](super::rules::hints). [`moment`] reads what is known of who asks,
-//! [`candidates`] the files of the repository for which something speaks. The work is bounded, however much was touched in a
+//! What speaks for a file is said in [`rules::hints`](super::rules::hints). `moment` reads what is known of who asks,
+//! `candidates` the files of the repository for which something speaks. The work is bounded, however much was touched in a
 //! repository: each read names the rows that it takes by an index, and takes so many at most.
 
 mod candidates;
@@ -54,16 +54,31 @@ pub struct Asked<'a> {
     pub query: &'a str,
     /// The folder in which it is sought.
     pub root: Option<&'a str>,
-    /// The agent's session; else it is the one that was last active in the folder.
-    pub session: Option<&'a str>,
-    /// The subagent in the session.
-    pub agent: Option<&'a str>,
+    /// Who asks.
+    pub asker: Asker<'a>,
     /// The paths that the search has found by itself, in their normal form: these are no hints.
     pub offered: HashSet<String>,
     /// The most hints to return. Without `least` there are two at most, and mostly none.
     pub limit: usize,
     /// The least score of a hint, instead of the score from which a hint pays.
     pub least: Option<f64>,
+}
+
+/// Who asks for hints: what they have touched already is none for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Asker<'a> {
+    /// An agent in a session.
+    Agent {
+        /// The session.
+        session: &'a str,
+        /// The subagent in the session; none for the main agent.
+        agent: Option<&'a str>,
+    },
+    /// The session that was last active in the folder.
+    #[default]
+    LastActive,
+    /// Nobody of whom anything is known: a search that names no session belongs to none.
+    Unknown,
 }
 
 /// Finds the hints for a question, the best first. What is asked has been redacted as what is stored.
@@ -77,22 +92,21 @@ pub async fn find(
     let moment = Moment::read(db, project, asked).await?;
     let mut found = Candidates::find(db, samples, project, rules, asked.query, &moment).await?;
     found.retain(|file| !moment.has(&file.path) && !asked.offered.contains(&file.path));
-    let score = |file: candidates::File| (file.signs.score(moment.turn), file);
-    let mut scored: Vec<_> = found.into_iter().map(score).collect();
+    let mut ranked: Vec<_> = found.into_iter().map(|file| (file.signs.score(moment.turn), file)).collect();
     // Of what is as likely, that comes first for which more was learned: weights decay, and rank without leaving anything out.
     let weight = |file: &candidates::File| file.learned.as_ref().map_or(0.0, |learned| learned.weight);
-    scored.sort_by(|(a, one), (b, other)| {
+    ranked.sort_by(|(a, one), (b, other)| {
         let by_weight = || weight(other).total_cmp(&weight(one)).then_with(|| one.path.cmp(&other.path));
         b.total_cmp(a).then_with(by_weight)
     });
-    let scores = scored.iter().map(|(score, _)| *score);
+    let scores = ranked.iter().map(|(score, _)| *score);
     let shown = match asked.least {
         Some(least) => scores.take_while(|score| *score >= least).count(),
         None => hints::shown(scores),
     };
-    scored.truncate(shown.min(asked.limit));
+    ranked.truncate(shown.min(asked.limit));
     let root = Some(&moment.root).filter(|root| !root.is_empty());
-    Ok(scored.into_iter().map(|(score, file)| Hint::new(score, file, root)).collect())
+    Ok(ranked.into_iter().map(|(score, file)| Hint::new(score, file, root)).collect())
 }
 
 impl Hint {

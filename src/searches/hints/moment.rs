@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::Asked;
+use super::{Asked, Asker};
 use crate::retrieval::keys::Key;
 use crate::searches::rules::paths;
 use crate::searches::rules::repository::repository;
@@ -63,21 +63,23 @@ impl Moment {
         let thread = Thread::read(db, project, asked, asked_root.as_deref()).await?;
         let root = asked_root.or_else(|| thread.as_ref()?.root.clone()).unwrap_or_default();
         let mut moment = Self { repository: repository(&root), root, ..Self::default() };
-        // A session that has only posted searches may be unknown as a thread, and has read files all the same.
-        let session = asked.session.or(thread.as_ref().map(|thread| thread.session.as_str()));
-        if let Some(session) = session {
-            moment.touched = posted(db, project, session).await?;
-        }
+        // A session may be known by what it has posted, or by its subagents, without a thread of its own.
+        let session = match asked.asker {
+            Asker::Agent { session, .. } => Some(session),
+            Asker::LastActive | Asker::Unknown => thread.as_ref().map(|thread| thread.session.as_str()),
+        };
+        let Some(session) = session else { return Ok(moment) };
+        let touched = touched(db, project, session).await?;
+        moment.touched = posted(db, project, session).await?;
+        moment.touched.extend(touched.iter().map(|file| file.path.clone()));
         let Some(thread) = thread else { return Ok(moment) };
         moment.turn = Some(thread.prompts).filter(|prompts| *prompts > 0);
         moment.names = names(db, project, thread.id).await?;
-        let touched = touched(db, project, &thread.session).await?;
         let is_of_turn =
             |file: &&Touched| file.thread_id == thread.id && file.turns.contains(&thread.prompts);
         let mut of_turn: Vec<_> = touched.iter().filter(is_of_turn).collect();
         of_turn.sort_by_key(|file| (Reverse(file.touched_at), file.file_id));
         moment.at_hand = of_turn.into_iter().take(AT_HAND).map(|file| file.file_id).collect();
-        moment.touched.extend(touched.into_iter().map(|file| file.path));
         Ok(moment)
     }
 
@@ -102,15 +104,15 @@ impl Thread {
             where project = $1 and md5(root) = md5($2) and root = $2 and agent is null and session is not null
                 and received_at > $3
             order by last_at desc nulls last, id limit 1";
-        match (asked.session, root) {
-            (Some(session), _) => {
-                sqlx::query_as(NAMED).bind(project).bind(session).bind(asked.agent).fetch_optional(db).await
+        match (asked.asker, root) {
+            (Asker::Agent { session, agent }, _) => {
+                sqlx::query_as(NAMED).bind(project).bind(session).bind(agent).fetch_optional(db).await
             }
-            (None, Some(root)) => {
+            (Asker::LastActive, Some(root)) => {
                 let since = Timestamp::now().plus(-ACTIVE);
                 sqlx::query_as(LAST_ACTIVE).bind(project).bind(root).bind(since).fetch_optional(db).await
             }
-            (None, None) => Ok(None),
+            (Asker::LastActive, None) | (Asker::Unknown, _) => Ok(None),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::http::{ById, Check, Checks, Json, Path, Query, line};
 use crate::searches::associations::feedback::{self, Feedback, GoneFile, NewFeedback};
 use crate::searches::associations::{self, Association, feed};
 use crate::searches::expansions::{self, Expansion};
-use crate::searches::hints::{self, Asked, Hint};
+use crate::searches::hints::{self, Asked, Asker, Hint};
 use crate::searches::limits::{MOST_PATH, MOST_QUERY};
 use crate::searches::rules::repository::repository;
 use crate::state::App;
@@ -137,7 +137,9 @@ async fn find_associations(
         let asked = Asked {
             query,
             root: root.as_deref(),
-            session: session.as_deref(),
+            asker: session
+                .as_deref()
+                .map_or(Asker::LastActive, |session| Asker::Agent { session, agent: None }),
             limit: usize::try_from(limit).unwrap_or_default(),
             least: *least,
             ..Asked::default()

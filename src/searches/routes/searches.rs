@@ -14,7 +14,7 @@ use crate::http::reply::{Changed, Created, NotKept, Prefer, Shown};
 use crate::http::{ById, Json, Path};
 use crate::projects::Tenant;
 use crate::searches::analytics::{self, Figures};
-use crate::searches::hints::{self, Asked};
+use crate::searches::hints::{self, Asked, Asker};
 use crate::searches::store::{self, Filter};
 use crate::searches::{
     AppendedFallback, EndedTurn, Event, NewFallback, NewSearch, Resolve, Search, TurnEnd, turns,
@@ -64,8 +64,10 @@ async fn start_search(writing: Writing, Json(new): Json<NewSearch>) -> Result<Cr
         let asked = Asked {
             query: &asked.query,
             root: asked.root.as_deref(),
-            session: asked.agent_session_id.as_deref(),
-            agent: asked.agent_id.as_deref(),
+            asker: asked
+                .agent_session_id
+                .as_deref()
+                .map_or(Asker::Unknown, |session| Asker::Agent { session, agent: asked.agent_id.as_deref() }),
             offered: asked.offered().collect(),
             limit: usize::MAX,
             least: None,
