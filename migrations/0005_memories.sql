@@ -13,6 +13,7 @@ create table memories (
     symbol       text,
     root         text,
     session_id   text,
+    code_file    uuid,
     metadata     jsonb not null default '{}',
     created_at   timestamptz not null,
     search_keys  integer[],
@@ -23,6 +24,7 @@ create table memories (
 
 create index memories_created on memories (project, created_at desc, id desc);
 create index memories_session on memories (project, session_id, created_at) where session_id is not null;
+create index memories_code_file on memories (project, code_file) where code_file is not null;
 -- A path may be longer than what a B-tree takes: its hash is indexed.
 create index memories_file on memories (project, md5(file_path)) where file_path is not null;
 create index memories_search_keys on memories using gin (search_keys) with (gin_pending_list_limit = 16384) where search_keys is not null;
@@ -30,6 +32,7 @@ create index memories_search_keys on memories using gin (search_keys) with (gin_
 comment on table memories is 'What is worth knowing again: a note, a decision, a function.';
 comment on column memories.content is 'Null: not kept.';
 comment on column memories.root is 'The folder that the memory is about. Nearness to it is preferred; memories of other folders are found too.';
+comment on column memories.code_file is 'The file of source code that it is a piece of, derived from folder and path, if it came with the whole file.';
 comment on column memories.search_keys is 'Hashes of its terms, ascending; see memories/rules/terms.rs. Null: not kept, so it is never found.';
 comment on column memories.term_counts is 'How often the term of each search key stands in the memory, a byte each, 255 at most.';
 comment on column memories.request_hash is 'Of the request that made the memory: tells a replay from a conflict.';
@@ -41,16 +44,19 @@ create table conversation_queries (
     query        text,
     shown        uuid[] not null,
     root         text,
+    asked_by     uuid,
     at           timestamptz not null,
     request_hash bytea not null,
     primary key (id, project)
 );
 
+create index conversation_queries_asked_by on conversation_queries (project, asked_by, at, id) where asked_by is not null;
 create index conversation_queries_age on conversation_queries (project, at);
 create index conversation_queries_session on conversation_queries (project, session_id, at, id);
 
 comment on table conversation_queries is 'What was asked in a conversation, which is named by its agent session.';
 comment on column conversation_queries.query is 'Null: not kept.';
+comment on column conversation_queries.asked_by is 'The key with which it was asked; nil without a key on an open server; null where it is not known.';
 comment on column conversation_queries.shown is 'The memories that the client has shown with it, as it says: these are not suggested again. They need not exist.';
 
 create table memory_suggests (
@@ -112,3 +118,26 @@ comment on column conversation_memories.suggest_id is 'The answer that suggested
 comment on column conversation_memories.log_odds is 'Of the confidence, before the project''s own verdicts corrected it.';
 comment on column conversation_memories.reason is 'Null: not kept, or the memory is erased.';
 comment on column conversation_memories.judged_at is 'Database clock at the write of the verdict: exports are ordered by it.';
+
+create table unasked_help (
+    project    text not null,
+    id         uuid not null,
+    session_id text not null,
+    kind       text not null check (kind in ('memory', 'file', 'example')),
+    subject    uuid not null,
+    signs      bigint[] not null,
+    held_out   boolean not null,
+    shown_at   timestamptz not null,
+    used_at    timestamptz,
+    primary key (id, project)
+);
+
+create index unasked_help_session on unasked_help (project, session_id);
+create index unasked_help_open on unasked_help (project, session_id) where used_at is null;
+create index unasked_help_shown on unasked_help (project, shown_at);
+
+comment on table unasked_help is 'What an agent was told without a question, once for each session.';
+comment on column unasked_help.id is 'Derived from the session and the subject.';
+comment on column unasked_help.subject is 'The memory, association or log. It may be erased by now.';
+comment on column unasked_help.signs is 'Keyed hashes of what the agent writes or opens where it uses this. None: its use cannot be told.';
+comment on column unasked_help.held_out is 'It was not shown, so that it can be told what happens without.';

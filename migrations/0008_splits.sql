@@ -23,12 +23,13 @@ comment on column split_texts.split_group is 'The group of the record; all recor
 
 comment on column split_texts.taught is 'Whether it is the answer that the record teaches.';
 
-create table split_progress (
+create table text_progress (
     project      text not null,
-    domain       text not null,
+    work         text not null,
     completed_at timestamptz,
     record       uuid,
-    primary key (project, domain)
+    primary key (project, work)
 );
 
-comment on table split_progress is 'How far the records of a project have been put into groups: the last one.';
+comment on table text_progress is 'How far exports have worked through the records of a project, where they note something of each: the last one.';
+comment on column text_progress.work is 'What is noted: groups for a split, by the name of the domain, or which records are like it.';

@@ -39,6 +39,10 @@ pub enum Action {
     SettingsChanged,
     /// Records were erased.
     RecordsErased,
+    /// They have asked for an export to be kept as a file.
+    SnapshotMade,
+    /// They have deleted such a file.
+    SnapshotDeleted,
 }
 
 /// An entry of the audit log.

@@ -104,7 +104,7 @@ impl Rejected {
 /// `generation`, `attempt`, `generation_outcome`, `generation_amendment` and `review` (which refer to
 /// `generation_id`); `suggestion`, `view`, `partial_inputs`, `suggestion_outcome` and `suggestion_amendment`
 /// (`suggestion_id`); `search`, `fallback` and `search_outcome` (`search_id`); `pair`, `send` (with `mode: record`),
-/// `send_attempt` and `send_outcome` (`send_id`); `memory`, `conversation_query` and `memory_feedback`
+/// `send_attempt` and `send_outcome` (`send_id`); `memory` and `memory_code`; `conversation_query` and `memory_feedback`
 /// (`session_id`). A line of a `suggestion_history.jsonl` needs no `event`. A line without an id of its own may have
 /// a `line_id`, which is any UUID and makes it safe to send the line again. Later lines may refer to earlier ones,
 /// and events of one record take effect in line order. A batch has at most 20,000 lines and 64 MiB.

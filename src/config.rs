@@ -29,8 +29,7 @@ pub fn from_environment<T: Args + FromArgMatches>() -> Result<T, clap::Error> {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Database")]
 pub struct Database {
-    /// The URL of the Postgres database to use, version 14 or newer. Without it, the server runs a private Postgres
-    /// in the data folder.
+    /// The URL of a Postgres database, version 14 or newer. The default is a private Postgres in the data folder.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true, global = true, value_name = "URL")]
     pub database_url: Option<String>,
 
@@ -43,8 +42,7 @@ pub struct Database {
     #[arg(long, env = "GLEANER_DATA_DIR", global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 
-    /// The folder of the programs initdb and postgres. It is needed only if they are neither on the PATH nor in a
-    /// usual folder.
+    /// The folder of initdb and postgres, if they are not found automatically.
     #[arg(long, env = "PG_BINDIR", global = true, value_name = "DIR")]
     pub pg_bindir: Option<PathBuf>,
 }

@@ -244,7 +244,7 @@ impl Domain {
                 return searches::store::delete_before(connection, project, rules, time, most, learned).await;
             }
             Self::Messages => messages::store::delete_before(connection, project, time, most).await?.counts(),
-            Self::Memories => memories::store::delete_before(connection, project, time, most).await?.counts(),
+            Self::Memories => return memories::store::delete_before(connection, project, time, most).await,
         };
         let more = erased.iter().any(|(_, count)| *count > 0);
         Ok(Piece { erased, more })

@@ -17,6 +17,9 @@ use tower_http::request_id::RequestId;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
 
+use crate::outage::Outage;
+use crate::recurring;
+
 /// The result of a store or handler function.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -267,13 +270,13 @@ fn describe(errors: &[FieldError]) -> String {
     text
 }
 
-/// A lost connection or an unavailable server becomes a 503, which clients may retry. Every other failure of
-/// a statement is a fault of the service.
+/// An outage of the database becomes a 503, which clients may retry. Every other failure of a statement is a fault of the
+/// service.
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
-        if is_connection_lost(&error) {
-            tracing::warn!(%error, "the database cannot be reached");
-            return Self::Unavailable("the database cannot be reached; try again");
+        if let Some(outage) = Outage::of(&error) {
+            recurring::warn(outage.refusal(), &error);
+            return Self::Unavailable(outage.refusal());
         }
         Self::Internal(error.into())
     }
@@ -285,29 +288,15 @@ impl From<anyhow::Error> for Error {
     }
 }
 
-/// Returns whether the statement failed because of the connection or the server's state, not because of what
-/// the statement says. The `SQLSTATE` classes are 08 (connection), 53 (resources) and 57 (operator
-/// intervention), and the code 25006 (read-only, as on a standby).
-#[must_use]
-pub fn is_connection_lost(error: &sqlx::Error) -> bool {
-    match error {
-        sqlx::Error::Io(_)
-        | sqlx::Error::PoolTimedOut
-        | sqlx::Error::PoolClosed
-        | sqlx::Error::WorkerCrashed
-        | sqlx::Error::Protocol(_)
-        | sqlx::Error::Tls(_) => true,
-        sqlx::Error::Database(error) => {
-            error.code().is_some_and(|code| ["08", "53", "57"].contains(&&code[..2]) || code == "25006")
-        }
-        _ => false,
-    }
-}
-
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
-        if let Self::Internal(cause) = &self {
-            tracing::error!(cause = format!("{cause:#}"), "request failed");
+        match &self {
+            Self::Internal(cause) => tracing::error!(cause = format!("{cause:#}"), "request failed"),
+            // An outage is told of with its cause, where it is found.
+            Self::Unavailable(reason) if !Outage::ALL.iter().any(|outage| outage.refusal() == *reason) => {
+                recurring::warn(*reason, "requests are refused");
+            }
+            _ => {}
         }
         let mut response = self.status().into_response();
         match self {
@@ -334,7 +323,7 @@ impl IntoResponse for Error {
     }
 }
 
-/// Marks a response that somebody else has made. Its body is passed on as it is, whatever the status.
+/// Marks a response of a provider. Its body is forwarded unchanged, whatever the status.
 #[derive(Debug, Clone, Copy)]
 pub struct PassedOn;
 

@@ -16,6 +16,7 @@ use crate::auth::MayMeasure;
 use crate::db;
 use crate::error::{self, Error, Refusals, Result};
 use crate::http::{Check, Path};
+use crate::outage::Outage;
 use crate::state::App;
 use crate::telemetry;
 
@@ -116,8 +117,8 @@ async fn get_health() -> axum::Json<Status> {
     axum::Json(Status { status: "ok" })
 }
 
-/// Returns 200 if requests can be served: the database is reachable, accepts writes and has the current schema, and
-/// the server is not stopping. Otherwise the status is 503.
+/// Returns 200 if requests can be served: the database is reachable, accepts writes and has the current schema, the last
+/// write did not fail because of the database, and the server is not stopping. Otherwise the status is 503.
 #[utoipa::path(get, path = "/readyz", tag = "operations", security(()),
     responses((status = 200, description = "The service is ready", body = Status), Refusals))]
 async fn get_readiness(State(app): State<App>) -> Result<axum::Json<Status>> {
@@ -125,9 +126,12 @@ async fn get_readiness(State(app): State<App>) -> Result<axum::Json<Status>> {
         return Err(Error::Unavailable("the server is stopping"));
     }
     match tokio::time::timeout(Duration::from_secs(2), db::expect_ready(&app.db)).await {
-        Ok(Ok(())) => Ok(axum::Json(Status { status: "ready" })),
+        Ok(Ok(())) => match app.writer.outage() {
+            Some(outage) => Err(Error::Unavailable(outage.state())),
+            None => Ok(axum::Json(Status { status: "ready" })),
+        },
         Ok(Err(error @ Error::Unavailable(_))) => Err(error),
-        _ => Err(Error::Unavailable("the database cannot be reached")),
+        _ => Err(Error::Unavailable(Outage::Unreachable.state())),
     }
 }
 

@@ -15,7 +15,8 @@
 //! | a domain | its own folder, a migration, the matches in [`domain`], a line in [`router`](mod@router) and a tag in [`openapi`] |
 //! | an event kind | the domain's folder: the body in `mod.rs`, then `event`, `write`, `tables` and `routes` |
 //! | a data set to export | a file in the domain's `exports` folder and a line in [`exports::datasets`] |
-//! | an export format | [`exports::format`](mod@exports::format) and nothing else: data sets name shapes, and a format says which it writes |
+//! | an export format | [`exports::format`](mod@exports::format) and its rows and [`schema`](exports::schema): data sets name shapes, and a format says which it writes |
+//! | a kind of file for snapshots | [`exports::snapshots`] |
 //! | an agent | a file in [`agents`] and a line in its table `ALL`; new names of tools in `agents/tool.rs`, of hooks in `agents/hook.rs` |
 //! | a setting of the server | [`config`] |
 //! | a setting of a project | [`projects::Settings`]; a member of [`projects::Tenant`] brings it to requests and writers; [`searches::settings`] for learning |
@@ -23,6 +24,7 @@
 //! | a timeout | [`server::Settings`], [`http::serve`] |
 //! | a limit on a field | its `#[schema]` and the `Check` of the body that has it ([`http::check`]), in the domain's `mod.rs` |
 //! | an error that clients see | [`error`] |
+//! | a tool of MCP | the table in `mcp/tools.rs`, which names an operation of the API |
 //! | a metric | where it is counted, and its description in [`telemetry`] |
 //!
 //! The rest is what all domains share:
@@ -31,9 +33,13 @@
 //!   has the endpoints with the middleware around them, [`openapi`] their document, [`docs`] the page that shows it, and [`telemetry`] traces and metrics.
 //! - [`http`] has extractors and responses, [`auth`] the callers and their keys, [`audit`] who has changed what, [`writing`] the extractor of requests that
 //!   write events, [`batch`] many events in one request, and [`sessions`] what an agent session left in all domains.
-//! - [`erasure`] forgets records of all domains by session, age and id, and by itself after a time. [`background`] runs what is
-//!   done in rounds until the server stops.
+//! - [`erasure`] erases records of all domains by session, age and id, and automatically after a number of days.
+//!   [`background`] runs periodic work until the server stops, [`outage`] says what makes a
+//!   database fail, and [`recurring`] logs what many requests meet.
 //! - [`writer`] commits events in batches. [`db`] connects to Postgres, runs a private one, and makes the statements.
+//! - [`intake`] takes what agents report by hooks and transcripts, for searches and conversations to learn from, and [`help`] finds
+//!   what helps in a conversation, asked for or not.
+//! - [`mcp`] serves operations of the API to models as tools.
 //! - [`gateway`] passes requests on to the providers of models, as their clients send them, and keeps what passed as sends.
 //!   [`providers`] calls the providers of models. [`retrieval`] finds texts that are like a given one, [`statistics`] has the mathematics of the analytics, and
 //!   [`types`] the values that every domain uses.
@@ -70,13 +76,18 @@ pub mod exports;
 pub mod gateway;
 pub mod generations;
 pub mod health;
+pub mod help;
 pub mod http;
+pub mod intake;
+pub mod mcp;
 pub mod memories;
 pub mod messages;
 pub mod openapi;
+pub mod outage;
 pub mod privacy;
 pub mod projects;
 pub mod providers;
+pub mod recurring;
 pub mod retrieval;
 pub mod router;
 pub mod searches;

@@ -31,12 +31,13 @@ use crate::http::memory::Memory;
 use crate::http::params::KnownParameters;
 use crate::http::received;
 use crate::http::unpack;
+use crate::mcp::Door;
 use crate::openapi::{self, Document};
 use crate::state::App;
-use crate::telemetry::{self, span};
+use crate::telemetry::{self, log_failure, span};
 use crate::{
-    audit, auth, batch, docs, erasure, exports, gateway, generations, health, memories, messages, projects,
-    searches, sessions, suggestions,
+    audit, auth, batch, docs, erasure, exports, gateway, generations, health, help, intake, mcp, memories,
+    messages, projects, searches, sessions, suggestions,
 };
 
 /// Returns every endpoint with its documentation.
@@ -48,8 +49,11 @@ fn api() -> OpenApiRouter<App> {
         .merge(messages::routes::routes())
         .merge(gateway::routes::routes())
         .merge(memories::routes::routes())
+        .merge(help::routes::routes())
+        .merge(intake::routes::routes())
         .merge(batch::routes())
         .merge(exports::routes::routes())
+        .merge(exports::snapshots::routes::routes())
         .merge(projects::routes::routes())
         .merge(auth::routes::routes())
         .merge(audit::routes())
@@ -80,7 +84,7 @@ pub fn router(app: App) -> Router {
     let layers = ServiceBuilder::new()
         .layer(SetRequestIdLayer::new(request_id.clone(), NewRequestId))
         .layer(PropagateRequestIdLayer::new(request_id))
-        .layer(TraceLayer::new_for_http().make_span_with(span))
+        .layer(TraceLayer::new_for_http().make_span_with(span).on_failure(log_failure))
         .layer(compression)
         .layer(middleware::from_fn_with_state((app.clone(), parameters), surround))
         .layer(CatchPanicLayer::custom(|_| {
@@ -89,12 +93,16 @@ pub fn router(app: App) -> Router {
         .layer(RequestBodyTimeoutLayer::new(app.patience))
         .layer(MapRequestLayer::new(unpack::zstd))
         .layer(RequestDecompressionLayer::new());
-    api.merge(docs::routes())
+    let service = api
+        .merge(docs::routes())
         .route("/openapi.yaml", get(|| async move { ([(header::CONTENT_TYPE, "application/yaml")], yaml) }))
         .route("/openapi.json", get(|| async move { ([(header::CONTENT_TYPE, "application/json")], json) }))
         .method_not_allowed_fallback(|| async { StatusCode::METHOD_NOT_ALLOWED })
-        .layer(layers)
-        .with_state(app)
+        .layer(layers.clone())
+        .with_state(app.clone());
+    // A call of a tool is a request to the rest of the service.
+    let tools = mcp::routes::routes(&Door::of(service.clone()), &document);
+    service.merge(tools.layer(layers).with_state(app))
 }
 
 /// Returns what is served while the server is starting: health and version, and a 503 for everything else that

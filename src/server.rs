@@ -14,6 +14,7 @@ use crate::auth::last_used::LastUsed;
 use crate::background::Task;
 use crate::db;
 use crate::erasure::retention::Retention;
+use crate::exports::snapshots::build::Snapshots;
 use crate::exports::stream::{self, Exports};
 use crate::http;
 use crate::http::memory::Budget;
@@ -47,6 +48,10 @@ pub struct Settings {
     pub providers: Arc<Providers>,
     /// How long a client may pause while it sends a request.
     pub patience: Duration,
+    /// How long an agent is kept waiting for help that it has not asked for.
+    pub help_patience: Duration,
+    /// Whether nobody needs a key, as only the person who runs the program sends requests.
+    pub trusts: bool,
 }
 
 impl Default for Settings {
@@ -59,6 +64,8 @@ impl Default for Settings {
             most_connections: 4096,
             providers: Arc::default(),
             patience: Duration::from_mins(1),
+            help_patience: Duration::from_millis(150),
+            trusts: false,
         }
     }
 }
@@ -79,7 +86,8 @@ impl Running {
         let db = db::pool(options, "gleaner", settings.connections);
         let writer_db = db::pool(options, db::WRITER_NAME, writer::WRITERS);
         let models = Arc::new(settings.providers.catalog());
-        let keyring = Arc::new(Keyring::new(db.clone(), Defaults { models, ..settings.defaults }));
+        let keyring = Keyring::new(db.clone(), Defaults { models, ..settings.defaults });
+        let keyring = Arc::new(if settings.trusts { keyring.trusting() } else { keyring });
         let (writer, writing) = Writer::start(&writer_db, &db);
         let exports = Exports::new(options, settings.exports);
         let searches = IntakePool::new(options, settings.connections.div_ceil(4).max(2));
@@ -89,6 +97,7 @@ impl Running {
             Task::start(Leases { db: db.clone(), in_flight: Arc::clone(&in_flight) }),
             Task::start(Retention::new(&db, Arc::clone(&keyring))),
             Task::start(LastUsed(Arc::clone(&keyring))),
+            Task::start(Snapshots(exports.clone())),
         ];
         let app = App(Arc::new(State {
             db,
@@ -102,6 +111,7 @@ impl Running {
             providers: settings.providers,
             in_flight,
             patience: settings.patience,
+            help_patience: settings.help_patience,
             stopping: AtomicBool::new(false),
             metrics: telemetry::recorder(),
         }));

@@ -55,6 +55,8 @@ pub struct State {
     pub in_flight: Arc<InFlight>,
     /// How long a client may pause while it sends a request.
     pub patience: Duration,
+    /// How long an agent is kept waiting for help that it has not asked for.
+    pub help_patience: Duration,
     /// Whether the server has begun to stop, so that it no longer reports itself as ready.
     pub(crate) stopping: AtomicBool,
     /// The recorder of this process's metrics.

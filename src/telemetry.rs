@@ -6,6 +6,7 @@ use axum::extract::Request;
 use axum::http::Method;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use metrics_process::Collector;
+use tower_http::classify::ServerErrorsFailureClass;
 
 use crate::db::erased;
 use crate::db::receipt::Written;
@@ -148,6 +149,14 @@ pub const REQUESTS: &str = "gleaner::requests";
 pub fn log_request(status: u16, time: Duration) {
     let ms = (time.as_secs_f64() * 1e5).round() / 100.0;
     tracing::info!(target: REQUESTS, status, ms, "answered");
+}
+
+/// Logs that the body of a response broke off. A status that says that the server failed is not logged: its cause was, where it
+/// was found.
+pub fn log_failure(class: ServerErrorsFailureClass, _: Duration, span: &tracing::Span) {
+    if let ServerErrorsFailureClass::Error(cause) = class {
+        tracing::warn!(parent: span, %cause, "the response broke off");
+    }
 }
 
 /// Returns a request's method as a metric label. Methods that HTTP does not define share one, because a label

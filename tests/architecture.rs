@@ -204,9 +204,26 @@ fn domains_know_nothing_of_each_other() {
 #[test]
 fn only_the_router_knows_the_gateway() {
     forbid(
+        |source| {
+            !["help", "intake", "lib", "router"].contains(&source.part())
+                && source.file != "cli/watch/destination.rs"
+        },
+        &["crate::intake"],
+        "What agents report is taken for several domains, and none of them needs the way in.",
+    );
+    forbid(
         |source| !["gateway", "lib", "router"].contains(&source.part()),
         &["crate::gateway"],
         "The gateway is a way in, like the routes of a domain: it uses domains and providers, and none of them needs it.",
+    );
+}
+
+#[test]
+fn tools_of_models_are_operations_of_the_api() {
+    forbid(
+        |source| source.part() == "mcp",
+        &["crate::domain", "crate::writer", "crate::writing", "crate::generations", "crate::searches"],
+        "A tool that did its work by itself would need a second place for every rule of the operation that it stands for.",
     );
 }
 

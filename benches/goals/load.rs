@@ -61,6 +61,23 @@ impl Connection {
         }
     }
 
+    /// Sends a request and reads an answer in chunks to its end, which must be a success.
+    pub(crate) async fn chunks(&mut self, request: &[u8]) {
+        self.stream.write_all(request).await.expect("the server reads");
+        self.buffer.clear();
+        let mut is_first = true;
+        while !self.buffer.ends_with(b"\r\n0\r\n\r\n") {
+            if self.buffer.len() > 1 << 20 {
+                let end = self.buffer.len() - 16;
+                self.buffer.drain(..end);
+            }
+            let read = self.stream.read_buf(&mut self.buffer).await.expect("an answer");
+            assert!(read > 0, "the server hung up");
+            let begins = std::mem::replace(&mut is_first, false);
+            assert!(!begins || self.buffer.starts_with(b"HTTP/1.1 200"), "a success");
+        }
+    }
+
     /// Sends a request and reads a streamed answer to its end, which must be a success; when its first event had come and when
     /// all of it, in milliseconds.
     pub(crate) async fn stream(&mut self, request: &[u8]) -> (f64, f64) {

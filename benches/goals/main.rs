@@ -4,7 +4,7 @@
 //! These variables of the environment say what is measured:
 //!
 //! - `BENCH=ingest,export` measures some of the parts, which are `start`, `ingest`, `depth`, `export`, `seeds`,
-//!   `similar`, `gateway`, `redaction` and `retention`.
+//!   `similar`, `gateway`, `redaction`, `retention` and `fairness`.
 //! - `SCALE` is how many solved logs there are to export, to ask with SQL and to search (100 000 if not given).
 //! - `ROUNDS` is how often each measurement is taken (5). Every figure is the median over the rounds, and a baseline is
 //!   measured in turn with what it is for.
@@ -20,6 +20,7 @@ mod baselines;
 mod data;
 mod depth;
 mod export;
+mod fairness;
 mod gateway;
 mod ingest;
 mod load;
@@ -89,7 +90,7 @@ fn main() {
     if plan.wants("start") {
         lines.extend(start::run(&plan));
     }
-    if ["ingest", "depth", "export", "seeds", "similar", "redaction", "retention"]
+    if ["ingest", "depth", "export", "seeds", "similar", "redaction", "retention", "fairness"]
         .iter()
         .any(|part| plan.wants(part))
     {
@@ -121,6 +122,9 @@ fn main() {
             }
             if plan.wants("retention") {
                 lines.extend(retention::run(&machines[0], &plan).await);
+            }
+            if plan.wants("fairness") {
+                lines.extend(fairness::run(&machines[0], &plan).await);
             }
         });
         let memory = |machine: &Machine| megabytes(machine.memory_peak());

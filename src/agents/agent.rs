@@ -28,6 +28,30 @@ pub struct Agent {
     pub transcripts: Transcripts,
     /// How the agent is made to report what it does.
     pub hooks: Hooks,
+    /// Where the agent is told which servers of MCP there are.
+    pub servers: Servers,
+}
+
+/// Where an agent is told which servers of MCP there are.
+#[derive(Debug)]
+pub struct Servers {
+    /// The folder that the user's file is in. With an empty name, it is the user's home itself.
+    pub home: Home,
+    /// The name of the user's file.
+    pub file: &'static str,
+    /// The path of a project's file in the folder of the project.
+    pub of_project: &'static str,
+    /// How the files are written.
+    pub format: ServersFormat,
+}
+
+/// How a file is written that names servers of MCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServersFormat {
+    /// JSON, with the servers in the member `mcpServers`.
+    Json,
+    /// TOML, with the servers in the table `mcp_servers`.
+    Toml,
 }
 
 /// The folder in which an agent keeps what is its own.
@@ -56,11 +80,13 @@ pub struct Hooks {
     pub settings: &'static str,
     /// The events that the agent is to report.
     pub events: &'static [HookEvent],
+    /// The events whose answers the agent hands on to its model, of those where there may be something to say.
+    pub answerable: &'static [&'static str],
     /// How the agent reports an event.
     pub reporting: Reporting,
     /// How long the agent waits for a hook before it goes on without, in seconds.
     pub timeout: u8,
-    /// What else somebody who has installed hooks has to know or do, if anything.
+    /// What else a user who has installed the hooks has to know or do.
     pub advice: Option<&'static str>,
 }
 

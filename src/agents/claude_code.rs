@@ -6,7 +6,7 @@
 
 use serde::Deserialize;
 
-use super::agent::{Agent, Home, HookEvent, Hooks, Reporting, Transcripts};
+use super::agent::{Agent, Home, HookEvent, Hooks, Reporting, Servers, ServersFormat, Transcripts};
 use super::entry::{Activity, Entry, Passage, PassageSource};
 use super::hook::{self, Dialect};
 use super::json::{self, NotAnObject, Raw};
@@ -37,9 +37,16 @@ pub(super) static AGENT: Agent = Agent {
             HookEvent::plain("SubagentStop"),
             HookEvent::plain("SessionEnd"),
         ],
+        answerable: &["UserPromptSubmit", "PostToolUse", "PostToolUseFailure"],
         reporting: Reporting::Request,
         timeout: 1,
         advice: None,
+    },
+    servers: Servers {
+        home: Home { variable: "CLAUDE_CONFIG_DIR", folder: "" },
+        file: ".claude.json",
+        of_project: ".mcp.json",
+        format: ServersFormat::Json,
     },
 };
 
@@ -186,10 +193,10 @@ fn parse_line(line: &str, tools: &ToolPatterns) -> Result<Entry, NotAnObject> {
     let sidechain = json::is_true(line.is_sidechain);
     let root = json::name(line.cwd);
     let message: Message<'_> = json::member(line.message).unwrap_or_default();
-    let mut passages = Vec::new();
+    let (mut passages, mut prompt) = (Vec::new(), None);
     let activities = match json::text(line.kind).as_deref() {
         Some("assistant") => said_by_agent(&message, root.as_deref(), tools, &mut passages),
-        Some("user") => said_to_agent(&line, &message, sidechain, &mut passages),
+        Some("user") => said_to_agent(&line, &message, sidechain, &mut prompt, &mut passages),
         Some("system") if json::text(line.subtype).as_deref() == Some("turn_duration") => {
             vec![Activity::TurnEnd]
         }
@@ -202,9 +209,10 @@ fn parse_line(line: &str, tools: &ToolPatterns) -> Result<Entry, NotAnObject> {
         agent: json::name(line.agent_id).or_else(|| sidechain.then(|| "sidechain".to_owned())),
         turn: json::name(line.prompt_id),
         root,
-        lasted: None,
         activities,
         passages,
+        prompt,
+        ..Entry::default()
     })
 }
 
@@ -231,10 +239,12 @@ fn said_by_agent(
     activities
 }
 
+/// Reads what an agent was told. What a person has said is put into `prompt`.
 fn said_to_agent(
     line: &Line<'_>,
     message: &Message<'_>,
     sidechain: bool,
+    prompt: &mut Option<String>,
     passages: &mut Vec<Passage>,
 ) -> Vec<Activity> {
     let elements = json::elements(message.content).unwrap_or_default();
@@ -258,7 +268,7 @@ fn said_to_agent(
             return vec![Activity::TurnEnd];
         }
         if is_said(text) {
-            passages.extend(Passage::new(PassageSource::Prompt, text.to_owned()));
+            *prompt = Some(text.to_owned());
             return vec![prompt::activity(text)];
         }
     }

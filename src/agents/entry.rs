@@ -25,11 +25,17 @@ pub struct Entry {
     pub lasted: Option<TimeDelta>,
     /// What happened, in order.
     pub activities: Vec<Activity>,
-    /// The texts that were exchanged.
+    /// What tools have answered, and what the agent has written to files.
     pub passages: Vec<Passage>,
+    /// What a person has said, if the entry is a prompt with a text.
+    pub prompt: Option<String>,
+    /// The name of the hook's event, if the entry is one of a hook.
+    pub event: Option<String>,
+    /// What the agent has written itself, as far as a hook tells: the input of a tool, or its last words in a turn.
+    pub written: Option<String>,
 }
 
-/// A text that a person or a tool has told an agent, or that an agent has written to a file. It is looked at for what it names,
+/// A text that a tool has told an agent, or that an agent has written to a file. It is looked at for what it names,
 /// and is not kept itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Passage {
@@ -42,8 +48,6 @@ pub struct Passage {
 /// Where a text comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PassageSource {
-    /// A person has said it.
-    Prompt,
     /// The agent has written it by the call with this id.
     Written(String),
     /// The call with this id was answered with it.

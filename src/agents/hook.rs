@@ -39,7 +39,12 @@ struct Hook<'a> {
     duration_ms: Raw<'a>,
     #[serde(borrow)]
     error: Raw<'a>,
+    #[serde(borrow)]
+    last_assistant_message: Raw<'a>,
 }
+
+/// How many bytes of what an agent has written are looked at.
+const LONGEST: usize = 64 << 10;
 
 /// How the payloads of an agent's hooks differ from those of others.
 pub(super) struct Dialect {
@@ -69,14 +74,14 @@ pub(super) fn parse(body: &str, tools: &ToolPatterns, dialect: &Dialect) -> Opti
         passages.extend(answered.and_then(|source| Passage::new(source, json::texts(answer))));
         vec![begun(passages), Activity::result(id, worked && ok, output)]
     };
-    let activities = match &*json::text(hook.hook_event_name)? {
+    let event = json::text(hook.hook_event_name)?;
+    let mut said = None;
+    let activities = match &*event {
         "UserPromptSubmit" => match json::text(hook.prompt) {
             Some(prompt) if !(dialect.is_said)(prompt.trim()) => Vec::new(),
             prompt => {
-                let prompt = prompt.unwrap_or_default().into_owned();
-                let activity = prompt::activity(&prompt);
-                passages.extend(Passage::new(PassageSource::Prompt, prompt));
-                vec![activity]
+                said = prompt.as_deref().map(str::to_owned);
+                vec![prompt::activity(prompt.as_deref().unwrap_or_default())]
             }
         },
         // Until it answers, the agent waits.
@@ -90,7 +95,15 @@ pub(super) fn parse(body: &str, tools: &ToolPatterns, dialect: &Dialect) -> Opti
     let turn = json::name(hook.prompt_id.or(hook.turn_id));
     let (session, agent) = (json::name(hook.session_id), json::name(hook.agent_id));
     let lasted = hook.duration_ms.and_then(|milliseconds| milliseconds.get().parse().ok()).and_then(duration);
-    Some(Entry { at: None, session, agent, turn, root, lasted, activities, passages })
+    let input =
+        hook.tool_input.filter(|_| event.starts_with("PostToolUse")).map(|input| input.get().to_owned());
+    let written = input.or_else(|| Some(json::text(hook.last_assistant_message)?.into_owned()));
+    let written = written.map(|mut text| {
+        text.truncate(text.floor_char_boundary(LONGEST));
+        text
+    });
+    let (prompt, event) = (said, Some(event.into_owned()));
+    Some(Entry { at: None, session, agent, turn, root, lasted, activities, passages, prompt, event, written })
 }
 
 /// A time that a tool may have run; none if no tool runs for so long.

@@ -1,5 +1,5 @@
-//! What is known of an agent's transcripts, so that new kinds of lines are reported instead of being passed over in
-//! silence.
+//! The known kinds of lines of an agent's transcripts, so that new kinds are reported instead of being silently
+//! skipped.
 
 use std::fmt;
 

@@ -38,7 +38,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 pub use action::{SearchTool, ToolAction};
-pub use agent::{Agent, Home, HookEvent, Hooks, Reporting, Transcripts};
+pub use agent::{Agent, Home, HookEvent, Hooks, Reporting, Servers, ServersFormat, Transcripts};
 pub use entry::{Activity, Entry, Passage, PassageSource};
 pub use json::NotAnObject;
 pub use known::{Known, LineKind, Unknown};

@@ -70,12 +70,11 @@ fn a_line_says_when_where_and_who() {
             agent: Some("a".to_owned()),
             turn: Some("p".to_owned()),
             root: Some("/srv/app".to_owned()),
-            lasted: None,
             activities: vec![
                 Activity::ToolUse { id: Some("t1".to_owned()), actions: read },
                 Activity::ToolUse { id: Some("t2".to_owned()), actions: Vec::new() },
             ],
-            passages: Vec::new(),
+            ..Entry::default()
         }
     );
 }
@@ -282,7 +281,6 @@ fn what_is_said_written_and_answered_is_told_of_with_its_call() {
     let answer = json!([{"type": "text", "text": "src/a.rs:1"}, image]);
     let result = json!([{"type": "tool_result", "tool_use_id": "t1", "content": answer}]);
     for (line, source, has, has_not) in [
-        (user(&json!("look at a.rs")), PassageSource::Prompt, "look at a.rs", "A.A"),
         (
             assistant(&json!([{"type": "tool_use", "id": "t1", "name": "Edit", "input": edit}])),
             PassageSource::Written(id()),
@@ -297,7 +295,8 @@ fn what_is_said_written_and_answered_is_told_of_with_its_call() {
     }
     let nothing = json!([{"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "/a.rs"}}]);
     assert_eq!(passages(claude(&assistant(&nothing))), []);
-    let long = passages(claude(&user(&json!("ä ".repeat(100_000)))));
+    let long = json!([{"type": "tool_result", "tool_use_id": "t1", "content": "ä ".repeat(100_000)}]);
+    let long = passages(claude(&user(&long)));
     assert!((60_000..=65_536).contains(&long[0].1.len()));
 
     let hook = json!({"hook_event_name": "PostToolUse", "tool_name": "Read", "tool_use_id": "t1",
@@ -315,8 +314,6 @@ fn what_is_said_written_and_answered_is_told_of_with_its_call() {
     assert_eq!(item(&call), [(PassageSource::Written(id()), text(patch))]);
     let output = json!({"type": "function_call_output", "call_id": "t1", "output": "src/a.rs"});
     assert_eq!(item(&output), [(PassageSource::Answer(id()), text("src/a.rs"))]);
-    let message = json!({"type": "event_msg", "payload": {"type": "user_message", "message": "see a.rs"}});
-    assert_eq!(passages(read(&codex::AGENT, &message)), [(PassageSource::Prompt, text("see a.rs"))]);
 }
 
 #[test]
@@ -337,7 +334,14 @@ fn a_hook_says_what_a_transcript_would() {
         let [session, turn, root] = ["s", "p", "/w"].map(|text| Some(text.to_owned()));
         assert_eq!(
             hook(common(name)),
-            Entry { session, turn, root, activities: expected, ..Entry::default() },
+            Entry {
+                session,
+                turn,
+                root,
+                activities: expected,
+                event: Some(name.to_owned()),
+                ..Entry::default()
+            },
             "{name}"
         );
     }
@@ -374,8 +378,12 @@ fn a_hook_says_what_a_transcript_would() {
     let mut objected = common("UserPromptSubmit");
     objected["prompt"] = json!("no, the other file");
     assert_eq!(hook(objected.clone()).activities, [Activity::Correction]);
+    assert_eq!(hook(objected.clone()).prompt.as_deref(), Some("no, the other file"));
     objected["prompt"] = json!("<task-notification>done</task-notification>");
-    assert_eq!(hook(objected).activities, []);
+    assert_eq!((hook(objected.clone()).activities, hook(objected).prompt), (vec![], None));
+    let mut stopped = common("Stop");
+    stopped["last_assistant_message"] = json!("Done: see MAX_SKEW.");
+    assert_eq!(hook(stopped).written.as_deref(), Some("Done: see MAX_SKEW."));
     let mut failed = common("PostToolUseFailure");
     failed["tool_name"] = json!("Read");
     failed["tool_input"] = json!({"file_path": "/nope"});
@@ -509,6 +517,7 @@ fn a_call_from_code_shows_nothing_and_its_items_show_what_was_done() {
             "aggregated_output": output, "duration": {"secs": 0, "nanos": 5}}));
         let entry = read(&codex::AGENT, &line);
         assert_eq!(entry.turn.as_deref(), Some("t"));
+        assert_eq!(entry.written.as_deref(), Some("{\"command\":\"rg login\"}"));
         entry.activities
     };
     let id = Some("exec-1".to_owned());

@@ -23,12 +23,16 @@ use super::rates::Rates;
 use crate::error::{Error, Result};
 use crate::privacy::capture::Capture;
 use crate::projects::{self, Defaults, Tenant};
+use crate::sharing::{Place, Shares};
 use crate::types::Timestamp;
 
 /// The header that names the project that a request is about.
 pub const PROJECT: &str = "Gleaner-Project";
 /// How long a cached key or project is used, which is how late a change by another server can take effect.
 const FRESH: Duration = Duration::from_secs(5);
+
+/// How long a request waits for its turn to read.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Keys by their SHA-256, and when each was read.
 type KnownKeys = HashMap<[u8; 32], (Instant, Arc<ApiKey>)>;
@@ -51,15 +55,20 @@ pub struct Keyring {
     used: Mutex<HashSet<Uuid>>,
     failures: Failures,
     rates: Rates,
+    /// Whose turn it is to read.
+    reading: Shares,
     projects: Mutex<KnownProjects>,
     /// The settings that apply where a project has none of its own.
     defaults: Defaults,
+    /// Whether every caller is believed to be the one who has opened the database.
+    trusts: bool,
 }
 
 impl Keyring {
-    /// Makes an empty keyring for a server with these defaults.
+    /// Makes an empty keyring for a server with these defaults, which reads by the connections of `db`.
     #[must_use]
     pub fn new(db: PgPool, defaults: Defaults) -> Self {
+        let connections = db.options().get_max_connections() as usize;
         Self {
             db,
             closed: AtomicBool::new(false),
@@ -69,9 +78,26 @@ impl Keyring {
             used: Mutex::default(),
             failures: Failures::default(),
             rates: Rates::default(),
+            // One project leaves others a quarter of the connections.
+            reading: Shares::new((connections * 3).div_ceil(4)),
             projects: Mutex::default(),
             defaults,
+            trusts: false,
         }
+    }
+
+    /// Makes the keyring let everybody do everything, whatever keys there are: for a program that serves nobody but the person
+    /// who runs it, and who can open the database.
+    #[must_use]
+    pub fn trusting(self) -> Self {
+        Self { trusts: true, ..self }
+    }
+
+    /// Waits until it is a project's turn to read. Requests of one project may wait for each other, but not for those of other
+    /// projects.
+    pub async fn turn(&self, project: &Arc<str>) -> Result<Place> {
+        let turn = tokio::time::timeout(PATIENCE, self.reading.take(project, 1)).await;
+        turn.map_err(|_| Error::Unavailable("this project has too many requests in progress; try again"))
     }
 
     /// Returns the server's default of the capture setting.
@@ -83,6 +109,9 @@ impl Keyring {
     /// Returns whether the server is open: as long as no key was ever made, everyone on this machine may do
     /// everything. A revoked key counts as made.
     pub async fn is_open(&self) -> Result<bool> {
+        if self.trusts {
+            return Ok(true);
+        }
         if self.closed.load(Ordering::Relaxed) {
             return Ok(false);
         }

@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::projects::Tenant;
+use crate::sharing::Place;
 use keyring::Keyring;
 use keys::{ApiKey, Scope};
 
@@ -58,6 +59,8 @@ pub struct Caller<S> {
     pub tenant: Arc<Tenant>,
     /// The caller's key; none on an open server.
     key: Option<Arc<ApiKey>>,
+    /// The project's place among those who read, until the request is answered.
+    _turn: Option<Place>,
     scope: PhantomData<S>,
 }
 
@@ -83,6 +86,12 @@ impl<S> Caller<S> {
             Some(key) => Actor { key: Some(key.id), name: key.name.clone().into() },
             None => Actor { key: None, name: "open server".into() },
         }
+    }
+
+    /// Returns the id of the caller's key; none on an open server.
+    #[must_use]
+    pub fn key(&self) -> Option<Uuid> {
+        self.key.as_ref().map(|key| key.id)
     }
 
     /// Returns whether the caller may act on every project.
@@ -119,7 +128,7 @@ impl<N: Needs> Caller<N> {
         if let Some(key) = &key {
             expect_scope(key, N::SCOPE)?;
         }
-        Ok(Some(Self { project: Arc::clone(&tenant.name), tenant, key, scope: PhantomData }))
+        Ok(Some(Self { project: Arc::clone(&tenant.name), tenant, key, _turn: None, scope: PhantomData }))
     }
 }
 
@@ -137,7 +146,35 @@ where
         }
         let tenant = keyring.project(key.as_deref(), &parts.headers).await?;
         keyring.admit(key.as_deref(), &tenant, N::SCOPE == Scope::Write, parts).await?;
-        Ok(Self { project: Arc::clone(&tenant.name), tenant, key, scope: PhantomData })
+        // What is written waits in the queue of the writer, which is shared by itself.
+        let turn = match N::SCOPE {
+            Scope::Read => Some(keyring.turn(&tenant.name).await?),
+            _ => None,
+        };
+        Ok(Self { project: Arc::clone(&tenant.name), tenant, key, _turn: turn, scope: PhantomData })
+    }
+}
+
+/// Somebody whose key is known, whatever its scopes: what they ask for is still to be told, and admitted by a [`Caller`] then.
+#[derive(Debug)]
+pub struct Known {
+    /// The name of the project that their requests are about. The project exists.
+    pub project: Arc<str>,
+    /// Their key; none on an open server.
+    pub key: Option<Uuid>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Known
+where
+    Arc<Keyring>: FromRef<S>,
+{
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+        let keyring = Arc::<Keyring>::from_ref(state);
+        let key = keyring.authenticate(parts).await?;
+        let tenant = keyring.project(key.as_deref(), &parts.headers).await?;
+        Ok(Self { project: Arc::clone(&tenant.name), key: key.map(|key| key.id) })
     }
 }
 
@@ -151,14 +188,18 @@ fn expect_scope(key: &ApiKey, scope: Scope) -> Result<()> {
 /// Returns whether a request is addressed to a name that is not this machine's own (as after DNS rebinding), or
 /// sent by a browser on behalf of another page, also of one that another port of this machine serves.
 pub fn is_foreign(request: &Request) -> Result<bool> {
+    Ok(is_of_other_page(request)? || !is_local(host(request)?))
+}
+
+/// Returns whether a browser sends a request on behalf of another page than this server's own.
+pub fn is_of_other_page(request: &Request) -> Result<bool> {
     let host = host(request)?;
     let headers = request.headers();
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    let is_of_page = text("sec-fetch-site").is_some_and(|site| ["cross-site", "same-site"].contains(&site))
+    Ok(text("sec-fetch-site").is_some_and(|site| ["cross-site", "same-site"].contains(&site))
         || text("origin").is_some_and(|origin| {
             origin.split_once("://").is_none_or(|(_, from)| !from.eq_ignore_ascii_case(host))
-        });
-    Ok(is_of_page || !is_local(host))
+        }))
 }
 
 /// Protects a server without keys from web pages: it answers no request that [`is_foreign`].

@@ -143,9 +143,35 @@ impl Client {
         Answer::read(self.agent.run(self.request(method, path, project).body(())?)?)
     }
 
+    /// Passes a request of any method on, with a JSON body unless that is empty, and reads the whole response.
+    pub(super) fn pass(
+        &self,
+        method: Method,
+        path: &str,
+        project: Option<&str>,
+        body: &[u8],
+    ) -> Result<Answer, ureq::Error> {
+        if body.is_empty() {
+            return self.call(method, path, project);
+        }
+        let request = self.request(method, path, project).header("content-type", "application/json");
+        Answer::read(self.agent.run(request.body(body)?)?)
+    }
+
     /// Gets `path`. The response's body is still to be read, and may be refused like any other.
     pub(super) fn stream(&self, path: &str, project: Option<&str>) -> Result<Response<Body>, ureq::Error> {
         self.agent.run(self.request(Method::GET, path, project).body(())?)
+    }
+
+    /// Gets `path` from a byte on, as [`Client::stream`] does.
+    pub(super) fn stream_from(
+        &self,
+        path: &str,
+        project: Option<&str>,
+        from: u64,
+    ) -> Result<Response<Body>, ureq::Error> {
+        let request = self.request(Method::GET, path, project).header("range", format!("bytes={from}-"));
+        self.agent.run(request.body(())?)
     }
 
     /// Posts `body` to `path`.

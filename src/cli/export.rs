@@ -12,16 +12,19 @@ use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand, ValueEnum as _
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
 use sqlx::PgPool;
 use tokio::sync::mpsc;
 
 use super::client::{Answer, Client};
 use super::target::{Found, Missing, Target};
 use super::words;
+use crate::exports::Dataset;
 use crate::exports::datasets::{self, Entry};
+use crate::exports::export::Export as Extent;
 use crate::exports::format::Format;
 use crate::exports::params::{COMMON, Common};
-use crate::exports::{Dataset, stream};
+use crate::exports::snapshots;
 use crate::{db, projects};
 
 /// How many bytes of a server's answer are read at a time.
@@ -35,6 +38,16 @@ pub(super) struct Export {
     /// is standard output.
     #[arg(long, short, global = true, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Keep the export as a file of this kind in the database, with a card, instead of writing it at once. With --output,
+    /// the file is downloaded when it is complete.
+    #[arg(long, global = true, value_name = "KIND", num_args = 0..=1, default_missing_value = "parquet")]
+    snapshot: Option<snapshots::File>,
+    /// The licence that the snapshot's card names.
+    #[arg(long, global = true, value_name = "NAME", requires = "snapshot")]
+    licence: Option<String>,
+    /// After how many days the snapshot is deleted by itself.
+    #[arg(long, global = true, value_name = "DAYS", requires = "snapshot")]
+    keep_days: Option<u32>,
     /// The project to export. The default is the key's project, or `default` without a key.
     #[arg(long, global = true, value_name = "NAME")]
     project: Option<String>,
@@ -116,8 +129,17 @@ fn query(entry: &Entry, matches: &ArgMatches) -> Vec<(String, String)> {
 
 impl Export {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
-        let Self { wanted, output, project, target } = self;
-        match target.find(Missing::Say).await? {
+        let Self { wanted, output, snapshot, licence, keep_days, project, target } = self;
+        let found = target.find(Missing::Say).await?;
+        if let Some(file) = snapshot {
+            let own = json!({"dataset": wanted.entry.description.name, "file": file, "licence": licence,
+                "keep_days": keep_days});
+            let parameters = wanted.query.into_iter().map(|(name, value)| (name, value.into()));
+            let body = own.as_object().cloned().unwrap_or_default().into_iter().chain(parameters).collect();
+            super::snapshots::keep(found, project, body, output).await?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        match found {
             Found::Server(client) => {
                 tokio::task::block_in_place(|| from_server(&client, project.as_deref(), &wanted, output))?;
             }
@@ -143,7 +165,7 @@ async fn from_database(
     path: Option<PathBuf>,
 ) -> anyhow::Result<()> {
     let Wanted { entry, common, dataset, .. } = wanted;
-    let export = stream::Export::prepare(db, project, &entry.description, dataset, common).await?;
+    let export = Extent::prepare(db, project, &entry.description, dataset, common).await?;
     let (as_of, next_cursor) = (export.as_of(), export.next_cursor.clone());
     let (sender, mut chunks) = mpsc::channel(4);
     let producer = tokio::spawn(export.run(db.clone(), sender, ()));

@@ -1,4 +1,4 @@
-//! Folders of programs in the user's home, and atomic replacement of files.
+//! Folders of programs in the user's home, the files of settings in them, and atomic replacement of files.
 
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, fchown};
@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, process};
 
 use anyhow::Context as _;
+
+use super::edit::Change;
 
 /// How many symbolic links are followed to a file that is not there yet.
 const LINKS: usize = 40;
@@ -74,4 +76,38 @@ pub(super) fn home(variable: &str, folder: &str) -> anyhow::Result<PathBuf> {
     }
     let home = env::home_dir().filter(|home| !home.as_os_str().is_empty());
     Ok(home.with_context(|| format!("neither HOME nor {variable} is set"))?.join(folder))
+}
+
+/// Returns what a file of settings holds; nothing, if it is not there.
+pub(super) fn read_settings(path: &Path) -> anyhow::Result<String> {
+    match read_text(path) {
+        Ok(text) => Ok(text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
+    }
+}
+
+/// Says that nothing was done to a file, for errors.
+pub(super) fn untouched(path: &Path) -> String {
+    format!("{} was left as it is", path.display())
+}
+
+/// Writes a file of settings if something has changed in it, removes it if nothing is left, and prints what was done.
+pub(super) fn write_settings(path: &Path, text: &str, changes: &[(String, Change)]) -> anyhow::Result<()> {
+    let different = changes.iter().any(|(_, change)| *change != Change::Kept);
+    if text.is_empty() && different {
+        fs::remove_file(path).with_context(|| format!("removing {}", path.display()))?;
+    } else if different {
+        replace(path, text.as_bytes()).with_context(|| format!("writing {}", path.display()))?;
+    }
+    println!("{}:", path.display());
+    for (name, change) in changes {
+        println!("  {name}: {change}");
+    }
+    if !different {
+        println!("  nothing to change");
+    } else if text.is_empty() {
+        println!("  the file held nothing else and was removed");
+    }
+    Ok(())
 }

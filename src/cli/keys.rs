@@ -218,12 +218,12 @@ fn list(keys: &[ApiKey]) -> anyhow::Result<()> {
             (Some(at), _) => format!("revoked {at}"),
             (None, Some(at)) if at <= Timestamp::now() => format!("expired {at}"),
             (None, Some(at)) => format!("expires {at}"),
-            (None, None) => "in use".to_owned(),
+            (None, None) => "active".to_owned(),
         };
         let scopes = key.scopes.join(",");
         let used = key.last_used_on.map_or("never used".to_owned(), |day| format!("last used {day}"));
         words::print(format_args!(
-            "{}  {}…  {}  {}  {scopes}  made {}  {used}  {state}",
+            "{}  {}…  {}  {}  {scopes}  created {}  {used}  {state}",
             key.id, key.prefix, key.project, key.name, key.created_at
         ))?;
     }

@@ -1,13 +1,18 @@
 //! The command line.
 
 mod client;
+mod door;
+mod edit;
 mod erase;
 mod export;
 mod files;
 mod hook;
 mod import;
+mod index;
 mod keys;
+mod mcp;
 mod serve;
+mod snapshots;
 mod target;
 mod watch;
 mod words;
@@ -87,17 +92,35 @@ enum Command {
     #[command(after_help = format!("{}\n\nExamples:
   gleaner export training-pairs | head -3
   gleaner export correction-pairs --format trl-preference --split train -o train.jsonl.gz
+  gleaner export training-pairs --snapshot parquet -o train.parquet
   gleaner export training-pairs --help   the options of that data set", target::RULE))]
     Export(export::Export),
+    /// List, download and delete snapshots: exports that are kept as files.
+    #[command(after_help = format!("{}\n\nExamples:
+  gleaner export training-pairs --split train --snapshot   makes one
+  gleaner snapshots
+  gleaner snapshots download 01946983-4c40-7a1c-9d3e-5b0f6c2e8a71 -o train.parquet", target::RULE))]
+    Snapshots(snapshots::Snapshots),
     /// Follow the transcripts that agents write, and learn from them.
     #[command(after_help = format!("{}\n\nExamples:
   gleaner watch
   gleaner watch --once ~/.claude/projects
   gleaner watch --url https://gleaner.example --key-file ~/.gleaner-key", target::RULE))]
     Watch(watch::Watch),
+    /// Store the functions and texts of a folder as memories, and keep them up to date.
+    #[command(after_help = format!("{}\n\nExamples:
+  gleaner index
+  gleaner index ~/my-project --watch
+  gleaner index --url https://gleaner.example --key-file ~/.gleaner-key", target::RULE))]
+    Index(index::Index),
     /// Make agents report what they do.
     #[command(subcommand)]
     Hook(hook::Hook),
+    /// Serve tools for a model on standard input and output (MCP), and make agents use them.
+    #[command(after_help = format!("{}\n\nExamples:
+  gleaner mcp install claude-code
+  gleaner mcp --url https://gleaner.example --key-file ~/.gleaner-key", target::RULE))]
+    Mcp(mcp::Mcp),
     /// Erase records by session, age or id, and print how many were erased.
     #[command(after_help = format!("{}\n\nExamples:
   gleaner erase --session ann-2026-11-20
@@ -134,7 +157,10 @@ impl Command {
         match self {
             Self::Import(import) => Some(&mut import.target),
             Self::Export(export) => Some(&mut export.target),
+            Self::Snapshots(snapshots) => Some(&mut snapshots.target),
             Self::Watch(watch) => Some(&mut watch.target),
+            Self::Mcp(mcp) => Some(&mut mcp.target),
+            Self::Index(index) => Some(&mut index.target),
             Self::Erase(erase) => Some(&mut erase.target),
             Self::Keys(keys) => Some(&mut keys.target),
             _ => None,
@@ -151,8 +177,11 @@ impl Command {
             }),
             Self::Import(import) => block_on(import.run()),
             Self::Export(export) => block_on(export.run()),
+            Self::Snapshots(snapshots) => block_on(snapshots.run()),
             Self::Watch(watch) => block_on(watch.run()),
             Self::Hook(hook) => hook.run(),
+            Self::Mcp(mcp) => mcp.run(),
+            Self::Index(index) => block_on(index.run()),
             Self::Erase(erase) => block_on(erase.run()),
             Self::Keys(keys) => block_on(keys.run()),
             Self::Healthcheck { bind } => serve::healthcheck(bind),

@@ -18,7 +18,7 @@ use crate::db::{self, Schema};
 /// How long a database may take to answer a command that may make one, because with compose it may start later.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The options by which a command is told what to talk to.
+/// The options that say what a command talks to.
 #[derive(Debug, Clone, Args)]
 pub(super) struct Target {
     #[command(flatten)]
@@ -130,7 +130,7 @@ fn private(database: &Database, missing: Missing, asked: Option<&str>) -> anyhow
         let server = asked.map_or(Cow::Borrowed(""), |url| format!("no server answers at {url}, ").into());
         bail!(
             "there is no database: {server}DATABASE_URL is not set, and there is nothing in {}; start a server with \
-             `gleaner serve`, or say what is meant with --url, --database-url or --data-dir",
+             `gleaner serve`, or name one with --url, --database-url or --data-dir",
             folder.display()
         );
     }

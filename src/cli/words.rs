@@ -10,7 +10,7 @@ use crate::error::{Error, FieldError};
 #[error("standard output was closed")]
 pub(super) struct NobodyReads;
 
-/// Writes to standard output, and says so if nobody reads it any more.
+/// Writes to standard output. Fails with [`NobodyReads`] if its reader has gone.
 pub(super) fn write_out(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| match error.kind() {

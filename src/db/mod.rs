@@ -1,7 +1,8 @@
 //! The database: how to reach it and keep its schema up to date ([`pool`], [`wait`], [`migrate()`]), the
 //! private Postgres ([`embedded`]), and how batches of events are written ([`steps`], [`insert`], [`replays`],
-//! [`retry`], [`receipt`]) and read ([`rows`]).
+//! [`retry`], [`receipt`]), read ([`rows`]) and erased ([`aged`], [`erased`]).
 
+pub mod aged;
 pub mod embedded;
 pub mod erased;
 pub mod gin;
@@ -21,6 +22,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, PgPool};
 
 use crate::error::{Error, Result};
+use crate::outage::Outage;
 
 /// The migrations of the schema, embedded in the program.
 pub static MIGRATOR: Migrator = sqlx::migrate!();
@@ -56,6 +58,8 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
     PgPoolOptions::new()
         .max_connections(size)
         .acquire_timeout(Duration::from_secs(5))
+        // Every request waits while the database is away, and what becomes of it is told elsewhere.
+        .acquire_slow_level(log::LevelFilter::Debug)
         .connect_lazy_with(options)
 }
 
@@ -98,7 +102,7 @@ pub async fn wait(
                 let _ = connection.close().await;
                 return Ok(());
             }
-            Ok(Err(error)) if !crate::error::is_connection_lost(&error) => {
+            Ok(Err(error)) if Outage::of(&error).is_none() => {
                 bail!("{name} refuses the connection: {}", reason(&error))
             }
             Ok(Err(error)) => reason(&error),
@@ -166,7 +170,7 @@ pub async fn expect_ready(db: &PgPool) -> Result<()> {
                from _sqlx_migrations where success";
     let (version, is_read_only): (i64, bool) = sqlx::query_as(sql).fetch_one(db).await?;
     if is_read_only {
-        return Err(Error::Unavailable("the database is read-only"));
+        return Err(Error::Unavailable(Outage::ReadOnly.state()));
     }
     if version < newest() {
         return Err(Error::Unavailable("the database has an older schema; `gleaner migrate` updates it"));

@@ -10,6 +10,8 @@ pub struct Receipt {
     pub replayed: bool,
     /// The event's number within its record, for kinds that are numbered.
     pub number: Option<i32>,
+    /// How many parts of what it replaces were added, are unchanged and were removed, for an event that replaces several.
+    pub counts: Option<[u32; 3]>,
     /// How much of the event is kept.
     pub kept: Capture,
     /// How many spans of its texts were redacted.
@@ -20,13 +22,21 @@ impl Receipt {
     /// Confirms an event that is new.
     #[must_use]
     pub const fn created(number: Option<i32>) -> Self {
-        Self { replayed: false, number, kept: Capture::Full, redacted: 0 }
+        Self { replayed: false, number, counts: None, kept: Capture::Full, redacted: 0 }
+    }
+
+    /// Confirms an event that replaces several parts: how many it added, left unchanged and removed. It is a replay if
+    /// all is as it was.
+    #[must_use]
+    pub const fn counted(added: u32, unchanged: u32, removed: u32) -> Self {
+        let replayed = added == 0 && removed == 0;
+        Self { replayed, counts: Some([added, unchanged, removed]), ..Self::created(None) }
     }
 
     /// Confirms an event that had been sent before.
     #[must_use]
     pub const fn replayed(number: Option<i32>) -> Self {
-        Self { replayed: true, number, kept: Capture::Full, redacted: 0 }
+        Self { replayed: true, ..Self::created(number) }
     }
 
     /// Returns whether what is now stored is exactly what the request said.

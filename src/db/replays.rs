@@ -1,4 +1,4 @@
-//! How a request that makes a record is told from the same request sent again.
+//! Distinguishes a request that creates a record from the same request sent again.
 
 use std::collections::HashMap;
 

@@ -1,14 +1,18 @@
 //! Rows that are read in bounded memory, however large each of them is.
 
-use futures_util::TryStreamExt as _;
+use futures_util::{Stream, TryStreamExt as _};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{FromRow, PgExecutor, Postgres, Row as _};
 
 use crate::error::{Error, Result};
+use crate::http::memory::Memory;
 
 /// The maximum number of bytes of the parts of one record that an answer shows.
 const MOST: usize = 32 << 20;
+
+/// The most bytes that the records of an answer have together, unless there is only one.
+const MOST_OF_RECORDS: usize = 16 << 20;
 
 /// Returns how many bytes the values of a row have.
 #[must_use]
@@ -17,8 +21,13 @@ pub fn size(row: &PgRow) -> usize {
     (0..row.len()).filter_map(bytes).sum()
 }
 
-/// Reads the parts of one record. Those that have more than 32 MiB together are refused: no answer holds them.
-pub async fn parts<R>(query: Query<'_, Postgres, PgArguments>, db: impl PgExecutor<'_>) -> Result<Vec<R>>
+/// Reads the parts of one record, or whatever else is shown as a whole, and holds memory for them. Those that have more
+/// than 32 MiB together are refused: no answer holds them.
+pub async fn parts<R>(
+    query: Query<'_, Postgres, PgArguments>,
+    db: impl PgExecutor<'_>,
+    memory: &Memory,
+) -> Result<Vec<R>>
 where
     R: for<'r> FromRow<'r, PgRow>,
 {
@@ -31,7 +40,31 @@ where
                 "the record has more than {MOST} bytes, which is more than an answer shows"
             )));
         }
+        memory.hold(bytes).await?;
         parts.push(R::from_row(&row)?);
     }
     Ok(parts)
+}
+
+/// Reads at most `most` records, and holds memory for them. It ends early where they have more than 16 MiB together.
+/// Returns whether there are more.
+pub async fn some<R>(
+    mut rows: impl Stream<Item = sqlx::Result<PgRow>> + Unpin,
+    most: usize,
+    memory: &Memory,
+) -> Result<(Vec<R>, bool)>
+where
+    R: for<'r> FromRow<'r, PgRow>,
+{
+    let (mut records, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.try_next().await? {
+        bytes += size(&row);
+        if records.len() == most || bytes > MOST_OF_RECORDS && !records.is_empty() {
+            return Ok((records, true));
+        }
+        // Once for the records, and once for the answer that is made of them.
+        memory.hold(bytes).await?;
+        records.push(R::from_row(&row)?);
+    }
+    Ok((records, false))
 }

@@ -44,8 +44,8 @@ pub trait Batched: Sized {
     /// before it on the same record.
     fn joins(&self, joined: &mut Self::Joined) -> bool;
 
-    /// Returns whether a single statement writes all these events. It is then a transaction by itself, which
-    /// saves the round trips of `begin` and `commit` where one client waits alone.
+    /// Returns whether a single statement writes all these events. It is then a transaction on its own, which saves
+    /// the round trips of `begin` and `commit` where one client waits alone.
     fn is_one_statement(kind: Self::Kind, events: &[Kept<&Self>]) -> bool;
 
     /// Writes those events of one kind that are certainly new. Returns the verdicts in the order of the

@@ -5,13 +5,13 @@
 //! read: tool calls with their arguments as a JSON text, each tool's answer as a message of its own.
 
 use std::borrow::Cow;
-use std::mem::take;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
 
 /// A message of a chat.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
 pub struct Message<'a> {
     /// The role of the message's author, such as `user`.
     pub role: Cow<'a, str>,
@@ -19,6 +19,7 @@ pub struct Message<'a> {
     pub content: Cow<'a, str>,
     /// The tools that the model calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Object>)]
     pub tool_calls: Vec<Value>,
     /// The call that a tool's message answers.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,7 +30,7 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Makes a message that somebody said.
+    /// Makes a message with a role and a text.
     pub fn new(role: impl Into<Cow<'a, str>>, content: impl Into<Cow<'a, str>>) -> Self {
         Self { role: role.into(), content: content.into(), ..Self::default() }
     }
@@ -106,7 +107,7 @@ fn of_chat(messages: Vec<Value>) -> Option<Vec<Message<'static>>> {
             Some(content) => said.content = text(&content)?.into(),
         }
         if let Some(Value::Array(calls)) = message.remove("tool_calls") {
-            said.tool_calls.extend(calls.into_iter().map(with_text_arguments));
+            said.tool_calls.extend(calls.iter().filter_map(normalized));
         }
         if let Some(Value::String(id)) = message.remove("tool_call_id") {
             said.tool_call_id = Some(id);
@@ -201,17 +202,23 @@ fn text(content: &Value) -> Option<String> {
 
 /// A call of the tool that `from` names, whose id it has under `id`.
 fn call(from: &Map<String, Value>, id: &str, arguments: &str) -> Value {
-    json!({"id": from.get(id), "type": "function", "function": {"name": from.get("name"), "arguments": arguments}})
+    let name = |name: &str| from.get(name).and_then(Value::as_str);
+    json!({"id": name(id), "type": "function", "function": {"name": name("name"), "arguments": arguments}})
 }
 
-/// A call of Chat Completions, whose arguments are a text also where a client has sent an object.
-fn with_text_arguments(mut call: Value) -> Value {
-    if let Some(arguments) =
-        call.pointer_mut("/function/arguments").filter(|arguments| !arguments.is_string())
-    {
-        *arguments = take(arguments).to_string().into();
-    }
-    call
+/// A call of Chat Completions with the members that all calls have, so that loaders find the same ones on every row. Its
+/// arguments are a text also where a client has sent an object, and a custom tool's input are its arguments.
+fn normalized(sent: &Value) -> Option<Value> {
+    let sent = sent.as_object()?;
+    let called = sent.get("function").or_else(|| sent.get("custom"))?;
+    let arguments = match called.get("arguments").or_else(|| called.get("input")) {
+        None | Some(Value::Null) => "{}".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(arguments) => arguments.to_string(),
+    };
+    let name = |value: Option<&Value>| value.and_then(Value::as_str).map(ToOwned::to_owned);
+    Some(json!({"id": name(sent.get("id")), "type": "function",
+        "function": {"name": name(called.get("name")), "arguments": arguments}}))
 }
 
 /// A tool as Chat Completions has it. The providers' own tools, which have no parameters, are none.

@@ -7,9 +7,9 @@ use sqlx::{AssertSqlSafe, PgPool, Postgres, QueryBuilder};
 use utoipa::ToSchema;
 
 use super::datasets::{self, Entry};
+use super::export::query_of_project;
 use super::format::Format;
 use super::params::Common;
-use super::stream::query_of_project;
 use crate::error::Result;
 
 /// The maximum number of records of a project in a table that are counted one by one.

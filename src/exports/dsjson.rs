@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::types::Timestamp;
 
-/// A decision of a contextual bandit: which of the actions came first, and what came of it.
+/// A decision of a contextual bandit: which of the actions came first, and its outcome.
 #[derive(Debug)]
 pub struct Decision<'a> {
     /// The record.

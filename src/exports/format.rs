@@ -199,6 +199,8 @@ pub struct Candidate {
     pub grade: u8,
     /// Its features, in the order in which the data set names them.
     pub features: Vec<i64>,
+    /// What has decided besides, and is not to be learned: names, and values as far as they are known.
+    pub bias: Vec<(&'static str, Option<f64>)>,
 }
 
 impl Format {
@@ -260,15 +262,19 @@ impl Format {
         }
     }
 
-    /// What stands before the first row; `features` are the names of the features of candidates.
+    /// What stands before the first row of rankings; `features` are the names of the features of candidates, and `bias` those of
+    /// what is not to be learned.
     #[must_use]
-    pub fn header(self, features: &[&str]) -> Option<String> {
+    pub fn header(self, bias: &[&str], features: &[&str]) -> Option<String> {
         match self {
             Self::Letor => {
                 let numbered = (1..).zip(features).map(|(number, name)| format!(" {number}:{name}"));
                 Some(format!("# features:{}\n", numbered.collect::<String>()))
             }
-            Self::LightgbmTsv => Some(format!("label\tqid\t{}\n", features.join("\t"))),
+            Self::LightgbmTsv => {
+                let columns = [&["label", "qid"], bias, features].concat();
+                Some(format!("{}\n", columns.join("\t")))
+            }
             _ => None,
         }
     }

@@ -1,31 +1,46 @@
 //! Exports: finished data sets, streamed. A [`Dataset`] says which rows it has and what example each of them is; it lives with
-//! its domain, and [`datasets`] is the one list of all. [`stream`] takes care of order, cursors, snapshots and memory,
-//! [`format`](mod@format) and [`chat`] of how examples are written, [`count`] of how many there are, [`split`] of parts that share
-//! no text, [`routes`](mod@routes) of HTTP.
+//! its domain, and [`datasets`] is the one list of all. [`mod@export`] fixes which rows there are and in which order, and
+//! [`stream`] sends them in bounded memory; [`format`](mod@format) and [`chat`] say how examples are written, [`schema`] what a
+//! row looks like, [`count`] how many there are, [`profile`] what they are like, [`split`], [`near`] and [`exclude`] which of
+//! them share texts, [`snapshots`] keep them as files, and [`routes`](mod@routes) has the endpoints.
 
+mod as_of;
 pub mod chat;
 mod compress;
 pub mod count;
+mod cursor;
 pub mod datasets;
 pub mod dsjson;
+pub mod exclude;
+pub mod export;
+pub mod forget;
 pub mod format;
+pub mod near;
 pub mod params;
+pub mod profile;
+mod progress;
 pub mod routes;
 mod rows;
+pub mod schema;
+pub mod snapshots;
 pub mod split;
 pub mod stream;
 
 use std::fmt;
 
+use futures_util::future::BoxFuture;
 use serde::Serialize;
+use serde_json::Value;
 use sqlx::postgres::PgRow;
-use sqlx::{Postgres, QueryBuilder};
+use sqlx::{PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
+use crate::error::Result;
 use crate::http::Checks;
 use crate::types::Timestamp;
 use format::{Example, Format, Shape, Weights};
 use params::Common;
+use profile::Profile;
 
 /// What is known about a data set before a request is read.
 #[derive(Debug)]
@@ -38,8 +53,10 @@ pub struct Description {
     pub notes: &'static str,
     /// The shapes of examples that it yields, from which its formats follow. The first is the default.
     pub shapes: &'static [Shape],
-    /// The names of the features of its candidates, where it yields rankings.
-    pub features: &'static [&'static str],
+    /// The schema of its own columns, where it has the format for them.
+    pub raw: Option<fn() -> Value>,
+    /// The schema of what `include=metadata` adds.
+    pub metadata: Option<fn() -> Value>,
     /// Where the texts of its records come from, which decide about their part of a split. A data set without texts has none.
     pub split: Option<&'static split::Source>,
     /// The table of the records that its rows are made of.
@@ -55,7 +72,9 @@ impl Description {
     #[must_use]
     pub fn has_parameter(&self, name: &str) -> bool {
         match name {
-            "min_chars" | "max_chars" | "max_per_answer" => self.split.is_some(),
+            "min_chars" | "max_chars" | "max_per_answer" | "exclude" | "near_threshold" => {
+                self.split.is_some()
+            }
             "system" => self.shapes.iter().any(|shape| shape.is_chat()),
             "weights" => Format::Openai.choose(self.shapes).is_some(),
             _ => true,
@@ -86,8 +105,39 @@ pub trait Dataset: fmt::Debug + Send + Sync {
     /// The SQL of the columns that [`Dataset::write`] reads, separated by commas.
     fn columns(&self, common: &Common, shape: Shape) -> String;
 
+    /// What the questions of its chats are made of.
+    fn told(&self, _: Shape) -> Told {
+        Told::Request
+    }
+
+    /// The SQL of the hashes of question and answer of a row, where it has them.
+    fn hashes(&self) -> Option<[String; 2]> {
+        None
+    }
+
+    /// What stands before the first row.
+    fn header(&self, _: Format) -> Option<String> {
+        None
+    }
+
+    /// Reads what is to be known before the first row, of the records that were finalized before a time.
+    fn prepare<'a>(&'a mut self, _: &'a PgPool, _: &'a str, _: Timestamp) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Writes one row as an example.
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()>;
+}
+
+/// What the question of a chat is made of, which decides which members its messages have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// One text of the user.
+    Intent,
+    /// Messages of the user and the model.
+    Chat,
+    /// Whatever was sent to the model, with tools and their answers.
+    Request,
 }
 
 /// The position of a row in its data set, by which rows are ordered.
@@ -110,6 +160,10 @@ pub struct Lines<'a> {
     shape: Shape,
     weights: Weights,
     bytes: &'a mut Vec<u8>,
+    /// The profile that looks at the row, if one is made.
+    profile: Option<&'a mut Profile>,
+    /// The records whose texts the row has.
+    records: Vec<Uuid>,
 }
 
 impl Lines<'_> {
@@ -125,7 +179,17 @@ impl Lines<'_> {
         example: Example<'_, R>,
         metadata: Option<impl Serialize>,
     ) -> anyhow::Result<()> {
-        self.format.write(self.weights, example, metadata, self.bytes)
+        let Some(profile) = &mut self.profile else {
+            return self.format.write(self.weights, example, metadata, self.bytes);
+        };
+        let metadata = metadata.map(serde_json::to_value).transpose()?;
+        profile.see(&example, metadata.as_ref());
+        self.format.write(self.weights, example, None::<()>, self.bytes)
+    }
+
+    /// Says which records the row has texts of, if that is not the record that it is named after.
+    pub fn has_records(&mut self, records: impl Iterator<Item = Uuid>) {
+        self.records = records.collect();
     }
 }
 

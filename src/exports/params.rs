@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use sqlx::{Postgres, QueryBuilder};
 use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
 
 use super::format::{Format, Shape, Weights};
 use super::split::{Part, Sides, SplitBy};
@@ -31,8 +32,7 @@ pub struct Common {
     #[arg(long, value_name = "TIME")]
     #[param(value_type = Option<Timestamp>)]
     pub until: Option<Timestamp>,
-    /// Which records come first. Both orders have the same rows. A `cursor` is valid only for the order in which it
-    /// was issued.
+    /// Which records come first. A `cursor` is valid only for its own order.
     #[arg(long)]
     #[param(inline)]
     pub order: Option<Order>,
@@ -41,7 +41,7 @@ pub struct Common {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     #[param(minimum = 1, example = 1000)]
     pub limit: Option<i64>,
-    /// Where to continue an export: the Gleaner-Next-Cursor header of the previous response.
+    /// Where to continue: the Gleaner-Next-Cursor of the previous part.
     #[arg(long)]
     pub cursor: Option<String>,
     /// The time whose state of the data is exported. The default is just before the oldest write in progress.
@@ -49,8 +49,8 @@ pub struct Common {
     #[arg(long, value_name = "TIME")]
     #[param(value_type = Option<Timestamp>)]
     pub as_of: Option<Timestamp>,
-    /// Exports one part of the records. No intent and no program is in more than one part. If rows had to be dropped
-    /// for that, the header Gleaner-Dropped says how many.
+    /// Exports one part of the records. No intent and no program is in two parts. The header Gleaner-Dropped counts
+    /// the rows dropped for that.
     #[arg(long)]
     #[param(inline)]
     pub split: Option<Part>,
@@ -66,19 +66,27 @@ pub struct Common {
     /// The seed of the split. The default is 0.
     #[arg(long, value_name = "N")]
     pub seed: Option<u32>,
-    /// Whether only the oldest of several equal rows is exported.
+    /// Whether only the oldest of several equal rows, or of several similar rows, is exported.
     #[arg(long)]
     #[param(inline)]
     pub dedupe: Option<Dedupe>,
-    /// Adds the key metadata to every row. It contains ids, times, the model and other properties of the record.
+    /// With dedupe=near, the similarity from which a row is left out: the share of words that two texts have in common, from
+    /// 0.5 to 1. The default is 0.8.
+    #[arg(long, value_name = "SHARE")]
+    #[param(minimum = 0.5, maximum = 1)]
+    pub near_threshold: Option<f64>,
+    /// The id of a snapshot. Rows whose question or answer is in that snapshot are left out.
+    #[arg(long, value_name = "ID")]
+    pub exclude: Option<Uuid>,
+    /// Adds the key metadata to every row, with ids, times and other properties.
     #[arg(long)]
     #[param(inline)]
     pub include: Option<Include>,
-    /// A system message that every chat begins with. It replaces the chat's own system message.
+    /// A system message for every chat, instead of its own.
     #[arg(long, value_name = "TEXT")]
     #[param(example = "You write programs for business units.")]
     pub system: Option<String>,
-    /// Whether the assistant messages in chats of the format openai have a weight.
+    /// Whether assistant messages in the format openai have a weight.
     #[arg(long)]
     #[param(inline)]
     pub weights: Option<Weights>,
@@ -90,8 +98,7 @@ pub struct Common {
     #[arg(long, value_name = "N")]
     #[param(minimum = 1, example = 20_000)]
     pub max_chars: Option<u32>,
-    /// The maximum number of records with the same answer, of which the oldest are exported. This keeps a frequent
-    /// answer from dominating the data.
+    /// The maximum number of records with the same answer. The oldest ones are exported.
     #[arg(long, value_name = "N")]
     #[param(minimum = 1, example = 20)]
     pub max_per_answer: Option<u32>,
@@ -122,6 +129,8 @@ pub enum Dedupe {
     None,
     /// Of rows with the same texts, only the oldest is exported.
     Exact,
+    /// All but the oldest of records whose question and answer are alike, by words that stand together (MinHash).
+    Near,
 }
 
 /// What rows contain besides the keys of the format.
@@ -133,7 +142,7 @@ pub enum Include {
 }
 
 /// Names of the parameters of [`Common`], to tell them from a data set's own.
-pub const COMMON: [&str; 18] = [
+pub const COMMON: [&str; 20] = [
     "format",
     "since",
     "until",
@@ -146,6 +155,8 @@ pub const COMMON: [&str; 18] = [
     "holdout",
     "seed",
     "dedupe",
+    "near_threshold",
+    "exclude",
     "include",
     "system",
     "weights",
@@ -167,6 +178,13 @@ impl Check for Common {
             "as_of",
             "must not be in the future",
         );
+        checks.require(
+            self.near_threshold.is_none_or(|share| (0.5..=1.0).contains(&share)),
+            "near_threshold",
+            "must be from 0.5 to 1",
+        );
+        let has_threshold = self.near_threshold.is_some();
+        checks.require(self.is_near() || !has_threshold, "near_threshold", "only dedupe=near has one");
         checks.require(self.system.as_deref() != Some(""), "system", "must not be empty");
         checks.require(self.max_chars != Some(0), "max_chars", "must be 1 or more");
         checks.require(self.max_per_answer != Some(0), "max_per_answer", "must be 1 or more");
@@ -192,6 +210,7 @@ impl Common {
         }
         if let Some(texts) = &sides.texts {
             self.push_answer(query, texts);
+            self.push_exclude(query, texts);
         }
         self.push_split(query, sides);
     }
@@ -203,12 +222,18 @@ impl Common {
             "system",
             "the rows of this format are not chats",
         );
+        let by_text = matches!(self.split_by, Some(SplitBy::Intent | SplitBy::Program));
+        let has_text =
+            "the rows of this data set have no question and answer of their own, and are split by session";
+        checks.require(has_texts || !by_text, "split_by", has_text);
         let weighed = self.weights.is_none() || format == Format::Openai;
         checks.require(weighed, "weights", "only the format openai has them");
         for (name, given) in [
             ("min_chars", self.min_chars.is_some()),
             ("max_chars", self.max_chars.is_some()),
             ("max_per_answer", self.max_per_answer.is_some()),
+            ("exclude", self.exclude.is_some()),
+            ("dedupe", self.is_near()),
         ] {
             checks.require(!given || has_texts, name, "the rows of this data set have no answer");
         }
@@ -231,6 +256,12 @@ impl Common {
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.dedupe == Some(Dedupe::Exact)
+    }
+
+    /// Whether rows that are like an older one are left out.
+    #[must_use]
+    pub fn is_near(&self) -> bool {
+        self.dedupe == Some(Dedupe::Near)
     }
 
     /// Whether rows carry metadata.

@@ -5,6 +5,7 @@ use std::task::Poll;
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -13,19 +14,20 @@ use utoipa::openapi::path::{
     HttpMethod, Operation, OperationBuilder, Parameter, ParameterIn, PathItem, PathsBuilder,
 };
 use utoipa::openapi::schema::{ObjectBuilder, Type};
-use utoipa::openapi::{ContentBuilder, HeaderBuilder, ResponseBuilder, ResponsesBuilder};
-use utoipa::{IntoParams as _, ToSchema};
+use utoipa::openapi::{ContentBuilder, HeaderBuilder, Ref, RefOr, ResponseBuilder, ResponsesBuilder, Schema};
+use utoipa::{IntoParams as _, PartialSchema as _, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::compress::{Coding, compress};
 use super::count::{Summary, summaries};
-use super::datasets::{self, Entry};
+use super::datasets::{self, AnyDataset, Entry};
+use super::export::{self, Export};
 use super::format::Format;
 use super::params::{COMMON, Common};
-use super::stream::Export;
+use super::profile::Report;
 use crate::auth::{Caller, Read};
-use crate::error::{Refusals, Result};
+use crate::error::{Error, Refusals, Result};
 use crate::http::line;
 use crate::http::params::{from_pairs, query_pairs};
 use crate::state::App;
@@ -41,9 +43,25 @@ pub fn routes() -> OpenApiRouter<App> {
                 },
             )
         };
-        let documented = PathsBuilder::new().path(&path, PathItem::new(HttpMethod::Get, operation(entry)));
+        let schema = axum::routing::get(move |_: Caller<Read>, request: Request| async move {
+            let (dataset, common) = read(entry, &request.into_parts().0)?;
+            let schema = export::schema(&entry.description, dataset.as_ref(), &common)?;
+            let no_json = || Error::invalid("/format", "the rows of this format are no JSON");
+            schema.map(Json).ok_or_else(no_json)
+        });
+        let profile = axum::routing::get(
+            move |State(app): State<App>, caller: Caller<Read>, request: Request| async move {
+                profile(&app, &caller, entry, request).await.map(Json)
+            },
+        );
+        let documented = |path: &str, operation| {
+            PathsBuilder::new().path(path, PathItem::new(HttpMethod::Get, operation)).build()
+        };
+        let [schema_path, profile_path] = ["schema", "profile"].map(|last| format!("{path}/{last}"));
         router
-            .routes((vec![], documented.build(), get(false)))
+            .routes((vec![], documented(&path, operation(entry)), get(false)))
+            .routes((vec![], documented(&schema_path, schema_operation(entry)), schema))
+            .routes((profile_schemas(), documented(&profile_path, profile_operation(entry)), profile))
             .route(&format!("{path}.jsonl"), get(false))
             .route(&format!("{path}.jsonl.gz"), get(true))
     })
@@ -70,15 +88,6 @@ fn operation(entry: &Entry) -> Operation {
         Some(own) => own.split(';').take(1).collect(),
     });
     let rows = media_types.fold(rows, |rows, media_type| rows.content(media_type, content()));
-    let mut common = Common::into_params(|| Some(ParameterIn::Query));
-    common.retain(|parameter| entry.description.has_parameter(&parameter.name));
-    let offered: Vec<_> = entry.formats().map(Format::name).collect();
-    for parameter in common.iter_mut().filter(|parameter| parameter.name == "format") {
-        let schema =
-            text().default(offered.first().cloned().map(Into::into)).enum_values(Some(offered.clone()));
-        parameter.schema = Some(schema.into());
-    }
-    let parameters: Vec<Parameter> = common.into_iter().chain((entry.parameters)()).collect();
     OperationBuilder::new()
         .tag("exports")
         .operation_id(Some(format!("export_{}", name.replace('-', "_"))))
@@ -87,9 +96,89 @@ fn operation(entry: &Entry) -> Operation {
             "{} The data set is also available as `/v1/exports/{name}.jsonl` and `/v1/exports/{name}.jsonl.gz`.",
             entry.documentation()
         )))
-        .parameters(Some(parameters))
+        .parameters(Some(parameters(entry, |_| true)))
         .responses(ResponsesBuilder::new().response("200", rows).responses_from_into_responses::<Refusals>())
         .build()
+}
+
+/// The documented parameters of a data set whose names are wanted.
+fn parameters(entry: &Entry, wanted: impl Fn(&str) -> bool) -> Vec<Parameter> {
+    let mut common = Common::into_params(|| Some(ParameterIn::Query));
+    common.retain(|parameter| entry.description.has_parameter(&parameter.name));
+    let offered: Vec<_> = entry.formats().map(Format::name).collect();
+    for parameter in common.iter_mut().filter(|parameter| parameter.name == "format") {
+        let schema = ObjectBuilder::new().schema_type(Type::String);
+        let schema =
+            schema.default(offered.first().cloned().map(Into::into)).enum_values(Some(offered.clone()));
+        parameter.schema = Some(schema.into());
+    }
+    let all = common.into_iter().chain((entry.parameters)());
+    all.filter(|parameter| wanted(&parameter.name)).collect()
+}
+
+/// The documentation of the schema of a data set's rows.
+fn schema_operation(entry: &Entry) -> Operation {
+    let name = entry.description.name;
+    let object = ObjectBuilder::new().schema_type(Type::Object);
+    let content = ContentBuilder::new().schema(Some(object.build())).build();
+    let schema = ResponseBuilder::new().description("The JSON Schema").content("application/json", content);
+    // What the others say does not change what a row looks like.
+    let wanted = |name: &str| ["format", "include", "weights", "prompt", "propensities"].contains(&name);
+    OperationBuilder::new()
+        .tag("exports")
+        .operation_id(Some(format!("describe_{}", name.replace('-', "_"))))
+        .summary(Some(format!("Returns the JSON Schema (2020-12) of a row of {name}.")))
+        .description(Some("It has every member that a row can have, and no others. Formats whose rows are no JSON have none."))
+        .parameters(Some(parameters(entry, wanted)))
+        .responses(ResponsesBuilder::new().response("200", schema).responses_from_into_responses::<Refusals>())
+        .build()
+}
+
+/// The documentation of the profile of a data set.
+fn profile_operation(entry: &Entry) -> Operation {
+    let name = entry.description.name;
+    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(Report::name()))).build();
+    let profile = ResponseBuilder::new().description("The profile").content("application/json", content);
+    OperationBuilder::new()
+        .tag("exports")
+        .operation_id(Some(format!("profile_{}", name.replace('-', "_"))))
+        .summary(Some(format!("Says what the rows of {name} are like: how long, how often the same, what about.")))
+        .description(Some(
+            "Of an export of more than 50 000 rows a sample is looked at, chosen by a hash of the records' ids; then `sampled` is true.",
+        ))
+        .parameters(Some(parameters(entry, |name| !NOT_OF_PROFILES.contains(&name))))
+        .responses(ResponsesBuilder::new().response("200", profile).responses_from_into_responses::<Refusals>())
+        .build()
+}
+
+/// The parameters that say how rows are taken, and nothing about which they are.
+const NOT_OF_PROFILES: [&str; 4] = ["order", "limit", "cursor", "include"];
+
+fn profile_schemas() -> Vec<(String, RefOr<Schema>)> {
+    let mut schemas = vec![(Report::name().into_owned(), Report::schema())];
+    Report::schemas(&mut schemas);
+    schemas
+}
+
+/// Reads the parameters of a request.
+fn read(entry: &Entry, parts: &Parts) -> Result<(AnyDataset, Common)> {
+    let (common, own): (Vec<_>, Vec<_>) =
+        query_pairs(parts).into_iter().partition(|(name, _)| COMMON.contains(&name.as_str()));
+    let common = from_pairs(&common)?;
+    Ok(((entry.from_query)(&own)?, common))
+}
+
+/// Looks at the rows of a data set. A data set's own columns have no question and no answer, so they are looked at only where they
+/// are asked for.
+async fn profile(app: &App, caller: &Caller<Read>, entry: &Entry, request: Request) -> Result<Report> {
+    let (dataset, mut common) = read(entry, &request.into_parts().0)?;
+    let told = entry.formats().find(|format| *format != Format::Raw);
+    common.format = common.format.or(told);
+    let _place = app.exports.place(&caller.project).await?;
+    let db = &app.exports.db;
+    let export = Export::prepare(db, &caller.project, &entry.description, dataset, common).await?;
+    let profile = tokio::time::timeout(app.exports.longest(), export.profile(db, entry.description.name));
+    profile.await.map_err(|_| Error::Unavailable("the profile took too long; ask for fewer rows"))?
 }
 
 /// The data sets of a project.
@@ -120,9 +209,7 @@ async fn export(
     zipped: bool,
 ) -> Result<Response> {
     let (parts, _) = request.into_parts();
-    let (common, own): (Vec<_>, Vec<_>) =
-        query_pairs(&parts).into_iter().partition(|(name, _)| COMMON.contains(&name.as_str()));
-    let (common, dataset) = (from_pairs(&common)?, (entry.from_query)(&own)?);
+    let (dataset, common) = read(entry, &parts)?;
     let place = app.exports.place(&caller.project).await?;
     let export =
         Export::prepare(&app.exports.db, &caller.project, &entry.description, dataset, common).await?;

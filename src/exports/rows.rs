@@ -34,18 +34,27 @@ impl Format {
             (Self::VwDsjson, Example::Decision(decision)) => write(out, Dsjson::of(decision), metadata)?,
             (Self::Letor, Example::Ranking { id, query, origin, candidates }) => {
                 let mut lines = String::new();
-                for Candidate { index, grade, features } in candidates {
+                for Candidate { index, grade, features, bias } in candidates {
                     write!(lines, "{grade} qid:{query}")?;
                     let mut numbered = (1..).zip(features);
                     numbered.try_for_each(|(number, feature)| write!(lines, " {number}:{feature}"))?;
-                    writeln!(lines, " # docid={id}:{index} match={origin}")?;
+                    write!(lines, " # docid={id}:{index} match={origin}")?;
+                    let mut known = bias.into_iter().filter_map(|(name, value)| Some((name, value?)));
+                    known.try_for_each(|(name, value)| write!(lines, " {name}={value}"))?;
+                    lines.push('\n');
                 }
                 out.extend(lines.into_bytes());
             }
             (Self::LightgbmTsv, Example::Ranking { query, candidates, .. }) => {
                 let mut lines = String::new();
-                for Candidate { grade, features, .. } in candidates {
+                for Candidate { grade, features, bias, .. } in candidates {
                     write!(lines, "{grade}\t{query}")?;
+                    for (_, value) in bias {
+                        lines.push('\t');
+                        if let Some(value) = value {
+                            write!(lines, "{value}")?;
+                        }
+                    }
                     features.iter().try_for_each(|feature| write!(lines, "\t{feature}"))?;
                     lines.push('\n');
                 }
@@ -314,7 +323,7 @@ struct Alpaca<'a> {
 }
 
 impl<'a> Alpaca<'a> {
-    /// Takes what the system said by itself, and all else as the instruction.
+    /// Separates the system message from the rest, which is the instruction.
     fn of(prompt: &'a [Message<'_>], output: &'a str) -> Self {
         let joined = |is_system: bool| {
             let said = prompt.iter().filter(move |message| (message.role == "system") == is_system);

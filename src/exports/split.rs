@@ -25,6 +25,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::params::Common;
+use super::progress;
 use crate::types::Timestamp;
 
 /// The share held out of training where a request does not say.
@@ -96,6 +97,9 @@ pub struct Source {
     /// of all its answers, of the records of project `$1` that were
     /// finalized after the record (`$2`, `$3`) and before `$4`, at most `$5`, in the order in which they were finalized.
     pub sql: &'static str,
+    /// SQL that selects of the same records, in the same order and with the same parameters, `record`, `completed_at`, and as
+    /// `text` the question with the answer that the record teaches.
+    pub taught: &'static str,
 }
 
 /// A record that is put into a group.
@@ -150,10 +154,6 @@ pub(super) async fn catch_up(
 
 /// Puts some more records into groups. Returns whether there may be others left.
 async fn catch_up_page(db: &PgPool, project: &str, source: &Source, as_of: Timestamp) -> sqlx::Result<bool> {
-    const BEGIN: &str = "insert into split_progress (project, domain) values ($1, $2) on conflict do nothing";
-    // Two exports that begin at the same time go through the records one after the other.
-    const LOCK: &str =
-        "select completed_at, record from split_progress where project = $1 and domain = $2 for update";
     const KNOWN: &str = "
         select text.hash, first.split_group, (
             select count(*) from (select from split_texts t where t.hash = text.hash and t.project = $1 limit $3) found
@@ -169,12 +169,8 @@ async fn catch_up_page(db: &PgPool, project: &str, source: &Source, as_of: Times
         from unnest($2::uuid[], $3::bigint[], $4::timestamptz[], $5::bigint[], $6::boolean[])
             as new (record, hash, completed_at, split_group, taught)
         on conflict do nothing";
-    const END: &str = "
-        update split_progress set completed_at = $3, record = $4 where project = $1 and domain = $2";
     let mut transaction = db.begin().await?;
-    sqlx::query(BEGIN).bind(project).bind(source.domain).execute(&mut *transaction).await?;
-    let (completed_at, record): (Option<Timestamp>, Option<Uuid>) =
-        sqlx::query_as(LOCK).bind(project).bind(source.domain).fetch_one(&mut *transaction).await?;
+    let (completed_at, record) = progress::begin(&mut transaction, project, source.domain).await?;
     let limit = i64::try_from(PAGE).unwrap_or(i64::MAX);
     let query = sqlx::query_as(AssertSqlSafe(source.sql)).bind(project).bind(completed_at).bind(record);
     let mut records: Vec<Record> = query.bind(as_of).bind(limit).fetch_all(&mut *transaction).await?;
@@ -207,18 +203,18 @@ async fn catch_up_page(db: &PgPool, project: &str, source: &Source, as_of: Times
     }
     let query = sqlx::query(INSERT).bind(project).bind(ids).bind(hashes);
     query.bind(times).bind(of_texts).bind(taught).execute(&mut *transaction).await?;
-    let query = sqlx::query(END).bind(project).bind(source.domain).bind(last.0).bind(last.1);
-    query.execute(&mut *transaction).await?;
+    progress::end(&mut transaction, project, source.domain, last).await?;
     transaction.commit().await?;
     Ok(records.len() == PAGE)
 }
 
 /// Forgets the texts of records that are erased, by the transaction that has erased them.
-pub async fn forget(connection: &mut PgConnection, project: &str, records: &[Uuid]) -> sqlx::Result<()> {
-    // An export that is about to note these records does it before, and is seen here, or no longer finds them.
-    const LOCK: &str = "select from split_progress where project = $1 order by domain for update";
+pub(super) async fn forget(
+    connection: &mut PgConnection,
+    project: &str,
+    records: &[Uuid],
+) -> sqlx::Result<()> {
     const SQL: &str = "delete from split_texts where project = $1 and record = any($2)";
-    sqlx::query(LOCK).bind(project).execute(&mut *connection).await?;
     sqlx::query(SQL).bind(project).bind(records).execute(connection).await?;
     Ok(())
 }

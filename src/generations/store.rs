@@ -4,10 +4,12 @@ use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::{Attempt, Generation, Rating, pairs};
+use crate::db::aged::Aged;
 use crate::db::erased::Counts;
 use crate::db::rows;
 use crate::error::{Error, Result};
-use crate::exports::split;
+use crate::exports::forget::forget;
+use crate::http::memory::Memory;
 use crate::http::page::{Listed, Page, PageRequest};
 use crate::http::{Check, boolean};
 use crate::types::Timestamp;
@@ -144,7 +146,7 @@ pub async fn list(
 
 /// Returns the whole log, or none if there is no such log. Its totals and attempts are read at the same
 /// moment.
-pub async fn get(db: &PgPool, project: &str, id: Uuid) -> Result<Option<Generation>> {
+pub async fn get(db: &PgPool, project: &str, id: Uuid, memory: &Memory) -> Result<Option<Generation>> {
     let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
     let mut query = QueryBuilder::new(SELECT);
     query.push_bind(project.to_owned()).push(" and g.id = ").push_bind(id);
@@ -153,7 +155,7 @@ pub async fn get(db: &PgPool, project: &str, id: Uuid) -> Result<Option<Generati
         return Ok(None);
     };
     let sql = "select * from attempts where project = $1 and generation_id = $2 order by attempt";
-    let attempts = rows::parts(sqlx::query(sql).bind(project).bind(id), &mut *snapshot).await?;
+    let attempts = rows::parts(sqlx::query(sql).bind(project).bind(id), &mut *snapshot, memory).await?;
     generation.iterations = Some(attempts);
     Ok(Some(generation))
 }
@@ -200,19 +202,11 @@ pub async fn delete_before(
     time: Timestamp,
     most: i64,
 ) -> Result<Erased> {
-    const OLDEST: &str = "
-        select id from generations where project = $1 and coalesce(completed_at, created_at) < $2
-        order by coalesce(completed_at, created_at) limit $3";
-    // One that is finalized in the meantime is no longer old.
-    const LOGS: &str = "
-        delete from generations where project = $1 and id in (
-            select id from generations
-            where project = $1 and id = any($2) and coalesce(completed_at, created_at) < $3 order by id for update)
-        returning id, completed_at";
-    let oldest: Vec<Uuid> =
-        sqlx::query_scalar(OLDEST).bind(project).bind(time).bind(most).fetch_all(&mut *connection).await?;
-    let logs =
-        sqlx::query_as(LOGS).bind(project).bind(&oldest).bind(time).fetch_all(&mut *connection).await?;
+    const AGED: Aged =
+        Aged { table: "generations", since: "coalesce(completed_at, created_at)", may_go: "true" };
+    let ids = AGED.lock_oldest(connection, project, time, most).await?;
+    let sql = "delete from generations where project = $1 and id = any($2) returning id, completed_at";
+    let logs = sqlx::query_as(sql).bind(project).bind(ids).fetch_all(&mut *connection).await?;
     delete_children(connection, project, logs).await
 }
 
@@ -237,6 +231,6 @@ async fn delete_children(
     let sql = "delete from attempts where project = $1 and generation_id = any($2)";
     let attempts = sqlx::query(sql).bind(project).bind(&ids).execute(&mut *connection).await?.rows_affected();
     pairs::delete(connection, project, &ids, &completed).await?;
-    split::forget(connection, project, &ids).await?;
+    forget(connection, project, &ids).await?;
     Ok(Erased { generations: ids.len() as u64, attempts })
 }

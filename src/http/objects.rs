@@ -5,8 +5,9 @@ use std::fmt;
 use serde::de::{self, DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, Visitor};
 use serde::forward_to_deserialize_any;
 
-/// A deserializer, or a part of one, that reads a struct only from a JSON object, at every depth. Serde by itself would also
-/// read a struct from an array of its fields, so that `parse_result: [true, null]` would be a result that nobody has named.
+/// A deserializer, or a part of one, that reads a struct only from a JSON object, at every depth. Serde by itself
+/// would also read a struct from an array of its fields, so that `parse_result: [true, null]` would be accepted as a
+/// result.
 pub(super) struct ObjectsOnly<T>(pub(super) T);
 
 impl<'de, D: Deserializer<'de>> Deserializer<'de> for ObjectsOnly<D> {

@@ -10,7 +10,6 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use futures_util::TryStreamExt as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use sqlx::postgres::PgRow;
 use sqlx::{FromRow, PgExecutor, Postgres, QueryBuilder};
@@ -51,9 +50,6 @@ pub struct PageParams {
 pub fn time_in_query<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     String::deserialize(deserializer)?.parse().map(Some).map_err(serde::de::Error::custom)
 }
-
-/// The maximum number of bytes that the records of a page have, unless there is only one.
-const MOST_BYTES: usize = 16 << 20;
 
 /// Reports a time range whose beginning is after its end.
 pub fn check_range(checks: &mut Checks, since: Option<Timestamp>, until: Option<Timestamp>) {
@@ -214,18 +210,8 @@ impl PageRequest {
         T: Listed,
     {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
-        let (mut records, mut bytes, mut more) = (Vec::new(), 0, false);
-        let mut rows = query.build().fetch(db);
-        while let Some(row) = rows.try_next().await? {
-            bytes += rows::size(&row);
-            more = records.len() == limit || bytes > MOST_BYTES && !records.is_empty();
-            if more {
-                break;
-            }
-            // Once for the records, and once for the answer that is made of them.
-            self.memory.hold(bytes).await?;
-            records.push(record(R::from_row(&row)?));
-        }
+        let (rows, more) = rows::some(query.build().fetch(db), limit, &self.memory).await?;
+        let records = rows.into_iter().map(record).collect();
         Ok(self.page(records, more))
     }
 

@@ -39,6 +39,25 @@ pub fn add_to(count: &Arc<AtomicU64>, headers: &HeaderMap, extensions: &Extensio
     }
 }
 
+/// Returns how many bytes a request says it has. No body is larger than that: a made-up length must not make a count begin anew.
 fn length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+    let length: u64 = headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()?;
+    Some(length.min(u32::MAX.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_that_is_made_up_does_not_take_a_count_back() {
+        let count = Arc::new(AtomicU64::new(1_000));
+        let mut headers = HeaderMap::new();
+        for length in ["18446744073709551614", "18446744073709550616", "5"] {
+            let before = count.load(Ordering::Relaxed);
+            headers.insert(header::CONTENT_LENGTH, length.parse().expect("a header"));
+            add_to(&count, &headers, &Extensions::new());
+            assert!(count.load(Ordering::Relaxed) > before, "{length}");
+        }
+    }
 }

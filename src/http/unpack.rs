@@ -14,7 +14,7 @@ use tokio_util::io::{ReaderStream, StreamReader};
 
 /// The base 2 logarithm of the largest window in bytes.
 const WINDOW_LOG: u32 = 23;
-/// How many bytes of what was unpacked are passed on at once.
+/// The number of unpacked bytes that are passed on at once.
 const CHUNK: usize = 64 << 10;
 
 /// Why a packed body could not be read: such as that its sender was too slow.
@@ -22,7 +22,7 @@ const CHUNK: usize = 64 << 10;
 #[error("{0}")]
 struct Broken(#[source] BoxError);
 
-/// Unpacks the body of a request if it is in the coding `zstd`. What is wrong with it is told to whoever reads it.
+/// Unpacks the body of a request if it is in the coding `zstd`. An error is reported to the reader of the body.
 pub fn zstd<B>(request: Request<B>) -> Request<Body>
 where
     B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,

@@ -5,11 +5,12 @@ use sqlx::{PgPool, Postgres, QueryBuilder};
 use utoipa::{IntoParams, ToSchema};
 
 use super::SourceType;
+use super::help::ItemKind;
 use super::rules::intent::IntentType;
 use crate::error::Result;
 use crate::http::page::{check_range, time_in_query};
 use crate::http::{Check, Checks};
-use crate::statistics::{rate, wilson};
+use crate::statistics::{compare, rate, wilson};
 use crate::types::Timestamp;
 
 /// The bounds of the bands of confidence.
@@ -59,6 +60,80 @@ pub(super) struct Figures {
     by_intent_type: Vec<IntentFigures>,
     /// The outcomes of suggestions by kind of memory.
     by_source_type: Vec<SourceFigures>,
+    /// What the help was worth that agents were told without a question, by its kind.
+    unasked: Vec<HelpFigures>,
+}
+
+/// What help of one kind was worth that came unasked. Help counts as used where the agent later opened the file, or wrote
+/// something that the help names and the prompt did not.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = UnaskedHelpFigures)]
+struct HelpFigures {
+    /// The kind of help.
+    kind: ItemKind,
+    /// What came of help that was shown.
+    shown: Uses,
+    /// What came of help that was found but not shown, in the sessions that the setting `holdout` keeps silent.
+    held_out: Uses,
+    /// By how much the share of use is greater where it was shown. Null unless there are both.
+    difference: Option<f64>,
+    /// The bounds of that difference, with a probability of 95 %.
+    difference_interval: Option<[f64; 2]>,
+}
+
+/// What came of help.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = UnaskedHelpUses)]
+struct Uses {
+    /// How many sessions had such help.
+    sessions: i64,
+    /// How often there was help.
+    count: i64,
+    /// How often it could be told whether it is used.
+    recognisable: i64,
+    /// How often it was used.
+    used: i64,
+    /// The share of use, where it can be told.
+    used_rate: Option<f64>,
+    /// The bounds of that share, with a probability of 95 % (Wilson).
+    used_interval: Option<[f64; 2]>,
+}
+
+/// Help of one kind, shown or not.
+#[derive(sqlx::FromRow)]
+struct HelpRow {
+    kind: ItemKind,
+    held_out: bool,
+    sessions: i64,
+    count: i64,
+    recognisable: i64,
+    used: i64,
+}
+
+impl HelpFigures {
+    fn of(kind: ItemKind, rows: &[HelpRow]) -> Self {
+        let uses = |held_out| Uses::of(rows.iter().find(|row| row.kind == kind && row.held_out == held_out));
+        let (shown, held_out) = (uses(false), uses(true));
+        let compared = compare((shown.used, shown.recognisable), (held_out.used, held_out.recognisable));
+        let (difference, difference_interval) =
+            compared.map(|compared| (compared.difference, compared.interval)).unzip();
+        Self { kind, shown, held_out, difference, difference_interval }
+    }
+}
+
+impl Uses {
+    fn of(row: Option<&HelpRow>) -> Self {
+        let (sessions, count, recognisable, used) =
+            row.map_or((0, 0, 0, 0), |row| (row.sessions, row.count, row.recognisable, row.used));
+        Self {
+            sessions,
+            count,
+            recognisable,
+            used,
+            used_rate: rate(used, recognisable),
+            used_interval: wilson(used, recognisable),
+        }
+    }
 }
 
 /// The outcomes of suggestions.
@@ -176,6 +251,16 @@ pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<Fi
     scope.push(&mut query, "c.shown_at");
     query.push(" group by 1, 2, 3 order by 1, 2, 3");
     let rows: Vec<Row> = query.build_query_as().fetch_all(&mut *snapshot).await?;
+    let mut query = QueryBuilder::<Postgres>::new(
+        "select h.kind, h.held_out, count(distinct h.session_id) as sessions, count(*) as count,
+            count(*) filter (where h.signs <> '{}') as recognisable,
+            count(*) filter (where h.used_at is not null) as used
+        from unasked_help h where h.project = ",
+    );
+    query.push_bind(project.to_owned());
+    scope.push(&mut query, "h.shown_at");
+    query.push(" group by 1, 2");
+    let help: Vec<HelpRow> = query.build_query_as().fetch_all(&mut *snapshot).await?;
     let bands = (1_i32..).zip(BANDS.windows(2)).map(|(band, bounds)| BandFigures {
         from: bounds[0],
         to: bounds[1],
@@ -199,6 +284,7 @@ pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<Fi
         by_confidence: bands.collect(),
         by_intent_type: intents.into_iter().collect(),
         by_source_type: sources.into_iter().collect(),
+        unasked: ItemKind::ALL.map(|kind| HelpFigures::of(kind, &help)).into_iter().collect(),
     })
 }
 

@@ -1,5 +1,7 @@
 //! Reads conversations: their queries, the memories shown, and the verdicts.
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 use sqlx::{PgExecutor, PgPool};
 use utoipa::ToSchema;
@@ -7,55 +9,53 @@ use uuid::Uuid;
 
 use super::suggestion::SuggestedMemory;
 use super::{ConversationQuery, Judged, suggest};
+use crate::db::rows;
 use crate::error::Result;
+use crate::http::memory::Memory;
 
-/// The maximum number of queries of a conversation that are shown, the newest.
-const MOST_QUERIES: i64 = 1_000;
+/// The maximum number of queries, of verdicts and of suggestions of a conversation that are shown, the newest of each.
+const MOST: i64 = 1_000;
 
 /// A conversation: the queries of an agent session and the memories that were shown in it.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Conversation {
     /// The name of the conversation's agent session.
     pub session_id: String,
-    /// The queries, in order. If there are more than 1,000, only the newest 1,000 are listed.
+    /// The queries, in order. If there are more than 1,000, or more than 16 MiB, only the newest are listed.
     pub queries: Vec<ConversationQuery>,
-    /// The memories that were suggested, in order, with their verdicts.
+    /// The memories that were suggested, in order, with their verdicts. If there are more than 1,000, only the newest are listed.
     pub suggested: Vec<SuggestedMemory>,
-    /// The memories that the client reported as shown.
+    /// The memories that the client reported as shown with these queries.
     pub shown: Vec<Uuid>,
-    /// The verdicts on memories, in order, including those on memories that were not suggested.
+    /// The verdicts on memories, in order, including those on memories that were not suggested. If there are more than 1,000,
+    /// only the newest are listed.
     pub verdicts: Vec<Judged>,
 }
 
 /// Returns a conversation, or none if nothing was asked, shown or judged in it.
-pub async fn get(db: &PgPool, project: &str, session: &str) -> Result<Option<Conversation>> {
+pub async fn get(db: &PgPool, project: &str, session: &str, memory: &Memory) -> Result<Option<Conversation>> {
     const QUERIES: &str = "
-        select * from (
-            select id, session_id, query, shown, root, at from conversation_queries
-            where project = $1 and session_id = $2 order by at desc, id desc limit $3
-        ) newest order by at, id";
+        select id, session_id, query, shown, root, at from conversation_queries
+        where project = $1 and session_id = $2 order by at desc, id desc limit $3";
     const VERDICTS: &str = "
-        select session_id, memory_id, verdict, judged_at from conversation_memories
-        where project = $1 and session_id = $2 and verdict is not null order by judged_at, memory_id";
+        select * from (
+            select session_id, memory_id, verdict, judged_at from conversation_memories
+            where project = $1 and session_id = $2 and verdict is not null
+            order by judged_at desc, memory_id desc limit $3
+        ) newest order by judged_at, memory_id";
     let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
-    let queries: Vec<ConversationQuery> = sqlx::query_as(QUERIES)
-        .bind(project)
-        .bind(session)
-        .bind(MOST_QUERIES)
-        .fetch_all(&mut *snapshot)
-        .await?;
-    let verdicts: Vec<Judged> =
-        sqlx::query_as(VERDICTS).bind(project).bind(session).fetch_all(&mut *snapshot).await?;
-    let suggested = suggest::suggested(&mut *snapshot, project, session).await?;
+    let of_session = |sql: &'static str| sqlx::query(sql).bind(project).bind(session).bind(MOST);
+    let newest = of_session(QUERIES).fetch(&mut *snapshot);
+    let (mut queries, _): (Vec<ConversationQuery>, _) = rows::some(newest, usize::MAX, memory).await?;
+    queries.reverse();
+    let verdicts: Vec<Judged> = rows::parts(of_session(VERDICTS), &mut *snapshot, memory).await?;
+    let suggested = suggest::suggested(&mut *snapshot, project, session, MOST).await?;
     if queries.is_empty() && verdicts.is_empty() && suggested.is_empty() {
         return Ok(None);
     }
-    let mut shown: Vec<Uuid> = Vec::new();
-    for id in queries.iter().flat_map(|query| &query.shown) {
-        if !shown.contains(id) {
-            shown.push(*id);
-        }
-    }
+    let mut known = HashSet::new();
+    let shown =
+        queries.iter().flat_map(|query| &query.shown).copied().filter(|id| known.insert(*id)).collect();
     Ok(Some(Conversation { session_id: session.to_owned(), queries, suggested, shown, verdicts }))
 }
 
@@ -81,4 +81,29 @@ pub async fn judged(
         select session_id, memory_id, verdict, judged_at from conversation_memories
         where project = $1 and session_id = $2 and memory_id = $3 and verdict is not null";
     sqlx::query_as(SQL).bind(project).bind(session).bind(memory).fetch_optional(db).await
+}
+
+/// Returns what was asked last in a conversation, and the folder there; none if nothing was asked or no text is kept.
+pub async fn last_query(
+    db: impl PgExecutor<'_>,
+    project: &str,
+    session: &str,
+) -> sqlx::Result<Option<(String, Option<String>)>> {
+    const SQL: &str = "
+        select query, root from conversation_queries where project = $1 and session_id = $2 and query is not null
+        order by at desc, id desc limit 1";
+    sqlx::query_as(SQL).bind(project).bind(session).fetch_optional(db).await
+}
+
+/// Returns the session in which a key has asked last, or somebody without a key on an open server, and the folder there;
+/// none if nothing was asked.
+pub async fn last_active(
+    db: impl PgExecutor<'_>,
+    project: &str,
+    key: Option<Uuid>,
+) -> sqlx::Result<Option<(String, Option<String>)>> {
+    const SQL: &str = "
+        select session_id, root from conversation_queries where project = $1 and asked_by = $2
+        order by at desc, id desc limit 1";
+    sqlx::query_as(SQL).bind(project).bind(key.unwrap_or_default()).fetch_optional(db).await
 }

@@ -2,7 +2,9 @@
 
 use uuid::Uuid;
 
+use super::code::{Code, NewCode};
 use super::finding::{Factors, Found};
+use super::help::{Help, Traces};
 use super::rules::intent::DetectedIntent;
 use super::{BySession, Memory, MemoryChange, NewFeedback, NewMemory, NewQuery, SourceType, Verdict};
 use crate::error::Result;
@@ -21,10 +23,18 @@ pub struct Event {
     pub action: Action,
 }
 
-/// The kinds of events, as batches and metrics name them. Changes of memories and suggestions cannot be sent in
-/// batches.
-pub const KINDS: [&str; 5] =
-    ["memory", "conversation_query", "memory_feedback", "memory_change", "memory_suggest"];
+/// The kinds of events, as batches and metrics name them. Changes of memories, suggestions and unasked help cannot be sent
+/// in batches.
+pub const KINDS: [&str; 8] = [
+    "memory",
+    "memory_code",
+    "conversation_query",
+    "memory_feedback",
+    "memory_change",
+    "memory_suggest",
+    "unasked_help",
+    "unasked_help_use",
+];
 
 /// What happens to a memory or in a conversation.
 #[derive(Debug)]
@@ -33,12 +43,18 @@ pub enum Action {
     Start(Box<Start>),
     /// A memory is changed.
     Change(Box<Change>),
+    /// What is known of a file of source code is replaced.
+    Replace(Box<Code>),
     /// A query is added to a conversation.
     Ask(Box<Ask>),
     /// Memories are suggested in a conversation.
     Suggest(Box<Suggest>),
     /// A verdict on a memory is given in a conversation.
     Judge(Judge),
+    /// Help comes unasked, or is kept silent.
+    Help(Box<Help>),
+    /// An agent has written or opened something, and may have used help.
+    Traces(Traces),
 }
 
 /// A memory that is stored.
@@ -46,6 +62,8 @@ pub enum Action {
 pub struct Start {
     /// The client's request.
     pub new: NewMemory,
+    /// The file of source code that the memory is a piece of, if it came with the whole file.
+    pub code_file: Option<Uuid>,
     /// Whether the content is kept.
     pub keeps_text: bool,
     /// When the memory was created.
@@ -72,6 +90,8 @@ pub struct Ask {
     pub session: String,
     /// The client's request.
     pub new: NewQuery,
+    /// The key with which it was asked; nil on a server that has no keys, and none where that does not say who asks.
+    pub asked_by: Option<Uuid>,
     /// Whether the query is kept.
     pub keeps_text: bool,
     /// When the query was asked.
@@ -145,6 +165,7 @@ impl Event {
             keeps_text: true,
             created_at: new.created_at.unwrap_or_else(Timestamp::now),
             hash: request_hash(&new),
+            code_file: None,
             new,
         };
         let id = start.new.id.or(id).unwrap_or_else(Uuid::now_v7);
@@ -157,11 +178,19 @@ impl Event {
         Self { id: memory, action: Action::Change(Box::new(Change { change, drops_content: false })) }
     }
 
+    /// Makes the event that what is known of a file of source code is replaced.
+    #[must_use]
+    pub fn replace(new: NewCode) -> Self {
+        let code = Code::of(new);
+        Self { id: code.file, action: Action::Replace(Box::new(code)) }
+    }
+
     /// Makes the event that adds a query to a conversation. `id` is used as in [`Event::start`].
     #[must_use]
     pub fn ask(session: String, new: NewQuery, id: Option<Uuid>) -> Self {
         let ask = Ask {
             id: new.id.or(id).unwrap_or_else(Uuid::now_v7),
+            asked_by: None,
             keeps_text: true,
             at: new.at.unwrap_or_else(Timestamp::now),
             hash: request_hash(&(&session, &new)),
@@ -169,6 +198,15 @@ impl Event {
             new,
         };
         Self { id: conversation(&ask.session), action: Action::Ask(Box::new(ask)) }
+    }
+
+    /// Notes with which key something is asked, if a key was needed: the session is the one that this key was last used in.
+    #[must_use]
+    pub fn by(mut self, key: Option<Uuid>) -> Self {
+        if let Action::Ask(ask) = &mut self.action {
+            ask.asked_by = Some(key.unwrap_or_default());
+        }
+        self
     }
 
     /// Makes the event that records suggestions.
@@ -182,6 +220,18 @@ impl Event {
     pub fn judge(session: String, feedback: &NewFeedback) -> Self {
         let judge = Judge { memory: feedback.memory_id, verdict: feedback.verdict, session };
         Self { id: conversation(&judge.session), action: Action::Judge(judge) }
+    }
+
+    /// Makes the event that help comes unasked, or is kept silent.
+    #[must_use]
+    pub fn help(help: Help) -> Self {
+        Self { id: conversation(&help.session), action: Action::Help(Box::new(help)) }
+    }
+
+    /// Makes the event that an agent has written or opened something.
+    #[must_use]
+    pub fn traces(traces: Traces) -> Self {
+        Self { id: conversation(&traces.session), action: Action::Traces(traces) }
     }
 
     /// Returns the memory's id and content, if the event stores a memory.
@@ -216,6 +266,14 @@ impl Event {
         }
     }
 
+    /// Returns the help that comes unasked, if this is that event.
+    pub(super) fn as_help(&self) -> Option<&Help> {
+        match &self.action {
+            Action::Help(help) => Some(help),
+            _ => None,
+        }
+    }
+
     /// Returns the id of the query, if the event adds one.
     #[must_use]
     pub fn query_id(&self) -> Option<Uuid> {
@@ -230,7 +288,10 @@ impl Event {
             Action::Ask(_) => "conversation_query",
             Action::Judge(_) => "memory_feedback",
             Action::Change(_) => "memory_change",
+            Action::Replace(_) => "memory_code",
             Action::Suggest(_) => "memory_suggest",
+            Action::Help(_) => "unasked_help",
+            Action::Traces(_) => "unasked_help_use",
         }
     }
 
@@ -238,10 +299,8 @@ impl Event {
     /// the original text.
     pub fn redact(&mut self, redaction: &mut Redaction<'_>) {
         match &mut self.action {
-            Action::Start(start) => {
-                start.new.texts(redaction);
-                redaction.hide(&mut start.hash);
-            }
+            Action::Start(start) => start.redact(redaction),
+            Action::Replace(code) => code.chunks.iter_mut().for_each(|(_, start)| start.redact(redaction)),
             Action::Change(change) => change.change.texts(redaction),
             Action::Ask(ask) => {
                 ask.session.texts(redaction);
@@ -256,6 +315,8 @@ impl Event {
                 redaction.hide(&mut suggest.hash);
             }
             Action::Judge(judge) => judge.session.texts(redaction),
+            Action::Help(help) => help.session.texts(redaction),
+            Action::Traces(traces) => traces.session.texts(redaction),
         }
     }
 
@@ -263,15 +324,8 @@ impl Event {
     /// sessions and times stay, and keyed hashes replace what distinguishes requests.
     pub fn reduce(&mut self, key: &HashKey) {
         match &mut self.action {
-            Action::Start(start) => {
-                start.keeps_text = false;
-                let new = &mut start.new;
-                new.content.clear();
-                new.tags.clear();
-                [&mut new.file_path, &mut new.symbol, &mut new.root].into_iter().for_each(forget);
-                new.metadata = None;
-                start.hash = key.hash(&start.hash).to_vec();
-            }
+            Action::Start(start) => start.reduce(key),
+            Action::Replace(code) => code.chunks.iter_mut().for_each(|(_, start)| start.reduce(key)),
             Action::Change(change) => {
                 let new = &mut change.change;
                 change.drops_content = new.content.is_some();
@@ -292,8 +346,25 @@ impl Event {
                 suggest.shown.iter_mut().for_each(|shown| shown.reason.clear());
                 suggest.hash = key.hash(&suggest.hash).to_vec();
             }
-            Action::Judge(_) => {}
+            Action::Judge(_) | Action::Help(_) | Action::Traces(_) => {}
         }
+    }
+}
+
+impl Start {
+    fn redact(&mut self, redaction: &mut Redaction<'_>) {
+        self.new.texts(redaction);
+        redaction.hide(&mut self.hash);
+    }
+
+    fn reduce(&mut self, key: &HashKey) {
+        self.keeps_text = false;
+        let new = &mut self.new;
+        new.content.clear();
+        new.tags.clear();
+        [&mut new.file_path, &mut new.symbol, &mut new.root].into_iter().for_each(forget);
+        new.metadata = None;
+        self.hash = key.hash(&self.hash).to_vec();
     }
 }
 
@@ -328,6 +399,7 @@ impl Record for Conversation {
 pub fn read(kind: Option<&str>, line: &Line<'_>) -> Option<Result<Event>> {
     Some(match kind? {
         "memory" => line.start::<_, Memory>().map(|new| Event::start(new, line.id)),
+        "memory_code" => line.start::<_, Memory>().map(Event::replace),
         "conversation_query" => line
             .child::<_, Conversation>()
             .and_then(|(session, new)| Ok(Event::ask(named(session)?, new, line.id))),

@@ -120,7 +120,7 @@ pub(super) struct Found {
     pub(super) log_odds: f64,
     /// The probability that the memory is relevant.
     pub(super) confidence: f64,
-    /// The seed's factors.
+    /// The relevance factors.
     pub(super) factors: Factors,
     /// Why the memory is suggested.
     pub(super) reason: String,
@@ -133,7 +133,11 @@ pub(super) async fn find(
     project: &Arc<str>,
     sought: &Sought<'_>,
 ) -> Result<Vec<Found>> {
-    let context = Arc::new(Context::of(project, sought.queries.iter().copied()));
+    let (queries, of_project): (Vec<String>, _) =
+        (sought.queries.iter().map(|query| (*query).to_owned()).collect(), Arc::clone(project));
+    // Long queries take the processor for a while: not on a thread that answers requests.
+    let context = move || Context::of(&of_project, queries.iter().map(String::as_str));
+    let context = Arc::new(tokio::task::spawn_blocking(context).await.map_err(anyhow::Error::from)?);
     if context.weights.is_empty() {
         return Ok(Vec::new());
     }

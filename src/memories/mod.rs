@@ -4,14 +4,17 @@
 //!
 //! This file defines memories, queries and verdicts, and [`event`] their events. [`write`](mod@write) writes them,
 //! [`store`] and [`conversations`] read them, and [`rules`] has what follows without a database. [`finding`] finds
-//! memories, [`suggest`](mod@suggest) suggests them, [`search`](mod@search) searches for them, and [`analytics`] has
-//! the statistics.
+//! memories, [`suggest`](mod@suggest) suggests them, [`search`](mod@search) searches for them. [`code`] replaces
+//! the memories of a source file, [`help`] records the help that agents get without asking, and [`analytics`] has the
+//! statistics.
 
 pub mod analytics;
+pub mod code;
 pub mod conversations;
 pub mod event;
 pub mod exports;
 pub mod finding;
+pub mod help;
 pub mod routes;
 pub mod rules;
 pub mod search;

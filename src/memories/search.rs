@@ -75,11 +75,12 @@ pub struct FoundMemory {
     pub factors: Factors,
 }
 
-/// Searches memories, and records the search in its conversation.
+/// Searches memories, and records the search in its conversation. `asked_by` is the key of who asks, if a key was needed.
 pub async fn search(
     app: &App,
     tenant: &Arc<Tenant>,
     mut wanted: MemorySearch,
+    asked_by: Option<Uuid>,
     memory: &Memory,
 ) -> Result<Vec<FoundMemory>> {
     tenant.policy.redact(&mut wanted.query);
@@ -93,13 +94,15 @@ pub async fn search(
         tag: wanted.tag.as_deref(),
         without: HashSet::new(),
     };
+    let turn = app.similar.take(&tenant.name, 1).await;
     let mut found = finding::find(&app.db, &app.samples, &tenant.name, &sought).await?;
+    drop(turn);
     found.retain(|memory| memory.factors.score() >= wanted.min_score.unwrap_or(0.0));
     found.sort_by(|a, b| b.factors.score().total_cmp(&a.factors.score()).then(a.id.cmp(&b.id)));
     found.truncate(wanted.limit.unwrap_or(10));
     let ids: Vec<_> = found.iter().map(|memory| memory.id).collect();
     let mut contents: HashMap<_, _> =
-        store::contents(&app.db, &tenant.name, &ids).await?.into_iter().collect();
+        store::contents(&app.db, &tenant.name, &ids, memory).await?.into_iter().collect();
     let shown = |memory: finding::Found| {
         Some(FoundMemory {
             memory_id: memory.id,
@@ -119,7 +122,7 @@ pub async fn search(
             at: Some(at),
             suggest: None,
         };
-        app.writer.write(tenant, Event::ask(session, new, None), memory).await?;
+        app.writer.write(tenant, Event::ask(session, new, None).by(asked_by), memory).await?;
     }
     Ok(data)
 }

@@ -27,11 +27,16 @@ pub struct MemorySettings {
     /// Whether memories of the kind `code` are suggested. The default is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion_include_code: Option<bool>,
+    /// The share of sessions in which nothing comes unasked, so that the figures can say what it is worth. 0 if not given.
+    #[schema(minimum = 0, maximum = 1)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holdout: Option<f64>,
 }
 
 impl Check for MemorySettings {
     fn check(&self, checks: &mut Checks) {
         check_threshold(checks, "suggestion_confidence_threshold", self.suggestion_confidence_threshold);
+        check_threshold(checks, "holdout", self.holdout);
         check_count(checks, "suggestion_max_results", self.suggestion_max_results);
         check_count(checks, "suggestion_context_window", self.suggestion_context_window);
     }

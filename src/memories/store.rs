@@ -6,9 +6,13 @@ use utoipa::IntoParams;
 use uuid::Uuid;
 
 use super::{Memory, SourceType, folder};
-use crate::db::erased::Counts;
+use crate::db::aged::Aged;
+use crate::db::erased::{Counts, Piece};
+use crate::db::rows;
 use crate::error::Result;
+use crate::exports::forget::forget;
 use crate::http::Check;
+use crate::http::memory;
 use crate::http::page::{Listed, Page, PageRequest};
 use crate::types::Timestamp;
 
@@ -102,11 +106,16 @@ pub async fn delete(db: &PgPool, project: &str, id: Uuid) -> Result<bool> {
 }
 
 /// Erases memories, and the reasons for which they were suggested.
-async fn delete_all(connection: &mut PgConnection, project: &str, ids: &[Uuid]) -> sqlx::Result<u64> {
+pub(super) async fn delete_all(
+    connection: &mut PgConnection,
+    project: &str,
+    ids: &[Uuid],
+) -> sqlx::Result<u64> {
     let sql = "delete from memories where project = $1 and id = any($2)";
     let erased = sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?.rows_affected();
     let sql = "update conversation_memories set reason = null where project = $1 and memory_id = any($2)";
-    sqlx::query(sql).bind(project).bind(ids).execute(connection).await?;
+    sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?;
+    forget(connection, project, ids).await?;
     Ok(erased)
 }
 
@@ -115,9 +124,10 @@ pub(super) async fn contents(
     db: impl PgExecutor<'_>,
     project: &str,
     ids: &[Uuid],
-) -> sqlx::Result<Vec<(Uuid, String)>> {
+    memory: &memory::Memory,
+) -> Result<Vec<(Uuid, String)>> {
     let sql = "select id, content from memories where project = $1 and id = any($2) and content is not null";
-    sqlx::query_as(sql).bind(project).bind(ids).fetch_all(db).await
+    rows::parts(sqlx::query(sql).bind(project).bind(ids), db, memory).await
 }
 
 /// The number of records erased.
@@ -141,47 +151,45 @@ impl Erased {
 pub async fn delete_record(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<Erased> {
     let memories = delete_all(connection, project, &[id]).await?;
     let sql = "delete from conversation_queries where project = $1 and id = $2";
-    let queries = sqlx::query(sql).bind(project).bind(id).execute(connection).await?.rows_affected();
+    let queries = sqlx::query(sql).bind(project).bind(id).execute(&mut *connection).await?.rows_affected();
+    forget(connection, project, &[id]).await?;
     Ok(Erased { memories, queries })
 }
 
-/// Erases the oldest memories, queries and suggestions that were stored before a time, at most `most` of each.
+/// Erases the oldest memories, queries, suggestions and verdicts that were stored before a time, at most `most` of each.
 pub async fn delete_before(
     connection: &mut PgConnection,
     project: &str,
     time: Timestamp,
     most: i64,
-) -> Result<Erased> {
-    const MEMORIES: &str = "
-        select id from memories where project = $1 and created_at < $2 order by created_at, id limit $3";
-    const LOCK: &str = "
-        select id from memories where project = $1 and id = any($2) order by id for update";
-    const QUERIES: &str = "
-        delete from conversation_queries where project = $1 and id in (
-            select id from conversation_queries where project = $1 and at < $2 order by at limit $3)";
-    const SUGGESTS: &str = "
-        with old as (
-            delete from memory_suggests where project = $1 and id in (
-                select id from memory_suggests where project = $1 and created_at < $2 order by created_at limit $3)
-            returning id
-        )
-        delete from conversation_memories where project = $1 and suggest_id in (select id from old)";
-    const JUDGED: &str = "
-        delete from conversation_memories where project = $1 and id in (
-            select id from conversation_memories
-            where project = $1 and verdict is not null and suggest_id is null and judged_at < $2
-            order by judged_at limit $3)";
-    let oldest: Vec<Uuid> =
-        sqlx::query_scalar(MEMORIES).bind(project).bind(time).bind(most).fetch_all(&mut *connection).await?;
-    let locked: Vec<Uuid> =
-        sqlx::query_scalar(LOCK).bind(project).bind(&oldest).fetch_all(&mut *connection).await?;
-    let memories = delete_all(connection, project, &locked).await?;
-    let mut counts = [0; 3];
-    for (count, sql) in counts.iter_mut().zip([QUERIES, SUGGESTS, JUDGED]) {
-        let query = sqlx::query(sql).bind(project).bind(time).bind(most);
-        *count = query.execute(&mut *connection).await?.rows_affected();
+) -> Result<Piece> {
+    const MEMORIES: Aged = Aged { table: "memories", since: "created_at", may_go: "true" };
+    const QUERIES: Aged = Aged { table: "conversation_queries", since: "at", may_go: "true" };
+    const SUGGESTS: Aged = Aged { table: "memory_suggests", since: "created_at", may_go: "true" };
+    // What was suggested goes with the suggestion.
+    const JUDGED: Aged = Aged {
+        table: "conversation_memories",
+        since: "judged_at",
+        may_go: "verdict is not null and suggest_id is null",
+    };
+    const HELP: Aged = Aged { table: "unasked_help", since: "shown_at", may_go: "true" };
+    let memories = MEMORIES.lock_oldest(connection, project, time, most).await?;
+    let memories = delete_all(connection, project, &memories).await?;
+    let queries = QUERIES.lock_oldest(connection, project, time, most).await?;
+    let sql = "delete from conversation_queries where project = $1 and id = any($2)";
+    sqlx::query(sql).bind(project).bind(&queries).execute(&mut *connection).await?;
+    let suggests = SUGGESTS.lock_oldest(connection, project, time, most).await?;
+    for sql in [
+        "delete from conversation_memories where project = $1 and suggest_id = any($2)",
+        "delete from memory_suggests where project = $1 and id = any($2)",
+    ] {
+        sqlx::query(sql).bind(project).bind(&suggests).execute(&mut *connection).await?;
     }
-    Ok(Erased { memories, queries: counts[0] })
+    let judged = JUDGED.delete_oldest(connection, project, time, most).await?;
+    let help = HELP.delete_oldest(connection, project, time, most).await?;
+    forget(connection, project, &queries).await?;
+    let more = help > 0 || memories > 0 || !queries.is_empty() || !suggests.is_empty() || judged > 0;
+    Ok(Piece { erased: Erased { memories, queries: queries.len() as u64 }.counts(), more })
 }
 
 /// Erases the memories that were stored in an agent session, and the conversation that the session is.
@@ -190,14 +198,16 @@ pub async fn delete_session(connection: &mut PgConnection, project: &str, sessio
     let ids: Vec<Uuid> =
         sqlx::query_scalar(sql).bind(project).bind(session).fetch_all(&mut *connection).await?;
     let memories = delete_all(connection, project, &ids).await?;
-    let mut counts = [0; 3];
-    for (count, sql) in counts.iter_mut().zip([
-        "delete from conversation_queries where project = $1 and session_id = $2",
+    let sql = "delete from conversation_queries where project = $1 and session_id = $2 returning id";
+    let queries: Vec<Uuid> =
+        sqlx::query_scalar(sql).bind(project).bind(session).fetch_all(&mut *connection).await?;
+    for sql in [
         "delete from conversation_memories where project = $1 and session_id = $2",
         "delete from memory_suggests where project = $1 and session_id = $2",
-    ]) {
-        *count =
-            sqlx::query(sql).bind(project).bind(session).execute(&mut *connection).await?.rows_affected();
+        "delete from unasked_help where project = $1 and session_id = $2",
+    ] {
+        sqlx::query(sql).bind(project).bind(session).execute(&mut *connection).await?;
     }
-    Ok(Erased { memories, queries: counts[0] })
+    forget(connection, project, &queries).await?;
+    Ok(Erased { memories, queries: queries.len() as u64 })
 }

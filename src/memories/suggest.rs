@@ -11,13 +11,16 @@ use super::event::{Event, Shown, Suggest};
 use super::finding::{self, Factors, Found, Sought};
 use super::rules::intent::{self, DetectedIntent};
 use super::store;
-use super::suggestion::{MemorySuggestion, NewSuggest, SuggestedMemory, SuggestionResponse};
+use super::suggestion::{InForce, MemorySuggestion, NewSuggest, SuggestedMemory, SuggestionResponse};
 use crate::error::{Error, Result};
 use crate::http::memory::Memory;
 use crate::privacy::capture::Capture;
 use crate::projects::Tenant;
 use crate::state::App;
 use crate::types::{Timestamp, request_hash};
+
+/// The maximum number of characters of a query that are looked at. Only pasted files are longer.
+const LONGEST_QUERY: i32 = 6_000;
 
 /// The state of a conversation before suggestions are made.
 struct Known {
@@ -27,18 +30,46 @@ struct Known {
     without: HashSet<Uuid>,
 }
 
+/// The moment for which memories are suggested, and what it is about besides the conversation.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment<'a> {
+    /// The moment: later memories are not found.
+    pub at: Timestamp,
+    /// What an agent has just looked for in vain, which counts like a last query.
+    pub search: Option<&'a str>,
+}
+
+impl Moment<'_> {
+    /// Returns the moment at hand.
+    #[must_use]
+    pub fn now() -> Self {
+        Self { at: Timestamp::now(), search: None }
+    }
+}
+
 impl Known {
-    async fn of(db: &PgPool, project: &str, session: &str, window: usize) -> sqlx::Result<Self> {
+    /// Reads what is known of a conversation. What is only noted because the session is kept silent is left out with
+    /// the rest if `is_unasked`.
+    async fn of(
+        db: &PgPool,
+        project: &str,
+        session: &str,
+        window: usize,
+        is_unasked: bool,
+    ) -> sqlx::Result<Self> {
         const QUERIES: &str = "
-            select id, query, root from conversation_queries where project = $1 and session_id = $2
+            select id, left(query, $4), root from conversation_queries where project = $1 and session_id = $2
             order by at desc, id desc limit $3";
         const WITHOUT: &str = "
             select memory_id from conversation_memories where project = $1 and session_id = $2
-            union select unnest(shown) from conversation_queries where project = $1 and session_id = $2";
+            union select unnest(shown) from conversation_queries where project = $1 and session_id = $2
+            union select subject from unasked_help
+                where project = $1 and session_id = $2 and kind = 'memory' and held_out and $3";
         let limit = i64::try_from(window).unwrap_or(i64::MAX);
-        let queries = sqlx::query_as(QUERIES).bind(project).bind(session).bind(limit).fetch_all(db).await?;
+        let queries = sqlx::query_as(QUERIES).bind(project).bind(session).bind(limit).bind(LONGEST_QUERY);
+        let queries = queries.fetch_all(db).await?;
         let without: Vec<Uuid> =
-            sqlx::query_scalar(WITHOUT).bind(project).bind(session).fetch_all(db).await?;
+            sqlx::query_scalar(WITHOUT).bind(project).bind(session).bind(is_unasked).fetch_all(db).await?;
         Ok(Self { queries, without: without.into_iter().collect() })
     }
 
@@ -77,43 +108,108 @@ pub async fn suggest(
         None => false,
     };
     if !is_known && rules.enabled {
-        let known = Known::of(db, project, session, rules.window).await?;
-        let texts = known.texts();
-        event.query = known.queries.first().map(|(id, ..)| *id);
-        event.intent = intent::detect(&texts.iter().rev().copied().collect::<Vec<_>>());
-        let sought = Sought {
-            queries: texts,
-            root: known.queries.iter().find_map(|(_, _, root)| root.as_deref()),
-            at: new.at.unwrap_or_else(Timestamp::now),
-            source_type: rules.only(),
-            tag: None,
-            without: known.without.clone(),
-        };
-        let mut found = finding::find(db, &app.samples, project, &sought).await?;
-        found.retain(|memory| memory.confidence >= rules.threshold);
-        let wanted = |memory: &Found| memory.log_odds + rules.preference(memory.source_type);
-        found.sort_by(|a, b| wanted(b).total_cmp(&wanted(a)).then(a.id.cmp(&b.id)));
-        found.truncate(rules.most);
-        found.sort_by(|a, b| b.confidence.total_cmp(&a.confidence).then(a.id.cmp(&b.id)));
-        event.shown = found.into_iter().map(Shown::from).collect();
+        let known = Known::of(db, project, session, rules.window, false).await?;
+        fill(
+            app,
+            tenant,
+            &mut event,
+            &known,
+            &rules,
+            &Moment { at: new.at.unwrap_or_else(Timestamp::now), search: None },
+        )
+        .await?;
     }
     event.took_ms = began.elapsed().as_secs_f64() * 1_000.0;
     let is_kept = !new.peek.unwrap_or(false) && rules.enabled && (id.is_some() || event.query.is_some());
     if !is_kept {
-        return answer(db, project, event).await;
+        return answer(db, project, event, memory).await;
     }
     let suggest = event.id;
     let receipt = app.writer.write(tenant, Event::suggest(event.clone()), memory).await?;
     if receipt.kept == Capture::Off {
-        return answer(db, project, event).await;
+        return answer(db, project, event, memory).await;
     }
     read(db, project, suggest).await?.ok_or(Error::NotFound("answer"))
 }
 
+/// Finds what belongs to a conversation though nobody has asked for it. Nothing is kept yet.
+pub async fn propose(
+    app: &App,
+    tenant: &Arc<Tenant>,
+    session: &str,
+    rules: &InForce,
+    moment: &Moment<'_>,
+) -> Result<Suggest> {
+    let began = Instant::now();
+    let id = Uuid::now_v7();
+    let mut event = Suggest {
+        id,
+        session: session.to_owned(),
+        query: None,
+        intent: intent::detect(&[]),
+        threshold: rules.threshold,
+        took_ms: 0.0,
+        shown: Vec::new(),
+        hash: request_hash(&(session, id)),
+    };
+    let known = Known::of(&app.db, &tenant.name, session, rules.window, true).await?;
+    fill(app, tenant, &mut event, &known, rules, moment).await?;
+    event.took_ms = began.elapsed().as_secs_f64() * 1_000.0;
+    Ok(event)
+}
+
+/// Returns the contents of the memories that are suggested, without those that were erased meanwhile.
+pub async fn contents(
+    db: &PgPool,
+    project: &str,
+    suggest: &Suggest,
+    memory: &Memory,
+) -> Result<HashMap<Uuid, String>> {
+    let ids: Vec<_> = suggest.shown.iter().map(|shown| shown.memory).collect();
+    Ok(store::contents(db, project, &ids, memory).await?.into_iter().collect())
+}
+
+/// Puts into an event what belongs to a conversation.
+async fn fill(
+    app: &App,
+    tenant: &Arc<Tenant>,
+    event: &mut Suggest,
+    known: &Known,
+    rules: &InForce,
+    moment: &Moment<'_>,
+) -> Result<()> {
+    let asked = known.texts();
+    event.query = known.queries.first().map(|(id, ..)| *id);
+    event.intent = intent::detect(&asked.iter().rev().copied().collect::<Vec<_>>());
+    let sought = Sought {
+        queries: moment.search.into_iter().chain(asked).collect(),
+        root: known.queries.iter().find_map(|(_, _, root)| root.as_deref()),
+        at: moment.at,
+        source_type: rules.only(),
+        tag: None,
+        without: known.without.clone(),
+    };
+    let turn = app.similar.take(&tenant.name, 1).await;
+    let mut found = finding::find(&app.db, &app.samples, &tenant.name, &sought).await?;
+    drop(turn);
+    found.retain(|memory| memory.confidence >= rules.threshold);
+    let wanted = |memory: &Found| memory.log_odds + rules.preference(memory.source_type);
+    found.sort_by(|a, b| wanted(b).total_cmp(&wanted(a)).then(a.id.cmp(&b.id)));
+    found.truncate(rules.most);
+    found.sort_by(|a, b| b.confidence.total_cmp(&a.confidence).then(a.id.cmp(&b.id)));
+    event.shown = found.into_iter().map(Shown::from).collect();
+    Ok(())
+}
+
 /// Makes the response of suggestions that are not stored.
-async fn answer(db: impl PgExecutor<'_>, project: &str, event: Suggest) -> Result<SuggestionResponse> {
+async fn answer(
+    db: impl PgExecutor<'_>,
+    project: &str,
+    event: Suggest,
+    memory: &Memory,
+) -> Result<SuggestionResponse> {
     let ids: Vec<_> = event.shown.iter().map(|shown| shown.memory).collect();
-    let mut contents: HashMap<_, _> = store::contents(db, project, &ids).await?.into_iter().collect();
+    let mut contents: HashMap<_, _> = store::contents(db, project, &ids, memory).await?.into_iter().collect();
     let suggestion = |shown: Shown| {
         Some(MemorySuggestion {
             memory_id: shown.memory,
@@ -175,18 +271,21 @@ fn factors(row: &sqlx::postgres::PgRow) -> sqlx::Result<Factors> {
     })
 }
 
-/// Returns what was suggested in a conversation, in order.
+/// Returns what was suggested in a conversation, in order: the newest, at most `most`.
 pub(super) async fn suggested(
     db: impl PgExecutor<'_>,
     project: &str,
     session: &str,
+    most: i64,
 ) -> sqlx::Result<Vec<SuggestedMemory>> {
     const SQL: &str = "
-        select memory_id, suggest_id, confidence, reason, source_type, score, semantic_similarity, recency, importance,
-            context_match, verdict, shown_at
-        from conversation_memories
-        where project = $1 and session_id = $2 and suggest_id is not null order by shown_at, suggest_id, rank";
-    let rows = sqlx::query(SQL).bind(project).bind(session).fetch_all(db).await?;
+        select * from (
+            select memory_id, suggest_id, confidence, reason, source_type, score, semantic_similarity, recency,
+                importance, context_match, verdict, shown_at, rank
+            from conversation_memories where project = $1 and session_id = $2 and suggest_id is not null
+            order by shown_at desc, suggest_id desc, rank desc limit $3
+        ) newest order by shown_at, suggest_id, rank";
+    let rows = sqlx::query(SQL).bind(project).bind(session).bind(most).fetch_all(db).await?;
     let suggested = |row: &sqlx::postgres::PgRow| -> sqlx::Result<_> {
         Ok(SuggestedMemory {
             memory_id: row.try_get("memory_id")?,

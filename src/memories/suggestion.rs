@@ -47,6 +47,12 @@ pub struct NewSuggest {
     /// false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peek: Option<bool>,
+    /// Whether the answer has solved examples for the last query too. The default is false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub include_examples: Option<bool>,
+    /// Whether the answer has files too that searches like the last query led to. The default is false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub include_files: Option<bool>,
 }
 
 impl Check for NewSuggest {
@@ -74,6 +80,12 @@ pub struct InForce {
 }
 
 impl NewSuggest {
+    /// Returns whether more is asked for than memories.
+    #[must_use]
+    pub fn includes_more(&self) -> bool {
+        [self.include_examples, self.include_files].contains(&Some(true))
+    }
+
     /// Combines the request with a project's settings.
     #[must_use]
     pub fn over(&self, settings: &MemorySettings) -> InForce {

@@ -45,6 +45,7 @@ columns! {
         "symbol": "text" = row.start.new.symbol.as_deref(),
         "root": "text" = row.start.new.root.as_deref().map(folder),
         "session_id": "text" = row.start.new.session_id.as_deref(),
+        "code_file": "uuid" = row.start.code_file,
         "metadata": "jsonb" = FreeForm::or_empty(row.start.new.metadata.as_ref()),
         "created_at": "timestamptz" = row.start.created_at,
         "search_keys": "text" as "int[]" = row.indexed.as_ref().map(|indexed| keys::literal(&indexed.keys)),
@@ -127,6 +128,7 @@ columns! {
         "query": "text" = Some(&*ask.new.query).filter(|_| ask.keeps_text),
         "shown": "text" as "uuid[]" = literal(&ask.new.shown),
         "root": "text" = ask.new.root.as_deref().map(folder),
+        "asked_by": "uuid" = ask.asked_by,
         "at": "timestamptz" = ask.at,
         "request_hash": "bytea" = ask.hash.as_slice(),
     }

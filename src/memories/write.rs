@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::code;
 use super::event::{Ask, Judge, Start, Suggest};
+use super::help::{self, HelpRow};
 use super::tables::{self, MemoryRow};
 use super::{Action, Event};
 use crate::db::receipt::{Receipt, Written};
@@ -30,12 +32,18 @@ pub enum Kind {
     Start,
     /// A memory is changed.
     Change,
+    /// What is known of a file of source code is replaced.
+    Replace,
     /// A query is added to a conversation.
     Ask,
     /// Memories are suggested in a conversation.
     Suggest,
     /// A verdict on a memory is given in a conversation.
     Judge,
+    /// Help comes unasked, or is kept silent.
+    Help,
+    /// An agent has written or opened something.
+    Traces,
 }
 
 impl Batched for Event {
@@ -50,9 +58,12 @@ impl Batched for Event {
         match &self.action {
             Action::Start(_) => Kind::Start,
             Action::Change(_) => Kind::Change,
+            Action::Replace(_) => Kind::Replace,
             Action::Ask(_) => Kind::Ask,
             Action::Suggest(_) => Kind::Suggest,
             Action::Judge(_) => Kind::Judge,
+            Action::Help(_) => Kind::Help,
+            Action::Traces(_) => Kind::Traces,
         }
     }
 
@@ -64,7 +75,7 @@ impl Batched for Event {
     }
 
     fn is_one_statement(kind: Kind, _: &[Kept<&Self>]) -> bool {
-        !matches!(kind, Kind::Change | Kind::Suggest)
+        !matches!(kind, Kind::Change | Kind::Replace | Kind::Suggest | Kind::Traces)
     }
 
     async fn write(
@@ -90,6 +101,15 @@ impl Batched for Event {
                 }
                 written
             }
+            Kind::Replace => {
+                let mut written = Vec::with_capacity(events.len());
+                for event in events {
+                    let Action::Replace(code) = &event.action else { continue };
+                    let counts = code::replace(connection, project, code).await?;
+                    written.push(Some(Ok(Receipt::counted(counts.added, counts.unchanged, counts.removed))));
+                }
+                written
+            }
             Kind::Ask => {
                 let rows: Vec<_> = asks(events).collect();
                 let made = tables::insert_queries(connection, project, &rows).await?;
@@ -104,6 +124,20 @@ impl Batched for Event {
                 let rows: Vec<_> = judges(events).collect();
                 let found = tables::judge(connection, project, &rows).await?;
                 rows.iter().map(|judge| Some(found_or_not(found.contains(&judge.memory)))).collect()
+            }
+            Kind::Help => {
+                let rows = events.iter().filter_map(|event| event.as_help());
+                let rows = rows.flat_map(|help| help.items.iter().map(move |item| HelpRow { help, item }));
+                let rows: Vec<_> = rows.collect();
+                help::insert(connection, project, &rows).await?;
+                events.iter().map(|_| created(true)).collect()
+            }
+            Kind::Traces => {
+                for event in events {
+                    let Action::Traces(traces) = &event.action else { continue };
+                    help::note_use(connection, project, traces).await?;
+                }
+                events.iter().map(|_| created(true)).collect()
             }
         })
     }
@@ -128,7 +162,7 @@ impl Batched for Event {
                     suggests(events).map(|suggest| (suggest.id, suggest.hash.as_slice())).collect();
                 judge_starts(connection, project, ("memory_suggests", "answer"), &hashes).await
             }
-            Kind::Change | Kind::Judge => Ok(events
+            Kind::Change | Kind::Replace | Kind::Judge | Kind::Help | Kind::Traces => Ok(events
                 .iter()
                 .map(|_| Err(anyhow::anyhow!("an event was left unwritten").into()))
                 .collect()),

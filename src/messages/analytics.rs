@@ -44,9 +44,9 @@ impl Check for Scope {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = MessageAnalytics)]
 pub(super) struct Figures {
-    /// The statistics of each model, the most used first.
+    /// The statistics of each model, the most used first. If there are more than 1,000, only the most used are listed.
     data: Vec<ModelFigures>,
-    /// The errors of calls, the most frequent first.
+    /// The errors of calls, the most frequent first, at most 1,000.
     errors: Vec<ErrorFigures>,
 }
 
@@ -134,6 +134,9 @@ struct Row {
     bias: Option<f64>,
 }
 
+/// The maximum number of models, and of kinds of errors, in a response. Any request may name a model of its own.
+const MOST_MODELS: i64 = 1_000;
+
 /// Returns the statistics of sends, by model.
 pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope, catalog: &Catalog) -> Result<Figures> {
     let mut query = scoped(
@@ -161,8 +164,9 @@ pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope, catalog: &Ca
             percentile_cont(0.95) within group (order by abs(estimated - reported) / reported)
                 filter (where reported > 0) as p95,
             avg((estimated - reported) / reported) filter (where reported > 0) as bias
-        from send group by model order by sends desc, model",
+        from send group by model order by sends desc, model limit ",
     );
+    query.push_bind(MOST_MODELS);
     let mut connection = db.acquire().await?;
     let rows: Vec<Row> = query.build_query_as().fetch_all(&mut *connection).await?;
     let mut query = scoped("with send as (select s.id from sends s where s.project = ", project, scope);
@@ -171,7 +175,8 @@ pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope, catalog: &Ca
         select a.model, percentile_cont(0.5) within group (order by a.latency_ms)
         from send join send_attempts a on a.send_id = send.id and a.project = ",
     );
-    query.push_bind(project.to_owned()).push(" where a.latency_ms is not null group by a.model");
+    query.push_bind(project.to_owned()).push(" where a.latency_ms is not null and a.model = any(");
+    query.push_bind(rows.iter().map(|row| row.model.clone()).collect::<Vec<_>>()).push(") group by a.model");
     let latencies: Vec<(String, f64)> = query.build_query_as().fetch_all(&mut *connection).await?;
     let latencies: BTreeMap<_, _> = latencies.into_iter().collect();
     let mut query = scoped("with send as (select s.id from sends s where s.project = ", project, scope);
@@ -181,7 +186,8 @@ pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope, catalog: &Ca
         from send join send_attempts a on a.send_id = send.id and a.project = ",
     );
     query.push_bind(project.to_owned());
-    query.push(" where a.error is not null group by 1, 2, 3 order by calls desc, 1, 2, 3");
+    query.push(" where a.error is not null group by 1, 2, 3 order by calls desc, 1, 2, 3 limit ");
+    query.push_bind(MOST_MODELS);
     let errors: Vec<ErrorFigures> = query.build_query_as().fetch_all(&mut *connection).await?;
     let known = models::list(&mut connection, project, catalog).await?;
     let mut data = Vec::with_capacity(rows.len());

@@ -29,7 +29,7 @@ pub struct Flight {
 }
 
 impl InFlight {
-    /// Notes that a send is performed.
+    /// Registers a send that this server performs.
     pub fn begin(self: &Arc<Self>, project: &Arc<str>, id: Uuid) -> Flight {
         let key = (Arc::clone(project), id);
         let mut flights = self.0.lock().expect("never poisoned");
@@ -63,7 +63,7 @@ impl InFlight {
 }
 
 impl Flight {
-    /// Waits until the send is cancelled. Returns why it is.
+    /// Waits until the send is cancelled. Returns the reason.
     pub async fn cancelled(&mut self) -> CancelReason {
         let reason = self.cancelled.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
         match reason {

@@ -1,4 +1,4 @@
-//! What reported usage teaches: the ratio of a model, and the real sizes of pairs.
+//! Learns from reported usage: the ratio of a model, and the real sizes of pairs.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Takes a send of which so many tokens were reported; none if no usable number was.
+    /// Takes a send with its reported number of tokens. Returns none if no usable number was reported.
     pub(super) fn of(send: &LockedSend, reported: Option<i64>) -> Option<Self> {
         let reported = reported.or(send.input_tokens).filter(|tokens| *tokens > 0)?;
         let trimmed = usize::try_from(send.trimmed_count).unwrap_or_default();
@@ -57,8 +57,8 @@ pub(super) fn lessons(reports: &[Report]) -> Vec<(&str, Lesson)> {
     lessons.into_iter().collect()
 }
 
-/// Measures pairs: where a send carried what the send before it had carried, and the pair which that one made, what the
-/// reported prompt has grown by is the pair, but for the two new messages, whose estimates take each other's place.
+/// Measures pairs. If a send contains the messages of an earlier send and the pair that the earlier one created, the
+/// growth of the reported prompt is the size of that pair, corrected by the estimates of the two new messages.
 pub(super) async fn measure_pairs(
     connection: &mut PgConnection,
     project: &str,

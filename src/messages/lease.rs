@@ -1,5 +1,5 @@
-//! The end of sends that nobody ends: those of clients that never said what came of them, and those of servers that died.
-//! Each has a lease; a server renews those of the sends that it performs.
+//! Ends abandoned sends: those whose clients never reported the result, and those of servers that died. Each send has
+//! a lease, and a server renews the leases of the sends that it performs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::background::Rounds;
 use crate::error::Result;
 use crate::types::Timestamp;
 
-/// How long it takes from one look at the leases to the next.
+/// The pause between two checks of the leases.
 const PAUSE: Duration = Duration::from_secs(20);
 
-/// The work of ending sends whose lease is over.
+/// The background work that ends sends with an expired lease.
 #[derive(Debug)]
 pub struct Leases {
     /// Connections to the database.
@@ -36,7 +36,7 @@ impl Rounds for Leases {
     }
 }
 
-/// Ends every send whose lease is over at `now`, as interrupted.
+/// Ends every send whose lease has expired at `now` as interrupted.
 pub async fn interrupt(db: &PgPool, now: Timestamp) -> Result<()> {
     const PROJECTS: &str = "select distinct project from sends where state = 'sending' and lease_until < $1";
     const SENDS: &str = "

@@ -1,11 +1,12 @@
-//! Messages (seed 003). What was said in a chat is kept as message pairs: a user's text and the model's answer. A send
-//! carries pairs and a new text to a model: which pairs fit is predicted beforehand, pairs are dropped only if the
-//! provider says that the context overflows, and every call leaves telemetry.
+//! Messages (seed 003). A chat is stored as message pairs: a user's message and the model's answer. A send takes
+//! pairs and a new message to a model. Which pairs fit is predicted first, pairs are dropped only if the provider
+//! reports that the context is too long, and every call is recorded.
 //!
-//! This file says what a pair is, `send` what a send is, `requests` what is asked of one, and `event` what can happen to either.
-//! [`write`](mod@write) and [`store`] write and read them, [`prediction`] finds what fits among [`candidates`], [`payload`] makes the
-//! messages, [`perform`] sends them, and [`rules`] has what follows without a database. [`passed`] is a request to the gateway.
-//! [`models`] keeps the limits of models, [`lease`] ends sends that nobody ends, [`analytics`] has the figures.
+//! This file defines pairs, `send` sends, `requests` the bodies of requests, and `event` the events of both.
+//! [`write`](mod@write) and [`store`] write and read them, [`prediction`] finds what fits among [`candidates`],
+//! [`payload`] makes the messages, [`perform`] sends them, and [`rules`] has what follows without a database.
+//! [`passed`] is a request to the gateway. [`models`] stores the limits of models, [`lease`] ends abandoned sends,
+//! and [`analytics`] has the statistics.
 
 pub mod analytics;
 pub mod candidates;
@@ -90,7 +91,7 @@ pub struct Pair {
 #[serde(rename_all = "lowercase")]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
 pub enum PairState {
-    /// It has no answer, and none is under way.
+    /// The pair has no answer, and none is expected.
     Idle,
     /// The answer is under way.
     Sending,

@@ -1,5 +1,4 @@
-//! What is known of models: their limits, from the providers' file or as a project sets them, and the ratio that reported
-//! usage has taught.
+//! The limits of models, from the providers file or set for a project, and the ratios learned from reported usage.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -87,11 +86,11 @@ impl Model {
 pub enum ModelSource {
     /// The project has set them.
     Project,
-    /// They are in the providers' file.
+    /// The limits are in the providers file.
     File,
 }
 
-/// The models of the providers' file, with their limits.
+/// The models in the providers file, with their limits.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Catalog(HashMap<String, ModelLimits>);
 
@@ -105,7 +104,7 @@ impl Catalog {
         Self(known)
     }
 
-    /// Returns the limits of a model, also where it is named with its provider, as `provider/model`.
+    /// Returns the limits of a model, which may be named as `provider/model`.
     #[must_use]
     pub fn find(&self, model: &str) -> Option<ModelLimits> {
         self.0.get(model).or_else(|| self.0.get(model.split_once('/')?.1)).copied()
@@ -116,12 +115,12 @@ impl Catalog {
     }
 }
 
-/// What predictions go by for a model.
+/// What predictions use for a model.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Known {
     /// The model's limits, if they are known.
     pub limits: Option<ModelLimits>,
-    /// What reported usage has taught.
+    /// The ratio learned from reported usage.
     pub learned: Learned,
 }
 
@@ -134,7 +133,7 @@ impl Known {
     }
 }
 
-/// Returns what is known of a model.
+/// Returns a model's limits and ratio.
 pub async fn known(
     connection: &mut PgConnection,
     project: &str,
@@ -149,14 +148,14 @@ pub async fn known(
     Ok(Known { limits: limits.or_else(|| catalog.find(model)), learned })
 }
 
-/// Returns what reported usage has taught about a model.
+/// Returns the learned ratio of a model.
 pub async fn learned(db: impl PgExecutor<'_>, project: &str, model: &str) -> sqlx::Result<Learned> {
     let sql = "select ratio, weight from model_ratios where project = $1 and model = $2";
     let found: Option<(f64, f64)> = sqlx::query_as(sql).bind(project).bind(model).fetch_optional(db).await?;
     Ok(found.map_or_else(Learned::default, |(ratio, weight)| Learned { ratio, weight }))
 }
 
-/// Returns what reported usage has taught about these models. One of which nothing was reported is missing.
+/// Returns the learned ratios of these models, without models for which no usage was reported.
 pub(super) async fn learned_of(
     db: impl PgExecutor<'_>,
     project: &str,
@@ -201,7 +200,7 @@ struct Row {
     updated_at: Timestamp,
 }
 
-/// Returns every model whose limits are known, by name.
+/// Returns every model with known limits, ordered by name.
 pub async fn list(connection: &mut PgConnection, project: &str, catalog: &Catalog) -> Result<Vec<Model>> {
     let sql = "select * from models where project = $1";
     let own: Vec<Row> = sqlx::query_as(sql).bind(project).fetch_all(&mut *connection).await?;

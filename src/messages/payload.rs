@@ -1,9 +1,13 @@
-//! The messages of a call, and the texts that they are made of.
+//! The messages of a call and their texts.
 
 use std::collections::HashMap;
 
 use sqlx::PgConnection;
 use uuid::Uuid;
+
+use crate::db::rows;
+use crate::error::Result;
+use crate::http::memory::Memory;
 
 /// A message as models take it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -14,8 +18,8 @@ pub struct Message {
     pub content: String,
 }
 
-/// Returns the messages of a call: the system message, those of the pairs in their order, and the new one. Blank texts
-/// make none.
+/// Returns the messages of a call: the system message, the messages of the pairs in order, and the new message. Blank
+/// texts are left out.
 #[must_use]
 pub fn messages<'a>(
     system: Option<&'a str>,
@@ -37,14 +41,15 @@ pub fn messages<'a>(
 /// The texts of a stored pair as they were when it was sent.
 pub type Texts = HashMap<(Uuid, i32), (String, Option<String>)>;
 
-/// Returns the texts of stored pairs, each of its revision. Those of erased pairs are missing, as are those that are not
-/// kept.
+/// Returns the texts of stored pairs, each in its revision. Erased and unstored texts are missing. Holds memory for them, and refuses
+/// more than 32 MiB, because sizes in tokens may be those that clients have given.
 pub async fn texts(
     connection: &mut PgConnection,
     project: &str,
     keys: &[(Uuid, i32)],
-) -> sqlx::Result<Texts> {
-    // An answer that came after the pair was sent has a revision of its own.
+    memory: &Memory,
+) -> Result<Texts> {
+    // An answer that arrived after the pair was sent has its own revision.
     const SQL: &str = "
         with sought as materialized (select unnest($2::uuid[]) as id, unnest($3::int[]) as revision)
         select s.id, s.revision, p.user_text, case when p.lifecycle_state = 'complete' then p.assistant_text end
@@ -55,7 +60,7 @@ pub async fn texts(
         from sought s join pair_revisions r on r.project = $1 and r.pair_id = s.id and r.revision = s.revision
         where r.user_text is not null";
     let (ids, revisions): (Vec<_>, Vec<_>) = keys.iter().copied().unzip();
-    let rows: Vec<(Uuid, i32, String, Option<String>)> =
-        sqlx::query_as(SQL).bind(project).bind(ids).bind(revisions).fetch_all(connection).await?;
+    let query = sqlx::query(SQL).bind(project).bind(ids).bind(revisions);
+    let rows: Vec<(Uuid, i32, String, Option<String>)> = rows::parts(query, connection, memory).await?;
     Ok(rows.into_iter().map(|(id, revision, user, answer)| ((id, revision), (user, answer))).collect())
 }

@@ -1,5 +1,5 @@
-//! How Gleaner performs a send itself: it calls the provider, and drops the oldest pair when the provider says that the
-//! context overflows.
+//! Performs a send: calls the provider, and drops the oldest pair when the provider reports that the context is too
+//! long.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -29,7 +29,7 @@ use crate::types::FreeForm;
 /// The maximum number of tokens that an answer of Anthropic's may have, whose API asks for a limit.
 const MOST_OUTPUT: u32 = 8_192;
 
-/// What happens while a send is performed.
+/// The progress of a send.
 #[derive(Debug)]
 pub enum Progress {
     /// A call begins.
@@ -89,7 +89,7 @@ pub struct Performed {
 }
 
 impl Script {
-    /// Takes a send that is kept. `user` is the new message, also where no text is kept.
+    /// Takes a recorded send. `user` is the new message, even if no text is stored.
     #[must_use]
     pub fn of(plan: Plan, system: Option<String>, user: Option<String>) -> Self {
         let Plan { row, texts } = plan;
@@ -109,7 +109,7 @@ impl Script {
         }
     }
 
-    /// Takes a send of which nothing is kept.
+    /// Takes a send that is not recorded.
     #[must_use]
     pub fn unkept(
         id: Uuid,
@@ -152,7 +152,8 @@ impl Script {
         self.sizes.iter().skip(self.trimming.trimmed).sum::<i64>() + self.aut
     }
 
-    /// Performs the send, and writes what comes of it. It goes on until it has ended, unless the database is away.
+    /// Performs the send and records the result. It continues until the send has ended, unless the database is
+    /// unavailable.
     pub async fn perform(
         mut self,
         app: &App,
@@ -219,7 +220,7 @@ impl Script {
         Performed { text: None, error: Some(error), usage: None, trimming: self.trimming }
     }
 
-    /// Writes an event. That the send was ended by somebody else meanwhile is no failure.
+    /// Writes an event. It is not a failure if somebody else has ended the send meanwhile.
     async fn write(&self, app: &App, tenant: &Arc<Tenant>, event: Event) -> Result<()> {
         if !self.keeps {
             return Ok(());
@@ -230,7 +231,7 @@ impl Script {
         }
     }
 
-    /// Calls the provider. Returns none if nobody listens to the answer any more.
+    /// Calls the provider. Returns none if nobody waits for the answer anymore.
     async fn call(
         &self,
         providers: &Providers,
@@ -266,7 +267,7 @@ impl Script {
     }
 }
 
-/// Tells of progress. Returns whether somebody may still listen.
+/// Reports progress. Returns whether somebody may still listen.
 async fn tell(progress: Option<&mpsc::Sender<Progress>>, what: Progress) -> bool {
     match progress {
         Some(progress) => progress.send(what).await.is_ok(),
@@ -323,7 +324,7 @@ fn body(provider: &Provider, model: &str, messages: &[Message], stream: bool) ->
     body.to_string().into()
 }
 
-/// Returns the failure that a provider's response tells of.
+/// Returns the failure that a provider's response describes.
 async fn refused(mut response: reqwest::Response) -> Failure {
     let status = response.status().as_u16();
     let wait = wait(response.headers());

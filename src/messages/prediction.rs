@@ -14,12 +14,12 @@ use super::rules::quota::{self, Name, Quota, Spent};
 use super::settings::{InForce, Rules};
 use crate::error::Error;
 
-/// What a prediction is asked for.
+/// The input of a prediction.
 #[derive(Debug)]
 pub struct Asked<'a> {
     /// The model, if it is named.
     pub model: Option<&'a str>,
-    /// The model's limit, where it is given instead of the model.
+    /// The limit, if it is given instead of the model.
     pub model_limit: Option<i64>,
     /// The visible pairs, the oldest first.
     pub pairs: Vec<Candidate>,
@@ -31,7 +31,7 @@ pub struct Asked<'a> {
     pub settings: InForce,
 }
 
-/// What a send is predicted to carry.
+/// The result of a prediction.
 #[derive(Debug)]
 pub struct Predicted {
     /// The model. None if only its limit was given.
@@ -44,9 +44,9 @@ pub struct Predicted {
     pub measured: Vec<bool>,
     /// The limits that the prediction used.
     pub budget: Budget,
-    /// How many of the newest pairs fit, and their size.
+    /// The number of newest pairs that fit, and their size.
     pub prediction: Prediction,
-    /// How many of these are dropped before the first call.
+    /// The number of these pairs that are dropped before the first call.
     pub preflight: usize,
     /// The maximum number of pairs that overflows may drop.
     pub max_trims: i32,
@@ -54,7 +54,7 @@ pub struct Predicted {
     pub aut: i64,
     /// How lengths became tokens.
     pub scale: Scale,
-    /// How many characters are a token in these texts.
+    /// The number of characters per token in these texts.
     pub chars_per_token: Option<f64>,
     /// The quotas of the model, before the send.
     pub quota: Quota,
@@ -67,7 +67,7 @@ impl Predicted {
         self.pairs.len() - self.prediction.count
     }
 
-    /// How many tokens a unit was taken to be, where sizes were estimated by units.
+    /// The number of tokens per unit, if sizes were estimated by units.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
         match self.scale {
@@ -128,13 +128,13 @@ pub async fn predict(
 /// The maximum number of characters that one send carries.
 const MOST_CHARS: i64 = 16 << 20;
 
-/// Works out what fits, from what is known.
+/// Computes what fits.
 fn fit(asked: Asked<'_>, model: Option<String>, known: Known, max_context: i64) -> Result<Predicted, Error> {
     let Asked { pairs, user, system, settings, .. } = asked;
     let given: Vec<_> = pairs.iter().map(|pair| pair.measured_for(model.as_deref())).collect();
     let mut scale = known.scale(settings.chars_per_token);
     if let Scale::Ratio(ratio) = scale {
-        // Measured sizes say how the texts of this chat relate to tokens, more than those of others do.
+        // Measured sizes of this chat predict the ratio of its texts to tokens better than those of other chats.
         let measured = || pairs.iter().zip(&given).filter_map(|(pair, tokens)| Some((pair, (*tokens)?)));
         let estimated: i64 = measured().map(|(pair, _)| scale.tokens(pair.length)).sum();
         let tokens: i64 = measured().map(|(_, tokens)| tokens).sum();
@@ -177,7 +177,7 @@ fn fit(asked: Asked<'_>, model: Option<String>, known: Known, max_context: i64) 
     })
 }
 
-/// Tells the sizes of a request to the gateway, which carries all that it has: the model's limit is not asked for.
+/// Returns the sizes of a request to the gateway, which contains all of its messages, so that no limit is needed.
 pub(super) fn passed(start: &StartSend, passed: &Passed, learned: Learned, settings: InForce) -> Predicted {
     let scale = settings.chars_per_token.map_or(Scale::Ratio(learned.ratio), Scale::CharsPerToken);
     let pairs: Vec<_> = passed.turns.iter().map(|&(turn, length)| Candidate::turn(turn, length)).collect();
@@ -202,7 +202,7 @@ pub(super) fn passed(start: &StartSend, passed: &Passed, learned: Learned, setti
     }
 }
 
-/// Returns the quotas of a model before a send that needs so many tokens, and the one that the send would break.
+/// Returns the quotas of a model before a send that needs so many tokens, and the quota that the send would exceed.
 pub async fn quotas(
     connection: &mut PgConnection,
     project: &str,

@@ -1,4 +1,4 @@
-//! Why there is no prediction, and so no send.
+//! The errors that prevent a prediction or a send.
 
 use super::rules::quota::{Name, Quota};
 use crate::error::{Error, FieldError, Special};
@@ -33,7 +33,7 @@ impl From<Failed> for Error {
     }
 }
 
-/// The refusal of a model whose limit is not known.
+/// The error for a model without a known limit.
 pub(super) fn unknown_model(model: &str) -> Error {
     Error::Special(Box::new(Special {
         status: 422,
@@ -47,7 +47,7 @@ pub(super) fn unknown_model(model: &str) -> Error {
     }))
 }
 
-/// The refusal of a prompt that is larger than the model's limit by itself.
+/// The error for a new message that alone exceeds the model's limit.
 pub(super) fn prompt_too_large(aut: i64, max_context: i64) -> Error {
     let detail = "the new message and the system message alone exceed the model's limit";
     Error::Special(Box::new(Special {
@@ -68,7 +68,7 @@ pub(super) fn prompt_too_large(aut: i64, max_context: i64) -> Error {
     }))
 }
 
-/// The refusal of a send that would break a quota.
+/// The error for a send that would exceed a quota.
 pub(super) fn quota_broken(model: &str, name: Name, quota: &Quota) -> Error {
     let resets_in_s = quota.get(&name).map_or(1, |quota| quota.resets_in_s);
     Error::Special(Box::new(Special {

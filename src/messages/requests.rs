@@ -1,4 +1,4 @@
-//! What clients ask of sends: to make one, to tell of its calls, to end or cancel it.
+//! The bodies of requests about sends: to create one, to report its calls, and to end or cancel it.
 
 use std::collections::HashSet;
 
@@ -100,7 +100,7 @@ impl Check for GivenPair {
 /// The maximum number of pairs that a send or prediction may look at.
 pub(super) const MOST_PAIRS: usize = 10_000;
 
-/// Checks pairs that are sent along.
+/// Checks the pairs in a request.
 pub(crate) fn check_given(checks: &mut Checks, pairs: &[GivenPair]) {
     checks.require(pairs.len() <= MOST_PAIRS, "pairs", "has more than 10000 pairs");
     let mut ids = HashSet::new();

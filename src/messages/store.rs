@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::visible::{AnyOf, PairFilter};
 use super::{Pair, PairState};
+use crate::db::aged::Aged;
 use crate::db::erased::Counts;
 use crate::error::{Error, Result};
 use crate::http::page::{Listed, Order, Page, PageRequest};
@@ -207,42 +208,18 @@ pub async fn delete_before(
     time: Timestamp,
     most: i64,
 ) -> Result<Erased> {
-    const SENDS: &str = "
-        select id from sends
-        where project = $1 and coalesce(completed_at, created_at) < $2 and state <> 'sending'
-        order by coalesce(completed_at, created_at) limit $3";
-    const PAIRS: &str = "
-        select id from pairs
-        where project = $1 and coalesce(completed_at, created_at) < $2 and lifecycle_state <> 'sending'
-        order by coalesce(completed_at, created_at) limit $3";
-    // Sends are locked first, then pairs, both in the order of their ids, as the writer locks them.
-    const LOCK_SENDS: &str = "
-        select id from sends
-        where project = $1 and id = any($2) and coalesce(completed_at, created_at) < $3 and state <> 'sending'
-        order by id for update";
-    const LOCK_PAIRS: &str = "
-        select id from pairs
-        where project = $1 and id = any($2) and coalesce(completed_at, created_at) < $3
-            and lifecycle_state <> 'sending'
-        order by id for update";
-    let mut erased = Vec::with_capacity(2);
-    for (oldest, lock) in [(SENDS, LOCK_SENDS), (PAIRS, LOCK_PAIRS)] {
-        let oldest: Vec<Uuid> = sqlx::query_scalar(oldest)
-            .bind(project)
-            .bind(time)
-            .bind(most)
-            .fetch_all(&mut *connection)
-            .await?;
-        let locked: Vec<Uuid> = sqlx::query_scalar(lock)
-            .bind(project)
-            .bind(&oldest)
-            .bind(time)
-            .fetch_all(&mut *connection)
-            .await?;
-        erased.push(locked);
-    }
-    let sends = delete_sends(connection, project, &erased[0]).await?;
-    let pairs = super::tables::delete_pairs(connection, project, &erased[1]).await?;
+    const SENDS: Aged =
+        Aged { table: "sends", since: "coalesce(completed_at, created_at)", may_go: "state <> 'sending'" };
+    const PAIRS: Aged = Aged {
+        table: "pairs",
+        since: "coalesce(completed_at, created_at)",
+        may_go: "lifecycle_state <> 'sending'",
+    };
+    // Sends are locked first, then pairs, as the writer locks them.
+    let sends = SENDS.lock_oldest(connection, project, time, most).await?;
+    let pairs = PAIRS.lock_oldest(connection, project, time, most).await?;
+    let sends = delete_sends(connection, project, &sends).await?;
+    let pairs = super::tables::delete_pairs(connection, project, &pairs).await?;
     Ok(Erased { pairs, sends })
 }
 

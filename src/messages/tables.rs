@@ -15,6 +15,7 @@ use super::event::StartPair;
 use super::rules::estimate::Length;
 use super::{PairState, named};
 use crate::db::insert::{self, Columns as _, columns};
+use crate::exports::forget::forget;
 use crate::types::Timestamp;
 
 pub(super) use calls::{
@@ -201,7 +202,8 @@ pub(super) async fn delete_pairs(
     let sql = "delete from pairs where project = $1 and id = any($2)";
     let erased = sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?.rows_affected();
     let sql = "delete from pair_revisions where project = $1 and pair_id = any($2)";
-    sqlx::query(sql).bind(project).bind(ids).execute(connection).await?;
+    sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?;
+    forget(connection, project, ids).await?;
     Ok(erased)
 }
 

@@ -91,6 +91,12 @@ impl Policy {
         Some(Kept::new(value, redaction.spans()))
     }
 
+    /// Returns the key of the project's hashes.
+    #[must_use]
+    pub fn key(&self) -> &HashKey {
+        &self.key
+    }
+
     /// Redacts texts that are kept whatever is captured, such as prompt templates, or that stored texts are compared
     /// with. Returns how many spans were replaced.
     pub fn redact(&self, texts: &mut impl Texts) -> u32 {

@@ -7,7 +7,7 @@ pub struct Events {
     data: Option<String>,
 }
 
-/// The longest line that is kept; a longer one is no event of a provider.
+/// The most bytes of a line, and of the lines of an event, that are kept; what has more is no event of a provider.
 const LONGEST: usize = 32 << 20;
 
 impl Events {
@@ -40,6 +40,7 @@ impl Events {
         if let Some(data) = line.strip_prefix("data:") {
             let data = data.strip_prefix(' ').unwrap_or(data);
             match &mut self.data {
+                Some(before) if before.len() + data.len() > LONGEST => {}
                 Some(before) => {
                     before.push('\n');
                     before.push_str(data);

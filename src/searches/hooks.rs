@@ -3,9 +3,10 @@
 //!
 //! # How fast a hook is answered
 //!
-//! Hooks are answered within a quarter of a second, whatever the database does: the report goes on by itself, in the order of
-//! its session, and there may be a thousand of them. A tool is told before it runs (`PreToolUse`) and how long it ran
-//! (`duration_ms`), so that an agent whose build takes minutes has not fallen silent.
+//! Hooks are answered within a quarter of a second, whatever the database does: reports are processed in the
+//! background, in the order of their session, and there may be a thousand of them. A tool is told before it runs
+//! (`PreToolUse`) and how long it ran (`duration_ms`), so that an agent whose build takes minutes has not fallen
+//! silent.
 
 use std::collections::HashMap;
 
@@ -13,12 +14,11 @@ use sqlx::PgPool;
 
 use super::intake_errors::{self, Fault};
 use super::intake_pool::IntakePool;
-use super::transcripts::{Context, Origin, source_id};
+use super::transcripts::{Origin, source_id};
 use super::write;
 use crate::agents::{Activity, Agent, Entry, Passage, PassageSource};
 use crate::db::retry::Losses;
 use crate::error::Result;
-use crate::http::{clean_json, utf8};
 use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
 use crate::types::{Timestamp, derived_id};
@@ -41,28 +41,22 @@ enum Said {
 }
 
 impl Report {
-    /// Reads the payload of a hook that came in at `received`; none if the project keeps nothing of it.
+    /// Makes a report of the entry that a hook's payload of so many `bytes` is, with its time, or of a payload that is none. Returns
+    /// none if the project keeps nothing of it.
     #[must_use]
-    pub fn read(
+    pub fn of(
         tenant: &Tenant,
         agent: &'static Agent,
-        mut body: Vec<u8>,
+        entry: Option<Entry>,
+        bytes: usize,
         received: Timestamp,
     ) -> Option<Self> {
         let source = format!("hooks/{}", agent.name);
         let origin = tenant.policy.keep(Origin { agent, source, learn: None })?;
-        let bytes = body.len();
-        let cleaned = clean_json(&mut body);
-        let entry =
-            cleaned.and_then(|_| Ok((agent.parse_hook)(utf8(&body)?, &tenant.rules.tools))).ok().flatten();
         let said = match entry {
-            Some(mut entry) => {
-                entry.at = entry.at.or(Some(received));
-                Context::default().complete(&mut entry);
-                Said::Entries(
-                    steps(entry).into_iter().filter_map(|entry| tenant.policy.keep(entry)).collect(),
-                )
-            }
+            Some(entry) => Said::Entries(
+                steps(entry).into_iter().filter_map(|entry| tenant.policy.keep(entry)).collect(),
+            ),
             None => Said::Malformed { bytes },
         };
         Some(Self { origin, said, received })
@@ -84,7 +78,8 @@ impl Report {
         }
     }
 
-    /// Learns from entries. A hook that tells of a tool's answer tells of the whole call, so no half of one is remembered.
+    /// Learns from entries. A hook that reports a tool's result reports the whole call, so no half of a call is
+    /// remembered.
     async fn replay(&self, db: &PgPool, tenant: &Tenant, entries: &[Kept<Entry>]) -> sqlx::Result<()> {
         let mut transaction = db.begin().await?;
         let source = &self.origin.source;

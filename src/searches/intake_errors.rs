@@ -6,10 +6,10 @@ use uuid::Uuid;
 use crate::agents::Agent;
 use crate::types::Timestamp;
 
-/// How many faults are kept of a source, and told of a project.
+/// The number of errors that are stored for a source, and returned for a project.
 pub(super) const KEPT: usize = 20;
 
-/// Something that was passed over.
+/// A line or report that was skipped.
 #[derive(Debug, Clone)]
 pub(super) struct Fault {
     at: Timestamp,
@@ -37,7 +37,7 @@ impl Fault {
     }
 }
 
-/// Adds to what was passed over of a source: how much, and the last of it.
+/// Records what was skipped of a source: the number, and the last ones.
 pub(super) async fn note(
     connection: &mut PgConnection,
     project: &str,
@@ -76,7 +76,7 @@ pub(super) async fn note(
     Ok(())
 }
 
-/// The last of what was passed over in a project, the latest last.
+/// The last skipped lines and reports of a project, the latest last.
 pub(super) async fn latest(db: impl PgExecutor<'_>, project: &str) -> sqlx::Result<Vec<String>> {
     const SQL: &str = "
         select fault.text from transcripts t

@@ -32,8 +32,8 @@ impl IntakePool {
         Self { db, turns: Arc::default(), places: Arc::new(Semaphore::new(REPORTS)) }
     }
 
-    /// A place for the report of a hook; none if too many are under way.
-    pub(super) fn place(&self) -> Option<OwnedSemaphorePermit> {
+    /// Returns a place for the report of a hook; none if too many are under way.
+    pub fn place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.places).try_acquire_owned().ok()
     }
 

@@ -10,8 +10,10 @@ use super::associations::{self, Association};
 use super::hints::Hint;
 use super::settings::Rules;
 use super::{AppendedFallback, Search, SearchState};
+use crate::db::rows;
 use crate::error::Result;
 use crate::http::Check;
+use crate::http::memory::Memory;
 use crate::http::page::{Listed, Page, PageRequest};
 use crate::types::Timestamp;
 
@@ -86,7 +88,13 @@ pub async fn fallback(
 }
 
 /// Reads a whole search, if there is one: all its parts are of the same moment.
-pub async fn get(db: &PgPool, project: &str, rules: &Rules, id: Uuid) -> Result<Option<Search>> {
+pub async fn get(
+    db: &PgPool,
+    project: &str,
+    rules: &Rules,
+    id: Uuid,
+    memory: &Memory,
+) -> Result<Option<Search>> {
     let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
     let mut query = QueryBuilder::<Postgres>::new(SELECT);
     query.push_bind(project.to_owned()).push(" and s.id = ").push_bind(id);
@@ -94,12 +102,8 @@ pub async fn get(db: &PgPool, project: &str, rules: &Rules, id: Uuid) -> Result<
     let Some(mut search) = found else {
         return Ok(None);
     };
-    let fallbacks = sqlx::query_as(concat!(fallbacks!(), " order by f.timestamp, f.id"))
-        .bind(project)
-        .bind(id)
-        .fetch_all(&mut *snapshot)
-        .await?;
-    search.fallbacks = Some(fallbacks);
+    let fallbacks = sqlx::query(concat!(fallbacks!(), " order by f.timestamp, f.id")).bind(project).bind(id);
+    search.fallbacks = Some(rows::parts(fallbacks, &mut *snapshot, memory).await?);
     search.hints = Some(given_hints(&mut snapshot, project, id, rules).await?);
     search.associations = Some(learned(&mut snapshot, project, id, rules).await?);
     Ok(Some(search))

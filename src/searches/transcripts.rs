@@ -144,34 +144,39 @@ impl Context {
     }
 }
 
-/// Takes lines as the endpoint does, from within the program: at most a few megabytes, or one line.
-pub async fn take(
-    pool: &IntakePool,
-    tenant: &Tenant,
-    origin: Origin,
-    lines: Vec<u8>,
-) -> Result<TranscriptCounts> {
-    let Some(origin) = tenant.policy.keep(origin) else { return Ok(TranscriptCounts::default()) };
-    let (counts, ..) = Intake::begin(pool, tenant, origin).await.take(lines).await?;
-    Ok(counts)
+/// Completes an entry that no other one stands before, as that of a hook: names that are too long are cut.
+pub fn complete_alone(entry: &mut Entry) {
+    Context::default().complete(entry);
+}
+
+/// Somebody else who wants to hear what persons say in transcripts.
+pub trait Listener: Send + Sync {
+    /// Hears the entries that have a prompt, whose texts are redacted, in the transaction that takes their lines.
+    fn hear(
+        &self,
+        connection: &mut PgConnection,
+        tenant: &Tenant,
+        entries: &[Entry],
+    ) -> impl Future<Output = sqlx::Result<()>> + Send;
 }
 
 /// The intake of one source's lines; others who send lines of the same source to this server wait until it is dropped.
-pub struct Intake<'a> {
+pub struct Intake<'a, L> {
     db: &'a PgPool,
     tenant: &'a Tenant,
     origin: Kept<Origin>,
+    listener: L,
     /// The id under which lines and calls are remembered.
     id: Uuid,
     _turn: OwnedMutexGuard<()>,
 }
 
-impl<'a> Intake<'a> {
+impl<'a, L: Listener> Intake<'a, L> {
     /// Begins once nobody else sends lines of this source.
-    pub async fn begin(pool: &'a IntakePool, tenant: &'a Tenant, origin: Kept<Origin>) -> Self {
+    pub async fn begin(pool: &'a IntakePool, tenant: &'a Tenant, origin: Kept<Origin>, listener: L) -> Self {
         let id = origin.id();
         let turn = pool.turn(&tenant.name, id).await;
-        Self { db: &pool.db, tenant, origin, id, _turn: turn }
+        Self { db: &pool.db, tenant, origin, listener, id, _turn: turn }
     }
 
     /// Takes whole lines, so many of them in one transaction; returns what became of them, how many characters had to be replaced,
@@ -216,11 +221,15 @@ impl<'a> Intake<'a> {
         let (mut bad_lines, mut redacted, received) = (0, 0, Timestamp::now());
         let mut faults = VecDeque::new();
         let (mut entries, mut taken) = (Vec::with_capacity(parsed.len()), Vec::with_capacity(parsed.len()));
+        let mut prompts = Vec::new();
         for (number, ParsedLine { hash, bytes, entry }) in (1..).zip(parsed) {
             if let Ok(mut entry) = entry {
                 // What later lines may leave out is remembered as it is kept.
                 redacted += self.tenant.policy.redact(&mut entry);
                 context.complete(&mut entry);
+                if entry.prompt.is_some() && self.origin.learns() {
+                    prompts.push(entry.clone());
+                }
                 entries.extend(self.tenant.policy.keep(entry));
                 taken.push((hash, context.session.clone()));
             } else {
@@ -232,6 +241,9 @@ impl<'a> Intake<'a> {
             }
         }
         self.insert_lines(&mut transaction, &taken).await?;
+        if !prompts.is_empty() {
+            self.listener.hear(&mut transaction, self.tenant, &prompts).await?;
+        }
         let mut calls = self.read_calls(&mut transaction, &call_ids(&entries)).await?;
         let counts = if self.origin.learns() {
             let source = &self.origin.source;

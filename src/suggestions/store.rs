@@ -11,10 +11,13 @@ use super::rules::matching::MatchType;
 use super::rules::views::{Look, View, measure, resolve};
 use super::tables::looks;
 use super::{State, Suggestion, Whole};
+use crate::db::aged::Aged;
 use crate::db::erased::Counts;
+use crate::db::rows;
 use crate::error::Result;
-use crate::exports::split;
+use crate::exports::forget::forget;
 use crate::http::Check;
+use crate::http::memory::Memory;
 use crate::http::page::{Listed, Page, PageRequest};
 use crate::types::Timestamp;
 
@@ -147,7 +150,13 @@ pub enum Extent {
 }
 
 /// Returns the record, or none if there is no such record. Everything is read at the same moment.
-pub async fn get(db: &PgPool, project: &str, id: Uuid, extent: Extent) -> Result<Option<Suggestion>> {
+pub async fn get(
+    db: &PgPool,
+    project: &str,
+    id: Uuid,
+    extent: Extent,
+    memory: &Memory,
+) -> Result<Option<Suggestion>> {
     let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
     let more =
         if extent == Extent::Whole { ", s.context, s.llm_request, s.llm_response, s.reported" } else { "" };
@@ -164,7 +173,8 @@ pub async fn get(db: &PgPool, project: &str, id: Uuid, extent: Extent) -> Result
         let sql = "select id, text, at from suggestion_activity
                    where project = $1 and suggestion_id = $2 and kind = 'input'
                    order by coalesce(at, received_at), arrival";
-        let partial_inputs = sqlx::query_as(sql).bind(project).bind(id).fetch_all(&mut *snapshot).await?;
+        let query = sqlx::query(sql).bind(project).bind(id);
+        let partial_inputs = rows::parts(query, &mut *snapshot, memory).await?;
         suggestion.whole = Some(Whole { views, partial_inputs, ..Whole::from_row(&row)? });
     }
     Ok(Some(suggestion))
@@ -201,19 +211,11 @@ pub async fn delete_before(
     time: Timestamp,
     most: i64,
 ) -> Result<Erased> {
-    const OLDEST: &str = "
-        select id from suggestions where project = $1 and coalesce(completed_at, created_at) < $2
-        order by coalesce(completed_at, created_at) limit $3";
-    // One that is finalized in the meantime is no longer old.
-    const SLATES: &str = "
-        delete from suggestions where project = $1 and id in (
-            select id from suggestions
-            where project = $1 and id = any($2) and coalesce(completed_at, created_at) < $3 order by id for update)
-        returning id, completed_at";
-    let oldest: Vec<Uuid> =
-        sqlx::query_scalar(OLDEST).bind(project).bind(time).bind(most).fetch_all(&mut *connection).await?;
-    let slates =
-        sqlx::query_as(SLATES).bind(project).bind(&oldest).bind(time).fetch_all(&mut *connection).await?;
+    const AGED: Aged =
+        Aged { table: "suggestions", since: "coalesce(completed_at, created_at)", may_go: "true" };
+    let ids = AGED.lock_oldest(connection, project, time, most).await?;
+    let sql = "delete from suggestions where project = $1 and id = any($2) returning id, completed_at";
+    let slates = sqlx::query_as(sql).bind(project).bind(ids).fetch_all(&mut *connection).await?;
     delete_children(connection, project, slates).await
 }
 
@@ -249,6 +251,6 @@ async fn delete_children(
     let sql = "delete from preference_labels l using unnest($2::uuid[], $3::timestamptz[]) as slate (id, completed_at)
                where l.project = $1 and l.completed_at = slate.completed_at and l.suggestion_id = slate.id";
     sqlx::query(sql).bind(project).bind(&ids).bind(&completed).execute(&mut *connection).await?;
-    split::forget(connection, project, &ids).await?;
+    forget(connection, project, &ids).await?;
     Ok(Erased { suggestions: ids.len() as u64, moves })
 }

@@ -1,20 +1,22 @@
 //! The statements that write suggestion records. Those for many rows take a column as an array (see
 //! [`insert`](mod@insert)).
 
+mod activity;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::activity::Activity;
 use super::event::{Ending, count};
 use super::rules::outcome::{Conclusion, Label};
-use super::rules::views::{Direction, Look};
 use super::{Amendment, MatchType, Start, State};
 use crate::db::insert::{self, Columns as _, columns};
 use crate::privacy::hash_key::{HASH, HashKey};
 use crate::types::{FreeForm, Timestamp};
+
+pub(super) use activity::{Append, StoredActivity, append, highest, looks, stored_activities};
 
 /// Writes numbers as a Postgres array in text, because an array of arrays would have to be rectangular.
 fn array<T: ToString>(numbers: &[T]) -> String {
@@ -314,155 +316,4 @@ pub(super) async fn amend(
         .fetch_all(connection)
         .await?;
     Ok(amended.into_iter().collect())
-}
-
-/// A row of something that a user did.
-pub(super) struct ActivityRow<'a> {
-    suggestion_id: Uuid,
-    /// The index of the activity's event in the statement.
-    event: i32,
-    activity: &'a Activity,
-    /// The highest index among the event's views.
-    highest: Option<i32>,
-    received_at: Timestamp,
-}
-
-columns! {
-    /// The columns that decide whether an activity is added.
-    struct ActivityKeys<'a>(ActivityRow<'a>);
-    |row| {
-        "event": "int" = row.event,
-        "highest": "int" = row.highest,
-    }
-}
-
-columns! {
-    /// The columns of an activity.
-    struct Activities<'a>(ActivityRow<'a>);
-    |row| {
-        "suggestion_id": "uuid" = row.suggestion_id,
-        "id": "uuid" = row.activity.id,
-        "kind": "text" = row.activity.act.kind(),
-        "index": "int" = row.activity.act.index(),
-        "direction": "smallint" = row.activity.act.direction(),
-        "text": "text" = row.activity.act.text(),
-        "at": "timestamptz" = row.activity.at,
-        "received_at": "timestamptz" = row.received_at,
-    }
-}
-
-/// The activities of one event: the record's id, what was done, and when the server received it.
-pub(super) type Append<'a> = (Uuid, &'a [Activity], Timestamp);
-
-/// Adds activities to pending records, which are locked in the order of their ids. Returns the ids of the
-/// activities added. An event is left out as a whole if one of its activities exists already or views a
-/// suggestion that does not.
-pub(super) async fn append(
-    connection: &mut PgConnection,
-    project: &str,
-    appends: &[Append<'_>],
-) -> sqlx::Result<HashSet<(Uuid, Uuid)>> {
-    static SQL: LazyLock<String> = LazyLock::new(|| {
-        format!(
-            "with slate as materialized (
-                select s.id, s.suggestion_count from suggestions s
-                where s.project = $1 and s.id = any($4) and s.state = 'pending'
-                order by s.id for no key update
-            ),
-            new as materialized (select {keys}, {unnested}, generate_subscripts($2, 1) as ordinal),
-            known as (
-                select new.event from new where (
-                    select true from suggestion_activity a
-                    where a.project = $1 and a.suggestion_id = new.suggestion_id and a.id = new.id limit 1)
-            )
-            insert into suggestion_activity (project, {names})
-            select $1, {values} from new
-            where (new.suggestion_id in (select id from slate)) is true
-                and (new.event in (select event from known)) is not true
-                and (new.highest is null or new.highest < (
-                    select s.suggestion_count from slate s where s.id = new.suggestion_id))
-            order by new.ordinal
-            on conflict do nothing
-            returning suggestion_id, id",
-            keys = insert::unnested::<ActivityKeys>(2),
-            unnested = insert::unnested::<Activities>(4),
-            names = insert::names::<Activities>(),
-            values = insert::values::<Activities>("new"),
-        )
-    });
-    let rows: Vec<_> =
-        (0_i32..).zip(appends).flat_map(|(event, append)| activity_rows(event, append)).collect();
-    let parameters = insert::parameters(project, |parameters| {
-        ActivityKeys::bind_all(&rows, parameters)?;
-        Activities::bind_all(&rows, parameters)
-    })?;
-    let added: Vec<(Uuid, Uuid)> =
-        sqlx::query_as_with(SQL.as_str(), parameters).fetch_all(connection).await?;
-    Ok(added.into_iter().collect())
-}
-
-fn activity_rows<'a>(
-    event: i32,
-    &(suggestion_id, activities, received_at): &Append<'a>,
-) -> impl Iterator<Item = ActivityRow<'a>> {
-    let highest = highest(activities);
-    let row = move |activity| ActivityRow { suggestion_id, event, activity, highest, received_at };
-    activities.iter().map(row)
-}
-
-/// Returns the highest index among the views of these activities.
-pub(super) fn highest(activities: &[Activity]) -> Option<i32> {
-    activities.iter().filter_map(|activity| activity.act.index()).max()
-}
-
-/// An activity that is stored.
-#[derive(sqlx::FromRow)]
-pub(super) struct StoredActivity {
-    pub(super) suggestion_id: Uuid,
-    pub(super) id: Uuid,
-    pub(super) kind: String,
-    pub(super) index: Option<i32>,
-    pub(super) direction: Option<i16>,
-    pub(super) text: Option<String>,
-}
-
-/// Returns those of these activities that are stored, by record and id.
-pub(super) async fn stored_activities(
-    connection: &mut PgConnection,
-    project: &str,
-    appends: &[Append<'_>],
-) -> sqlx::Result<HashMap<(Uuid, Uuid), StoredActivity>> {
-    const SQL: &str = "
-        with sought as materialized (select unnest($2::uuid[]) as suggestion_id, unnest($3::uuid[]) as id)
-        select a.suggestion_id, a.id, a.kind, a.index, a.direction, a.text from sought
-        join suggestion_activity a on a.project = $1 and a.suggestion_id = sought.suggestion_id and a.id = sought.id";
-    let names = appends
-        .iter()
-        .flat_map(|(record, activities, _)| activities.iter().map(move |activity| (*record, activity.id)));
-    let (records, ids): (Vec<_>, Vec<_>) = names.unzip();
-    let rows: Vec<StoredActivity> =
-        sqlx::query_as(SQL).bind(project).bind(records).bind(ids).fetch_all(connection).await?;
-    Ok(rows.into_iter().map(|stored| ((stored.suggestion_id, stored.id), stored)).collect())
-}
-
-/// A stored view: its record, `index`, `direction` and time.
-type LookRow = (Uuid, Option<i32>, Option<i16>, Option<Timestamp>);
-
-/// Returns the views of these records, each record's in the order of the times that clients gave, and
-/// otherwise of arrival.
-pub(super) async fn looks(
-    connection: &mut PgConnection,
-    project: &str,
-    ids: &[Uuid],
-) -> sqlx::Result<Vec<(Uuid, Look, Option<Timestamp>)>> {
-    let sql = "select suggestion_id, index, direction, at from suggestion_activity
-               where project = $1 and suggestion_id = any($2) and kind = 'view'
-               order by suggestion_id, coalesce(at, received_at), arrival";
-    let rows: Vec<LookRow> = sqlx::query_as(sql).bind(project).bind(ids).fetch_all(connection).await?;
-    let looks = rows.into_iter().map(|(id, index, direction, at)| {
-        let index = index.and_then(|index| usize::try_from(index).ok());
-        let way = if direction == Some(-1) { Direction::Prev } else { Direction::Next };
-        (id, index.map_or(Look::Go(way), Look::At), at)
-    });
-    Ok(looks.collect())
 }

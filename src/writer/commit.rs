@@ -9,22 +9,23 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use super::Job;
+use super::away::Away;
 use super::connection::KeptConnection;
 use crate::db::receipt::Written;
 use crate::db::retry::Losses;
 use crate::domain::{self, Domain, Event, InForce};
-use crate::error::{Error, is_connection_lost};
+use crate::error::Error;
+use crate::outage::Outage;
 use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
 use crate::telemetry;
 
 /// Writes the jobs' events in a transaction for each project and domain, and answers each job. Projects with few
 /// events do not wait for those with many.
-pub(super) async fn commit(connection: &mut KeptConnection, jobs: Vec<Job>) {
+pub(super) async fn commit(connection: &mut KeptConnection, away: &Away, jobs: Vec<Job>) {
     let mut projects: HashMap<Arc<str>, Vec<Job>> = HashMap::new();
     for job in jobs {
         projects.entry(Arc::clone(&job.tenant.name)).or_default().push(job);
@@ -32,12 +33,12 @@ pub(super) async fn commit(connection: &mut KeptConnection, jobs: Vec<Job>) {
     let mut projects: Vec<_> = projects.into_values().collect();
     projects.sort_by_key(|jobs| jobs.iter().map(|job| job.events.len()).sum::<usize>());
     for jobs in projects {
-        commit_project(connection, jobs).await;
+        commit_project(connection, away, jobs).await;
     }
 }
 
 /// Writes the events of one project's jobs.
-async fn commit_project(connection: &mut KeptConnection, jobs: Vec<Job>) {
+async fn commit_project(connection: &mut KeptConnection, away: &Away, jobs: Vec<Job>) {
     let started = Instant::now();
     let mut verdicts: Vec<Vec<Option<Written>>> =
         jobs.iter().map(|job| job.events.iter().map(|_| None).collect()).collect();
@@ -50,7 +51,7 @@ async fn commit_project(connection: &mut KeptConnection, jobs: Vec<Job>) {
     for members in groups.into_values() {
         let events: Vec<_> = members.iter().map(|&(job, index)| &jobs[job].events[index]).collect();
         let tenant = &jobs[members[0].0].tenant;
-        let written = write(connection, tenant, &events).await;
+        let written = write(connection, away, tenant, &events).await;
         telemetry::count_events(events.iter().map(|event| event.kind()).zip(&written));
         for (&(job, index), written) in members.iter().zip(written) {
             verdicts[job][index] = Some(written);
@@ -64,39 +65,34 @@ async fn commit_project(connection: &mut KeptConnection, jobs: Vec<Job>) {
     }
 }
 
-/// Whether the database was away at the last attempt to write.
-static AWAY: AtomicBool = AtomicBool::new(false);
-
 /// Writes events of one project and domain in one transaction. If an event makes that fail, each event is
 /// written in a transaction of its own.
-async fn write(connection: &mut KeptConnection, tenant: &Tenant, events: &[&Kept<Event>]) -> Vec<Written> {
-    match try_write(connection, tenant, events).await {
+async fn write(
+    connection: &mut KeptConnection,
+    away: &Away,
+    tenant: &Tenant,
+    events: &[&Kept<Event>],
+) -> Vec<Written> {
+    let error = match try_write(connection, tenant, events).await {
         Ok(written) => {
-            if AWAY.swap(false, Ordering::Relaxed) {
-                tracing::info!("the database can be reached again: events are written");
-            }
-            written
+            away.is_over();
+            return written;
         }
-        Err(error) if is_connection_lost(&error) => {
-            // The warning is logged once per outage, because every batch of every client fails meanwhile.
-            if !AWAY.swap(true, Ordering::Relaxed) {
-                tracing::warn!(%error, "events cannot be written: the database cannot be reached");
-            }
-            events
-                .iter()
-                .map(|_| Err(Error::Unavailable("the database cannot be reached; try again")))
-                .collect()
-        }
-        Err(error) if events.len() == 1 => vec![Err(error.into())],
-        Err(error) => {
-            tracing::warn!(%error, events = events.len(), "a batch failed; writing its events one by one");
-            let mut written = Vec::with_capacity(events.len());
-            for &event in events {
-                written.extend(Box::pin(write(connection, tenant, &[event])).await);
-            }
-            written
-        }
+        Err(error) => error,
+    };
+    if let Some(outage) = Outage::of(&error) {
+        away.met(outage, &error);
+        return events.iter().map(|_| Err(Error::Unavailable(outage.refusal()))).collect();
     }
+    if events.len() == 1 {
+        return vec![Err(error.into())];
+    }
+    tracing::warn!(%error, events = events.len(), "a batch failed; writing its events one by one");
+    let mut written = Vec::with_capacity(events.len());
+    for &event in events {
+        written.extend(Box::pin(write(connection, away, tenant, &[event])).await);
+    }
+    written
 }
 
 async fn try_write(

@@ -14,18 +14,20 @@
 //! one after the other. An event that is sent after another was acknowledged comes after it. Concurrent requests have
 //! no order, because there may be two writers.
 
+mod away;
 mod commit;
 mod connection;
 mod queue;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::PgPool;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
 
+use self::away::Away;
 use self::connection::KeptConnection;
 use self::queue::Queue;
 use crate::db::gin;
@@ -33,6 +35,7 @@ use crate::db::receipt::{Receipt, Written};
 use crate::domain::Event;
 use crate::error::Error;
 use crate::http::memory::Memory;
+use crate::outage::Outage;
 use crate::privacy::capture::Capture;
 use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
@@ -48,6 +51,8 @@ pub const WRITERS: u32 = 2;
 /// How many events must wait before a second transaction begins beside the one in progress. A few large
 /// transactions cost Postgres less than many small ones, so events mostly wait for the first to end.
 const ENOUGH: usize = BATCH / 4;
+/// How long the texts of a batch are redacted at a time: other requests of the thread have their turn then.
+const TURN: Duration = Duration::from_millis(1);
 /// How long the first writer's transaction may take before the second writer joins in.
 const LATE: Duration = Duration::from_millis(3);
 
@@ -66,6 +71,7 @@ pub struct Writer {
     queue: Arc<Queue<Job>>,
     room: Shares,
     load: Arc<Load>,
+    away: Arc<Away>,
 }
 
 /// How much there is to write, and whether the first writer keeps up.
@@ -117,13 +123,19 @@ impl Writer {
         let queue = Arc::<Queue<Job>>::default();
         let (stop, stopped) = watch::channel(false);
         let load = Arc::<Load>::default();
-        let task =
-            Task { queue: Arc::clone(&queue), load: Arc::clone(&load), stopped, written: Arc::default() };
+        let away = Arc::<Away>::default();
+        let task = Task {
+            queue: Arc::clone(&queue),
+            load: Arc::clone(&load),
+            away: Arc::clone(&away),
+            stopped,
+            written: Arc::default(),
+        };
         let tidying = tokio::spawn(gin::run(tidy_db.clone(), Arc::clone(&task.written)));
         let second = tokio::spawn(task.clone().help(KeptConnection::new(db.clone())));
         let first = tokio::spawn(task.run(KeptConnection::new(db.clone())));
         let room = Shares::new(QUEUE);
-        (Self { queue, room, load }, Tasks { stop, handles: vec![first, second], tidying })
+        (Self { queue, room, load, away }, Tasks { stop, handles: vec![first, second], tidying })
     }
 
     /// Writes what the project keeps of one event. Returns once that is committed. The queue keeps `memory`
@@ -138,7 +150,12 @@ impl Writer {
     pub async fn write_all(&self, tenant: &Arc<Tenant>, events: Vec<Event>, memory: &Memory) -> Vec<Written> {
         let mut verdicts: Vec<Option<Written>> = Vec::with_capacity(events.len());
         let (mut kept, mut members) = (Vec::with_capacity(events.len()), Vec::with_capacity(events.len()));
+        let mut begun = Instant::now();
         for (index, event) in events.into_iter().enumerate() {
+            if begun.elapsed() > TURN {
+                tokio::task::yield_now().await;
+                begun = Instant::now();
+            }
             let capture = tenant.policy.capture(event.domain());
             match tenant.policy.keep(event) {
                 Some(event) => {
@@ -183,6 +200,12 @@ impl Writer {
         self.room.taken()
     }
 
+    /// Returns why events cannot be written, if the last attempt has failed because of the database.
+    #[must_use]
+    pub fn outage(&self) -> Option<Outage> {
+        self.away.outage()
+    }
+
     /// Queues a piece and waits for its verdicts. The error says why it was not accepted. With `may_refuse` a
     /// full queue is an error; otherwise the piece waits for room.
     async fn submit(
@@ -216,6 +239,7 @@ impl Writer {
 struct Task {
     queue: Arc<Queue<Job>>,
     load: Arc<Load>,
+    away: Arc<Away>,
     stopped: watch::Receiver<bool>,
     /// Notified after each transaction.
     written: Arc<Notify>,
@@ -235,10 +259,11 @@ impl Task {
                     () = self.queue.arrived.notified() => {}
                     // Events already accepted are still written.
                     _ = self.stopped.changed() => self.queue.close(),
+                    () = self.away.try_again(&mut connection), if self.away.outage().is_some() => {}
                 }
                 continue;
             }
-            let mut commit = std::pin::pin!(commit::commit(&mut connection, batch));
+            let mut commit = std::pin::pin!(commit::commit(&mut connection, &self.away, batch));
             if tokio::time::timeout(LATE, &mut commit).await.is_err() {
                 self.load.late.store(true, Ordering::Relaxed);
                 self.load.check();
@@ -259,7 +284,7 @@ impl Task {
             }
             let batch = self.take();
             if !batch.is_empty() {
-                commit::commit(&mut connection, batch).await;
+                commit::commit(&mut connection, &self.away, batch).await;
                 self.written.notify_one();
                 self.load.check();
             }

@@ -53,6 +53,32 @@ fn claude_code_is_told_to_post_and_can_be_told_to_stop() {
 }
 
 #[test]
+fn an_agent_can_be_told_to_ask_for_help_where_it_can_hand_it_on() {
+    let folder = folder();
+    let said = hook(&folder, &["install", "claude-code", "--suggest"]);
+    assert!(said.contains("they are told what likely helps"), "{said}");
+    let text = fs::read_to_string(folder.path().join(".claude/settings.json")).expect("settings");
+    assert_eq!(text.matches("/v1/hooks/claude-code?suggest=memories,files,examples\"").count(), 3, "{text}");
+    assert_eq!(text.matches("/v1/hooks/claude-code\"").count(), 4, "{text}");
+    hook(&folder, &["install", "claude-code"]);
+    let text = fs::read_to_string(folder.path().join(".claude/settings.json")).expect("settings");
+    assert_eq!(
+        (text.matches("suggest=").count(), text.matches("/v1/hooks/claude-code\"").count()),
+        (0, 7),
+        "{text}"
+    );
+    assert!(hook(&folder, &["uninstall", "claude-code"]).contains("was removed"));
+    hook(&folder, &["install", "codex", "--suggest"]);
+    let text = fs::read_to_string(folder.path().join(".codex/hooks.json")).expect("settings");
+    assert_eq!(
+        (text.matches(" --suggest\"").count(), text.matches("hook send codex").count()),
+        (2, 5),
+        "{text}"
+    );
+    assert!(hook(&folder, &["uninstall", "codex"]).contains("was removed"));
+}
+
+#[test]
 fn a_key_is_left_for_the_agent_to_fill_in() {
     let folder = folder();
     let mut install = gleaner(&folder);

@@ -25,7 +25,7 @@ async fn an_open_server_closes_when_the_command_line_makes_a_key_beside_it() {
     .await;
     let listed = run(gleaner(&folder).args(["keys", "list"]), 0);
     let listed = String::from_utf8(listed.stdout).expect("text");
-    assert!(listed.contains("first  operator") && listed.contains("in use"), "{listed}");
+    assert!(listed.contains("first  operator") && listed.contains("active"), "{listed}");
     assert!(!listed.contains(key.trim()), "the secret is shown once");
     let id = listed.split_whitespace().next().expect("an id");
     run(gleaner(&folder).args(["keys", "revoke", id]), 0);

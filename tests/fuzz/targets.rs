@@ -6,19 +6,29 @@ use gleaner::agents::{self, ToolPatterns};
 use gleaner::domain;
 use gleaner::http::page::{open_cursor, seal_cursor};
 use gleaner::http::{clean_json, utf8};
+use gleaner::memories::rules::confidence::probability;
+use gleaner::memories::rules::context::Context;
+use gleaner::memories::rules::intent;
+use gleaner::memories::rules::ranking::{Compared, Statistics, compare, score};
+use gleaner::memories::rules::reasons::reason;
+use gleaner::memories::rules::terms::Indexed;
+use gleaner::providers::answer::{Answer, Api};
+use gleaner::providers::sse::Events;
 use serde_json::{Value, json};
 
 /// A target, by the name of its folder in the corpus.
 pub(crate) type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub(crate) const ALL: [Target; 6] = [
+pub(crate) const ALL: [Target; 8] = [
     ("json", json),
     ("line", line),
     ("cursor", cursor),
     ("transcript", transcript),
     ("shell", shell),
     ("hook", hook),
+    ("conversation", conversation),
+    ("answer", answer),
 ];
 
 /// The cleaner of JSON. What it has cleaned it leaves as it is, and nothing is in it that Postgres cannot keep.
@@ -112,5 +122,52 @@ pub(crate) fn hook(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     for agent in agents::ALL {
         let _ = (agent.parse_hook)(text, &ToolPatterns::default());
+    }
+}
+
+/// A conversation, a query a line, and the memories that it is compared with, which are its own lines: figures stay within
+/// their bounds, and what is compared twice comes to the same.
+pub(crate) fn conversation(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    let lines: Vec<_> = text.lines().take(20).collect();
+    let intent = intent::detect(&lines);
+    assert!((0.0..=1.0).contains(&intent.confidence), "{intent:?}");
+    let context = Context::of("p", lines.iter().rev().copied());
+    let indexed: Vec<_> = lines.iter().map(|line| Indexed::of("p", [*line])).collect();
+    let statistics = Statistics::default().seen(&indexed);
+    let scores = score(&context, &indexed, &statistics);
+    assert!(scores.iter().all(|score| score.is_finite() && *score >= 0.0), "{scores:?}");
+    assert_eq!(scores, score(&context, &indexed, &statistics));
+    let mut compared: Vec<_> = indexed
+        .iter()
+        .zip(&scores)
+        .zip(&lines)
+        .map(|((indexed, score), text)| Compared { indexed, score: *score, text })
+        .collect();
+    compared.retain(|memory| memory.score > 0.0);
+    compared.sort_by(|a, b| b.score.total_cmp(&a.score));
+    for (evidence, memory) in compare("p", &context, &compared, &statistics).into_iter().zip(&compared) {
+        for figure in [evidence.saturation, evidence.lead, evidence.grams, evidence.phrases, evidence.earlier]
+        {
+            assert!(figure.is_finite(), "{evidence:?}");
+        }
+        assert!((0.0..=1.0).contains(&probability(evidence.saturation)));
+        assert!(!reason(&context, memory.indexed, &statistics, evidence.size).is_empty());
+    }
+}
+
+/// An answer of a provider, whole and streamed, of each API. It does not matter in which pieces a stream comes.
+pub(crate) fn answer(data: &[u8]) {
+    for api in [Api::ChatCompletions, Api::Responses, Api::Messages] {
+        let _ = Answer::read(api, data);
+        let streamed = |size: usize| {
+            let (mut events, mut answer) = (Events::default(), Answer::default());
+            let pieces = data.chunks(size).flat_map(|piece| events.push(piece)).collect::<Vec<_>>();
+            for event in pieces.into_iter().chain(events.finish()) {
+                let _ = answer.event(api, &event);
+            }
+            answer
+        };
+        assert_eq!(streamed(data.len().max(1)), streamed(7));
     }
 }

@@ -54,14 +54,14 @@ struct Item<'a> {
     error: Raw<'a>,
 }
 
-/// What an item says that was done. The use of a tool is told as a whole, with its answer.
+/// What an item says was done. A use of a tool is reported as a whole, with its result.
 pub(super) fn activities(item: Raw<'_>, tools: &ToolPatterns, passages: &mut Vec<Passage>) -> Vec<Activity> {
     let Some(item): Option<Item<'_>> = json::member(item) else { return Vec::new() };
     let answered = [item.aggregated_output, item.result].map(json::texts).join("\n");
     let answer_to = json::name(item.id).map(PassageSource::Answer);
     passages.extend(answer_to.and_then(|source| Passage::new(source, answered)));
     match json::text(item.kind).as_deref() {
-        Some("UserMessage") => said(&item, passages).into_iter().collect(),
+        Some("UserMessage") => said(&item).map(|text| prompt::activity(&text)).into_iter().collect(),
         Some("CommandExecution") => {
             let folder = json::text(item.cwd).map(local_path);
             let actions = tool::command_actions(item.command, folder.as_deref());
@@ -80,8 +80,15 @@ pub(super) fn activities(item: Raw<'_>, tools: &ToolPatterns, passages: &mut Vec
     }
 }
 
-/// A prompt, if a person has said anything.
-fn said(item: &Item<'_>, passages: &mut Vec<Passage>) -> Option<Activity> {
+/// Returns what a person says in an item, if that is what it is and it has a text.
+pub(super) fn prompt(item: Raw<'_>) -> Option<String> {
+    let item: Item<'_> = json::member(item)?;
+    json::text(item.kind).filter(|kind| kind == "UserMessage")?;
+    said(&item).filter(|text| !text.is_empty())
+}
+
+/// The text of a prompt, if a person has said anything.
+fn said(item: &Item<'_>) -> Option<String> {
     #[derive(Debug, Default, Deserialize)]
     #[serde(default)]
     struct Part<'a> {
@@ -92,9 +99,7 @@ fn said(item: &Item<'_>, passages: &mut Vec<Passage>) -> Option<Activity> {
     let text = parts.iter().filter_map(|part| json::text(json::member::<Part<'_>>(Some(part))?.text));
     let text = text.collect::<Vec<_>>().join(" ");
     // Pictures have no text.
-    let activity = (!parts.is_empty()).then(|| prompt::activity(&text));
-    passages.extend(Passage::new(PassageSource::Prompt, text));
-    activity
+    (!parts.is_empty()).then_some(text)
 }
 
 /// The activities of a tool that was used and has answered.

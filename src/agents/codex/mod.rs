@@ -1,8 +1,9 @@
 //! Codex CLI: the lines of rollouts in `~/.codex/sessions`.
 //!
-//! A line is an envelope of time, type and payload. The session and its folder stand in the first line only, the turn and
-//! its folder in a line at its beginning; what happens is told twice, as items of the model's API and as events for those
-//! who watch. Uses of tools are taken from both, and what is told twice has the same id; turns are taken from the events.
+//! A line is an envelope of time, type and payload. The session and its folder stand in the first line only, the turn
+//! and its folder in a line at its beginning; what happens is recorded twice, as items of the model's API and as
+//! events for observers. Uses of tools are read from both, and both records have the same id; turns are taken from
+//! the events.
 
 mod items;
 
@@ -10,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::action::ToolAction;
-use super::agent::{Agent, Home, HookEvent, Hooks, Reporting, Transcripts};
+use super::agent::{Agent, Home, HookEvent, Hooks, Reporting, Servers, ServersFormat, Transcripts};
 use super::entry::{Activity, Entry, Passage, PassageSource};
 use super::hook::{self, Dialect};
 use super::json::{self, NotAnObject, Raw};
@@ -39,14 +40,21 @@ pub(super) static AGENT: Agent = Agent {
             HookEvent::plain("Stop"),
             HookEvent::plain("SessionEnd"),
         ],
+        answerable: &["UserPromptSubmit", "PostToolUse"],
         reporting: Reporting::Command,
-        // The command ends by itself before that; Codex allows at most three seconds at the end of a session.
+        // The command ends before that on its own; Codex allows at most three seconds at the end of a session.
         timeout: 2,
         advice: Some(
-            "Codex runs hooks only once they are trusted: start `codex` in a terminal and accept them when it asks, or look \
-             at them with /hooks. `codex exec` passes over hooks that are not trusted and does not say so; with \
-             --dangerously-bypass-hook-trust it runs them all the same.",
+            "Codex runs only trusted hooks: start `codex` in a terminal and accept them when it asks, or review them with \
+             /hooks. `codex exec` silently skips hooks that are not trusted, unless it is started with \
+             --dangerously-bypass-hook-trust.",
         ),
+    },
+    servers: Servers {
+        home: Home { variable: "CODEX_HOME", folder: ".codex" },
+        file: "config.toml",
+        of_project: ".codex/config.toml",
+        format: ServersFormat::Toml,
     },
 };
 
@@ -209,12 +217,14 @@ fn parse_line(line: &str, tools: &ToolPatterns) -> Result<Entry, NotAnObject> {
             entry.turn = json::name(payload.turn_id);
             entry.activities = match json::text(payload.kind).as_deref() {
                 Some("user_message") => {
-                    let message = json::text(payload.message).unwrap_or_default().into_owned();
-                    let activity = prompt::activity(&message);
-                    entry.passages.extend(Passage::new(PassageSource::Prompt, message));
-                    vec![activity]
+                    let said = json::text(payload.message).unwrap_or_default();
+                    entry.prompt = Some(said.clone().into_owned()).filter(|said| !said.is_empty());
+                    vec![prompt::activity(&said)]
                 }
-                Some("item_completed") => items::activities(payload.item, tools, &mut entry.passages),
+                Some("item_completed") => {
+                    entry.prompt = items::prompt(payload.item);
+                    items::activities(payload.item, tools, &mut entry.passages)
+                }
                 Some("task_complete" | "turn_aborted") => vec![Activity::TurnEnd],
                 _ => Vec::new(),
             };

@@ -6,20 +6,23 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use std::{env, fs, io};
+use std::{env, io};
 
 use anyhow::Context as _;
 use clap::Subcommand;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-use self::settings::{Change, Group};
+use self::settings::Group;
 use super::client::{Presence, Remote, default_url, expect_address, presence_at};
 use super::files;
 use crate::agents::{Agent, HookEvent, Reporting};
 
 /// How long an agent is kept waiting: with the start of this program, less than a second.
 const PATIENCE: Duration = Duration::from_millis(800);
+
+/// What an agent may be told that has not asked.
+const SUGGEST: &str = "memories,files,examples";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Hook {
@@ -37,6 +40,10 @@ Examples:
         /// Change the agent's settings for the current folder instead of the user's settings.
         #[arg(long = "here")]
         project: bool,
+        /// Have the agent told what likely helps, with a prompt and after a search that found nothing. The key then needs the
+        /// scope `read` besides `write`.
+        #[arg(long)]
+        suggest: bool,
         #[command(flatten)]
         remote: Remote,
     },
@@ -50,10 +57,14 @@ Examples:
         #[arg(long = "here")]
         project: bool,
     },
-    /// Send a hook's input from standard input to a server. Agents run this command, and it always succeeds.
+    /// Send a hook's input from standard input to a server and print the response. Agents run this command, and it
+    /// always succeeds.
     Send {
         /// The agent.
         agent: &'static Agent,
+        /// Ask for what likely helps.
+        #[arg(long)]
+        suggest: bool,
         #[command(flatten)]
         remote: Remote,
     },
@@ -62,17 +73,20 @@ Examples:
 impl Hook {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self {
-            Self::Install { agent, project, remote } => install(agent, project, &remote.url_or_default())?,
+            Self::Install { agent, project, suggest, remote } => {
+                install(agent, project, &remote.url_or_default(), suggest)?;
+            }
             Self::Uninstall { agent, project } => {
                 let path = settings_file(agent, project)?;
-                change(agent, &path, &read(&path)?, &[])?;
+                change(agent, &path, &files::read_settings(&path)?, &[])?;
             }
-            Self::Send { agent, remote } => {
+            Self::Send { agent, suggest, remote } => {
                 // An error here must not keep the agent from its work.
-                if let Err(error) = send(agent, &remote) {
+                let answer = send(agent, &remote, suggest).unwrap_or_else(|error| {
                     eprintln!("gleaner: {error:#}");
-                }
-                println!("{{}}");
+                    "{}".to_owned()
+                });
+                println!("{}", answer.trim_end());
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -87,14 +101,20 @@ fn settings_file(agent: &Agent, project: bool) -> anyhow::Result<PathBuf> {
 }
 
 /// Has an agent report to the server at `url`, and prints what was done and what a person has to know.
-fn install(agent: &Agent, project: bool, url: &str) -> anyhow::Result<()> {
+fn install(agent: &Agent, project: bool, url: &str, suggest: bool) -> anyhow::Result<()> {
     expect_address(url)?;
     let path = settings_file(agent, project)?;
-    let text = read(&path)?;
-    let own = settings::own_hooks(&text, |hook| is_ours(agent, hook)).with_context(|| untouched(&path))?;
+    let text = files::read_settings(&path)?;
+    let own =
+        settings::own_hooks(&text, |hook| is_ours(agent, hook)).with_context(|| files::untouched(&path))?;
     let before = own.into_iter().find(|hook| !hook["headers"]["Authorization"].is_null());
-    let text = change(agent, &path, &text, &groups(agent, url, before.as_ref())?)?;
-    println!("Sessions of {} that begin from now on report to {url}.", agent.title);
+    let text = change(agent, &path, &text, &groups(agent, url, suggest, before.as_ref())?)?;
+    println!("New sessions of {} report to {url}.", agent.title);
+    if suggest {
+        println!(
+            "After each prompt, and after a search without results, they receive what is likely to help."
+        );
+    }
     if let Some(advice) = agent.hooks.advice {
         println!("{advice}");
     }
@@ -137,7 +157,12 @@ fn about_key(agent: &Agent, sends: bool) -> String {
 }
 
 /// The hooks that an agent is to have. `before` is one that it has, with a key.
-fn groups(agent: &Agent, url: &str, before: Option<&serde_json::Value>) -> anyhow::Result<Vec<Group>> {
+fn groups(
+    agent: &Agent,
+    url: &str,
+    suggest: bool,
+    before: Option<&serde_json::Value>,
+) -> anyhow::Result<Vec<Group>> {
     let mut hook = settings::Hook {
         kind: "command",
         url: None,
@@ -160,13 +185,23 @@ fn groups(agent: &Agent, url: &str, before: Option<&serde_json::Value>) -> anyho
         }
         Reporting::Command => hook.command = Some(command(agent, url)?),
     }
-    let group = |event: &HookEvent| Group { event: event.name, of_tools: event.of_tools, hook: hook.clone() };
+    let asking = settings::Hook {
+        url: hook.url.as_ref().map(|url| format!("{url}?suggest={SUGGEST}")),
+        command: hook.command.as_ref().map(|command| format!("{command} --suggest")),
+        ..hook.clone()
+    };
+    let group = |event: &HookEvent| {
+        let asks = suggest && agent.hooks.answerable.contains(&event.name);
+        let hook = if asks { asking.clone() } else { hook.clone() };
+        Group { event: event.name, of_tools: event.of_tools, hook }
+    };
     Ok(agent.hooks.events.iter().map(group).collect())
 }
 
 /// Whether a hook is one of ours: it posts to the agent's path or runs this program.
 fn is_ours(agent: &Agent, hook: &serde_json::Value) -> bool {
-    let posts = hook["url"].as_str().is_some_and(|url| url.ends_with(&agent.hook_path()));
+    let address = |url: &str| url.split('?').next().is_some_and(|url| url.ends_with(&agent.hook_path()));
+    let posts = hook["url"].as_str().is_some_and(address);
     let send = format!(" hook send {}", agent.name);
     let runs = |command: &str| command.contains("gleaner") && command.contains(&send);
     posts || hook["command"].as_str().is_some_and(runs)
@@ -177,48 +212,22 @@ fn has_key() -> bool {
     env::var_os("GLEANER_KEY").is_some_and(|key| !key.is_empty())
 }
 
-/// What a file of settings holds; nothing, if it is not there.
-fn read(path: &Path) -> anyhow::Result<String> {
-    match files::read_text(path) {
-        Ok(text) => Ok(text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
-    }
-}
-
-fn untouched(path: &Path) -> String {
-    format!("{} was left as it is", path.display())
-}
-
 /// Gives an agent's settings these hooks, prints what was done, and returns the settings as they are now.
 fn change(agent: &Agent, path: &Path, text: &str, groups: &[Group]) -> anyhow::Result<String> {
-    let (text, changes) =
-        settings::change(text, groups, |hook| is_ours(agent, hook)).with_context(|| untouched(path))?;
-    let different = changes.iter().any(|(_, change)| *change != Change::Kept);
-    if text.is_empty() && different {
-        fs::remove_file(path).with_context(|| format!("removing {}", path.display()))?;
-    } else if different {
-        files::replace(path, text.as_bytes()).with_context(|| format!("writing {}", path.display()))?;
-    }
-    println!("{}:", path.display());
-    for (event, change) in &changes {
-        println!("  {event}: {change}");
-    }
-    if !different {
-        println!("  nothing to change");
-    } else if text.is_empty() {
-        println!("  the file held nothing else and was removed");
-    }
+    let (text, changes) = settings::change(text, groups, |hook| is_ours(agent, hook))
+        .with_context(|| files::untouched(path))?;
+    files::write_settings(path, &text, &changes)?;
     Ok(text)
 }
 
-/// Sends what standard input holds to the path of an agent's hooks.
-fn send(agent: &Agent, remote: &Remote) -> anyhow::Result<()> {
+/// Sends what standard input holds to the path of an agent's hooks, and returns the answer.
+fn send(agent: &Agent, remote: &Remote, suggest: bool) -> anyhow::Result<String> {
     let mut body = Vec::new();
     io::stdin().read_to_end(&mut body).context("reading standard input")?;
     let client = remote.client(&remote.url_or_default(), PATIENCE)?;
-    let answer = client.post(&agent.hook_path(), "application/json", None, &body);
-    client.accepted(answer).map(|_| ())
+    let query = if suggest { format!("?suggest={SUGGEST}") } else { String::new() };
+    let answer = client.post(&format!("{}{query}", agent.hook_path()), "application/json", None, &body);
+    client.accepted(answer).map(|answer| answer.body)
 }
 
 /// The command line that runs this program for a hook.

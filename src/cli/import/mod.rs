@@ -96,7 +96,7 @@ impl Store {
         Ok(Self::Database { running, tenant, _local: local })
     }
 
-    /// Stores lines. Returns what became of them, and how many characters had to be replaced.
+    /// Stores lines. Returns their outcome, and how many characters had to be replaced.
     async fn take(
         &self,
         chunk: Vec<NumberedLine>,

@@ -9,8 +9,9 @@ use sqlx::postgres::PgConnectOptions;
 
 use crate::cli::client::Client;
 use crate::error::Error;
+use crate::intake::transcript;
 use crate::projects::{self, Defaults};
-use crate::searches::transcripts::{self, Origin};
+use crate::searches::transcripts::Origin;
 use crate::searches::write::TranscriptCounts;
 use crate::server::{Running, Settings};
 
@@ -62,7 +63,7 @@ impl Destination {
         }
     }
 
-    /// Sends lines of `origin`; returns what became of them, once they are kept.
+    /// Sends lines of `origin`. Returns their outcome once they are stored.
     pub(super) async fn send(&self, origin: &Origin, lines: Bytes) -> Result<TranscriptCounts, Refusal> {
         match self {
             Self::Server { client, project } => {
@@ -74,7 +75,7 @@ impl Destination {
                 let app = &running.app;
                 let taken = async {
                     let tenant = app.keyring.tenant(project).await?;
-                    transcripts::take(&app.searches, &tenant, origin.clone(), lines.into()).await
+                    transcript::take(app, &tenant, origin.clone(), lines.into()).await
                 };
                 taken.await.map_err(|error| match error {
                     Error::Unavailable(_) => Refusal::Away {
@@ -110,7 +111,7 @@ fn to_server(
         .post(&path, "application/x-ndjson", project, lines)
         .map_err(|error| away(client.unanswered(&error).to_string(), None))?;
     match answer.status {
-        // The project keeps nothing of this.
+        // The project stores nothing of this.
         204 => Ok(TranscriptCounts::default()),
         200..300 => serde_json::from_str(&answer.body)
             .map_err(|error| Refusal::Final(anyhow!("{url} answered something else: {error}"))),

@@ -18,7 +18,7 @@ pub(super) struct Lines {
     file: File,
     offset: u64,
     mark: Mark,
-    /// How many lines were passed over since that was last asked, because no server takes lines of their length.
+    /// The number of lines skipped since the last call because they are too long for any server.
     too_long: u64,
 }
 
@@ -28,7 +28,7 @@ impl Lines {
         Self { file, offset, mark, too_long: 0 }
     }
 
-    /// Returns how many lines were passed over since the last call, because they are too long.
+    /// Returns the number of lines skipped since the last call because they are too long.
     pub(super) fn take_too_long(&mut self) -> u64 {
         mem::take(&mut self.too_long)
     }

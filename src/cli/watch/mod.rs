@@ -183,7 +183,7 @@ struct Follower {
     learn: bool,
     /// Files as they were when they were read to the end.
     seen: HashMap<PathBuf, Seen>,
-    /// Transcripts that were told of, because they are passed over for their names.
+    /// Transcripts that were reported as skipped because of their names.
     unnamed: HashSet<PathBuf>,
     stopped: watch::Receiver<bool>,
 }
@@ -216,7 +216,7 @@ impl Follower {
                 Err(Trouble::File(error)) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(Trouble::File(error)) => {
                     tracing::warn!(path = %path.display(), %error, "a transcript could not be read or sent");
-                    // To be tried, and told of, again once it is another.
+                    // It is tried and reported again once it has changed.
                     self.seen.extend(fs::metadata(path).map(|metadata| (path.clone(), Seen::of(&metadata))));
                 }
                 Err(Trouble::All(error)) => return Err(error),

@@ -15,13 +15,13 @@ const DEPTH: usize = 8;
 pub(super) struct Found {
     /// The transcripts, in the order of their paths.
     pub(super) transcripts: Vec<PathBuf>,
-    /// Transcripts that are passed over, because their names are not UTF-8.
+    /// Transcripts that are skipped because their names are not UTF-8.
     pub(super) unnamed: Vec<PathBuf>,
     /// All files by their inode, by which a file that is renamed is known again.
     pub(super) by_inode: HashMap<u64, PathBuf>,
 }
 
-/// Looks through `folders`. What cannot be read is passed over.
+/// Looks through `folders`, skipping what cannot be read.
 pub(super) fn scan(folders: &[PathBuf]) -> Found {
     let mut found = Found::default();
     for folder in folders {

@@ -187,16 +187,21 @@ async fn figures(
             query.push(" and version = ").push_bind(*version);
         }
     }
-    query.push(" group by template, version order by total_uses desc, template, version");
+    query.push(format_args!(
+        " group by template, version order by total_uses desc, template, version limit {MOST_TEMPLATES}"
+    ));
     let rows: Vec<Row> = query.build_query_as().fetch_all(db).await?;
     Ok(rows.into_iter().map(PromptFigures::from).collect())
 }
+
+/// The maximum number of versions of templates in a response.
+const MOST_TEMPLATES: usize = 1_000;
 
 /// The statistics of all prompt templates.
 #[derive(Serialize, ToSchema)]
 #[schema(as = PromptAnalytics)]
 pub(in crate::generations) struct AllFigures {
-    /// The statistics of each template, the most used first.
+    /// The statistics of each version of a template, the most used first. If there are more than 1,000, only the most used 1,000 are listed.
     data: Vec<PromptFigures>,
 }
 

@@ -8,11 +8,15 @@ use sqlx::{Postgres, QueryBuilder, Row as _};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::{CompletionOf, PromptOf, SESSION, TEXTS, check_texts, push_log_conditions, push_min_rating};
+use super::{
+    CompletionOf, INTENT, PromptOf, SESSION, TEXTS, check_texts, push_log_conditions, push_min_rating,
+};
 use crate::exports::format::{Example, Shape};
+use crate::exports::near::push_unlike;
 use crate::exports::params::Common;
+use crate::exports::schema;
 use crate::exports::split::{Sides, Texts};
-use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
+use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told, push_oldest};
 use crate::generations::Rating;
 use crate::http::Checks;
 use crate::types::{FreeForm, Timestamp};
@@ -63,7 +67,7 @@ enum Pairing {
     Final,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Raw<'a> {
     user_intent: &'a str,
     bad_dsl: &'a str,
@@ -77,7 +81,7 @@ struct Raw<'a> {
     generation_id: Uuid,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Metadata<'a> {
     generation_id: Uuid,
     domain_name: &'a str,
@@ -102,7 +106,8 @@ impl Described for CorrectionPairs {
         notes: "The data set contains only logs that succeeded. A program that a reviewer rated `poor` is never the target. A \
             reviewer's `corrected_dsl` replaces it, and both form a pair under every pairing rule.",
         shapes: &[Shape::Correction, Shape::Preference, Shape::Steps, Shape::Raw],
-        features: &[],
+        raw: Some(schema::of::<Raw<'_>>),
+        metadata: Some(schema::of::<Metadata<'_>>),
         split: Some(&TEXTS),
         table: "generations",
         count: Some(
@@ -149,6 +154,11 @@ impl Dataset for CorrectionPairs {
                 self.push_conditions(query, common, shape);
             });
         }
+        if common.is_near() {
+            push_unlike(query, common, (FROM, "p"), "generation_id", |query| {
+                self.push_conditions(query, common, shape);
+            });
+        }
     }
 
     fn sort_key(&self) -> [&'static str; 3] {
@@ -181,6 +191,14 @@ impl Dataset for CorrectionPairs {
             );
         }
         columns
+    }
+
+    fn told(&self, _: Shape) -> Told {
+        if self.prompt == Some(PromptOf::Sent) { Told::Request } else { Told::Intent }
+    }
+
+    fn hashes(&self) -> Option<[String; 2]> {
+        Some([INTENT.to_owned(), format!("split_hash('program', {RIGHT})")])
     }
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
@@ -276,7 +294,7 @@ impl CorrectionPairs {
         };
         let texts = Texts {
             record: "g.id",
-            question: "split_hash('intent', g.user_intent)",
+            question: INTENT,
             answer: &answer,
             answer_text: RIGHT,
             completed_at: "p.completed_at",

@@ -37,7 +37,18 @@ static TEXTS: Source = Source {
             and (g.completed_at, g.id) >
                 (coalesce($2, '-infinity'), coalesce($3, '00000000-0000-0000-0000-000000000000'))
         order by g.completed_at, g.id limit $5",
+    taught: "
+        select g.id as record, g.completed_at,
+            g.user_intent || E'\n' || coalesce(g.corrected_dsl, g.final_valid_dsl) as text
+        from generations g
+        where g.project = $1 and g.success and g.user_intent is not null and g.completed_at < $4
+            and (g.completed_at, g.id) >
+                (coalesce($2, '-infinity'), coalesce($3, '00000000-0000-0000-0000-000000000000'))
+        order by g.completed_at, g.id limit $5",
 };
+
+/// The hash of the intent of the log `g`, as a question.
+const INTENT: &str = "split_hash('intent', g.user_intent)";
 
 /// What decides in which part of a split the log `g` stands that has no session.
 const SESSION: &str = "coalesce(g.session_id, g.id::text)";

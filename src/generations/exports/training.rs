@@ -5,14 +5,18 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgRow;
 use sqlx::{Postgres, QueryBuilder, Row as _};
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::{CompletionOf, PromptOf, SESSION, TEXTS, check_texts, push_log_conditions, push_min_rating};
+use super::{
+    CompletionOf, INTENT, PromptOf, SESSION, TEXTS, check_texts, push_log_conditions, push_min_rating,
+};
 use crate::exports::format::{Example, Shape};
+use crate::exports::near::push_unlike;
 use crate::exports::params::Common;
+use crate::exports::schema;
 use crate::exports::split::{Sides, Texts};
-use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
+use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told, push_oldest};
 use crate::generations::Rating;
 use crate::http::Checks;
 use crate::types::{FreeForm, Timestamp};
@@ -47,13 +51,13 @@ pub struct TrainingPairs {
 /// The program that is exported.
 const PROGRAM: &str = "coalesce(g.corrected_dsl, g.final_valid_dsl)";
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Raw<'a> {
     user_intent: &'a str,
     valid_dsl: &'a str,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Metadata<'a> {
     generation_id: Uuid,
     domain_name: &'a str,
@@ -75,7 +79,8 @@ impl Described for TrainingPairs {
         summary: "The intent and program of each log that succeeded.",
         notes: "A reviewer's `corrected_dsl` replaces the program. Logs rated `poor` without a correction are left out.",
         shapes: &[Shape::Solution, Shape::Pair, Shape::Raw],
-        features: &[],
+        raw: Some(schema::of::<Raw<'_>>),
+        metadata: Some(schema::of::<Metadata<'_>>),
         split: Some(&TEXTS),
         table: "generations",
         count: None,
@@ -100,6 +105,11 @@ impl Dataset for TrainingPairs {
                 self.push_conditions(query, common);
             });
         }
+        if common.is_near() {
+            push_unlike(query, common, ("generations g", "g"), "id", |query| {
+                self.push_conditions(query, common)
+            });
+        }
     }
 
     fn sort_key(&self) -> [&'static str; 3] {
@@ -121,6 +131,14 @@ impl Dataset for TrainingPairs {
             );
         }
         columns
+    }
+
+    fn told(&self, _: Shape) -> Told {
+        if self.is_sent() { Told::Request } else { Told::Intent }
+    }
+
+    fn hashes(&self) -> Option<[String; 2]> {
+        Some([INTENT.to_owned(), format!("split_hash('program', {PROGRAM})")])
     }
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
@@ -186,7 +204,7 @@ impl TrainingPairs {
         let answer = format!("split_hash('program', {PROGRAM})");
         let texts = Texts {
             record: "g.id",
-            question: "split_hash('intent', g.user_intent)",
+            question: INTENT,
             answer: &answer,
             answer_text: PROGRAM,
             completed_at: "g.completed_at",

@@ -15,6 +15,7 @@ use crate::generations::store::{self, Filter};
 use crate::generations::{
     Amendment, Attempt, Event, Generation, NewAttempt, NewGeneration, NewReview, Outcome,
 };
+use crate::http::memory::Memory;
 use crate::http::page::{List, Page, PageParams};
 use crate::http::reply::{Changed, Created, Prefer};
 use crate::http::{ById, Json, Path};
@@ -66,7 +67,7 @@ async fn start_generation(writing: Writing, Json(new): Json<NewGeneration>) -> R
         .map(|(id, start)| start.stored(id));
     let record = async |receipt: Receipt| match open {
         Some(log) if receipt.is_as_sent() => Ok(log),
-        _ => stored(&writing.app, &writing.caller.project, id).await,
+        _ => stored(&writing.app, &writing.caller.project, id, writing.memory()).await,
     };
     writing.create(event, address(id), record).await
 }
@@ -159,7 +160,9 @@ async fn amend_generation(
 /// Writes an event that changes a log, and responds with the changed log.
 async fn change(writing: &Writing, event: Event) -> Result<Changed<Generation>> {
     let id = event.generation_id;
-    writing.change(event, async |_| stored(&writing.app, &writing.caller.project, id).await).await
+    writing
+        .change(event, async |_| stored(&writing.app, &writing.caller.project, id, writing.memory()).await)
+        .await
 }
 
 /// Returns the whole generation log, with its attempts as `iterations`.
@@ -168,9 +171,10 @@ async fn change(writing: &Writing, event: Event) -> Result<Changed<Generation>> 
 async fn get_generation(
     State(app): State<App>,
     caller: Caller<Read>,
+    memory: Memory,
     Path(ById { id }): Path<ById>,
 ) -> Result<axum::Json<Generation>> {
-    stored(&app, &caller.project, id).await.map(axum::Json)
+    stored(&app, &caller.project, id, &memory).await.map(axum::Json)
 }
 
 /// One page of generation logs.
@@ -201,8 +205,8 @@ async fn delete_generation(
     if erased.is_nothing() { Err(Error::NotFound("generation")) } else { Ok(StatusCode::NO_CONTENT) }
 }
 
-async fn stored(app: &App, project: &str, id: Uuid) -> Result<Generation> {
-    store::get(&app.db, project, id).await?.ok_or(Error::NotFound("generation"))
+async fn stored(app: &App, project: &str, id: Uuid, memory: &Memory) -> Result<Generation> {
+    store::get(&app.db, project, id, memory).await?.ok_or(Error::NotFound("generation"))
 }
 
 fn address(id: Uuid) -> String {

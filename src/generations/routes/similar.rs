@@ -10,6 +10,7 @@ use crate::auth::{Caller, Read};
 use crate::error::{Refusals, Result};
 use crate::generations::similar::{self, Example, Shape, Wanted};
 use crate::http::Query;
+use crate::http::memory::Memory;
 use crate::state::App;
 
 /// Returns the endpoint of similar examples.
@@ -59,10 +60,11 @@ struct Message {
 async fn find_similar_generations(
     State(app): State<App>,
     caller: Caller<Read>,
+    memory: Memory,
     Query(wanted): Query<Wanted>,
 ) -> Result<axum::Json<Found>> {
     let _place = app.similar.take(&caller.project, 1).await;
-    let data = similar::find(&app.db, &app.samples, &caller.project, &wanted).await?;
+    let data = similar::find(&app.db, &app.samples, &caller.project, &wanted, &memory).await?;
     if wanted.format != Some(Shape::Messages) {
         return Ok(axum::Json(Found::Examples(Examples { data })));
     }

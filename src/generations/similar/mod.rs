@@ -15,7 +15,9 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::Rating;
+use crate::db::rows;
 use crate::error::Result;
+use crate::http::memory::Memory;
 use crate::http::{Check, Checks};
 use crate::retrieval::{Candidate, Candidates, Corpus, Keyed, Samples, Scope};
 use rank::{Solved, rank};
@@ -24,7 +26,7 @@ use rank::{Solved, rank};
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Wanted {
+pub struct Wanted {
     /// The intent to find similar logs for.
     #[param(min_length = 1, example = "Create a fund with Jane as director")]
     intent: String,
@@ -32,7 +34,7 @@ pub(super) struct Wanted {
     domain_name: Option<String>,
     /// Only logs of this model.
     model_used: Option<String>,
-    /// The maximum number of examples, from 1 to 100. The default is 5.
+    /// The maximum number of examples, from 1 to 100. The default is 5. There are fewer if they are larger than 16 MiB together.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<i64>,
     /// The minimum similarity, from 0 to 1. The default is 0.2.
@@ -45,10 +47,26 @@ pub(super) struct Wanted {
     pub(super) format: Option<Shape>,
 }
 
+impl Wanted {
+    /// Asks for at most `limit` logs with an intent at least so similar to this one.
+    #[must_use]
+    pub fn of(intent: String, limit: i64, min_similarity: f64) -> Self {
+        Self {
+            intent,
+            domain_name: None,
+            model_used: None,
+            limit: Some(limit),
+            min_similarity: Some(min_similarity),
+            exclude_id: None,
+            format: None,
+        }
+    }
+}
+
 /// The shape of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Shape {
+pub enum Shape {
     /// As chat messages.
     Messages,
 }
@@ -69,13 +87,13 @@ impl Check for Wanted {
 /// A solved example: a log that succeeded with a similar intent.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 #[schema(as = SolvedExample)]
-pub(super) struct Example {
+pub struct Example {
     /// The id of the log.
-    generation_id: Uuid,
+    pub generation_id: Uuid,
     /// The intent of the log.
-    pub(super) user_intent: String,
+    pub user_intent: String,
     /// The program of the log, or the reviewer's corrected program if there is one.
-    pub(super) valid_dsl: String,
+    pub valid_dsl: String,
     /// The domain name of the logs, such as `cbu`.
     domain_name: String,
     /// The similarity, from 0 to 1. It is 1 if the intents are the same. Otherwise it increases with the rare words
@@ -88,15 +106,16 @@ pub(super) struct Example {
 }
 
 /// Finds, ranks and fetches the examples.
-pub(super) async fn find(
+pub async fn find(
     db: &PgPool,
     samples: &Arc<Samples>,
     project: &Arc<str>,
     wanted: &Wanted,
+    memory: &Memory,
 ) -> Result<Vec<Example>> {
     const SQL: &str = "
         select id as generation_id, user_intent, coalesce(corrected_dsl, final_valid_dsl) as valid_dsl, domain_name, rating
-        from generations where project = $1 and id = any($2)";
+        from generations where project = $1 and id = any($2) order by array_position($2, id)";
     let limit = wanted.limit.unwrap_or(5).try_into().unwrap_or(usize::MAX);
     let least = wanted.min_similarity.unwrap_or(0.2);
     let intent: String = wanted.intent.chars().take(LONGEST_INTENT).collect();
@@ -113,12 +132,14 @@ pub(super) async fn find(
     });
     let ranked = ranked.await.map_err(anyhow::Error::from)?;
     let ids: Vec<_> = ranked.iter().map(|(id, _)| *id).collect();
-    let examples: Vec<Example> = sqlx::query_as(SQL).bind(&**project).bind(ids).fetch_all(db).await?;
-    let mut examples: HashMap<_, _> =
-        examples.into_iter().map(|example| (example.generation_id, example)).collect();
-    let with_similarity =
-        |(id, similarity)| examples.remove(&id).map(|example| Example { similarity, ..example });
-    Ok(ranked.into_iter().filter_map(with_similarity).collect())
+    let query = sqlx::query(SQL).bind(&**project).bind(ids);
+    let (examples, _): (Vec<Example>, _) = rows::some(query.fetch(db), limit, memory).await?;
+    let similarities: HashMap<_, _> = ranked.into_iter().collect();
+    let with_similarity = |example: Example| {
+        let similarity = similarities.get(&example.generation_id).copied().unwrap_or_default();
+        Example { similarity, ..example }
+    };
+    Ok(examples.into_iter().map(with_similarity).collect())
 }
 
 /// How many characters of an intent are compared.

@@ -4,11 +4,12 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgRow;
 use sqlx::{Postgres, QueryBuilder, Row as _};
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
+use crate::exports::schema;
 use crate::exports::split::Sides;
 use crate::exports::{Dataset, Described, Description, Lines, RowKey};
 use crate::http::Checks;
@@ -31,7 +32,7 @@ pub struct MemorySuggestions {
     verdict: Option<Verdict>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Raw<'a> {
     query: &'a str,
     suggested: &'a str,
@@ -40,7 +41,7 @@ struct Raw<'a> {
     confidence: f64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Metadata<'a> {
     session_id: &'a str,
     memory_id: Uuid,
@@ -62,7 +63,8 @@ impl Described for MemorySuggestions {
             `verdict` and `confidence`. A row of `pairs` is a query and a memory that was used. `triplets` has a row for each \
             dismissed memory of the same response. `split` divides the rows by agent session.",
         shapes: &[Shape::Raw, Shape::Triplet, Shape::Pair],
-        features: &[],
+        raw: Some(schema::of::<Raw<'_>>),
+        metadata: Some(schema::of::<Metadata<'_>>),
         split: None,
         table: "conversation_memories",
         count: None,
@@ -93,12 +95,12 @@ impl Dataset for MemorySuggestions {
         query.push(match shape {
             Shape::Triplet => {
                 " join lateral (
-                    select d.rank, n.content from conversation_memories d
+                    select d.rank, n.content, d.memory_id from conversation_memories d
                     join memories n on n.project = $1 and n.id = d.memory_id and n.content is not null
                     where d.project = $1 and d.suggest_id = c.suggest_id and d.verdict = 'dismissed'
                 ) beside on true"
             }
-            _ => " cross join (select 0 as rank, null::text as content) beside",
+            _ => " cross join (select 0 as rank, null::text as content, null::uuid as memory_id) beside",
         });
         query.push(" where c.project = $1");
         self.push_conditions(query, common, shape, "c");
@@ -122,20 +124,23 @@ impl Dataset for MemorySuggestions {
 
     fn columns(&self, common: &Common, shape: Shape) -> String {
         let mut columns =
-            "q.query, m.content as suggested, c.source_type, c.verdict, c.confidence".to_owned();
+            "q.query, m.content as suggested, c.source_type, c.verdict, c.confidence, c.memory_id, c.query_id,
+            beside.memory_id as negative_id"
+                .to_owned();
         if shape == Shape::Triplet {
             columns.push_str(", beside.content as negative");
         }
         if common.with_metadata() {
-            columns.push_str(
-                ", c.session_id, c.memory_id, c.suggest_id, c.query_id, c.intent_type, c.score, c.shown_at",
-            );
+            columns.push_str(", c.session_id, c.suggest_id, c.intent_type, c.score, c.shown_at");
         }
         columns
     }
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
         let (query, suggested): (&str, &str) = (row.try_get("query")?, row.try_get("suggested")?);
+        let negative: Option<Uuid> = row.try_get("negative_id")?;
+        let records = [row.try_get("memory_id")?, row.try_get("query_id")?];
+        lines.has_records(records.into_iter().chain(negative));
         let (source_type, confidence) = (row.try_get("source_type")?, row.try_get("confidence")?);
         let metadata = common.with_metadata().then(|| -> sqlx::Result<_> {
             Ok(Metadata {

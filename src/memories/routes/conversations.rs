@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::auth::keys::Scope;
 use crate::auth::{Caller, Read};
 use crate::error::{Error, Refusals, Result};
+use crate::http::memory::Memory;
 use crate::http::reply::{Changed, Created, Prefer};
 use crate::http::{Json, Path};
 use crate::memories::conversations::{self, Conversation};
@@ -47,6 +48,7 @@ async fn add_conversation_query(
     writing.caller.tenant.policy.redact(&mut session_id);
     let address = format!("/v1/conversations/{}", utf8_percent_encode(&session_id, NON_ALPHANUMERIC));
     let event = Event::ask(session_id.clone(), new, writing.id("conversation-queries", None));
+    let event = event.by(writing.caller.key());
     let id = event.query_id().unwrap_or_default();
     let record = async |_| {
         let query = stored(&writing.app, &writing.caller.project, id).await?;
@@ -70,10 +72,11 @@ async fn add_conversation_query(
 async fn get_conversation(
     State(app): State<App>,
     caller: Caller<Read>,
+    memory: Memory,
     Path(BySession { mut session_id }): Path<BySession>,
 ) -> Result<axum::Json<Conversation>> {
     caller.tenant.policy.redact(&mut session_id);
-    let found = conversations::get(&app.db, &caller.project, &session_id).await?;
+    let found = conversations::get(&app.db, &caller.project, &session_id, &memory).await?;
     found.map(axum::Json).ok_or(Error::NotFound("conversation"))
 }
 

@@ -7,10 +7,12 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use crate::auth::{Admin, Caller, Read};
+use crate::db::receipt::Receipt;
 use crate::error::{Error, Refusals, Result};
 use crate::http::page::{List, Page, PageParams};
 use crate::http::reply::{Changed, Created, Prefer};
 use crate::http::{ById, Json, Path};
+use crate::memories::code::{Counts, NewCode};
 use crate::memories::store::{self, Filter};
 use crate::memories::{Event, Memory, MemoryChange, NewMemory};
 use crate::state::App;
@@ -18,11 +20,10 @@ use crate::writing::Writing;
 
 /// Returns the endpoints of memories.
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(store_memory, list_memories)).routes(routes!(
-        get_memory,
-        change_memory,
-        delete_memory
-    ))
+    OpenApiRouter::new()
+        .routes(routes!(put_code))
+        .routes(routes!(store_memory, list_memories))
+        .routes(routes!(get_memory, change_memory, delete_memory))
 }
 
 /// Stores a memory, such as a decision, a finding or a piece of code.
@@ -49,6 +50,25 @@ async fn store_memory(writing: Writing, Json(new): Json<NewMemory>) -> Result<Cr
     let id = event.id;
     let record = async |_| stored(&writing.app, &writing.caller.project, id).await;
     writing.create(event, format!("/v1/memories/{id}"), record).await
+}
+
+/// Replaces what is known of one file of source code: its functions, as memories whose `source_type` is `code`.
+///
+/// A piece keeps its id and its time as long as its text is the same. An empty list says that the file is gone. Memories of the
+/// file that were stored by themselves stay.
+#[utoipa::path(put, path = "/v1/memories/code", tag = "memories", params(Prefer),
+    request_body(content = NewCode, example = json!({
+        "root": "/home/jane/my-project",
+        "path": "src/auth.py",
+        "chunks": [{"symbol": "verify_jwt", "content": "def verify_jwt(token):\n    return jwt.decode(token, KEY)"}],
+    })),
+    responses(Changed<Counts>, Refusals))]
+async fn put_code(writing: Writing, Json(new): Json<NewCode>) -> Result<Changed<Counts>> {
+    let counts = async |receipt: Receipt| {
+        let [added, unchanged, removed] = receipt.counts.unwrap_or_default();
+        Ok(Counts { added, unchanged, removed })
+    };
+    writing.change(Event::replace(new), counts).await
 }
 
 /// One page of memories.

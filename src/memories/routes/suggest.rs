@@ -9,44 +9,18 @@ use utoipa_axum::routes;
 use crate::auth::{Caller, Read};
 use crate::error::{Refusals, Result};
 use crate::http::memory::Memory;
-use crate::http::{Check, Checks, IdempotencyKey, Json, Path, Query};
-use crate::memories::BySession;
+use crate::http::{Check, Checks, Json, Query};
 use crate::memories::analytics::{self, Figures, Scope};
 use crate::memories::rules::intent::{self, DetectedIntent};
 use crate::memories::search::{self, MemorySearch};
-use crate::memories::suggest;
-use crate::memories::suggestion::{NewSuggest, SuggestionResponse};
 use crate::state::App;
 
 /// Returns the endpoints that find memories.
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
-        .routes(routes!(suggest_memories))
         .routes(routes!(search_memories))
         .routes(routes!(detect_intent))
         .routes(routes!(get_memory_figures))
-}
-
-/// Suggests memories that are relevant to a conversation although nobody searched for them.
-///
-/// A suggested memory counts as shown and is not suggested in the conversation again. A conversation without queries
-/// gets no suggestions. A client that sends an `id` or an `Idempotency-Key` can repeat the request if the response
-/// was lost.
-#[utoipa::path(post, path = "/v1/conversations/{session_id}/suggest", tag = "memories", params(BySession, IdempotencyKey),
-    request_body(content = NewSuggest, example = json!({"max_suggestions": 3, "confidence_threshold": 0.5})),
-    responses((status = 200, description = "The suggestions", body = SuggestionResponse), Refusals))]
-async fn suggest_memories(
-    State(app): State<App>,
-    caller: Caller<Read>,
-    key: IdempotencyKey,
-    memory: Memory,
-    Path(BySession { mut session_id }): Path<BySession>,
-    Json(new): Json<NewSuggest>,
-) -> Result<axum::Json<SuggestionResponse>> {
-    caller.tenant.policy.redact(&mut session_id);
-    let parent = crate::memories::event::conversation(&session_id);
-    let id = key.id(&caller.project, "suggest", Some(parent));
-    suggest::suggest(&app, &caller.tenant, &session_id, &new, id, &memory).await.map(axum::Json)
 }
 
 /// Memories, the best first.
@@ -68,7 +42,7 @@ async fn search_memories(
     memory: Memory,
     Query(wanted): Query<MemorySearch>,
 ) -> Result<axum::Json<FoundMemories>> {
-    let data = search::search(&app, &caller.tenant, wanted, &memory).await?;
+    let data = search::search(&app, &caller.tenant, wanted, caller.key(), &memory).await?;
     Ok(axum::Json(FoundMemories { data }))
 }
 

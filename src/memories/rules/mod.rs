@@ -8,4 +8,5 @@ pub mod grams;
 pub mod intent;
 pub mod ranking;
 pub mod reasons;
+pub mod signs;
 pub mod terms;

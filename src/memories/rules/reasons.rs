@@ -14,11 +14,11 @@ pub fn reason(context: &Context, indexed: &Indexed, statistics: &Statistics, day
     let words: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
     let age = age(days);
     let Some((last, before)) = words.split_last() else {
-        return format!("Is worded like the last question; stored {age}.");
+        return format!("It is worded like the last question, and was stored {age}.");
     };
     let words = if before.is_empty() { last.clone() } else { format!("{} and {last}", before.join(", ")) };
     let about = if of_last { "the last question is about" } else { "an earlier question was about" };
-    format!("Names {words}, which {about}; stored {age}.")
+    format!("It mentions {words}, which {about}, and was stored {age}.")
 }
 
 /// Returns an age in words.
@@ -49,13 +49,13 @@ mod tests {
         };
         assert_eq!(
             of("The JWT of AuthMiddleware", 3.5),
-            "Names `AuthMiddleware` and `JWT`, which the last question is about; stored 3 days ago."
+            "It mentions `AuthMiddleware` and `JWT`, which the last question is about, and was stored 3 days ago."
         );
         assert_eq!(
             of("Invoices", 0.1),
-            "Names `invoices`, which an earlier question was about; stored today."
+            "It mentions `invoices`, which an earlier question was about, and was stored today."
         );
-        assert_eq!(of("x", 1.5), "Is worded like the last question; stored yesterday.");
+        assert_eq!(of("x", 1.5), "It is worded like the last question, and was stored yesterday.");
     }
 
     #[test]

@@ -6,14 +6,15 @@ use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{Postgres, QueryBuilder, Row as _};
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use crate::exports::chat::{Message, Prompt};
 use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
+use crate::exports::schema;
 use crate::exports::split::Sides;
-use crate::exports::{Dataset, Described, Description, Lines, RowKey};
+use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told};
 use crate::http::Checks;
 use crate::types::Timestamp;
 
@@ -39,7 +40,7 @@ pub struct Conversations {
 }
 
 /// A pair of a conversation.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 struct Said {
     id: Uuid,
     model: Option<String>,
@@ -50,14 +51,14 @@ struct Said {
     created_at: Timestamp,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Raw<'a> {
     topic_id: Option<&'a str>,
     session_id: Option<&'a str>,
     pairs: &'a [Said],
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Metadata<'a> {
     topic_id: Option<&'a str>,
     session_id: Option<&'a str>,
@@ -74,7 +75,8 @@ impl Described for Conversations {
             pair comes first. If several calls answered the same message, as when tools are used, the last one counts. \
             `split` divides the rows by conversation.",
         shapes: &[Shape::Answer, Shape::Raw],
-        features: &[],
+        raw: Some(schema::of::<Raw<'_>>),
+        metadata: Some(schema::of::<Metadata<'_>>),
         split: None,
         table: "pairs",
         count: None,
@@ -135,8 +137,13 @@ impl Dataset for Conversations {
         "c.topic_id, c.session_id, c.created_at, c.pairs".to_owned()
     }
 
+    fn told(&self, _: Shape) -> Told {
+        Told::Chat
+    }
+
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
         let Json(pairs): Json<Vec<Said>> = row.try_get("pairs")?;
+        lines.has_records(pairs.iter().map(|pair| pair.id));
         let (topic_id, session_id) = (row.try_get("topic_id")?, row.try_get("session_id")?);
         let created_at = row.try_get("created_at")?;
         let metadata = common.with_metadata().then_some(Metadata {

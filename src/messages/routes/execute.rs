@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::sends::{address, stored};
 use crate::error::{Error, Result};
+use crate::http::memory::Memory;
 use crate::http::reply::{Created, Shown};
 use crate::messages::in_flight::Flight;
 use crate::messages::perform::{Performed, Progress, Script};
@@ -26,10 +27,10 @@ use crate::state::App;
 use crate::types::FreeForm;
 use crate::writing::Writing;
 
-/// How much of a streamed answer may wait for its reader.
+/// How much of a streamed answer may wait for a slow client.
 const WAITING: usize = 64;
 
-/// What is returned for a send of which nothing is kept.
+/// The response for a send that is not recorded.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = UnkeptSend)]
 struct Unkept {
@@ -80,18 +81,19 @@ pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
     let flight = app.in_flight.begin(&project, id);
     let receipt = writing.write(event).await?;
     if receipt.replayed {
-        // Whoever performs it goes on; it is never paid for twice.
+        // The task that performs the send continues, so that no call is paid for twice.
         drop(flight);
-        let shown = Shown::Record(stored(&app, &project, id).await?);
+        let shown = Shown::Record(stored(&app, &project, id, writing.memory()).await?);
         return Ok(Created { shown, address: None }.into_response());
     }
     let mut connection = app.db.acquire().await?;
-    let plan = store::plan(&mut connection, &project, id).await?.ok_or(Error::NotFound("send"))?;
+    let plan =
+        store::plan(&mut connection, &project, id, writing.memory()).await?.ok_or(Error::NotFound("send"))?;
     drop(connection);
     perform(&writing, Script::of(plan, system, user), Some(flight), streams).await
 }
 
-/// Predicts a send of which nothing is kept.
+/// Predicts a send that is not recorded.
 async fn unkept(writing: &Writing, new: &NewSend) -> Result<Script> {
     let mut connection = writing.app.db.acquire().await?;
     let (project, rules) = (&*writing.caller.project, &writing.caller.tenant.messages);
@@ -110,11 +112,11 @@ async fn unkept(writing: &Writing, new: &NewSend) -> Result<Script> {
     };
     let predicted = prediction::predict(&mut connection, project, rules, asked).await?;
     let keys: Vec<_> = predicted.included().iter().map(|pair| (pair.key, pair.revision)).collect();
-    let texts = payload::texts(&mut connection, project, &keys).await?;
+    let texts = payload::texts(&mut connection, project, &keys, writing.memory()).await?;
     Ok(Script::unkept(Uuid::now_v7(), &predicted, &texts, new.system.clone(), new.user_text.clone()))
 }
 
-/// Cancels a send whose client has closed the connection before its end.
+/// Cancels a send whose client closed the connection before it ended.
 struct HangUp {
     app: App,
     project: Arc<str>,
@@ -127,7 +129,7 @@ impl Drop for HangUp {
     }
 }
 
-/// Performs a send, on a task of its own: it is ended also when nobody waits for it any more.
+/// Performs a send on a task of its own, so that it is ended even if the client disconnects.
 async fn perform(
     writing: &Writing,
     script: Script,
@@ -154,32 +156,34 @@ async fn perform(
         Ok::<_, Error>(performed)
     };
     if streams {
-        return Ok(events(app, project, id, keeps, receiver, ended));
+        let memory = writing.memory().clone();
+        return Ok(events(app, project, id, keeps, memory, receiver, ended));
     }
     let performed = ended.await?;
     if !keeps {
         return Ok(axum::Json(Unkept::from(performed)).into_response());
     }
     let shown = if writing.shows_record() {
-        Shown::Record(stored(&app, &project, id).await?)
+        Shown::Record(stored(&app, &project, id, writing.memory()).await?)
     } else {
         Shown::Minimal
     };
     Ok(Created { shown, address: Some(address(id)) }.into_response())
 }
 
-/// What there is still to tell of a send: its progress, and then its end.
+/// The remaining events of a send: its progress, and then its end.
 enum Told<F> {
     Still(mpsc::Receiver<Progress>, F),
     All,
 }
 
-/// Returns what happens as server-sent events. The last one comes after the commit.
+/// Returns the progress as server-sent events. The last one is sent after the commit.
 fn events(
     app: App,
     project: Arc<str>,
     id: Uuid,
     keeps: bool,
+    memory: Memory,
     receiver: mpsc::Receiver<Progress>,
     ended: impl Future<Output = Result<Performed>> + Send + 'static,
 ) -> Response {
@@ -187,7 +191,7 @@ fn events(
         let performed = ended.await;
         let send = match (&performed, keeps) {
             (Ok(performed), false) => Some(json!(Unkept::from(performed.clone()))),
-            (Ok(_), true) => stored(&app, &project, id).await.ok().map(|send| json!(send)),
+            (Ok(_), true) => stored(&app, &project, id, &memory).await.ok().map(|send| json!(send)),
             (Err(_), _) => None,
         };
         match performed {

@@ -1,4 +1,4 @@
-//! The endpoints that work something out and keep nothing: predictions, and what errors mean.
+//! The endpoints that compute something and store nothing: predictions and the classification of errors.
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -8,6 +8,7 @@ use utoipa_axum::routes;
 
 use crate::auth::{Caller, Read};
 use crate::error::{Refusals, Result};
+use crate::http::memory::Memory;
 use crate::http::{Check, Checks, Json};
 use crate::messages::candidates::{self, Candidate};
 use crate::messages::payload::{self, Message};
@@ -139,6 +140,7 @@ struct Prediction {
 async fn predict_context(
     State(app): State<App>,
     caller: Caller<Read>,
+    memory: Memory,
     Json(new): Json<NewPrediction>,
 ) -> Result<axum::Json<Prediction>> {
     let mut connection = app.db.acquire().await?;
@@ -163,7 +165,7 @@ async fn predict_context(
     let sent = &predicted.included()[predicted.preflight..];
     let keys: Vec<_> =
         sent.iter().filter(|pair| pair.given.is_none()).map(|pair| (pair.key, pair.revision)).collect();
-    let texts = payload::texts(&mut connection, project, &keys).await?;
+    let texts = payload::texts(&mut connection, project, &keys, &memory).await?;
     let pairs = sent.iter().filter_map(|pair| {
         let given = pair.given.as_ref().map(|given| (&given.user_text, &given.assistant_text));
         let stored = || texts.get(&(pair.key, pair.revision)).map(|(user, answer)| (user, answer));

@@ -12,6 +12,7 @@ use crate::auth::{Admin, Caller, Read};
 use crate::db::receipt::Receipt;
 use crate::erasure;
 use crate::error::{Error, Refusals, Result};
+use crate::http::memory::Memory;
 use crate::http::page::{List, Page, PageParams};
 use crate::http::reply::{Changed, Created, Prefer};
 use crate::http::{ById, Json, Path};
@@ -58,7 +59,7 @@ async fn start_send(writing: Writing, Json(new): Json<NewSend>) -> Result<Respon
     }
     let event = Event::send(new, writing.id("sends", None));
     let id = event.id;
-    let record = async |_| stored(&writing.app, &writing.caller.project, id).await;
+    let record = async |_| stored(&writing.app, &writing.caller.project, id, writing.memory()).await;
     Ok(writing.create(event, address(id), record).await?.into_response())
 }
 
@@ -126,7 +127,9 @@ async fn cancel_send(
 /// Writes an event that changes a send, and responds with the changed send.
 async fn change(writing: &Writing, event: Event) -> Result<Changed<Send>> {
     let id = event.id;
-    writing.change(event, async |_| stored(&writing.app, &writing.caller.project, id).await).await
+    writing
+        .change(event, async |_| stored(&writing.app, &writing.caller.project, id, writing.memory()).await)
+        .await
 }
 
 /// Returns a send with its messages, attempts and pair.
@@ -135,9 +138,10 @@ async fn change(writing: &Writing, event: Event) -> Result<Changed<Send>> {
 async fn get_send(
     State(app): State<App>,
     caller: Caller<Read>,
+    memory: Memory,
     Path(ById { id }): Path<ById>,
 ) -> Result<axum::Json<Send>> {
-    stored(&app, &caller.project, id).await.map(axum::Json)
+    stored(&app, &caller.project, id, &memory).await.map(axum::Json)
 }
 
 /// One page of sends.
@@ -173,8 +177,8 @@ async fn delete_send(
     if is_erased { Ok(StatusCode::NO_CONTENT) } else { Err(Error::NotFound("send")) }
 }
 
-pub(super) async fn stored(app: &App, project: &str, id: Uuid) -> Result<Send> {
-    store::get(&app.db, project, id).await?.ok_or(Error::NotFound("send"))
+pub(super) async fn stored(app: &App, project: &str, id: Uuid, memory: &Memory) -> Result<Send> {
+    store::get(&app.db, project, id, memory).await?.ok_or(Error::NotFound("send"))
 }
 
 pub(super) fn address(id: Uuid) -> String {

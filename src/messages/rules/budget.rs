@@ -1,11 +1,11 @@
 //! The prediction of a send: how many of the newest message pairs fit into a model's context (seed 003, section 7).
 
-/// What a request may take of a model's context, in tokens.
+/// The budget of a request in a model's context, in tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// The model's limit: its context window, or its tokens per minute where those are fewer.
+    /// The model's limit: the smaller of its context window and its tokens per minute.
     pub max_context: i64,
-    /// What is set aside for a prompt that is not known yet (the seed's URA).
+    /// The allowance for a message that is not known yet (URA in seed 003).
     pub allowance: i64,
     /// The size of the system message, which every request carries.
     pub system: i64,
@@ -43,7 +43,7 @@ impl Budget {
         prediction
     }
 
-    /// Returns whether a prompt of `tokens` fits alone, with the system message. One that does not is refused before
+    /// Returns whether a message of `tokens` fits alone with the system message. If not, the send is rejected before
     /// any call.
     #[must_use]
     pub fn takes_prompt(&self, tokens: i64) -> bool {
@@ -51,7 +51,7 @@ impl Budget {
     }
 
     /// Returns how many of the oldest predicted pairs have to be dropped for a prompt of `tokens` to fit beside the
-    /// others (the seed's option B). `sizes` are those of the predicted pairs, the oldest first.
+    /// others (option B in seed 003). `sizes` are those of the predicted pairs, the oldest first.
     #[must_use]
     pub fn preflight(&self, sizes: &[i64], tokens: i64) -> usize {
         let room = self.max_context - self.system - tokens;
@@ -82,7 +82,7 @@ mod tests {
             (&[900], 1, 900),
             (&[901], 0, 0),
             (&[1, 300, 300, 300], 3, 900),
-            // The walk ends at the first pair that does not fit, also where an older one would.
+            // The selection ends at the first pair that does not fit, even if an older one would fit.
             (&[10, 800, 200, 200], 2, 400),
         ] {
             assert_eq!(PLAIN.predict(sizes), Prediction { count, history }, "{sizes:?}");

@@ -1,9 +1,8 @@
-//! What a provider's error means: its class for people, its kind, and whether a shorter history would help.
+//! Classifies a provider's error: its class, its kind, and whether a shorter history would help.
 //!
-//! Providers word the same error in many ways, and wrap it in one another's bodies and in their clients' exceptions. So an
-//! error is read by its status and code, and by phrases that say how something relates to a limit, in an order in which
-//! the more telling comes first: a throttle that speaks of "too many tokens" is no overflow, nor is a limit on what the
-//! model may write.
+//! Providers word the same error in many ways, and wrap it in each other's bodies and in client exceptions. So an
+//! error is classified by its status and code and by phrases about limits, the most specific first: a rate limit that
+//! mentions "too many tokens" is not an overflow, and neither is a limit on the answer.
 
 use std::sync::LazyLock;
 
@@ -19,13 +18,13 @@ use super::waits;
 #[sqlx(type_name = "text", rename_all = "lowercase")]
 #[schema(as = ErrorClass)]
 pub enum Class {
-    /// The key is missing, wrong, or may not do this.
+    /// The key is missing, wrong or not allowed to make the request.
     Auth,
     /// A limit was reached: of the context, of a rate, or of what is paid for.
     Quota,
     /// The provider could not be reached, or did not answer in time.
     Net,
-    /// There is no such model, or there is none any more.
+    /// The model does not exist, or no longer exists.
     Model,
     /// Anything else.
     Unknown,
@@ -39,9 +38,9 @@ pub enum Class {
 pub enum Kind {
     /// The request is longer than the model's context.
     ContextOverflow,
-    /// The request is larger than is ever let through at once, by tokens per minute or by bytes.
+    /// The request is larger than any single request may be, in tokens per minute or in bytes.
     RequestTooLarge,
-    /// Too many requests or tokens in a while; it is over after a wait.
+    /// Too many requests or tokens were sent in a period. Waiting helps.
     RateLimit,
     /// What is paid for is used up.
     Billing,
@@ -55,19 +54,19 @@ pub enum Kind {
     Connection,
     /// The provider did not answer in time.
     Timeout,
-    /// The provider has too much to do.
+    /// The provider is overloaded.
     Overloaded,
     /// The provider failed.
     ServerError,
-    /// The provider does not say such things.
+    /// The provider's content policy rejected the request or the answer.
     ContentFilter,
-    /// More was asked for than the model may write.
+    /// The requested answer is longer than the model may write.
     OutputLimit,
     /// The request is wrong in some other way.
     InvalidRequest,
-    /// The prompt alone is larger than the context. Gleaner found so before any call.
+    /// The new message alone is larger than the context. Gleaner found this before any call.
     UserPromptTooLarge,
-    /// The context overflowed, and nothing more may be left out.
+    /// The context was too long, and nothing more may be dropped.
     ContextOverflowAfterTrimming,
     /// The send was cancelled.
     Cancelled,
@@ -186,12 +185,12 @@ fn kind(text: &str, status: Option<u16>) -> (Kind, bool) {
         .collect();
     let server_failed = matches!(status, Some(500..=599));
     let has = |found: &[Kind], kind| found.contains(&kind);
-    // What a server says of itself when it breaks is no word about the request, unless it gives a figure or a code.
+    // A server error says nothing about the request unless it has a number or a code.
     if server_failed && !OVERFLOW_FIGURES.is_match(text) {
         found.retain(|kind| *kind != Kind::ContextOverflow);
     }
     if has(&found, Kind::ContextOverflow) {
-        // A throttle may name tokens, but one that is over by waiting says for how long, or of what time it is.
+        // A rate limit may mention tokens, but it also gives a waiting time or a period.
         let throttled = has(&found, Kind::RateLimit) && !CODES.is_match(text);
         if !throttled && !has(&found, Kind::Billing) && !asks_for_output_only(text) {
             return (Kind::ContextOverflow, true);
@@ -217,7 +216,7 @@ fn kind(text: &str, status: Option<u16>) -> (Kind, bool) {
         _ => None,
     };
     let told = found.first().copied();
-    // What is said under some statuses is more telling than they are.
+    // For some statuses, the text is more specific than the status.
     let more_telling: &[Kind] = match by_status {
         Some(Kind::RateLimit) => &[Kind::Billing, Kind::Overloaded],
         Some(Kind::Authentication | Kind::Permission) if MODEL_CODES.is_match(text) => &[
@@ -270,8 +269,8 @@ static NEGATIVE_OUTPUT: LazyLock<Regex> = LazyLock::new(|| {
         .expect("a regular expression")
 });
 
-/// Returns whether the only thing that does not fit is the room asked for the answer, so that it would not fit after an
-/// empty history either.
+/// Returns whether only the requested length of the answer does not fit, so that even an empty history would not
+/// help.
 fn asks_for_output_only(text: &str) -> bool {
     static OUTPUT: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(

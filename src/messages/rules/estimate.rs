@@ -1,4 +1,4 @@
-//! The size of texts in tokens, where no provider has reported it.
+//! Estimates the size of texts in tokens if no provider has reported it.
 //!
 //! A text is counted by the kinds of its characters, in units that are about a token of an average model. How many tokens
 //! of a certain model a unit is, its ratio, is learned from what the provider reports. The weights were fitted to the
@@ -20,10 +20,10 @@ const GAP: f64 = 2.0;
 const MESSAGE: f64 = 9.5;
 /// The units that a call of a tool costs besides its text.
 const TOOL_CALL: f64 = 63.0;
-/// How a call of a tool begins where it is told in the text of a message.
+/// The beginning of a tool call that is written in the text of a message.
 const TOOL_CALL_TEXT: &str = r#"{"name": ""#;
 
-/// The tokens of a unit, as long as nothing was reported for a model.
+/// The number of tokens per unit if nothing was reported for a model.
 pub const DEFAULT_RATIO: f64 = 1.08;
 /// The maximum number of units that earlier reports count for, so that a ratio follows a model that has changed.
 pub const MEMORY: f64 = 200_000.0;
@@ -83,7 +83,7 @@ impl Length {
 /// How lengths become tokens.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Scale {
-    /// So many characters are a token, as in the seed.
+    /// A fixed number of characters per token.
     CharsPerToken(f64),
     /// A unit is so many tokens.
     Ratio(f64),
@@ -112,7 +112,7 @@ impl Scale {
     }
 }
 
-/// The ratio of a model as its reports have taught it.
+/// The ratio of a model, learned from its reported usage.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Learned {
     /// The tokens of a unit.
@@ -122,8 +122,8 @@ pub struct Learned {
 }
 
 impl Default for Learned {
-    /// Nothing was reported yet. The default counts for a little, as short texts tell of what surrounds them rather than
-    /// of the model.
+    /// Nothing was reported yet. The default has a small weight, because the reports of short texts mainly reflect
+    /// the overhead of messages.
     fn default() -> Self {
         Self { ratio: DEFAULT_RATIO, weight: 500.0 }
     }

@@ -1,6 +1,6 @@
-//! What follows for chats from what is given, without a database: which pairs fit ([`budget`]), how large texts are
-//! ([`estimate`]), what a provider's error means ([`errors`], [`waits`]), what comes after an attempt ([`trimming`]), and
-//! how long to wait for a quota ([`quota`]).
+//! The rules of chats that need no database: which pairs fit ([`budget`]), how large texts are ([`estimate`]), what a
+//! provider's error means ([`errors`], [`waits`]), what comes after an attempt ([`trimming`]), and how long to wait
+//! for a quota ([`quota`]).
 
 pub mod budget;
 pub mod errors;

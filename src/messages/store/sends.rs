@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::db::rows;
 use crate::error::Result;
 use crate::http::Check;
+use crate::http::memory::Memory;
 use crate::http::page::{Listed, Page, PageRequest};
 use crate::messages::payload::{self, Message, Texts};
 use crate::messages::rules::errors::Class;
@@ -144,14 +145,15 @@ async fn row(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<O
 }
 
 /// Returns the whole send, or none if there is no such send. Everything is read at the same moment.
-pub async fn get(db: &PgPool, project: &str, id: Uuid) -> Result<Option<Send>> {
+pub async fn get(db: &PgPool, project: &str, id: Uuid, memory: &Memory) -> Result<Option<Send>> {
     let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
     let Some(row) = row(&mut snapshot, project, id).await? else {
         return Ok(None);
     };
-    let messages = row.messages(&mut snapshot, project).await?;
+    let messages = row.messages(&mut snapshot, project, memory).await?;
     let sql = "select * from send_attempts where project = $1 and send_id = $2 order by attempt";
-    let attempts: Vec<Attempt> = rows::parts(sqlx::query(sql).bind(project).bind(id), &mut *snapshot).await?;
+    let query = sqlx::query(sql).bind(project).bind(id);
+    let attempts: Vec<Attempt> = rows::parts(query, &mut *snapshot, memory).await?;
     let pair = super::pair(&mut *snapshot, project, row.pair_id).await?;
     Ok(Some(Send {
         visible: Some(row.visible_ids.clone()),
@@ -176,11 +178,16 @@ pub struct Plan {
 }
 
 /// Returns what is needed to perform a send, or none if there is no such send.
-pub async fn plan(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<Option<Plan>> {
+pub async fn plan(
+    connection: &mut PgConnection,
+    project: &str,
+    id: Uuid,
+    memory: &Memory,
+) -> Result<Option<Plan>> {
     let Some(row) = row(connection, project, id).await? else {
         return Ok(None);
     };
-    let texts = payload::texts(connection, project, &row.keys(0)).await?;
+    let texts = payload::texts(connection, project, &row.keys(0), memory).await?;
     Ok(Some(Plan { row, texts }))
 }
 
@@ -269,14 +276,19 @@ impl Row {
         payload::messages(system, pairs.map(|(user, answer)| (user.as_str(), answer.as_deref())), user)
     }
 
-    async fn messages(&self, connection: &mut PgConnection, project: &str) -> Result<Vec<FreeForm>> {
+    async fn messages(
+        &self,
+        connection: &mut PgConnection,
+        project: &str,
+        memory: &Memory,
+    ) -> Result<Vec<FreeForm>> {
         let trimmed = self.trimmed();
         if self.mode == Mode::Gateway {
             return self.passed(connection, project).await;
         }
         let texts = match &self.given_pairs {
             Some(_) => HashMap::new(),
-            None => payload::texts(connection, project, &self.keys(trimmed)).await?,
+            None => payload::texts(connection, project, &self.keys(trimmed), memory).await?,
         };
         self.call(&texts, trimmed, self.user_text.as_deref()).iter().map(free_form).collect()
     }

@@ -8,9 +8,10 @@ mod secrets;
 mod texts;
 
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
-use regex::{Regex, RegexBuilder};
+use regex::{Captures, Regex, RegexBuilder};
 
 use super::hash_key::HashKey;
 
@@ -26,6 +27,9 @@ pub const CUSTOM: &str = "custom";
 
 /// The maximum number of bytes that one custom expression may take when compiled.
 const CUSTOM_SIZE: usize = 256 << 10;
+
+/// How long a custom expression may take with one text.
+const CUSTOM_TIME: Duration = Duration::from_millis(250);
 
 /// A regular expression with the texts of which one occurs in each match, whatever their case.
 struct Pattern {
@@ -162,19 +166,32 @@ impl Redactor {
     pub fn redact(&self, text: &str, mut found: impl FnMut(&str)) -> Option<String> {
         let Builtin { anchored, anchors, owners, others, .. } = self.builtin;
         let mut spans = Vec::new();
-        let mut tried = Vec::new();
+        // How far each expression has looked, of those that have looked at all.
+        let mut looked: Vec<(usize, usize)> = Vec::new();
         for hit in anchors.find_overlapping_iter(text) {
             let owner = owners[hit.pattern().as_usize()];
+            let known = looked.iter().position(|(of, _)| *of == owner);
+            // A token that goes on to the end may have its own beginning in it any number of times.
+            if known.is_some_and(|known| hit.start() < looked[known].1) {
+                continue;
+            }
             let compiled = &anchored[owner];
-            if compiled.begins_with_anchor {
-                compiled.collect_at(text, hit.start(), &mut spans);
-            } else if !tried.contains(&owner) {
-                tried.push(owner);
+            let end = if compiled.begins_with_anchor {
+                compiled.collect_at(text, hit.start(), &mut spans)
+            } else {
                 compiled.collect(text, &mut spans);
+                text.len()
+            };
+            match known {
+                Some(known) => looked[known].1 = end,
+                None => looked.push((owner, end)),
             }
         }
-        for other in others.iter().chain(&self.custom) {
+        for other in others {
             other.collect(text, &mut spans);
+        }
+        for custom in &self.custom {
+            custom.collect_in_time(text, &mut spans);
         }
         if spans.is_empty() {
             return None;
@@ -215,22 +232,41 @@ impl Redactor {
 
 impl Compiled {
     /// Adds the span that begins at an anchor, if it matches. What is within a word, such as the `sk-` of `task-…`, is
-    /// no anchor.
-    fn collect_at(&self, text: &str, at: usize, spans: &mut Vec<Span>) {
+    /// no anchor. Returns where the span ends, or the anchor's place if there is none.
+    fn collect_at(&self, text: &str, at: usize, spans: &mut Vec<Span>) -> usize {
         let is_within_word = text[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
-        if let Some(found) = self.regex.find(&text[at..]).filter(|_| !is_within_word) {
-            spans.push(Span { start: at, end: at + found.end(), rule: self.rule });
+        if is_within_word {
+            return at;
         }
+        let Some(found) = self.regex.find(&text[at..]) else { return at };
+        spans.push(Span { start: at, end: at + found.end(), rule: self.rule });
+        at + found.end()
     }
 
     /// Adds the spans of a text that match.
     fn collect(&self, text: &str, spans: &mut Vec<Span>) {
+        spans.extend(self.regex.captures_iter(text).filter_map(|captures| self.span(&captures)));
+    }
+
+    /// Adds the spans of a text that match. One search takes linear time, and yet each may look at all of the rest of the text:
+    /// the rest of a text with which an expression of somebody's own takes too long is replaced as a whole.
+    fn collect_in_time(&self, text: &str, spans: &mut Vec<Span>) {
+        let begun = Instant::now();
         for captures in self.regex.captures_iter(text) {
-            let span = captures.get(1).or_else(|| captures.get(0)).filter(|span| !span.is_empty());
-            if let Some(span) = span.filter(|span| (self.accepts)(span.as_str())) {
-                spans.push(Span { start: span.start(), end: span.end(), rule: self.rule });
+            if begun.elapsed() > CUSTOM_TIME {
+                let start = captures.get(0).map_or(0, |found| found.start());
+                spans.push(Span { start, end: text.len(), rule: self.rule });
+                return;
             }
+            spans.extend(self.span(&captures));
         }
+    }
+
+    /// Returns what is to be replaced of a match.
+    fn span(&self, captures: &Captures<'_>) -> Option<Span> {
+        let span = captures.get(1).or_else(|| captures.get(0)).filter(|span| !span.is_empty())?;
+        let is_meant = (self.accepts)(span.as_str());
+        is_meant.then(|| Span { start: span.start(), end: span.end(), rule: self.rule })
     }
 }
 

@@ -47,6 +47,41 @@ fn tokens_are_replaced_wherever_they_stand_in_a_text() {
 }
 
 #[test]
+fn a_text_of_nothing_but_beginnings_of_tokens_is_looked_at_once() {
+    // Looked at from each beginning to the end, these would take hours.
+    let redactor = secrets();
+    for shape in SHAPES_THAT_HOLD_THEMSELVES {
+        let text = shape.repeat((2 << 20) / shape.len());
+        assert_eq!(redacted(&redactor, &text), "[redacted:secrets]", "{shape}");
+    }
+    let alternating = SHAPES_THAT_HOLD_THEMSELVES.concat().repeat(20_000);
+    assert!(redacted(&redactor, &alternating).len() < alternating.len() / 2);
+}
+
+/// Beginnings of tokens that may stand in such tokens.
+const SHAPES_THAT_HOLD_THEMSELVES: [&str; 5] = ["xoxb-", "glpat-", "sk-ant-", "xoxe.", "xapp-"];
+
+#[test]
+fn a_long_name_is_not_looked_at_again_for_each_of_its_values() {
+    let (redactor, key) = (secrets(), HashKey::new(vec![1; 32]));
+    let name = "token".repeat(200_000);
+    let value = serde_json::json!({ name.as_str(): vec!["a"; 100_000], "password": [random(32)] });
+    let mut metadata = crate::types::FreeForm::of(&value).expect("JSON");
+    let mut redaction = Redaction::new(&redactor, &key);
+    metadata.texts(&mut redaction);
+    assert_eq!(redaction.spans(), 1);
+}
+
+#[test]
+fn an_expression_of_a_projects_own_that_takes_too_long_hides_the_rest_of_the_text() {
+    // From every place it looks at all of the rest, in vain.
+    let slow = Redactor::new(&[], &[("slow", ".*[^A-Z]|[A-Z]")], None).expect("an expression");
+    let text = "A".repeat(2 << 20);
+    let hidden = redacted(&slow, &text);
+    assert!(hidden.ends_with("[redacted:slow]") && !hidden.contains('A'));
+}
+
+#[test]
 fn what_stands_behind_the_name_of_a_secret_is_replaced() {
     let redactor = secrets();
     let value = random(32);

@@ -76,7 +76,7 @@ impl<'a> Redaction<'a> {
             Value::String(text) => {
                 let before = self.spans;
                 let redacted = self.redacted(text).or_else(|| {
-                    let name = format!("{}: ", name?);
+                    let name = format!("{}: ", end_of(name?));
                     let line = self.redacted(&format!("{name}{text}"))?;
                     line.strip_prefix(&name).map(str::to_owned)
                 });
@@ -104,6 +104,14 @@ impl<'a> Redaction<'a> {
             Value::Null | Value::Bool(_) | Value::Number(_) => false,
         }
     }
+}
+
+/// How many bytes of a member's name count as what stands before its value. It is repeated for each of an array's values.
+const NAME: usize = 100;
+
+/// Returns the end of a name.
+fn end_of(name: &str) -> &str {
+    &name[name.ceil_char_boundary(name.len().saturating_sub(NAME))..]
 }
 
 impl Texts for String {

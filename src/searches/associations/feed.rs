@@ -18,7 +18,9 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::now;
+use crate::db::rows;
 use crate::error::Result;
+use crate::http::memory::Memory;
 use crate::searches::settings::Rules;
 use crate::types::Timestamp;
 
@@ -92,13 +94,15 @@ pub struct Change {
     last_seen_at: Option<Timestamp>,
 }
 
-/// Lists the changes of a project's associations with numbers greater than `after`, in the order of their numbers.
+/// Lists the changes of a project's associations with numbers greater than `after`, in the order of their numbers. There are
+/// fewer than `limit` where they have more than 16 MiB together.
 pub async fn list(
     db: impl PgExecutor<'_>,
     project: &str,
     after: i64,
     limit: i64,
     rules: &Rules,
+    memory: &Memory,
 ) -> Result<Vec<Change>> {
     const SQL: &str = "
         select c.change, c.association_id as id,
@@ -113,12 +117,7 @@ pub async fn list(
         ) weighed
         where c.project = $1 and c.change > $2
         order by c.change limit $3";
-    Ok(sqlx::query_as(SQL)
-        .bind(project)
-        .bind(after)
-        .bind(limit)
-        .bind(now())
-        .bind(rules.half_life)
-        .fetch_all(db)
-        .await?)
+    let query = sqlx::query(SQL).bind(project).bind(after).bind(limit).bind(now()).bind(rules.half_life);
+    let (changes, _) = rows::some(query.fetch(db), usize::MAX, memory).await?;
+    Ok(changes)
 }

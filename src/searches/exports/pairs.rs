@@ -4,11 +4,12 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgRow;
 use sqlx::{Postgres, QueryBuilder, Row as _};
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
+use crate::exports::schema;
 use crate::exports::split::Sides;
 use crate::exports::{Dataset, Described, Description, Lines, RowKey};
 use crate::http::Checks;
@@ -47,7 +48,7 @@ fn unhelpful(s: &str) -> String {
     )
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Raw<'a> {
     query: &'a str,
     path: &'a str,
@@ -55,7 +56,7 @@ struct Raw<'a> {
     root: Option<&'a str>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Metadata<'a> {
     search_id: Uuid,
     agent_session_id: Option<&'a str>,
@@ -75,7 +76,8 @@ impl Described for SearchPairs {
         notes: "The data set contains only resolved searches. A row of `raw` has `query`, `path`, `unhelpful` and `root`; \
             `triplets` has a row for each file that did not help. `split` divides the rows by agent session.",
         shapes: &[Shape::Raw, Shape::Triplet, Shape::Pair],
-        features: &[],
+        raw: Some(schema::of::<Raw<'_>>),
+        metadata: Some(schema::of::<Metadata<'_>>),
         split: None,
         table: "searches",
         count: None,

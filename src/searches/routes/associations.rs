@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::auth::{Caller, Read, Write};
 use crate::error::{Refusals, Result};
+use crate::http::memory::Memory;
 use crate::http::reply::{Changed, NotKept, Shown};
 use crate::http::{ById, Check, Checks, Json, Path, Query, line};
 use crate::searches::associations::feedback::{self, Feedback, GoneFile, NewFeedback};
@@ -126,6 +127,7 @@ async fn find_associations(
         tenant.policy.redact(text);
     }
     let limit = asked.limit.unwrap_or(LIMIT);
+    let _turn = app.similar.take(&caller.project, 1).await;
     let Question { query, root, agent_session_id: session, min_score: least, .. } = &asked;
     let data = if root.is_none() && session.is_none() {
         let found =
@@ -167,6 +169,7 @@ async fn find_expansions(
     let (repository, rules) = (wanted.root.as_deref().map(repository), &caller.tenant.rules);
     let (query, limit) = (&wanted.query, wanted.limit.unwrap_or(LIMIT));
     let repository = repository.as_deref();
+    let _turn = app.similar.take(&caller.project, 1).await;
     let data =
         expansions::find(&app.db, &app.samples, &caller.project, query, repository, limit, rules).await?;
     Ok(axum::Json(Expansions { data }))
@@ -205,11 +208,12 @@ impl Check for ChangesAfter {
 async fn list_association_changes(
     State(app): State<App>,
     caller: Caller<Read>,
+    memory: Memory,
     Query(wanted): Query<ChangesAfter>,
     headers: HeaderMap,
 ) -> Result<Response> {
     let (after, limit) = (wanted.cursor.unwrap_or(0), wanted.limit.unwrap_or(1_000));
-    let changes = feed::list(&app.db, &caller.project, after, limit, &caller.tenant.rules).await?;
+    let changes = feed::list(&app.db, &caller.project, after, limit, &caller.tenant.rules, &memory).await?;
     let mut body = Vec::new();
     for change in &changes {
         serde_json::to_writer(&mut body, change).map_err(anyhow::Error::from)?;

@@ -1,9 +1,7 @@
 //! The endpoints of searches, of what is learned from them, and of what agents report.
 
 mod associations;
-mod hooks;
 mod searches;
-mod transcripts;
 
 use utoipa_axum::router::OpenApiRouter;
 
@@ -11,5 +9,5 @@ use crate::state::App;
 
 /// Returns every endpoint of this domain.
 pub fn routes() -> OpenApiRouter<App> {
-    searches::routes().merge(associations::routes()).merge(hooks::routes()).merge(transcripts::routes())
+    searches::routes().merge(associations::routes())
 }

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::auth::{Caller, Read, Write};
 use crate::db::receipt::Receipt;
 use crate::error::{Error, Refusals, Result};
+use crate::http::memory::Memory;
 use crate::http::page::{List, Page, PageParams};
 use crate::http::reply::{Changed, Created, NotKept, Prefer, Shown};
 use crate::http::{ById, Json, Path};
@@ -72,6 +73,7 @@ async fn start_search(writing: Writing, Json(new): Json<NewSearch>) -> Result<Cr
             limit: usize::MAX,
             least: None,
         };
+        let _turn = app.similar.take(&tenant.name, 1).await;
         hints::find(&app.db, &app.samples, &tenant.name, &tenant.rules, &asked).await?
     } else {
         Vec::new()
@@ -80,7 +82,7 @@ async fn start_search(writing: Writing, Json(new): Json<NewSearch>) -> Result<Cr
     let event = Event::start(new, writing.id("searches", None), shown);
     let id = event.search_id;
     let record = async |receipt: Receipt| {
-        let search = stored(app, tenant, id).await?;
+        let search = stored(app, tenant, id, writing.memory()).await?;
         // One that was sent before keeps the hints that it was answered with then.
         let hints = if receipt.replayed { search.hints } else { Some(hints) };
         Ok(Search { hints, ..search })
@@ -128,7 +130,7 @@ async fn resolve_search(
     Path(ById { id }): Path<ById>,
     Json(resolve): Json<Resolve>,
 ) -> Result<Changed<Search>> {
-    let record = async |_| stored(&writing.app, &writing.caller.tenant, id).await;
+    let record = async |_| stored(&writing.app, &writing.caller.tenant, id, writing.memory()).await;
     writing.change(Event::finalize(id, &resolve), record).await
 }
 
@@ -160,9 +162,10 @@ async fn end_turn(
 async fn get_search(
     State(app): State<App>,
     caller: Caller<Read>,
+    memory: Memory,
     Path(ById { id }): Path<ById>,
 ) -> Result<axum::Json<Search>> {
-    stored(&app, &caller.tenant, id).await.map(axum::Json)
+    stored(&app, &caller.tenant, id, &memory).await.map(axum::Json)
 }
 
 /// One page of searches.
@@ -186,8 +189,8 @@ async fn get_search_figures(State(app): State<App>, caller: Caller<Read>) -> Res
     analytics::figures(&app.db, &caller.project, &caller.tenant.rules).await.map(axum::Json)
 }
 
-async fn stored(app: &App, tenant: &Tenant, id: Uuid) -> Result<Search> {
-    store::get(&app.db, &tenant.name, &tenant.rules, id).await?.ok_or(Error::NotFound("search"))
+async fn stored(app: &App, tenant: &Tenant, id: Uuid, memory: &Memory) -> Result<Search> {
+    store::get(&app.db, &tenant.name, &tenant.rules, id, memory).await?.ok_or(Error::NotFound("search"))
 }
 
 fn address(id: Uuid) -> String {

@@ -2,12 +2,13 @@
 //!
 //! # What counts, and how much
 //!
-//! **Weights.** A read counts for every search that is open, by its share: in proportion to the words that the query has in
-//! common with the path or with the last pattern looked for, so that of several open searches the right one learns most. The
-//! last read before the end counts double, the one before it 1.5, and so on; a file that was edited, too, or that the agent put
-//! into its index by hand, three times. What the weak result itself had offered counts half, so that a right result with a low
-//! score rises; what failed counts nothing. Hints that are read gain, hints that are passed over lose. What weighs nothing any
-//! more, or less, is not shown, and the feed calls it `refuted`.
+//! **Weights.** A read counts for every search that is open, by its share: in proportion to the words that the query
+//! has in common with the path or with the last pattern looked for, so that of several open searches the right one
+//! learns most. The last read before the end counts double, the one before it 1.5, and so on; a file that was edited,
+//! too, or that the agent put into its index by hand, three times. What the weak result itself had offered counts
+//! half, so that a right result with a low score rises; what failed counts nothing. Hints that are read gain weight,
+//! and hints that are not read lose some. What weighs nothing any more, or less, is not shown, and the feed calls it
+//! `refuted`.
 //!
 //! **Corrections.** A prompt that plainly objects ("no, the other file") makes the searches of the turn before again, as if they
 //! had come back with just the files that they led to. If the agent then goes to another file, that one is the answer, and the

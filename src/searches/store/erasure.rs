@@ -3,8 +3,10 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use crate::db::aged::Aged;
 use crate::db::erased::{Learned, Piece};
 use crate::error::Result;
+use crate::exports::forget::forget;
 use crate::searches::associations::evidence;
 use crate::searches::settings::Rules;
 use crate::types::Timestamp;
@@ -81,22 +83,18 @@ pub async fn delete_before(
     most: i64,
     learned: Learned,
 ) -> Result<Piece> {
-    const OLDEST: &str = "
-        select id, thread_id from searches
-        where project = $1 and coalesce(completed_at, timestamp) < $2 and state <> 'tracking'
-        order by coalesce(completed_at, timestamp) limit $3";
-    const THREADS: &str =
-        "select id from agent_threads where project = $1 and id = any($2) order by id for update";
-    const SEARCHES: &str = "
-        delete from searches
-        where project = $1 and id = any($2) and coalesce(completed_at, timestamp) < $3 and state <> 'tracking'
-        returning id";
-    let oldest: Vec<(Uuid, Uuid)> =
-        sqlx::query_as(OLDEST).bind(project).bind(time).bind(most).fetch_all(&mut *connection).await?;
-    let (ids, threads): (Vec<_>, Vec<_>) = oldest.into_iter().unzip();
-    sqlx::query(THREADS).bind(project).bind(&threads).execute(&mut *connection).await?;
-    let searches: Vec<Uuid> =
-        sqlx::query_scalar(SEARCHES).bind(project).bind(&ids).bind(time).fetch_all(&mut *connection).await?;
+    const AGED: Aged =
+        Aged { table: "searches", since: "coalesce(completed_at, timestamp)", may_go: "state <> 'tracking'" };
+    const THREADS: &str = "
+        select id from agent_threads where project = $1 and id in (
+            select s.thread_id from searches s where s.project = $1 and s.id = any($2))
+        order by id for update";
+    let oldest = AGED.oldest(connection, project, time, most).await?;
+    // Whoever writes searches holds the lock of their thread.
+    sqlx::query(THREADS).bind(project).bind(&oldest).execute(&mut *connection).await?;
+    let searches = AGED.lock(connection, project, time, &oldest).await?;
+    let sql = "delete from searches where project = $1 and id = any($2)";
+    sqlx::query(sql).bind(project).bind(&searches).execute(&mut *connection).await?;
     delete_children(connection, project, rules, &searches, learned).await?;
     let more = !searches.is_empty() || delete_traces(connection, project, time, most).await?;
     Ok(Piece { erased: vec![("searches", searches.len() as u64)], more })
@@ -154,6 +152,7 @@ async fn delete_children(
     if searches.is_empty() {
         return Ok(());
     }
+    forget(connection, project, searches).await?;
     for sql in [
         "delete from fallbacks where project = $1 and search_id = any($2)",
         "delete from search_hints where project = $1 and search_id = any($2)",

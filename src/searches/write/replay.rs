@@ -41,7 +41,7 @@ impl Private for Entry {
 
 impl Texts for Entry {
     fn texts(&mut self, redaction: &mut Redaction<'_>) {
-        for name in [&mut self.session, &mut self.agent, &mut self.turn, &mut self.root] {
+        for name in [&mut self.session, &mut self.agent, &mut self.turn, &mut self.root, &mut self.prompt] {
             name.texts(redaction);
         }
         for activity in &mut self.activities {
@@ -249,10 +249,11 @@ impl UnitOfWork<'_> {
     /// Notes the names of files that a thread is told of.
     fn hear(&mut self, thread: Uuid, entry: &Entry, names: &Names) {
         let is_of_turn = entry.at.is_some_and(|at| self.thread(thread).turn_at(at).is_some());
-        let told =
-            entry.passages.iter().filter(|passage| !matches!(passage.source, PassageSource::Written(_)));
-        for passage in told.filter(|_| is_of_turn) {
-            self.encounters().name(thread, names.files(&passage.text));
+        let answers =
+            entry.passages.iter().filter(|passage| matches!(passage.source, PassageSource::Answer(_)));
+        let told = answers.map(|answer| &answer.text).chain(&entry.prompt);
+        for text in told.filter(|_| is_of_turn) {
+            self.encounters().name(thread, names.files(text));
         }
     }
 

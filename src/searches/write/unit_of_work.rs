@@ -81,8 +81,8 @@ impl<'a> UnitOfWork<'a> {
         }
     }
 
-    /// Loads what a correction may be about: the searches that these threads have made since a person last said something. The
-    /// searches that repeat them may be stored already, if the correction was told before.
+    /// Loads what a correction may be about: the searches that these threads have made since a person last said
+    /// something. The searches that repeat them may be stored already, if the correction was reported before.
     pub(super) async fn load_answered(
         &mut self,
         connection: &mut PgConnection,

@@ -1,4 +1,4 @@
-//! Accepted suggestions: what the model was told, and what the user made of the slate.
+//! Accepted suggestions: the prompt, and what the user chose from the slate.
 
 use std::borrow::Cow;
 
@@ -16,9 +16,11 @@ use super::slates::{
 };
 use crate::exports::chat::Message;
 use crate::exports::format::{Example, Shape};
+use crate::exports::near::push_unlike;
 use crate::exports::params::Common;
+use crate::exports::schema;
 use crate::exports::split;
-use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
+use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told, push_oldest};
 use crate::http::{Checks, flag};
 use crate::suggestions::MatchType;
 
@@ -59,8 +61,9 @@ enum Prompt {
     Context,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Raw<'a> {
+    #[schema(value_type = Option<Object>)]
     context: Option<Cow<'a, RawValue>>,
     prompt: Vec<Message<'a>>,
     accepted: &'a str,
@@ -76,7 +79,8 @@ impl Described for AcceptedSuggestions {
         notes: "By default, only exact matches are exported; for other match types, the answer is what the user typed. With \
             `prompt=context`, the question is the context instead of the request. `raw` always has the context.",
         shapes: &[Shape::Answer, Shape::Raw],
-        features: &[],
+        raw: Some(schema::of::<Raw<'_>>),
+        metadata: Some(schema::of::<Metadata>),
         split: Some(&SOURCE),
         table: "suggestions",
         count: None,
@@ -101,6 +105,11 @@ impl Dataset for AcceptedSuggestions {
                 self.push_conditions(query, common);
             });
         }
+        if common.is_near() {
+            push_unlike(query, common, ("suggestions s", "s"), "id", |query| {
+                self.push_conditions(query, common)
+            });
+        }
     }
 
     fn sort_key(&self) -> [&'static str; 3] {
@@ -110,6 +119,21 @@ impl Dataset for AcceptedSuggestions {
     fn columns(&self, common: &Common, _: Shape) -> String {
         let metadata = if common.with_metadata() { METADATA } else { ", s.match_type, s.accepted_index" };
         format!("{TEXTS}{metadata}")
+    }
+
+    fn told(&self, _: Shape) -> Told {
+        match self.prompt.unwrap_or_default() {
+            Prompt::Request => Told::Request,
+            Prompt::Context => Told::Intent,
+        }
+    }
+
+    fn hashes(&self) -> Option<[String; 2]> {
+        let question = match self.prompt.unwrap_or_default() {
+            Prompt::Request => REQUEST,
+            Prompt::Context => CONTEXT,
+        };
+        Some([question.to_owned(), INPUT.to_owned()])
     }
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {

@@ -8,11 +8,12 @@ use serde_json::value::RawValue;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{Postgres, QueryBuilder, Row as _};
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 use super::slates::{METADATA, Metadata, TEXTS, Texts, object, on_one_line, push_conditions};
 use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
+use crate::exports::schema;
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
 use crate::http::Checks;
 use crate::suggestions::{MatchType, Reported};
@@ -32,15 +33,18 @@ pub struct SuggestionHistory {
 }
 
 /// A line, with the seed's names in the seed's order.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Line<'a> {
     ts: f64,
     session: Option<&'a str>,
     server: Option<&'a str>,
     trigger_block: Option<i32>,
     result_block: Option<i32>,
+    #[schema(value_type = Option<Object>)]
     context: Option<Cow<'a, RawValue>>,
+    #[schema(value_type = Option<Object>)]
     llm_request: Option<Cow<'a, RawValue>>,
+    #[schema(value_type = Option<Object>)]
     llm_response: Option<Cow<'a, RawValue>>,
     suggestions: Vec<String>,
     suggestion_node_version: Option<&'a str>,
@@ -59,7 +63,8 @@ impl Described for SuggestionHistory {
         summary: "Finalized records as self-contained lines of `suggestion_history.jsonl`.",
         notes: "`gleaner import` and `POST /v1/events` accept these lines. Values that a client reported itself are exported as reported.",
         shapes: &[Shape::Raw],
-        features: &[],
+        raw: Some(schema::of::<Line<'_>>),
+        metadata: Some(schema::of::<Metadata>),
         split: None,
         table: "suggestions",
         count: None,

@@ -1,11 +1,11 @@
-//! Preference pairs: what a user submitted, over suggestions that they had seen and passed over. The write that finalizes a
-//! record has noted which texts these are; here they are only read.
+//! Preference pairs: what a user submitted, preferred to suggestions that they viewed but did not choose. The write
+//! that finalizes a record has noted which texts these are; here they are only read.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgRow;
 use sqlx::{Postgres, QueryBuilder, Row as _};
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::slates::{
@@ -14,7 +14,9 @@ use super::slates::{
 };
 use crate::exports::chat::Message;
 use crate::exports::format::{Example, Shape};
+use crate::exports::near::push_unlike;
 use crate::exports::params::Common;
+use crate::exports::schema;
 use crate::exports::split;
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
 use crate::http::{Checks, flag};
@@ -42,7 +44,7 @@ pub struct PreferencePairs {
     include_typed: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Raw<'a> {
     prompt: Vec<Message<'a>>,
     chosen: &'a str,
@@ -61,7 +63,8 @@ impl Described for PreferencePairs {
             viewed are left out. The prompt is `llm_request.messages`, or the context as one user message. By default, only \
             exact matches are exported; for other match types, the chosen text is what the user typed.",
         shapes: &[Shape::Preference, Shape::Label, Shape::Raw],
-        features: &[],
+        raw: Some(schema::of::<Raw<'_>>),
+        metadata: Some(schema::of::<Metadata>),
         split: Some(&SOURCE),
         table: "suggestions",
         count: Some(
@@ -89,6 +92,11 @@ impl Dataset for PreferencePairs {
             let key = ["completed_at", "suggestion_id", "rejected_index"];
             push_oldest(query, (FROM, "l"), hash, &key, |query| self.push_conditions(query, common, hash));
         }
+        if common.is_near() {
+            push_unlike(query, common, (FROM, "l"), "suggestion_id", |query| {
+                self.push_conditions(query, common, hash);
+            });
+        }
     }
 
     fn sort_key(&self) -> [&'static str; 3] {
@@ -98,6 +106,10 @@ impl Dataset for PreferencePairs {
     fn columns(&self, common: &Common, _: Shape) -> String {
         let metadata = if common.with_metadata() { METADATA } else { ", s.match_type, s.accepted_index" };
         format!("{TEXTS}{metadata}")
+    }
+
+    fn hashes(&self) -> Option<[String; 2]> {
+        Some([REQUEST.to_owned(), INPUT.to_owned()])
     }
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {

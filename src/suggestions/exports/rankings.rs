@@ -1,21 +1,25 @@
 //! Rankings: slates whose suggestions have grades, for learning to rank, and as decisions of a contextual bandit.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgRow;
-use sqlx::{Postgres, QueryBuilder, Row as _};
-use utoipa::IntoParams;
+use sqlx::{PgPool, Postgres, QueryBuilder, Row as _};
+use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::slates::{METADATA, MatchTypes, Metadata, TEXTS, Texts, first_word, push_conditions};
+use crate::error::Result;
 use crate::exports::chat::Message;
 use crate::exports::dsjson::{Decision, Feature};
-use crate::exports::format::{Candidate, Example, Shape};
+use crate::exports::format::{Candidate, Example, Format, Shape};
 use crate::exports::params::Common;
+use crate::exports::schema;
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
 use crate::http::{Checks, flag};
 use crate::suggestions::MatchType;
 use crate::suggestions::rules::prompt;
+use crate::types::Timestamp;
 
 /// The parameters of rankings.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]
@@ -37,11 +41,45 @@ pub struct Rankings {
     #[arg(long)]
     #[serde(deserialize_with = "flag")]
     assume_uniform: bool,
+    /// The least number of suggestions with a grade that a slate has. From one alone no order is learned. The default is 1.
+    #[arg(long, value_name = "N")]
+    #[param(minimum = 1, example = 1)]
+    min_candidates: Option<u32>,
+    /// What the position of a suggestion is. The default is bias.
+    #[arg(long)]
+    #[param(inline)]
+    position: Option<PositionAs>,
+    /// Whether each suggestion has the propensity of its position: how often a suggestion there was looked at, in all finalized
+    /// slates of the project. It is empty where fewer than 100 slates say.
+    #[arg(long)]
+    #[serde(deserialize_with = "flag")]
+    propensities: bool,
+    /// The propensities of the positions, once they are read.
+    #[serde(skip)]
+    #[arg(skip)]
+    #[param(ignore)]
+    looked_at: Vec<Option<f64>>,
 }
 
-/// What is known of a suggestion when it is offered, by the names of the columns.
+/// What the position of a suggestion is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+enum PositionAs {
+    /// A bias, which a trainer corrects for: it stands in the comment of letor and in the column bias_position of lightgbm-tsv.
+    #[default]
+    Bias,
+    /// A feature like the others, from which a model learns that what came first was chosen.
+    Feature,
+}
+
+/// What is known of a suggestion when it is offered, by the names of the columns. The first is its position.
 const FEATURES: [&str; 6] =
     ["position", "characters", "words", "context_blocks", "typed_before", "same_command"];
+
+/// How many slates must say how often a position was looked at.
+const ENOUGH: i64 = 100;
+/// The most positions of which that is worked out.
+const POSITIONS: i32 = 50;
 
 /// What a slate's features are worked out from.
 struct Typed {
@@ -63,24 +101,24 @@ impl Typed {
             i64::from(!command.is_empty() && last == Some(command)),
         ]
     }
-
-    fn candidate(&self, graded: &Graded<'_>) -> Candidate {
-        let features = self.features(graded.index, graded.text).to_vec();
-        Candidate { index: graded.index, grade: graded.label, features }
-    }
 }
 
-/// A suggestion with its grade: 2 for an exact match, 1 for a partial one or a prefix, 0 for what was viewed and passed over.
-#[derive(Serialize)]
+/// A suggestion with its grade: 2 for an exact match, 1 for a partial one or a prefix, 0 for a suggestion that was
+/// viewed but not chosen.
+#[derive(Serialize, ToSchema)]
 struct Graded<'a> {
     index: i32,
     text: &'a str,
     label: u8,
     viewed: bool,
+    /// How often a suggestion at this position was looked at, if that is asked for and known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, extensions(("x-may-be-absent" = json!(true))))]
+    propensity: Option<Option<f64>>,
 }
 
-/// What was chosen and what was viewed and passed over, by index. A suggestion with the text of the one that was chosen is
-/// left out, as it was neither.
+/// What was chosen and what was viewed but not chosen, by index. A suggestion with the text of the one that was
+/// chosen is left out, as it was neither.
 fn grade<'a>(
     texts: &'a Texts<'_>,
     viewed: &[i32],
@@ -96,12 +134,12 @@ fn grade<'a>(
             _ if viewed && accepted_text != Some(text.as_str()) => 0,
             _ => return None,
         };
-        Some(Graded { index, text, label, viewed })
+        Some(Graded { index, text, label, viewed, propensity: None })
     });
     graded.collect()
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Raw<'a> {
     suggestion_id: Uuid,
     prompt: Vec<Message<'a>>,
@@ -115,10 +153,11 @@ impl Described for Rankings {
         name: "rankings",
         summary: "Slates of suggestions with grades, for learning to rank.",
         notes: "An exact match has grade 2, a partial match or a prefix grade 1, and a suggestion that was viewed but not chosen \
-            grade 0. Suggestions that were not viewed are left out. `vw-dsjson` has only slates with propensities, unless \
-            `assume_uniform` is true.",
+            grade 0. Suggestions that were not viewed are left out. The position of a suggestion is a bias and not a feature, \
+            unless `position=feature` is given. `vw-dsjson` has only slates with propensities, unless `assume_uniform` is true.",
         shapes: &[Shape::Ranking, Shape::Decision, Shape::Raw],
-        features: &FEATURES,
+        raw: Some(schema::of::<Raw<'_>>),
+        metadata: Some(schema::of::<Metadata>),
         split: None,
         table: "suggestions",
         count: None,
@@ -133,6 +172,11 @@ impl Dataset for Rankings {
     fn check(&self, shape: Shape, checks: &mut Checks) {
         let fits = shape == Shape::Decision || !self.assume_uniform;
         checks.require(fits, "assume_uniform", "only the format vw-dsjson has propensities");
+        checks.require(self.min_candidates != Some(0), "min_candidates", "must be 1 or more");
+        let fits = shape != Shape::Raw || self.position.is_none();
+        checks.require(fits, "position", "the rows of this format have no features");
+        let fits = shape != Shape::Decision || !self.propensities;
+        checks.require(fits, "propensities", "are those that were logged in this format");
     }
 
     fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
@@ -153,15 +197,40 @@ impl Dataset for Rankings {
         format!("{TEXTS}, s.propensities{METADATA}")
     }
 
+    fn header(&self, format: Format) -> Option<String> {
+        let bias: Vec<_> = self.bias(0).into_iter().map(|(name, _)| name).collect();
+        format.header(&bias, self.features(&FEATURES))
+    }
+
+    fn prepare<'a>(
+        &'a mut self,
+        db: &'a PgPool,
+        project: &'a str,
+        as_of: Timestamp,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            if self.propensities {
+                self.looked_at = propensities(db, project, as_of).await?;
+            }
+            Ok(())
+        })
+    }
+
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
         let texts = Texts::of(row)?;
         let (matched, accepted) = (row.try_get("match_type")?, row.try_get("accepted_index")?);
         let blocks: Option<i32> = row.try_get("context_block_count")?;
         let typed = Typed { inputs: prompt::inputs(texts.context), blocks: blocks.unwrap_or(0) };
         let viewed: Vec<i32> = row.try_get("viewed_indices")?;
-        let graded = grade(&texts, &viewed, matched, accepted);
+        let mut graded = grade(&texts, &viewed, matched, accepted);
+        if self.propensities {
+            graded.iter_mut().for_each(|graded| graded.propensity = Some(self.propensity(graded.index)));
+        }
         let example = match lines.shape() {
-            Shape::Decision => Example::Decision(decision(row, key, &texts, &typed, (matched, accepted))?),
+            Shape::Decision => {
+                let decision = self.decision(row, key, &texts, &typed, (matched, accepted))?;
+                Example::Decision(decision)
+            }
             Shape::Raw => Example::Raw(Raw {
                 suggestion_id: key.record_id,
                 prompt: texts.prompt().messages,
@@ -173,58 +242,115 @@ impl Dataset for Rankings {
                 id: key.record_id,
                 query: key.record,
                 origin: matched.map_or("none", MatchType::as_str),
-                candidates: graded.iter().map(|graded| typed.candidate(graded)).collect(),
+                candidates: graded.iter().map(|graded| self.candidate(&typed, graded)).collect(),
             },
         };
         lines.write(example, Metadata::of(row, key, common)?)
     }
 }
 
-/// The decision that was logged: which suggestion came up first. It has earned its cost if it was what the user took, and
-/// half of that if they changed it or took part of it.
-fn decision<'a>(
-    row: &'a PgRow,
-    key: RowKey,
-    texts: &'a Texts<'_>,
-    typed: &'a Typed,
-    (matched, accepted): (Option<MatchType>, Option<i32>),
-) -> sqlx::Result<Decision<'a>> {
-    let count = texts.suggestions.len();
-    let logged: Option<Vec<f64>> = row.try_get("propensities")?;
-    let cost = match matched {
-        Some(MatchType::Exact) if accepted == Some(0) => -1.0,
-        Some(_) if accepted == Some(0) => -0.5,
-        _ => 0.0,
+/// Reads how often each position was looked at in the slates that have it, of those that were finalized before a time.
+async fn propensities(db: &PgPool, project: &str, as_of: Timestamp) -> Result<Vec<Option<f64>>> {
+    const SQL: &str = "
+        select count(*), count(*) filter (where position = any(s.viewed_indices))
+        from suggestions s cross join lateral generate_series(0, least(s.suggestion_count, $3) - 1) as position
+        where s.project = $1 and s.state = 'finalized' and s.completed_at < $2
+        group by position order by position";
+    let query = sqlx::query_as(SQL).bind(project).bind(as_of).bind(POSITIONS);
+    let counts: Vec<(i64, i64)> = query.fetch_all(db).await?;
+    let share = |(slates, viewed): (i64, i64)| {
+        (slates >= ENOUGH && viewed > 0).then(|| viewed as f64 / slates as f64)
     };
-    let action = |(index, text): (i32, &'a String)| {
-        let [_, characters, words, _, typed_before, same_command] = typed.features(index, text);
-        vec![
-            ("command", Feature::Word(first_word(text))),
-            ("characters", Feature::Number(characters)),
-            ("words", Feature::Number(words)),
-            ("typed_before", Feature::Number(typed_before)),
-            ("same_command", Feature::Number(same_command)),
-        ]
-    };
-    let last = typed.inputs.last().map_or("", |input| first_word(input));
-    Ok(Decision {
-        id: key.record_id,
-        at: row.try_get("created_at")?,
-        policy: row.try_get("policy_id")?,
-        context: vec![("blocks", Feature::Number(typed.blocks.into())), ("last", Feature::Word(last))],
-        actions_are: "Suggestion",
-        actions: (0_i32..).zip(&texts.suggestions).map(action).collect(),
-        probabilities: logged.unwrap_or_else(|| vec![1.0 / count as f64; count]),
-        cost,
-    })
+    Ok(counts.into_iter().map(share).collect())
 }
 
 impl Rankings {
+    /// The features that a candidate has, of all of them.
+    fn features<'a, T>(&self, all: &'a [T]) -> &'a [T] {
+        if self.position == Some(PositionAs::Feature) { all } else { &all[1..] }
+    }
+
+    fn propensity(&self, index: i32) -> Option<f64> {
+        self.looked_at.get(usize::try_from(index).ok()?).copied().flatten()
+    }
+
+    /// What is known of a candidate that is not to be learned.
+    fn bias(&self, index: i32) -> Vec<(&'static str, Option<f64>)> {
+        let mut bias = Vec::new();
+        if self.position != Some(PositionAs::Feature) {
+            bias.push(("bias_position", Some(f64::from(index))));
+        }
+        if self.propensities {
+            bias.push(("propensity", self.propensity(index)));
+        }
+        bias
+    }
+
+    fn candidate(&self, typed: &Typed, graded: &Graded<'_>) -> Candidate {
+        let features = self.features(&typed.features(graded.index, graded.text)).to_vec();
+        let bias = self.bias(graded.index);
+        Candidate { index: graded.index, grade: graded.label, features, bias }
+    }
+
+    /// The decision that was logged: which suggestion came up first. It has earned its cost if it was what the user took, and
+    /// half of that if they changed it or took part of it.
+    fn decision<'a>(
+        &self,
+        row: &'a PgRow,
+        key: RowKey,
+        texts: &'a Texts<'_>,
+        typed: &'a Typed,
+        (matched, accepted): (Option<MatchType>, Option<i32>),
+    ) -> sqlx::Result<Decision<'a>> {
+        let count = texts.suggestions.len();
+        let logged: Option<Vec<f64>> = row.try_get("propensities")?;
+        let cost = match matched {
+            Some(MatchType::Exact) if accepted == Some(0) => -1.0,
+            Some(_) if accepted == Some(0) => -0.5,
+            _ => 0.0,
+        };
+        let action = |(index, text): (i32, &'a String)| {
+            let [position, characters, words, _, typed_before, same_command] = typed.features(index, text);
+            let mut features = vec![
+                ("command", Feature::Word(first_word(text))),
+                ("characters", Feature::Number(characters)),
+                ("words", Feature::Number(words)),
+                ("typed_before", Feature::Number(typed_before)),
+                ("same_command", Feature::Number(same_command)),
+            ];
+            if self.position == Some(PositionAs::Feature) {
+                features.push(("position", Feature::Number(position)));
+            }
+            features
+        };
+        let last = typed.inputs.last().map_or("", |input| first_word(input));
+        Ok(Decision {
+            id: key.record_id,
+            at: row.try_get("created_at")?,
+            policy: row.try_get("policy_id")?,
+            context: vec![("blocks", Feature::Number(typed.blocks.into())), ("last", Feature::Word(last))],
+            actions_are: "Suggestion",
+            actions: (0_i32..).zip(&texts.suggestions).map(action).collect(),
+            probabilities: logged.unwrap_or_else(|| vec![1.0 / count as f64; count]),
+            cost,
+        })
+    }
+
     fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
         query.push(" and s.slate_hash is not null and s.suggestion_count > 0");
         query.push(" and (s.viewed_indices <> '{}' or s.accepted_index is not null)");
         if shape == Shape::Decision && !self.assume_uniform {
             query.push(" and s.propensities is not null");
+        }
+        if let Some(least) = self.min_candidates.filter(|least| *least > 1) {
+            // Those that have a grade.
+            query.push(
+                " and (select count(*) from json_array_elements_text(s.suggestions) with ordinality as offered (text, number)
+                    where offered.number - 1 = s.accepted_index
+                        or offered.number - 1 = any(s.viewed_indices) and (s.accepted_index is null
+                            or offered.text is distinct from s.suggestions ->> s.accepted_index)) >= ",
+            );
+            query.push_bind(i64::from(least));
         }
         let kinds = self.match_type.as_ref().map(MatchTypes::as_slice);
         push_conditions(query, kinds, self.suggestion_node_version.as_deref(), common, None);

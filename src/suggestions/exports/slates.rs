@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{Postgres, QueryBuilder, Row as _};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::exports::RowKey;
@@ -94,7 +95,7 @@ pub(super) const CONTEXT: &str = "split_hash('prompt', s.context::text)";
 /// The hash of what was submitted, as an answer.
 pub(super) const INPUT: &str = "split_hash('input', s.actual_input)";
 
-/// What models were told, and what users took and passed over.
+/// The prompts of models, and what users chose and did not choose.
 pub(super) static SOURCE: Source = Source {
     domain: "suggestions",
     sql: "
@@ -108,6 +109,14 @@ pub(super) static SOURCE: Source = Source {
                     where l.project = $1 and l.completed_at = s.completed_at and l.suggestion_id = s.id
                         and l.rejected_index >= 0
             ) as answers
+        from suggestions s
+        where s.project = $1 and s.state = 'finalized' and s.example_hash is not null and s.completed_at < $4
+            and (s.completed_at, s.id) >
+                (coalesce($2, '-infinity'), coalesce($3, '00000000-0000-0000-0000-000000000000'))
+        order by s.completed_at, s.id limit $5",
+    taught: "
+        select s.id as record, s.completed_at,
+            coalesce((s.llm_request -> 'messages')::text, s.context::text) || E'\n' || s.actual_input as text
         from suggestions s
         where s.project = $1 and s.state = 'finalized' and s.example_hash is not null and s.completed_at < $4
             and (s.completed_at, s.id) >
@@ -187,7 +196,7 @@ pub(super) const METADATA: &str = ", s.session_name, s.server_name, s.suggestion
     s.result_block_number, s.created_at, s.match_type, s.accepted_index, s.viewed_indices, s.cycle_count, s.displayed_index, s.time_to_action_ms";
 
 /// What is known of a record besides its texts.
-#[derive(Serialize, sqlx::FromRow)]
+#[derive(Serialize, ToSchema, sqlx::FromRow)]
 pub(super) struct Metadata {
     #[sqlx(rename = "key_record_id")]
     suggestion_id: Uuid,

@@ -16,6 +16,7 @@ use crate::domain::Domain;
 use crate::erasure;
 use crate::error::{Error, Refusals, Result};
 use crate::http::json::{self, JSON_LIMIT, expect_media_type};
+use crate::http::memory::Memory;
 use crate::http::page::{List, Page, PageParams};
 use crate::http::reply::{Changed, Created, Prefer};
 use crate::http::{ById, Json, Path};
@@ -177,7 +178,9 @@ async fn start_suggestion(writing: Writing, request: Request) -> Result<Created<
         .map(|(id, start)| start.stored(id));
     let record = async |receipt: Receipt| match pending {
         Some(pending) if receipt.is_as_sent() => Ok(pending.into()),
-        _ => stored(&writing.app, &writing.caller.project, id, Extent::Whole).await.map(Answer::from),
+        _ => stored(&writing.app, &writing.caller.project, id, Extent::Whole, writing.memory())
+            .await
+            .map(Answer::from),
     };
     writing.create(event, is_kept.then(|| address(id)), record).await
 }
@@ -229,7 +232,8 @@ async fn append_partial_inputs(
 /// Writes an event that appends to a record, and responds with the record.
 async fn append(writing: &Writing, event: Event) -> Result<Created<Suggestion>> {
     let id = event.suggestion_id;
-    let record = async |_| stored(&writing.app, &writing.caller.project, id, Extent::Listed).await;
+    let record =
+        async |_| stored(&writing.app, &writing.caller.project, id, Extent::Listed, writing.memory()).await;
     writing.create(event, address(id), record).await
 }
 
@@ -268,8 +272,9 @@ async fn amend_suggestion(
 /// Writes an event that changes a record, and responds with the record.
 async fn change<T: From<Suggestion>>(writing: &Writing, event: Event) -> Result<Changed<T>> {
     let id = event.suggestion_id;
-    let record =
-        async |_| stored(&writing.app, &writing.caller.project, id, Extent::Whole).await.map(T::from);
+    let record = async |_| {
+        stored(&writing.app, &writing.caller.project, id, Extent::Whole, writing.memory()).await.map(T::from)
+    };
     writing.change(event, record).await
 }
 
@@ -279,9 +284,10 @@ async fn change<T: From<Suggestion>>(writing: &Writing, event: Event) -> Result<
 async fn get_suggestion(
     State(app): State<App>,
     caller: Caller<Read>,
+    memory: Memory,
     Path(ById { id }): Path<ById>,
 ) -> Result<axum::Json<Suggestion>> {
-    stored(&app, &caller.project, id, Extent::Whole).await.map(axum::Json)
+    stored(&app, &caller.project, id, Extent::Whole, &memory).await.map(axum::Json)
 }
 
 /// One page of suggestion records.
@@ -330,9 +336,10 @@ struct BlockMetadata {
 async fn get_block_metadata(
     State(app): State<App>,
     caller: Caller<Read>,
+    memory: Memory,
     Path(ById { id }): Path<ById>,
 ) -> Result<axum::Json<BlockMetadata>> {
-    let record = stored(&app, &caller.project, id, Extent::Listed).await?;
+    let record = stored(&app, &caller.project, id, Extent::Listed, &memory).await?;
     if record.state != Progress::Finalized {
         return Err(Error::Conflict(format!("the suggestion {id} is not finalized")));
     }
@@ -354,6 +361,6 @@ async fn delete_suggestion(
     if erased.is_nothing() { Err(Error::NotFound("suggestion")) } else { Ok(StatusCode::NO_CONTENT) }
 }
 
-async fn stored(app: &App, project: &str, id: Uuid, extent: Extent) -> Result<Suggestion> {
-    store::get(&app.db, project, id, extent).await?.ok_or(Error::NotFound("suggestion"))
+async fn stored(app: &App, project: &str, id: Uuid, extent: Extent, memory: &Memory) -> Result<Suggestion> {
+    store::get(&app.db, project, id, extent, memory).await?.ok_or(Error::NotFound("suggestion"))
 }

@@ -1,4 +1,4 @@
-//! What a model was told and what it answered, read once from the client's own JSON.
+//! The prompt of a model and its answer, read once from the client's own JSON.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;

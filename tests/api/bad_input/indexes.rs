@@ -139,7 +139,7 @@ const INDEXED: &str = "
     order by 1";
 
 /// How many bytes the longest text of each has.
-const LONGEST: [(&str, i32); 27] = [
+const LONGEST: [(&str, i32); 28] = [
     ("agent_threads.session", 800),
     ("association_queries.repository", 800),
     ("attempts.prompt_template", 800),
@@ -161,12 +161,13 @@ const LONGEST: [(&str, i32); 27] = [
     ("send_attempts.model", 800),
     ("sends.session_id", 800),
     ("sent_messages.session", 0),
-    ("split_progress.domain", 0),
     ("suggestions.session_name", 800),
+    ("text_progress.work", 0),
     ("tool_calls.session", 800),
     ("touched_files.repository", 800),
     ("transcript_lines.session", 800),
     ("transcripts.session", 800),
+    ("unasked_help.session_id", 800),
 ];
 
 /// Memories and a conversation with the longest names and texts.

@@ -105,6 +105,43 @@ async fn a_record_that_is_larger_than_an_answer_is_not_shown_but_written() {
 }
 
 #[tokio::test]
+async fn large_similar_examples_are_fewer_and_the_most_similar_come_first() {
+    let service = Service::open().await;
+    for number in 0..12 {
+        let program = format!("(fund {number}) {}", "x".repeat(2_000_000));
+        let intent = format!("Create a fund {}", "with a director ".repeat(number));
+        let solved =
+            json!({"user_intent": intent, "success": true, "final_valid_dsl": program, "session_id": "s"});
+        service.create(LOGS, with(log(""), &solved)).await;
+    }
+    let path = format!("{LOGS}/similar?intent=Create+a+fund&limit=100&min_similarity=0");
+    let found = service.get(&path).await.expect(200);
+    let found = found["data"].as_array().expect("data");
+    assert_eq!(found.len(), 8);
+    assert_eq!(found[0]["user_intent"], "Create a fund ");
+    let similarities: Vec<_> = found.iter().filter_map(|example| example["similarity"].as_f64()).collect();
+    assert!(similarities.len() == 8 && similarities.is_sorted_by(|a, b| a >= b), "{similarities:?}");
+}
+
+#[tokio::test]
+async fn a_conversation_of_large_queries_shows_the_newest() {
+    let service = Service::open().await;
+    let lines: Vec<_> = (0..80)
+        .map(|n| {
+            json!({"event": "conversation_query", "session_id": "s", "query": format!("{n} {}", "x".repeat(262_100)),
+                "shown": [Uuid::from_u128(n), Uuid::from_u128(7)], "at": 1_700_000_000 + n as u64})
+        })
+        .collect();
+    service.accept(&lines).await;
+    let shown = service.get("/v1/conversations/s").await.expect(200);
+    let queries = shown["queries"].as_array().expect("queries");
+    let number = |query: &serde_json::Value| query["query"].as_str().map(|text| text[..2].to_owned());
+    let ends = [&queries[0], &queries[queries.len() - 1]].map(number);
+    assert_eq!((queries.len(), ends), (63, [Some("17".into()), Some("79".into())]));
+    assert_eq!(shown["shown"].as_array().map(Vec::len), Some(63 + 1), "each once");
+}
+
+#[tokio::test]
 async fn a_send_carries_no_more_than_any_model_takes() {
     let service = Service::open().await;
     let model = json!({"context_window": 1_000_000_000, "chars_per_token": 4});

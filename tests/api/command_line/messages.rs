@@ -41,7 +41,7 @@ fn values_that_an_option_cannot_have_are_answered_with_what_it_wants() {
     let refused = complaint(&run(&mut command(&folder, "hook install claude-code --url gleaner.example"), 1));
     assert_eq!(
         refused,
-        "gleaner: gleaner.example is not the address of a server: that begins with http:// or https://\n"
+        "gleaner: gleaner.example is not the address of a server; an address begins with http:// or https://\n"
     );
 }
 

@@ -5,6 +5,7 @@ mod help;
 mod messages;
 mod operation;
 mod pages;
+mod snapshots;
 mod start;
 mod target;
 

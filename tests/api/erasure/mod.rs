@@ -24,7 +24,8 @@ async fn expire_at(service: &Service, now: Timestamp) {
 
 /// The events of one record of each kind with everything that can belong to it, with ids from `first` on.
 fn one_of_each(first: u128, session: &str) -> Vec<Value> {
-    let [log, slate, search, pair, send] = [0, 1, 2, 3, 4].map(|nth| Uuid::from_u128(first + nth));
+    let [log, slate, search, pair, send, memory, asked] =
+        [0, 1, 2, 3, 4, 5, 6].map(|nth| Uuid::from_u128(first + nth));
     // Words that come again: Postgres keeps a word in an index of words also when its last row is gone.
     let text = format!("needle {} {}", first % 256, "x".repeat(500));
     vec![
@@ -43,6 +44,9 @@ fn one_of_each(first: u128, session: &str) -> Vec<Value> {
             "visible": {"ids": [pair]}}),
         json!({"event": "send_attempt", "send_id": send, "latency_ms": 5}),
         json!({"event": "send_outcome", "send_id": send, "assistant_text": text}),
+        json!({"event": "memory", "id": memory, "content": text, "file_path": "src/needle.rs", "session_id": session}),
+        json!({"event": "conversation_query", "id": asked, "session_id": session, "query": text, "shown": [memory]}),
+        json!({"event": "memory_feedback", "session_id": session, "memory_id": memory, "verdict": "used"}),
     ]
 }
 

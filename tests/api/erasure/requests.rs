@@ -48,7 +48,10 @@ async fn a_record_of_any_domain_is_erased_by_its_id_with_everything_that_belongs
     let service = Service::open().await;
     service.put("/v1/models/m", &json!({"context_window": 1_000_000})).await.expect(201);
     service.accept(&one_of_each(100, "s")).await;
-    for (nth, kind) in ["generations", "suggestions", "searches", "pairs", "sends"].into_iter().enumerate() {
+    for (nth, kind) in ["generations", "suggestions", "searches", "pairs", "sends", "memories", "queries"]
+        .into_iter()
+        .enumerate()
+    {
         let path = format!("/v1/records/{}", Uuid::from_u128(100 + nth as u128));
         let erased = service.delete(&path).await.expect(200);
         assert_eq!(erased[kind], 1, "{erased}");
@@ -64,6 +67,26 @@ async fn a_record_of_any_domain_is_erased_by_its_id_with_everything_that_belongs
         "pair_id": Uuid::from_u128(2)});
     service.accept(&[pair]).await;
     service.delete(&format!("/v1/records/{}", Uuid::from_u128(2))).await.refused(409, &[]);
+}
+
+#[tokio::test]
+async fn what_was_suggested_is_erased_to_the_last_where_there_is_nothing_else() {
+    let service = Service::open().await;
+    let asked = json!({"event": "conversation_query", "session_id": "s", "query": "needle", "at": "2999-01-01T00:00:00Z"});
+    service.accept(&[asked]).await;
+    // One more than an erasure takes at a time.
+    for some in (0..501_u128).collect::<Vec<_>>().chunks(20) {
+        let suggest = async |n: &u128| {
+            let body = json!({"id": Uuid::from_u128(1_000 + n)});
+            service.post("/v1/conversations/s/suggest", &body).await.expect(200)
+        };
+        futures_util::future::join_all(some.iter().map(suggest)).await;
+    }
+    let erased = service.delete("/v1/records?before=2998-01-01T00:00:00Z&domain=memories").await.expect(200);
+    assert_eq!(erased["more"], false);
+    let left: Vec<_> =
+        rows(&service).await.into_iter().filter(|(table, _)| table.contains("memor")).collect();
+    assert_eq!(left, []);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::{expire_after, one_of_each, rows};
 use crate::support::{Service, column};
 
-const ALL: [&str; 4] = ["generations", "suggestions", "searches", "messages"];
+const ALL: [&str; 5] = ["generations", "suggestions", "searches", "messages", "memories"];
 
 async fn keep_for(service: &Service, days: Value) {
     service.put("/v1/projects/default", &json!({"retention_days": days})).await.expect(200);
@@ -54,6 +54,11 @@ async fn everything_that_belongs_to_a_record_expires_with_it_and_only_what_was_l
     service.post_text(path, "application/x-ndjson", line.to_string()).await.expect(200);
     let learned = service.get("/v1/associations?query=login+button").await.expect(200);
     assert_eq!(learned["data"][0]["path"], "login.rs");
+    let other = json!({"content": "The needle is in the haystack"});
+    service.create("/v1/memories", other).await;
+    let found =
+        service.post("/v1/conversations/s/suggest", &json!({"confidence_threshold": 0})).await.expect(200);
+    assert_eq!(found["total_suggestions"], 1);
 
     keep_for(&service, ALL.map(|domain| (domain, 10)).into_iter().collect::<Value>()).await;
     expire_after(&service, 9).await;
@@ -138,4 +143,44 @@ async fn what_is_under_way_does_not_expire() {
     for (list, count) in [("/v1/sends", 1), ("/v1/pairs", 1), ("/v1/searches", 1)] {
         assert_eq!(service.all(list).await.len(), count, "{list}");
     }
+}
+
+#[tokio::test]
+async fn memories_and_what_was_asked_suggested_and_judged_expire_each_by_its_own_age() {
+    let service = Service::open().await;
+    let far = "2990-01-01T00:00:00Z";
+    let memory = |n: u128, at: &str| json!({"event": "memory", "id": Uuid::from_u128(n), "content": format!("note {n}"), "created_at": at});
+    let asked = |n: u128, at: &str| json!({"event": "conversation_query", "id": Uuid::from_u128(n), "session_id": "s", "query": "note", "at": at});
+    let judged = |n: u128| json!({"event": "memory_feedback", "session_id": "s", "memory_id": Uuid::from_u128(n), "verdict": "used"});
+    let old = "2020-01-01T00:00:00Z";
+    service
+        .accept(&[memory(1, old), memory(2, far), asked(3, old), asked(4, far), judged(1), judged(2)])
+        .await;
+    service.post("/v1/conversations/s/suggest", &json!({"id": Uuid::from_u128(5)})).await.expect(200);
+    let left = async || {
+        let tables = rows(&service).await.into_iter();
+        tables
+            .filter(|(table, _)| table.contains("memor") || table.contains("conversation"))
+            .collect::<Vec<_>>()
+    };
+    let counts = |memories, queries, judged, suggests| {
+        let all = [
+            ("conversation_memories", judged),
+            ("conversation_queries", queries),
+            ("memories", memories),
+            ("memory_suggests", suggests),
+        ];
+        all.into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(table, count)| (table.to_owned(), count))
+            .collect::<Vec<_>>()
+    };
+    expire_after(&service, 3_000).await;
+    assert_eq!(left().await, counts(2, 2, 2, 1), "nobody has asked for retention");
+    keep_for(&service, json!({"memories": 30})).await;
+    expire_after(&service, 29).await;
+    assert_eq!(left().await, counts(1, 1, 2, 1), "verdicts and suggestions are of today");
+    expire_after(&service, 31).await;
+    assert_eq!(left().await, counts(1, 1, 0, 0));
+    assert_eq!(column(&service.all("/v1/memories").await, "id"), [json!(Uuid::from_u128(2))]);
 }

@@ -30,7 +30,7 @@ async fn sizes(service: &Service) -> BTreeMap<String, i64> {
 async fn tables_stop_growing_where_as_much_expires_as_comes_in() {
     let service = Service::open().await;
     service.put("/v1/models/m", &json!({"context_window": 1_000_000})).await.expect(201);
-    let days = json!({"generations": 1, "suggestions": 1, "searches": 1, "messages": 1});
+    let days = json!({"generations": 1, "suggestions": 1, "searches": 1, "messages": 1, "memories": 1});
     service.put("/v1/projects/default", &json!({"retention_days": days})).await.expect(200);
     let mut history = Vec::new();
     for round in 0..ROUNDS {

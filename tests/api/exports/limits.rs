@@ -71,7 +71,7 @@ async fn readers_of_one_project_leave_places_for_those_of_another() {
 
 #[tokio::test]
 async fn an_export_that_takes_too_long_is_broken_off_and_gives_its_place_free() {
-    let exports = Limits { most_exports: 1, longest_export: 1 };
+    let exports = Limits { most_exports: 1, longest_export: 1, ..Limits::default() };
     let service = Service::with(Settings { exports, ..settings() }).await;
     many(&service).await;
     let slow = unread(&service, &[]).await;

@@ -7,10 +7,14 @@ mod cursors;
 mod datasets;
 mod documents;
 mod encodings;
+mod files;
 mod formats;
 mod limits;
+mod near;
 mod order;
+mod schemas;
 mod selection;
+mod splits;
 
 use serde_json::{Value, json};
 use uuid::Uuid;

@@ -1,6 +1,12 @@
-//! What fails while events come in: the server, its Postgres, clients, the queue. Whatever was acknowledged is there afterwards, once; whatever was not is there as a whole or not at all.
+//! What fails while events come in: the server, its Postgres, its disk, its clock, clients, the queue. Whatever was acknowledged
+//! is there afterwards, once; whatever was not is there as a whole or not at all.
 
+mod chaos;
+mod disk;
+mod fault;
 mod kills;
 mod load;
 mod memory;
+mod shim;
+mod torture;
 mod waits;

@@ -17,7 +17,7 @@ async fn what_a_conversation_is_about_is_suggested_with_a_reason_and_once_only()
     let reason = best["reason"].as_str().expect("a reason");
     assert!(
         reason.starts_with(
-            "Names `AuthMiddleware`, `refuse` and `JWT`, which the last question is about; stored "
+            "It mentions `AuthMiddleware`, `refuse` and `JWT`, which the last question is about, and was stored "
         ),
         "{reason}"
     );
@@ -182,7 +182,7 @@ async fn a_query_can_be_answered_at_once_and_a_conversation_shows_what_was_sugge
     assert_whole!("a_conversation_with_suggestions", conversation);
     // An erased memory leaves its figures, and no word.
     service.delete(&format!("/v1/memories/{}", Uuid::from_u128(1))).await;
-    assert!(!service.dump().await.contains("Names `AuthMiddleware`"));
+    assert!(!service.dump().await.contains("mentions `AuthMiddleware`"));
     let after = service.get("/v1/conversations/s").await.expect(200);
     assert_eq!(after["suggested"][0]["reason"], json!(null));
     ask(&service, "t", "Why does AuthMiddleware refuse my JWT?").await;

@@ -69,7 +69,8 @@ impl Server {
         Self::run(&mut shell)
     }
 
-    fn run(command: &mut Command) -> Self {
+    /// Runs a command that serves.
+    pub(crate) fn run(command: &mut Command) -> Self {
         let mut process = command.stdout(Stdio::piped()).spawn().expect("gleaner starts");
         let mut line = String::new();
         BufReader::new(process.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
@@ -90,6 +91,19 @@ impl Server {
         peak.trim().trim_end_matches(" kB").parse().expect(peak)
     }
 
+    /// The process of its Postgres, by what is written in its folder.
+    pub(crate) fn postgres(&self, folder: &TempDir) -> i32 {
+        let pid_file = folder.path().join("data/pgdata/postmaster.pid");
+        let text = std::fs::read_to_string(pid_file).unwrap_or_default();
+        text.lines().next().and_then(|pid| pid.parse().ok()).expect("Postgres runs")
+    }
+
+    /// Ends it as an operator does.
+    pub(crate) fn stop(mut self) {
+        self.signal(Signal::SIGTERM);
+        assert_eq!(self.ended(), Some(0));
+    }
+
     /// Its exit status, once it has ended.
     pub(crate) fn ended(&mut self) -> Option<i32> {
         self.process.wait().expect("ends").code()
@@ -98,6 +112,12 @@ impl Server {
     /// What it answers to a GET.
     pub(crate) async fn get(&self, path: &str) -> (StatusCode, Value) {
         let answer = self.client.send(format!("http://{}{path}", self.address), None).await;
+        answer.expect("the server answers")
+    }
+
+    /// What it answers to a POST.
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> (StatusCode, Value) {
+        let answer = self.client.send(format!("http://{}{path}", self.address), Some(body)).await;
         answer.expect("the server answers")
     }
 }

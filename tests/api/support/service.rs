@@ -12,7 +12,7 @@ use tower::ServiceExt as _;
 use super::answer::{Answer, request};
 use super::database::Database;
 use super::eventually;
-use super::program::{Capture, Defaults, Keyring, Limits, Running, Settings, router};
+use super::program::{Capture, Defaults, Keyring, Limits, Running, Settings, build_due, router};
 
 /// The service on a database of its own, which goes when this is dropped.
 pub(crate) struct Service {
@@ -131,9 +131,19 @@ impl Service {
         self.post_text("/v1/events", "application/x-ndjson", lines.join("\n")).await
     }
 
+    /// Builds the snapshots that are due, and deletes those that are not to be kept any longer.
+    pub(crate) async fn build_snapshots(&self) {
+        build_due(self.running.app.exports.clone()).await.expect("the database answers");
+    }
+
     /// The service's own connections.
     pub(crate) fn pool(&self) -> &PgPool {
         &self.running.app.db
+    }
+
+    /// How many requests have their turn at looking for similar texts.
+    pub(crate) fn looking(&self) -> usize {
+        self.running.app.similar.taken()
     }
 
     /// The service's own keyring.
@@ -254,6 +264,8 @@ pub(crate) fn settings() -> Settings {
     Settings {
         connections: 4,
         exports: Limits { most_exports: 2, ..Limits::default() },
+        // What is looked for is found, however busy the machine is.
+        help_patience: std::time::Duration::from_secs(30),
         ..Settings::default()
     }
 }

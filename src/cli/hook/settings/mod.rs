@@ -1,20 +1,14 @@
 //! Hooks in an agent's settings: `{"hooks": {"<event>": [{"matcher": …, "hooks": [<hook>, …]}, …]}}`. The file is the
 //! user's; what is not ours stays byte for byte where and as it is, with its comments.
 
-mod edit;
-
-use std::collections::HashSet;
-use std::fmt;
-
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result};
 use jsonc_parser::ast::{Array, Object, ObjectProp};
 use jsonc_parser::common::Ranged as _;
-use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
-use self::edit::{Edit, List, Removal};
+use crate::cli::edit::{self, Change, Edit, List, Removal};
 
 /// A hook as it is written in the settings.
 #[derive(Debug, Clone, Serialize)]
@@ -50,38 +44,14 @@ pub(super) struct Group {
     pub(super) hook: Hook,
 }
 
-/// What was done about an event's hook.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Change {
-    /// The hook was not there.
-    Added,
-    /// An older hook of ours was there.
-    Replaced,
-    /// The hook was there.
-    Kept,
-    /// The hook was there and is no longer.
-    Removed,
-}
-
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Added => "added",
-            Self::Replaced => "replaced",
-            Self::Kept => "was already there",
-            Self::Removed => "removed",
-        })
-    }
-}
-
 /// Settings that were read: an object, or nothing yet.
 struct Settings<'a> {
     text: &'a str,
     root: Option<Object<'a>>,
 }
 
-/// The settings `text` with the hooks of `groups` in them and no others that are `ours`; and what became of each event. Nothing is
-/// left where there was nothing but ours.
+/// The settings `text` with the hooks of `groups` in them and no others that are `ours`, and what was done about each
+/// event. Nothing is left where there was nothing but ours.
 pub(super) fn change(
     text: &str,
     groups: &[Group],
@@ -124,33 +94,13 @@ pub(super) fn own_hooks(text: &str, ours: impl Fn(&Value) -> bool) -> Result<Vec
 }
 
 impl<'a> Settings<'a> {
-    /// Reads settings. What an agent's own parser would refuse, but for comments and commas at the end, is refused; so is a member
-    /// that stands there twice, since parsers differ in which of them they take.
+    /// Reads settings.
     fn read(text: &'a str) -> Result<Self> {
-        if text.trim().is_empty() {
-            return Ok(Self { text, root: None });
+        let root = edit::read(text)?;
+        if let Some(root) = &root {
+            edit::member(root, "hooks")?;
         }
-        let options = ParseOptions {
-            allow_comments: true,
-            allow_trailing_commas: true,
-            allow_loose_object_property_names: false,
-            allow_missing_commas: false,
-            allow_single_quoted_strings: false,
-            allow_hexadecimal_numbers: false,
-            allow_unary_plus_numbers: false,
-            allow_bare_decimal_point_numbers: false,
-            allow_non_finite_numbers: false,
-            allow_extended_string_escapes: false,
-        };
-        let parsed = parse_to_ast(text, &CollectOptions::default(), &options).context("it is not JSON")?;
-        let Some(jsonc_parser::ast::Value::Object(root)) = parsed.value else {
-            bail!("it is not a JSON object");
-        };
-        expect_once(&root)?;
-        if let Some(hooks) = root.get("hooks") {
-            expect_once(hooks.value.as_object().context("its member hooks is not an object")?)?;
-        }
-        Ok(Self { text, root: Some(root) })
+        Ok(Self { text, root })
     }
 
     fn hooks(&self) -> Option<&Object<'a>> {
@@ -223,19 +173,16 @@ impl<'a> Settings<'a> {
         else {
             return whole();
         };
-        let place_of = |object: &Object<'a>, name: &str| {
-            object.properties.iter().position(|property| property.name.as_str() == name).unwrap_or_default()
-        };
         match List::new(self.text, array, &array.elements).remove(place) {
             Removal::Entry(edit) => return edit,
             Removal::List => {}
         }
         let name = event.name.as_str();
-        match List::new(self.text, hooks, &hooks.properties).remove(place_of(hooks, name)) {
+        match List::new(self.text, hooks, &hooks.properties).remove(edit::place_of(hooks, name)) {
             Removal::Entry(edit) => return edit,
             Removal::List => {}
         }
-        match List::new(self.text, root, &root.properties).remove(place_of(root, "hooks")) {
+        match List::new(self.text, root, &root.properties).remove(edit::place_of(root, "hooks")) {
             Removal::Entry(edit) => edit,
             Removal::List => whole(),
         }
@@ -280,22 +227,8 @@ impl<'a> Settings<'a> {
 
     /// By how much these settings are indented.
     fn unit(&self) -> &'a str {
-        let first = self.root.as_ref().and_then(|root| Some((root, root.properties.first()?)));
-        let space = first.map_or("", |(root, first)| &self.text[root.start() + 1..first.start()]);
-        match space.rsplit_once('\n') {
-            Some((_, unit)) if !unit.is_empty() && unit.trim().is_empty() => unit,
-            _ => "  ",
-        }
+        edit::unit(self.text, self.root.as_ref())
     }
-}
-
-/// Refuses an object that has a member twice.
-fn expect_once(object: &Object<'_>) -> Result<()> {
-    let mut names = HashSet::new();
-    for property in &object.properties {
-        ensure!(names.insert(property.name.as_str()), "its member {} occurs twice", property.name.as_str());
-    }
-    Ok(())
 }
 
 /// The hooks of an entry.

@@ -1,4 +1,4 @@
-//! The phrases by which providers say what went wrong.
+//! The phrases of providers' errors.
 
 use std::sync::LazyLock;
 
@@ -18,10 +18,10 @@ impl Phrases {
     }
 }
 
-/// What a request's length is called, and what it is compared with.
+/// The names of a request's length and of its limits.
 const LENGTH: &str = r"(context|prompt|input|messages?|conversation|sequence|request(ed)?( token| body)?|token|text|question)s?";
 
-/// The phrases of all kinds, the more telling first.
+/// The phrases of all kinds, the most specific first.
 pub(super) static ORDER: LazyLock<Vec<Phrases>> = LazyLock::new(|| {
     let exceeds = r"(exceed(s|ed|ing)?|surpass(es|ed)?|overflow(s|ed)?|(is|are|was|were) (over|above|beyond)|larger than|longer than|greater than|more than)";
     let overflow = [
@@ -35,7 +35,7 @@ pub(super) static ORDER: LazyLock<Vec<Phrases>> = LazyLock::new(|| {
         "context_limit_(reached|exceeded)",
         "prompt_too_long",
         "input_too_long",
-        // The request is longer than what there is.
+        // The request is longer than the limit.
         &format!(
             r"{LENGTH}\b[^.;]{{0,80}}\b{exceeds}\b[^.;]{{0,60}}\b(context|model'?s? (token )?limit|max(imum)? (number of )?(input |prompt |allowed |sequence |total )?(tokens|length)|token limit|tokens? (allowed|permitted|supported))"
         ),

@@ -52,8 +52,14 @@ async fn each_format_of_accepted_suggestions_is_byte_exact() {
 #[tokio::test]
 async fn each_format_of_rankings_is_byte_exact() {
     let service = four().await;
-    let queries =
-        ["", "format=letor", "format=lightgbm-tsv&match_type=prefix", "format=raw&match_type=partial"];
+    let queries = [
+        "",
+        "format=letor&position=feature",
+        "format=lightgbm-tsv&match_type=prefix",
+        "format=lightgbm-tsv&match_type=exact&propensities=true",
+        "format=lightgbm-tsv&match_type=exact&position=feature",
+        "format=raw&match_type=partial",
+    ];
     assert_text!("rankings", bodies(&service, RANKINGS, &queries).await);
     let mut pieces = String::new();
     let mut cursor = String::new();
@@ -70,6 +76,61 @@ async fn each_format_of_rankings_is_byte_exact() {
     );
     service.get(&format!("{RANKINGS}?include=metadata")).await.refused(422, &["/include"]);
     service.get(&format!("{RANKINGS}?assume_uniform=true")).await.refused(422, &["/assume_uniform"]);
+    service.get(&format!("{RANKINGS}?format=raw&position=bias")).await.refused(422, &["/position"]);
+    service
+        .get(&format!("{RANKINGS}?format=vw-dsjson&propensities=true"))
+        .await
+        .refused(422, &["/propensities"]);
+    service.get(&format!("{RANKINGS}?min_candidates=0")).await.refused(422, &["/min_candidates"]);
+}
+
+#[tokio::test]
+async fn a_slate_has_as_many_candidates_as_are_asked_for() {
+    let service = four().await;
+    // What was looked at twice, and what has the text of the one that was chosen, counts once.
+    service
+        .accept(&[
+            finished(5, &["ls", "pwd"], &[0, 0], "ls"),
+            finished(6, &["make", "make", "pwd"], &[0, 1], "make"),
+        ])
+        .await;
+    let ids = async |least: &str| {
+        let rows = service.get(&format!("{RANKINGS}?format=raw{least}")).await.rows();
+        let graded = |row: &serde_json::Value| row["candidates"].as_array().expect("candidates").len();
+        rows.iter().map(graded).collect::<Vec<_>>()
+    };
+    assert_eq!(ids("").await, [2, 2, 1, 1, 1, 1]);
+    assert_eq!(ids("&min_candidates=1").await, [2, 2, 1, 1, 1, 1]);
+    assert_eq!(ids("&min_candidates=2").await, [2, 2]);
+    assert_eq!(ids("&min_candidates=3").await, [0; 0]);
+    let lines = service.get(&format!("{RANKINGS}?format=lightgbm-tsv&min_candidates=2")).await.text();
+    assert_eq!(lines.lines().count(), 1 + 4);
+}
+
+#[tokio::test]
+async fn the_propensity_of_a_position_is_how_often_it_was_looked_at_where_enough_slates_say() {
+    let service = Service::open().await;
+    // Two suggestions in 100 slates, a third one in only 60 of them.
+    let slate = |number: u128| {
+        let suggestions: &[&str] = if number < 60 { &["a", "b", "c"] } else { &["a", "b"] };
+        let viewed: &[i32] = if number.is_multiple_of(4) { &[0, 1] } else { &[0] };
+        finished(number, suggestions, viewed, "a")
+    };
+    service.accept(&(0..99).map(slate).collect::<Vec<_>>()).await;
+    let of_first = async || {
+        let rows =
+            service.get(&format!("{RANKINGS}?format=raw&propensities=true&min_candidates=2")).await.rows();
+        let candidates = rows[0]["candidates"].as_array().expect("candidates").clone();
+        candidates.iter().map(|candidate| candidate["propensity"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(of_first().await, [json!(null), json!(null)], "too few");
+    service.accept(&[slate(99)]).await;
+    assert_eq!(of_first().await, [json!(1.0), json!(0.25)]);
+    let lines = service.get(&format!("{RANKINGS}?propensities=true&min_candidates=2&limit=1")).await.text();
+    let second = lines.lines().nth(2).expect("a line");
+    assert!(second.ends_with(" match=exact bias_position=1 propensity=0.25"), "{second}");
+    let without = service.get(&format!("{RANKINGS}?format=raw&limit=1")).await.rows();
+    assert_eq!(without[0]["candidates"][0].get("propensity"), None);
 }
 
 #[tokio::test]

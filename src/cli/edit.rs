@@ -4,9 +4,96 @@
 //! empty; a list that is made for it keeps its entries on lines of their own. So the text itself says how it was before: an only
 //! entry that touches the bracket leaves an empty list behind, and any other takes the list along.
 
+use std::collections::HashSet;
+use std::fmt;
 use std::ops::Range;
 
+use anyhow::{Context as _, Result, bail, ensure};
+use jsonc_parser::ast::{Object, Value};
 use jsonc_parser::common::Ranged;
+use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
+
+/// What became of a thing in the settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    /// It was not there.
+    Added,
+    /// Another one of ours was there.
+    Replaced,
+    /// It was there.
+    Kept,
+    /// It was there and is no longer.
+    Removed,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Added => "added",
+            Self::Replaced => "replaced",
+            Self::Kept => "was already there",
+            Self::Removed => "removed",
+        })
+    }
+}
+
+/// Reads the JSON object that settings are; none if they are empty. What an agent's own parser would refuse, but for comments
+/// and commas at the end, is refused; so is a member that stands there twice, since parsers differ in which of them they take.
+pub(super) fn read(text: &str) -> Result<Option<Object<'_>>> {
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    let options = ParseOptions {
+        allow_comments: true,
+        allow_trailing_commas: true,
+        allow_loose_object_property_names: false,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_non_finite_numbers: false,
+        allow_extended_string_escapes: false,
+    };
+    let parsed = parse_to_ast(text, &CollectOptions::default(), &options).context("it is not JSON")?;
+    let Some(Value::Object(root)) = parsed.value else {
+        bail!("it is not a JSON object");
+    };
+    expect_once(&root)?;
+    Ok(Some(root))
+}
+
+/// Returns the object that the member `name` of settings is, if it is there.
+pub(super) fn member<'a, 'b>(root: &'b Object<'a>, name: &str) -> Result<Option<&'b Object<'a>>> {
+    let Some(member) = root.get(name) else { return Ok(None) };
+    let object = member.value.as_object().with_context(|| format!("its member {name} is not an object"))?;
+    expect_once(object)?;
+    Ok(Some(object))
+}
+
+/// Refuses an object that has a member twice.
+fn expect_once(object: &Object<'_>) -> Result<()> {
+    let mut names = HashSet::new();
+    for property in &object.properties {
+        ensure!(names.insert(property.name.as_str()), "its member {} occurs twice", property.name.as_str());
+    }
+    Ok(())
+}
+
+/// Returns the place of a member in an object.
+pub(super) fn place_of(object: &Object<'_>, name: &str) -> usize {
+    object.properties.iter().position(|property| property.name.as_str() == name).unwrap_or_default()
+}
+
+/// Returns by how much settings are indented.
+pub(super) fn unit<'a>(text: &'a str, root: Option<&Object<'_>>) -> &'a str {
+    let first = root.and_then(|root| Some((root, root.properties.first()?)));
+    let space = first.map_or("", |(root, first)| &text[root.start() + 1..first.start()]);
+    match space.rsplit_once('\n') {
+        Some((_, unit)) if !unit.is_empty() && unit.trim().is_empty() => unit,
+        _ => "  ",
+    }
+}
 
 /// A piece of the text and what takes its place.
 #[derive(Debug)]

@@ -15,6 +15,7 @@ use crate::http::json::{self, expect_media_type};
 use crate::http::memory::Memory;
 use crate::http::reply::{NotKept, Shown};
 use crate::http::{NDJSON_LIMIT, Query, Replaced, line};
+use crate::intake::prompts::Conversations;
 use crate::searches::transcripts::{Intake, Origin};
 use crate::searches::write::TranscriptCounts;
 use crate::state::App;
@@ -61,7 +62,8 @@ async fn append_transcript(
     expect_media_type(request.headers(), line::LINES)?;
     let replaced = request.extensions().get::<Replaced>().cloned().unwrap_or_default();
     let Some(origin) = caller.tenant.policy.keep(origin) else { return Ok(Shown::NotKept) };
-    let intake = Intake::begin(&app.searches, &caller.tenant, origin).await;
+    let listener = Conversations { key: caller.key() };
+    let intake = Intake::begin(&app.searches, &caller.tenant, origin, listener).await;
     let (head, body) = request.into_parts();
     let mut chunks = body.into_data_stream();
     let mut counts = TranscriptCounts::default();

@@ -1,0 +1,294 @@
+//! `gleaner index`: the functions and texts of a folder as memories of source code, kept up to date.
+//!
+//! A file is sent when its bytes have another hash than those that were sent last, so indexing again costs a look at each
+//! file. What the service knows of a file is replaced as a whole, and keeps what has not changed in it.
+
+mod chunks;
+mod known;
+mod language;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use axum::http::{Method, Request, header};
+use bytes::Bytes;
+use clap::Args;
+use futures_util::{StreamExt as _, stream};
+use ignore::WalkBuilder;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use tokio::signal::unix::{SignalKind, signal};
+
+use self::known::{Known, Seen};
+use super::door::{Opened, open};
+use super::target::{Missing, Target};
+use super::words;
+use crate::mcp::Door;
+
+/// The largest file that is looked at, in bytes. What is larger is rarely written by people.
+const LARGEST: u64 = 1 << 20;
+/// The longest line, in bytes, of a file that is looked at: longer ones are in files that programs write.
+const LONGEST_LINE: usize = 5_000;
+/// How many bytes are looked at to tell a text.
+const HEAD: usize = 8 << 10;
+/// How many files are sent at once.
+const AT_ONCE: usize = 4;
+/// How often a folder is looked through that is watched.
+const EVERY: Duration = Duration::from_secs(2);
+/// The most pieces that a file may have.
+const MOST_CHUNKS: usize = 5_000;
+
+#[derive(Debug, Args)]
+pub(super) struct Index {
+    /// The folder. The default is the current one.
+    #[arg(value_name = "DIR", default_value = ".")]
+    folder: PathBuf,
+    /// The project that the code belongs to. The default is that of the key, or `default` without a key.
+    #[arg(long, value_name = "NAME")]
+    project: Option<String>,
+    /// Go on and index what changes, until SIGINT or SIGTERM.
+    #[arg(long)]
+    watch: bool,
+    /// Send every file again, also those that have not changed.
+    #[arg(long)]
+    from_start: bool,
+    /// Folder of the notes about what was sent. The default is ~/.local/state/gleaner.
+    #[arg(long, env = "GLEANER_STATE_DIR", value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) target: Target,
+}
+
+/// What was done in one look through the folder.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Done {
+    files: usize,
+    sent: usize,
+    gone: usize,
+    added: u64,
+    unchanged: u64,
+    removed: u64,
+}
+
+/// What became of one file.
+enum Outcome {
+    /// It was sent.
+    Sent(Counts),
+    /// It is as it was.
+    Same,
+    /// It is no text that is indexed.
+    PassedOver,
+}
+
+/// What became of the pieces of a file.
+#[derive(Debug, Default, Clone, Copy)]
+struct Counts {
+    added: u64,
+    unchanged: u64,
+    removed: u64,
+}
+
+impl Index {
+    pub(super) async fn run(self) -> Result<ExitCode> {
+        let root =
+            fs::canonicalize(&self.folder).with_context(|| format!("opening {}", self.folder.display()))?;
+        ensure!(root.is_dir(), "{} is not a folder", root.display());
+        let root_name = root.to_str().context("the path of the folder is not UTF-8")?.to_owned();
+        let opened = open(&self.target, Missing::Say, self.project.as_deref()).await?;
+        let done = self.index(&opened, &root, &root_name).await;
+        opened.close().await;
+        done.map(|()| ExitCode::SUCCESS)
+    }
+
+    async fn index(&self, opened: &Opened, root: &Path, root_name: &str) -> Result<()> {
+        let mut known = Known::open(self.state_dir.as_deref(), &opened.name, root_name)?;
+        if self.from_start {
+            known.forget_hashes();
+        }
+        let done = look(&opened.door, root, root_name, &mut known, true).await?;
+        words::note(say(&done));
+        if !self.watch {
+            return Ok(());
+        }
+        words::note(format_args!("watching {root_name}"));
+        let (mut end, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        loop {
+            tokio::select! {
+                _ = end.recv() => return Ok(()),
+                _ = interrupt.recv() => return Ok(()),
+                () = tokio::time::sleep(EVERY) => {}
+            }
+            match look(&opened.door, root, root_name, &mut known, false).await {
+                Ok(done) if done.sent + done.gone > 0 => words::note(say(&done)),
+                Ok(_) => {}
+                // A server that is away comes back, and what was not sent is sent then.
+                Err(error) => words::note(format_args!("{}; trying again", words::describe(&error))),
+            }
+        }
+    }
+}
+
+fn say(done: &Done) -> String {
+    let Done { files, sent, gone, added, unchanged, removed } = done;
+    format!(
+        "{files} files: {sent} sent, {gone} gone; {added} pieces added, {unchanged} unchanged, {removed} removed"
+    )
+}
+
+/// Looks through the folder once, and sends what has changed.
+async fn look(door: &Door, root: &Path, root_name: &str, known: &mut Known, shows: bool) -> Result<Done> {
+    let (root, folder) = (root.to_owned(), root.to_owned());
+    let files = tokio::task::spawn_blocking(move || files(&folder)).await?;
+    let bar = if shows && std::io::stderr().is_terminal() {
+        ProgressBar::new(files.len() as u64)
+    } else {
+        ProgressBar::hidden()
+    };
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} files, {eta} left");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let mut done = Done { files: files.len(), ..Done::default() };
+    let seen: BTreeSet<_> = files.iter().map(|(path, _)| path.clone()).collect();
+    let changed: Vec<_> = files
+        .into_iter()
+        .filter(|(path, seen)| known.get(path).is_none_or(|known| known.seen != *seen))
+        .collect();
+    bar.inc((done.files - changed.len()) as u64);
+    let mut sending = stream::iter(changed.into_iter().map(|(path, seen)| {
+        let (before, root) = (known.get(&path).map(|known| known.hash.clone()), &root);
+        async move {
+            let whole = root.join(&path);
+            let read = tokio::task::spawn_blocking(move || read(&whole)).await?;
+            let Some((text, hash)) = read else {
+                return anyhow::Ok((path, seen, String::new(), Outcome::PassedOver));
+            };
+            if before.is_some_and(|before| before == hash) {
+                return Ok((path, seen, hash, Outcome::Same));
+            }
+            let (name, time) = (path.clone(), seen.modified);
+            let body = tokio::task::spawn_blocking(move || body(root_of(&name), &text, time)).await?;
+            let counts = send(door, root_name, &path, body).await?;
+            Ok((path, seen, hash, Outcome::Sent(counts)))
+        }
+    }))
+    .buffer_unordered(AT_ONCE);
+    let mut finished = Vec::new();
+    let mut failed = None;
+    while let Some(outcome) = sending.next().await {
+        bar.inc(1);
+        match outcome {
+            Ok(outcome) => finished.push(outcome),
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        }
+    }
+    drop(sending);
+    for (path, seen, hash, outcome) in finished {
+        let was_sent = known.get(&path).is_some_and(|known| known.is_sent());
+        match outcome {
+            Outcome::Sent(counts) => {
+                done.sent += 1;
+                done.count(counts);
+            }
+            // It was a text before.
+            Outcome::PassedOver if was_sent => {
+                done.count(send(door, root_name, &path, json!([])).await?);
+                done.gone += 1;
+            }
+            Outcome::Same | Outcome::PassedOver => {}
+        }
+        known.set(path, seen, hash);
+    }
+    if failed.is_none() {
+        for path in known.not_in(&seen) {
+            if known.get(&path).is_some_and(|known| known.is_sent()) {
+                done.count(send(door, root_name, &path, json!([])).await?);
+                done.gone += 1;
+            }
+            known.remove(&path);
+        }
+    }
+    bar.finish_and_clear();
+    known.save()?;
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(done),
+    }
+}
+
+impl Done {
+    fn count(&mut self, counts: Counts) {
+        self.added += counts.added;
+        self.unchanged += counts.unchanged;
+        self.removed += counts.removed;
+    }
+}
+
+/// The files of a folder that nobody has said to ignore, with their paths in it and what tells whether they have changed.
+fn files(root: &Path) -> Vec<(String, Seen)> {
+    let mut walk = WalkBuilder::new(root);
+    walk.require_git(false).filter_entry(|entry| entry.file_name() != "node_modules");
+    let entries = walk.build().filter_map(Result::ok);
+    let file = |entry: ignore::DirEntry| {
+        let metadata =
+            entry.metadata().ok().filter(|metadata| metadata.is_file() && metadata.len() <= LARGEST)?;
+        let path = entry.path().strip_prefix(root).ok()?.to_str()?.to_owned();
+        let modified = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?.as_secs_f64();
+        Some((path, Seen { size: metadata.len(), modified }))
+    };
+    let mut files: Vec<_> = entries.filter_map(file).collect();
+    files.sort_by(|a, b| a.0.cmp(&b.0));
+    files
+}
+
+/// Reads a text that somebody may have written, and its hash.
+fn read(path: &Path) -> Option<(String, String)> {
+    let bytes = fs::read(path).ok()?;
+    if bytes[..bytes.len().min(HEAD)].contains(&0)
+        || bytes.split(|&byte| byte == b'\n').any(|line| line.len() > LONGEST_LINE)
+    {
+        return None;
+    }
+    let hash = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let text = String::from_utf8(bytes).ok()?;
+    (!text.trim().is_empty()).then_some((text, hash))
+}
+
+fn root_of(path: &str) -> PathBuf {
+    PathBuf::from(path)
+}
+
+/// The pieces of a file, as the service takes them.
+fn body(path: PathBuf, text: &str, modified: f64) -> Value {
+    let chunks = chunks::chunks(&path, text).into_iter().take(MOST_CHUNKS);
+    chunks
+        .map(|chunk| json!({"symbol": chunk.symbol, "content": chunk.content, "created_at": modified}))
+        .collect()
+}
+
+/// Replaces what the service knows of a file.
+async fn send(door: &Door, root: &str, path: &str, chunks: Value) -> Result<Counts> {
+    let body = json!({"root": root, "path": path, "chunks": chunks}).to_string();
+    let request = Request::builder()
+        .method(Method::PUT)
+        .uri("/v1/memories/code")
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Bytes::from(body))?;
+    let answer = door.pass(request).await?;
+    if answer.status() == 204 {
+        return Ok(Counts::default());
+    }
+    let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+    if !answer.status().is_success() {
+        bail!("{path} was refused: {}", body["detail"].as_str().unwrap_or(answer.status().as_str()));
+    }
+    let count = |name: &str| body[name].as_u64().unwrap_or(0);
+    Ok(Counts { added: count("added"), unchanged: count("unchanged"), removed: count("removed") })
+}

@@ -1,0 +1,32 @@
+//! The state of the data that an export is of.
+
+use sqlx::PgPool;
+
+use crate::db::WRITER_NAME;
+use crate::error::{Error, Result};
+use crate::types::Timestamp;
+
+/// The newest moment of which everything is decided: just before the oldest write in flight, on whatever server.
+///
+/// A record's `completed_at` is the database's clock read within its transaction, whose start Postgres has published by
+/// then. So a write that is not seen here began later than the clock is read, or is committed already.
+pub(super) async fn before_writes_in_flight(db: &PgPool) -> Result<Timestamp> {
+    let now: Timestamp = sqlx::query_scalar("select clock_timestamp()").fetch_one(db).await?;
+    Ok(oldest_write(db).await?.map_or(now, |oldest| oldest.min(now)))
+}
+
+async fn oldest_write(db: &PgPool) -> Result<Option<Timestamp>> {
+    let sql = "select min(xact_start) from pg_stat_activity where application_name = $1 and datname = current_database()";
+    Ok(sqlx::query_scalar(sql).bind(WRITER_NAME).fetch_one(db).await?)
+}
+
+/// Waits until no write is in flight that could still add to the state at `as_of`.
+pub(super) async fn settle(db: &PgPool, as_of: Timestamp) -> Result<()> {
+    for _ in 0..500 {
+        if oldest_write(db).await?.is_none_or(|oldest| oldest >= as_of) {
+            return Ok(());
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    Err(Error::Unavailable("writes from before as_of are still in progress; try again"))
+}

@@ -1,0 +1,63 @@
+//! Decontamination: rows that stand in a snapshot, such as the one that a model is tested on, are left out of another export.
+//!
+//! A snapshot keeps the hashes of its questions and answers in long arrays, which cost little when it is made. The first export
+//! that excludes it makes rows of them, by which a row of the export is then looked up.
+
+use sqlx::{PgExecutor, PgPool, Postgres, QueryBuilder};
+use uuid::Uuid;
+
+use super::params::Common;
+use super::split::Texts;
+use crate::error::{Error, Result};
+
+/// Refuses a snapshot that nothing can be compared with.
+pub(super) async fn expect(db: impl PgExecutor<'_>, project: &str, snapshot: Uuid) -> Result<bool> {
+    const STATE: &str =
+        "select state = 'complete', has_texts, is_indexed from snapshots where project = $1 and id = $2";
+    let found: Option<(bool, bool, bool)> =
+        sqlx::query_as(STATE).bind(project).bind(snapshot).fetch_optional(db).await?;
+    match found {
+        Some((true, true, is_indexed)) => Ok(is_indexed),
+        Some((true, false, _)) => {
+            Err(Error::invalid("/exclude", "is a snapshot of rows without a question and an answer"))
+        }
+        Some((false, ..)) => Err(Error::invalid("/exclude", "is a snapshot that is not complete")),
+        None => Err(Error::invalid("/exclude", "there is no such snapshot")),
+    }
+}
+
+/// Makes a snapshot's texts ready to be looked up.
+pub(super) async fn prepare(db: &PgPool, project: &str, snapshot: Uuid) -> Result<()> {
+    // Two exports that begin at the same time make the rows one after the other.
+    const LOCK: &str = "select from snapshots where project = $1 and id = $2 for update";
+    const INDEX: &str = "
+        insert into snapshot_texts (project, snapshot_id, hash)
+        select distinct $1, $2::uuid, text.hash
+        from snapshot_contents c cross join lateral unnest(c.texts) as text (hash)
+        where c.project = $1 and c.snapshot_id = $2 and text.hash is not null
+        on conflict do nothing";
+    const DONE: &str = "update snapshots set is_indexed = true where project = $1 and id = $2";
+    if expect(db, project, snapshot).await? {
+        return Ok(());
+    }
+    let mut transaction = db.begin().await?;
+    sqlx::query(LOCK).bind(project).bind(snapshot).execute(&mut *transaction).await?;
+    if expect(&mut *transaction, project, snapshot).await? {
+        return Ok(());
+    }
+    for sql in [INDEX, DONE] {
+        sqlx::query(sql).bind(project).bind(snapshot).execute(&mut *transaction).await?;
+    }
+    transaction.commit().await?;
+    Ok(())
+}
+
+impl Common {
+    /// Adds the condition that neither question nor answer of a row stands in the snapshot that is excluded.
+    pub(super) fn push_exclude(&self, query: &mut QueryBuilder<Postgres>, texts: &Texts<'_>) {
+        let Some(snapshot) = self.exclude else { return };
+        let Texts { question, answer, .. } = texts;
+        query.push(" and not exists (select from snapshot_texts other where other.project = $1 and other.snapshot_id = ");
+        query.push_bind(snapshot).push(format_args!(" and other.hash in ({question}, {answer}))"));
+    }
+}

@@ -1,0 +1,297 @@
+//! An export: which rows it has, fixed before the first of them is read, and how they are read page by page.
+
+use std::fmt;
+
+use anyhow::Context as _;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::{Arguments as _, PgConnection, PgPool, Postgres, QueryBuilder, Row as _};
+use uuid::Uuid;
+
+use super::as_of::{before_writes_in_flight, settle};
+use super::format::{Format, Shape};
+use super::params::{Common, Order};
+use super::profile::Profile;
+use super::{Dataset, Description, Lines, RowKey, Told, cursor, exclude, near, split};
+use crate::error::{Error, Result};
+use crate::http::page::cursor_scope;
+use crate::http::{Check as _, Checks};
+use crate::types::Timestamp;
+
+/// How many rows one statement reads.
+pub(super) const PAGE: usize = 5_000;
+
+/// An export that is about to begin: its extent is fixed.
+pub struct Export {
+    dataset: Box<dyn Dataset>,
+    pub(super) common: Common,
+    pub(super) project: String,
+    pub(super) format: Format,
+    pub(super) shape: Shape,
+    as_of: Timestamp,
+    /// The last row of what was taken before.
+    after: Option<RowKey>,
+    /// The last row that this export has, if not all there are.
+    last: Option<RowKey>,
+    /// The share of the records that is taken, if not all are: those whose hash is below it, of 2^32.
+    pub(super) sample: Option<i64>,
+    /// What still has to be said before the first row.
+    header: Option<String>,
+    /// Where the next piece begins, if there is one.
+    pub next_cursor: Option<String>,
+    /// How many rows of this part of a split are left out because their texts stand in another part too.
+    pub dropped: Option<i64>,
+}
+
+impl fmt::Debug for Export {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Export")
+            .field("dataset", &self.dataset)
+            .field("as_of", &self.as_of)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Export {
+    /// Checks the parameters, and fixes the extent.
+    pub async fn prepare(
+        db: &PgPool,
+        project: &str,
+        description: &Description,
+        mut dataset: Box<dyn Dataset>,
+        mut common: Common,
+    ) -> Result<Self> {
+        let conditions = format!("{:?} {dataset:?}", common.conditions());
+        let scope = cursor_scope(description.name, &[&("conditions".to_owned(), conditions)]);
+        let (format, shape) = check(description, dataset.as_ref(), &common)?;
+        let edge = cursor::edge(common.order());
+        let cursor = common.cursor.take();
+        let cursor = cursor.map(|cursor| cursor::open(&cursor, scope, edge)).transpose()?;
+        let (from_cursor, after) = cursor.unzip();
+        if let (Some(given), Some(kept)) = (common.as_of, from_cursor)
+            && given != kept
+        {
+            return Err(Error::invalid("/as_of", "differs from the cursor's"));
+        }
+        let as_of = match common.as_of.or(from_cursor) {
+            Some(as_of) => {
+                settle(db, as_of).await?;
+                as_of
+            }
+            None => before_writes_in_flight(db).await?,
+        };
+        common.as_of = Some(as_of);
+        if let Some(source) = description.split {
+            if common.needs_groups() {
+                split::catch_up(db, project, source, as_of).await?;
+            }
+            if common.is_near() {
+                near::catch_up(db, project, source, as_of).await?;
+            }
+        }
+        if let Some(snapshot) = common.exclude {
+            exclude::prepare(db, project, snapshot).await?;
+        }
+        dataset.prepare(db, project, as_of).await?;
+        let header = if after.is_none() { dataset.header(format) } else { None };
+        let mut export = Self {
+            dataset,
+            common,
+            project: project.to_owned(),
+            format,
+            shape,
+            as_of,
+            after,
+            last: None,
+            sample: None,
+            header,
+            next_cursor: None,
+            dropped: None,
+        };
+        // Of an export in pieces, the first one says it for all.
+        if export.after.is_none() && description.split.is_some() && export.common.drops() {
+            export.dropped = Some(export.count_dropped(db).await?);
+        }
+        if let Some(limit) = export.common.limit {
+            let mut connection = db.acquire().await?;
+            let (last, more) = export.find_end(&mut connection, limit).await?;
+            export.last = last;
+            export.next_cursor = last.filter(|_| more).map(|last| cursor::seal(scope, as_of, last));
+        }
+        Ok(export)
+    }
+
+    /// The media type of the rows, where they are not NDJSON.
+    pub fn media_type(&self) -> Option<&'static str> {
+        self.format.media_type()
+    }
+
+    /// The time whose state of the data is exported.
+    pub fn as_of(&self) -> Timestamp {
+        self.as_of
+    }
+
+    /// The last record within `limit`, and whether there is one more behind it.
+    async fn find_end(&self, connection: &mut PgConnection, limit: i64) -> Result<(Option<RowKey>, bool)> {
+        let [completed_at, record_id, _] = self.dataset.sort_key();
+        let columns = format!("select distinct {completed_at} as completed_at, {record_id} as record_id");
+        let mut query = self.select(&columns)?;
+        self.push_order(&mut query, &["completed_at", "record_id"]);
+        query.push(" offset ").push_bind(limit - 1).push(" limit 2");
+        let found: Vec<(Timestamp, Uuid)> = query.build_query_as().fetch_all(connection).await?;
+        let record = self.taken().saturating_add(limit);
+        let row = cursor::edge(self.common.order());
+        let key = |&(completed_at, record_id)| RowKey { completed_at, record_id, row, record };
+        Ok((found.first().map(key), found.len() > 1))
+    }
+
+    /// Counts the rows of this part that are left out because their texts stand in another part too.
+    async fn count_dropped(&mut self, db: &PgPool) -> Result<i64> {
+        let mut counts = [0, 0];
+        for (with_overlaps, count) in [(true, 0), (false, 1)] {
+            self.common.with_overlaps = with_overlaps;
+            counts[count] = self.count(db).await?;
+        }
+        let [all, kept]: [i64; 2] = counts;
+        Ok(all - kept)
+    }
+
+    /// Counts the rows that are still to be taken.
+    pub(super) async fn count(&self, db: &PgPool) -> Result<i64> {
+        Ok(self.select("select count(*)")?.build_query_scalar().fetch_one(db).await?)
+    }
+
+    /// How many records were taken so far, in earlier pieces too.
+    fn taken(&self) -> i64 {
+        self.after.map_or(0, |after| after.record)
+    }
+
+    /// A query of these columns over what is still to be taken.
+    fn select(&self, columns: &str) -> Result<QueryBuilder<Postgres>> {
+        let mut query = query_of_project(columns, &self.project)?;
+        self.dataset.push_from(&mut query, &self.common, self.shape);
+        let [completed_at, record_id, row] = self.dataset.sort_key();
+        query.push(format_args!(" and {completed_at} < ")).push_bind(self.as_of);
+        if let Some(sample) = self.sample {
+            query.push(format_args!(" and ('x' || left(md5({record_id}::text), 8))::bit(32)::bigint < "));
+            query.push_bind(sample);
+        }
+        let [behind, up_to] = match self.common.order() {
+            Order::Oldest => [">", "<="],
+            Order::Newest => ["<", ">="],
+        };
+        for (key, comparison) in [(self.after, behind), (self.last, up_to)] {
+            if let Some(key) = key {
+                query.push(format_args!(" and ({completed_at}, {record_id}, {row}) {comparison} ("));
+                query.push_bind(key.completed_at).push(", ").push_bind(key.record_id);
+                query.push(", ").push_bind(key.row).push(")");
+            }
+        }
+        Ok(query)
+    }
+
+    /// Adds the order of rows by these columns.
+    fn push_order(&self, query: &mut QueryBuilder<Postgres>, columns: &[&str]) {
+        let direction = match self.common.order() {
+            Order::Oldest => "asc",
+            Order::Newest => "desc",
+        };
+        for (place, column) in columns.iter().enumerate() {
+            let before = if place == 0 { "order by" } else { "," };
+            query.push(format_args!(" {before} {column} {direction}"));
+        }
+    }
+
+    /// The query of the next page of rows; `more` are columns that the reader wants besides, each after a comma.
+    pub(super) fn next_page(&self, more: &str) -> Result<QueryBuilder<Postgres>> {
+        let [completed_at, record_id, row] = self.dataset.sort_key();
+        let columns = self.dataset.columns(&self.common, self.shape);
+        let mut query = self.select(&format!(
+            "select {completed_at} as key_completed_at, {record_id} as key_record_id, {row} as key_row, {columns}{more}"
+        ))?;
+        self.push_order(&mut query, &["key_completed_at", "key_record_id", "key_row"]);
+        query.push(format_args!(" limit {PAGE}"));
+        Ok(query)
+    }
+
+    /// What stands before the first row, if nothing was read yet.
+    pub(super) fn take_header(&mut self) -> Vec<u8> {
+        self.header.take().unwrap_or_default().into_bytes()
+    }
+
+    /// The SQL of the hashes of question and answer of a row, where it has them.
+    pub(super) fn hashes(&self) -> Option<[String; 2]> {
+        self.dataset.hashes()
+    }
+
+    /// Writes a row of a page as a line, and goes on behind it. A `profile` is shown it too. Returns the records whose texts
+    /// the row has.
+    pub(super) fn write(
+        &mut self,
+        row: &PgRow,
+        bytes: &mut Vec<u8>,
+        profile: Option<&mut Profile>,
+    ) -> anyhow::Result<Vec<Uuid>> {
+        let record_id = row.try_get("key_record_id")?;
+        let is_next = self.after.is_none_or(|after| after.record_id != record_id);
+        let key = RowKey {
+            completed_at: row.try_get("key_completed_at")?,
+            record_id,
+            row: row.try_get("key_row")?,
+            record: self.taken() + i64::from(is_next),
+        };
+        let mut lines = Lines {
+            format: self.format,
+            shape: self.shape,
+            weights: self.common.weights.unwrap_or_default(),
+            bytes,
+            profile,
+            records: vec![record_id],
+        };
+        self.dataset.write(row, key, &self.common, &mut lines)?;
+        let records = lines.records;
+        self.after = Some(key);
+        Ok(records)
+    }
+}
+
+/// Checks the parameters of an export. Returns the format and the shape of its rows.
+pub(super) fn check(
+    description: &Description,
+    dataset: &dyn Dataset,
+    common: &Common,
+) -> Result<(Format, Shape)> {
+    let mut checks = Checks::default();
+    common.check(&mut checks);
+    let offered: Vec<_> = Format::of(description.shapes).collect();
+    let format = common.format.unwrap_or(offered[0]);
+    let shape = format.choose(description.shapes);
+    if let Some(shape) = shape {
+        dataset.check(shape, &mut checks);
+        common.check_shape(format, shape, description.split.is_some(), &mut checks);
+    } else {
+        let names: Vec<_> = offered.into_iter().map(Format::name).collect();
+        checks.fail("format", format!("this data set offers {}", names.join(", ")));
+    }
+    let fits = format.is_json() || !common.with_metadata();
+    checks.require(fits, "include", "the rows of this format have no place for metadata");
+    checks.finish()?;
+    Ok((format, shape.context("a format without a shape")?))
+}
+
+/// The JSON Schema of the rows of an export with these parameters, if they are JSON.
+pub(super) fn schema(
+    description: &Description,
+    dataset: &dyn Dataset,
+    common: &Common,
+) -> Result<Option<serde_json::Value>> {
+    let (format, shape) = check(description, dataset, common)?;
+    let told: Told = dataset.told(shape);
+    Ok(super::schema::of_row(description, format, shape, told, common))
+}
+
+/// Begins a query of a data set with this text. The project is `$1`.
+pub(super) fn query_of_project(beginning: &str, project: &str) -> Result<QueryBuilder<Postgres>> {
+    let mut arguments = PgArguments::default();
+    arguments.add(project).map_err(anyhow::Error::from_boxed)?;
+    Ok(QueryBuilder::with_arguments(beginning, arguments))
+}

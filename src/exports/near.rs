@@ -1,0 +1,310 @@
+//! Records whose texts are alike: the same question in other words, the same program with another name in it.
+//!
+//! Of each record that a data set teaches from, the question and the answer are taken apart into words and pairs of words that
+//! stand together. The share of those that two records have in common is how alike they are (Jaccard). It is estimated by
+//! MinHash (Broder 1997): of each of 60 orders of all words and pairs, the first one that the record has; two records have the
+//! same first one as often as they are alike. Records that agree in four numbers out of one of 15 bands are compared, which
+//! finds 98 of 100 that are .7 alike, and 62 of those that are half alike.
+//!
+//! What a record is like does not change because of what comes later: it is compared with records that were finalized before
+//! it. Of each record the eight earlier ones that are most like it are noted. So a row is left out if one of these is in the
+//! export too, and is at least as much like it as is asked for. As with a split, nothing of this is done when records are
+//! written: the first export that asks for it works through all of them, some hundred at a time.
+
+use std::collections::HashMap;
+
+use sqlx::{AssertSqlSafe, FromRow, PgConnection, PgPool, Postgres, QueryBuilder};
+use uuid::Uuid;
+
+use super::params::Common;
+use super::progress;
+use super::split::Source;
+use crate::retrieval::keys::{Key, literal};
+use crate::retrieval::text::{Token, tokens};
+use crate::types::Timestamp;
+
+/// How much alike records must be to be left out, where a request does not say.
+const THRESHOLD: f64 = 0.8;
+/// How much alike records must be for that to be noted.
+const LEAST: f64 = 0.5;
+/// How many numbers of a signature are a band, and how many bands there are.
+const BANDS: (usize, usize) = (4, 15);
+/// How many numbers a signature has.
+const NUMBERS: usize = BANDS.0 * BANDS.1;
+/// How many records are compared by one transaction.
+const PAGE: usize = 500;
+/// The most earlier records that one is compared with.
+const COMPARED: i64 = 200;
+/// The most earlier records that are noted as being like one.
+const NOTED: usize = 8;
+/// Of records that are all but equal, more than this many are not compared with later ones: those would find the others.
+const EQUALS: (f64, usize) = (0.95, 20);
+
+/// The signature of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Signature(Vec<u32>);
+
+impl Signature {
+    /// Makes the signature of a text, if it has any words or signs.
+    fn of(text: &str) -> Option<Self> {
+        let lower = text.to_lowercase();
+        let all: Vec<_> = tokens(&lower).map(Token::as_str).collect();
+        let pairs = all.windows(2).map(|pair| feature(&[pair[0], " ", pair[1]]));
+        let mut features: Vec<_> = all.iter().map(|token| feature(&[token])).chain(pairs).collect();
+        features.sort_unstable();
+        features.dedup();
+        if features.is_empty() {
+            return None;
+        }
+        let number = |order: u64| {
+            let of = |feature: &u32| (mixed(order << 32 | u64::from(*feature)) >> 32) as u32;
+            features.iter().map(of).min().unwrap_or_default()
+        };
+        Some(Self((0..NUMBERS as u64).map(number).collect()))
+    }
+
+    /// Returns how much alike two texts are.
+    fn likeness(&self, other: &Self) -> f64 {
+        let same = self.0.iter().zip(&other.0).filter(|(one, other)| one == other).count();
+        same as f64 / NUMBERS as f64
+    }
+
+    /// Returns the keys by which texts are found that may be alike.
+    fn bands(&self, project: &str, work: &str) -> Vec<Key> {
+        let key = |(number, band): (usize, &[u32])| {
+            let mut hash = crc32fast::Hasher::new();
+            for part in [project, "\x1f", work, "\x1f"] {
+                hash.update(part.as_bytes());
+            }
+            hash.update(&number.to_be_bytes());
+            band.iter().for_each(|number| hash.update(&number.to_be_bytes()));
+            hash.finalize().cast_signed()
+        };
+        self.0.chunks(BANDS.0).enumerate().map(key).collect()
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        self.0.iter().flat_map(|number| number.to_be_bytes()).collect()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Self {
+        Self(
+            bytes
+                .chunks_exact(4)
+                .map(|number| u32::from_be_bytes([number[0], number[1], number[2], number[3]]))
+                .collect(),
+        )
+    }
+}
+
+fn feature(parts: &[&str]) -> u32 {
+    let mut hash = crc32fast::Hasher::new();
+    parts.iter().for_each(|part| hash.update(part.as_bytes()));
+    hash.finalize()
+}
+
+/// Mixes the bits of a number (the finalizer of SplitMix64, Steele, Lea and Flood 2014), which never changes.
+fn mixed(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let number = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let number = (number ^ number >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    number ^ number >> 31
+}
+
+/// A record and its text.
+#[derive(Debug, FromRow)]
+struct Record {
+    record: Uuid,
+    completed_at: Timestamp,
+    text: Option<String>,
+}
+
+/// Compares the records of a project that were finalized before `as_of` with earlier ones, where that is not done yet.
+pub(super) async fn catch_up(
+    db: &PgPool,
+    project: &str,
+    source: &Source,
+    as_of: Timestamp,
+) -> sqlx::Result<()> {
+    while catch_up_page(db, project, source, as_of).await? {}
+    Ok(())
+}
+
+/// Compares some more records. Returns whether there may be others left.
+async fn catch_up_page(db: &PgPool, project: &str, source: &Source, as_of: Timestamp) -> sqlx::Result<bool> {
+    const INSERT: &str = "
+        insert into near_texts (project, record, completed_at, bands, signature)
+        select $1, record, completed_at, bands::integer[], signature
+        from unnest($2::uuid[], $3::timestamptz[], $4::text[], $5::bytea[])
+            as new (record, completed_at, bands, signature)
+        on conflict do nothing";
+    let work = format!("near {}", source.domain);
+    let mut transaction = db.begin().await?;
+    let (completed_at, record) = progress::begin(&mut transaction, project, &work).await?;
+    let limit = i64::try_from(PAGE).unwrap_or(i64::MAX);
+    let query = sqlx::query_as(AssertSqlSafe(source.taught)).bind(project).bind(completed_at).bind(record);
+    let records: Vec<Record> = query.bind(as_of).bind(limit).fetch_all(&mut *transaction).await?;
+    let Some(last) = records.last().map(|last| (last.completed_at, last.record)) else {
+        transaction.commit().await?;
+        return Ok(false);
+    };
+    let is_page = records.len() == PAGE;
+    let (mut ids, mut times, mut bands, mut signatures) = (vec![], vec![], vec![], vec![]);
+    for Record { record, completed_at, text } in records {
+        let Some(signature) = text.as_deref().and_then(Signature::of) else { continue };
+        ids.push(record);
+        times.push(completed_at);
+        bands.push(literal(&signature.bands(project, &work)));
+        signatures.push(signature.to_bytes());
+    }
+    let query = sqlx::query(INSERT).bind(project).bind(&ids).bind(times).bind(bands).bind(signatures);
+    query.execute(&mut *transaction).await?;
+    compare(&mut transaction, project, &ids).await?;
+    progress::end(&mut transaction, project, &work, last).await?;
+    transaction.commit().await?;
+    Ok(is_page)
+}
+
+/// An earlier record that may be like another.
+#[derive(Debug, FromRow)]
+struct Found {
+    record: Uuid,
+    signature: Vec<u8>,
+    twin: Uuid,
+    twin_signature: Vec<u8>,
+}
+
+/// Notes of records which earlier ones are like them.
+async fn compare(connection: &mut PgConnection, project: &str, records: &[Uuid]) -> sqlx::Result<()> {
+    const FIND: &str = "
+        select n.record, n.signature, twin.record as twin, twin.signature as twin_signature
+        from near_texts n
+        cross join lateral (
+            select t.record, t.signature, t.completed_at from near_texts t
+            where t.project = $1 and t.bands && n.bands and (t.completed_at, t.record) < (n.completed_at, n.record)
+            order by t.completed_at, t.record limit $3
+        ) twin
+        where n.project = $1 and n.record = any($2)
+        order by n.record, twin.completed_at, twin.record";
+    const NOTE: &str = "
+        insert into near_twins (project, record, twin, likeness)
+        select $1, record, twin, likeness from unnest($2::uuid[], $3::uuid[], $4::float4[]) as new (record, twin, likeness)
+        on conflict do nothing";
+    const LEAVE: &str = "delete from near_texts where project = $1 and record = any($2)";
+    let found: Vec<Found> =
+        sqlx::query_as(FIND).bind(project).bind(records).bind(COMPARED).fetch_all(&mut *connection).await?;
+    let mut twins: HashMap<Uuid, Vec<(Uuid, f64)>> = HashMap::new();
+    for found in found {
+        let [own, other] =
+            [&found.signature, &found.twin_signature].map(|bytes| Signature::from_bytes(bytes));
+        let likeness = own.likeness(&other);
+        if likeness >= LEAST {
+            twins.entry(found.record).or_default().push((found.twin, likeness));
+        }
+    }
+    let (mut ids, mut of_twins, mut likenesses, mut equal) = (vec![], vec![], vec![], vec![]);
+    for (record, mut twins) in twins {
+        if twins.iter().filter(|(_, likeness)| *likeness >= EQUALS.0).count() >= EQUALS.1 {
+            equal.push(record);
+        }
+        // The oldest of those that are equally alike, as it was sorted before.
+        twins.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+        for (twin, likeness) in twins.into_iter().take(NOTED) {
+            ids.push(record);
+            of_twins.push(twin);
+            #[expect(clippy::cast_possible_truncation, reason = "a share of 60")]
+            likenesses.push(likeness as f32);
+        }
+    }
+    let query = sqlx::query(NOTE).bind(project).bind(ids).bind(of_twins).bind(likenesses);
+    query.execute(&mut *connection).await?;
+    sqlx::query(LEAVE).bind(project).bind(equal).execute(connection).await?;
+    Ok(())
+}
+
+/// Forgets what records are like that are erased, by the transaction that has erased them.
+pub(super) async fn forget(
+    connection: &mut PgConnection,
+    project: &str,
+    records: &[Uuid],
+) -> sqlx::Result<()> {
+    for sql in [
+        "delete from near_texts where project = $1 and record = any($2)",
+        "delete from near_twins where project = $1 and (record = any($2) or twin = any($2))",
+    ] {
+        sqlx::query(sql).bind(project).bind(records).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// Adds the condition that no older record among those that meet the `conditions` is like the row's.
+///
+/// The rows are those of `from` as `alias`, and `record` is the column of their record's id.
+pub fn push_unlike(
+    query: &mut QueryBuilder<Postgres>,
+    common: &Common,
+    (from, alias): (&str, &str),
+    record: &str,
+    conditions: impl FnOnce(&mut QueryBuilder<Postgres>),
+) {
+    query.push(format_args!(
+        " and not exists (select from near_twins twin
+            join (select {alias}.{record} as id from {from} where {alias}.project = $1"
+    ));
+    conditions(query);
+    query.push(format_args!(
+        ") older on older.id = twin.twin
+            where twin.project = $1 and twin.record = {alias}.{record} and twin.likeness >= "
+    ));
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "compared with a share of 60, which is kept as short"
+    )]
+    query.push_bind(common.near_threshold.unwrap_or(THRESHOLD) as f32).push(")");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The likeness that signatures estimate.
+    fn jaccard(one: &str, other: &str) -> f64 {
+        let features = |text: &str| -> HashSet<String> {
+            let all: Vec<_> = tokens(text).map(|token| token.as_str().to_owned()).collect();
+            all.windows(2).map(|pair| pair.join(" ")).chain(all.iter().cloned()).collect()
+        };
+        let (one, other) = (features(one), features(other));
+        one.intersection(&other).count() as f64 / one.union(&other).count() as f64
+    }
+
+    #[test]
+    fn a_signature_is_the_same_for_ever() {
+        // Kept in databases: if this fails, a migration is needed.
+        let signature = Signature::of("Create a fund").expect("it has words");
+        assert_eq!(signature.0[..3], FIRST);
+        assert_eq!(signature.bands("p", "near generations")[0], FIRST_BAND);
+        assert_eq!(Signature::from_bytes(&signature.to_bytes()), signature);
+        assert_eq!(Signature::of(" \n"), None);
+    }
+
+    const FIRST: [u32; 3] = [304_339_368, 1_596_268_925, 482_051_858];
+    const FIRST_BAND: i32 = 1_554_372_881;
+
+    proptest! {
+        #[test]
+        fn likeness_is_about_the_share_of_words_and_pairs_in_common(
+            one in prop::collection::vec("[a-f]", 5..40), other in prop::collection::vec("[a-f]", 5..40),
+        ) {
+            let (one, other) = (one.join(" "), other.join(" "));
+            let signature = |text: &str| Signature::of(text).expect("it has words");
+            let estimate = signature(&one).likeness(&signature(&other));
+            // Five standard deviations of a share of sixty.
+            prop_assert!((estimate - jaccard(&one, &other)).abs() < 0.33);
+            prop_assert!((signature(&one).likeness(&signature(&one)) - 1.0).abs() < f64::EPSILON);
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! What the rows of a data set are like, before anything is trained on them: how long they are, what is repeated, what they
+//! are about.
+//!
+//! Of a large data set a sample is looked at, chosen by a hash of the records' ids; so a profile takes bounded memory and about
+//! as long as it takes to count the rows.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hasher as _};
+
+use futures_util::TryStreamExt as _;
+use serde::Serialize;
+use serde_json::Value;
+use sqlx::PgPool;
+use utoipa::ToSchema;
+
+use super::export::{Export, PAGE};
+use super::format::{Example, Format};
+use super::params::Include;
+use crate::error::Result;
+use crate::types::Timestamp;
+
+/// About the most rows that are looked at.
+const MOST_ROWS: i64 = 50_000;
+/// The most values of one kind that are told apart, and that are shown.
+const MOST_VALUES: (usize, usize) = (1_000, 20);
+/// How many characters of an answer are shown.
+const SHOWN: usize = 200;
+
+/// The kinds of shares, each with the names under which the metadata of data sets have it.
+const SHARES: [(&str, &[&str]); 7] = [
+    ("domain", &["domain_name"]),
+    ("model", &["model_used", "model"]),
+    ("error_stage", &["error_stage"]),
+    ("rating", &["rating"]),
+    ("match_type", &["match_type"]),
+    ("source_type", &["source_type"]),
+    ("verdict", &["verdict"]),
+];
+
+/// What the rows of a data set are like.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = DatasetProfile)]
+pub struct Report {
+    /// The data set.
+    dataset: &'static str,
+    /// The format of the rows that were looked at.
+    format: Format,
+    /// The state of the data that the profile is of.
+    as_of: Timestamp,
+    /// How many rows the export has.
+    rows: i64,
+    /// How many rows were looked at, of which all other numbers are.
+    profiled: u64,
+    /// Whether a sample was looked at, and not all rows.
+    sampled: bool,
+    /// How many bytes a row has.
+    row_bytes: Option<Lengths>,
+    /// How many characters the question of a row has, all its messages together. Null where rows have no question.
+    prompt_characters: Option<Lengths>,
+    /// How many characters the answer has that a row teaches. Null where rows have none.
+    answer_characters: Option<Lengths>,
+    /// How many candidates a row has. Null where rows are no rankings.
+    candidates: Option<Lengths>,
+    /// How many rows have a question that an earlier one has, too.
+    repeated_prompts: u64,
+    /// How many rows have an answer that an earlier one has, too.
+    repeated_answers: u64,
+    /// How many rows have question and answer of an earlier one.
+    repeated_rows: u64,
+    /// The answers that most rows teach, the most frequent first; only those that more than one row teaches.
+    most_frequent_answers: Vec<Share>,
+    /// How rows are distributed over domains, models, error stages and what else there is, by the name of that.
+    shares: BTreeMap<&'static str, Vec<Share>>,
+}
+
+/// How many rows have a value.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = RowShare)]
+struct Share {
+    /// The value, of a long text its beginning. Null for rows without one.
+    value: Option<String>,
+    /// How many rows have it.
+    rows: u64,
+    /// Their share of the rows that were looked at, from 0 to 1.
+    share: f64,
+}
+
+/// How lengths are distributed.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LengthDistribution)]
+struct Lengths {
+    /// The least.
+    min: u32,
+    /// The mean.
+    mean: f64,
+    /// The median.
+    p50: u32,
+    /// Nine of ten are at most this.
+    p90: u32,
+    /// Ninety-nine of a hundred are at most this.
+    p99: u32,
+    /// The greatest.
+    max: u32,
+}
+
+impl Lengths {
+    fn of(mut lengths: Vec<u32>) -> Option<Self> {
+        lengths.sort_unstable();
+        let (&min, &max) = (lengths.first()?, lengths.last()?);
+        let at = |percent: usize| lengths[(lengths.len() * percent).div_ceil(100) - 1];
+        let sum: f64 = lengths.iter().map(|&length| f64::from(length)).sum();
+        Some(Self { min, mean: sum / lengths.len() as f64, p50: at(50), p90: at(90), p99: at(99), max })
+    }
+}
+
+/// A profile while rows are looked at.
+#[derive(Debug, Default)]
+pub struct Profile {
+    rows: u64,
+    row_bytes: Vec<u32>,
+    prompts: Vec<u32>,
+    answers: Vec<u32>,
+    candidates: Vec<u32>,
+    /// How many rows have each prompt, answer, and both, by their hashes.
+    seen: [HashMap<u64, u64>; 3],
+    /// The beginnings of answers that several rows teach.
+    repeated: HashMap<u64, String>,
+    shares: [BTreeMap<Option<String>, u64>; SHARES.len()],
+    has_shares: [bool; SHARES.len()],
+}
+
+impl Profile {
+    /// Takes note of a row as an example, and of what else is known of it.
+    pub(super) fn see<R>(&mut self, example: &Example<'_, R>, metadata: Option<&Value>) {
+        self.rows += 1;
+        if let Some((prompt, answer)) = sides(example) {
+            let hashes = [hash(&prompt), hash(&answer), hash(&(&prompt, answer))];
+            self.prompts.push(length(prompt.iter().map(|text| text.chars().count()).sum()));
+            self.answers.push(length(answer.chars().count()));
+            for (seen, hash) in self.seen.iter_mut().zip(hashes) {
+                *seen.entry(hash).or_default() += 1;
+            }
+            if self.seen[1][&hashes[1]] == 2 {
+                self.repeated.insert(hashes[1], answer.chars().take(SHOWN).collect());
+            }
+        }
+        match example {
+            Example::Ranking { candidates, .. } => self.candidates.push(length(candidates.len())),
+            Example::Decision(decision) => self.candidates.push(length(decision.actions.len())),
+            _ => {}
+        }
+        for (number, (_, names)) in SHARES.iter().enumerate() {
+            let Some(value) = metadata.and_then(|all| names.iter().find_map(|name| all.get(*name))) else {
+                continue;
+            };
+            self.has_shares[number] = true;
+            let value = value.as_str().map(|text| text.chars().take(SHOWN).collect());
+            let values = &mut self.shares[number];
+            // What is rare once there are very many values is told apart no more.
+            let value = if values.len() < MOST_VALUES.0 || values.contains_key(&value) {
+                value
+            } else {
+                Some("(other)".to_owned())
+            };
+            *values.entry(value).or_default() += 1;
+        }
+    }
+
+    /// Takes note of how long the row is that was seen last, as it is written.
+    pub(super) fn measure(&mut self, bytes: usize) {
+        self.row_bytes.push(length(bytes));
+    }
+
+    fn repeats(&self) -> [u64; 3] {
+        self.seen.each_ref().map(|seen| seen.values().map(|count| count - 1).sum())
+    }
+
+    fn share(&self, value: Option<String>, rows: u64) -> Share {
+        Share { value, rows, share: rows as f64 / self.rows as f64 }
+    }
+
+    fn frequent(&self) -> Vec<Share> {
+        let counted = self.repeated.iter().map(|(hash, text)| (Some(text.clone()), self.seen[1][hash]));
+        self.shown(counted.collect())
+    }
+
+    fn shown(&self, mut values: Vec<(Option<String>, u64)>) -> Vec<Share> {
+        values.sort_by(|(a, one), (b, other)| other.cmp(one).then_with(|| a.cmp(b)));
+        values.truncate(MOST_VALUES.1);
+        values.into_iter().map(|(value, rows)| self.share(value, rows)).collect()
+    }
+}
+
+impl Export {
+    /// Looks at the rows, or at a sample of them where there are many.
+    pub(super) async fn profile(mut self, db: &PgPool, dataset: &'static str) -> Result<Report> {
+        let rows = self.count(db).await?;
+        if rows > MOST_ROWS {
+            #[expect(clippy::cast_possible_truncation, reason = "a share of 2^32")]
+            let sample = (2_f64.powi(32) * MOST_ROWS as f64 / rows as f64) as i64;
+            self.sample = Some(sample);
+        }
+        // What rows are about is in their metadata, whatever they are asked to carry.
+        self.common.include = Some(Include::Metadata);
+        let mut profile = Profile::default();
+        let mut line = Vec::new();
+        loop {
+            let mut query = self.next_page("")?;
+            let mut connection = db.acquire().await?;
+            let query = query.build();
+            let mut page = query.fetch(&mut *connection);
+            let mut count = 0;
+            while let Some(row) = page.try_next().await? {
+                self.write(&row, &mut line, Some(&mut profile))?;
+                profile.measure(line.len());
+                line.clear();
+                count += 1;
+            }
+            if count < PAGE {
+                break;
+            }
+        }
+        let [repeated_prompts, repeated_answers, repeated_rows] = profile.repeats();
+        let shares = SHARES.iter().zip(profile.has_shares).zip(&profile.shares);
+        let shares = shares.filter(|((_, has), _)| *has).map(|(((name, _), _), values)| {
+            (*name, profile.shown(values.iter().map(|(value, rows)| (value.clone(), *rows)).collect()))
+        });
+        Ok(Report {
+            dataset,
+            format: self.format,
+            as_of: self.as_of(),
+            rows,
+            profiled: profile.rows,
+            sampled: self.sample.is_some(),
+            repeated_prompts,
+            repeated_answers,
+            repeated_rows,
+            most_frequent_answers: profile.frequent(),
+            shares: shares.collect(),
+            row_bytes: Lengths::of(profile.row_bytes),
+            prompt_characters: Lengths::of(profile.prompts),
+            answer_characters: Lengths::of(profile.answers),
+            candidates: Lengths::of(profile.candidates),
+        })
+    }
+}
+
+/// The texts of the question and the answer that an example teaches, if it has both.
+fn sides<'e, R>(example: &'e Example<'_, R>) -> Option<(Vec<&'e str>, &'e str)> {
+    Some(match example {
+        Example::Solution { prompt, solution: answer }
+        | Example::Answer { prompt, answer }
+        | Example::Correction { prompt, right: answer, .. }
+        | Example::Preference { prompt, chosen: answer, .. }
+        | Example::Label { prompt, answer, .. } => {
+            (prompt.messages.iter().map(|message| &*message.content).collect(), *answer)
+        }
+        Example::Pair { anchor, positive } | Example::Triplet { anchor, positive, .. } => {
+            (vec![*anchor], *positive)
+        }
+        Example::Steps { task, steps, .. } => (vec![*task], steps.last()?.as_str()),
+        Example::Ranking { .. } | Example::Decision(_) | Example::Raw(_) => return None,
+    })
+}
+
+fn hash(text: &impl std::hash::Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn length(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_those_of_the_row_at_each_rank() {
+        let lengths = Lengths::of((1..=200).rev().collect()).expect("there are some");
+        let Lengths { min, p50, p90, p99, max, mean } = lengths;
+        assert_eq!((min, p50, p90, p99, max), (1, 100, 180, 198, 200));
+        assert!((mean - 100.5).abs() < 1e-9);
+        let one = Lengths::of(vec![7]).expect("there is one");
+        assert_eq!((one.min, one.p50, one.p99, one.max), (7, 7, 7, 7));
+        assert!(Lengths::of(vec![]).is_none());
+    }
+
+    #[test]
+    fn values_beyond_the_thousandth_are_counted_together() {
+        let mut profile = Profile::default();
+        for number in 0..1_200 {
+            let metadata = serde_json::json!({"model_used": format!("m{number}")});
+            profile.see(&Example::Raw(()), Some(&metadata));
+        }
+        let other = profile.shares[1][&Some("(other)".to_owned())];
+        assert_eq!((profile.shares[1].len(), other), (1_001, 200));
+    }
+}

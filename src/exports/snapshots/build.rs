@@ -1,0 +1,266 @@
+//! The building of snapshots, one at a time on each server: pages of an export become the bytes of a file, which the database
+//! keeps in pieces. The memory it takes is that of a page's rows, of a row group, and of a piece.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use chrono::TimeDelta;
+use futures_util::TryStreamExt as _;
+use sha2::{Digest as _, Sha256};
+use sqlx::{PgPool, Row as _};
+use tokio::task::{JoinHandle, spawn_blocking};
+use uuid::Uuid;
+
+use super::CHUNK;
+use super::encode::Encoder;
+use super::request::Wanted;
+use super::store::{self, Building, Contents};
+use crate::background::Rounds;
+use crate::error::{Error, Result};
+use crate::exports::export::{Export, PAGE};
+use crate::exports::stream::Exports;
+use crate::types::Timestamp;
+
+/// How long it takes from one look for snapshots that nobody builds to the next.
+const PAUSE: Duration = Duration::from_secs(5);
+/// For how long a builder has a snapshot to itself, if it does not say that it is still at it.
+const LEASE: TimeDelta = TimeDelta::seconds(15);
+/// How often it says so.
+const RENEWAL: Duration = Duration::from_secs(4);
+/// How many bytes of lines are turned into the bytes of a file at once.
+const LINES: usize = 1 << 20;
+
+/// The work of building snapshots whose builder has died, and of deleting those that are not to be kept any longer.
+#[derive(Debug)]
+pub struct Snapshots(pub Exports);
+
+impl Rounds for Snapshots {
+    const NAME: &'static str = "the building of snapshots";
+
+    async fn round(&mut self) -> Result<Duration> {
+        store::expire(&self.0.db, Timestamp::now()).await?;
+        tokio::spawn(work(self.0.clone()));
+        Ok(PAUSE)
+    }
+}
+
+/// Builds the snapshots that are due, and deletes those that are not to be kept any longer.
+pub async fn build_due(exports: Exports) -> Result<()> {
+    store::expire(&exports.db, Timestamp::now()).await?;
+    work(exports).await;
+    Ok(())
+}
+
+/// Builds the snapshots that wait for it, one after the other.
+pub async fn work(exports: Exports) {
+    let _turn = exports.building.lock().await;
+    loop {
+        match next(&exports).await {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => {
+                tracing::warn!(%error, "snapshots could not be built, and go on being tried");
+                return;
+            }
+        }
+    }
+}
+
+/// Builds a snapshot that waits for it. Returns whether to go on with another one.
+async fn next(exports: &Exports) -> Result<bool> {
+    let db = &exports.db;
+    let Some(building) = store::claim(db, Timestamp::now(), until()).await? else { return Ok(false) };
+    let begun = std::time::Instant::now();
+    let built = tokio::select! {
+        built = build(db, &building) => built,
+        () = renew(db, &building) => return Ok(true),
+    };
+    match built {
+        Ok(()) => {
+            tracing::info!(id = %building.id, seconds = begun.elapsed().as_secs(), "a snapshot is complete")
+        }
+        Err(error) => {
+            let cause = format!("{error:#}");
+            tracing::error!(id = %building.id, cause, "a snapshot could not be built");
+            let said = match error.downcast_ref::<Error>() {
+                // The database is away, or busy: the lease ends, and it is tried again.
+                Some(error) if error.is_transient() => return Ok(false),
+                Some(error @ Error::Invalid(_)) => error.to_string(),
+                _ if error.downcast_ref::<sqlx::Error>().is_some_and(crate::error::is_connection_lost) => {
+                    return Ok(false);
+                }
+                _ => "the server failed; its log says why".to_owned(),
+            };
+            building.fail(db, &said).await?;
+        }
+    }
+    Ok(true)
+}
+
+fn until() -> Timestamp {
+    let now = Timestamp::now();
+    now.plus(LEASE).unwrap_or(now)
+}
+
+/// Keeps the lease until the snapshot is no longer wanted, or somebody else has taken it over.
+async fn renew(db: &PgPool, building: &Building) {
+    loop {
+        tokio::time::sleep(RENEWAL).await;
+        if let Ok(false) = building.renew(db, until()).await {
+            tracing::info!(id = %building.id, "the building of a snapshot has ended before its time");
+            return;
+        }
+    }
+}
+
+async fn build(db: &PgPool, building: &Building) -> anyhow::Result<()> {
+    let Wanted { entry, dataset, mut common } = Wanted::read(&building.dataset, &building.parameters)?;
+    common.as_of = Some(building.as_of);
+    let formats = entry.formats().find(|format| format.name() == building.format);
+    common.format = Some(formats.context("the format is not known any more")?);
+    let mut export = Export::prepare(db, &building.project, &entry.description, dataset, common).await?;
+    let expected = export.count(db).await?;
+    let mut file = FileBuilder {
+        db,
+        building,
+        encoder: None,
+        encoding: None,
+        waiting: Vec::new(),
+        sha256: Sha256::new(),
+        bytes: 0,
+        chunks: 0,
+    };
+    let encoder = Encoder::new(building.file, &building.row_schema)?;
+    file.encoder = Some(encoder);
+    still_ours(building.expect(db, expected, export.dropped).await?)?;
+    let hashes = export.hashes().filter(|_| building.has_texts);
+    let columns = hashes
+        .as_ref()
+        .map(|[question, answer]| format!(", {question} as key_question, {answer} as key_answer"));
+    let (mut rows, mut page) = (0_i64, 0_i32);
+    loop {
+        let (count, contents) = write_page(&mut export, columns.as_deref(), &mut file).await?;
+        rows += i64::try_from(count)?;
+        if count > 0 {
+            still_ours(building.keep_contents(db, page, &contents).await?)?;
+            still_ours(building.progress(db, rows, file.bytes).await?)?;
+            page += 1;
+        }
+        if count < PAGE {
+            break;
+        }
+    }
+    let (bytes, sha256) = file.finish().await?;
+    still_ours(building.complete(db, rows, bytes, &sha256).await?)
+}
+
+/// Ends the building if somebody else has taken it over, or nobody wants it.
+fn still_ours(is_ours: bool) -> anyhow::Result<()> {
+    if is_ours { Ok(()) } else { bail!("the snapshot was deleted, or somebody else builds it") }
+}
+
+/// Writes a page of rows. Returns how many there were, and what they are about.
+async fn write_page(
+    export: &mut Export,
+    columns: Option<&str>,
+    file: &mut FileBuilder<'_>,
+) -> anyhow::Result<(usize, Contents)> {
+    let mut query = export.next_page(columns.unwrap_or_default())?;
+    let (mut lines, mut contents, mut count) = (Vec::with_capacity(LINES), Contents::default(), 0);
+    let mut last: Vec<Uuid> = Vec::new();
+    let mut connection = file.db.acquire().await?;
+    let query = query.build();
+    let mut rows = query.fetch(&mut *connection);
+    while let Some(row) = rows.try_next().await? {
+        let records = export.write(&row, &mut lines, None)?;
+        if records != last {
+            contents.records.extend(&records);
+            last = records;
+        }
+        if columns.is_some() {
+            for column in ["key_question", "key_answer"] {
+                contents.texts.extend(row.try_get::<Option<i64>, _>(column)?);
+            }
+        }
+        count += 1;
+        if lines.len() >= LINES {
+            file.write(std::mem::replace(&mut lines, Vec::with_capacity(LINES))).await?;
+        }
+    }
+    file.write(lines).await?;
+    contents.texts.sort_unstable();
+    contents.texts.dedup();
+    Ok((count, contents))
+}
+
+/// An encoder with the bytes that it has made.
+type Encoded = anyhow::Result<(Encoder, Vec<u8>)>;
+
+/// A file that grows in the database.
+struct FileBuilder<'a> {
+    db: &'a PgPool,
+    building: &'a Building,
+    /// The encoder, while it does nothing.
+    encoder: Option<Encoder>,
+    /// The encoder at work, while the next rows are read.
+    encoding: Option<JoinHandle<Encoded>>,
+    /// The bytes that are no whole piece yet.
+    waiting: Vec<u8>,
+    sha256: Sha256,
+    bytes: i64,
+    chunks: i32,
+}
+
+impl FileBuilder<'_> {
+    /// Adds lines. They are turned into the bytes of the file while the caller goes on.
+    async fn write(&mut self, lines: Vec<u8>) -> anyhow::Result<()> {
+        self.settle().await?;
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let mut encoder = self.encoder.take().context("there is an encoder")?;
+        self.encoding = Some(spawn_blocking(move || {
+            let bytes = encoder.write(&lines)?;
+            Ok((encoder, bytes))
+        }));
+        Ok(())
+    }
+
+    /// Waits for the encoder, and keeps what it has made.
+    async fn settle(&mut self) -> anyhow::Result<()> {
+        if let Some(encoding) = self.encoding.take() {
+            let (encoder, bytes) = encoding.await??;
+            self.encoder = Some(encoder);
+            self.keep(bytes).await?;
+        }
+        Ok(())
+    }
+
+    async fn keep(&mut self, bytes: Vec<u8>) -> anyhow::Result<()> {
+        self.sha256.update(&bytes);
+        self.bytes += i64::try_from(bytes.len())?;
+        self.waiting.extend(bytes);
+        let mut kept = 0;
+        while self.waiting.len() - kept >= CHUNK {
+            let chunk = &self.waiting[kept..kept + CHUNK];
+            still_ours(self.building.keep_chunk(self.db, self.chunks, chunk).await?)?;
+            self.chunks += 1;
+            kept += CHUNK;
+        }
+        self.waiting.drain(..kept);
+        Ok(())
+    }
+
+    /// Ends the file. Returns its length and its SHA-256.
+    async fn finish(mut self) -> anyhow::Result<(i64, Vec<u8>)> {
+        self.settle().await?;
+        let encoder = self.encoder.take().context("there is an encoder")?;
+        let rest = spawn_blocking(move || encoder.finish()).await??;
+        self.keep(rest).await?;
+        if !self.waiting.is_empty() {
+            let rest = std::mem::take(&mut self.waiting);
+            still_ours(self.building.keep_chunk(self.db, self.chunks, &rest).await?)?;
+        }
+        Ok((self.bytes, self.sha256.finalize().to_vec()))
+    }
+}

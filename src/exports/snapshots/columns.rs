@@ -1,0 +1,191 @@
+//! The columns of a Parquet file: they follow from the JSON Schema of a row, so that both say the same. What has no fixed members,
+//! such as the parameters of a tool or a client's own object, is a text of JSON: loaders need one type for all rows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Fields, Schema};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// The type of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Column {
+    /// A text.
+    Text,
+    /// A whole number of 64 bits.
+    Integer,
+    /// A number of 64 bits.
+    Number,
+    /// True or false.
+    Boolean,
+    /// Any JSON, as its text.
+    Json,
+    /// A list of values of one type.
+    List(Box<Self>),
+    /// Named members.
+    Struct(Vec<(String, Self)>),
+}
+
+impl Column {
+    /// Returns the type of the values that have this JSON Schema.
+    #[must_use]
+    pub fn of(schema: &Value) -> Self {
+        let alternatives = ["oneOf", "anyOf"].iter().find_map(|name| schema[*name].as_array());
+        if let Some(alternatives) = alternatives {
+            let mut others = alternatives.iter().filter(|schema| schema["type"] != "null");
+            return match (others.next(), others.next()) {
+                (Some(only), None) => Self::of(only),
+                _ => Self::Json,
+            };
+        }
+        let kind = match &schema["type"] {
+            Value::String(kind) => Some(kind.as_str()),
+            Value::Array(kinds) => {
+                let mut kinds = kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null");
+                kinds.next().filter(|_| kinds.next().is_none())
+            }
+            _ => None,
+        };
+        match kind {
+            Some("string") => Self::Text,
+            Some("integer") => Self::Integer,
+            Some("number") => Self::Number,
+            Some("boolean") => Self::Boolean,
+            Some("array") => match Self::of(&schema["items"]) {
+                Self::Json => Self::Json,
+                items => Self::List(Box::new(items)),
+            },
+            Some("object") => match schema["properties"].as_object() {
+                Some(members) if !members.is_empty() => {
+                    // Those that every row has come first, in the order in which rows have them.
+                    let first: Vec<_> = schema["required"]
+                        .as_array()
+                        .into_iter()
+                        .flatten()
+                        .filter_map(Value::as_str)
+                        .collect();
+                    let place =
+                        |name: &String| first.iter().position(|first| first == name).unwrap_or(first.len());
+                    let mut members: Vec<_> =
+                        members.iter().map(|(name, schema)| (name.clone(), Self::of(schema))).collect();
+                    members.sort_by_key(|(name, _)| place(name));
+                    Self::Struct(members)
+                }
+                _ => Self::Json,
+            },
+            _ => Self::Json,
+        }
+    }
+
+    /// Returns the schema of a file whose rows are such structs.
+    #[must_use]
+    pub fn schema(&self) -> Arc<Schema> {
+        let fields = match self {
+            Self::Struct(members) => fields(members),
+            _ => Fields::empty(),
+        };
+        Arc::new(Schema::new(fields))
+    }
+
+    fn data_type(&self) -> DataType {
+        match self {
+            Self::Text | Self::Json => DataType::Utf8,
+            Self::Integer => DataType::Int64,
+            Self::Number => DataType::Float64,
+            Self::Boolean => DataType::Boolean,
+            Self::List(items) => DataType::List(Arc::new(Field::new("element", items.data_type(), true))),
+            Self::Struct(members) => DataType::Struct(fields(members)),
+        }
+    }
+
+    /// Whether a value has JSON in it that is to become a text.
+    #[must_use]
+    pub fn has_json(&self) -> bool {
+        match self {
+            Self::Json => true,
+            Self::List(items) => items.has_json(),
+            Self::Struct(members) => members.iter().any(|(_, member)| member.has_json()),
+            Self::Text | Self::Integer | Self::Number | Self::Boolean => false,
+        }
+    }
+
+    /// Writes a value with the JSON in it as texts.
+    pub fn rewrite(&self, value: &RawValue, out: &mut Vec<u8>) -> serde_json::Result<()> {
+        let is_null = value.get() == "null";
+        match self {
+            Self::Json if !is_null => serde_json::to_writer(out, value.get())?,
+            Self::List(items) if !is_null && items.has_json() => {
+                let values: Vec<&RawValue> = serde_json::from_str(value.get())?;
+                out.push(b'[');
+                for (number, value) in values.into_iter().enumerate() {
+                    if number > 0 {
+                        out.push(b',');
+                    }
+                    items.rewrite(value, out)?;
+                }
+                out.push(b']');
+            }
+            Self::Struct(members) if !is_null && self.has_json() => {
+                let values: BTreeMap<String, &RawValue> = serde_json::from_str(value.get())?;
+                out.push(b'{');
+                let known =
+                    members.iter().filter_map(|(name, member)| Some((name, member, values.get(name)?)));
+                for (number, (name, member, value)) in known.enumerate() {
+                    if number > 0 {
+                        out.push(b',');
+                    }
+                    serde_json::to_writer(&mut *out, name)?;
+                    out.push(b':');
+                    member.rewrite(value, out)?;
+                }
+                out.push(b'}');
+            }
+            _ => out.extend_from_slice(value.get().as_bytes()),
+        }
+        Ok(())
+    }
+}
+
+fn fields(members: &[(String, Column)]) -> Fields {
+    members.iter().map(|(name, member)| Field::new(name, member.data_type(), true)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn columns_follow_from_the_schema_and_what_has_no_fixed_members_is_a_text() {
+        let column = Column::of(&json!({"type": "object", "properties": {
+            "a": {"type": ["string", "null"]},
+            "b": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}, "any": {"type": "object"}}}},
+            "c": {"oneOf": [{"type": "null"}, {"type": "number"}]},
+            "d": {"type": "array", "items": {"type": "object"}},
+            "e": {"type": "boolean"},
+            "f": {"type": ["string", "integer"]},
+        }}));
+        let member = |name: &str, column| (name.to_owned(), column);
+        let items = Column::Struct(vec![member("any", Column::Json), member("n", Column::Integer)]);
+        let expected = vec![
+            member("a", Column::Text),
+            member("b", Column::List(Box::new(items))),
+            member("c", Column::Number),
+            member("d", Column::Json),
+            member("e", Column::Boolean),
+            member("f", Column::Json),
+        ];
+        assert_eq!(column, Column::Struct(expected));
+        let row =
+            r#"{"a":"x","b":[{"n":1,"any":{"k":[1, 2]}},{"n":2,"any":null}],"c":1.5,"d":[{"t":"\""}],"f":7}"#;
+        let row: &RawValue = serde_json::from_str(row).expect("JSON");
+        let mut out = Vec::new();
+        column.rewrite(row, &mut out).expect("JSON");
+        assert_eq!(
+            String::from_utf8(out).expect("text"),
+            r#"{"a":"x","b":[{"any":"{\"k\":[1, 2]}","n":1},{"any":null,"n":2}],"c":1.5,"d":"[{\"t\":\"\\\"\"}]","f":"7"}"#
+        );
+    }
+}

@@ -1,0 +1,115 @@
+//! The request for a snapshot: what an export takes, and what the file is to be.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::File;
+use crate::error::{Error, Result};
+use crate::exports::datasets::{self, AnyDataset, Entry};
+use crate::exports::export;
+use crate::exports::format::Format;
+use crate::exports::params::{COMMON, Common};
+use crate::http::params::from_pairs;
+use crate::http::{Check, Checks};
+use crate::types::OptionalName;
+
+/// A request to keep an export as a file. All other members are the parameters of the export, by the names that they have in
+/// its address.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct NewSnapshot {
+    /// The snapshot's id. The server makes one if none is given.
+    #[serde(skip_serializing)]
+    pub id: Option<Uuid>,
+    /// The data set.
+    #[schema(min_length = 1, example = "training-pairs")]
+    pub dataset: String,
+    /// What kind of file it is to be. The default is parquet.
+    pub file: Option<File>,
+    /// The name of the file without its ending: letters, digits, `-`, `_` and `.`. The default is that of the data set.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, max_length = 200, pattern = "^[A-Za-z0-9_.-]*$")]
+    pub name: OptionalName,
+    /// The licence under which the rows may be used, for the card, such as `apache-2.0`.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, max_length = 200)]
+    pub licence: OptionalName,
+    /// After how many days it is deleted by itself. Without it, it is kept until somebody deletes it.
+    #[schema(minimum = 1, maximum = 36_500)]
+    pub keep_days: Option<u32>,
+    /// The parameters of the export.
+    #[serde(flatten)]
+    pub parameters: Map<String, Value>,
+}
+
+impl Check for NewSnapshot {
+    fn check(&self, checks: &mut Checks) {
+        checks.name("dataset", Some(&self.dataset));
+        let name = self.name.as_deref();
+        checks.name("name", name);
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let fits = name.is_none_or(|name| name.chars().all(is_plain));
+        checks.require(fits, "name", "must have only letters, digits, -, _ and .");
+        checks.name("licence", self.licence.as_deref());
+        let days = self.keep_days.is_none_or(|days| (1..=36_500).contains(&days));
+        checks.require(days, "keep_days", "must be from 1 to 36500");
+        checks.require(
+            !self.parameters.contains_key("cursor"),
+            "cursor",
+            "a snapshot is not taken in pieces",
+        );
+    }
+}
+
+/// An export that is to be kept.
+pub struct Wanted {
+    /// The data set.
+    pub entry: &'static Entry,
+    /// The data set with its own parameters.
+    pub dataset: AnyDataset,
+    /// The parameters that all data sets have.
+    pub common: Common,
+}
+
+impl Wanted {
+    /// Reads the parameters of an export of a data set.
+    pub fn read(dataset: &str, parameters: &Map<String, Value>) -> Result<Self> {
+        let entry = datasets::ALL.iter().find(|entry| entry.description.name == dataset);
+        let entry = entry.ok_or_else(|| Error::invalid("/dataset", "there is no such data set"))?;
+        let mut pairs = Vec::new();
+        for (name, value) in parameters {
+            let value = match value {
+                Value::Null => continue,
+                Value::String(text) => text.clone(),
+                Value::Array(_) | Value::Object(_) => {
+                    return Err(Error::invalid(
+                        format!("/{name}"),
+                        "must be a text, a number, true or false",
+                    ));
+                }
+                other => other.to_string(),
+            };
+            if !value.is_empty() {
+                pairs.push((name.clone(), value));
+            }
+        }
+        let (common, own): (Vec<_>, Vec<_>) =
+            pairs.into_iter().partition(|(name, _)| COMMON.contains(&name.as_str()));
+        for (name, _) in &common {
+            if !entry.description.has_parameter(name) {
+                return Err(Error::invalid(format!("/{name}"), "this data set has no such parameter"));
+            }
+        }
+        Ok(Self { entry, dataset: (entry.from_query)(&own)?, common: from_pairs(&common)? })
+    }
+
+    /// Checks the parameters. Returns the format of the rows, and their JSON Schema.
+    pub fn check(&self) -> Result<(Format, Value)> {
+        let Self { entry, dataset, common } = self;
+        let (format, _) = export::check(&entry.description, dataset.as_ref(), common)?;
+        let schema = export::schema(&entry.description, dataset.as_ref(), common)?;
+        let schema = schema.ok_or_else(|| Error::invalid("/format", "a snapshot has rows of JSON"))?;
+        Ok((format, schema))
+    }
+}

@@ -1,0 +1,366 @@
+//! How snapshots are stored.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use sqlx::types::Json;
+use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+use super::request::NewSnapshot;
+use super::{CHUNK, File, Snapshot, State, erased};
+use crate::error::{Error, Result};
+use crate::exports::format::Format;
+use crate::http::Check;
+use crate::http::page::{Page, PageRequest};
+use crate::types::{Timestamp, derived_id};
+
+/// How often the building of a snapshot is begun, if servers die over it.
+const MOST_ATTEMPTS: i32 = 3;
+
+/// What is known of a snapshot that is asked for.
+#[derive(Debug)]
+pub struct Fixed {
+    /// How a row is written.
+    pub format: Format,
+    /// The JSON Schema of a row.
+    pub row_schema: Value,
+    /// The state of the data.
+    pub as_of: Timestamp,
+    /// Whether rows have a question and an answer.
+    pub has_texts: bool,
+}
+
+/// Which snapshots are listed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Filter {
+    /// Only snapshots of this data set.
+    #[param(min_length = 1)]
+    dataset: Option<String>,
+    /// Only snapshots that are so far.
+    #[param(inline)]
+    state: Option<State>,
+}
+
+impl Check for Filter {}
+
+const SELECT: &str = "
+    select id, name, dataset, format, file, parameters, licence, state, error, as_of, row_count, rows_dropped, byte_count,
+        encode(sha256, 'hex') as sha256, erased as erased_records, created_at, completed_at, keep_until, rows_expected,
+        row_schema
+    from snapshots where project = ";
+
+/// Makes a snapshot that waits to be built, in a project that may have `most` of them. Returns its id, and whether it is new.
+pub async fn make(
+    connection: &mut PgConnection,
+    project: &str,
+    most: i64,
+    new: &NewSnapshot,
+    fixed: &Fixed,
+) -> Result<(Uuid, bool)> {
+    const KNOWN: &str = "select request_hash from snapshots where project = $1 and id = $2";
+    const COUNT: &str = "select count(*) from snapshots where project = $1";
+    const INSERT: &str = "
+        insert into snapshots (project, id, name, dataset, format, file, parameters, licence, row_schema, request_hash, state,
+            as_of, has_texts, created_at, keep_until)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'waiting', $11, $12, $13, $14)";
+    // From here on no other request makes one in this project, and what is being erased is gone.
+    erased::wait(&mut *connection, project).await?;
+    let hash = hash(new)?;
+    let id = new.id.unwrap_or_else(Uuid::now_v7);
+    let known: Option<Vec<u8>> =
+        sqlx::query_scalar(KNOWN).bind(project).bind(id).fetch_optional(&mut *connection).await?;
+    match known {
+        Some(known) if known == hash => return Ok((id, false)),
+        Some(_) => return Err(Error::Conflict("a snapshot with this id was asked for otherwise".to_owned())),
+        None => {}
+    }
+    let count: i64 = sqlx::query_scalar(COUNT).bind(project).fetch_one(&mut *connection).await?;
+    if count >= most {
+        return Err(Error::Conflict(format!(
+            "the project has {count} snapshots, and {most} are allowed; delete one first"
+        )));
+    }
+    let now = Timestamp::now();
+    let keep_until = new.keep_days.and_then(|days| now.plus(chrono::TimeDelta::days(days.into())));
+    let mut parameters = new.parameters.clone();
+    parameters.retain(|name, value| !value.is_null() && name != "format" && name != "as_of");
+    sqlx::query(INSERT)
+        .bind(project)
+        .bind(id)
+        .bind(new.name.as_deref().unwrap_or(&new.dataset))
+        .bind(&new.dataset)
+        .bind(fixed.format.name())
+        .bind(new.file.unwrap_or_default())
+        .bind(Json(parameters))
+        .bind(new.licence.as_deref())
+        .bind(Json(&fixed.row_schema))
+        .bind(hash.as_slice())
+        .bind(fixed.as_of)
+        .bind(fixed.has_texts)
+        .bind(now)
+        .bind(keep_until)
+        .execute(connection)
+        .await?;
+    Ok((id, true))
+}
+
+/// Returns the hash of a request, in which null is the same as nothing.
+fn hash(new: &NewSnapshot) -> anyhow::Result<[u8; 16]> {
+    let mut request = serde_json::to_value(new)?;
+    if let Some(members) = request.as_object_mut() {
+        members.retain(|_, value| !value.is_null());
+    }
+    Ok(derived_id(&[request.to_string().as_bytes()]).into_bytes())
+}
+
+/// Returns a snapshot.
+pub async fn get(db: impl PgExecutor<'_>, project: &str, id: Uuid) -> Result<Snapshot> {
+    let mut query = QueryBuilder::<Postgres>::new(SELECT);
+    query.push_bind(project.to_owned()).push(" and id = ").push_bind(id);
+    let found: Option<Snapshot> = query.build_query_as().fetch_optional(db).await?;
+    found.map(Snapshot::complete).ok_or(Error::NotFound("snapshot"))
+}
+
+/// Returns all snapshots of a project, the newest first.
+pub async fn all(db: &PgPool, project: &str) -> Result<Vec<Snapshot>> {
+    let mut query = QueryBuilder::<Postgres>::new(SELECT);
+    query.push_bind(project.to_owned()).push(" order by created_at desc, id desc");
+    let found: Vec<Snapshot> = query.build_query_as().fetch_all(db).await?;
+    Ok(found.into_iter().map(Snapshot::complete).collect())
+}
+
+/// Returns a page of the snapshots of a project, the newest first.
+pub async fn page(db: &PgPool, project: &str, filter: Filter, page: &PageRequest) -> Result<Page<Snapshot>> {
+    let mut query = QueryBuilder::<Postgres>::new(SELECT);
+    query.push_bind(project.to_owned());
+    if let Some(dataset) = filter.dataset {
+        query.push(" and dataset = ").push_bind(dataset);
+    }
+    if let Some(state) = filter.state {
+        query.push(" and state = ").push_bind(state);
+    }
+    page.push(&mut query, "created_at", "id", "uuid")?;
+    page.read_as(&mut query, db, Snapshot::complete).await
+}
+
+/// Deletes a snapshot with its file. Returns whether there was one.
+pub async fn delete(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<bool> {
+    // The snapshot goes first: who builds it then sees that nobody wants it any more.
+    const SNAPSHOT: &str = "delete from snapshots where project = $1 and id = $2";
+    let query = sqlx::query(SNAPSHOT).bind(project).bind(id);
+    let found = query.execute(&mut *connection).await?.rows_affected() > 0;
+    if found {
+        clear(connection, project, id).await?;
+    }
+    Ok(found)
+}
+
+/// Deletes the file of a snapshot, and what is known of its contents.
+async fn clear(connection: &mut PgConnection, project: &str, id: Uuid) -> sqlx::Result<()> {
+    for sql in [
+        "delete from snapshot_chunks where project = $1 and snapshot_id = $2",
+        "delete from snapshot_contents where project = $1 and snapshot_id = $2",
+        "delete from snapshot_texts where project = $1 and snapshot_id = $2",
+    ] {
+        sqlx::query(sql).bind(project).bind(id).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// Deletes the snapshots that are not to be kept any longer at `now`.
+pub async fn expire(db: &PgPool, now: Timestamp) -> Result<()> {
+    const SQL: &str = "select project, id from snapshots where keep_until < $1";
+    let old: Vec<(String, Uuid)> = sqlx::query_as(SQL).bind(now).fetch_all(db).await?;
+    for (project, id) in old {
+        let mut transaction = db.begin().await?;
+        delete(&mut transaction, &project, id).await?;
+        sqlx::query("delete from snapshot_erased where project = $1 and snapshot_id = $2")
+            .bind(project)
+            .bind(id)
+            .execute(&mut *transaction)
+            .await?;
+        transaction.commit().await?;
+    }
+    Ok(())
+}
+
+/// Returns a piece of a file: the one with this number, from 0.
+pub async fn chunk(db: &PgPool, project: &str, id: Uuid, number: u64) -> Result<Vec<u8>> {
+    const SQL: &str =
+        "select bytes from snapshot_chunks where project = $1 and snapshot_id = $2 and number = $3";
+    let number = i32::try_from(number).map_err(anyhow::Error::from)?;
+    let bytes = sqlx::query_scalar(SQL).bind(project).bind(id).bind(number).fetch_optional(db).await?;
+    bytes.ok_or(Error::NotFound("snapshot"))
+}
+
+/// A snapshot that is being built.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct Building {
+    /// The project.
+    pub project: String,
+    /// The snapshot's id.
+    pub id: Uuid,
+    /// The data set.
+    pub dataset: String,
+    /// How a row is written.
+    pub format: String,
+    /// What kind of file it is to be.
+    pub file: File,
+    /// The parameters of the export.
+    #[sqlx(json)]
+    pub parameters: Map<String, Value>,
+    /// The state of the data.
+    pub as_of: Timestamp,
+    /// The JSON Schema of a row.
+    #[sqlx(json)]
+    pub row_schema: Value,
+    /// Whether rows have a question and an answer.
+    pub has_texts: bool,
+    /// Who builds it.
+    pub lease: Uuid,
+}
+
+/// Takes a snapshot that waits to be built, or whose builder has died, if there is one.
+pub async fn claim(db: &PgPool, now: Timestamp, until: Timestamp) -> Result<Option<Building>> {
+    const DUE: &str = "
+        select project, id from snapshots
+        where state = 'waiting' or state = 'building' and lease_until < $1
+        order by created_at limit 10";
+    const GIVE_UP: &str = "
+        update snapshots set state = 'failed', error = 'the building was interrupted too often', lease = null, lease_until = null
+        where project = $1 and id = $2 and attempts >= $4
+            and (state = 'waiting' or state = 'building' and lease_until < $3)";
+    const TAKE: &str = "
+        update snapshots set state = 'building', lease = $4, lease_until = $5, attempts = attempts + 1, row_count = 0,
+            byte_count = 0, rows_expected = null
+        where project = $1 and id = $2 and (state = 'waiting' or state = 'building' and lease_until < $3)
+        returning project, id, dataset, format, file, parameters, as_of, row_schema, has_texts, lease";
+    let due: Vec<(String, Uuid)> = sqlx::query_as(DUE).bind(now).fetch_all(db).await?;
+    for (project, id) in due {
+        sqlx::query(GIVE_UP).bind(&project).bind(id).bind(now).bind(MOST_ATTEMPTS).execute(db).await?;
+        let mut transaction = db.begin().await?;
+        let query = sqlx::query_as(TAKE).bind(&project).bind(id).bind(now).bind(Uuid::new_v4()).bind(until);
+        let Some(building) = query.fetch_optional(&mut *transaction).await? else { continue };
+        clear(&mut transaction, &project, id).await?;
+        transaction.commit().await?;
+        return Ok(Some(building));
+    }
+    Ok(None)
+}
+
+/// What one page of rows adds to a snapshot.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// The records that have rows there.
+    pub records: Vec<Uuid>,
+    /// The hashes of the questions and answers.
+    pub texts: Vec<i64>,
+}
+
+/// The condition that the snapshot `$1`, `$2` is still being built by `$3`.
+const MINE: &str =
+    "exists (select from snapshots where project = $1 and id = $2 and lease = $3 and state = 'building')";
+
+impl Building {
+    /// Keeps the lease. Returns whether the snapshot is still wanted, and its building not taken over.
+    pub async fn renew(&self, db: &PgPool, until: Timestamp) -> sqlx::Result<bool> {
+        const SQL: &str = "
+            update snapshots set lease_until = $4 where project = $1 and id = $2 and lease = $3 and state = 'building'";
+        self.changed(sqlx::query(SQL).bind(&self.project).bind(self.id).bind(self.lease).bind(until), db)
+            .await
+    }
+
+    /// Ends the building because of an error.
+    pub async fn fail(&self, db: &PgPool, error: &str) -> Result<()> {
+        const SQL: &str = "
+            update snapshots set state = 'failed', error = $4, lease = null, lease_until = null, byte_count = 0
+            where project = $1 and id = $2 and lease = $3 and state = 'building'";
+        let mut transaction = db.begin().await?;
+        let query = sqlx::query(SQL).bind(&self.project).bind(self.id).bind(self.lease).bind(error);
+        if query.execute(&mut *transaction).await?.rows_affected() > 0 {
+            clear(&mut transaction, &self.project, self.id).await?;
+        }
+        transaction.commit().await?;
+        Ok(())
+    }
+
+    /// Says how many rows there will be, and how many were dropped.
+    pub async fn expect(&self, db: &PgPool, rows: i64, dropped: Option<i64>) -> sqlx::Result<bool> {
+        const SQL: &str = "
+            update snapshots set rows_expected = $4, rows_dropped = $5
+            where project = $1 and id = $2 and lease = $3 and state = 'building'";
+        let query = sqlx::query(SQL).bind(&self.project).bind(self.id).bind(self.lease);
+        self.changed(query.bind(rows).bind(dropped), db).await
+    }
+
+    /// Says how many rows and bytes there are so far.
+    pub async fn progress(&self, db: &PgPool, rows: i64, bytes: i64) -> sqlx::Result<bool> {
+        const SQL: &str = "
+            update snapshots set row_count = $4, byte_count = $5
+            where project = $1 and id = $2 and lease = $3 and state = 'building'";
+        let query = sqlx::query(SQL).bind(&self.project).bind(self.id).bind(self.lease);
+        self.changed(query.bind(rows).bind(bytes), db).await
+    }
+
+    /// Keeps a piece of the file.
+    pub async fn keep_chunk(&self, db: &PgPool, number: i32, bytes: &[u8]) -> sqlx::Result<bool> {
+        debug_assert!(bytes.len() <= CHUNK, "a piece is as long as the others, or shorter");
+        let sql = format!(
+            "insert into snapshot_chunks (project, snapshot_id, number, bytes) select $1, $2, $4, $5 where {MINE}"
+        );
+        let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(&self.project).bind(self.id).bind(self.lease);
+        self.changed(query.bind(number).bind(bytes), db).await
+    }
+
+    /// Keeps what a page of rows is about.
+    pub async fn keep_contents(&self, db: &PgPool, number: i32, contents: &Contents) -> sqlx::Result<bool> {
+        let sql = format!(
+            "insert into snapshot_contents (project, snapshot_id, number, records, texts) select $1, $2, $4, $5, $6 where {MINE}"
+        );
+        let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(&self.project).bind(self.id).bind(self.lease);
+        self.changed(query.bind(number).bind(&contents.records).bind(&contents.texts), db).await
+    }
+
+    /// Makes the snapshot complete. From then on it does not change.
+    pub async fn complete(&self, db: &PgPool, rows: i64, bytes: i64, sha256: &[u8]) -> Result<bool> {
+        const LOCK: &str = "
+            select true from snapshots where project = $1 and id = $2 and lease = $3 and state = 'building' for update";
+        const ERASED: &str = "
+            select count(*) from snapshot_erased e
+            where e.project = $1 and e.snapshot_id = $2 and exists (
+                select from snapshot_contents c
+                where c.project = $1 and c.snapshot_id = $2 and c.records @> array[e.record])";
+        const COMPLETE: &str = "
+            update snapshots set state = 'complete', row_count = $3, byte_count = $4, sha256 = $5, erased = $6,
+                completed_at = $7, lease = null, lease_until = null
+            where project = $1 and id = $2";
+        let mut transaction = db.begin().await?;
+        let lock = sqlx::query(LOCK).bind(&self.project).bind(self.id).bind(self.lease);
+        if lock.fetch_optional(&mut *transaction).await?.is_none() {
+            return Ok(false);
+        }
+        let query = sqlx::query_scalar(ERASED).bind(&self.project).bind(self.id);
+        let erased: i64 = query.fetch_one(&mut *transaction).await?;
+        let query =
+            sqlx::query(COMPLETE).bind(&self.project).bind(self.id).bind(rows).bind(bytes).bind(sha256);
+        query.bind(erased).bind(Timestamp::now()).execute(&mut *transaction).await?;
+        sqlx::query("delete from snapshot_erased where project = $1 and snapshot_id = $2")
+            .bind(&self.project)
+            .bind(self.id)
+            .execute(&mut *transaction)
+            .await?;
+        transaction.commit().await?;
+        Ok(true)
+    }
+
+    async fn changed(
+        &self,
+        query: sqlx::query::Query<'_, Postgres, sqlx::postgres::PgArguments>,
+        db: &PgPool,
+    ) -> sqlx::Result<bool> {
+        Ok(query.execute(db).await?.rows_affected() > 0)
+    }
+}

@@ -1,0 +1,102 @@
+//! The endpoint by which help for a conversation is asked for.
+
+use axum::extract::State;
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::auth::{Caller, Read};
+use crate::error::{Refusals, Result};
+use crate::generations::similar::{self, Example};
+use crate::http::memory::Memory;
+use crate::http::{IdempotencyKey, Json, Path};
+use crate::memories::suggestion::{NewSuggest, SuggestionResponse};
+use crate::memories::{BySession, conversations, event, suggest};
+use crate::searches::hints::{self, Asked, Asker, Hint};
+use crate::state::App;
+
+/// The most examples beside the memories.
+const MOST_EXAMPLES: i64 = 3;
+/// The least similarity of these.
+const LEAST_SIMILARITY: f64 = 0.2;
+/// The most files beside the memories.
+const MOST_FILES: usize = 5;
+
+/// Returns the endpoint.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(suggest_memories))
+}
+
+/// What belongs to a conversation.
+#[derive(Debug, Serialize, ToSchema)]
+struct ConversationHelp {
+    #[serde(flatten)]
+    suggestions: SuggestionResponse,
+    /// With `include_examples`: logs that succeeded with an intent like the last query.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    examples: Option<Vec<Example>>,
+    /// With `include_files`: the file that is probably worth opening for the last query, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    files: Option<Vec<Hint>>,
+}
+
+/// Suggests the memories that belong to a conversation, though nobody has looked for them.
+///
+/// What is suggested counts as shown: it does not come in the conversation again. A conversation without queries has no
+/// suggestions. With an `id`, or an `Idempotency-Key`, an answer that was lost can be asked for again.
+#[utoipa::path(post, path = "/v1/conversations/{session_id}/suggest", tag = "memories", params(BySession, IdempotencyKey),
+    request_body(content = NewSuggest, example = json!({"max_suggestions": 3, "confidence_threshold": 0.5})),
+    responses((status = 200, description = "The suggestions", body = ConversationHelp), Refusals))]
+async fn suggest_memories(
+    State(app): State<App>,
+    caller: Caller<Read>,
+    key: IdempotencyKey,
+    memory: Memory,
+    Path(BySession { mut session_id }): Path<BySession>,
+    Json(new): Json<NewSuggest>,
+) -> Result<axum::Json<ConversationHelp>> {
+    caller.tenant.policy.redact(&mut session_id);
+    let parent = event::conversation(&session_id);
+    let id = key.id(&caller.project, "suggest", Some(parent));
+    let suggestions = suggest::suggest(&app, &caller.tenant, &session_id, &new, id, &memory).await?;
+    let (mut examples, mut files) = (None, None);
+    if new.includes_more() {
+        let last = conversations::last_query(&app.db, &caller.project, &session_id).await?;
+        let (query, root) = last.unwrap_or_default();
+        if new.include_examples == Some(true) {
+            examples = Some(find_examples(&app, &caller, &query).await?);
+        }
+        if new.include_files == Some(true) {
+            files = Some(find_files(&app, &caller, &session_id, &query, root.as_deref()).await?);
+        }
+    }
+    Ok(axum::Json(ConversationHelp { suggestions, examples, files }))
+}
+
+async fn find_examples(app: &App, caller: &Caller<Read>, query: &str) -> Result<Vec<Example>> {
+    if query.is_empty() {
+        return Ok(Vec::new());
+    }
+    let _place = app.similar.take(&caller.project, 1).await;
+    let wanted = similar::Wanted::of(query.to_owned(), MOST_EXAMPLES, LEAST_SIMILARITY);
+    similar::find(&app.db, &app.samples, &caller.project, &wanted).await
+}
+
+async fn find_files(
+    app: &App,
+    caller: &Caller<Read>,
+    session: &str,
+    query: &str,
+    root: Option<&str>,
+) -> Result<Vec<Hint>> {
+    if query.is_empty() {
+        return Ok(Vec::new());
+    }
+    let query: String = query.chars().take(2_000).collect();
+    let asker = Asker::Agent { session, agent: None };
+    let asked = Asked { query: &query, root, asker, limit: MOST_FILES, ..Asked::default() };
+    hints::find(&app.db, &app.samples, &caller.project, &caller.tenant.rules, &asked).await
+}

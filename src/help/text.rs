@@ -1,0 +1,84 @@
+//! Help as a text for a model.
+
+/// The most characters of a text, which agents pass on whole.
+const MOST: usize = 2_000;
+/// The most characters of one piece.
+const MOST_OF_PIECE: usize = 700;
+
+/// What every text begins with.
+const HEAD: &str = "From earlier work in this project, by Gleaner. It may be out of date: use it if it fits, else pass it over.\n";
+
+/// Pieces of help under a heading.
+pub(super) struct Part {
+    pub(super) heading: &'static str,
+    /// Each piece in a line of its own, or several.
+    pub(super) pieces: Vec<String>,
+}
+
+/// Writes help, and returns for each part how many of its pieces are in the text: those that fit.
+pub(super) fn write(parts: &[Part]) -> (String, Vec<usize>) {
+    let (mut text, mut left) = (HEAD.to_owned(), MOST - HEAD.chars().count());
+    let mut taken = Vec::with_capacity(parts.len());
+    for Part { heading, pieces } in parts {
+        let mut count = 0;
+        for piece in pieces {
+            let heading = if count == 0 { format!("\n{heading}\n") } else { String::new() };
+            let piece = format!("{heading}- {}\n", shorten(piece));
+            let size = piece.chars().count();
+            if size > left {
+                break;
+            }
+            text.push_str(&piece);
+            left -= size;
+            count += 1;
+        }
+        taken.push(count);
+    }
+    (text, taken)
+}
+
+/// Cuts a piece, and indents its further lines.
+fn shorten(piece: &str) -> String {
+    let piece = piece.trim();
+    let cut: String = piece.chars().take(MOST_OF_PIECE).collect();
+    let end = if cut.len() < piece.len() { "…" } else { "" };
+    format!("{}{end}", cut.replace('\n', "\n  "))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_text_never_has_more_characters_than_agents_pass_on(
+            pieces in proptest::collection::vec(proptest::collection::vec(".{0,900}", 0..5), 0..4),
+        ) {
+            let parts: Vec<_> = pieces.into_iter().map(|pieces| Part { heading: "Things:", pieces }).collect();
+            let (text, taken) = write(&parts);
+            prop_assert!(text.chars().count() <= MOST, "{}", text.chars().count());
+            prop_assert_eq!(taken.len(), parts.len());
+        }
+    }
+
+    #[test]
+    fn what_fits_is_written_whole_and_in_order() {
+        let parts = [
+            Part {
+                heading: "Memories:",
+                pieces: vec!["one\ntwo".to_owned(), "x".repeat(900), "y".repeat(900), "z".repeat(900)],
+            },
+            Part { heading: "Files:", pieces: vec!["src/a.rs".to_owned()] },
+        ];
+        let (text, taken) = write(&parts);
+        assert_eq!(taken, [3, 1]);
+        assert!(
+            text.contains("\nMemories:\n- one\n  two\n- xxx")
+                && text.contains("…\n")
+                && text.ends_with("\nFiles:\n- src/a.rs\n"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,239 @@
+//! Help that comes by itself: what an agent is told with a prompt, or after a search that found nothing. It comes only if it
+//! is likely right, and in a share of the sessions (the setting `holdout`) it is found and noted but not shown, so that the
+//! figures can say what it is worth.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, de};
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+use super::text::{self, Part};
+use crate::domain::Domain;
+use crate::error::Result;
+use crate::generations::similar::{self, Example};
+use crate::http::Check;
+use crate::http::memory::Memory;
+use crate::memories::event::{Event, Suggest};
+use crate::memories::help::{self, Help, Item, ItemKind};
+use crate::memories::rules::signs::signs;
+use crate::memories::suggest::{self, Moment};
+use crate::memories::suggestion::NewSuggest;
+use crate::privacy::capture::Capture;
+use crate::projects::Tenant;
+use crate::searches::hints::{self, Asked, Asker, Hint};
+use crate::searches::rules::paths;
+use crate::searches::rules::repository::{file_id, repository};
+use crate::state::App;
+use crate::types::derived_id;
+
+/// The most memories at a time.
+const MOST_MEMORIES: usize = 3;
+/// The most files at a time.
+const MOST_FILES: usize = 2;
+/// The least similarity of a solved example.
+const LEAST_SIMILARITY: f64 = 0.6;
+/// How many characters of a prompt files and examples are looked for with.
+const LONGEST_TEXT: usize = 1_000;
+
+/// What an agent wants to be told without a question.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct Wanted {
+    /// What the answer may tell the agent that it has not asked for, separated by commas: `memories`, `files` and `examples`. The
+    /// key then needs the scope `read` besides `write`; without it the answer is empty.
+    #[param(value_type = Option<String>, example = "memories,files,examples")]
+    suggest: Kinds,
+}
+
+impl Check for Wanted {}
+
+/// The kinds of help that are wanted.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Kinds {
+    memories: bool,
+    files: bool,
+    examples: bool,
+}
+
+impl<'de> Deserialize<'de> for Kinds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut kinds = Self::default();
+        for name in String::deserialize(deserializer)?.split(',') {
+            match name.trim() {
+                "memories" => kinds.memories = true,
+                "files" => kinds.files = true,
+                "examples" => kinds.examples = true,
+                "" => {}
+                other => {
+                    let said =
+                        format!("unknown variant `{other}`, expected one of `memories`, `files`, `examples`");
+                    return Err(de::Error::custom(said));
+                }
+            }
+        }
+        Ok(kinds)
+    }
+}
+
+impl Wanted {
+    /// Returns whether anything is wanted, and a project keeps what help is made of.
+    #[must_use]
+    pub fn is_wanted(&self, tenant: &Tenant) -> bool {
+        self.suggest != Kinds::default()
+            && tenant.memories.proactive_suggestions_enabled.unwrap_or(true)
+            && tenant.policy.capture(Domain::Memories) == Capture::Full
+    }
+}
+
+/// What an agent is at.
+#[derive(Debug)]
+pub struct At<'a> {
+    /// The name of the agent session.
+    pub session: &'a str,
+    /// The folder that it works in.
+    pub root: Option<&'a str>,
+    /// What was asked, or looked for.
+    pub text: &'a str,
+    /// Whether the agent has looked for it in vain, and nobody has asked.
+    pub is_search: bool,
+}
+
+/// Help that was found.
+#[derive(Debug)]
+pub struct Found {
+    /// What the agent is told; none in a session that is kept silent.
+    pub text: Option<String>,
+    help: Help,
+    suggest: Option<Suggest>,
+}
+
+/// Finds what helps at a moment; none if nothing does.
+pub async fn find(app: &App, tenant: &Arc<Tenant>, wanted: &Wanted, at: &At<'_>) -> Result<Option<Found>> {
+    let kinds = wanted.suggest;
+    let (suggest, files, examples) = tokio::try_join!(
+        memories(app, tenant, at, kinds.memories),
+        files(app, tenant, at, kinds.files),
+        examples(app, tenant, at, kinds.examples && !at.is_search),
+    )?;
+    let memories = suggest.as_ref().map(|(_, contents)| contents.as_slice()).unwrap_or_default();
+    let parts = [
+        Part { heading: "Memories:", pieces: memories.iter().map(told_memory).collect() },
+        Part { heading: "Files that are likely needed:", pieces: files.iter().map(told_file).collect() },
+        Part { heading: "A solved example:", pieces: examples.iter().map(told_example).collect() },
+    ];
+    let (text, taken) = text::write(&parts);
+    let key = tenant.policy.key();
+    let words = |text: &str| signs(text, &[at.text]).into_iter().map(|sign| help::word(key, sign)).collect();
+    let mut items = Vec::new();
+    for Told { id, content, .. } in &memories[..taken[0]] {
+        items.push(Item { kind: ItemKind::Memory, subject: *id, signs: words(content) });
+    }
+    for file in &files[..taken[1]] {
+        let path = paths::normalise(&file.path, file.root.as_deref().or(at.root), None);
+        let root = file.root.as_deref().unwrap_or_default();
+        let subject = file.id.unwrap_or_else(|| file_id(&repository(root), &file.path));
+        items.push(Item { kind: ItemKind::File, subject, signs: vec![help::file(key, &path)] });
+    }
+    for example in &examples[..taken[2]] {
+        let signs = words(&example.valid_dsl);
+        items.push(Item { kind: ItemKind::Example, subject: example.generation_id, signs });
+    }
+    if items.is_empty() {
+        return Ok(None);
+    }
+    let held_out = is_held_out(tenant, at.session);
+    let shown = taken[0];
+    let suggest = suggest.filter(|_| shown > 0 && !held_out).map(|(mut suggest, _)| {
+        suggest.shown.truncate(shown);
+        suggest
+    });
+    let help = Help { session: at.session.to_owned(), held_out, items };
+    Ok(Some(Found { text: (!held_out).then_some(text), help, suggest }))
+}
+
+/// Notes what was found, as shown or as kept silent.
+pub async fn note(app: &App, tenant: &Arc<Tenant>, found: Found, memory: &Memory) -> Result<()> {
+    if let Some(suggest) = found.suggest {
+        app.writer.write(tenant, Event::suggest(suggest), memory).await?;
+    }
+    app.writer.write(tenant, Event::help(found.help), memory).await.map(|_| ())
+}
+
+/// A memory to be told.
+struct Told {
+    id: Uuid,
+    content: String,
+    reason: String,
+}
+
+async fn memories(
+    app: &App,
+    tenant: &Arc<Tenant>,
+    at: &At<'_>,
+    wanted: bool,
+) -> Result<Option<(Suggest, Vec<Told>)>> {
+    if !wanted {
+        return Ok(None);
+    }
+    let most = tenant.memories.suggestion_max_results.unwrap_or(MOST_MEMORIES).min(MOST_MEMORIES);
+    let rules = NewSuggest { max_suggestions: Some(most), ..NewSuggest::default() }.over(&tenant.memories);
+    let moment = Moment { search: Some(at.text).filter(|_| at.is_search), ..Moment::now() };
+    let mut suggest = suggest::propose(app, tenant, at.session, &rules, &moment).await?;
+    let mut contents = suggest::contents(&app.db, &tenant.name, &suggest).await?;
+    suggest.shown.retain(|shown| contents.contains_key(&shown.memory));
+    let told = suggest.shown.iter().filter_map(|shown| {
+        let content = contents.remove(&shown.memory)?;
+        Some(Told { id: shown.memory, content, reason: shown.reason.clone() })
+    });
+    let told = told.collect();
+    Ok(Some((suggest, told)))
+}
+
+async fn files(app: &App, tenant: &Arc<Tenant>, at: &At<'_>, wanted: bool) -> Result<Vec<Hint>> {
+    if !wanted || at.text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let text: String = at.text.chars().take(LONGEST_TEXT).collect();
+    let asked = Asked {
+        query: &text,
+        root: at.root,
+        asker: Asker::Agent { session: at.session, agent: None },
+        limit: MOST_FILES,
+        ..Asked::default()
+    };
+    hints::find(&app.db, &app.samples, &tenant.name, &tenant.rules, &asked).await
+}
+
+async fn examples(app: &App, tenant: &Arc<Tenant>, at: &At<'_>, wanted: bool) -> Result<Vec<Example>> {
+    if !wanted || at.text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let intent: String = at.text.chars().take(LONGEST_TEXT).collect();
+    let wanted = similar::Wanted::of(intent, 1, LEAST_SIMILARITY);
+    similar::find(&app.db, &app.samples, &tenant.name, &wanted).await
+}
+
+fn told_memory(Told { id, content, reason }: &Told) -> String {
+    format!("{content} ({reason}; memory {id})")
+}
+
+fn told_file(file: &Hint) -> String {
+    match &file.query {
+        Some(query) => format!("{} (found for \"{query}\")", file.path),
+        None => file.path.clone(),
+    }
+}
+
+fn told_example(example: &Example) -> String {
+    format!("\"{}\": {}", example.user_intent, example.valid_dsl)
+}
+
+/// Returns whether a session is one of those that are kept silent: by a hash, so that it is the same for all of it.
+fn is_held_out(tenant: &Tenant, session: &str) -> bool {
+    let (high, _) = derived_id(&[b"holdout", tenant.name.as_bytes(), session.as_bytes()]).as_u64_pair();
+    // The bits of a version are none of these.
+    let share = (high >> 32) as f64 / f64::from(u32::MAX);
+    share < tenant.memories.holdout.unwrap_or(0.0)
+}

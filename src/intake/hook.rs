@@ -1,0 +1,173 @@
+//! What a hook brings, and what is done with it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use crate::agents::{Activity, Agent, Entry, ToolAction};
+use crate::error::{Error, Result};
+use crate::help::unasked::{self, At, Wanted};
+use crate::http::memory::Memory;
+use crate::http::{clean_json, utf8};
+use crate::intake::prompts;
+use crate::memories;
+use crate::memories::help::{self, Traces};
+use crate::memories::rules::signs;
+use crate::projects::Tenant;
+use crate::searches::hooks::Report;
+use crate::searches::rules::paths;
+use crate::searches::transcripts::complete_alone;
+use crate::state::App;
+use crate::types::Timestamp;
+
+/// The most signs that are looked for in one hook.
+const MOST_SIGNS: usize = 5_000;
+
+/// What a hook has brought, read.
+#[derive(Debug)]
+pub struct Heard {
+    agent: &'static Agent,
+    entry: Option<Entry>,
+    bytes: usize,
+    received: Timestamp,
+}
+
+impl Heard {
+    /// Reads the payload of a hook that came in at `received`.
+    #[must_use]
+    pub fn read(tenant: &Tenant, agent: &'static Agent, mut body: Vec<u8>, received: Timestamp) -> Self {
+        let bytes = body.len();
+        let cleaned = clean_json(&mut body);
+        let entry =
+            cleaned.and_then(|_| Ok((agent.parse_hook)(utf8(&body)?, &tenant.rules.tools))).ok().flatten();
+        Self { agent, entry, bytes, received }
+    }
+
+    /// Returns the name of the hook's event, if its answer may tell the agent something.
+    #[must_use]
+    pub fn answerable(&self) -> Option<&'static str> {
+        let event = self.entry.as_ref()?.event.as_deref()?;
+        self.agent.hooks.answerable.iter().copied().find(|name| *name == event)
+    }
+
+    /// Does with the hook what is to be done, in this order: what a person has asked is recorded; what the agent has used of
+    /// earlier help is noted; help is found and handed to `answer`, if it is wanted; searches learn. Help is noted as shown
+    /// only if somebody takes it.
+    pub async fn work(
+        mut self,
+        app: &App,
+        tenant: &Arc<Tenant>,
+        key: Option<Uuid>,
+        help: Option<(Wanted, oneshot::Sender<String>)>,
+        memory: &Memory,
+    ) -> Result<()> {
+        let talked = self.talk(app, tenant, key, help, memory).await;
+        let learned = match Report::of(tenant, self.agent, self.entry, self.bytes, self.received) {
+            Some(report) => report.learn(&app.searches, tenant).await,
+            None => Ok(()),
+        };
+        talked.and(learned)
+    }
+
+    /// Does what conversations have to do with the hook.
+    async fn talk(
+        &mut self,
+        app: &App,
+        tenant: &Arc<Tenant>,
+        key: Option<Uuid>,
+        help: Option<(Wanted, oneshot::Sender<String>)>,
+        memory: &Memory,
+    ) -> Result<()> {
+        let Some(entry) = &mut self.entry else { return Ok(()) };
+        let written = entry.written.take().unwrap_or_default();
+        entry.at = entry.at.or(Some(self.received));
+        complete_alone(entry);
+        let mut entry = entry.clone();
+        tenant.policy.redact(&mut entry);
+        if let Some(event) = prompts::query(&entry, key) {
+            match app.writer.write(tenant, event, memory).await {
+                // The transcript was faster.
+                Ok(_) | Err(Error::Conflict(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        note_use(app, tenant, &entry, &written, memory).await?;
+        match help.zip(at(&entry)) {
+            Some(((wanted, answer), at)) => tell(app, tenant, &wanted, &at, answer, memory).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Finds help, hands it to who waits for it, and notes that it was shown, or was not in a session that is kept silent.
+async fn tell(
+    app: &App,
+    tenant: &Arc<Tenant>,
+    wanted: &Wanted,
+    at: &At<'_>,
+    answer: oneshot::Sender<String>,
+    memory: &Memory,
+) -> Result<()> {
+    let Some(found) = unasked::find(app, tenant, wanted, at).await? else { return Ok(()) };
+    let taken = match found.text.clone() {
+        Some(text) => answer.send(text).is_ok(),
+        None => !answer.is_closed(),
+    };
+    if taken { unasked::note(app, tenant, found, memory).await } else { Ok(()) }
+}
+
+/// Notes which help the agent has used: files that it has opened, and what it has written that help named.
+async fn note_use(
+    app: &App,
+    tenant: &Arc<Tenant>,
+    entry: &Entry,
+    written: &str,
+    memory: &Memory,
+) -> Result<()> {
+    let Some(session) = &entry.session else { return Ok(()) };
+    let key = tenant.policy.key();
+    let words = signs::written(written).take(MOST_SIGNS).map(|word| help::word(key, word));
+    let files =
+        opened(entry).map(|path| help::file(key, &paths::normalise(path, entry.root.as_deref(), None)));
+    let signs: BTreeSet<_> = words.chain(files).collect();
+    if signs.is_empty() || !help::is_open(&app.db, &tenant.name, session).await? {
+        return Ok(());
+    }
+    let traces = Traces { session: session.clone(), signs: signs.into_iter().collect() };
+    app.writer.write(tenant, memories::Event::traces(traces), memory).await.map(|_| ())
+}
+
+/// Returns what an agent is at, if help may come: a person has asked something, or the agent has looked in vain.
+fn at(entry: &Entry) -> Option<At<'_>> {
+    let (session, root) = (entry.session.as_deref()?, entry.root.as_deref());
+    if let Some(text) = entry.prompt.as_deref().filter(|_| entry.agent.is_none()) {
+        return Some(At { session, root, text, is_search: false });
+    }
+    let in_vain = entry.activities.iter().any(
+        |activity| matches!(activity, Activity::ToolResult { output: Some(output), .. } if output.is_empty()),
+    );
+    let text = actions(entry).find_map(|action| match action {
+        ToolAction::Search { query, .. } if in_vain => Some(query.as_str()),
+        _ => None,
+    })?;
+    Some(At { session, root, text, is_search: true })
+}
+
+/// Returns the files that an agent has read or changed, if its tool did what it was to do.
+fn opened(entry: &Entry) -> impl Iterator<Item = &str> {
+    let worked = |activity: &Activity| matches!(activity, Activity::ToolResult { ok: true, .. });
+    let has_worked = entry.activities.iter().any(worked);
+    actions(entry).filter_map(move |action| match action {
+        ToolAction::Read { path } | ToolAction::Edit { path } if has_worked => Some(path.as_str()),
+        _ => None,
+    })
+}
+
+fn actions(entry: &Entry) -> impl Iterator<Item = &ToolAction> {
+    entry.activities.iter().flat_map(|activity| match activity {
+        Activity::ToolUse { actions, .. } => actions.as_slice(),
+        _ => &[],
+    })
+}

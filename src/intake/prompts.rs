@@ -1,0 +1,67 @@
+//! What persons say to agents, as queries of the conversation that the agent's session is.
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::agents::Entry;
+use crate::domain;
+use crate::memories::{self, Event, NewQuery};
+use crate::projects::Tenant;
+use crate::searches::transcripts::Listener;
+use crate::types::{Timestamp, derived_id};
+
+/// How many characters of a prompt are kept.
+const LONGEST: usize = 262_144;
+
+/// Returns the query that a prompt is; none if the entry is no prompt, or belongs to a subagent, which no person talks to.
+/// A prompt has the same id whichever way it is told, so that it counts once. `key` is that of who tells it.
+#[must_use]
+pub fn query(entry: &Entry, key: Option<Uuid>) -> Option<Event> {
+    let session = entry.session.clone().filter(|_| entry.agent.is_none())?;
+    let text = entry.prompt.as_deref().map(str::trim).filter(|text| !text.is_empty())?;
+    let moment = entry.turn.clone().or_else(|| Some(entry.at?.micros().to_string()));
+    let id =
+        moment.map(|moment| derived_id(&[b"prompt", session.as_bytes(), moment.as_bytes(), text.as_bytes()]));
+    let new = NewQuery {
+        id: None,
+        query: text.chars().take(LONGEST).collect(),
+        shown: Vec::new(),
+        root: entry.root.clone().into(),
+        at: Some(entry.at.unwrap_or_else(Timestamp::now)),
+        suggest: None,
+    };
+    Some(Event::ask(session, new, id).by(key))
+}
+
+/// Makes queries of the prompts of a transcript.
+#[derive(Debug, Clone, Copy)]
+pub struct Conversations {
+    /// The key of who sends the transcript.
+    pub key: Option<Uuid>,
+}
+
+impl Listener for Conversations {
+    async fn hear(
+        &self,
+        connection: &mut PgConnection,
+        tenant: &Tenant,
+        entries: &[Entry],
+    ) -> sqlx::Result<()> {
+        let events = entries.iter().filter_map(|entry| query(entry, self.key));
+        let kept: Vec<_> =
+            events.filter_map(|event| tenant.policy.keep(domain::Event::from(event))).collect();
+        let queries: Vec<_> = kept.iter().filter_map(|event| event.part(of_memory)).collect();
+        if !queries.is_empty() {
+            // One that was told before, with another time, stays as it was.
+            memories::write::write(connection, &tenant.name, &queries).await?;
+        }
+        Ok(())
+    }
+}
+
+fn of_memory(event: &domain::Event) -> Option<&Event> {
+    match event {
+        domain::Event::Memory(event) => Some(event),
+        _ => None,
+    }
+}

@@ -1,0 +1,16 @@
+//! Transcripts, taken from within the program.
+
+use crate::error::Result;
+use crate::intake::prompts::Conversations;
+use crate::projects::Tenant;
+use crate::searches::transcripts::{Intake, Origin};
+use crate::searches::write::TranscriptCounts;
+use crate::state::App;
+
+/// Takes lines as the endpoint does: at most a few megabytes, or one line.
+pub async fn take(app: &App, tenant: &Tenant, origin: Origin, lines: Vec<u8>) -> Result<TranscriptCounts> {
+    let Some(origin) = tenant.policy.keep(origin) else { return Ok(TranscriptCounts::default()) };
+    let listener = Conversations { key: None };
+    let (counts, ..) = Intake::begin(&app.searches, tenant, origin, listener).await.take(lines).await?;
+    Ok(counts)
+}

@@ -1,0 +1,59 @@
+//! [`Door`], where the requests go that calls of tools become.
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, Response};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http_body_util::BodyExt as _;
+use tower::ServiceExt as _;
+
+type Passed = BoxFuture<'static, anyhow::Result<Response<Bytes>>>;
+
+/// Where requests go: the service in this process, or a server elsewhere.
+#[derive(Clone)]
+pub struct Door(Arc<dyn Fn(Request<Bytes>) -> Passed + Send + Sync>);
+
+impl Door {
+    /// Makes a door of what passes a request on. An error says why there is no response.
+    pub fn new(pass: impl Fn(Request<Bytes>) -> Passed + Send + Sync + 'static) -> Self {
+        Self(Arc::new(pass))
+    }
+
+    /// Makes a door to the service of this process.
+    #[must_use]
+    pub fn of(service: Router) -> Self {
+        Self::new(move |request| {
+            let service = service.clone();
+            Box::pin(async move {
+                let Ok(response) = service.oneshot(request.map(Body::from)).await;
+                let (parts, body) = response.into_parts();
+                let body = body.collect().await.map_err(anyhow::Error::from)?;
+                Ok(Response::from_parts(parts, body.to_bytes()))
+            })
+        })
+    }
+
+    /// Makes a door that changes requests before it passes them on.
+    #[must_use]
+    pub fn with(self, change: impl Fn(&mut Request<Bytes>) + Send + Sync + 'static) -> Self {
+        Self::new(move |mut request| {
+            change(&mut request);
+            (self.0)(request)
+        })
+    }
+
+    /// Passes a request on and waits for the whole response.
+    pub async fn pass(&self, request: Request<Bytes>) -> anyhow::Result<Response<Bytes>> {
+        (self.0)(request).await
+    }
+}
+
+impl fmt::Debug for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Door")
+    }
+}

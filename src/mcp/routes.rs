@@ -1,0 +1,91 @@
+//! The endpoint of MCP: Streamable HTTP, where every request stands alone, so that any server can answer it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{FromRequestParts as _, Request, State};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::any;
+use http_body_util::Full;
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use utoipa::openapi::OpenApi;
+
+use super::{Door, Mcp, Place, Tools};
+use crate::auth::{Known, is_of_other_page};
+use crate::error::{Error, PassedOn, Result};
+use crate::http::json::{self, JSON_LIMIT};
+use crate::memories::conversations;
+use crate::state::App;
+
+/// The largest message in bytes: the arguments of a call are at most as large as the body that they become.
+const LIMIT: usize = JSON_LIMIT + (64 << 10);
+
+type Service = StreamableHttpService<Mcp, NeverSessionManager>;
+
+/// Returns the endpoint. Calls go through `door`, and the tools are made of the API's document.
+pub fn routes(door: &Door, document: &OpenApi) -> Router<App> {
+    let tools = Arc::new(Tools::of(document));
+    let door = door.clone();
+    // Names of hosts and origins are looked at by our own rules, which know whether the server is open.
+    let settings = StreamableHttpServerConfig::default()
+        .with_legacy_session_mode(false)
+        .with_json_response(true)
+        .with_max_request_body_bytes(LIMIT)
+        .disable_allowed_hosts();
+    let serve = move || Ok(Mcp::new(Arc::clone(&tools), door.clone(), Place::default()));
+    let service = Service::new(serve, Arc::new(NeverSessionManager::default()), settings);
+    Router::new().route(
+        "/mcp",
+        any(move |State(app): State<App>, request: Request| answer(app, service.clone(), request)),
+    )
+}
+
+/// Answers a message. Whoever sends it needs a key, and no page but our own may have a browser send it; what a call may do
+/// is decided where the call is answered.
+async fn answer(app: App, service: Service, request: Request) -> Response {
+    match admit(app, request).await {
+        Ok(request) => {
+            let mut response = service.handle(request).await.map(Body::new);
+            response.extensions_mut().insert(PassedOn);
+            response
+        }
+        Err(error) => error.into_response(),
+    }
+}
+
+async fn admit(app: App, request: Request) -> Result<axum::http::Request<Full<bytes::Bytes>>> {
+    if is_of_other_page(&request)? {
+        return Err(Error::Forbidden("pages of other sites may not call tools".to_owned()));
+    }
+    let (mut parts, body) = request.into_parts();
+    let known = Known::from_request_parts(&mut parts, &app).await?;
+    let body = json::body(Request::from_parts(parts.clone(), body), LIMIT).await?;
+    parts.extensions.insert(LastActive { app, known: Arc::new(known) });
+    Ok(axum::http::Request::from_parts(parts, Full::new(body.bytes.into())))
+}
+
+/// The session in which a caller's key was last used, which is looked up only for calls that name none.
+#[derive(Clone)]
+pub(super) struct LastActive {
+    app: App,
+    known: Arc<Known>,
+}
+
+impl LastActive {
+    /// Finds the session and its folder. A database that does not answer is noticed where the call is answered.
+    pub(super) async fn find(&self) -> Place {
+        let Known { project, key } = &*self.known;
+        let found = conversations::last_active(&self.app.db, project, *key).await;
+        let (session, root) = found.ok().flatten().unzip();
+        Place { session, root: root.flatten() }
+    }
+}
+
+impl fmt::Debug for LastActive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LastActive").field(&self.known).finish()
+    }
+}

@@ -1,0 +1,155 @@
+//! Source code as memories: what is known of one file is replaced as a whole, and what has not changed in it stays as it is.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+use sqlx::PgConnection;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::event::Start;
+use super::tables::{self, MemoryRow};
+use super::{MOST_CONTENT, MOST_PATH, NewMemory, SourceType, store};
+use crate::http::{Check, Checks};
+use crate::types::{OptionalName, Timestamp, derived_id, request_hash};
+
+/// The most pieces of a file.
+const MOST_CHUNKS: usize = 5_000;
+
+/// The functions, and other pieces, of one file of source code, in place of what was known of it.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewCode {
+    /// The folder that the path is relative to.
+    #[schema(min_length = 1, max_length = 4096)]
+    pub root: String,
+    /// The file's path within the folder.
+    #[schema(min_length = 1, max_length = 4096)]
+    pub path: String,
+    /// The pieces of the file, in their order. None of them: the file is gone.
+    #[schema(max_items = 5000)]
+    pub chunks: Vec<NewChunk>,
+}
+
+/// A piece of a file.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewChunk {
+    /// The function, class or other symbol that the piece is. A piece without one is known by its place in the file.
+    #[serde(default, skip_serializing_if = "OptionalName::is_none")]
+    pub symbol: OptionalName,
+    /// The piece's text.
+    #[schema(min_length = 1, max_length = 262_144)]
+    pub content: String,
+    /// When the piece was written, such as the time of the commit. The default is now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Timestamp>,
+}
+
+impl Check for NewCode {
+    fn check(&self, checks: &mut Checks) {
+        checks.text("root", &self.root, MOST_PATH);
+        checks.text("path", &self.path, MOST_PATH);
+        checks.require(self.chunks.len() <= MOST_CHUNKS, "chunks", "has more than 5000 pieces");
+        for (index, chunk) in self.chunks.iter().enumerate() {
+            checks.text(&format!("chunks/{index}/content"), &chunk.content, MOST_CONTENT);
+            checks.name(&format!("chunks/{index}/symbol"), chunk.symbol.as_deref());
+        }
+    }
+}
+
+/// What became of the pieces of a file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = CodeCounts)]
+pub struct Counts {
+    /// How many pieces are new or have another text than before.
+    pub added: u32,
+    /// How many pieces are as they were.
+    pub unchanged: u32,
+    /// How many pieces are no longer there.
+    pub removed: u32,
+}
+
+/// A file's pieces as memories.
+#[derive(Debug)]
+pub struct Code {
+    /// The id of the file, by which its pieces are known.
+    pub file: Uuid,
+    /// The memories with their ids.
+    pub chunks: Vec<(Uuid, Start)>,
+}
+
+impl Code {
+    /// Makes memories of the pieces. A memory's id is derived from folder, path and symbol, or place, so that it stays the same.
+    #[must_use]
+    pub fn of(NewCode { root, path, chunks }: NewCode) -> Self {
+        let mut known: HashMap<String, usize> = HashMap::new();
+        let memories = (0..).zip(chunks).map(|(place, chunk): (usize, NewChunk)| {
+            let NewChunk { symbol, content, created_at } = chunk;
+            let name = symbol.as_deref().map_or_else(|| format!("#{place}"), |symbol| format!(":{symbol}"));
+            // Some languages have several functions of one name.
+            let times = known.entry(name.clone()).or_default();
+            *times += 1;
+            let id = derived_id(&[
+                b"code",
+                root.as_bytes(),
+                path.as_bytes(),
+                name.as_bytes(),
+                times.to_string().as_bytes(),
+            ]);
+            let hash = request_hash(&(symbol.as_deref(), &content));
+            let new = NewMemory {
+                id: None,
+                content,
+                source_type: Some(SourceType::Code),
+                importance: None,
+                tags: Vec::new(),
+                file_path: Some(path.clone()).into(),
+                symbol,
+                root: Some(root.clone()).into(),
+                session_id: OptionalName::default(),
+                metadata: None,
+                created_at: None,
+            };
+            let created_at = created_at.unwrap_or_else(Timestamp::now);
+            (id, Start { new, code_file: Some(file_id(&root, &path)), keeps_text: true, created_at, hash })
+        });
+        Self { chunks: memories.collect(), file: file_id(&root, &path) }
+    }
+}
+
+fn file_id(root: &str, path: &str) -> Uuid {
+    derived_id(&[b"code file", root.as_bytes(), path.as_bytes()])
+}
+
+/// Replaces what is known of a file.
+pub(super) async fn replace(
+    connection: &mut PgConnection,
+    project: &str,
+    code: &Code,
+) -> sqlx::Result<Counts> {
+    const LOCK: &str = "select pg_advisory_xact_lock(hashtextextended($1 || ' ' || $2::text, 0))";
+    const KNOWN: &str = "select id, request_hash from memories where project = $1 and code_file = $2";
+    // Two who replace the same file at once would each miss what the other has added.
+    sqlx::query(LOCK).bind(project).bind(code.file).execute(&mut *connection).await?;
+    let known: Vec<(Uuid, Vec<u8>)> =
+        sqlx::query_as(KNOWN).bind(project).bind(code.file).fetch_all(&mut *connection).await?;
+    let known: HashMap<_, _> = known.into_iter().collect();
+    let is_as_before = |id: &Uuid, start: &Start| known.get(id).is_some_and(|hash| *hash == start.hash);
+    let (same, new): (Vec<_>, Vec<_>) = code.chunks.iter().partition(|(id, start)| is_as_before(id, start));
+    let same: HashSet<_> = same.into_iter().map(|(id, _)| *id).collect();
+    let gone: Vec<_> = known.keys().copied().filter(|id| !same.contains(id)).collect();
+    store::delete_all(connection, project, &gone).await?;
+    let rows: Vec<_> = new.iter().map(|(id, start)| MemoryRow::started(project, *id, start)).collect();
+    if !rows.is_empty() {
+        tables::insert_memories(connection, project, &rows).await?;
+    }
+    let changed = new.iter().filter(|(id, _)| known.contains_key(id)).count();
+    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    Ok(Counts { added: count(new.len()), unchanged: count(same.len()), removed: count(gone.len() - changed) })
+}
+
+crate::texts! {
+    NewCode: root, path, chunks;
+    NewChunk: symbol, content;
+}

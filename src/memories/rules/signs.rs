@@ -1,0 +1,110 @@
+//! Signs: what a text names that hardly stands anywhere by accident. Where they appear in what follows, the text was used.
+
+/// The most signs of a text.
+const MOST: usize = 16;
+/// The longest sign, in bytes.
+const LONGEST: usize = 200;
+/// The shortest sign of letters, and the shortest number, in bytes.
+const SHORTEST: usize = 4;
+
+/// Returns what a text names that nothing in `known` names already: identifiers, paths, codes and long numbers, each once, in
+/// their order. Plain words are none.
+pub fn signs<'a>(text: &'a str, known: &[&str]) -> Vec<&'a str> {
+    let known: Vec<_> = known.iter().flat_map(|text| tokens(text)).collect();
+    let mut signs: Vec<&str> = Vec::new();
+    for token in tokens(text).filter(|token| is_sign(token)) {
+        if signs.len() == MOST {
+            break;
+        }
+        if !signs.contains(&token) && !known.contains(&token) {
+            signs.push(token);
+        }
+    }
+    signs
+}
+
+/// Returns the signs in what an agent has written: each token, and the parts of paths and calls, as somebody who uses a name
+/// writes more around it.
+pub fn written(text: &str) -> impl Iterator<Item = &str> {
+    tokens(text).flat_map(|token| std::iter::once(token).chain(parts(token))).filter(|token| is_sign(token))
+}
+
+/// The runs of characters that names are made of, without the punctuation of a sentence around them.
+fn tokens(text: &str) -> impl Iterator<Item = &str> {
+    let is_part = |c: char| c.is_alphanumeric() || ['_', '.', '/', ':', '-'].contains(&c);
+    let runs = text.split(move |c| !is_part(c)).map(|run| run.trim_matches(['.', '/', ':', '-']));
+    runs.filter(|run| !run.is_empty() && run.len() <= LONGEST)
+}
+
+/// The names of which a path, or a name with its module, consists.
+fn parts(token: &str) -> impl Iterator<Item = &str> {
+    let several = token.contains(['.', '/', ':']);
+    token.split(['.', '/', ':']).filter(move |part| several && !part.is_empty())
+}
+
+/// Whether a token is a name that hardly stands anywhere by accident.
+fn is_sign(token: &str) -> bool {
+    if token.len() < SHORTEST {
+        return false;
+    }
+    if token.bytes().all(|byte| byte.is_ascii_digit()) {
+        return true;
+    }
+    let bytes = token.as_bytes();
+    let has_letter = token.chars().any(char::is_alphabetic);
+    let joins = |pair: &[u8]| pair[0].is_ascii_alphanumeric() && pair[1] == b'_';
+    let humps = |pair: &[u8]| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase();
+    let has_number = token.bytes().any(|byte| byte.is_ascii_digit()) && !token.contains(':');
+    let is_path = token.trim_start_matches('/').contains('/') || has_extension(token);
+    has_letter && (bytes.windows(2).any(|pair| joins(pair) || humps(pair)) || has_number || is_path)
+}
+
+/// Whether a token ends like the name of a file or of a member: `auth.rs`, `cbu.create`.
+fn has_extension(token: &str) -> bool {
+    token.rsplit_once('.').is_some_and(|(name, extension)| {
+        name.len() > 1 && extension.len() > 1 && extension.bytes().all(|byte| byte.is_ascii_alphabetic())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn identifiers_paths_codes_and_numbers_are_signs_and_words_are_none() {
+        let text = "AuthMiddleware in src/auth.py refuses verify_jwt with E0308 on port 5433. Deploys happen on Tuesdays, at 401; \
+                    see cbu.create.";
+        assert_eq!(
+            signs(text, &[]),
+            ["AuthMiddleware", "src/auth.py", "verify_jwt", "E0308", "5433", "cbu.create"]
+        );
+        assert_eq!(
+            signs(text, &["why does AuthMiddleware fail, on 5433?"]),
+            ["src/auth.py", "verify_jwt", "E0308", "cbu.create"]
+        );
+        assert!(signs("Deploys happen on Tuesdays. It is 2 p.m.", &[]).is_empty());
+    }
+
+    #[test]
+    fn a_sign_is_found_in_what_is_written_around_it() {
+        let written: Vec<_> =
+            written(r#"{"command": "grep -n verify_jwt( /srv/app/src/auth.py; db.example:5433"}"#).collect();
+        for sign in ["verify_jwt", "auth.py", "5433"] {
+            assert!(written.contains(&sign), "{sign}: {written:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_signs_of_any_text_are_few_and_stand_in_it(text in any::<String>()) {
+            let signs = signs(&text, &[]);
+            prop_assert!(signs.len() <= MOST);
+            for sign in signs {
+                prop_assert!(text.contains(sign));
+                prop_assert!(written(&text).any(|written| written == sign));
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Records that are like older ones: left out on request, the same ones whenever and in whatever pieces.
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{CORRECTIONS, TRAINING, pieces, solved};
+use crate::support::{Answer, Service, column, encoded, failed, passed, with};
+
+const LONG: &str = "Create a hedge fund with John as director and Mary as secretary in Luxembourg";
+
+fn log(number: u128, intent: &str, program: &str) -> Value {
+    solved(number, intent, &[failed(1, "(x)", "e"), passed(2, program)])
+}
+
+fn program(number: u32) -> String {
+    format!(
+        "(cbu.create :name \"Hedge Fund\" :director \"John\" :secretary \"Mary\" :place \"LU\" :number {number})"
+    )
+}
+
+async fn intents(service: &Service, path: &str) -> Vec<Value> {
+    column(&service.get(path).await.rows(), "user_intent")
+}
+
+#[tokio::test]
+async fn of_records_that_are_alike_the_oldest_is_kept() {
+    let service = Service::open().await;
+    let other = format!("{LONG} please");
+    service
+        .accept(&[
+            log(1, LONG, &program(1)),
+            log(2, &other, &program(1)),
+            log(3, "List all funds", "(fund.list)"),
+            with(log(4, &format!("{LONG} now"), &program(1)), &json!({"domain_name": "bond"})),
+            log(5, "List all funds", "(fund.list :all true :in \"Luxembourg\" :since 2020)"),
+        ])
+        .await;
+    let now = format!("{LONG} now");
+    let expected = [json!(LONG), json!("List all funds"), json!("List all funds")];
+    for path in [TRAINING, CORRECTIONS] {
+        let path = format!("{path}?format=raw&dedupe=near");
+        assert_eq!(intents(&service, &path).await, expected, "{path}");
+        // Only what is in the export, too, keeps a row out of it.
+        assert_eq!(intents(&service, &format!("{path}&domain_name=bond")).await, [json!(now)]);
+        assert_eq!(intents(&service, &format!("{path}&near_threshold=1")).await.len(), 5);
+        let answer = service.get(&path).await;
+        let taken: Vec<_> = pieces(&service, &path, &[1, 2]).await.iter().flat_map(Answer::rows).collect();
+        assert_eq!(taken, answer.rows());
+    }
+    service.get(&format!("{TRAINING}?near_threshold=0.9")).await.refused(422, &["/near_threshold"]);
+    service
+        .get(&format!("{TRAINING}?dedupe=near&near_threshold=0.4"))
+        .await
+        .refused(422, &["/near_threshold"]);
+    service.get("/v1/exports/rankings?dedupe=near").await.refused(422, &["/dedupe"]);
+}
+
+#[tokio::test]
+async fn what_is_like_what_does_not_change_with_what_comes_later_or_with_who_asks_at_once() {
+    let service = Service::open().await;
+    // More than a page of records, in twenty clusters, and more equals than are compared with later ones.
+    let event = |number: u128| {
+        let words: Vec<_> = (0..20).map(|word| format!("w{}", (number % 20) * 100 + word)).collect();
+        let more = if number.is_multiple_of(3) { "again" } else { "once" };
+        log(number, &format!("{} {more}", words.join(" ")), &format!("({})", words.join(" ")))
+    };
+    service.accept(&(0..700).map(event).collect::<Vec<_>>()).await;
+    let path = format!("{TRAINING}?format=raw&dedupe=near");
+    let another = service.another();
+    let (one, two) = tokio::join!(service.get(&path), another.get(&path));
+    assert_eq!(one.rows().len(), 20);
+    let as_of = encoded(one.header("gleaner-as-of").expect("a time"));
+    service.accept(&(700..900).map(event).collect::<Vec<_>>()).await;
+    for answer in [two, service.get(&path).await, service.get(&format!("{path}&as_of={as_of}")).await] {
+        assert_eq!(answer.text(), one.text());
+    }
+    // Once the oldest of a cluster is erased, nothing is left out because of it.
+    service.delete(&format!("/v1/generations/{}", Uuid::from_u128(0))).await.gone();
+    let left = service.get(&path).await.rows();
+    assert!(left.len() <= 20 + 2, "{}", left.len());
+    assert!(left.iter().any(|row| row["user_intent"].as_str().is_some_and(|text| text.starts_with("w0 "))));
+}

@@ -1,0 +1,170 @@
+//! Two projects on one server, one at full load: the other has its turn in everything that they share.
+
+use axum::http::Method;
+use futures_util::future::{Either, join_all, select};
+use serde_json::{Value, json};
+use sqlx::{Connection as _, Executor as _};
+use uuid::Uuid;
+
+use crate::support::{Service, eventually};
+
+/// The project that leaves the others answered.
+const QUIET: [(&str, &str); 1] = [("gleaner-project", "quiet")];
+
+/// A service with a project beside the first one.
+async fn two_projects() -> Service {
+    let service = Service::open().await;
+    service.project("quiet").await;
+    service
+}
+
+fn log(id: Uuid) -> Value {
+    json!({"event": "generation", "id": id, "user_intent": "Create a fund", "domain_name": "cbu", "success": true,
+        "final_valid_dsl": "(fund.create)"})
+}
+
+#[tokio::test]
+async fn an_event_is_in_the_next_batch_however_much_another_project_has_waiting() {
+    const WAITING: u64 = 30;
+    let service = two_projects().await;
+    let mut other = service.connection().await;
+    let mut transaction = other.begin().await.expect("a transaction");
+    transaction.execute("lock table generations in exclusive mode").await.expect("a lock");
+    let queued = async |count: u64| {
+        let line = format!("gleaner_queue_events {count}");
+        eventually("the events wait", async || {
+            service.get("/metrics").await.text().lines().any(|it| it == line)
+        })
+        .await;
+    };
+    let heavy = join_all((1..=WAITING).map(async |batch| {
+        let events: Vec<_> = (0..512).map(|line| log(Uuid::from_u64_pair(batch, line))).collect();
+        service.events(&events).await.expect(200);
+    }));
+    let quiet = async {
+        queued(WAITING * 512).await;
+        let event = json!({"user_intent": "Create a fund", "domain_name": "cbu"});
+        service.call(Method::POST, "/v1/generations", &QUIET, Some(&event)).await.expect(201);
+    };
+    let release = async {
+        queued(WAITING * 512 + 1).await;
+        transaction.commit().await.expect("released");
+    };
+    futures_util::join!(heavy, quiet, release);
+    // Transactions are numbered in the order in which they began to write.
+    let sql = "select count(*) from generations where project = 'default' and age(xmin) >
+               (select age(xmin) from generations where project = 'quiet')";
+    let before: i64 = sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a count");
+    assert!(before <= 2 * 512, "{before} events were written before it: more than the two batches under way");
+}
+
+#[tokio::test]
+async fn similar_examples_hints_and_memories_are_looked_for_in_turn() {
+    let service = two_projects().await;
+    for (table, method, path, body) in [
+        ("generations", Method::GET, "/v1/generations/similar?intent=Create+a+fund", None),
+        ("association_queries", Method::GET, "/v1/associations?query=login+button", None),
+        ("association_queries", Method::GET, "/v1/searches/expansions?query=login+button", None),
+        (
+            "association_queries",
+            Method::POST,
+            "/v1/searches",
+            Some(
+                json!({"query": "login button", "best_score": 0.9, "result_count": 1, "agent_session_id": "s"}),
+            ),
+        ),
+        ("memories", Method::GET, "/v1/memories/search?query=login+button", None),
+        ("memories", Method::POST, "/v1/conversations/s/suggest", Some(json!({"peek": true}))),
+    ] {
+        for headers in [&[][..], &QUIET] {
+            let asked = json!({"query": "login button"});
+            let path = "/v1/conversations/s/queries";
+            service.call(Method::POST, path, headers, Some(&asked)).await.expect(201);
+        }
+        let mut other = service.connection().await;
+        let mut transaction = other.begin().await.expect("a transaction");
+        let lock = format!("lock table {table} in access exclusive mode");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(lock)).execute(&mut *transaction).await.expect("a lock");
+        // A project has one place, and its others wait for that.
+        let heavy = join_all((0..12).map(|_| service.call(method.clone(), path, &[], body.as_ref())));
+        let quiet = async {
+            eventually("one looks", async || service.looking() == 1).await;
+            service.call(method.clone(), path, &QUIET, body.as_ref()).await
+        };
+        let release = async {
+            eventually("both look", async || service.looking() == 2).await;
+            transaction.commit().await.expect("released");
+        };
+        let (heavy, quiet, ()) = futures_util::join!(heavy, quiet, release);
+        for answer in heavy.iter().chain([&quiet]) {
+            assert!(answer.status.is_success(), "{path}: {}", answer.text());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_project_that_reads_leaves_connections_to_others() {
+    let service = two_projects().await;
+    let (mut other, mut watch) = (service.connection().await, service.connection().await);
+    let mut transaction = other.begin().await.expect("a transaction");
+    transaction.execute("lock table suggestions in access exclusive mode").await.expect("a lock");
+    let sql = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    let path = "/v1/suggestions";
+    let heavy = join_all((0..12).map(|_| service.get(path)));
+    let quiet = async {
+        // Three of the four connections are those that one project may have.
+        eventually("they wait", async || {
+            sqlx::query_scalar::<_, i64>(sql).fetch_one(&mut watch).await.expect("a count") >= 3
+        })
+        .await;
+        let answer = service.call(Method::GET, "/v1/generations", &QUIET, None).await;
+        transaction.commit().await.expect("released");
+        answer
+    };
+    let (heavy, quiet) = futures_util::join!(heavy, quiet);
+    for answer in heavy.iter().chain([&quiet]) {
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_project_is_answered_in_everything_beside_another_at_full_load() {
+    let service = two_projects().await;
+    let solved: Vec<_> = (1..=2_000_u128).map(|n| log(Uuid::from_u128(n))).collect();
+    service.accept(&solved).await;
+    let heavy = async {
+        let mut round = 1 << 64;
+        loop {
+            round += 1_000;
+            let batches = join_all((0..8).map(async |batch| {
+                let events: Vec<_> =
+                    (0..100).map(|line| log(Uuid::from_u128(round + batch * 100 + line))).collect();
+                service.events(&events).await;
+            }));
+            let similar =
+                join_all((0..20).map(|_| service.get("/v1/generations/similar?intent=Create+a+fund")));
+            let lists = join_all((0..20).map(|_| service.get("/v1/generations?limit=50")));
+            // Two are read, and the rest is refused: that is all the project's places.
+            let exports = join_all((0..6).map(|_| service.get("/v1/exports/training-pairs?limit=500")));
+            futures_util::join!(batches, similar, lists, exports);
+        }
+    };
+    let quiet = async {
+        let call = async |method: Method, path: &str, body: Option<Value>| {
+            let answer = service.call(method, path, &QUIET, body.as_ref()).await;
+            assert!(answer.status.is_success(), "{path}: {}", answer.text());
+        };
+        for number in 1..=25_u128 {
+            let mut event = log(Uuid::from_u128(number));
+            event.as_object_mut().expect("an object").remove("event");
+            call(Method::POST, "/v1/generations", Some(event)).await;
+            call(Method::GET, "/v1/generations/similar?intent=Create+a+fund", None).await;
+            call(Method::GET, "/v1/generations", None).await;
+            call(Method::GET, "/v1/exports/training-pairs", None).await;
+        }
+    };
+    match select(Box::pin(heavy), Box::pin(quiet)).await {
+        Either::Left((never, _)) => never,
+        Either::Right(((), _)) => {}
+    }
+}
