@@ -13,7 +13,8 @@ use crate::http::memory::Memory;
 use crate::http::{IdempotencyKey, Json, Path};
 use crate::memories::suggestion::{NewSuggest, SuggestionResponse};
 use crate::memories::{BySession, conversations, event, suggest};
-use crate::searches::hints::{self, Asked, Asker, Hint};
+use crate::searches::associations::{self, Association};
+use crate::searches::rules::repository::repository;
 use crate::state::App;
 
 /// The most examples beside the memories.
@@ -21,7 +22,7 @@ const MOST_EXAMPLES: i64 = 3;
 /// The least similarity of these.
 const LEAST_SIMILARITY: f64 = 0.2;
 /// The most files beside the memories.
-const MOST_FILES: usize = 5;
+const MOST_FILES: i64 = 5;
 
 /// Returns the endpoint.
 pub fn routes() -> OpenApiRouter<App> {
@@ -37,10 +38,10 @@ struct ConversationHelp {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     examples: Option<Vec<Example>>,
-    /// With `include_files`: the file that is probably worth opening for the last query, if there is one.
+    /// With `include_files`: files that answered searches like the last query.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    files: Option<Vec<Hint>>,
+    files: Option<Vec<Association>>,
 }
 
 /// Suggests the memories that belong to a conversation, though nobody has looked for them.
@@ -70,7 +71,7 @@ async fn suggest_memories(
             examples = Some(find_examples(&app, &caller, &query).await?);
         }
         if new.include_files == Some(true) {
-            files = Some(find_files(&app, &caller, &session_id, &query, root.as_deref()).await?);
+            files = Some(find_files(&app, &caller, &query, root.as_deref()).await?);
         }
     }
     Ok(axum::Json(ConversationHelp { suggestions, examples, files }))
@@ -88,15 +89,15 @@ async fn find_examples(app: &App, caller: &Caller<Read>, query: &str) -> Result<
 async fn find_files(
     app: &App,
     caller: &Caller<Read>,
-    session: &str,
     query: &str,
     root: Option<&str>,
-) -> Result<Vec<Hint>> {
+) -> Result<Vec<Association>> {
     if query.is_empty() {
         return Ok(Vec::new());
     }
     let query: String = query.chars().take(2_000).collect();
-    let asker = Asker::Agent { session, agent: None };
-    let asked = Asked { query: &query, root, asker, limit: MOST_FILES, ..Asked::default() };
-    hints::find(&app.db, &app.samples, &caller.project, &caller.tenant.rules, &asked).await
+    let rules = &caller.tenant.rules;
+    let repository = root.map(repository);
+    let repository = repository.as_deref();
+    associations::find(&app.db, &app.samples, &caller.project, &query, repository, MOST_FILES, rules).await
 }

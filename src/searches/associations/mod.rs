@@ -76,7 +76,7 @@ impl Candidate for Query {
 
 /// Finds associations whose queries are similar to this one, and for which more speaks than against, in a repository or in
 /// the whole project.
-pub(super) async fn find(
+pub async fn find(
     db: &PgPool,
     samples: &Arc<Samples>,
     project: &Arc<str>,
