@@ -68,7 +68,7 @@ async fn suggest_memories(
         let last = conversations::last_query(&app.db, &caller.project, &session_id).await?;
         let (query, root) = last.unwrap_or_default();
         if new.include_examples == Some(true) {
-            examples = Some(find_examples(&app, &caller, &query).await?);
+            examples = Some(find_examples(&app, &caller, &query, &memory).await?);
         }
         if new.include_files == Some(true) {
             files = Some(find_files(&app, &caller, &query, root.as_deref()).await?);
@@ -77,13 +77,18 @@ async fn suggest_memories(
     Ok(axum::Json(ConversationHelp { suggestions, examples, files }))
 }
 
-async fn find_examples(app: &App, caller: &Caller<Read>, query: &str) -> Result<Vec<Example>> {
+async fn find_examples(
+    app: &App,
+    caller: &Caller<Read>,
+    query: &str,
+    memory: &Memory,
+) -> Result<Vec<Example>> {
     if query.is_empty() {
         return Ok(Vec::new());
     }
     let _place = app.similar.take(&caller.project, 1).await;
     let wanted = similar::Wanted::of(query.to_owned(), MOST_EXAMPLES, LEAST_SIMILARITY);
-    similar::find(&app.db, &app.samples, &caller.project, &wanted).await
+    similar::find(&app.db, &app.samples, &caller.project, &wanted, memory).await
 }
 
 async fn find_files(

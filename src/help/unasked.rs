@@ -110,12 +110,18 @@ pub struct Found {
 }
 
 /// Finds what helps at a moment; none if nothing does.
-pub async fn find(app: &App, tenant: &Arc<Tenant>, wanted: &Wanted, at: &At<'_>) -> Result<Option<Found>> {
+pub async fn find(
+    app: &App,
+    tenant: &Arc<Tenant>,
+    wanted: &Wanted,
+    at: &At<'_>,
+    memory: &Memory,
+) -> Result<Option<Found>> {
     let kinds = wanted.suggest;
     let (suggest, files, examples) = tokio::try_join!(
-        memories(app, tenant, at, kinds.memories),
+        memories(app, tenant, at, kinds.memories, memory),
         files(app, tenant, at, kinds.files),
-        examples(app, tenant, at, kinds.examples && !at.is_search),
+        examples(app, tenant, at, kinds.examples && !at.is_search, memory),
     )?;
     let memories = suggest.as_ref().map(|(_, contents)| contents.as_slice()).unwrap_or_default();
     let parts = [
@@ -173,6 +179,7 @@ async fn memories(
     tenant: &Arc<Tenant>,
     at: &At<'_>,
     wanted: bool,
+    memory: &Memory,
 ) -> Result<Option<(Suggest, Vec<Told>)>> {
     if !wanted {
         return Ok(None);
@@ -181,7 +188,7 @@ async fn memories(
     let rules = NewSuggest { max_suggestions: Some(most), ..NewSuggest::default() }.over(&tenant.memories);
     let moment = Moment { search: Some(at.text).filter(|_| at.is_search), ..Moment::now() };
     let mut suggest = suggest::propose(app, tenant, at.session, &rules, &moment).await?;
-    let mut contents = suggest::contents(&app.db, &tenant.name, &suggest).await?;
+    let mut contents = suggest::contents(&app.db, &tenant.name, &suggest, memory).await?;
     suggest.shown.retain(|shown| contents.contains_key(&shown.memory));
     let told = suggest.shown.iter().filter_map(|shown| {
         let content = contents.remove(&shown.memory)?;
@@ -206,13 +213,20 @@ async fn files(app: &App, tenant: &Arc<Tenant>, at: &At<'_>, wanted: bool) -> Re
     hints::find(&app.db, &app.samples, &tenant.name, &tenant.rules, &asked).await
 }
 
-async fn examples(app: &App, tenant: &Arc<Tenant>, at: &At<'_>, wanted: bool) -> Result<Vec<Example>> {
+async fn examples(
+    app: &App,
+    tenant: &Arc<Tenant>,
+    at: &At<'_>,
+    wanted: bool,
+    memory: &Memory,
+) -> Result<Vec<Example>> {
     if !wanted || at.text.trim().is_empty() {
         return Ok(Vec::new());
     }
     let intent: String = at.text.chars().take(LONGEST_TEXT).collect();
     let wanted = similar::Wanted::of(intent, 1, LEAST_SIMILARITY);
-    similar::find(&app.db, &app.samples, &tenant.name, &wanted).await
+    let _turn = app.similar.take(&tenant.name, 1).await;
+    similar::find(&app.db, &app.samples, &tenant.name, &wanted, memory).await
 }
 
 fn told_memory(Told { id, content, reason }: &Told) -> String {

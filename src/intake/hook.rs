@@ -110,7 +110,7 @@ async fn tell(
     answer: oneshot::Sender<String>,
     memory: &Memory,
 ) -> Result<()> {
-    let Some(found) = unasked::find(app, tenant, wanted, at).await? else { return Ok(()) };
+    let Some(found) = unasked::find(app, tenant, wanted, at, memory).await? else { return Ok(()) };
     let taken = match found.text.clone() {
         Some(text) => answer.send(text).is_ok(),
         None => !answer.is_closed(),
