@@ -111,7 +111,9 @@ fn install(agent: &Agent, project: bool, url: &str, suggest: bool) -> anyhow::Re
     let text = change(agent, &path, &text, &groups(agent, url, suggest, before.as_ref())?)?;
     println!("New sessions of {} report to {url}.", agent.title);
     if suggest {
-        println!("After each prompt, and after a search without results, they receive what is likely to help.");
+        println!(
+            "After each prompt, and after a search without results, they receive what is likely to help."
+        );
     }
     if let Some(advice) = agent.hooks.advice {
         println!("{advice}");
