@@ -14,12 +14,16 @@ create table agent_threads (
     waiting     uuid[] not null default '{}',
     last_at     timestamptz,
     prompted_at timestamptz,
+    prompts     integer not null default 0,
+    names       integer not null default 0,
     received_at timestamptz not null,
     has_open    boolean not null default false,
     primary key (id, project)
 );
 
 create index agent_threads_session on agent_threads (project, session) where session is not null;
+-- A root may be longer than what a B-tree takes, which is a third of a page: its hash is indexed.
+create index agent_threads_root on agent_threads (project, md5(root), last_at) where agent is null and session is not null;
 create index agent_threads_open on agent_threads (project, received_at) where has_open;
 
 comment on table agent_threads is 'What one agent does: an agent session, or a subagent in it. Its row is the lock under which its searches change.';
@@ -29,6 +33,8 @@ comment on column agent_threads.turn is 'The turn under way, where the agent nam
 comment on column agent_threads.waiting is 'Calls of tools that have not been answered yet: who waits is not silent.';
 comment on column agent_threads.last_at is 'When its latest event happened, by the agent''s clock: silence is measured from here.';
 comment on column agent_threads.prompted_at is 'When a person last said something in it, by the agent''s clock: what they object to came after that.';
+comment on column agent_threads.prompts is 'How many prompts of a person there were in it: the number of its turn.';
+comment on column agent_threads.names is 'How many names its rows of named_files have.';
 comment on column agent_threads.received_at is 'When an event of it last came in, by our clock.';
 comment on column agent_threads.has_open is 'Whether a search of it is still tracked.';
 
@@ -94,18 +100,19 @@ create table association_queries (
     project text not null,
     id      uuid not null,
     root    text not null,
+    repository text not null,
     query   text not null,
     search_keys integer[] not null,
     primary key (id, project)
 );
 
--- A root or a path may be longer than what a B-tree takes, which is a third of a page: their hashes are indexed.
-create index association_queries_root on association_queries (project, md5(root), id);
+create index association_queries_repository on association_queries (project, repository, id);
 -- Nobody tidies the list of new rows after transcripts and hooks, and few rows come: they go into the index at once.
 create index association_queries_search_keys on association_queries using gin (search_keys) with (fastupdate = off);
 
 comment on table association_queries is 'A query that led somewhere. Its id is derived from root and query.';
 comment on column association_queries.root is 'Empty where no root is known.';
+comment on column association_queries.repository is 'The name of the repository that the root is a clone of; see rules/repository.rs.';
 comment on column association_queries.search_keys is 'Hashes of its words, by which similar queries are found; see retrieval/keys.rs.';
 
 create table associations (
@@ -125,6 +132,7 @@ create table associations (
 ) with (fillfactor = 80);
 
 create unique index associations_id on associations (id, project);
+-- A path may be longer than what a B-tree takes.
 create index associations_path on associations (project, md5(path));
 
 comment on table associations is 'Where the answer to a query was found.';
@@ -156,14 +164,16 @@ comment on column association_evidence.rank is 'The rank among what the search f
 create table search_hints (
     project        text not null,
     search_id      uuid not null,
-    association_id uuid not null,
     rank           integer not null,
+    path           text not null,
+    association_id uuid,
     score          double precision not null,
     read           boolean,
-    primary key (project, search_id, association_id)
+    primary key (project, search_id, rank)
 );
 
-comment on table search_hints is 'Associations that a tracked search was answered with.';
+comment on table search_hints is 'Files that a tracked search was answered with.';
+comment on column search_hints.association_id is 'The association that spoke for the file, if one did.';
 comment on column search_hints.rank is 'The rank among the hints of the search, by score, from 1.';
 comment on column search_hints.read is 'Whether the agent then read the file; null while the search is open.';
 
@@ -238,6 +248,52 @@ create index tool_calls_session on tool_calls (project, session) where session i
 comment on table tool_calls is 'Uses of tools and their results, paired by the id that the agent gives them.';
 comment on column tool_calls.call is 'Derived from the id that the agent gives the call.';
 comment on column tool_calls.pending is 'What the half that is here says, until the other comes.';
+
+create table touched_files (
+    project     text not null,
+    thread_id   uuid not null,
+    file_id     uuid not null,
+    repository  text not null,
+    root        text not null,
+    path        text not null,
+    name        integer not null,
+    words       integer[] not null,
+    turns       integer[] not null,
+    identifiers bytea not null,
+    touched_at  timestamptz not null,
+    gone        boolean not null default false,
+    primary key (thread_id, file_id, project)
+) with (fillfactor = 80, toast_tuple_target = 256);
+
+-- Rows stay small: identifiers, which few questions need, are kept apart.
+alter table touched_files
+    alter column repository set storage main, alter column root set storage main, alter column path set storage main,
+    alter column words set storage main, alter column turns set storage main, alter column identifiers set storage external;
+
+create index touched_files_file on touched_files (file_id, project);
+create index touched_files_name on touched_files (name, project);
+create index touched_files_repository on touched_files (project, repository);
+create index touched_files_words on touched_files using gin (words) with (fastupdate = off);
+
+comment on table touched_files is 'The files that an agent has read or changed: what hints for other searches in the repository are made of.';
+comment on column touched_files.file_id is 'Derived from repository and path: the same file in every clone.';
+comment on column touched_files.name is 'The key of the last part of the path, in its repository.';
+comment on column touched_files.words is 'The keys of the words of the path, in its repository.';
+comment on column touched_files.turns is 'The numbers of the turns in which the agent touched it, the last 64.';
+comment on column touched_files.identifiers is 'The keys of the identifiers in what the agent read there or wrote, ascending, four bytes each.';
+comment on column touched_files.touched_at is 'When the agent last touched it, by the agent''s clock.';
+comment on column touched_files.gone is 'Whether the file was said to have left since.';
+
+create table named_files (
+    project   text not null,
+    thread_id uuid not null,
+    id        uuid not null,
+    names     integer[] not null,
+    primary key (thread_id, id, project)
+);
+
+comment on table named_files is 'The keys of the names of files that a person or a tool has told an agent of.';
+comment on column named_files.id is 'Ordered by time.';
 
 -- What is left of a weight after so many seconds. A float that becomes too small is an error in Postgres, so both the
 -- decay and the weight end before that: ranks among what is older than a hundred half-lives no longer change.

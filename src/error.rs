@@ -294,7 +294,7 @@ impl IntoResponse for Error {
             Self::Internal(cause) => tracing::error!(cause = format!("{cause:#}"), "request failed"),
             // An outage is told of with its cause, where it is found.
             Self::Unavailable(reason) if !Outage::ALL.iter().any(|outage| outage.refusal() == *reason) => {
-                recurring::warn(*reason, "requests are refused");
+                recurring::warn(reason, "requests are refused");
             }
             _ => {}
         }

@@ -7,7 +7,7 @@
 use serde::Deserialize;
 
 use super::agent::{Agent, Home, HookEvent, Hooks, Reporting, Servers, ServersFormat, Transcripts};
-use super::entry::{Activity, Entry};
+use super::entry::{Activity, Entry, Passage, PassageSource};
 use super::hook::{self, Dialect};
 use super::json::{self, NotAnObject, Raw};
 use super::known::{Known, LineKind};
@@ -193,10 +193,10 @@ fn parse_line(line: &str, tools: &ToolPatterns) -> Result<Entry, NotAnObject> {
     let sidechain = json::is_true(line.is_sidechain);
     let root = json::name(line.cwd);
     let message: Message<'_> = json::member(line.message).unwrap_or_default();
-    let mut prompt = None;
+    let (mut passages, mut prompt) = (Vec::new(), None);
     let activities = match json::text(line.kind).as_deref() {
-        Some("assistant") => said_by_agent(&message, root.as_deref(), tools),
-        Some("user") => said_to_agent(&line, &message, sidechain, &mut prompt),
+        Some("assistant") => said_by_agent(&message, root.as_deref(), tools, &mut passages),
+        Some("user") => said_to_agent(&line, &message, sidechain, &mut prompt, &mut passages),
         Some("system") if json::text(line.subtype).as_deref() == Some("turn_duration") => {
             vec![Activity::TurnEnd]
         }
@@ -210,22 +210,27 @@ fn parse_line(line: &str, tools: &ToolPatterns) -> Result<Entry, NotAnObject> {
         turn: json::name(line.prompt_id),
         root,
         activities,
+        passages,
         prompt,
         ..Entry::default()
     })
 }
 
-fn said_by_agent(message: &Message<'_>, root: Option<&str>, tools: &ToolPatterns) -> Vec<Activity> {
+fn said_by_agent(
+    message: &Message<'_>,
+    root: Option<&str>,
+    tools: &ToolPatterns,
+    passages: &mut Vec<Passage>,
+) -> Vec<Activity> {
     let mut activities = Vec::new();
     for block in json::elements(message.content).unwrap_or_default() {
         let Some(block) = json::member::<Block<'_>>(Some(block)) else { continue };
         if json::text(block.kind).as_deref() == Some("tool_use") {
             let name = json::text(block.name).unwrap_or_default();
             let input = block.input.map_or("", |input| input.get());
-            activities.push(Activity::ToolUse {
-                id: json::name(block.id),
-                actions: tool::actions(&name, input, root, tools),
-            });
+            let (id, actions) = (json::name(block.id), tool::actions(&name, input, root, tools));
+            passages.extend(tool::written(id.as_deref(), input, &actions));
+            activities.push(Activity::ToolUse { id, actions });
         }
     }
     if json::text(message.stop_reason).as_deref() == Some("end_turn") {
@@ -240,12 +245,16 @@ fn said_to_agent(
     message: &Message<'_>,
     sidechain: bool,
     prompt: &mut Option<String>,
+    passages: &mut Vec<Passage>,
 ) -> Vec<Activity> {
     let elements = json::elements(message.content).unwrap_or_default();
     let blocks: Vec<Block<'_>> = elements.iter().filter_map(|block| json::member(Some(block))).collect();
     let kind_is = |block: &Block<'_>, kind| json::text(block.kind).as_deref() == Some(kind);
     let results: Vec<_> = blocks.iter().filter(|block| kind_is(block, "tool_result")).collect();
     if !results.is_empty() {
+        passages.extend(results.iter().filter_map(|block| {
+            Passage::new(PassageSource::Answer(json::name(block.tool_use_id)?), json::texts(block.content))
+        }));
         return results.iter().map(|block| tool_result(block, line)).collect();
     }
     if sidechain || json::is_true(line.is_meta) || json::is_true(line.is_compact_summary) {

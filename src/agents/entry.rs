@@ -25,12 +25,44 @@ pub struct Entry {
     pub lasted: Option<TimeDelta>,
     /// What happened, in order.
     pub activities: Vec<Activity>,
+    /// What tools have answered, and what the agent has written to files.
+    pub passages: Vec<Passage>,
     /// What a person has said, if the entry is a prompt with a text.
     pub prompt: Option<String>,
     /// The name of the hook's event, if the entry is one of a hook.
     pub event: Option<String>,
     /// What the agent has written itself, as far as a hook tells: the input of a tool, or its last words in a turn.
     pub written: Option<String>,
+}
+
+/// A text that a tool has told an agent, or that an agent has written to a file. It is looked at for what it names,
+/// and is not kept itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passage {
+    /// Where the text comes from.
+    pub source: PassageSource,
+    /// The text, or its beginning if it is long.
+    pub text: String,
+}
+
+/// Where a text comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PassageSource {
+    /// The agent has written it by the call with this id.
+    Written(String),
+    /// The call with this id was answered with it.
+    Answer(String),
+}
+
+/// How many bytes of a text are looked at.
+const MOST_TEXT: usize = 64 << 10;
+
+impl Passage {
+    /// A passage of this text, if there is anything in it.
+    pub(super) fn new(source: PassageSource, mut text: String) -> Option<Self> {
+        text.truncate(text.floor_char_boundary(MOST_TEXT));
+        (!text.trim().is_empty()).then_some(Self { source, text })
+    }
 }
 
 /// One thing that happened while an agent was at work.

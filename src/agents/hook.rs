@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use serde::Deserialize;
 
-use super::entry::{Activity, Entry};
+use super::entry::{Activity, Entry, Passage, PassageSource};
 use super::json::{self, Raw};
 use super::prompt;
 use super::search_output::SearchOutput;
@@ -58,15 +58,21 @@ pub(super) struct Dialect {
 pub(super) fn parse(body: &str, tools: &ToolPatterns, dialect: &Dialect) -> Option<Entry> {
     let hook: Hook<'_> = json::object(body).ok()?;
     let root = json::name(hook.cwd);
-    let begun = || {
+    let mut passages = Vec::new();
+    let begun = |passages: &mut Vec<Passage>| {
         let name = json::text(hook.tool_name).unwrap_or_default();
         let input = hook.tool_input.map_or("", |input| input.get());
         let actions = tool::actions(&name, input, root.as_deref(), tools);
-        Activity::ToolUse { id: json::name(hook.tool_use_id), actions }
+        let id = json::name(hook.tool_use_id);
+        passages.extend(tool::written(id.as_deref(), input, &actions));
+        Activity::ToolUse { id, actions }
     };
-    let used = |worked: bool, answer: Raw<'_>| {
+    let used = |worked: bool, answer: Raw<'_>, passages: &mut Vec<Passage>| {
         let (ok, output) = (dialect.answer)(answer);
-        vec![begun(), Activity::result(json::name(hook.tool_use_id), worked && ok, output)]
+        let id = json::name(hook.tool_use_id);
+        let answered = id.clone().map(PassageSource::Answer);
+        passages.extend(answered.and_then(|source| Passage::new(source, json::texts(answer))));
+        vec![begun(passages), Activity::result(id, worked && ok, output)]
     };
     let event = json::text(hook.hook_event_name)?;
     let mut said = None;
@@ -79,9 +85,9 @@ pub(super) fn parse(body: &str, tools: &ToolPatterns, dialect: &Dialect) -> Opti
             }
         },
         // Until it answers, the agent waits.
-        "PreToolUse" => vec![begun()],
-        "PostToolUse" => used(true, hook.tool_response),
-        "PostToolUseFailure" => used(false, hook.error),
+        "PreToolUse" => vec![begun(&mut passages)],
+        "PostToolUse" => used(true, hook.tool_response, &mut passages),
+        "PostToolUseFailure" => used(false, hook.error, &mut passages),
         "Stop" | "StopFailure" | "SubagentStop" => vec![Activity::TurnEnd],
         "SessionEnd" => vec![Activity::SessionEnd],
         _ => Vec::new(),
@@ -97,7 +103,7 @@ pub(super) fn parse(body: &str, tools: &ToolPatterns, dialect: &Dialect) -> Opti
         text
     });
     let (prompt, event) = (said, Some(event.into_owned()));
-    Some(Entry { at: None, session, agent, turn, root, lasted, activities, prompt, event, written })
+    Some(Entry { at: None, session, agent, turn, root, lasted, activities, passages, prompt, event, written })
 }
 
 /// A time that a tool may have run; none if no tool runs for so long.

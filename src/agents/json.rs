@@ -6,6 +6,7 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// A text that is not an object of JSON: it is not JSON, was cut off, or is another value.
@@ -72,6 +73,37 @@ pub(super) fn text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
 /// A member if it is a string with something in it.
 pub(super) fn name(raw: Raw<'_>) -> Option<String> {
     text(raw).filter(|text| !text.is_empty()).map(Cow::into_owned)
+}
+
+/// The texts in a member, a line each: the member itself if it is a string, the texts of content blocks, and else whatever strings
+/// are in it. What has no spaces for long is no text but encoded bytes.
+pub(super) fn texts(raw: Raw<'_>) -> String {
+    let mut texts = Vec::new();
+    match raw.map(RawValue::get) {
+        Some(written) if written.starts_with('"') => texts.extend(text(raw).map(Cow::into_owned)),
+        Some(written) if written.len() <= MOST_VALUE && written.starts_with(['{', '[']) => {
+            if let Ok(value) = serde_json::from_str(written) {
+                collect_texts(value, &mut texts);
+            }
+        }
+        _ => {}
+    }
+    texts.retain(|text| text.get(..LONG_WORD).is_none_or(|head| head.contains(char::is_whitespace)));
+    texts.join("\n")
+}
+
+/// The most bytes of an object or array whose texts are looked for: parsed, it takes several times as much memory.
+const MOST_VALUE: usize = 1 << 20;
+/// How many bytes without a space are no text.
+const LONG_WORD: usize = 1_024;
+
+fn collect_texts(value: Value, texts: &mut Vec<String>) {
+    match value {
+        Value::String(text) => texts.push(text),
+        Value::Array(values) => values.into_iter().for_each(|value| collect_texts(value, texts)),
+        Value::Object(members) => members.into_iter().for_each(|(_, value)| collect_texts(value, texts)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// Whether a member is `true`.

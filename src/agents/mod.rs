@@ -39,7 +39,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 pub use action::{SearchTool, ToolAction};
 pub use agent::{Agent, Home, HookEvent, Hooks, Reporting, Servers, ServersFormat, Transcripts};
-pub use entry::{Activity, Entry};
+pub use entry::{Activity, Entry, Passage, PassageSource};
 pub use json::NotAnObject;
 pub use known::{Known, LineKind, Unknown};
 pub use search_output::{SearchHit, SearchOutput};

@@ -269,6 +269,53 @@ fn files_found_are_named_by_the_structured_result() {
     );
 }
 
+fn passages(entry: Entry) -> Vec<(PassageSource, String)> {
+    entry.passages.into_iter().map(|passage| (passage.source, passage.text)).collect()
+}
+
+#[test]
+fn what_is_said_written_and_answered_is_told_of_with_its_call() {
+    let (id, text) = (|| "t1".to_owned(), |text: &str| text.to_owned());
+    let edit = json!({"file_path": "/a.rs", "old_string": "one()", "new_string": "two()"});
+    let image = json!({"type": "image", "source": {"type": "base64", "data": "A".repeat(5_000)}});
+    let answer = json!([{"type": "text", "text": "src/a.rs:1"}, image]);
+    let result = json!([{"type": "tool_result", "tool_use_id": "t1", "content": answer}]);
+    for (line, source, has, has_not) in [
+        (
+            assistant(&json!([{"type": "tool_use", "id": "t1", "name": "Edit", "input": edit}])),
+            PassageSource::Written(id()),
+            "one()\ntwo()",
+            "/a.rs",
+        ),
+        (user(&result), PassageSource::Answer(id()), "src/a.rs:1", "AAAA"),
+    ] {
+        let told = passages(claude(&line));
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].0 == source && told[0].1.contains(has) && !told[0].1.contains(has_not), "{told:?}");
+    }
+    let nothing = json!([{"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "/a.rs"}}]);
+    assert_eq!(passages(claude(&assistant(&nothing))), []);
+    let long = json!([{"type": "tool_result", "tool_use_id": "t1", "content": "ä ".repeat(100_000)}]);
+    let long = passages(claude(&user(&long)));
+    assert!((60_000..=65_536).contains(&long[0].1.len()));
+
+    let hook = json!({"hook_event_name": "PostToolUse", "tool_name": "Read", "tool_use_id": "t1",
+        "tool_input": {"file_path": "/a.rs"}, "tool_response": {"type": "text", "file": {"content": "fn one() {}"}}});
+    let told = (claude_code::AGENT.parse_hook)(&hook.to_string(), &ToolPatterns::default());
+    let told = passages(told.expect("a hook's payload"));
+    assert_eq!(told[0].0, PassageSource::Answer(id()));
+    assert!(told[0].1.contains("fn one() {}"), "{told:?}");
+
+    let item = |payload: &Value| {
+        passages(read(&codex::AGENT, &json!({"type": "response_item", "payload": payload})))
+    };
+    let patch = "*** Begin Patch\n*** Update File: a.rs\n+two()\n*** End Patch";
+    let call = json!({"type": "custom_tool_call", "call_id": "t1", "name": "apply_patch", "input": patch});
+    assert_eq!(item(&call), [(PassageSource::Written(id()), text(patch))]);
+    let output = json!({"type": "function_call_output", "call_id": "t1", "output": "src/a.rs"});
+    assert_eq!(item(&output), [(PassageSource::Answer(id()), text("src/a.rs"))]);
+}
+
 #[test]
 fn a_hook_says_what_a_transcript_would() {
     let hook = |body: Value| {

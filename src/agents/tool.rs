@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 use super::action::{SearchTool, ToolAction};
+use super::entry::{Passage, PassageSource};
 use super::json::{self, Raw};
 use super::shell;
 
@@ -78,6 +79,16 @@ struct Input<'a> {
     workdir: Raw<'a>,
     #[serde(borrow)]
     input: Raw<'a>,
+    #[serde(borrow)]
+    old_string: Raw<'a>,
+    #[serde(borrow)]
+    new_string: Raw<'a>,
+    #[serde(borrow)]
+    new_source: Raw<'a>,
+    #[serde(borrow)]
+    content: Raw<'a>,
+    #[serde(borrow)]
+    edits: Raw<'a>,
 }
 
 /// Tells what the tool called `name` does with `input`, a JSON object or a text. Relative paths are told from `folder`, where
@@ -115,6 +126,18 @@ pub(super) fn actions(
         }
         _ => Vec::new(),
     }
+}
+
+/// What the use of a tool with these actions writes to files; none if it writes to none, or has no id.
+pub(super) fn written(id: Option<&str>, input: &str, actions: &[ToolAction]) -> Option<Passage> {
+    let id = id.filter(|_| actions.iter().any(|action| matches!(action, ToolAction::Edit { .. })))?;
+    let given: Input<'_> = parsed(input);
+    let members = [given.old_string, given.new_string, given.new_source, given.content, given.edits];
+    let mut text = members.map(json::texts).join("\n");
+    if text.trim().is_empty() {
+        text = json::text(given.input.or(given.command)).map_or_else(|| input.to_owned(), Cow::into_owned);
+    }
+    Passage::new(PassageSource::Written(id.to_owned()), text)
 }
 
 /// Whether a tool of this name adds a file to the index that searches ask. Which server has the tool does not matter.

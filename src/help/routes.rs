@@ -14,6 +14,7 @@ use crate::http::{IdempotencyKey, Json, Path};
 use crate::memories::suggestion::{NewSuggest, SuggestionResponse};
 use crate::memories::{BySession, conversations, event, suggest};
 use crate::searches::associations::{self, Association};
+use crate::searches::rules::repository::repository;
 use crate::state::App;
 
 /// The most examples beside the memories.
@@ -96,5 +97,7 @@ async fn find_files(
     }
     let query: String = query.chars().take(2_000).collect();
     let rules = &caller.tenant.rules;
-    associations::find(&app.db, &app.samples, &caller.project, &query, root, MOST_FILES, rules).await
+    let repository = root.map(repository);
+    let repository = repository.as_deref();
+    associations::find(&app.db, &app.samples, &caller.project, &query, repository, MOST_FILES, rules).await
 }

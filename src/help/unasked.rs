@@ -21,8 +21,9 @@ use crate::memories::suggest::{self, Moment};
 use crate::memories::suggestion::NewSuggest;
 use crate::privacy::capture::Capture;
 use crate::projects::Tenant;
-use crate::searches::associations::{self, Association};
+use crate::searches::hints::{self, Asked, Asker, Hint};
 use crate::searches::rules::paths;
+use crate::searches::rules::repository::{file_id, repository};
 use crate::state::App;
 use crate::types::derived_id;
 
@@ -30,8 +31,6 @@ use crate::types::derived_id;
 const MOST_MEMORIES: usize = 3;
 /// The most files at a time.
 const MOST_FILES: usize = 2;
-/// The least likeness of the query that a file answered to the one at hand.
-const LEAST_LIKENESS: f64 = 0.75;
 /// The least similarity of a solved example.
 const LEAST_SIMILARITY: f64 = 0.6;
 /// How many characters of a prompt files and examples are looked for with.
@@ -121,7 +120,7 @@ pub async fn find(app: &App, tenant: &Arc<Tenant>, wanted: &Wanted, at: &At<'_>)
     let memories = suggest.as_ref().map(|(_, contents)| contents.as_slice()).unwrap_or_default();
     let parts = [
         Part { heading: "Memories:", pieces: memories.iter().map(told_memory).collect() },
-        Part { heading: "Files that such searches led to:", pieces: files.iter().map(told_file).collect() },
+        Part { heading: "Files that are likely needed:", pieces: files.iter().map(told_file).collect() },
         Part { heading: "A solved example:", pieces: examples.iter().map(told_example).collect() },
     ];
     let (text, taken) = text::write(&parts);
@@ -133,7 +132,9 @@ pub async fn find(app: &App, tenant: &Arc<Tenant>, wanted: &Wanted, at: &At<'_>)
     }
     for file in &files[..taken[1]] {
         let path = paths::normalise(&file.path, file.root.as_deref().or(at.root), None);
-        items.push(Item { kind: ItemKind::File, subject: file.id, signs: vec![help::file(key, &path)] });
+        let root = file.root.as_deref().unwrap_or_default();
+        let subject = file.id.unwrap_or_else(|| file_id(&repository(root), &file.path));
+        items.push(Item { kind: ItemKind::File, subject, signs: vec![help::file(key, &path)] });
     }
     for example in &examples[..taken[2]] {
         let signs = words(&example.valid_dsl);
@@ -190,16 +191,19 @@ async fn memories(
     Ok(Some((suggest, told)))
 }
 
-async fn files(app: &App, tenant: &Arc<Tenant>, at: &At<'_>, wanted: bool) -> Result<Vec<Association>> {
+async fn files(app: &App, tenant: &Arc<Tenant>, at: &At<'_>, wanted: bool) -> Result<Vec<Hint>> {
     if !wanted || at.text.trim().is_empty() {
         return Ok(Vec::new());
     }
     let text: String = at.text.chars().take(LONGEST_TEXT).collect();
-    let most = i64::try_from(MOST_FILES).unwrap_or(1);
-    let mut found =
-        associations::find(&app.db, &app.samples, &tenant.name, &text, at.root, most, &tenant.rules).await?;
-    found.retain(|file| file.score >= LEAST_LIKENESS);
-    Ok(found)
+    let asked = Asked {
+        query: &text,
+        root: at.root,
+        asker: Asker::Agent { session: at.session, agent: None },
+        limit: MOST_FILES,
+        ..Asked::default()
+    };
+    hints::find(&app.db, &app.samples, &tenant.name, &tenant.rules, &asked).await
 }
 
 async fn examples(app: &App, tenant: &Arc<Tenant>, at: &At<'_>, wanted: bool) -> Result<Vec<Example>> {
@@ -215,8 +219,11 @@ fn told_memory(Told { id, content, reason }: &Told) -> String {
     format!("{content} ({reason}; memory {id})")
 }
 
-fn told_file(file: &Association) -> String {
-    format!("{} (found for \"{}\")", file.path, file.query)
+fn told_file(file: &Hint) -> String {
+    match &file.query {
+        Some(query) => format!("{} (found for \"{query}\")", file.path),
+        None => file.path.clone(),
+    }
 }
 
 fn told_example(example: &Example) -> String {

@@ -36,6 +36,30 @@ pub fn of_term(project: &str, term: &str) -> Key {
     key(project, "term", &[term])
 }
 
+/// The keys of terms that stand apart from all others: those of one kind in one part of a project.
+#[derive(Debug, Clone)]
+pub struct Space(crc32fast::Hasher);
+
+impl Space {
+    /// Begins the keys of a kind of terms in a part of a project.
+    #[must_use]
+    pub fn new(project: &str, kind: &str, part: &str) -> Self {
+        let mut hash = crc32fast::Hasher::new();
+        for part in [project, "\x1f", kind, "\x1f", part, "\x1f"] {
+            hash.update(part.as_bytes());
+        }
+        Self(hash)
+    }
+
+    /// Returns the key of a term.
+    #[must_use]
+    pub fn key(&self, term: &str) -> Key {
+        let mut hash = self.0.clone();
+        hash.update(term.as_bytes());
+        hash.finalize().cast_signed()
+    }
+}
+
 /// Writes keys as a literal of a Postgres array. An array of arrays would have to be rectangular, so a statement for many rows
 /// takes the keys of each row as text.
 #[must_use]

@@ -2,6 +2,7 @@
 
 use uuid::Uuid;
 
+use super::rules::learner::GivenHint;
 use super::{NewFallback, NewSearch, Resolve, Search};
 use crate::error::Result;
 use crate::http::line::{Line, Record};
@@ -40,8 +41,8 @@ pub struct Start {
     pub at: Timestamp,
     /// The hash of the request.
     pub hash: Vec<u8>,
-    /// The associations that the search is answered with, and their scores.
-    pub hints: Vec<(Uuid, f64)>,
+    /// The files that the search is answered with, the best first.
+    pub hints: Vec<GivenHint>,
 }
 
 /// What an agent did after a search.
@@ -74,7 +75,7 @@ impl Event {
     /// Makes the event of a search that is made, and answered with `hints`. The search has the request's own id or else `id`;
     /// without either a new id is made.
     #[must_use]
-    pub fn start(new: NewSearch, id: Option<Uuid>, hints: Vec<(Uuid, f64)>) -> Self {
+    pub fn start(new: NewSearch, id: Option<Uuid>, hints: Vec<GivenHint>) -> Self {
         let hash = request_hash(&new);
         let at = new.timestamp.unwrap_or_else(Timestamp::now);
         let search_id = new.id.or(id).unwrap_or_else(Uuid::now_v7);

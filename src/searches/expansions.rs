@@ -37,7 +37,7 @@ pub async fn find(
     samples: &Arc<Samples>,
     project: &Arc<str>,
     query: &str,
-    root: Option<&str>,
+    repository: Option<&str>,
     limit: i64,
     rules: &Rules,
 ) -> Result<Vec<Expansion>> {
@@ -65,7 +65,7 @@ pub async fn find(
             count(distinct id) as evidence, max(timestamp) as last_seen_at
         from led group by pattern
         order by max(score) desc, count(distinct id) desc, max(timestamp) desc, pattern limit $4";
-    let near = associations::find(db, samples, project, query, root, NEAREST, rules).await?;
+    let near = associations::find(db, samples, project, query, repository, NEAREST, rules).await?;
     Ok(sqlx::query_as(SQL)
         .bind(&**project)
         .bind(near.iter().map(|near| near.id).collect::<Vec<_>>())

@@ -16,7 +16,7 @@ use super::intake_errors::{self, Fault};
 use super::intake_pool::IntakePool;
 use super::transcripts::{Origin, source_id};
 use super::write;
-use crate::agents::{Activity, Agent, Entry};
+use crate::agents::{Activity, Agent, Entry, Passage, PassageSource};
 use crate::db::retry::Losses;
 use crate::error::Result;
 use crate::privacy::kept::Kept;
@@ -104,6 +104,9 @@ fn steps(mut entry: Entry) -> Vec<Entry> {
     let Some((lasted, at)) = entry.lasted.take().zip(entry.at) else { return vec![entry] };
     let is_use = |activity: &Activity| matches!(activity, Activity::ToolUse { .. });
     let (uses, answers) = std::mem::take(&mut entry.activities).into_iter().partition(is_use);
-    let begun = Entry { at: at.plus(-lasted).or(Some(at)), activities: uses, ..entry.clone() };
-    vec![begun, Entry { activities: answers, ..entry }]
+    let is_written = |passage: &Passage| matches!(passage.source, PassageSource::Written(_));
+    let (written, told) = std::mem::take(&mut entry.passages).into_iter().partition(is_written);
+    let begun =
+        Entry { at: at.plus(-lasted).or(Some(at)), activities: uses, passages: written, ..entry.clone() };
+    vec![begun, Entry { activities: answers, passages: told, ..entry }]
 }

@@ -4,7 +4,8 @@
 //! Here is what a search is, in [`event`] what can happen to one. [`rules`] says what is learned from it,
 //! [`write`](mod@write) and [`store`] how all that is kept, [`routes`] how it is reached. [`transcripts`] and
 //! [`hooks`] take what agents tell of themselves, [`turns`] what others tell of them, and [`expiry`] ends what they
-//! leave open. [`associations`], [`expansions`] and [`analytics`] serve what was learned.
+//! leave open. [`hints`], [`associations`],
+//! [`expansions`] and [`analytics`] serve what was learned.
 
 pub mod analytics;
 pub mod associations;
@@ -12,6 +13,7 @@ pub mod event;
 pub mod expansions;
 pub mod expiry;
 pub mod exports;
+pub mod hints;
 pub mod hooks;
 mod intake_errors;
 pub mod intake_pool;
@@ -39,6 +41,7 @@ use crate::privacy::policy::Private;
 use crate::privacy::redact::{Redaction, Texts as _};
 use crate::types::{OptionalName, Timestamp};
 use associations::Association;
+use hints::Hint;
 use limits::{MOST_PATH, MOST_QUERY, MOST_RESULTS};
 
 /// A search and its outcome.
@@ -78,10 +81,10 @@ pub struct Search {
     #[sqlx(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallbacks: Option<Vec<Fallback>>,
-    /// The hints in the response to the search: files that answered similar queries. Lists leave them out.
+    /// The hints in the response to the search: files that were worth opening. Lists leave them out.
     #[sqlx(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub hints: Option<Vec<Association>>,
+    pub hints: Option<Vec<Hint>>,
     /// The associations learned from the search. Lists leave them out.
     #[sqlx(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]

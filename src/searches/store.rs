@@ -7,6 +7,7 @@ use utoipa::IntoParams;
 use uuid::Uuid;
 
 use super::associations::{self, Association};
+use super::hints::Hint;
 use super::settings::Rules;
 use super::{AppendedFallback, Search, SearchState};
 use crate::db::rows;
@@ -103,24 +104,26 @@ pub async fn get(
     };
     let fallbacks = sqlx::query(concat!(fallbacks!(), " order by f.timestamp, f.id")).bind(project).bind(id);
     search.fallbacks = Some(rows::parts(fallbacks, &mut *snapshot, memory).await?);
-    search.hints = Some(hints(&mut snapshot, project, id, rules).await?);
+    search.hints = Some(given_hints(&mut snapshot, project, id, rules).await?);
     search.associations = Some(learned(&mut snapshot, project, id, rules).await?);
     Ok(Some(search))
 }
 
-/// Reads the hints that a search was answered with, with their weights of now.
-async fn hints(
+/// Reads the hints that a search was answered with, with the weights of their associations of now.
+async fn given_hints(
     connection: &mut PgConnection,
     project: &str,
     id: Uuid,
     rules: &Rules,
-) -> sqlx::Result<Vec<Association>> {
+) -> sqlx::Result<Vec<Hint>> {
     const SQL: &str = "
-        select a.id, q.query, nullif(q.root, '') as root, a.path, h.score,
-            decayed(a.weight, extract(epoch from $3 - a.weighed_at)::float8, $4) as weight, a.evidence, a.last_seen_at
+        select a.id, q.query, coalesce(s.root, nullif(q.root, '')) as root, h.path, h.score,
+            coalesce(decayed(a.weight, extract(epoch from $3 - a.weighed_at)::float8, $4), 0) as weight,
+            coalesce(a.evidence, 0) as evidence, a.last_seen_at
         from search_hints h
-        join associations a on a.project = $1 and a.id = h.association_id
-        join association_queries q on q.project = $1 and q.id = a.query_id
+        join searches s on s.project = $1 and s.id = h.search_id
+        left join associations a on a.project = $1 and a.id = h.association_id
+        left join association_queries q on q.project = $1 and q.id = a.query_id
         where h.project = $1 and h.search_id = $2 order by h.rank";
     let query = sqlx::query_as(SQL).bind(project).bind(id).bind(associations::now()).bind(rules.half_life);
     query.fetch_all(connection).await

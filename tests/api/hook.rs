@@ -200,7 +200,7 @@ async fn what_codex_reports_by_the_installed_command_is_learned_from() {
     used("a", "rg needle", "");
     used("b", "sed -n 1,50p src/hay.rs", "fn pin() {}");
     event("Stop", &json!({}));
-    let (_, found) = server.get("/v1/associations?query=needle&root=/srv/app").await;
+    let (_, found) = server.get("/v1/associations?query=needle").await;
     let paths: Vec<_> =
         found["data"].as_array().expect("associations").iter().map(|row| &row["path"]).collect();
     assert_eq!(paths, ["src/hay.rs"], "{found}");

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::answer;
 use crate::agents::action::ToolAction;
-use crate::agents::entry::Activity;
+use crate::agents::entry::{Activity, Passage, PassageSource};
 use crate::agents::json::{self, Raw};
 use crate::agents::prompt;
 use crate::agents::search_output::{self, SearchOutput};
@@ -55,8 +55,11 @@ struct Item<'a> {
 }
 
 /// What an item says was done. A use of a tool is reported as a whole, with its result.
-pub(super) fn activities(item: Raw<'_>, tools: &ToolPatterns) -> Vec<Activity> {
+pub(super) fn activities(item: Raw<'_>, tools: &ToolPatterns, passages: &mut Vec<Passage>) -> Vec<Activity> {
     let Some(item): Option<Item<'_>> = json::member(item) else { return Vec::new() };
+    let answered = [item.aggregated_output, item.result].map(json::texts).join("\n");
+    let answer_to = json::name(item.id).map(PassageSource::Answer);
+    passages.extend(answer_to.and_then(|source| Passage::new(source, answered)));
     match json::text(item.kind).as_deref() {
         Some("UserMessage") => said(&item).map(|text| prompt::activity(&text)).into_iter().collect(),
         Some("CommandExecution") => {

@@ -10,8 +10,9 @@ mod items;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::action::ToolAction;
 use super::agent::{Agent, Home, HookEvent, Hooks, Reporting, Servers, ServersFormat, Transcripts};
-use super::entry::{Activity, Entry};
+use super::entry::{Activity, Entry, Passage, PassageSource};
 use super::hook::{self, Dialect};
 use super::json::{self, NotAnObject, Raw};
 use super::known::{Known, LineKind};
@@ -222,20 +223,26 @@ fn parse_line(line: &str, tools: &ToolPatterns) -> Result<Entry, NotAnObject> {
                 }
                 Some("item_completed") => {
                     entry.prompt = items::prompt(payload.item);
-                    items::activities(payload.item, tools)
+                    items::activities(payload.item, tools, &mut entry.passages)
                 }
                 Some("task_complete" | "turn_aborted") => vec![Activity::TurnEnd],
                 _ => Vec::new(),
             };
         }
-        Some("response_item") => entry.activities = item(&payload, tools).into_iter().collect(),
+        Some("response_item") => {
+            entry.activities = item(&payload, tools, &mut entry.passages).into_iter().collect();
+        }
         _ => {}
     }
     Ok(entry)
 }
 
-fn item(payload: &Payload<'_>, tools: &ToolPatterns) -> Option<Activity> {
+fn item(payload: &Payload<'_>, tools: &ToolPatterns, passages: &mut Vec<Passage>) -> Option<Activity> {
     let id = json::name(payload.call_id);
+    let used = |actions: Vec<ToolAction>, input: &str, passages: &mut Vec<Passage>| {
+        passages.extend(tool::written(id.as_deref(), input, &actions));
+        Activity::ToolUse { id: id.clone(), actions }
+    };
     let name = json::text(payload.name).unwrap_or_default();
     match &*json::text(payload.kind)? {
         "function_call" => {
@@ -245,11 +252,11 @@ fn item(payload: &Payload<'_>, tools: &ToolPatterns) -> Option<Activity> {
             };
             // JSON within a text of JSON.
             let arguments = json::text(payload.arguments).unwrap_or_default();
-            Some(Activity::ToolUse { id, actions: tool::actions(&name, &arguments, None, tools) })
+            Some(used(tool::actions(&name, &arguments, None, tools), &arguments, passages))
         }
         "custom_tool_call" => {
             let input = json::text(payload.input).unwrap_or_default();
-            Some(Activity::ToolUse { id, actions: tool::actions(&name, &input, None, tools) })
+            Some(used(tool::actions(&name, &input, None, tools), &input, passages))
         }
         "local_shell_call" => {
             let action = payload.action.map_or("", |action| action.get());
@@ -257,6 +264,8 @@ fn item(payload: &Payload<'_>, tools: &ToolPatterns) -> Option<Activity> {
         }
         "function_call_output" | "custom_tool_call_output" | "local_shell_call_output" => {
             let (ok, output) = answer(payload.output);
+            let answered = id.clone().map(PassageSource::Answer);
+            passages.extend(answered.and_then(|source| Passage::new(source, json::texts(payload.output))));
             Some(Activity::result(id, ok, output))
         }
         _ => None,

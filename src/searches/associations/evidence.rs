@@ -10,6 +10,7 @@ use super::feed::Feed;
 use crate::retrieval::keys;
 use crate::retrieval::text::with_identifiers_split;
 use crate::searches::rules::learner::EndedSearch;
+use crate::searches::rules::repository::repository;
 use crate::searches::settings::Rules;
 use crate::types::{Timestamp, derived_id};
 
@@ -82,7 +83,8 @@ pub(in crate::searches) async fn learn(
             let (kind, weight) = (Kind::Corrected, CORRECTED);
             evidence.push(Evidence { association, source, kind, weight, at, rank: 0 });
         }
-        for (association, read) in ended.hints() {
+        for (hint, read) in ended.hints() {
+            let Some(association) = hint.association else { continue };
             let (kind, weight) =
                 if read { (Kind::HintRead, HINT_READ) } else { (Kind::HintUnread, HINT_UNREAD) };
             evidence.push(Evidence { association, source, kind, weight, at: ended.at, rank: 0 });
@@ -104,19 +106,23 @@ async fn insert_queries(
     queries: &BTreeMap<Uuid, (&str, &str)>,
 ) -> sqlx::Result<()> {
     const SQL: &str = "
-        insert into association_queries (project, id, root, query, search_keys)
-        select $1, new.id, new.root, new.query, new.search_keys::int[]
-        from unnest($2::uuid[], $3::text[], $4::text[], $5::text[]) as new (id, root, query, search_keys)
+        insert into association_queries (project, id, root, query, repository, search_keys)
+        select $1, new.id, new.root, new.query, new.repository, new.search_keys::int[]
+        from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[])
+            as new (id, root, query, repository, search_keys)
         on conflict do nothing";
-    let search_keys = queries.values().map(|(root, query)| {
-        keys::literal(&keys::of_document(project, root, &with_identifiers_split(query)))
+    let repositories: Vec<_> = queries.values().map(|(root, _)| repository(root)).collect();
+    let search_keys = queries.values().zip(&repositories).map(|((_, query), repository)| {
+        keys::literal(&keys::of_document(project, repository, &with_identifiers_split(query)))
     });
+    let search_keys: Vec<_> = search_keys.collect();
     sqlx::query(SQL)
         .bind(project)
         .bind(queries.keys().copied().collect::<Vec<_>>())
         .bind(queries.values().map(|(root, _)| *root).collect::<Vec<_>>())
         .bind(queries.values().map(|(_, query)| *query).collect::<Vec<_>>())
-        .bind(search_keys.collect::<Vec<_>>())
+        .bind(&repositories)
+        .bind(search_keys)
         .execute(connection)
         .await?;
     Ok(())

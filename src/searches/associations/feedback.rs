@@ -17,7 +17,9 @@ use crate::privacy::policy::Private;
 use crate::privacy::redact::{Redaction, Texts as _};
 use crate::projects::Tenant;
 use crate::searches::limits::MOST_PATH;
+use crate::searches::rules::names::Names;
 use crate::searches::rules::paths;
+use crate::searches::rules::repository::repository;
 use crate::types::{OptionalName, Timestamp};
 
 /// The weight of evidence that somebody found an association useful.
@@ -135,18 +137,27 @@ pub async fn mark_gone(db: &PgPool, project: &str, file: &Kept<GoneFile>) -> Res
         where a.project = $1 and md5(a.path) = md5($3) and a.path = $3 and a.gone_at is null
             and q.project = $1 and q.id = a.query_id and q.root = $2
         returning a.id";
+    const TOUCHED: &str = "
+        update touched_files set gone = true
+        where project = $1 and name = $2 and path = $3 and repository = $4";
     let root = file.root.as_deref().map(paths::folder);
     let path = paths::normalise(&file.path, root.as_deref(), root.as_deref());
+    let repository = root.as_deref().map(repository).unwrap_or_default();
     let mut transaction = db.begin().await?;
     let feed = Feed::lock(&mut transaction, project).await?;
     let ids: Vec<Uuid> = sqlx::query_scalar(SQL)
         .bind(project)
         .bind(root.unwrap_or_default())
-        .bind(path)
+        .bind(&path)
         .bind(Timestamp::now())
         .fetch_all(&mut *transaction)
         .await?;
     feed.note(&mut transaction, project, &ids).await?;
+    if !repository.is_empty() {
+        let name = Names::of(project, &repository).file(&path);
+        let query = sqlx::query(TOUCHED).bind(project).bind(name).bind(&path).bind(&repository);
+        query.execute(&mut *transaction).await?;
+    }
     transaction.commit().await?;
     Ok(ids.len())
 }

@@ -5,7 +5,6 @@ pub(super) mod evidence;
 pub mod feed;
 pub mod feedback;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -13,8 +12,6 @@ use sqlx::{PgExecutor, PgPool};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::NewSearch;
-use super::rules::paths;
 use super::settings::Rules;
 use crate::error::Result;
 use crate::retrieval::rank::Texts;
@@ -26,8 +23,6 @@ use crate::types::Timestamp;
 const NEAREST: usize = 50;
 /// The minimum similarity of a query whose associations are returned.
 const LEAST_SIMILARITY: f64 = 0.3;
-/// How many hints a search is answered with.
-const HINTS: i64 = 5;
 
 /// A file that answered a query.
 #[derive(Debug, Clone, Serialize, ToSchema, sqlx::FromRow)]
@@ -51,34 +46,16 @@ pub struct Association {
     pub last_seen_at: Timestamp,
 }
 
-/// Finds the hints for a search: associations of similar queries. What the search offers itself is no hint.
-pub(super) async fn hints(
-    db: &PgPool,
-    samples: &Arc<Samples>,
-    project: &Arc<str>,
-    search: &NewSearch,
-    rules: &Rules,
-) -> Result<Vec<Association>> {
-    let root = search.root.as_deref();
-    let offered: HashSet<_> = search.offered().collect();
-    let most = HINTS.saturating_add(i64::try_from(offered.len()).unwrap_or(i64::MAX));
-    let mut found = find(db, samples, project, &search.query, root, most, rules).await?;
-    found.retain(|association| !offered.contains(&association.path));
-    found.truncate(usize::try_from(HINTS).unwrap_or(usize::MAX));
-    Ok(found)
-}
-
-/// Queries as documents: found within a project or a root. Identifiers are split into their words, in keys and for ranking.
+/// Queries as documents: found within a project or a repository. Identifiers are split into their words, in keys and for ranking.
 static QUERIES: Corpus = Corpus {
     table: "association_queries",
     text: "query",
     keys: "search_keys",
     keyed: Keyed::Words,
-    // By its hash, as an index cannot hold every root.
-    in_facet: "md5(root) = md5($2) and root = $2",
+    in_facet: "repository = $2",
     facets_are_sampled: false,
     indexed: "true",
-    order: "md5(root), id",
+    order: "repository, id",
     filled_up: false,
     columns: "id, query",
     filter: "true",
@@ -97,13 +74,14 @@ impl Candidate for Query {
     }
 }
 
-/// Finds associations whose queries are similar to this one, and for which more speaks than against.
+/// Finds associations whose queries are similar to this one, and for which more speaks than against, in a repository or in
+/// the whole project.
 pub async fn find(
     db: &PgPool,
     samples: &Arc<Samples>,
     project: &Arc<str>,
     query: &str,
-    root: Option<&str>,
+    repository: Option<&str>,
     limit: i64,
     rules: &Rules,
 ) -> Result<Vec<Association>> {
@@ -119,7 +97,7 @@ pub async fn find(
         order by near.score * (1 + weighed.weight / (1 + abs(weighed.weight))) desc, weighed.weight desc, a.id
         limit $6";
     let text = with_identifiers_split(query);
-    let scope = Scope { project: Arc::clone(project), facet: root.map(paths::folder) };
+    let scope = Scope { project: Arc::clone(project), facet: repository.map(str::to_owned) };
     let queries: Vec<Query> =
         Candidates { db, samples, corpus: &QUERIES }.find(&scope, &text, |query| query).await?;
     // That takes the processor for milliseconds: not on a thread that answers requests.

@@ -36,8 +36,7 @@ fn unhelpful(s: &str) -> String {
             select result.value ->> 'path' as path, result.ordinality as rank
             from jsonb_array_elements({s}.results) with ordinality as result
             union all
-            select b.path, 1000 + hint.rank from search_hints hint
-            join associations b on b.project = $1 and b.id = hint.association_id
+            select hint.path, 1000 + hint.rank from search_hints hint
             where hint.project = $1 and hint.search_id = {s}.id and not hint.read
         ) offered
         where not exists (

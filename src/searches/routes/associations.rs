@@ -17,7 +17,9 @@ use crate::http::{ById, Check, Checks, Json, Path, Query, line};
 use crate::searches::associations::feedback::{self, Feedback, GoneFile, NewFeedback};
 use crate::searches::associations::{self, Association, feed};
 use crate::searches::expansions::{self, Expansion};
+use crate::searches::hints::{self, Asked, Asker, Hint};
 use crate::searches::limits::{MOST_PATH, MOST_QUERY};
+use crate::searches::rules::repository::repository;
 use crate::state::App;
 use crate::writing::Writing;
 
@@ -39,7 +41,7 @@ struct SimilarTo {
     /// The query to find similar queries for.
     #[param(min_length = 1, max_length = 2000, example = "login button")]
     query: String,
-    /// Only associations learned in this folder.
+    /// Only what was learned in this folder, or in another clone or worktree of its repository.
     #[param(min_length = 1, max_length = 4096)]
     root: Option<String>,
     /// The maximum number of entries to return, from 1 to 100. The default is 10.
@@ -47,51 +49,105 @@ struct SimilarTo {
     limit: Option<i64>,
 }
 
-impl SimilarTo {
-    fn limit(&self) -> i64 {
-        self.limit.unwrap_or(10)
-    }
-}
-
 impl Check for SimilarTo {
     fn check(&self, checks: &mut Checks) {
-        checks.text("query", &self.query, MOST_QUERY);
-        if let Some(root) = &self.root {
-            checks.text("root", root, MOST_PATH);
-        }
-        let fits = self.limit.is_none_or(|limit| (1..=100).contains(&limit));
-        checks.require(fits, "limit", "must be from 1 to 100");
+        check_question(checks, &self.query, self.root.as_deref(), self.limit);
     }
 }
 
-/// Associations, the best first.
-#[derive(Debug, Serialize, ToSchema)]
-struct Associations {
-    /// The associations, ordered by the similarity of their queries and, for equal similarity, by weight.
-    data: Vec<Association>,
+/// A query for which hints are wanted.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Question {
+    /// What is searched for.
+    #[param(min_length = 1, max_length = 2000, example = "login button")]
+    query: String,
+    /// The folder that is searched. What was learned in other clones and worktrees of its repository counts too.
+    #[param(min_length = 1, max_length = 4096)]
+    root: Option<String>,
+    /// The agent session that asks. The default is the session that was last active in the folder within an hour.
+    #[param(min_length = 1, max_length = 200)]
+    agent_session_id: Option<String>,
+    /// The maximum number of entries to return, from 1 to 100. The default is 10.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<i64>,
+    /// The minimum `score` of an entry, from 0 to 1. Without it, the response has one entry only if its score is at least
+    /// 0.2, which is rare, and a second entry only if its score is at least 0.25.
+    #[param(minimum = 0, maximum = 1)]
+    min_score: Option<f64>,
 }
 
-/// Lists the files that answered queries similar to this one. Old associations rank lower but are never left out
-/// because of their age. Associations with a weight of 0 or less, which turned out to be wrong, are left out.
-#[utoipa::path(get, path = "/v1/associations", tag = "searches", params(SimilarTo),
-    responses((status = 200, description = "The associations", body = Associations), Refusals))]
+impl Check for Question {
+    fn check(&self, checks: &mut Checks) {
+        check_question(checks, &self.query, self.root.as_deref(), self.limit);
+        checks.name("agent_session_id", self.agent_session_id.as_deref());
+        let fits = self.min_score.is_none_or(|score| (0.0..=1.0).contains(&score));
+        checks.require(fits, "min_score", "must be from 0 to 1");
+    }
+}
+
+fn check_question(checks: &mut Checks, query: &str, root: Option<&str>, limit: Option<i64>) {
+    checks.text("query", query, MOST_QUERY);
+    if let Some(root) = root {
+        checks.text("root", root, MOST_PATH);
+    }
+    checks.require(limit.is_none_or(|limit| (1..=100).contains(&limit)), "limit", "must be from 1 to 100");
+}
+
+/// How many entries a request has if it does not say.
+const LIMIT: i64 = 10;
+
+/// Files, the best first.
+#[derive(Debug, Serialize, ToSchema)]
+struct Associations {
+    /// The files, ordered by `score`.
+    data: Vec<Hint>,
+}
+
+/// Returns the file that an agent should probably open for this query, if there is one.
+///
+/// With `root` or `agent_session_id`, the score of a file depends on what the session has seen and touched, on what was touched
+/// together with it, on the contents and the path of the file, and on similar queries that it answered. Files that the session
+/// has touched are never listed, and usually the list is empty. Without both parameters, the response lists the associations of
+/// similar queries, and their score is the similarity of the queries. Old associations rank lower but are never left out because
+/// of their age. Associations with a weight of 0 or less, which turned out to be wrong, are left out.
+#[utoipa::path(get, path = "/v1/associations", tag = "searches", params(Question),
+    responses((status = 200, description = "The files", body = Associations), Refusals))]
 async fn find_associations(
     State(app): State<App>,
     caller: Caller<Read>,
-    Query(wanted): Query<SimilarTo>,
+    Query(mut asked): Query<Question>,
 ) -> Result<axum::Json<Associations>> {
-    let (root, rules) = (wanted.root.as_deref(), &caller.tenant.rules);
+    let tenant = &caller.tenant;
+    // What is stored is redacted, so it is found by what is left of the question.
+    for text in
+        [Some(&mut asked.query), asked.root.as_mut(), asked.agent_session_id.as_mut()].into_iter().flatten()
+    {
+        tenant.policy.redact(text);
+    }
+    let limit = asked.limit.unwrap_or(LIMIT);
     let _turn = app.similar.take(&caller.project, 1).await;
-    let data = associations::find(
-        &app.db,
-        &app.samples,
-        &caller.project,
-        &wanted.query,
-        root,
-        wanted.limit(),
-        rules,
-    )
-    .await?;
+    let Question { query, root, agent_session_id: session, min_score: least, .. } = &asked;
+    let data = if root.is_none() && session.is_none() {
+        let found =
+            associations::find(&app.db, &app.samples, &tenant.name, query, None, limit, &tenant.rules)
+                .await?;
+        let is_enough = |found: &Association| least.is_none_or(|least| found.score >= least);
+        found.into_iter().filter(is_enough).map(Hint::from).collect()
+    } else {
+        let asked = Asked {
+            query,
+            root: root.as_deref(),
+            asker: session
+                .as_deref()
+                .map_or(Asker::LastActive, |session| Asker::Agent { session, agent: None }),
+            limit: usize::try_from(limit).unwrap_or_default(),
+            least: *least,
+            ..Asked::default()
+        };
+        hints::find(&app.db, &app.samples, &tenant.name, &tenant.rules, &asked).await?
+    };
     Ok(axum::Json(Associations { data }))
 }
 
@@ -110,11 +166,12 @@ async fn find_expansions(
     caller: Caller<Read>,
     Query(wanted): Query<SimilarTo>,
 ) -> Result<axum::Json<Expansions>> {
-    let (root, rules) = (wanted.root.as_deref(), &caller.tenant.rules);
+    let (repository, rules) = (wanted.root.as_deref().map(repository), &caller.tenant.rules);
+    let (query, limit) = (&wanted.query, wanted.limit.unwrap_or(LIMIT));
+    let repository = repository.as_deref();
     let _turn = app.similar.take(&caller.project, 1).await;
     let data =
-        expansions::find(&app.db, &app.samples, &caller.project, &wanted.query, root, wanted.limit(), rules)
-            .await?;
+        expansions::find(&app.db, &app.samples, &caller.project, query, repository, limit, rules).await?;
     Ok(axum::Json(Expansions { data }))
 }
 

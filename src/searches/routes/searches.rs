@@ -15,9 +15,10 @@ use crate::http::reply::{Changed, Created, NotKept, Prefer, Shown};
 use crate::http::{ById, Json, Path};
 use crate::projects::Tenant;
 use crate::searches::analytics::{self, Figures};
+use crate::searches::hints::{self, Asked, Asker};
 use crate::searches::store::{self, Filter};
 use crate::searches::{
-    AppendedFallback, EndedTurn, Event, NewFallback, NewSearch, Resolve, Search, TurnEnd, associations, turns,
+    AppendedFallback, EndedTurn, Event, NewFallback, NewSearch, Resolve, Search, TurnEnd, turns,
 };
 use crate::state::App;
 use crate::writing::Writing;
@@ -41,8 +42,8 @@ struct Answers;
 /// Starts a search.
 ///
 /// A search whose best score is below the threshold is tracked: Gleaner learns from what the agent does next. In
-/// `hints`, the response lists files that answered similar queries before. Only keys with the scope `read` get hints,
-/// because hints show the work of others.
+/// `hints`, the response has a file that is probably worth opening, rarely two, and usually none. Only keys with the scope
+/// `read` get hints, because hints show the work of others.
 #[utoipa::path(post, path = "/v1/searches", tag = "searches", params(Writing),
     request_body(content = NewSearch, example = json!({
         "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71",
@@ -61,12 +62,23 @@ async fn start_search(writing: Writing, Json(new): Json<NewSearch>) -> Result<Cr
         // What is stored is redacted, so it is found by what is left of the question.
         let mut asked = new.clone();
         tenant.policy.redact(&mut asked);
+        let asked = Asked {
+            query: &asked.query,
+            root: asked.root.as_deref(),
+            asker: asked
+                .agent_session_id
+                .as_deref()
+                .map_or(Asker::Unknown, |session| Asker::Agent { session, agent: asked.agent_id.as_deref() }),
+            offered: asked.offered().collect(),
+            limit: usize::MAX,
+            least: None,
+        };
         let _turn = app.similar.take(&tenant.name, 1).await;
-        associations::hints(&app.db, &app.samples, &tenant.name, &asked, &tenant.rules).await?
+        hints::find(&app.db, &app.samples, &tenant.name, &tenant.rules, &asked).await?
     } else {
         Vec::new()
     };
-    let shown = hints.iter().map(|hint| (hint.id, hint.score)).collect();
+    let shown = (1..).zip(&hints).map(|(rank, hint)| hint.given(rank)).collect();
     let event = Event::start(new, writing.id("searches", None), shown);
     let id = event.search_id;
     let record = async |receipt: Receipt| {

@@ -116,10 +116,23 @@ pub struct OpenSearch {
     /// Whether a person has said that what the search offers is not what they meant: it repeats a search that had found just
     /// that.
     pub is_correction: bool,
-    /// The hints that the search was answered with: associations and their paths.
-    pub hints: Vec<(Uuid, String)>,
+    /// The hints that the search was answered with, the best first.
+    pub hints: Vec<GivenHint>,
     /// The steps taken since, in the order in which they came in.
     pub steps: Vec<FollowedStep>,
+}
+
+/// A file that a search was answered with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GivenHint {
+    /// The rank among the hints of the search, from 1.
+    pub rank: i32,
+    /// The normalised path of the file.
+    pub path: String,
+    /// The association that spoke for the file, if one did.
+    pub association: Option<Uuid>,
+    /// How likely the file was thought to be worth opening.
+    pub score: f64,
 }
 
 /// A search whose session is over.
@@ -161,6 +174,10 @@ pub struct AgentThread {
     pub last_at: Option<Timestamp>,
     /// When a person last said something.
     pub prompted_at: Option<Timestamp>,
+    /// How many prompts of a person there were: the number of the turn under way.
+    pub prompts: i32,
+    /// How many names of files the agent was told of, as far as they are remembered.
+    pub names: i32,
     /// The searches that are followed, the oldest first.
     pub open: Vec<OpenSearch>,
 }
@@ -188,9 +205,20 @@ impl AgentThread {
         ended
     }
 
-    /// Notes that a person says something.
+    /// Notes that a person says something. A hook and a transcript tell the same prompt, though not with quite the same time, and
+    /// it counts once.
     pub fn prompt(&mut self, at: Timestamp) {
+        if self.prompted_at.is_none_or(|before| at.0 - before.0 > SAME_PROMPT) {
+            self.prompts = self.prompts.saturating_add(1);
+        }
         self.prompted_at = self.prompted_at.max(Some(at));
+    }
+
+    /// The turn to which something belongs that happened at `at`; none if that was before the turn under way, as a transcript
+    /// may tell what hooks have told long ago.
+    #[must_use]
+    pub fn turn_at(&self, at: Timestamp) -> Option<i32> {
+        self.prompted_at.is_none_or(|prompted| at >= prompted).then_some(self.prompts)
     }
 
     /// Whether searches are being made again because of what a person said at `at`: a hook and a transcript tell the same prompt,
@@ -346,14 +374,14 @@ fn refuted(search: &OpenSearch, finds: &[FoundFile]) -> Vec<String> {
 
 impl EndedSearch {
     /// The hints, each with whether the file was read.
-    pub fn hints(&self) -> impl Iterator<Item = (Uuid, bool)> + '_ {
-        self.search.hints.iter().map(|(association, path)| {
+    pub fn hints(&self) -> impl Iterator<Item = (&GivenHint, bool)> {
+        self.search.hints.iter().map(|hint| {
             let read = self.search.steps.iter().any(|followed| {
                 let step = &followed.step;
                 let is_read = matches!(step.kind, FallbackKind::Read | FallbackKind::Index);
-                followed.counts && step.ok && is_read && step.target == *path
+                followed.counts && step.ok && is_read && step.target == hint.path
             });
-            (*association, read)
+            (hint, read)
         })
     }
 }

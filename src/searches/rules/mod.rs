@@ -20,10 +20,13 @@
 //!
 //! **Decay.** An association keeps the sum of its evidence as of the time of the latest piece. A new piece first brings both
 //! to the later of their times, so the sum does not depend on the order in which evidence comes; and it only changes columns
-//! that no index has. Ranking multiplies the likeness of the query by a factor between 0 and 2 that the weight decides:
-//! decay ranks, it never leaves out. Each piece is a row of `association_evidence`, so that erasing a session can take just
+//! that no index has. Where associations are listed, the likeness of the query is multiplied by a factor between 0 and 2 that the
+//! weight decides, and of hints that are as likely the one with more weight is first: decay ranks, it never leaves out. Each piece is a row of `association_evidence`, so that erasing a session can take just
 //! its part away.
 
+pub mod hints;
 pub mod learner;
+pub mod names;
 pub mod paths;
+pub mod repository;
 pub mod terms;

@@ -11,8 +11,8 @@ use crate::searches::associations::evidence;
 use crate::searches::settings::Rules;
 use crate::types::Timestamp;
 
-/// Erases all that an agent session has left: its searches and what was learned from them, and that its transcript and
-/// tool calls were ever taken. Returns how many searches there were.
+/// Erases all that an agent session has left: its searches and what was learned from them, the files that it came across, and
+/// that its transcript and tool calls were ever taken. Returns how many searches there were.
 pub async fn delete_session(
     connection: &mut PgConnection,
     project: &str,
@@ -37,9 +37,21 @@ pub async fn delete_session(
     ] {
         sqlx::query(sql).bind(project).bind(session).execute(&mut *connection).await?;
     }
+    delete_encounters(connection, project, &threads).await?;
     let sql = "delete from agent_threads where project = $1 and id = any($2)";
     sqlx::query(sql).bind(project).bind(&threads).execute(&mut *connection).await?;
     Ok(searches.len() as u64)
+}
+
+/// Deletes what threads that go have come across.
+async fn delete_encounters(connection: &mut PgConnection, project: &str, threads: &[Uuid]) -> Result<()> {
+    for sql in [
+        "delete from touched_files where project = $1 and thread_id = any($2)",
+        "delete from named_files where project = $1 and thread_id = any($2)",
+    ] {
+        sqlx::query(sql).bind(project).bind(threads).execute(&mut *connection).await?;
+    }
+    Ok(())
 }
 
 /// Erases a search and what was learned from it. Returns how many there were, which is none or one.
@@ -101,14 +113,17 @@ async fn delete_traces(
             select t.id from agent_threads t
             where t.project = $1 and not t.has_open and t.received_at < $2 and not exists (
                 select from searches s where s.project = $1 and s.thread_id = t.id)
-            order by t.id limit $3 for update of t)";
+            order by t.id limit $3 for update of t)
+        returning id";
     const SOURCE: &str = "
         select source from transcripts where project = $1 and received_at < $2 order by source limit 1 for update";
     const LINES: &str = "
         delete from transcript_lines where project = $1 and source = $2 and line in (
             select line from transcript_lines where project = $1 and source = $2 limit $3)";
-    let threads = sqlx::query(THREADS).bind(project).bind(time).bind(most);
-    if threads.execute(&mut *connection).await?.rows_affected() > 0 {
+    let threads = sqlx::query_scalar(THREADS).bind(project).bind(time).bind(most);
+    let threads: Vec<Uuid> = threads.fetch_all(&mut *connection).await?;
+    if !threads.is_empty() {
+        delete_encounters(connection, project, &threads).await?;
         return Ok(true);
     }
     let source: Option<Uuid> =

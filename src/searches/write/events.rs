@@ -1,7 +1,5 @@
 //! Events that clients post: searches that start, are continued and end.
 
-use std::collections::HashMap;
-
 use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
 
@@ -38,11 +36,9 @@ pub async fn write(
     let appends: Vec<_> =
         events.iter().filter_map(|event| Some((event.search_id, event.fallback_id()?))).collect();
     let mut posted = tables::read_posted_fallbacks(&mut transaction, project, &appends).await?;
-    let hinted: Vec<Uuid> = events.iter().flat_map(|event| event.hints()).map(|(id, _)| *id).collect();
-    let hinted = tables::read_paths(&mut transaction, project, &hinted).await?;
     let mut verdicts = Vec::with_capacity(events.len());
     for event in events {
-        verdicts.push(unit.apply(*event, &mut posted, &hinted));
+        verdicts.push(unit.apply(*event, &mut posted));
     }
     unit.save(&mut transaction, Timestamp::now()).await?;
     transaction.commit().await?;
@@ -58,31 +54,17 @@ impl Start {
     }
 }
 
-impl Event {
-    fn hints(&self) -> &[(Uuid, f64)] {
-        match &self.action {
-            Action::Start(start) => &start.hints,
-            _ => &[],
-        }
-    }
-}
-
 impl UnitOfWork<'_> {
-    fn apply(
-        &mut self,
-        event: Kept<&Event>,
-        posted: &mut PostedFallbacks,
-        hinted: &HashMap<Uuid, String>,
-    ) -> Written {
+    fn apply(&mut self, event: Kept<&Event>, posted: &mut PostedFallbacks) -> Written {
         let id = event.search_id;
         match &event.action {
-            Action::Start(start) => self.apply_start(id, start, hinted),
+            Action::Start(start) => self.apply_start(id, start),
             Action::Append(append) => self.apply_append(id, append, posted),
             Action::Finalize { at } => self.apply_finalize(id, *at),
         }
     }
 
-    fn apply_start(&mut self, id: Uuid, start: &Start, hinted: &HashMap<Uuid, String>) -> Written {
+    fn apply_start(&mut self, id: Uuid, start: &Start) -> Written {
         if let Some(stored) = self.stored(id) {
             if stored.hash == start.hash {
                 return Ok(Receipt::replayed(None));
@@ -97,8 +79,6 @@ impl UnitOfWork<'_> {
         let results = new.offered().zip(scores).map(|(path, score)| SearchResult { path, score });
         let best_score = new.known_score();
         let state = SearchState::of_new(best_score, self.rules());
-        let hints: Vec<_> = start.hints.iter().filter(|(id, _)| hinted.contains_key(id)).copied().collect();
-        let hint_paths = hints.iter().map(|(id, _)| (*id, hinted[id].clone())).collect();
         let search = StartedSearch {
             id,
             thread,
@@ -112,10 +92,10 @@ impl UnitOfWork<'_> {
             at: start.at,
             state,
             hash: start.hash.clone(),
-            hints: if state == SearchState::Tracking { hints } else { Vec::new() },
+            hints: if state == SearchState::Tracking { start.hints.clone() } else { Vec::new() },
             corrects: None,
         };
-        self.start(search, hint_paths);
+        self.start(search);
         Ok(Receipt::created(None))
     }
 

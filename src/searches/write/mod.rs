@@ -14,10 +14,12 @@
 //!    ago both were. Only while a tool has not answered yet is an agent not silent for ten windows: builds run, and somebody
 //!    has to allow things. Events older than the latest (a transcript that tells what a hook has told) move no clock, end only
 //!    searches made before them, and are no steps of later ones.
-//! 3. **Save.** New searches, fallbacks and ends are written, a statement each. `evidence::learn` adds what was found.
+//! 3. **Save.** New searches, fallbacks and ends are written, a statement each. `encounters` has the files that agents came across,
+//!    and `evidence::learn` adds what was found.
 
 mod corrections;
 mod counts;
+mod encounters;
 mod events;
 mod replay;
 mod rows;

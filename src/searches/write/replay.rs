@@ -1,6 +1,6 @@
 //! Entries of agents, from transcripts and hooks: what their tool calls did counts once it is known whether they worked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -9,17 +9,20 @@ use super::counts::TranscriptCounts;
 use super::rows::{StartedSearch, ThreadKey};
 use super::tool_calls::{Half, ToolCalls, ToolResult, ToolUse, call_id, pair};
 use super::unit_of_work::UnitOfWork;
-use crate::agents::{Activity, Entry, SearchHit, SearchOutput, SearchTool, ToolAction};
+use crate::agents::{Activity, Entry, PassageSource, SearchHit, SearchOutput, SearchTool, ToolAction};
 use crate::domain::Domain;
 use crate::privacy::hash_key::HashKey;
 use crate::privacy::kept::Kept;
 use crate::privacy::policy::Private;
 use crate::privacy::redact::{Redaction, Texts};
 use crate::projects::Tenant;
+use crate::retrieval::keys::Key;
 use crate::searches::SearchResult;
 use crate::searches::limits::{MOST_PATH, MOST_QUERY, MOST_RESULTS, cut};
-use crate::searches::rules::learner::{FallbackKind, SearchState, Step};
+use crate::searches::rules::learner::{AgentThread, FallbackKind, SearchState, Step};
+use crate::searches::rules::names::{MOST_IDENTIFIERS, Names};
 use crate::searches::rules::paths;
+use crate::searches::rules::repository::repository;
 use crate::types::{Timestamp, derived_id};
 
 impl Private for Entry {
@@ -47,6 +50,9 @@ impl Texts for Entry {
                 Activity::ToolResult { output: Some(output), .. } => output.hits.texts(redaction),
                 _ => {}
             }
+        }
+        for passage in &mut self.passages {
+            passage.text.texts(redaction);
         }
     }
 }
@@ -96,7 +102,7 @@ pub(in crate::searches) fn count(calls: &mut ToolCalls, entries: &[Kept<Entry>])
     for entry in entries {
         for activity in &entry.activities {
             count_prompt(activity, &mut counts);
-            pair(calls, entry, activity, &mut counts);
+            pair(calls, entry, activity, Vec::new(), &mut counts);
         }
     }
     counts
@@ -155,6 +161,17 @@ fn searches_in(entries: &[Kept<Entry>], calls: &ToolCalls, source: &str) -> Vec<
     ids
 }
 
+/// The keys of the identifiers that the use of a tool writes to files.
+fn written(entry: &Entry, activity: &Activity, names: &Names) -> Vec<Key> {
+    let Activity::ToolUse { id: Some(id), .. } = activity else { return Vec::new() };
+    let written = entry
+        .passages
+        .iter()
+        .find(|passage| matches!(&passage.source, PassageSource::Written(by) if by == id))
+        .map(|written| names.identifiers(&written.text));
+    written.unwrap_or_default().into_iter().take(MOST_IDENTIFIERS).collect()
+}
+
 /// A call that has been answered.
 struct AnsweredCall<'a> {
     id: &'a str,
@@ -180,6 +197,10 @@ impl UnitOfWork<'_> {
             }
             self.advance(thread, at, entry.turn.as_deref());
         }
+        let names = self.names_known_to(thread, entry);
+        if let Some(names) = &names {
+            self.hear(thread, entry, names);
+        }
         for activity in &entry.activities {
             count_prompt(activity, counts);
             match activity {
@@ -192,9 +213,13 @@ impl UnitOfWork<'_> {
                             self.thread(thread).wait(id);
                         }
                     }
-                    if let Some((id, made, result)) = pair(calls, entry, activity, counts) {
+                    let wrote = names.as_ref().map_or_else(Vec::new, |names| written(entry, activity, names));
+                    if let Some((id, made, result)) = pair(calls, entry, activity, wrote, counts) {
                         let call = AnsweredCall { id, made: &made, result: &result };
                         self.take_call(thread, entry, source, &call);
+                        if let Some(names) = &names {
+                            self.touch_files(thread, entry, &call, names);
+                        }
                     }
                 }
                 Activity::Prompt | Activity::Correction => {
@@ -209,6 +234,54 @@ impl UnitOfWork<'_> {
                     }
                 }
             }
+        }
+    }
+
+    /// What tells the names in an entry that is learned from, in the repository in which the thread works; none of an entry
+    /// without a session, as nobody could ask in it, or without a folder.
+    fn names_known_to(&mut self, thread: Uuid, entry: &Entry) -> Option<Names> {
+        let is_learned_from = self.rules().learn && entry.session.is_some();
+        let project = self.project();
+        let root = self.thread(thread).root.as_deref().filter(|_| is_learned_from)?;
+        Some(Names::of(project, &repository(root)))
+    }
+
+    /// Notes the names of files that a thread is told of.
+    fn hear(&mut self, thread: Uuid, entry: &Entry, names: &Names) {
+        let is_of_turn = entry.at.is_some_and(|at| self.thread(thread).turn_at(at).is_some());
+        let answers =
+            entry.passages.iter().filter(|passage| matches!(passage.source, PassageSource::Answer(_)));
+        let told = answers.map(|answer| &answer.text).chain(&entry.prompt);
+        for text in told.filter(|_| is_of_turn) {
+            self.encounters().name(thread, names.files(text));
+        }
+    }
+
+    /// Notes the files that a call has read or changed. What it has shown or written is told of one file only if there is no
+    /// other.
+    fn touch_files(&mut self, thread: Uuid, entry: &Entry, call: &AnsweredCall<'_>, names: &Names) {
+        let Some(at) = call.made.at.or(entry.at) else { return };
+        let AgentThread { root: Some(root), .. } = self.thread(thread) else { return };
+        let root = root.clone();
+        let Some(turn) = self.thread(thread).turn_at(at).filter(|_| call.result.ok) else { return };
+        let path = |action: &ToolAction| match action {
+            ToolAction::Read { path } | ToolAction::Edit { path } | ToolAction::Index { path } => {
+                let path = paths::normalise(path, call.made.folder.as_deref(), Some(&root));
+                (1..=MOST_PATH).contains(&path.chars().count()).then_some(path)
+            }
+            ToolAction::Search { .. } => None,
+        };
+        let touched: BTreeSet<String> = call.made.actions.iter().filter_map(path).collect();
+        let mut identifiers = BTreeSet::new();
+        if touched.len() == 1 {
+            let shown = entry.passages.iter().find(
+                |passage| matches!(&passage.source, PassageSource::Answer(answered) if answered == call.id),
+            );
+            identifiers = shown.map(|shown| names.identifiers(&shown.text)).unwrap_or_default();
+            identifiers.extend(&call.made.wrote);
+        }
+        for path in touched {
+            self.encounters().touch(thread, &root, &path, (turn, at), identifiers.iter().copied());
         }
     }
 
@@ -270,7 +343,7 @@ impl UnitOfWork<'_> {
                             hints: Vec::new(),
                             corrects: None,
                         };
-                        self.start(search, Vec::new());
+                        self.start(search);
                     }
                 }
             }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use uuid::Uuid;
 
 use crate::searches::SearchResult;
-use crate::searches::rules::learner::{FollowedStep, SearchState};
+use crate::searches::rules::learner::{FollowedStep, GivenHint, SearchState};
 use crate::types::{Timestamp, derived_id};
 
 /// What a thread is named by.
@@ -44,8 +44,8 @@ pub(super) struct StartedSearch {
     pub(super) state: SearchState,
     /// The hash of the request, where the search was posted.
     pub(super) hash: Vec<u8>,
-    /// The associations that the search was answered with, and their scores.
-    pub(super) hints: Vec<(Uuid, f64)>,
+    /// The files that the search was answered with, the best first; only of a search that is tracked.
+    pub(super) hints: Vec<GivenHint>,
     /// The search that this one repeats, where a person has objected to what that one led to.
     pub(super) corrects: Option<Uuid>,
 }

@@ -14,7 +14,7 @@ use crate::db::insert::{self, Columns, columns};
 use crate::searches::SearchResult;
 use crate::searches::limits::MOST_RESULTS;
 use crate::searches::rules::learner::{
-    AgentThread, EndedSearch, FallbackKind, FollowedStep, OpenSearch, SearchState, Step,
+    AgentThread, EndedSearch, FallbackKind, FollowedStep, GivenHint, OpenSearch, SearchState, Step,
 };
 use crate::types::Timestamp;
 
@@ -66,12 +66,13 @@ pub(super) async fn lock_threads(
     ids: &[Uuid],
 ) -> sqlx::Result<BTreeMap<Uuid, AgentThread>> {
     const SQL: &str = "
-        select id, root, turn, waiting, last_at, prompted_at from agent_threads
+        select id, root, turn, waiting, last_at, prompted_at, prompts, names from agent_threads
         where project = $1 and id = any($2) order by id for no key update";
-    type Row = (Uuid, Option<String>, Option<String>, Vec<Uuid>, Option<Timestamp>, Option<Timestamp>);
+    type Row =
+        (Uuid, Option<String>, Option<String>, Vec<Uuid>, Option<Timestamp>, Option<Timestamp>, i32, i32);
     let rows: Vec<Row> = sqlx::query_as(SQL).bind(project).bind(ids).fetch_all(connection).await?;
-    let thread = |(id, root, turn, waiting, last_at, prompted_at)| {
-        (id, AgentThread { root, turn, waiting, last_at, prompted_at, open: Vec::new() })
+    let thread = |(id, root, turn, waiting, last_at, prompted_at, prompts, names)| {
+        (id, AgentThread { root, turn, waiting, last_at, prompted_at, prompts, names, open: Vec::new() })
     };
     Ok(rows.into_iter().map(thread).collect())
 }
@@ -133,16 +134,15 @@ async fn read_hints(
     connection: &mut PgConnection,
     project: &str,
     searches: &[Uuid],
-) -> sqlx::Result<HashMap<Uuid, Vec<(Uuid, String)>>> {
+) -> sqlx::Result<HashMap<Uuid, Vec<GivenHint>>> {
     const SQL: &str = "
-        select h.search_id, a.id, a.path from search_hints h
-        join associations a on a.project = $1 and a.id = h.association_id
-        where h.project = $1 and h.search_id = any($2)";
-    let rows: Vec<(Uuid, Uuid, String)> =
-        sqlx::query_as(SQL).bind(project).bind(searches).fetch_all(connection).await?;
+        select search_id, rank, path, association_id, score from search_hints
+        where project = $1 and search_id = any($2) order by search_id, rank";
+    type Row = (Uuid, i32, String, Option<Uuid>, f64);
+    let rows: Vec<Row> = sqlx::query_as(SQL).bind(project).bind(searches).fetch_all(connection).await?;
     let mut hints: HashMap<Uuid, Vec<_>> = HashMap::new();
-    for (search, association, path) in rows {
-        hints.entry(search).or_default().push((association, path));
+    for (search, rank, path, association, score) in rows {
+        hints.entry(search).or_default().push(GivenHint { rank, path, association, score });
     }
     Ok(hints)
 }
@@ -186,21 +186,6 @@ pub(super) async fn read_posted_fallbacks(
     Ok(rows.into_iter().map(|(search, id, hash)| ((search, id), hash)).collect())
 }
 
-/// Reads the paths of associations.
-pub(super) async fn read_paths(
-    connection: &mut PgConnection,
-    project: &str,
-    associations: &[Uuid],
-) -> sqlx::Result<HashMap<Uuid, String>> {
-    if associations.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let sql = "select id, path from associations where project = $1 and id = any($2)";
-    let rows: Vec<(Uuid, String)> =
-        sqlx::query_as(sql).bind(project).bind(associations).fetch_all(connection).await?;
-    Ok(rows.into_iter().collect())
-}
-
 columns! {
     /// The columns of a search that is new.
     struct Searches<'a>(&'a StartedSearch);
@@ -222,22 +207,15 @@ columns! {
     }
 }
 
-/// An association that a search was answered with.
-struct Hint {
-    search: Uuid,
-    association: Uuid,
-    rank: i32,
-    score: f64,
-}
-
 columns! {
-    /// The columns of a hint that is new.
-    struct Hints<'a>(Hint);
-    |hint| {
-        "search_id": "uuid" = hint.search,
-        "association_id": "uuid" = hint.association,
-        "rank": "int" = hint.rank,
-        "score": "float8" = hint.score,
+    /// The columns of a hint that is new, with the search that it answers.
+    struct Hints<'a>((Uuid, &'a GivenHint));
+    |row| {
+        "search_id": "uuid" = row.0,
+        "rank": "int" = row.1.rank,
+        "path": "text" = row.1.path.as_str(),
+        "association_id": "uuid" = row.1.association,
+        "score": "float8" = row.1.score,
     }
 }
 
@@ -289,10 +267,7 @@ pub(super) async fn insert_searches(
 ) -> sqlx::Result<()> {
     static SEARCHES: LazyLock<String> = LazyLock::new(|| insertion::<Searches>("searches"));
     static HINTS: LazyLock<String> = LazyLock::new(|| insertion::<Hints>("search_hints"));
-    let hints = searches.iter().flat_map(|search| {
-        let hint = |(rank, &(association, score))| Hint { search: search.id, association, rank, score };
-        (1..).zip(&search.hints).map(hint)
-    });
+    let hints = searches.iter().flat_map(|search| search.hints.iter().map(|hint| (search.id, hint)));
     let hints: Vec<_> = hints.collect();
     let searches: Vec<_> = searches.iter().collect();
     insert_rows::<Searches>(connection, project, &SEARCHES, &searches).await?;
@@ -324,8 +299,8 @@ pub(super) async fn end_searches(
         where s.project = $1 and s.id = new.id";
     const HINTS: &str = "
         update search_hints h set read = new.read
-        from unnest($2::uuid[], $3::uuid[], $4::bool[]) as new (search_id, association_id, read)
-        where h.project = $1 and h.search_id = new.search_id and h.association_id = new.association_id";
+        from unnest($2::uuid[], $3::int[], $4::bool[]) as new (search_id, rank, read)
+        where h.project = $1 and h.search_id = new.search_id and h.rank = new.rank";
     if ended.is_empty() {
         return Ok(());
     }
@@ -342,7 +317,7 @@ pub(super) async fn end_searches(
         .await?;
     let hints: Vec<_> = ended
         .iter()
-        .flat_map(|ended| ended.hints().map(|(association, read)| (ended.search.id, association, read)))
+        .flat_map(|ended| ended.hints().map(|(hint, read)| (ended.search.id, hint.rank, read)))
         .collect();
     if !hints.is_empty() {
         sqlx::query(HINTS)
@@ -366,9 +341,10 @@ pub(super) async fn update_threads(
     const SQL: &str = "
         update agent_threads t
         set root = new.root, turn = new.turn, last_at = new.last_at, has_open = new.has_open, received_at = $7,
-            waiting = array(select jsonb_array_elements_text(new.waiting)::uuid), prompted_at = new.prompted_at
-        from unnest($2::uuid[], $3::text[], $4::text[], $5::timestamptz[], $6::bool[], $8::jsonb[], $9::timestamptz[])
-            as new (id, root, turn, last_at, has_open, waiting, prompted_at)
+            waiting = array(select jsonb_array_elements_text(new.waiting)::uuid), prompted_at = new.prompted_at,
+            prompts = new.prompts, names = new.names
+        from unnest($2::uuid[], $3::text[], $4::text[], $5::timestamptz[], $6::bool[], $8::jsonb[], $9::timestamptz[],
+            $10::int[], $11::int[]) as new (id, root, turn, last_at, has_open, waiting, prompted_at, prompts, names)
         where t.project = $1 and t.id = new.id";
     if threads.is_empty() {
         return Ok(());
@@ -384,6 +360,8 @@ pub(super) async fn update_threads(
         // Arrays of unequal length make no column.
         .bind(threads.values().map(|thread| Json(&thread.waiting)).collect::<Vec<_>>())
         .bind(threads.values().map(|thread| thread.prompted_at).collect::<Vec<_>>())
+        .bind(threads.values().map(|thread| thread.prompts).collect::<Vec<_>>())
+        .bind(threads.values().map(|thread| thread.names).collect::<Vec<_>>())
         .execute(connection)
         .await?;
     Ok(())

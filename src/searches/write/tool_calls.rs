@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::counts::TranscriptCounts;
 use crate::agents::{Activity, Entry, SearchOutput, ToolAction};
 use crate::privacy::kept::Kept;
+use crate::retrieval::keys::Key;
 use crate::types::{Timestamp, derived_id};
 
 /// A use of a tool and its result, or whichever of them is here.
@@ -38,6 +39,9 @@ pub(in crate::searches) struct ToolUse {
     /// The folder that relative paths are relative to.
     pub(super) folder: Option<String>,
     pub(super) actions: Vec<ToolAction>,
+    /// The keys of the identifiers that it writes to files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) wrote: Vec<Key>,
 }
 
 /// What a tool has answered.
@@ -65,16 +69,18 @@ pub(in crate::searches) fn call_ids(entries: &[Kept<Entry>]) -> Vec<Uuid> {
 }
 
 /// Takes the half of a call that an activity is; returns the whole call, if the other half is here already. A half that was
-/// taken before counts no more.
+/// taken before counts no more. `wrote` are the keys of the identifiers that a use writes to files.
 pub(super) fn pair<'e>(
     calls: &mut ToolCalls,
     entry: &Entry,
     activity: &'e Activity,
+    wrote: Vec<Key>,
     counts: &mut TranscriptCounts,
 ) -> Option<(&'e str, ToolUse, ToolResult)> {
     let (id, half) = match activity {
         Activity::ToolUse { id, actions } => {
-            let made = ToolUse { at: entry.at, folder: entry.root.clone(), actions: actions.clone() };
+            let (folder, actions) = (entry.root.clone(), actions.clone());
+            let made = ToolUse { at: entry.at, folder, actions, wrote };
             (id, Half::Use(made))
         }
         Activity::ToolResult { id, ok, output } => {

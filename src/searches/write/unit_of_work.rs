@@ -6,6 +6,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::corrections::{self, correction_id};
+use super::encounters::Encounters;
 use super::rows::{AnsweredSearch, AppendedStep, StartedSearch, StoredSearch, ThreadKey};
 use super::tables;
 use crate::searches::associations::evidence;
@@ -27,6 +28,7 @@ pub(super) struct UnitOfWork<'a> {
     ended: Vec<EndedSearch>,
     /// What searches of the turns under way have led to.
     answered: Vec<AnsweredSearch>,
+    encounters: Encounters,
 }
 
 impl<'a> UnitOfWork<'a> {
@@ -66,8 +68,17 @@ impl<'a> UnitOfWork<'a> {
     }
 
     fn of(project: &'a str, rules: &'a Rules, threads: BTreeMap<Uuid, AgentThread>) -> Self {
-        let (stored, started) = (HashMap::new(), Vec::new());
-        Self { project, rules, threads, stored, started, appended: vec![], ended: vec![], answered: vec![] }
+        Self {
+            project,
+            rules,
+            threads,
+            stored: HashMap::new(),
+            started: Vec::new(),
+            appended: Vec::new(),
+            ended: Vec::new(),
+            answered: Vec::new(),
+            encounters: Encounters::default(),
+        }
     }
 
     /// Loads what a correction may be about: the searches that these threads have made since a person last said
@@ -84,6 +95,16 @@ impl<'a> UnitOfWork<'a> {
         let ids: Vec<_> = self.answered.iter().map(|answered| correction_id(answered.id)).collect();
         self.stored.extend(tables::read_stored_searches(connection, self.project, &ids).await?);
         Ok(())
+    }
+
+    /// The project that the unit writes to.
+    pub(super) fn project(&self) -> &'a str {
+        self.project
+    }
+
+    /// What is come across.
+    pub(super) fn encounters(&mut self) -> &mut Encounters {
+        &mut self.encounters
     }
 
     /// The settings in force.
@@ -108,9 +129,8 @@ impl<'a> UnitOfWork<'a> {
         self.end(thread, ended);
     }
 
-    /// A search was made; it is followed if it is weak. `hints` are the associations that it was answered with, and their
-    /// paths.
-    pub(super) fn start(&mut self, search: StartedSearch, hints: Vec<(Uuid, String)>) {
+    /// A search was made; it is followed if it is weak.
+    pub(super) fn start(&mut self, search: StartedSearch) {
         let stored = StoredSearch { thread: search.thread, state: search.state, hash: search.hash.clone() };
         self.stored.insert(search.id, stored);
         let open = (search.state == SearchState::Tracking).then(|| OpenSearch {
@@ -120,7 +140,7 @@ impl<'a> UnitOfWork<'a> {
             at: search.at,
             is_correction: search.corrects.is_some(),
             offered: search.results.iter().map(|result| result.path.clone()).collect(),
-            hints,
+            hints: search.hints.clone(),
             steps: Vec::new(),
         });
         let (thread, rules) = (search.thread, self.rules);
@@ -204,7 +224,7 @@ impl<'a> UnitOfWork<'a> {
                 hints: Vec::new(),
                 corrects: Some(answered.id),
             };
-            self.start(search, Vec::new());
+            self.start(search);
         }
     }
 
@@ -248,7 +268,7 @@ impl<'a> UnitOfWork<'a> {
 
     /// Saves what happened, and learns from the searches that have ended. `received` is when it came in, by our clock.
     pub(super) async fn save(
-        self,
+        mut self,
         connection: &mut PgConnection,
         received: Timestamp,
     ) -> sqlx::Result<Saved> {
@@ -256,6 +276,7 @@ impl<'a> UnitOfWork<'a> {
         tables::insert_searches(connection, project, &self.started).await?;
         tables::insert_fallbacks(connection, project, &self.appended).await?;
         tables::end_searches(connection, project, &self.ended).await?;
+        self.encounters.save(connection, project, &mut self.threads).await?;
         tables::update_threads(connection, project, &self.threads, received).await?;
         let associations = evidence::learn(connection, project, self.rules, &self.ended).await?;
         Ok(Saved {

@@ -139,8 +139,9 @@ const INDEXED: &str = "
     order by 1";
 
 /// How many bytes the longest text of each has.
-const LONGEST: [(&str, i32); 26] = [
+const LONGEST: [(&str, i32); 28] = [
     ("agent_threads.session", 800),
+    ("association_queries.repository", 800),
     ("attempts.prompt_template", 800),
     ("conversation_memories.session_id", 800),
     ("conversation_queries.session_id", 800),
@@ -163,6 +164,7 @@ const LONGEST: [(&str, i32); 26] = [
     ("suggestions.session_name", 800),
     ("text_progress.work", 0),
     ("tool_calls.session", 800),
+    ("touched_files.repository", 800),
     ("transcript_lines.session", 800),
     ("transcripts.session", 800),
     ("unasked_help.session_id", 800),
@@ -204,6 +206,7 @@ async fn check_searches(named: &Named) {
     named.longest(&format!("/v1/searches/{id}/fallbacks"), "/path", 4_096, fallback).await;
     let resolved = named.post(&format!("/v1/searches/{id}/resolve"), &json!({})).await.expect(200);
     assert_eq!(resolved["state"], "resolved");
+    let body = with(body, &json!({"agent_session_id": "another"}));
     let hints = named.post("/v1/searches", &body).await.expect(201)["hints"].clone();
     assert_eq!((hints[0]["path"].as_str(), hints[0]["root"].as_str()), (Some(&*path), Some(&*root)));
     let gone = named.post("/v1/associations/gone", &json!({"root": root, "path": path})).await.expect(200);

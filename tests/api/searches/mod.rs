@@ -3,6 +3,7 @@
 mod associations;
 mod changes;
 mod exports;
+mod hints;
 mod requests;
 mod sessions;
 mod weights;

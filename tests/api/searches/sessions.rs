@@ -25,7 +25,8 @@ async fn a_component_found_by_hand_is_found_at_once_the_next_time() {
     );
     assert_eq!(service.get(&search).await.expect(200)["fallbacks"], resolved["fallbacks"]);
 
-    let next = service.post("/v1/searches", &weak("login button", 3_600)).await.expect(201);
+    let another = with(weak("login button", 3_600), &json!({"agent_session_id": "t"}));
+    let next = service.post("/v1/searches", &another).await.expect(201);
     let hint = &next["hints"][0];
     assert_eq!(
         (&hint["path"], &hint["query"], &hint["root"], &hint["evidence"]),

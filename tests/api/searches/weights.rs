@@ -115,7 +115,8 @@ async fn feedback_moves_the_weight_and_sent_again_moves_it_once() {
     }
     assert_eq!(paths(&service, "login button").await, ["a.rs"]);
     service.post(&path, &json!({"verdict": "wrong"})).await.expect(200);
-    let next = service.post("/v1/searches", &weak("login button", 3_600)).await.expect(201);
+    let another = with(weak("login button", 3_600), &json!({"agent_session_id": "t"}));
+    let next = service.post("/v1/searches", &another).await.expect(201);
     assert_eq!(column(next["hints"].as_array().expect("hints"), "path"), ["a.rs"]);
     for _ in 0..5 {
         service.post(&path, &json!({"verdict": "useful"})).await.expect(200);
@@ -137,10 +138,11 @@ async fn a_file_that_the_weak_search_had_offered_counts_half_and_is_no_hint_besi
     let share = weight("login button").await / weight("invoice total").await;
     assert!((share - 0.5).abs() < 1e-3, "{share}");
 
-    let same = service.post("/v1/searches", &weak("login button", 200)).await.expect(201);
+    let another = with(weak("login button", 200), &json!({"agent_session_id": "t"}));
+    let same = service.post("/v1/searches", &another).await.expect(201);
     assert_eq!(same["hints"], json!([]));
     let other = json!({"results": [{"path": "Other.tsx", "score": 0.42}]});
-    let other = service.post("/v1/searches", &with(weak("login button", 300), &other)).await.expect(201);
+    let other = service.post("/v1/searches", &with(another, &other)).await.expect(201);
     assert_eq!(column(other["hints"].as_array().expect("hints"), "path"), ["Button.tsx"]);
 }
 
@@ -163,8 +165,10 @@ async fn hints_that_are_read_gain_and_those_that_are_not_lose() {
     let service = Service::open().await;
     find(&service, weak("login button", 0), &["a.rs", "b.rs"]).await;
     let before = associations(&service, "login button").await;
-    find(&service, weak("the login button", 1_000), &["a.rs"]).await;
-    find(&service, weak("the login button", 2_000), &["b.rs", "c.rs"]).await;
+    // Both are told of both files.
+    let by = |session: &str, at: i64| with(weak("button login", at), &json!({ "agent_session_id": session }));
+    find(&service, by("t", 1_000), &["b.rs"]).await;
+    find(&service, by("u", 2_000), &["a.rs", "c.rs"]).await;
     let unhelped = start(&service, weak("invoice total", 3_000)).await;
     resolve(&service, &unhelped, 3_001).await;
     let figures = service.get("/v1/analytics/searches").await.expect(200);

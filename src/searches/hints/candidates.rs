@@ -1,0 +1,281 @@
+//! The files of a repository for which something speaks.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::moment::Moment;
+use crate::error::Result;
+use crate::retrieval::Samples;
+use crate::retrieval::keys::Key;
+use crate::searches::associations::{self, Association};
+use crate::searches::rules::hints::{Signs, Telling, likeness, together};
+use crate::searches::rules::names::{self, Names};
+use crate::searches::rules::repository::file_id;
+use crate::searches::settings::Rules;
+
+/// How many words or identifiers of a query are looked at.
+const MOST_NAMES: usize = 24;
+/// How many files of a repository are counted to say how common a word is.
+const MOST_COUNTED: i64 = 4_000;
+/// How many files are found by the words of their paths, and as many by having been touched together with others.
+const MOST_BY_SIGN: usize = 500;
+/// How many files are looked at.
+const MOST_FILES: i64 = 1_000;
+/// How many of them, the best by all other signs, are looked into.
+const MOST_READ: usize = 100;
+/// How many sessions' views of a file are looked into, the latest.
+const MOST_VIEWS: i64 = 4;
+/// How many files are looked into to say how common an identifier is.
+const SAMPLE: i64 = 100;
+/// How many associations of similar queries are looked at.
+const MOST_LEARNED: i64 = 50;
+/// How many views of the files at hand are looked at, the latest, to say what was touched together with them.
+const MOST_SESSIONS: i64 = 100;
+/// How many rows of what was touched together are read.
+const MOST_TOGETHER: i64 = 20_000;
+/// The share of files beyond which an identifier that these have tells nothing.
+const COMMON: f64 = 0.5;
+
+/// A file, and what speaks for it.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) path: String,
+    pub(super) signs: Signs,
+    /// The association that speaks for it most, if any does.
+    pub(super) learned: Option<Association>,
+}
+
+/// Reads the files for which something speaks.
+pub(super) struct Candidates<'a> {
+    db: &'a PgPool,
+    project: &'a str,
+    moment: &'a Moment,
+    names: Names,
+}
+
+impl<'a> Candidates<'a> {
+    /// Finds the files for which something speaks, in the repository in which is asked; without one, only those that are known
+    /// from similar queries in the whole project.
+    pub(super) async fn find(
+        db: &'a PgPool,
+        samples: &Arc<Samples>,
+        project: &'a Arc<str>,
+        rules: &Rules,
+        query: &str,
+        moment: &'a Moment,
+    ) -> Result<Vec<File>> {
+        let names = Names::of(project, &moment.repository);
+        let this = Self { db, project, moment, names };
+        let repository = Some(moment.repository.as_str()).filter(|repository| !repository.is_empty());
+        let near = associations::find(db, samples, project, query, repository, MOST_LEARNED, rules).await?;
+        let words = limited(this.names.words(query));
+        let mut files = this.learned(&words, near);
+        if repository.is_none() {
+            let words = Telling::new(words.into_iter().map(|word| (word, 0)), 1, 1.0);
+            this.compare_paths(&mut files, &words);
+            return Ok(files.into_values().collect());
+        }
+        let (files_of_repository, frequencies) = this.frequencies_of_words(&words).await?;
+        let together = this.together().await?;
+        let rarest = rarest(&frequencies);
+        this.add_touched(&mut files, &together, &rarest).await?;
+        this.compare_paths(&mut files, &Telling::new(frequencies, files_of_repository, 1.0));
+        Ok(this.with_contents(files, limited(this.names.identifiers(query))).await?)
+    }
+
+    /// The files that answered similar queries, each with what speaks most for it.
+    fn learned(&self, words: &[Key], near: Vec<Association>) -> HashMap<Uuid, File> {
+        let words: BTreeSet<Key> = words.iter().copied().collect();
+        let mut files: HashMap<Uuid, File> = HashMap::new();
+        for association in near {
+            let learned = likeness(&words, &self.names.words(&association.query));
+            let file = file_id(&self.moment.repository, &association.path);
+            let same_root = association.root.as_deref().is_some_and(|root| root == self.moment.root);
+            let file = files.entry(file).or_insert_with(|| File {
+                path: association.path.clone(),
+                signs: Signs::default(),
+                learned: None,
+            });
+            file.signs.same_root |= same_root;
+            // The nearest come first, and of two that are as near the one with the greater weight.
+            if learned > file.signs.learned || file.learned.is_none() {
+                file.signs.learned = learned;
+                file.learned = Some(association);
+            }
+        }
+        files
+    }
+
+    /// Counts the files of the repository, and those with each of these words in their paths, up to a bound.
+    async fn frequencies_of_words(&self, words: &[Key]) -> sqlx::Result<(usize, Vec<(Key, usize)>)> {
+        const FILES: &str = "
+            select count(distinct file_id) from (
+                select file_id from touched_files where project = $1 and repository = $2 limit $3) counted";
+        const HAVING: &str = "
+            select wanted.word, (
+                select count(distinct counted.file_id) from (
+                    select f.file_id from touched_files f where f.project = $1 and f.words @> array[wanted.word] limit $3
+                ) counted)
+            from unnest($2::int[]) as wanted (word)";
+        let files: i64 = sqlx::query_scalar(FILES)
+            .bind(self.project)
+            .bind(&self.moment.repository)
+            .bind(MOST_COUNTED)
+            .fetch_one(self.db)
+            .await?;
+        let query = sqlx::query_as(HAVING).bind(self.project).bind(words).bind(MOST_COUNTED);
+        let having: Vec<(Key, i64)> = query.fetch_all(self.db).await?;
+        let count = |count| usize::try_from(count).unwrap_or_default();
+        Ok((count(files), having.into_iter().map(|(word, having)| (word, count(having))).collect()))
+    }
+
+    /// How much files belong together with those at hand, as they were touched in the same turns.
+    async fn together(&self) -> sqlx::Result<HashMap<Uuid, f64>> {
+        const SQL: &str = "
+            select f.thread_id, f.file_id, f.turns from touched_files f
+            where f.project = $1 and f.thread_id in (
+                select g.thread_id from touched_files g where g.project = $1 and g.file_id = any($2)
+                order by g.touched_at desc limit $3)
+            limit $4";
+        let at_hand = &self.moment.at_hand;
+        if at_hand.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let query =
+            sqlx::query_as(SQL).bind(self.project).bind(at_hand).bind(MOST_SESSIONS).bind(MOST_TOGETHER);
+        let rows: Vec<(Uuid, Uuid, Vec<i32>)> = query.fetch_all(self.db).await?;
+        let mut turns_at_hand: HashMap<Uuid, HashSet<(Uuid, i32)>> = HashMap::new();
+        for (thread, file, turns) in &rows {
+            if at_hand.contains(file) {
+                let turns = turns.iter().map(|turn| (*thread, *turn));
+                turns_at_hand.entry(*file).or_default().extend(turns);
+            }
+        }
+        let mut both: HashMap<(Uuid, Uuid), usize> = HashMap::new();
+        for (thread, file, turns) in &rows {
+            for (at_hand, their_turns) in turns_at_hand.iter().filter(|(at_hand, _)| *at_hand != file) {
+                let shared = turns.iter().filter(|turn| their_turns.contains(&(*thread, **turn))).count();
+                if shared > 0 {
+                    *both.entry((*file, *at_hand)).or_default() += shared;
+                }
+            }
+        }
+        let mut sums: HashMap<Uuid, f64> = HashMap::new();
+        for ((file, at_hand), both) in both {
+            *sums.entry(file).or_default() += together(both, turns_at_hand[&at_hand].len());
+        }
+        Ok(sums)
+    }
+
+    /// Adds the touched files that were touched together with those at hand, were named in the session, or have one of these
+    /// words in their paths.
+    async fn add_touched(
+        &self,
+        files: &mut HashMap<Uuid, File>,
+        together: &HashMap<Uuid, f64>,
+        words: &[Key],
+    ) -> sqlx::Result<()> {
+        const SQL: &str = "
+            select f.file_id, f.path, bool_or(f.root = $6) from touched_files f
+            where f.project = $1 and f.repository = $2 and not f.gone
+                and (f.file_id = any($3) or f.name = any($4) or f.words && $5)
+            group by f.file_id, f.path order by max(f.touched_at) desc, f.file_id limit $7";
+        let mut ids: Vec<_> = together.iter().collect();
+        ids.sort_by(|(one, a), (other, b)| b.total_cmp(a).then_with(|| one.cmp(other)));
+        let ids = ids.into_iter().map(|(id, _)| *id).take(MOST_BY_SIGN).chain(files.keys().copied());
+        let names: Vec<Key> = self.moment.names.iter().copied().collect();
+        let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(SQL)
+            .bind(self.project)
+            .bind(&self.moment.repository)
+            .bind(ids.collect::<Vec<_>>())
+            .bind(names)
+            .bind(words)
+            .bind(&self.moment.root)
+            .bind(MOST_FILES)
+            .fetch_all(self.db)
+            .await?;
+        for (id, path, same_root) in rows {
+            let file =
+                files.entry(id).or_insert_with(|| File { path, signs: Signs::default(), learned: None });
+            file.signs.same_root |= same_root;
+            file.signs.together = together.get(&id).copied().unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Compares the paths of files with the words of the query, and their names with those that the session was told of.
+    fn compare_paths(&self, files: &mut HashMap<Uuid, File>, words: &Telling) {
+        for file in files.values_mut() {
+            let has = self.names.words(&file.path);
+            file.signs.path = words.share(|word| has.contains(&word));
+            file.signs.named = self.moment.names.contains(&self.names.file(&file.path));
+        }
+    }
+
+    /// Looks into the files for which the most speaks.
+    async fn with_contents(
+        &self,
+        files: HashMap<Uuid, File>,
+        identifiers: Vec<Key>,
+    ) -> sqlx::Result<Vec<File>> {
+        const CONTENTS: &str = "
+            select wanted.id, newest.identifiers from unnest($2::uuid[]) as wanted (id)
+            cross join lateral (
+                select f.identifiers from touched_files f where f.project = $1 and f.file_id = wanted.id
+                order by f.touched_at desc limit $3
+            ) newest";
+        const OTHERS: &str = "
+            select file_id, identifiers from touched_files
+            where project = $1 and repository = $2 and identifiers <> '' order by file_id limit $3";
+        let mut files: Vec<(Uuid, File)> = files.into_iter().collect();
+        if identifiers.is_empty() {
+            return Ok(files.into_iter().map(|(_, file)| file).collect());
+        }
+        let promise = |file: &File| file.signs.score(self.moment.turn);
+        files.sort_by(|(one, a), (other, b)| promise(b).total_cmp(&promise(a)).then_with(|| one.cmp(other)));
+        let read: Vec<_> = files.iter().map(|(id, _)| *id).take(MOST_READ).collect();
+        let query = sqlx::query_as(CONTENTS).bind(self.project).bind(&read).bind(MOST_VIEWS);
+        let contents = having(&identifiers, query.fetch_all(self.db).await?);
+        let query = sqlx::query_as(OTHERS).bind(self.project).bind(&self.moment.repository).bind(SAMPLE);
+        let sample = having(&identifiers, query.fetch_all(self.db).await?);
+        let count = |identifier: &Key| sample.values().filter(|has| has.contains(identifier)).count();
+        let frequencies = identifiers.iter().map(|identifier| (*identifier, count(identifier)));
+        let telling = Telling::new(frequencies, sample.len(), COMMON);
+        for (id, file) in &mut files {
+            if let Some(has) = contents.get(id) {
+                file.signs.content = telling.share(|identifier| has.contains(&identifier));
+            }
+        }
+        Ok(files.into_iter().map(|(_, file)| file).collect())
+    }
+}
+
+/// As many of these names as are looked at.
+fn limited(names: BTreeSet<Key>) -> Vec<Key> {
+    names.into_iter().take(MOST_NAMES).collect()
+}
+
+/// The rarest of these words, as many as bound the files that have one of them.
+fn rarest(frequencies: &[(Key, usize)]) -> Vec<Key> {
+    let mut words: Vec<_> = frequencies.iter().filter(|(_, having)| *having > 0).collect();
+    words.sort_by_key(|(word, having)| (*having, *word));
+    let mut files = 0;
+    let within = words.into_iter().take_while(|(_, having)| {
+        files += having;
+        files <= MOST_BY_SIGN
+    });
+    within.map(|(word, _)| *word).collect()
+}
+
+/// Which of these identifiers the files have, whose identifiers are given as the database keeps them.
+fn having(identifiers: &[Key], contents: Vec<(Uuid, Vec<u8>)>) -> HashMap<Uuid, HashSet<Key>> {
+    let mut having: HashMap<Uuid, HashSet<Key>> = HashMap::new();
+    for (file, packed) in contents {
+        let has = having.entry(file).or_default();
+        has.extend(identifiers.iter().filter(|identifier| names::is_among(**identifier, &packed)));
+    }
+    having
+}

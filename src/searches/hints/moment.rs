@@ -1,0 +1,145 @@
+//! The moment in which somebody asks: who it is, where, and what they have already.
+
+use std::cmp::Reverse;
+use std::collections::HashSet;
+
+use chrono::TimeDelta;
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::{Asked, Asker};
+use crate::retrieval::keys::Key;
+use crate::searches::rules::paths;
+use crate::searches::rules::repository::repository;
+use crate::types::Timestamp;
+
+/// How long a session is taken for the one that asks, after it was last heard of, if the question does not name one.
+const ACTIVE: TimeDelta = TimeDelta::hours(1);
+/// How many files are at hand: those that the turn touched last.
+const AT_HAND: usize = 8;
+/// How many of the files are looked at that a session has read after its searches, as clients have posted.
+const MOST_POSTED: i64 = 5_000;
+
+/// What is known of who asks.
+#[derive(Debug, Default)]
+pub(super) struct Moment {
+    /// The number of the turn, if prompts of the session are known.
+    pub(super) turn: Option<i32>,
+    /// The folder in which is searched; empty if it is not known.
+    pub(super) root: String,
+    /// The repository of that folder; empty if it is not known.
+    pub(super) repository: String,
+    /// The files that the turn has touched last.
+    pub(super) at_hand: Vec<Uuid>,
+    /// The keys of the names of files that the session was told of.
+    pub(super) names: HashSet<Key>,
+    /// The paths of the files that the session has touched.
+    touched: HashSet<String>,
+}
+
+/// The thread that asks.
+#[derive(sqlx::FromRow)]
+struct Thread {
+    id: Uuid,
+    session: String,
+    root: Option<String>,
+    prompts: i32,
+}
+
+/// A file that the session has touched.
+#[derive(sqlx::FromRow)]
+struct Touched {
+    thread_id: Uuid,
+    file_id: Uuid,
+    path: String,
+    turns: Vec<i32>,
+    touched_at: Timestamp,
+}
+
+impl Moment {
+    /// Reads what is known of who asks.
+    pub(super) async fn read(db: &PgPool, project: &str, asked: &Asked<'_>) -> sqlx::Result<Self> {
+        let asked_root = asked.root.map(paths::folder);
+        let thread = Thread::read(db, project, asked, asked_root.as_deref()).await?;
+        let root = asked_root.or_else(|| thread.as_ref()?.root.clone()).unwrap_or_default();
+        let mut moment = Self { repository: repository(&root), root, ..Self::default() };
+        // A session may be known by what it has posted, or by its subagents, without a thread of its own.
+        let session = match asked.asker {
+            Asker::Agent { session, .. } => Some(session),
+            Asker::LastActive | Asker::Unknown => thread.as_ref().map(|thread| thread.session.as_str()),
+        };
+        let Some(session) = session else { return Ok(moment) };
+        let touched = touched(db, project, session).await?;
+        moment.touched = posted(db, project, session).await?;
+        moment.touched.extend(touched.iter().map(|file| file.path.clone()));
+        let Some(thread) = thread else { return Ok(moment) };
+        moment.turn = Some(thread.prompts).filter(|prompts| *prompts > 0);
+        moment.names = names(db, project, thread.id).await?;
+        let is_of_turn =
+            |file: &&Touched| file.thread_id == thread.id && file.turns.contains(&thread.prompts);
+        let mut of_turn: Vec<_> = touched.iter().filter(is_of_turn).collect();
+        of_turn.sort_by_key(|file| (Reverse(file.touched_at), file.file_id));
+        moment.at_hand = of_turn.into_iter().take(AT_HAND).map(|file| file.file_id).collect();
+        Ok(moment)
+    }
+
+    /// Whether the session has touched the file at this path.
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.touched.contains(path)
+    }
+}
+
+impl Thread {
+    async fn read(
+        db: &PgPool,
+        project: &str,
+        asked: &Asked<'_>,
+        root: Option<&str>,
+    ) -> sqlx::Result<Option<Self>> {
+        const NAMED: &str = "
+            select id, session, root, prompts from agent_threads
+            where project = $1 and session = $2 and agent is not distinct from $3";
+        const LAST_ACTIVE: &str = "
+            select id, session, root, prompts from agent_threads
+            where project = $1 and md5(root) = md5($2) and root = $2 and agent is null and session is not null
+                and received_at > $3
+            order by last_at desc nulls last, id limit 1";
+        match (asked.asker, root) {
+            (Asker::Agent { session, agent }, _) => {
+                sqlx::query_as(NAMED).bind(project).bind(session).bind(agent).fetch_optional(db).await
+            }
+            (Asker::LastActive, Some(root)) => {
+                let since = Timestamp::now().plus(-ACTIVE);
+                sqlx::query_as(LAST_ACTIVE).bind(project).bind(root).bind(since).fetch_optional(db).await
+            }
+            (Asker::LastActive, None) | (Asker::Unknown, _) => Ok(None),
+        }
+    }
+}
+
+/// Reads the keys of the names that a thread was told of.
+async fn names(db: &PgPool, project: &str, thread: Uuid) -> sqlx::Result<HashSet<Key>> {
+    const SQL: &str = "select names from named_files where project = $1 and thread_id = $2";
+    let rows: Vec<Vec<Key>> = sqlx::query_scalar(SQL).bind(project).bind(thread).fetch_all(db).await?;
+    Ok(rows.into_iter().flatten().collect())
+}
+
+/// Reads the files that the threads of a session have touched.
+async fn touched(db: &PgPool, project: &str, session: &str) -> sqlx::Result<Vec<Touched>> {
+    const SQL: &str = "
+        select f.thread_id, f.file_id, f.path, f.turns, f.touched_at
+        from agent_threads t join touched_files f on f.project = $1 and f.thread_id = t.id
+        where t.project = $1 and t.session = $2";
+    sqlx::query_as(SQL).bind(project).bind(session).fetch_all(db).await
+}
+
+/// Reads the paths of the files that a session has touched after searches.
+async fn posted(db: &PgPool, project: &str, session: &str) -> sqlx::Result<HashSet<String>> {
+    const SQL: &str = "
+        select f.target from searches s join fallbacks f on f.project = $1 and f.search_id = s.id
+        where s.project = $1 and s.agent_session_id = $2 and f.kind in ('read', 'edit', 'index') and f.ok
+        order by s.timestamp desc limit $3";
+    let rows: Vec<String> =
+        sqlx::query_scalar(SQL).bind(project).bind(session).bind(MOST_POSTED).fetch_all(db).await?;
+    Ok(rows.into_iter().collect())
+}

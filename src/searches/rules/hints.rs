@@ -1,0 +1,204 @@
+//! Hints: how likely a file is to be what an agent needs and does not have yet.
+//!
+//! Most of the time the right hint is none. A wrong one costs an agent a quarter of what a right one saves, if it follows one in
+//! four, so a hint pays where one in five is right. The signs and their weights were found by replaying real sessions of
+//! agents in the order of their times, with each search answered by what was known just then: of the files that were hinted, those
+//! are right that the agent read or changed later in the turn and had not had before.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::retrieval::keys::Key;
+
+/// The score from which the best file is a hint: there one hint in five is right.
+pub const CUT: f64 = 0.2;
+/// The score from which the second file is a hint as well.
+pub const SECOND_CUT: f64 = 0.25;
+
+/// The weight of the file's name having been in what the session was told.
+const NAMED: f64 = 1.5;
+/// The weight of having been touched together with the files at hand.
+const TOGETHER: f64 = 1.5;
+/// The weight of having what the query names.
+const CONTENT: f64 = 1.5;
+/// The weight of the query's words in the path.
+const PATH: f64 = 1.5;
+/// The weight of having been touched in the same folder, and not only in another clone.
+const SAME_ROOT: f64 = 0.75;
+/// The weight of having answered a query with the same words: enough by itself, where nobody knows better.
+const LEARNED: f64 = 3.4;
+/// The least likeness of a query whose answer is a sign.
+const LEAST_LIKENESS: f64 = 0.6;
+/// The fewest words that such a query has in common: what one word finds differs from task to task.
+const LEAST_WORDS: usize = 2;
+/// What each turn costs: the longer a session, the more of what it needs it has.
+const LATE: f64 = -0.5;
+/// What the first turn costs, in which little is known of what the session is about.
+const FIRST: f64 = -0.5;
+/// The sum of weights at which a hint begins to pay.
+const PAYS: f64 = 3.0;
+/// By how much the logarithm of the odds grows with the sum of weights: a logistic regression over the best files of these searches.
+const STEEPNESS: f64 = 0.46;
+
+/// What speaks for a file.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Signs {
+    /// Whether the file's name was in what tools or a person told the session.
+    pub named: bool,
+    /// The sum over the files that the turn touched last of how often both were touched in a turn, see [`together`].
+    pub together: f64,
+    /// The share of the query's identifiers in what was read from or written to the file, 0 to 1.
+    pub content: f64,
+    /// The share of the query's words in the path, 0 to 1.
+    pub path: f64,
+    /// Whether the file was touched in the same folder.
+    pub same_root: bool,
+    /// How alike the closest query is that the file has answered, see [`likeness`].
+    pub learned: f64,
+}
+
+impl Signs {
+    /// The chance, 0 to 1, that the file is needed and not at hand, in a session in this turn; the first turn is 1. Of a session
+    /// that is not known the turn is not either.
+    #[must_use]
+    pub fn score(&self, turn: Option<i32>) -> f64 {
+        let flag = |sign| if sign { 1.0 } else { 0.0 };
+        let of_file = NAMED * flag(self.named)
+            + TOGETHER * self.together.ln_1p()
+            + CONTENT * self.content
+            + PATH * self.path
+            + SAME_ROOT * flag(self.same_root)
+            + LEARNED * self.learned;
+        let of_turn =
+            turn.map_or(0.0, |turn| LATE * f64::from(turn.max(0)).ln_1p() + FIRST * flag(turn <= 1));
+        let pays = (CUT / (1.0 - CUT)).ln();
+        let odds = (STEEPNESS * (of_file + of_turn - PAYS) + pays).exp();
+        odds / (1.0 + odds)
+    }
+}
+
+/// How much two files belong together that were touched in the same turn so often, if the file at hand was touched in so many.
+#[must_use]
+pub fn together(both: usize, at_hand: usize) -> f64 {
+    both as f64 / (2 + at_hand) as f64
+}
+
+/// How alike two queries are by their words: the share of all words that both have, 0 to 1; 0 where that says little.
+#[must_use]
+pub fn likeness(one: &BTreeSet<Key>, other: &BTreeSet<Key>) -> f64 {
+    let both = one.intersection(other).count();
+    let share = both as f64 / (one.len() + other.len() - both).max(1) as f64;
+    if both >= LEAST_WORDS && share >= LEAST_LIKENESS { share } else { 0.0 }
+}
+
+/// The names in a query, each with how much it tells: the fewer files have it, the more.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Telling(HashMap<Key, f64>);
+
+impl Telling {
+    /// Weighs names by how many of `files` files have each, for those who have it at all. Names that more than `common` of the
+    /// files have tell nothing.
+    #[must_use]
+    pub fn new(frequencies: impl IntoIterator<Item = (Key, usize)>, files: usize, common: f64) -> Self {
+        let files = files.max(1) as f64;
+        let telling = frequencies.into_iter().filter(|(_, having)| *having as f64 <= common * files);
+        Self(telling.map(|(key, having)| (key, (files / having.max(1) as f64).ln_1p())).collect())
+    }
+
+    /// The share of what the names tell that is told by those that a file has.
+    pub fn share(&self, has: impl Fn(Key) -> bool) -> f64 {
+        let all: f64 = self.0.values().sum();
+        let told: f64 = self.0.iter().filter(|(key, _)| has(**key)).map(|(_, weight)| weight).sum();
+        if all > 0.0 { told / all } else { 0.0 }
+    }
+}
+
+/// How many of the files with these scores, the best first, are hints: none that is not worth it, one, or two that both are.
+#[must_use]
+pub fn shown(scores: impl IntoIterator<Item = f64>) -> usize {
+    [CUT, SECOND_CUT].into_iter().zip(scores).take_while(|(cut, score)| score >= cut).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn signs() -> impl Strategy<Value = Signs> {
+        let flags = (any::<bool>(), any::<bool>());
+        (flags, 0.0..3.0, 0.0..=1.0, 0.0..=1.0, 0.0..=1.0).prop_map(
+            |((named, same_root), together, content, path, learned)| Signs {
+                named,
+                together,
+                content,
+                path,
+                same_root,
+                learned,
+            },
+        )
+    }
+
+    #[test]
+    fn no_sign_pays_by_itself_but_the_answer_of_the_same_query() {
+        let nothing = Signs::default();
+        for (signs, pays) in [
+            (nothing, false),
+            (Signs { named: true, same_root: true, ..nothing }, false),
+            (Signs { content: 1.0, same_root: true, ..nothing }, false),
+            (Signs { path: 1.0, same_root: true, ..nothing }, false),
+            (Signs { named: true, content: 1.0, same_root: true, ..nothing }, true),
+            (Signs { content: 1.0, path: 1.0, same_root: true, ..nothing }, true),
+            (Signs { learned: 1.0, ..nothing }, true),
+            (Signs { learned: LEAST_LIKENESS, ..nothing }, false),
+        ] {
+            assert_eq!(signs.score(None) >= CUT, pays, "{signs:?}");
+        }
+    }
+
+    #[test]
+    fn there_is_one_hint_or_none_and_a_second_where_it_is_likely() {
+        assert_eq!(shown([]), 0);
+        assert_eq!(shown([0.19, 0.19]), 0);
+        assert_eq!(shown([0.6, 0.24]), 1);
+        assert_eq!(shown([0.6, 0.25, 0.25]), 2);
+    }
+
+    #[test]
+    fn what_few_files_have_tells_more_and_what_most_have_nothing() {
+        let telling = Telling::new([(1, 1), (2, 40), (3, 90)], 100, 0.5);
+        assert!(telling.share(|key| key == 1) > 0.7);
+        assert!(telling.share(|key| key == 3).abs() < 1e-9);
+        assert!((telling.share(|_| true) - 1.0).abs() < 1e-9);
+        assert!(Telling::default().share(|_| true).abs() < 1e-9);
+    }
+
+    #[test]
+    fn queries_are_alike_that_have_most_of_several_words_in_common() {
+        let words = |words: &[Key]| words.iter().copied().collect::<BTreeSet<_>>();
+        assert!((likeness(&words(&[1, 2]), &words(&[1, 2])) - 1.0).abs() < 1e-9);
+        assert!((likeness(&words(&[1, 2]), &words(&[1, 2, 3])) - 2.0 / 3.0).abs() < 1e-9);
+        assert!(likeness(&words(&[1]), &words(&[1])).abs() < 1e-9);
+        assert!(likeness(&words(&[1, 2]), &words(&[1, 2, 3, 4])).abs() < 1e-9);
+        assert!(likeness(&words(&[]), &words(&[])).abs() < 1e-9);
+    }
+
+    proptest! {
+        #[test]
+        fn each_sign_makes_a_hint_likelier_and_each_turn_less(signs in signs(), turn in 1..1_000) {
+            let score = signs.score(Some(turn));
+            prop_assert!((0.0..1.0).contains(&score));
+            for more in [
+                Signs { named: true, ..signs },
+                Signs { same_root: true, ..signs },
+                Signs { together: signs.together + 1.0, ..signs },
+                Signs { content: 1.0, ..signs },
+                Signs { path: 1.0, ..signs },
+                Signs { learned: 1.0, ..signs },
+            ] {
+                prop_assert!(more.score(Some(turn)) >= score);
+            }
+            prop_assert!(signs.score(None) > score);
+            prop_assert!(turn == 1 || signs.score(Some(turn + 1)) < score);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Names: what a text names, by which hints are found. These are the identifiers of code, the names of files, and the words of
+//! paths and queries. Only hashes of them are kept.
+
+use std::collections::BTreeSet;
+
+use crate::retrieval::keys::{Key, Space};
+
+/// The fewest and the most characters of an identifier that tells files apart.
+const IDENTIFIER: std::ops::RangeInclusive<usize> = 3..=64;
+/// The most bytes of a file's name that is noticed in a text.
+const MOST_NAME: usize = 100;
+/// The most characters of a file's extension that is noticed in a text.
+const MOST_EXTENSION: usize = 6;
+/// How many characters tell a word from others: `configure` and `configuration` are to meet.
+const STEM: usize = 6;
+/// How many identifiers of what was seen of a file are kept.
+pub const MOST_IDENTIFIERS: usize = 1_024;
+
+/// The keys of the names in a repository. A name has another key in another repository or project.
+#[derive(Debug, Clone)]
+pub struct Names(Space);
+
+impl Names {
+    /// The names in a repository of a project.
+    #[must_use]
+    pub fn of(project: &str, repository: &str) -> Self {
+        Self(Space::new(project, "name", repository))
+    }
+
+    /// The keys of the identifiers in a text, each once.
+    #[must_use]
+    pub fn identifiers(&self, text: &str) -> BTreeSet<Key> {
+        identifiers(text).map(|identifier| self.0.key(identifier)).collect()
+    }
+
+    /// The keys of the names of files in a text, each once.
+    #[must_use]
+    pub fn files(&self, text: &str) -> BTreeSet<Key> {
+        files(text).map(|name| self.0.key(name)).collect()
+    }
+
+    /// The key of the name of the file at a path.
+    #[must_use]
+    pub fn file(&self, path: &str) -> Key {
+        self.0.key(path.rsplit('/').next().unwrap_or(path))
+    }
+
+    /// The keys of the words in a path or query, each once.
+    #[must_use]
+    pub fn words(&self, text: &str) -> BTreeSet<Key> {
+        words(text).iter().map(|word| self.0.key(word)).collect()
+    }
+}
+
+/// Keys as the database keeps them, ascending and four bytes each. Of too many, the least are kept: whatever was seen first, they
+/// are the same.
+#[must_use]
+pub fn packed(keys: &BTreeSet<Key>) -> Vec<u8> {
+    keys.iter().take(MOST_IDENTIFIERS).flat_map(|key| key.to_be_bytes()).collect()
+}
+
+/// The keys that [`packed`] has written.
+pub fn unpacked(bytes: &[u8]) -> impl Iterator<Item = Key> + '_ {
+    bytes.as_chunks().0.iter().map(|bytes| Key::from_be_bytes(*bytes))
+}
+
+/// Whether a key is among those that [`packed`] has written.
+#[must_use]
+pub fn is_among(key: Key, bytes: &[u8]) -> bool {
+    bytes.as_chunks().0.binary_search_by_key(&key, |bytes| Key::from_be_bytes(*bytes)).is_ok()
+}
+
+/// The identifiers in a text, as they are written.
+fn identifiers(text: &str) -> impl Iterator<Item = &str> {
+    let runs = text.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+    runs.filter(|run| {
+        IDENTIFIER.contains(&run.chars().count()) && !run.starts_with(|c: char| c.is_ascii_digit())
+    })
+}
+
+/// What looks like the name of a file in a text: it has an extension.
+fn files(text: &str) -> impl Iterator<Item = &str> {
+    let runs = text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.')));
+    let names = runs.map(|run| run.trim_end_matches(['.', '-']));
+    names.filter(|name| {
+        let Some((stem, extension)) = name.rsplit_once('.') else { return false };
+        name.len() <= MOST_NAME
+            && stem.contains(char::is_alphanumeric)
+            && extension.len() <= MOST_EXTENSION
+            && extension.starts_with(|c: char| c.is_ascii_alphabetic())
+            && extension.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    })
+}
+
+/// The stems of the words of a text, those within identifiers too: `parseHTTPUrl` has `parse`, `http` and `url`.
+fn words(text: &str) -> BTreeSet<String> {
+    let mut words = BTreeSet::new();
+    let (mut word, mut before) = (String::new(), ' ');
+    let mut characters = text.chars().peekable();
+    let mut end = |word: &mut String| {
+        if word.chars().count() > 1 {
+            words.insert(word.chars().take(STEM).collect::<String>().to_lowercase());
+        }
+        word.clear();
+    };
+    while let Some(c) = characters.next() {
+        let next_is_lower = characters.peek().is_some_and(|next| next.is_lowercase());
+        let begins = !c.is_alphanumeric()
+            || before.is_numeric() != c.is_numeric()
+            || c.is_uppercase() && (!before.is_uppercase() || next_is_lower);
+        if begins {
+            end(&mut word);
+        }
+        if c.is_alphanumeric() {
+            word.push(c);
+        }
+        before = c;
+    }
+    end(&mut word);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn identifiers_are_what_code_has_names_for() {
+        let found: Vec<_> = identifiers("fn draw_login(x: u8, größe: Size) -> 12ab 0x1F {}").collect();
+        assert_eq!(found, ["draw_login", "größe", "Size"]);
+    }
+
+    #[test]
+    fn names_of_files_are_noticed_in_whatever_a_tool_prints() {
+        let text = "src/ui/login.rs:12: see Button.test.tsx, .env.local and a.b.\n3.5 seconds, e.g. v1.2-rc.1 x.jsonlines";
+        assert_eq!(
+            files(text).collect::<Vec<_>>(),
+            ["login.rs", "Button.test.tsx", ".env.local", "a.b", "e.g"]
+        );
+    }
+
+    #[test]
+    fn words_are_taken_out_of_identifiers_and_cut_to_their_stems() {
+        let found: Vec<_> = words("src/LoginButton.created parseHTTPUrl2 x v10").into_iter().collect();
+        assert_eq!(found, ["10", "button", "create", "http", "login", "parse", "src", "url"]);
+        assert_eq!(words("configuration"), words("configured"));
+    }
+
+    #[test]
+    fn a_name_has_another_key_in_another_repository() {
+        let [one, other] = ["app", "web"].map(|repository| Names::of("p", repository).file("src/a.rs"));
+        assert_ne!(one, other);
+        assert_eq!(Names::of("p", "app").files("see a.rs"), BTreeSet::from([one]));
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_packed_is_found_again(keys: BTreeSet<Key>, other: Key) {
+            let bytes = packed(&keys);
+            prop_assert_eq!(unpacked(&bytes).collect::<BTreeSet<_>>(), keys.clone());
+            prop_assert_eq!(is_among(other, &bytes), keys.contains(&other));
+            prop_assert!(keys.iter().all(|key| is_among(*key, &bytes)));
+        }
+
+        #[test]
+        fn any_text_has_short_words(text in ".{0,200}") {
+            prop_assert!(words(&text).iter().all(|word| word.chars().count() > 0));
+            prop_assert!(identifiers(&text).all(|identifier| text.contains(identifier)));
+            prop_assert!(files(&text).all(|name| text.contains(name)));
+        }
+    }
+}

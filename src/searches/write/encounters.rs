@@ -1,0 +1,254 @@
+//! What agents come across: the files that they read or change, with the identifiers in these, and the names of files that they
+//! are told of. Hints are made of it.
+//!
+//! A touched file is a row of its thread, whatever number of turns it was touched in. There is a bound for everything: the
+//! oldest files of a thread give way, the oldest threads of a file, and the oldest names of a thread.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::LazyLock;
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::db::insert::{self, columns};
+use crate::retrieval::keys::{self, Key};
+use crate::searches::rules::learner::AgentThread;
+use crate::searches::rules::names::{Names, packed, unpacked};
+use crate::searches::rules::repository::{file_id, repository};
+use crate::types::Timestamp;
+
+/// How many files of one thread are remembered.
+const MOST_FILES: i64 = 1_000;
+/// How many threads that have touched one file are remembered.
+const MOST_THREADS: i64 = 32;
+/// How many turns are remembered in which a thread has touched a file.
+const MOST_TURNS: usize = 64;
+/// How many names one thread has been told of are remembered, at most.
+const MOST_NAMES: usize = 16_384;
+
+/// What the threads of a unit of work have come across.
+#[derive(Debug, Default)]
+pub(super) struct Encounters {
+    touched: BTreeMap<(Uuid, Uuid), Touched>,
+    named: BTreeMap<Uuid, BTreeSet<Key>>,
+}
+
+/// What a thread has done with a file.
+#[derive(Debug, Default)]
+struct Touched {
+    repository: String,
+    root: String,
+    path: String,
+    turns: BTreeSet<i32>,
+    identifiers: BTreeSet<Key>,
+    at: Option<Timestamp>,
+}
+
+impl Encounters {
+    /// A thread that works in `root` has read or changed a file in a turn.
+    pub(super) fn touch(
+        &mut self,
+        thread: Uuid,
+        root: &str,
+        path: &str,
+        (turn, at): (i32, Timestamp),
+        identifiers: impl IntoIterator<Item = Key>,
+    ) {
+        let repository = repository(root);
+        let touched = self.touched.entry((thread, file_id(&repository, path))).or_default();
+        touched.turns.insert(turn);
+        touched.identifiers.extend(identifiers);
+        touched.at = touched.at.max(Some(at));
+        (touched.repository, touched.root, touched.path) = (repository, root.to_owned(), path.to_owned());
+    }
+
+    /// A thread was told of files with these names.
+    pub(super) fn name(&mut self, thread: Uuid, names: BTreeSet<Key>) {
+        if !names.is_empty() {
+            self.named.entry(thread).or_default().extend(names);
+        }
+    }
+
+    /// Writes what was come across. The threads are locked.
+    pub(super) async fn save(
+        mut self,
+        connection: &mut PgConnection,
+        project: &str,
+        threads: &mut BTreeMap<Uuid, AgentThread>,
+    ) -> sqlx::Result<()> {
+        if !self.touched.is_empty() {
+            let known = self.add_known(connection, project).await?;
+            self.write_touched(connection, project).await?;
+            self.forget_oldest(connection, project, &known).await?;
+        }
+        self.write_names(connection, project, threads).await
+    }
+
+    /// Adds what is known already of what the threads have done with these files. Returns which of them were known.
+    async fn add_known(
+        &mut self,
+        connection: &mut PgConnection,
+        project: &str,
+    ) -> sqlx::Result<BTreeSet<(Uuid, Uuid)>> {
+        const SQL: &str = "
+            select f.thread_id, f.file_id, f.turns, f.identifiers, f.touched_at from touched_files f
+            join unnest($2::uuid[], $3::uuid[]) as wanted (thread_id, file_id)
+                on wanted.thread_id = f.thread_id and wanted.file_id = f.file_id
+            where f.project = $1";
+        type Row = (Uuid, Uuid, Vec<i32>, Vec<u8>, Timestamp);
+        let (threads, files): (Vec<_>, Vec<_>) = self.touched.keys().copied().unzip();
+        let rows: Vec<Row> =
+            sqlx::query_as(SQL).bind(project).bind(threads).bind(files).fetch_all(connection).await?;
+        let mut known = BTreeSet::new();
+        for (thread, file, turns, identifiers, at) in rows {
+            if let Some(touched) = self.touched.get_mut(&(thread, file)) {
+                touched.turns.extend(turns);
+                touched.identifiers.extend(unpacked(&identifiers));
+                touched.at = touched.at.max(Some(at));
+                known.insert((thread, file));
+            }
+        }
+        Ok(known)
+    }
+
+    async fn write_touched(&self, connection: &mut PgConnection, project: &str) -> sqlx::Result<()> {
+        static SQL: LazyLock<String> = LazyLock::new(|| {
+            format!(
+                "insert into touched_files as f (project, {names}) select $1, {values} from (select {unnested}) new
+                on conflict (thread_id, file_id, project) do update
+                set root = excluded.root, turns = excluded.turns, identifiers = excluded.identifiers,
+                    touched_at = excluded.touched_at, gone = false",
+                names = insert::names::<Columns>(),
+                values = insert::values::<Columns>("new"),
+                unnested = insert::unnested::<Columns>(2),
+            )
+        });
+        let mut names: HashMap<&str, Names> = HashMap::new();
+        let rows = self.touched.iter().map(|((thread, file), touched)| {
+            let repository = touched.repository.as_str();
+            let names = names.entry(repository).or_insert_with(|| Names::of(project, repository));
+            Row { thread: *thread, file: *file, touched, names: names.clone() }
+        });
+        let rows: Vec<_> = rows.collect();
+        let parameters = insert::parameters(project, |parameters| {
+            <Columns as insert::Columns>::bind_all(&rows, parameters)
+        })?;
+        sqlx::query_with(SQL.as_str(), parameters).execute(connection).await?;
+        Ok(())
+    }
+
+    /// Keeps within the bounds of the threads and files that have a row more than before. Rows that somebody else holds are left
+    /// to the next.
+    async fn forget_oldest(
+        &self,
+        connection: &mut PgConnection,
+        project: &str,
+        known: &BTreeSet<(Uuid, Uuid)>,
+    ) -> sqlx::Result<()> {
+        const SQL: &str = "
+            delete from touched_files where project = $1 and (thread_id, file_id) in (
+                select f.thread_id, f.file_id from touched_files f
+                where f.project = $1 and (f.thread_id, f.file_id) in (
+                    select thread_id, file_id from (
+                        select thread_id, file_id,
+                            row_number() over (partition by thread_id order by touched_at desc, file_id) as place
+                        from touched_files where project = $1 and thread_id = any($2)
+                    ) placed where place > $4
+                    union all
+                    select thread_id, file_id from (
+                        select thread_id, file_id,
+                            row_number() over (partition by file_id order by touched_at desc, thread_id) as place
+                        from touched_files where project = $1 and file_id = any($3)
+                    ) placed where place > $5
+                )
+                for update skip locked)";
+        let new = || self.touched.keys().filter(|key| !known.contains(key));
+        let threads: BTreeSet<Uuid> = new().map(|(thread, _)| *thread).collect();
+        let files: BTreeSet<Uuid> = new().map(|(_, file)| *file).collect();
+        if threads.is_empty() {
+            return Ok(());
+        }
+        sqlx::query(SQL)
+            .bind(project)
+            .bind(threads.into_iter().collect::<Vec<_>>())
+            .bind(files.into_iter().collect::<Vec<_>>())
+            .bind(MOST_FILES)
+            .bind(MOST_THREADS)
+            .execute(connection)
+            .await?;
+        Ok(())
+    }
+
+    async fn write_names(
+        self,
+        connection: &mut PgConnection,
+        project: &str,
+        threads: &mut BTreeMap<Uuid, AgentThread>,
+    ) -> sqlx::Result<()> {
+        const INSERT: &str = "
+            insert into named_files (project, thread_id, id, names)
+            select $1, new.thread_id, new.id, new.names::int[]
+            from unnest($2::uuid[], $3::uuid[], $4::text[]) as new (thread_id, id, names)";
+        const FORGET: &str = "
+            delete from named_files where project = $1 and thread_id = $2 and id in (
+                select id from (
+                    select id, sum(cardinality(names)) over (order by id desc) as names
+                    from named_files where project = $1 and thread_id = $2
+                ) newest where newest.names > $3)";
+        // Of what would be too much, the newest half stays: so it is not counted each time.
+        const LEFT: usize = MOST_NAMES / 2;
+        let mut rows = (Vec::new(), Vec::new(), Vec::new());
+        for (id, names) in self.named {
+            let Some(thread) = threads.get_mut(&id) else { continue };
+            let names: Vec<_> = names.into_iter().take(LEFT).collect();
+            let count = i32::try_from(names.len()).unwrap_or(i32::MAX);
+            if thread.names.saturating_add(count) > i32::try_from(MOST_NAMES).unwrap_or(i32::MAX) {
+                let left = i64::try_from(LEFT).unwrap_or(i64::MAX);
+                let query = sqlx::query(FORGET).bind(project).bind(id).bind(left);
+                query.execute(&mut *connection).await?;
+                thread.names = i32::try_from(LEFT).unwrap_or(i32::MAX);
+            }
+            thread.names = thread.names.saturating_add(count);
+            rows.0.push(id);
+            rows.1.push(Uuid::now_v7());
+            rows.2.push(keys::literal(&names));
+        }
+        if !rows.0.is_empty() {
+            let query = sqlx::query(INSERT).bind(project).bind(rows.0).bind(rows.1).bind(rows.2);
+            query.execute(connection).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A row that is written.
+struct Row<'a> {
+    thread: Uuid,
+    file: Uuid,
+    touched: &'a Touched,
+    names: Names,
+}
+
+columns! {
+    /// The columns of a touched file.
+    struct Columns<'a>(Row<'a>);
+    |row| {
+        "thread_id": "uuid" = row.thread,
+        "file_id": "uuid" = row.file,
+        "repository": "text" = row.touched.repository.as_str(),
+        "root": "text" = row.touched.root.as_str(),
+        "path": "text" = row.touched.path.as_str(),
+        "name": "int" = row.names.file(&row.touched.path),
+        "words": "text" as "int[]" = keys::literal(&row.names.words(&row.touched.path).into_iter().collect::<Vec<_>>()),
+        "turns": "text" as "int[]" = keys::literal(&row.touched.latest_turns()),
+        "identifiers": "bytea" = packed(&row.touched.identifiers),
+        "touched_at": "timestamptz" = row.touched.at,
+    }
+}
+
+impl Touched {
+    fn latest_turns(&self) -> Vec<i32> {
+        let surplus = self.turns.len().saturating_sub(MOST_TURNS);
+        self.turns.iter().skip(surplus).copied().collect()
+    }
+}
