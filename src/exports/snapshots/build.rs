@@ -19,6 +19,7 @@ use crate::background::Rounds;
 use crate::error::{Error, Result};
 use crate::exports::export::{Export, PAGE};
 use crate::exports::stream::Exports;
+use crate::outage::Outage;
 use crate::types::Timestamp;
 
 /// How long it takes from one look for snapshots that nobody builds to the next.
@@ -86,9 +87,7 @@ async fn next(exports: &Exports) -> Result<bool> {
                 // The database is away, or busy: the lease ends, and it is tried again.
                 Some(error) if error.is_transient() => return Ok(false),
                 Some(error @ Error::Invalid(_)) => error.to_string(),
-                _ if error.downcast_ref::<sqlx::Error>().is_some_and(crate::error::is_connection_lost) => {
-                    return Ok(false);
-                }
+                _ if error.downcast_ref::<sqlx::Error>().and_then(Outage::of).is_some() => return Ok(false),
                 _ => "the server failed; its log says why".to_owned(),
             };
             building.fail(db, &said).await?;
