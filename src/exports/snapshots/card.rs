@@ -19,11 +19,11 @@ pub fn card(snapshot: &Snapshot) -> String {
         card.push_str("**The snapshot is not complete.**\n\n");
     }
     if snapshot.erased_records > 0 {
-        let records = if snapshot.erased_records == 1 { "record" } else { "records" };
+        let were = if snapshot.erased_records == 1 { "was" } else { "were" };
         let _ = write!(
             card,
-            "**{} {records} with rows in this file were erased from the server since it was made. Whoever has a copy should \
-             replace it by a newer snapshot.**\n\n",
+            "**{} of the records in this file {were} erased from the server after it was made. Replace copies of it by a newer \
+             snapshot.**\n\n",
             snapshot.erased_records
         );
     }
