@@ -142,7 +142,8 @@ async fn a_memory_counts_as_used_where_the_agent_writes_what_only_the_memory_nam
     };
     hook(&service, "s", "", &bash("grep -rn AuthMiddleware src")).await;
     assert_eq!(figures(&service, "memory").await["shown"]["used"], 0);
-    hook(&service, "s", "", &with(bash("rg MAX_SKEW_SECONDS"), &json!({"tool_use_id": "t2"}))).await;
+    hook(&service, "s", "", &with(bash("echo MAX_SKEW_SECONDS=60 >> .env"), &json!({"tool_use_id": "t2"})))
+        .await;
     assert_whole!("figures_of_help", figures(&service, "memory").await);
     let stop =
         json!({"hook_event_name": "Stop", "last_assistant_message": "I have raised MAX_SKEW_SECONDS to 60."});

@@ -31,7 +31,7 @@ async fn what_is_stored_in_one_session_is_suggested_and_found_in_another() {
         call(&service, "suggest_memories", json!({"session_id": "t", "confidence_threshold": 0.1})).await;
     let suggested = content(&suggested);
     assert_eq!(suggested["suggestions"][0]["memory_id"], stored["id"]);
-    assert_eq!(suggested["detected_intent"]["intent_type"], "debugging");
+    assert_eq!(suggested["detected_intent"]["intent_type"], "explanation");
 
     let searched =
         call(&service, "search_memories", json!({"query": "clock of a JWT", "session_id": "u", "limit": 3}))

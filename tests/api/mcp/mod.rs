@@ -16,8 +16,10 @@ use crate::support::{Answer, Service, request};
 async fn post(service: &Service, message: &Value, headers: &[(&str, &str)]) -> Answer {
     let mut request = request(Method::POST, "/mcp")
         .header("content-type", "application/json")
-        .header("accept", "application/json, text/event-stream")
-        .header("mcp-protocol-version", "2025-11-25");
+        .header("accept", "application/json, text/event-stream");
+    if !headers.iter().any(|(name, _)| *name == "mcp-protocol-version") {
+        request = request.header("mcp-protocol-version", "2025-11-25");
+    }
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
