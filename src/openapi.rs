@@ -8,6 +8,7 @@ use utoipa::openapi::{ObjectBuilder, Ref, RefOr};
 
 use crate::auth::keyring::PROJECT;
 use crate::error::{self, Refusals};
+use crate::memories::code;
 use crate::memories::suggestion::AnsweredQuery;
 use crate::messages::AttemptAnswer;
 
@@ -17,7 +18,7 @@ use crate::messages::AttemptAnswer;
     info(title = "Gleaner", description = "Keeps what coding agents do and gives back what can be learned from it.\n\n\
         A 2xx status means that the data is committed. Errors are RFC 9457 problem documents that name the invalid field."),
     servers((url = "/", description = "The server that serves this document")),
-    components(schemas(error::Problem, AttemptAnswer, AnsweredQuery)),
+    components(schemas(error::Problem, AttemptAnswer, AnsweredQuery, code::Counts)),
     security((), ("key" = [])),
     modifiers(&KeyScheme, &Shared),
     tags(

@@ -111,3 +111,12 @@ pub(super) fn write_settings(path: &Path, text: &str, changes: &[(String, Change
     }
     Ok(())
 }
+
+/// Writes bytes in hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

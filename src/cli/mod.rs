@@ -94,7 +94,7 @@ enum Command {
   gleaner export correction-pairs --format trl-preference --split train -o train.jsonl.gz
   gleaner export training-pairs --snapshot parquet -o train.parquet
   gleaner export training-pairs --help   the options of that data set", target::RULE))]
-    Export(export::Export),
+    Export(Box<export::Export>),
     /// List, download and delete snapshots: exports that are kept as files.
     #[command(after_help = format!("{}\n\nExamples:
   gleaner export training-pairs --split train --snapshot   makes one

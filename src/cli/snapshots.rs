@@ -16,8 +16,8 @@ use ureq::http::Method;
 use uuid::Uuid;
 
 use super::client::{Answer, Client};
-use super::target::{Found, Missing, Target};
-use super::words;
+use super::target::{Found, Local, Missing, Target};
+use super::{files, words};
 use crate::audit::{self, Action};
 use crate::auth::Actor;
 use crate::exports::snapshots::{self, CHUNK, build, make, request, store};
@@ -144,7 +144,7 @@ pub(super) async fn keep(
 /// Where snapshots are.
 enum Place {
     Server { client: Client, project: Option<String> },
-    Database { db: PgPool, exports: Exports, project: String },
+    Database { db: PgPool, exports: Exports, project: String, _local: Box<Local> },
 }
 
 impl Place {
@@ -158,7 +158,8 @@ impl Place {
                     projects::store::exists(&db, &project).await?,
                     "there is no project {project}; PUT /v1/projects/{project} makes it"
                 );
-                Self::Database { db, exports: Exports::new(&local.options, Limits::default()), project }
+                let exports = Exports::new(&local.options, Limits::default());
+                Self::Database { db, exports, project, _local: local }
             }
         })
     }
@@ -227,7 +228,7 @@ impl Place {
                 let answer = client.post("/v1/snapshots", "application/json", project.as_deref(), &body);
                 client.json(&client.accepted(answer)?)
             }),
-            Self::Database { db, exports, project } => {
+            Self::Database { db, exports, project, .. } => {
                 let new: request::NewSnapshot = serde_json::from_value(body.into())?;
                 let (id, _) = make::make(db, exports, project, &Actor::COMMAND_LINE, &new).await?;
                 build::build_due(exports.clone()).await?;
@@ -330,7 +331,7 @@ fn hash(path: &Path) -> anyhow::Result<String> {
     loop {
         let read = file.read(&mut chunk)?;
         if read == 0 {
-            return Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect());
+            return Ok(files::hex(&hash.finalize()));
         }
         hash.update(&chunk[..read]);
     }

@@ -77,7 +77,9 @@ impl Signature {
                 hash.update(part.as_bytes());
             }
             hash.update(&number.to_be_bytes());
-            band.iter().for_each(|number| hash.update(&number.to_be_bytes()));
+            for number in band {
+                hash.update(&number.to_be_bytes());
+            }
             hash.finalize().cast_signed()
         };
         self.0.chunks(BANDS.0).enumerate().map(key).collect()
@@ -99,7 +101,9 @@ impl Signature {
 
 fn feature(parts: &[&str]) -> u32 {
     let mut hash = crc32fast::Hasher::new();
-    parts.iter().for_each(|part| hash.update(part.as_bytes()));
+    for part in parts {
+        hash.update(part.as_bytes());
+    }
     hash.finalize()
 }
 

@@ -184,7 +184,11 @@ impl Check for Common {
             "must be from 0.5 to 1",
         );
         let has_threshold = self.near_threshold.is_some();
-        checks.require(self.is_near() || !has_threshold, "near_threshold", "only dedupe=near has one");
+        checks.require(
+            self.is_near() || !has_threshold,
+            "dedupe",
+            "must be near where near_threshold is given",
+        );
         checks.require(self.system.as_deref() != Some(""), "system", "must not be empty");
         checks.require(self.max_chars != Some(0), "max_chars", "must be 1 or more");
         checks.require(self.max_per_answer != Some(0), "max_per_answer", "must be 1 or more");

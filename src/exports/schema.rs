@@ -66,15 +66,15 @@ fn resolved(schema: Value, named: &BTreeMap<String, Value>) -> Value {
         };
     }
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
-        let (mut names, mut members) = (Vec::new(), Map::new());
+        let (mut required, mut members) = (Vec::new(), Map::new());
         for (name, property) in std::mem::take(properties) {
             if !property.as_object().is_some_and(|property| property.contains_key(MAY_BE_ABSENT)) {
-                names.push(name.clone());
+                required.push(name.clone());
             }
-            members.insert(name, resolved(property, named));
+            members.insert(name, property);
         }
         *properties = members;
-        schema.insert("required".to_owned(), names.into());
+        schema.insert("required".to_owned(), required.into());
         schema.insert("additionalProperties".to_owned(), false.into());
     }
     schema.into()
@@ -155,9 +155,9 @@ fn chat(format: Format, shape: Shape, told: Told, weights: Weights) -> Value {
                 (vec![("instruction", text()), ("input", text()), ("output", text())], vec![]);
             let system = ("system", text());
             if shape == Shape::Answer {
-                members.push(system)
+                members.push(system);
             } else {
-                absent.push(system)
+                absent.push(system);
             }
             object(members, absent)
         }

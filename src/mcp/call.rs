@@ -90,14 +90,13 @@ fn request(tool: &Tool, arguments: JsonObject, parts: Option<&Parts>) -> Result<
     if let Some(peer) = parts.and_then(|parts| parts.extensions.get::<ConnectInfo<SocketAddr>>()) {
         request = request.extension(*peer);
     }
-    let body = match tool.method {
-        Method::GET => Bytes::new(),
-        _ => {
-            let body = Bytes::from(Value::Object(body).to_string());
-            request = request.header(header::CONTENT_TYPE, "application/json");
-            request = request.header(header::CONTENT_LENGTH, body.len());
-            body
-        }
+    let body = if tool.method == Method::GET {
+        Bytes::new()
+    } else {
+        let body = Bytes::from(Value::Object(body).to_string());
+        request = request.header(header::CONTENT_TYPE, "application/json");
+        request = request.header(header::CONTENT_LENGTH, body.len());
+        body
     };
     request.body(body).map_err(|error| Error::Internal(error.into()))
 }

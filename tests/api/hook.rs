@@ -56,7 +56,7 @@ fn claude_code_is_told_to_post_and_can_be_told_to_stop() {
 fn an_agent_can_be_told_to_ask_for_help_where_it_can_hand_it_on() {
     let folder = folder();
     let said = hook(&folder, &["install", "claude-code", "--suggest"]);
-    assert!(said.contains("they are told what likely helps"), "{said}");
+    assert!(said.contains("they receive what is likely to help"), "{said}");
     let text = fs::read_to_string(folder.path().join(".claude/settings.json")).expect("settings");
     assert_eq!(text.matches("/v1/hooks/claude-code?suggest=memories,files,examples\"").count(), 3, "{text}");
     assert_eq!(text.matches("/v1/hooks/claude-code\"").count(), 4, "{text}");

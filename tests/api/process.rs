@@ -109,7 +109,7 @@ fn history_files_are_imported_from_standard_input_and_come_back() {
     let output = run(gleaner(&folder).env("GLEANER_CAPTURE", "off").arg("import").arg(more), 0);
     assert_eq!(
         String::from_utf8(output.stdout).expect("text"),
-        "accepted 0, duplicates 0, rejected 0\nskipped 1: the project keeps nothing of these\n"
+        "accepted 0, duplicates 0, rejected 0\nskipped 1: the project's capture setting stores nothing of them\n"
     );
 }
 

@@ -140,12 +140,11 @@ impl Finder<'_> {
     /// The name of a definition. Of what has no name of its own, that of the type it is about, or of what declares it.
     fn name(&self, node: Node<'_>) -> Option<String> {
         let named = ["name", "declarator", "type"].iter().find_map(|field| node.child_by_field_name(field));
-        let mut named = match named {
-            Some(named) => named,
-            None => {
-                let mut cursor = node.walk();
-                node.named_children(&mut cursor).find_map(|child| child.child_by_field_name("name"))?
-            }
+        let mut named = if let Some(named) = named {
+            named
+        } else {
+            let mut cursor = node.walk();
+            node.named_children(&mut cursor).find_map(|child| child.child_by_field_name("name"))?
         };
         // In C a name stands within what says that it is a pointer, or a function.
         while let Some(inner) = named.child_by_field_name("declarator") {

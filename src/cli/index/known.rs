@@ -50,7 +50,7 @@ impl Known {
             None => files::home("XDG_STATE_HOME", ".local/state")?.join("gleaner"),
         };
         let hash = Sha256::digest(format!("{name}\n{root}"));
-        let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let hash = files::hex(&hash[..8]);
         let notes = folder.join(format!("index-{hash}.json"));
         let known = files::read_text(&notes).ok().and_then(|text| serde_json::from_str(&text).ok());
         Ok(Self { notes, files: known.unwrap_or_default() })

@@ -28,7 +28,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::known::{Known, Seen};
 use super::door::{Opened, open};
 use super::target::{Missing, Target};
-use super::words;
+use super::{files, words};
 use crate::mcp::Door;
 
 /// The largest file that is looked at, in bytes. What is larger is rarely written by people.
@@ -171,7 +171,7 @@ async fn look(door: &Door, root: &Path, root_name: &str, known: &mut Known, show
                 return Ok((path, seen, hash, Outcome::Same));
             }
             let (name, time) = (path.clone(), seen.modified);
-            let body = tokio::task::spawn_blocking(move || body(root_of(&name), &text, time)).await?;
+            let body = tokio::task::spawn_blocking(move || body(&root_of(&name), &text, time)).await?;
             let counts = send(door, root_name, &path, body).await?;
             Ok((path, seen, hash, Outcome::Sent(counts)))
         }
@@ -191,7 +191,7 @@ async fn look(door: &Door, root: &Path, root_name: &str, known: &mut Known, show
     }
     drop(sending);
     for (path, seen, hash, outcome) in finished {
-        let was_sent = known.get(&path).is_some_and(|known| known.is_sent());
+        let was_sent = known.get(&path).is_some_and(known::File::is_sent);
         match outcome {
             Outcome::Sent(counts) => {
                 done.sent += 1;
@@ -208,7 +208,7 @@ async fn look(door: &Door, root: &Path, root_name: &str, known: &mut Known, show
     }
     if failed.is_none() {
         for path in known.not_in(&seen) {
-            if known.get(&path).is_some_and(|known| known.is_sent()) {
+            if known.get(&path).is_some_and(known::File::is_sent) {
                 done.count(send(door, root_name, &path, json!([])).await?);
                 done.gone += 1;
             }
@@ -256,7 +256,7 @@ fn read(path: &Path) -> Option<(String, String)> {
     {
         return None;
     }
-    let hash = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = files::hex(&Sha256::digest(&bytes));
     let text = String::from_utf8(bytes).ok()?;
     (!text.trim().is_empty()).then_some((text, hash))
 }
@@ -266,8 +266,8 @@ fn root_of(path: &str) -> PathBuf {
 }
 
 /// The pieces of a file, as the service takes them.
-fn body(path: PathBuf, text: &str, modified: f64) -> Value {
-    let chunks = chunks::chunks(&path, text).into_iter().take(MOST_CHUNKS);
+fn body(path: &Path, text: &str, modified: f64) -> Value {
+    let chunks = chunks::chunks(path, text).into_iter().take(MOST_CHUNKS);
     chunks
         .map(|chunk| json!({"symbol": chunk.symbol, "content": chunk.content, "created_at": modified}))
         .collect()

@@ -64,7 +64,7 @@ impl Mcp {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match &self.command {
             Some(Command::Install { agent, here }) => {
-                install(agent, *here, &self.target.remote.url_or_default())?
+                install(agent, *here, &self.target.remote.url_or_default())?;
             }
             Some(Command::Uninstall { agent, here }) => {
                 change(agent, *here, None)?;

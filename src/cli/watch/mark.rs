@@ -6,6 +6,8 @@ use std::os::unix::fs::FileExt as _;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::cli::files;
+
 /// How many bytes a mark has of the beginning, and as many before the offset that was reached.
 const BYTES: usize = 4_096;
 
@@ -37,17 +39,8 @@ impl Mark {
     /// The hash of the mark, as it is written down.
     pub(super) fn hash(&self) -> String {
         let digest = Sha256::new().chain_update(&self.head).chain_update(&self.tail).finalize();
-        hex(&digest[..8])
+        files::hex(&digest[..8])
     }
-}
-
-/// Writes bytes in hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

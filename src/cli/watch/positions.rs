@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::lines::Lines;
-use super::mark::{Mark, hex};
+use super::mark::Mark;
 use super::scan::Found;
 use crate::cli::files;
 
@@ -68,7 +68,7 @@ impl Positions {
     /// Reads the positions that are written down in `folder` for the destination of that name, or begins anew.
     pub(super) fn open(folder: &Path, destination: &str, from_start: bool) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("making the folder {}", folder.display()))?;
-        let name = hex(&Sha256::digest(destination)[..8]);
+        let name = files::hex(&Sha256::digest(destination)[..8]);
         let path = folder.join(format!("watch-{name}.json"));
         let lock = File::create(path.with_extension("lock"))
             .with_context(|| format!("writing to the folder {}", folder.display()))?;

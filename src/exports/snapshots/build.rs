@@ -78,7 +78,7 @@ async fn next(exports: &Exports) -> Result<bool> {
     };
     match built {
         Ok(()) => {
-            tracing::info!(id = %building.id, seconds = begun.elapsed().as_secs(), "a snapshot is complete")
+            tracing::info!(id = %building.id, seconds = begun.elapsed().as_secs(), "a snapshot is complete");
         }
         Err(error) => {
             let cause = format!("{error:#}");

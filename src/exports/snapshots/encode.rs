@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::mem::take;
+use std::sync::Arc;
 
 use arrow_json::ReaderBuilder;
 use arrow_json::reader::Decoder;
@@ -89,7 +90,7 @@ impl Parquet {
             .set_max_row_group_bytes(Some(GROUP_BYTES))
             .set_created_by(concat!("gleaner ", env!("CARGO_PKG_VERSION")).to_owned())
             .build();
-        let decoder = ReaderBuilder::new(schema.clone()).with_batch_size(BATCH.0).build_decoder()?;
+        let decoder = ReaderBuilder::new(Arc::clone(&schema)).with_batch_size(BATCH.0).build_decoder()?;
         let writer = ArrowWriter::try_new(Vec::new(), schema, Some(properties))?;
         Ok(Self { column, decoder, writer, waiting: 0, line: Vec::new() })
     }

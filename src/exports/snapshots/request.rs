@@ -23,7 +23,7 @@ pub struct NewSnapshot {
     #[serde(skip_serializing)]
     pub id: Option<Uuid>,
     /// The data set.
-    #[schema(min_length = 1, example = "training-pairs")]
+    #[schema(example = "training-pairs")]
     pub dataset: String,
     /// What kind of file it is to be. The default is parquet.
     pub file: Option<File>,

@@ -107,7 +107,7 @@ impl Dataset for TrainingPairs {
         }
         if common.is_near() {
             push_unlike(query, common, ("generations g", "g"), "id", |query| {
-                self.push_conditions(query, common)
+                self.push_conditions(query, common);
             });
         }
     }

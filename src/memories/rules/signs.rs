@@ -36,10 +36,10 @@ fn tokens(text: &str) -> impl Iterator<Item = &str> {
     runs.filter(|run| !run.is_empty() && run.len() <= LONGEST)
 }
 
-/// The names of which a path, or a name with its module, consists.
+/// The names of which a path, or a name with its module, consists: of `src/auth.py` these are `src`, `auth.py`, `auth` and `py`.
 fn parts(token: &str) -> impl Iterator<Item = &str> {
-    let several = token.contains(['.', '/', ':']);
-    token.split(['.', '/', ':']).filter(move |part| several && !part.is_empty())
+    let names = token.split(['/', ':']);
+    names.flat_map(|name| std::iter::once(name).chain(name.split('.'))).filter(|part| !part.is_empty())
 }
 
 /// Whether a token is a name that hardly stands anywhere by accident.

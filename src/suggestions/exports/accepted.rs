@@ -107,7 +107,7 @@ impl Dataset for AcceptedSuggestions {
         }
         if common.is_near() {
             push_unlike(query, common, ("suggestions s", "s"), "id", |query| {
-                self.push_conditions(query, common)
+                self.push_conditions(query, common);
             });
         }
     }

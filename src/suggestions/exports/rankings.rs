@@ -112,6 +112,7 @@ struct Graded<'a> {
     label: u8,
     viewed: bool,
     /// How often a suggestion at this position was looked at, if that is asked for and known.
+    #[expect(clippy::option_option, reason = "absent where nobody asks, and null where it is not known")]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<f64>, extensions(("x-may-be-absent" = json!(true))))]
     propensity: Option<Option<f64>>,
@@ -224,7 +225,9 @@ impl Dataset for Rankings {
         let viewed: Vec<i32> = row.try_get("viewed_indices")?;
         let mut graded = grade(&texts, &viewed, matched, accepted);
         if self.propensities {
-            graded.iter_mut().for_each(|graded| graded.propensity = Some(self.propensity(graded.index)));
+            for graded in &mut graded {
+                graded.propensity = Some(self.propensity(graded.index));
+            }
         }
         let example = match lines.shape() {
             Shape::Decision => {

@@ -126,10 +126,10 @@ async fn large_similar_examples_are_fewer_and_the_most_similar_come_first() {
 #[tokio::test]
 async fn a_conversation_of_large_queries_shows_the_newest() {
     let service = Service::open().await;
-    let lines: Vec<_> = (0..80)
+    let lines: Vec<_> = (0..80_u32)
         .map(|n| {
             json!({"event": "conversation_query", "session_id": "s", "query": format!("{n} {}", "x".repeat(262_100)),
-                "shown": [Uuid::from_u128(n), Uuid::from_u128(7)], "at": 1_700_000_000 + n as u64})
+                "shown": [Uuid::from_u128(n.into()), Uuid::from_u128(7)], "at": 1_700_000_000 + n})
         })
         .collect();
     service.accept(&lines).await;

@@ -105,6 +105,7 @@ async fn what_the_pages_tell_to_paste_works_and_answers_as_they_say() {
     let file = file.to_str().expect("UTF-8");
     let environment = [("GLEANER_PROVIDERS_FILE", file), ("KEY", "provider-key")];
     let server = Server::start_with(&folder, &environment);
+    std::fs::create_dir(folder.path().join("my-project")).expect("a folder to index");
     let program = Path::new(env!("CARGO_BIN_EXE_gleaner")).parent().expect("a folder");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").expect("a path"));
     for name in PAGES {

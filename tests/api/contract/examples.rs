@@ -119,6 +119,7 @@ const ORDER: &[&str] = &[
     "profile_search_pairs",
     "profile_conversations",
     "profile_memory_suggestions",
+    "put_code",
     "create_snapshot",
     "get_snapshot",
     "list_snapshots",

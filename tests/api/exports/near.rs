@@ -47,7 +47,7 @@ async fn of_records_that_are_alike_the_oldest_is_kept() {
         let taken: Vec<_> = pieces(&service, &path, &[1, 2]).await.iter().flat_map(Answer::rows).collect();
         assert_eq!(taken, answer.rows());
     }
-    service.get(&format!("{TRAINING}?near_threshold=0.9")).await.refused(422, &["/near_threshold"]);
+    service.get(&format!("{TRAINING}?near_threshold=0.9")).await.refused(422, &["/dedupe"]);
     service
         .get(&format!("{TRAINING}?dedupe=near&near_threshold=0.4"))
         .await

@@ -90,7 +90,7 @@ impl<'a> Scene<'a> {
     }
 
     fn signal_postgres(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.server.postgres(self.folder));
+        let pid = Pid::from_raw(Server::postgres(self.folder));
         kill(pid, signal).expect("Postgres is there");
     }
 

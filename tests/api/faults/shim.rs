@@ -62,7 +62,7 @@ impl Shim {
         }
         // A server without the library says where the programs are.
         let plain = Server::start(folder);
-        let program = fs::read_link(format!("/proc/{}/exe", plain.postgres(folder))).expect("its program");
+        let program = fs::read_link(format!("/proc/{}/exe", Server::postgres(folder))).expect("its program");
         let real = program.parent().expect("a folder");
         plain.stop();
         fs::create_dir(&programs).expect("a folder");

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::post;
 use crate::support::{Service, assert_whole, request};
 
-fn message(method: &str, params: Value) -> Value {
+fn message(method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 }
 
@@ -26,7 +26,7 @@ async fn modern(service: &Service, method: &str, more: &[(&str, &str)]) -> Value
     for (name, value) in more {
         request = request.header(*name, *value);
     }
-    let message = message(method, json!({"_meta": meta}));
+    let message = message(method, &json!({"_meta": meta}));
     let answer = service.send(request.body(Body::from(message.to_string())).expect("a request")).await;
     answer.expect(200)["result"].clone()
 }
@@ -37,7 +37,7 @@ async fn a_client_of_any_version_learns_what_the_server_is_and_when_to_call_what
     for version in ["2025-06-18", "2025-11-25"] {
         let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
         let answer =
-            post(&service, &message("initialize", params), &[("mcp-protocol-version", version)]).await;
+            post(&service, &message("initialize", &params), &[("mcp-protocol-version", version)]).await;
         assert_eq!(answer.header("content-type"), Some("application/json"));
         let result = answer.expect(200)["result"].clone();
         assert_eq!(result["protocolVersion"], version);
@@ -60,7 +60,7 @@ async fn a_client_of_any_version_learns_what_the_server_is_and_when_to_call_what
 #[tokio::test]
 async fn the_tools_are_listed_in_the_same_order_with_schemas_that_every_client_takes() {
     let service = Service::open().await;
-    let list = post(&service, &message("tools/list", json!({})), &[]).await.expect(200)["result"].clone();
+    let list = post(&service, &message("tools/list", &json!({})), &[]).await.expect(200)["result"].clone();
     assert_whole!("tools", list);
     let again = modern(&service, "tools/list", &[]).await;
     assert_eq!(again["tools"], list["tools"]);
@@ -100,7 +100,7 @@ fn look(schema: &Value, place: &str) {
 #[tokio::test]
 async fn only_who_has_a_key_is_answered_and_no_page_of_another_site() {
     let (service, key) = Service::closed().await;
-    let list = message("tools/list", json!({}));
+    let list = message("tools/list", &json!({}));
     post(&service, &list, &[]).await.refused(401, &[]);
     post(&service, &list, &[("authorization", "Bearer glnr_wrong")]).await.refused(401, &[]);
     let bearer = format!("Bearer {key}");
@@ -125,12 +125,14 @@ async fn what_is_no_message_is_refused_and_a_message_is_bounded() {
         let answer = service.send(request.body(Body::empty()).expect("a request")).await;
         assert_eq!(answer.status, 405, "{}", answer.text());
     }
-    let answer = post(&service, &message("no/such", json!({})), &[]).await;
+    let answer = post(&service, &message("no/such", &json!({})), &[]).await;
     assert_eq!(answer.json()["error"]["code"], -32601, "{}", answer.text());
-    let unknown = message("tools/call", json!({"name": "rm", "arguments": {}}));
+    let unknown = message("tools/call", &json!({"name": "rm", "arguments": {}}));
     let answer = post(&service, &unknown, &[]).await.json();
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
-    let large =
-        message("tools/call", json!({"name": "store_memory", "arguments": {"content": "x".repeat(3 << 20)}}));
+    let large = message(
+        "tools/call",
+        &json!({"name": "store_memory", "arguments": {"content": "x".repeat(3 << 20)}}),
+    );
     post(&service, &large, &[]).await.refused(413, &[]);
 }

@@ -91,8 +91,8 @@ impl Server {
         peak.trim().trim_end_matches(" kB").parse().expect(peak)
     }
 
-    /// The process of its Postgres, by what is written in its folder.
-    pub(crate) fn postgres(&self, folder: &TempDir) -> i32 {
+    /// The process of the Postgres of a server, by what is written in the server's folder.
+    pub(crate) fn postgres(folder: &TempDir) -> i32 {
         let pid_file = folder.path().join("data/pgdata/postmaster.pid");
         let text = std::fs::read_to_string(pid_file).unwrap_or_default();
         text.lines().next().and_then(|pid| pid.parse().ok()).expect("Postgres runs")
