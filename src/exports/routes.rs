@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tokio::sync::mpsc;
 use utoipa::openapi::path::{
-    HttpMethod, Operation, OperationBuilder, Parameter, ParameterIn, PathItem, PathsBuilder,
+    HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathItem, PathsBuilder,
 };
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{ContentBuilder, HeaderBuilder, Ref, RefOr, ResponseBuilder, ResponsesBuilder, Schema};
@@ -46,7 +46,7 @@ pub fn routes() -> OpenApiRouter<App> {
         let schema = axum::routing::get(move |_: Caller<Read>, request: Request| async move {
             let (dataset, common) = read(entry, &request.into_parts().0)?;
             let schema = export::schema(&entry.description, dataset.as_ref(), &common)?;
-            let no_json = || Error::invalid("/format", "the rows of this format are no JSON");
+            let no_json = || Error::invalid("/format", "the rows of this format are not JSON");
             schema.map(Json).ok_or_else(no_json)
         });
         let profile = axum::routing::get(
@@ -124,12 +124,18 @@ fn schema_operation(entry: &Entry) -> Operation {
     let schema = ResponseBuilder::new().description("The JSON Schema").content("application/json", content);
     // What the others say does not change what a row looks like.
     let wanted = |name: &str| ["format", "include", "weights", "prompt", "propensities"].contains(&name);
+    let of_json = entry.formats().find(|format| format.is_json()).map(Format::name);
+    let with_example = |parameter: Parameter| match parameter.name.as_str() {
+        "format" => ParameterBuilder::from(parameter).example(of_json.clone().map(Into::into)).build(),
+        _ => parameter,
+    };
+    let parameters: Vec<_> = parameters(entry, wanted).into_iter().map(with_example).collect();
     OperationBuilder::new()
         .tag("exports")
         .operation_id(Some(format!("describe_{}", name.replace('-', "_"))))
         .summary(Some(format!("Returns the JSON Schema (2020-12) of a row of {name}.")))
-        .description(Some("It has every member that a row can have, and no others. Formats whose rows are no JSON have none."))
-        .parameters(Some(parameters(entry, wanted)))
+        .description(Some("It has every member that a row can have, and no others. Formats whose rows are not JSON have none."))
+        .parameters(Some(parameters))
         .responses(ResponsesBuilder::new().response("200", schema).responses_from_into_responses::<Refusals>())
         .build()
 }

@@ -1,9 +1,9 @@
 //! MCP (Model Context Protocol): tools by which a model reaches what Gleaner knows.
 //!
-//! A tool is an operation of the HTTP API under a name that says when to call it ([`tools`]). Its schema is made of the
-//! operation's in the OpenAPI document ([`schema`]), and its call becomes a request ([`call`]) that goes through a [`Door`]:
+//! A tool is an operation of the HTTP API under a name that says when to call it (`tools`). Its schema is made of the
+//! operation's in the OpenAPI document (`schema`), and its call becomes a request (`call`) that goes through a [`Door`]:
 //! the service's own router, or a server elsewhere. So keys, scopes, projects, limits, redaction and refusals are those of
-//! the HTTP API, because it is the HTTP API that is called. The session and the folder of a call are found out by [`place`].
+//! the HTTP API, because it is the HTTP API that is called. The session and the folder of a call are found out by `place`.
 //!
 //! [`routes`] serves the tools at `/mcp` (Streamable HTTP, without sessions); `gleaner mcp` serves them on its standard input
 //! and output. The protocol itself, in its versions, is the crate `rmcp`'s.

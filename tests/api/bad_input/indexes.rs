@@ -139,7 +139,7 @@ const INDEXED: &str = "
     order by 1";
 
 /// How many bytes the longest text of each has.
-const LONGEST: [(&str, i32); 29] = [
+const LONGEST: [(&str, i32); 28] = [
     ("agent_threads.session", 800),
     ("association_queries.repository", 800),
     ("attempts.prompt_template", 800),
@@ -167,7 +167,6 @@ const LONGEST: [(&str, i32); 29] = [
     ("touched_files.repository", 800),
     ("transcript_lines.session", 800),
     ("transcripts.session", 800),
-    ("unasked_help.session_id", 800),
     ("unasked_help.session_id", 0),
 ];
 
