@@ -100,9 +100,9 @@ fn first() -> Session {
 fn second() -> Session {
     let steps = vec![
         Prompt("Add a grace period to src/auth/session.rs"),
-        reads("/work/app/src/auth/store.rs", "pub struct SessionStore { clock: Clock }"),
+        reads("/srv/app/src/auth/store.rs", "pub struct SessionStore { clock: Clock }"),
     ];
-    Session { name: "second", root: "/work/app", minute: 10, steps }
+    Session { name: "second", root: "/srv/app", minute: 10, steps }
 }
 
 async fn ask(service: &Service, query: &str, more: &str) -> Vec<Value> {
@@ -123,7 +123,7 @@ async fn the_file_that_the_work_at_hand_leads_to_is_the_only_hint() {
     second().tell(&service).await;
     let hints = ask(&service, "expire_session", "agent_session_id=second").await;
     assert_whole!("a_hint_of_the_moment", json!(hints));
-    let by_root = ask(&service, "expire_session", "root=/work/app&limit=100").await;
+    let by_root = ask(&service, "expire_session", "root=/srv/app&limit=100").await;
     assert_eq!(by_root, hints, "the session that was last active in the folder asks");
 }
 
@@ -231,13 +231,13 @@ async fn a_hint_that_no_search_had_found_is_remembered_and_counted() {
     first().tell(&service).await;
     second().tell(&service).await;
     let asked = json!({"query": "expire_session", "best_score": 0.1, "result_count": 0, "agent_session_id": "second",
-        "root": "/work/app", "timestamp": "2026-03-01T10:10:30Z"});
+        "root": "/srv/app", "timestamp": "2026-03-01T10:10:30Z"});
     let search = service.post("/v1/searches", &asked).await.expect(201);
     assert_eq!(column(search["hints"].as_array().expect("hints"), "path"), ["src/auth/session.rs"]);
     assert_eq!((&search["hints"][0]["id"], &search["hints"][0]["evidence"]), (&Value::Null, &json!(0)));
     let path = format!("/v1/searches/{}", search["id"].as_str().expect("an id"));
     let read =
-        json!({"kind": "read", "path": "/work/app/src/auth/session.rs", "timestamp": "2026-03-01T10:10:31Z"});
+        json!({"kind": "read", "path": "/srv/app/src/auth/session.rs", "timestamp": "2026-03-01T10:10:31Z"});
     service.post(&format!("{path}/fallbacks"), &read).await.expect(201);
     let ended = service.post(&format!("{path}/resolve"), &json!({"timestamp": "2026-03-01T10:10:40Z"})).await;
     assert_eq!(ended.expect(200)["hints"], search["hints"]);
