@@ -53,6 +53,9 @@ pub enum Event {
     Memory(memories::Event),
 }
 
+/// What an event is written together with: events of its domain, or of a lane of it.
+pub type Together = (Domain, messages::write::Lane);
+
 /// What is in force for a project, as far as writing needs it.
 #[derive(Debug, Clone, Copy)]
 pub struct InForce<'a> {
@@ -270,7 +273,7 @@ pub fn read(project: &str, line: &str, id: Option<Uuid>) -> Result<Event> {
     })
 }
 
-/// Writes events of one project and one domain in one transaction. Returns their verdicts in the order of the
+/// Writes events of one project that are written together, in one transaction. Returns their verdicts in the order of the
 /// events.
 pub async fn write(
     connection: &mut PgConnection,
@@ -327,6 +330,16 @@ pub fn kinds() -> impl Iterator<Item = &'static str> {
 }
 
 impl Event {
+    /// Returns what the event is written together with.
+    #[must_use]
+    pub fn together(&self) -> Together {
+        let lane = match self {
+            Self::Message(event) => event.lane(),
+            _ => messages::write::Lane::All,
+        };
+        (self.domain(), lane)
+    }
+
     /// Returns the domain of the record that the event happens to.
     #[must_use]
     pub fn domain(&self) -> Domain {
