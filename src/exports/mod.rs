@@ -191,7 +191,7 @@ impl Lines<'_> {
         self.format.write(self.weights, example, None::<()>, self.bytes)
     }
 
-    /// Adds records whose texts are in the row, besides the record that the row is named after.
+    /// Sets the records whose texts are in the row, if they are others than the record that the row is named after.
     pub fn has_records(&mut self, records: impl Iterator<Item = Uuid>) {
         self.records = records.collect();
     }
