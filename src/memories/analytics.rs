@@ -37,7 +37,7 @@ impl Check for Scope {
     }
 }
 
-/// The statistics of suggestions. Rates are null where there is nothing to divide by.
+/// The statistics of suggestions. A rate is null if its denominator is 0.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = MemoryAnalytics)]
 pub(super) struct Figures {

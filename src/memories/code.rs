@@ -59,7 +59,7 @@ impl Check for NewCode {
     }
 }
 
-/// The numbers of pieces of a file that have changed.
+/// The numbers of added, unchanged and removed pieces of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = CodeCounts)]
 pub struct Counts {

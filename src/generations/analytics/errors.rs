@@ -32,7 +32,7 @@ pub(super) struct StageFigures {
     repaired: i64,
 }
 
-/// An error of attempts.
+/// An error with which attempts failed.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = GenerationError)]
 pub(super) struct ErrorFigures {
