@@ -1,4 +1,4 @@
-//! Gleaner keeps what coding agents do and gives back what can be learned from it: one program and one Postgres.
+//! Gleaner records what coding agents do and serves what can be learned from it: one program and one Postgres.
 //!
 //! # The map
 //!

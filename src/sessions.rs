@@ -56,7 +56,7 @@ impl PartialSchema for Records {
         let count = |domain: Domain| {
             ObjectBuilder::new()
                 .schema_type(SchemaType::Type(Type::Integer))
-                .description(Some(format!("How many records of the domain {} there are.", domain.name())))
+                .description(Some(format!("The number of records of the domain {}.", domain.name())))
         };
         let object = Domain::ALL.into_iter().fold(ObjectBuilder::new(), |object, domain| {
             object.property(domain.name(), count(domain)).required(domain.name())

@@ -41,7 +41,7 @@ pub struct Start {
     pub at: Timestamp,
     /// The hash of the request.
     pub hash: Vec<u8>,
-    /// The files that the search is answered with, the best first.
+    /// The hints in the response to the search, best first.
     pub hints: Vec<GivenHint>,
 }
 

@@ -105,18 +105,18 @@ pub struct FollowedStep {
 pub struct OpenSearch {
     /// The id of the search.
     pub id: Uuid,
-    /// What was sought.
+    /// The query of the search.
     pub query: String,
     /// The folder that the search is about; empty where none is known.
     pub root: String,
     /// When the search was made.
     pub at: Timestamp,
-    /// The paths that the search offered, the best first.
+    /// The paths in the result of the search, best first.
     pub offered: Vec<String>,
     /// Whether a person has said that what the search offers is not what they meant: it repeats a search that had found just
     /// that.
     pub is_correction: bool,
-    /// The hints that the search was answered with, the best first.
+    /// The hints in the response to the search, best first.
     pub hints: Vec<GivenHint>,
     /// The steps taken since, in the order in which they came in.
     pub steps: Vec<FollowedStep>,

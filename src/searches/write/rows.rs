@@ -44,7 +44,7 @@ pub(super) struct StartedSearch {
     pub(super) state: SearchState,
     /// The hash of the request, where the search was posted.
     pub(super) hash: Vec<u8>,
-    /// The files that the search was answered with, the best first; only of a search that is tracked.
+    /// The hints in the response to the search, best first. Only a tracked search has them.
     pub(super) hints: Vec<GivenHint>,
     /// The search that this one repeats, where a person has objected to what that one led to.
     pub(super) corrects: Option<Uuid>,

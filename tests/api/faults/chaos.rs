@@ -33,7 +33,7 @@ async fn a_database_that_takes_no_writes_is_told_by_readiness_and_once_in_the_lo
     let trouble: Vec<_> =
         since.lines().filter(|line| line.contains(" WARN ") || line.contains(" ERROR ")).collect();
     assert!(trouble.len() <= 6, "{} lines about one outage, such as {:?}", trouble.len(), &trouble[..6]);
-    assert!(since.contains("the database takes writes again"), "{since}");
+    assert!(since.contains("the database accepts writes again"), "{since}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
