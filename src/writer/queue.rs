@@ -36,6 +36,9 @@ pub(super) struct Taken<J> {
 
 impl<J> Drop for Taken<J> {
     fn drop(&mut self) {
+        if self.projects.is_empty() {
+            return;
+        }
         let mut state = self.queue.state();
         for project in &self.projects {
             if let Some(writers) = state.writing.get_mut(project) {
@@ -138,6 +141,7 @@ impl<J> Queue<J> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
     use proptest::prelude::*;
 
     use super::*;
@@ -177,7 +181,11 @@ mod tests {
         }
         let (first, second) = (queue.take(1), queue.take(1));
         assert_eq!((first.jobs.as_slice(), second.jobs.as_slice()), ([0].as_slice(), [1].as_slice()));
+        for _ in 0..6 {
+            queue.arrived.notified().now_or_never();
+        }
         assert!(queue.take(1).jobs.is_empty());
+        assert!(queue.arrived.notified().now_or_never().is_none(), "who finds nothing wakes nobody");
         queue.push(&light, 1, -1);
         assert_eq!(queue.take(9).jobs, [-1]);
         queue.close();
