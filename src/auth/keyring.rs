@@ -271,7 +271,7 @@ fn usable(key: Arc<ApiKey>) -> Result<Arc<ApiKey>> {
 fn project_of<'a>(key: Option<&'a ApiKey>, headers: &'a HeaderMap) -> Result<&'a str> {
     let named = match headers.get(PROJECT) {
         Some(value) => Some(value.to_str().map_err(|_| {
-            Error::Malformed(format!("the header {PROJECT} holds other characters than ASCII"))
+            Error::Malformed(format!("the header {PROJECT} has characters that are not ASCII"))
         })?),
         None => None,
     };
