@@ -52,6 +52,9 @@ pub enum Event {
     Memory(memories::Event),
 }
 
+/// The events with which an event is written together: those of its domain, or of a lane of it.
+pub type Together = (Domain, messages::write::Lane);
+
 /// The settings of a project that are needed to write its events.
 #[derive(Debug, Clone, Copy)]
 pub struct InForce<'a> {
@@ -269,7 +272,7 @@ pub fn read(project: &str, line: &str, id: Option<Uuid>) -> Result<Event> {
     })
 }
 
-/// Writes events of one project and one domain in one transaction. Returns their verdicts in the order of the
+/// Writes events of one project that are written together, in one transaction. Returns their verdicts in the order of the
 /// events.
 pub async fn write(
     connection: &mut PgConnection,
@@ -326,6 +329,16 @@ pub fn kinds() -> impl Iterator<Item = &'static str> {
 }
 
 impl Event {
+    /// Returns with which events this one is written together.
+    #[must_use]
+    pub fn together(&self) -> Together {
+        let lane = match self {
+            Self::Message(event) => event.lane(),
+            _ => messages::write::Lane::All,
+        };
+        (self.domain(), lane)
+    }
+
     /// Returns the domain of the event's record.
     #[must_use]
     pub fn domain(&self) -> Domain {

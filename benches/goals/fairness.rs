@@ -1,5 +1,7 @@
 //! Whether a project has its turn beside another at full load: how long its requests take alone, and beside that one.
 
+use std::fs;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -138,9 +140,20 @@ async fn quiet(machine: &Machine, duration: Duration) -> [Latencies; 4] {
     took.map(|took| Latencies::new(took, seconds))
 }
 
+/// Has this thread use the processors only when nobody else does: clients usually run on machines of their own.
+fn give_way() {
+    let thread = fs::read_link("/proc/thread-self").ok();
+    let thread = thread.as_deref().and_then(|path| path.file_name());
+    let renice = thread.map(|id| Command::new("renice").args(["-n", "19", "-p"]).arg(id).output());
+    if !matches!(renice, Some(Ok(output)) if output.status.success()) {
+        eprintln!("the client of the other project runs at the same priority as the server");
+    }
+}
+
 /// The other project, on a thread and with a runtime of its own: events alone and in batches, similar examples, lists and exports, each
 /// as soon as the one before is answered.
 fn heavy(address: &str, [events, batches]: &mut [Logs; 2], body: &Body, duration: Duration) {
+    give_way();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let begun = Instant::now();
     let similar = (0..SIMILAR).map(async |client| {

@@ -1,7 +1,8 @@
 //! What the gateway adds over calling the same local provider directly, with the record committed; and predictions.
 //!
 //! The provider is a process of its own that either answers at once, so that the machine is what limits, or thinks for a while as
-//! real ones do, longer.
+//! real ones do, which take longer. It thinks longer for some requests than for others: if all took equally long, connections
+//! that begin together would send every further request together.
 
 use std::convert::Infallible;
 use std::fs;
@@ -21,8 +22,8 @@ use crate::machine::{Machine, first_line, folder};
 use crate::rounds::{Rounds, median};
 use crate::table::Line;
 
-/// How long the provider thinks that does.
-const THINKS: Duration = Duration::from_millis(20);
+/// How long the provider thinks that does, in milliseconds: 20 on average.
+const THINKS: std::ops::Range<f64> = 10.0..30.0;
 /// How many pieces of a streamed answer there are.
 const PIECES: usize = 20;
 /// How many pairs a prediction looks at, and how often it is asked for.
@@ -34,7 +35,8 @@ pub(crate) fn local_provider() {
     async fn answer(body: Bytes) -> Response {
         let asked: Value = serde_json::from_slice(&body).expect("JSON");
         if asked["model"] == "thinks" {
-            tokio::time::sleep(THINKS).await;
+            let thinks = fastrand::f64() * (THINKS.end - THINKS.start) + THINKS.start;
+            tokio::time::sleep(Duration::from_secs_f64(thinks / 1e3)).await;
         }
         let usage = json!({"prompt_tokens": 300, "completion_tokens": 40, "total_tokens": 340});
         if asked["stream"] != true {
@@ -113,7 +115,7 @@ pub(crate) async fn run(plan: &Plan) -> Vec<Line> {
     let machine = Machine::start_with(&plan.programs[0], &["--providers-file", file]);
     let mut lines = Vec::new();
     for (model, what) in
-        [("thinks", "a provider that thinks 20 ms"), ("hastens", "a provider that answers at once")]
+        [("thinks", "a provider that thinks 10 to 30 ms"), ("hastens", "a provider that answers at once")]
     {
         for connections in [1, 32] {
             lines.extend(compare(&machine, &provider, plan, model, what, connections).await);

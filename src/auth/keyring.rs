@@ -78,8 +78,8 @@ impl Keyring {
             used: Mutex::default(),
             failures: Failures::default(),
             rates: Rates::default(),
-            // One project leaves others a quarter of the connections.
-            reading: Shares::new((connections * 3).div_ceil(4)),
+            // More than a few readers of one project only take the processors from others.
+            reading: Shares::new(connections.div_ceil(4).max(2)),
             projects: Mutex::default(),
             defaults,
             trusts: false,
