@@ -1,4 +1,5 @@
-//! A limit on concurrent work that all projects share, in which a project at full load leaves places for the others.
+//! A limit on concurrent work that all projects share. A project that uses all of its places leaves places for the
+//! others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -148,7 +148,7 @@ impl Export {
                 let db = db::pool(&local.options, db::EXPORT_NAME, 2);
                 ensure!(
                     projects::store::exists(&db, project).await?,
-                    "there is no project {project}; PUT /v1/projects/{project} makes it"
+                    "there is no project {project}; PUT /v1/projects/{project} creates it"
                 );
                 from_database(&db, project, wanted, output).await?;
                 db.close().await;

@@ -157,7 +157,7 @@ impl Place {
                 let db = db::pool(&local.options, "gleaner", 2);
                 ensure!(
                     projects::store::exists(&db, &project).await?,
-                    "there is no project {project}; PUT /v1/projects/{project} makes it"
+                    "there is no project {project}; PUT /v1/projects/{project} creates it"
                 );
                 let exports = Exports::new(&local.options, Limits::default());
                 Self::Database { db, exports, project, _local: local }
@@ -270,10 +270,7 @@ impl Place {
         let expected = known.sha256.as_deref().unwrap_or_default();
         if hash(&part)? != expected {
             fs::remove_file(&part)?;
-            bail!(
-                "what was downloaded is not the file of the snapshot {}, and was deleted; try again",
-                known.id
-            );
+            bail!("the download is not the file of the snapshot {}, and was deleted; try again", known.id);
         }
         fs::rename(&part, &output).with_context(|| format!("moving {} into place", output.display()))?;
         words::note(format_args!("{} rows in {}", known.rows, output.display()));
@@ -300,8 +297,9 @@ fn from_server(
     let mut body = response.into_body().into_reader();
     let mut chunk = vec![0; 64 << 10];
     loop {
-        let read =
-            body.read(&mut chunk).with_context(|| format!("the download from {} broke off", client.url()))?;
+        let read = body
+            .read(&mut chunk)
+            .with_context(|| format!("the download from {} was interrupted", client.url()))?;
         if read == 0 {
             return Ok(());
         }

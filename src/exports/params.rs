@@ -186,11 +186,7 @@ impl Check for Common {
             "must be from 0.5 to 1",
         );
         let has_threshold = self.near_threshold.is_some();
-        checks.require(
-            self.is_near() || !has_threshold,
-            "dedupe",
-            "must be near where near_threshold is given",
-        );
+        checks.require(self.is_near() || !has_threshold, "dedupe", "must be near if near_threshold is given");
         checks.require(self.system.as_deref() != Some(""), "system", "must not be empty");
         checks.require(self.max_chars != Some(0), "max_chars", "must be 1 or more");
         checks.require(self.max_per_answer != Some(0), "max_per_answer", "must be 1 or more");
@@ -199,7 +195,7 @@ impl Check for Common {
             checks.require(
                 self.holdout.is_none() && self.seed.is_none() && self.split_by.is_none(),
                 "split",
-                "holdout, seed and split_by need it",
+                "must be given with holdout, seed or split_by",
             );
         }
     }
@@ -234,7 +230,7 @@ impl Common {
             "the rows of this data set have no question and answer of their own, and are split by session";
         checks.require(has_texts || !by_text, "split_by", has_text);
         let weighed = self.weights.is_none() || format == Format::Openai;
-        checks.require(weighed, "weights", "only the format openai has them");
+        checks.require(weighed, "weights", "only the format openai has weights");
         for (name, given) in [
             ("min_chars", self.min_chars.is_some()),
             ("max_chars", self.max_chars.is_some()),

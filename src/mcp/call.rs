@@ -42,7 +42,7 @@ pub(super) async fn call(
     if !session && tool.parts.get("session_id") == Some(&Part::Path) {
         return match &*tool.definition.name {
             "suggest_memories" => nothing(&arguments),
-            _ => refusal(&Error::invalid("/session_id", "name the conversation: none is known here")),
+            _ => refusal(&Error::invalid("/session_id", "must be given, because no conversation is known")),
         };
     }
     let request = match request(tool, arguments, parts) {

@@ -108,7 +108,7 @@ pub struct SearchResult {
 pub struct Fallback {
     /// The id of the fallback in its search.
     pub id: Uuid,
-    /// What was done.
+    /// What the agent did.
     pub kind: FallbackKind,
     /// The file that was read, edited or added to the index, relative to the search's root if it is in that folder.
     pub path: Option<String>,
@@ -227,7 +227,7 @@ pub struct NewFallback {
     /// body and `timestamp` is treated as the same fallback.
     #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
-    /// What was done.
+    /// What the agent did.
     pub kind: FallbackKind,
     /// The file that was read, edited or added to the index.
     #[serde(skip_serializing_if = "OptionalName::is_none")]

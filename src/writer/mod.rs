@@ -1,11 +1,11 @@
-//! Group commit. Events wait in a bounded queue. A writer takes whatever is waiting, writes it in one
-//! transaction for each project and domain, and answers each caller after the commit. There is no timer: an
-//! event that arrives alone is written at once.
+//! Group commit. Events wait in a bounded queue. A writer takes whatever is waiting, writes it in one transaction for
+//! each project and domain, and responds to each caller after the commit. There is no timer: an event that arrives
+//! alone is written at once.
 //!
 //! **Three writers.** The first does nearly all the work, because a few large transactions cost Postgres less than
 //! many small ones. The second joins in when 128 events wait or when a transaction takes longer than three
-//! milliseconds, so that a lock held by somebody else does not delay everybody. No more than two write events of the
-//! same project, so that one is free for the others.
+//! milliseconds, so that a lock held by another transaction does not delay all events. At most two write events of
+//! the same project, so that one is free for the others.
 //!
 //! **What is stored.** The queue takes only what is [`Kept`]: an event is dropped, or reduced to what its project
 //! stores, before it is queued. What was computed from the text, such as an attempt's verdict, stays. A match that is
@@ -47,16 +47,17 @@ const QUEUE: usize = 16_384;
 /// The maximum number of events of one request that are written together. A transaction accepts further requests
 /// until it has this many events.
 const BATCH: usize = 512;
-/// How many writers there are, each with a database connection.
+/// The number of writers, each with a database connection.
 pub const WRITERS: u32 = 3;
-/// How many writers may write events of the same project at a time. The last one is free for other projects.
+/// The maximum number of writers that write events of the same project at the same time. The last one is free for
+/// other projects.
 const WRITERS_OF_ONE: usize = 2;
-/// How many events must wait before a second transaction begins beside the one in progress. A few large
-/// transactions cost Postgres less than many small ones, so events mostly wait for the first to end.
+/// The number of events that must wait before a second transaction begins beside the one in progress. A few large
+/// transactions cost Postgres less than many small ones, so events usually wait for the first to end.
 const ENOUGH: usize = BATCH / 4;
-/// How long the texts of a batch are redacted at a time: other requests of the thread have their turn then.
+/// The time for which the texts of a batch are redacted before other requests of the thread get their turn.
 const TURN: Duration = Duration::from_millis(1);
-/// How long the first writer's transaction may take before a further writer joins in.
+/// The duration of the first writer's transaction after which another writer joins in.
 const LATE: Duration = Duration::from_millis(3);
 
 struct Job {

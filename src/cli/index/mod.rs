@@ -288,7 +288,7 @@ async fn send(door: &Door, root: &str, path: &str, chunks: Value) -> Result<Coun
     }
     let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
     if !answer.status().is_success() {
-        bail!("{path} was refused: {}", body["detail"].as_str().unwrap_or(answer.status().as_str()));
+        bail!("{path} was rejected: {}", body["detail"].as_str().unwrap_or(answer.status().as_str()));
     }
     let count = |name: &str| body[name].as_u64().unwrap_or(0);
     Ok(Counts { added: count("added"), unchanged: count("unchanged"), removed: count("removed") })

@@ -60,7 +60,7 @@ pub async fn work(exports: Exports) {
             Ok(true) => {}
             Ok(false) => return,
             Err(error) => {
-                tracing::warn!(%error, "snapshots could not be built, and go on being tried");
+                tracing::warn!(%error, "snapshots could not be built and will be tried again");
                 return;
             }
         }
@@ -118,7 +118,7 @@ async fn build(db: &PgPool, building: &Building) -> anyhow::Result<()> {
     let Wanted { entry, dataset, mut common } = Wanted::read(&building.dataset, &building.parameters)?;
     common.as_of = Some(building.as_of);
     let formats = entry.formats().find(|format| format.name() == building.format);
-    common.format = Some(formats.context("the format is not known any more")?);
+    common.format = Some(formats.context("the format is not known anymore")?);
     let mut export = Export::prepare(db, &building.project, &entry.description, dataset, common).await?;
     let expected = export.count(db).await?;
     let mut file = FileBuilder {
@@ -157,7 +157,7 @@ async fn build(db: &PgPool, building: &Building) -> anyhow::Result<()> {
 
 /// Ends the building if another builder has taken over, or the snapshot was deleted.
 fn still_ours(is_ours: bool) -> anyhow::Result<()> {
-    if is_ours { Ok(()) } else { bail!("the snapshot was deleted, or somebody else builds it") }
+    if is_ours { Ok(()) } else { bail!("the snapshot was deleted, or another server builds it") }
 }
 
 /// Writes a page of rows. Returns their number, and the records and texts in them.

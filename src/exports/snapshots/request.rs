@@ -59,7 +59,7 @@ impl Check for NewSnapshot {
         checks.require(
             !self.parameters.contains_key("cursor"),
             "cursor",
-            "a snapshot is not taken in pieces",
+            "a snapshot cannot be divided into parts",
         );
     }
 }
@@ -111,7 +111,8 @@ impl Wanted {
         let Self { entry, dataset, common } = self;
         let (format, _) = export::check(&entry.description, dataset.as_ref(), common)?;
         let schema = export::schema(&entry.description, dataset.as_ref(), common)?;
-        let schema = schema.ok_or_else(|| Error::invalid("/format", "a snapshot has rows of JSON"))?;
+        let schema =
+            schema.ok_or_else(|| Error::invalid("/format", "must be a format whose rows are JSON"))?;
         Ok((format, schema))
     }
 }

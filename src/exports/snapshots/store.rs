@@ -75,7 +75,11 @@ pub async fn make(
         sqlx::query_scalar(KNOWN).bind(project).bind(id).fetch_optional(&mut *connection).await?;
     match known {
         Some(known) if known == hash => return Ok((id, false)),
-        Some(_) => return Err(Error::Conflict("a snapshot with this id was asked for otherwise".to_owned())),
+        Some(_) => {
+            return Err(Error::Conflict(
+                "a snapshot with this id already exists with a different body".to_owned(),
+            ));
+        }
         None => {}
     }
     let count: i64 = sqlx::query_scalar(COUNT).bind(project).fetch_one(&mut *connection).await?;

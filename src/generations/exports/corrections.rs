@@ -141,7 +141,7 @@ const FROM: &str = "correction_pairs p
 impl Dataset for CorrectionPairs {
     fn check(&self, shape: Shape, checks: &mut Checks) {
         let fits = shape != Shape::Steps || self.pairing.is_none();
-        checks.require(fits, "pairing", "steps are not paired");
+        checks.require(fits, "pairing", "the format trl-stepwise has no pairs");
         check_texts(self.prompt, self.completion, shape, checks);
     }
 

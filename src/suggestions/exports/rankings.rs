@@ -173,12 +173,12 @@ impl Described for Rankings {
 impl Dataset for Rankings {
     fn check(&self, shape: Shape, checks: &mut Checks) {
         let fits = shape == Shape::Decision || !self.assume_uniform;
-        checks.require(fits, "assume_uniform", "only the format vw-dsjson has propensities");
+        checks.require(fits, "assume_uniform", "only the format vw-dsjson supports it");
         checks.require(self.min_candidates != Some(0), "min_candidates", "must be 1 or more");
         let fits = shape != Shape::Raw || self.position.is_none();
         checks.require(fits, "position", "the rows of this format have no features");
         let fits = shape != Shape::Decision || !self.propensities;
-        checks.require(fits, "propensities", "are those that were logged in this format");
+        checks.require(fits, "propensities", "this format has the propensities that were logged");
     }
 
     fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {

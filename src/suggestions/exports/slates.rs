@@ -53,7 +53,7 @@ impl MatchTypes {
     /// Rejects kinds of matches without an accepted suggestion, unless typed texts are included.
     pub(super) fn check_typed(kinds: Option<&Self>, include_typed: bool, checks: &mut Checks) {
         let typed = kinds.is_some_and(|kinds| kinds.0.contains(&MatchType::None));
-        checks.require(include_typed || !typed, "include_typed", "match_type none needs it");
+        checks.require(include_typed || !typed, "include_typed", "must be true if match_type includes none");
     }
 }
 
