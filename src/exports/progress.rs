@@ -1,7 +1,7 @@
-//! Works that go through the records of a project in the order in which they were finalized, and note something of each of
-//! them. Nothing of it is done when records are written: an export that needs a work goes through what was finalized since the
-//! last one, some records at a time, each time in a transaction of its own. Two exports that begin at the same time go through
-//! the records one after the other.
+//! Work that stores something about each record of a project, in the order in which the records were finalized. Writing
+//! a record costs nothing: an export that needs the results first processes the records finalized since the last one,
+//! page by page, each page in a transaction. Two exports that begin at the same time process the records one after the
+//! other.
 
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, FromRow, PgConnection, PgPool, Postgres, Transaction};
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::types::Timestamp;
 
-/// A record, with what a work reads of it.
+/// A record with the columns that the work reads.
 #[derive(Debug, Clone, FromRow)]
 pub(super) struct Record<T> {
     pub(super) record: Uuid,
@@ -18,18 +18,19 @@ pub(super) struct Record<T> {
     pub(super) read: T,
 }
 
-/// The next records that a work goes through, and the transaction that notes something of them.
+/// The next records to be processed, and the transaction that stores the results.
 pub(super) struct Page<'a, T> {
     pub(super) transaction: Transaction<'static, Postgres>,
     pub(super) records: Vec<Record<T>>,
-    /// The last of the records.
+    /// When the last of the records was finalized, and its id.
     last: (Timestamp, Uuid),
     project: &'a str,
     work: &'a str,
 }
 
-/// Reads at most so many records that a work has not gone through and that were finalized before `as_of`, if there are any. They
-/// are selected by `sql` as a [`Source`](super::split::Source) has it. Others are kept from the same work until the page ends.
+/// Reads the next records that were finalized before `as_of` and are not processed yet, `most` at a time, if there are
+/// any. `sql` selects them as described at [`Source`](super::split::Source). Others are kept from the same work until
+/// the page ends.
 pub(super) async fn next_page<'a, T>(
     db: &PgPool,
     (project, work): (&'a str, &'a str),
@@ -57,7 +58,7 @@ where
 }
 
 impl<T> Page<'_, T> {
-    /// Notes that the work has gone through the records, and commits what it has noted of them.
+    /// Stores that the records are processed, and commits the transaction.
     pub(super) async fn end(mut self) -> sqlx::Result<()> {
         const SQL: &str =
             "update text_progress set completed_at = $3, record = $4 where project = $1 and work = $2";
@@ -68,8 +69,8 @@ impl<T> Page<'_, T> {
     }
 }
 
-/// Waits until no work is under way that could still note something of records that this transaction has erased: it does so
-/// before, and is seen then, or no longer finds them.
+/// Waits until no work is in progress that could still store something about records that this transaction has
+/// erased. Work that ends before is seen afterwards, and work that begins later does not find the records.
 pub(super) async fn wait(connection: &mut PgConnection, project: &str) -> sqlx::Result<()> {
     const SQL: &str = "select from text_progress where project = $1 order by work for update";
     sqlx::query(SQL).bind(project).execute(connection).await?;

@@ -19,7 +19,7 @@ use crate::projects::Tenant;
 use crate::state::App;
 use crate::types::{Timestamp, request_hash};
 
-/// The maximum number of characters of a query that are looked at. Only pasted files are longer.
+/// The maximum number of characters of a query that are used. Only pasted files are longer.
 const LONGEST_QUERY: i32 = 6_000;
 
 /// The state of a conversation before suggestions are made.
@@ -30,17 +30,17 @@ struct Known {
     without: HashSet<Uuid>,
 }
 
-/// The moment for which memories are suggested, and what it is about besides the conversation.
+/// The moment for which memories are suggested, and the search that was made then.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment<'a> {
-    /// The moment: later memories are not found.
+    /// The time. Memories created later are not found.
     pub at: Timestamp,
-    /// What an agent has just looked for in vain, which counts like a last query.
+    /// The query of an agent's search that has just had no results. It counts like a last query.
     pub search: Option<&'a str>,
 }
 
 impl Moment<'_> {
-    /// Returns the moment at hand.
+    /// Returns the current moment.
     #[must_use]
     pub fn now() -> Self {
         Self { at: Timestamp::now(), search: None }
@@ -48,8 +48,8 @@ impl Moment<'_> {
 }
 
 impl Known {
-    /// Reads what is known of a conversation. What is only noted because the session is kept silent is left out with
-    /// the rest if `is_unasked`.
+    /// Reads what is known of a conversation. If `is_unasked`, suggestions that were withheld count like those that
+    /// were shown.
     async fn of(
         db: &PgPool,
         project: &str,
@@ -132,7 +132,7 @@ pub async fn suggest(
     read(db, project, suggest).await?.ok_or(Error::NotFound("answer"))
 }
 
-/// Finds what belongs to a conversation though nobody has asked for it. Nothing is kept yet.
+/// Finds memories that are relevant to a conversation, for help without a request. Nothing is stored yet.
 pub async fn propose(
     app: &App,
     tenant: &Arc<Tenant>,
@@ -158,7 +158,7 @@ pub async fn propose(
     Ok(event)
 }
 
-/// Returns the contents of the memories that are suggested, without those that were erased meanwhile.
+/// Returns the contents of the suggested memories, without those that were erased in the meantime.
 pub async fn contents(
     db: &PgPool,
     project: &str,
@@ -169,7 +169,7 @@ pub async fn contents(
     Ok(store::contents(db, project, &ids, memory).await?.into_iter().collect())
 }
 
-/// Puts into an event what belongs to a conversation.
+/// Adds the memories that are relevant to a conversation to an event.
 async fn fill(
     app: &App,
     tenant: &Arc<Tenant>,
@@ -201,7 +201,7 @@ async fn fill(
     Ok(())
 }
 
-/// Makes the response of suggestions that are not stored.
+/// Makes the response with suggestions that are not stored.
 async fn answer(
     db: impl PgExecutor<'_>,
     project: &str,
@@ -271,7 +271,7 @@ fn factors(row: &sqlx::postgres::PgRow) -> sqlx::Result<Factors> {
     })
 }
 
-/// Returns what was suggested in a conversation, in order: the newest, at most `most`.
+/// Returns the suggestions in a conversation, in order. If there are more than `most`, only the newest are returned.
 pub(super) async fn suggested(
     db: impl PgExecutor<'_>,
     project: &str,
