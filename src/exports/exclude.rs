@@ -8,6 +8,7 @@ use sqlx::{PgExecutor, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::params::Common;
+use super::progress;
 use super::split::Texts;
 use crate::error::{Error, Result};
 
@@ -46,11 +47,11 @@ pub(super) async fn prepare(db: &PgPool, project: &str, snapshot: Uuid) -> Resul
     if expect(&mut *transaction, project, snapshot).await? {
         return Ok(());
     }
-    for sql in [INDEX, DONE] {
-        sqlx::query(sql).bind(project).bind(snapshot).execute(&mut *transaction).await?;
-    }
+    let indexed = sqlx::query(INDEX).bind(project).bind(snapshot).execute(&mut *transaction).await?;
+    sqlx::query(DONE).bind(project).bind(snapshot).execute(&mut *transaction).await?;
     transaction.commit().await?;
-    Ok(())
+    let texts = usize::try_from(indexed.rows_affected()).unwrap_or(usize::MAX);
+    Ok(progress::renew_statistics(db, texts, "analyze snapshot_texts").await?)
 }
 
 impl Common {

@@ -131,9 +131,11 @@ pub(super) async fn catch_up(
             as new (record, completed_at, bands, signature)
         on conflict do nothing";
     let work = format!("near {}", source.domain);
+    let mut processed = 0;
     while let Some(mut page) =
         progress::next_page::<Taught>(db, (project, &work), source.taught, as_of, PAGE).await?
     {
+        processed += page.records.len();
         let (mut ids, mut times, mut bands, mut signatures) = (vec![], vec![], vec![], vec![]);
         for Record { record, completed_at, read: Taught { text } } in &page.records {
             let Some(signature) = text.as_deref().and_then(Signature::of) else { continue };
@@ -147,7 +149,7 @@ pub(super) async fn catch_up(
         compare(&mut page.transaction, project, &ids).await?;
         page.end().await?;
     }
-    Ok(())
+    progress::renew_statistics(db, processed, "analyze near_texts, near_twins").await
 }
 
 /// The text of a record that is compared.

@@ -9,6 +9,9 @@ use uuid::Uuid;
 
 use crate::types::Timestamp;
 
+/// The number of new records from which on the planner's statistics are renewed.
+const MANY: usize = 1_000;
+
 /// A record with the columns that the work reads.
 #[derive(Debug, Clone, FromRow)]
 pub(super) struct Record<T> {
@@ -67,6 +70,15 @@ impl<T> Page<'_, T> {
         query.execute(&mut *self.transaction).await?;
         self.transaction.commit().await
     }
+}
+
+/// Renews the planner's statistics of tables after work on so many records. Until autovacuum would do so, the planner takes
+/// such a table to be almost empty, and compares each row of an export with the whole table.
+pub(super) async fn renew_statistics(db: &PgPool, records: usize, analyze: &'static str) -> sqlx::Result<()> {
+    if records >= MANY {
+        sqlx::query(analyze).execute(db).await?;
+    }
+    Ok(())
 }
 
 /// Waits until no work is in progress that could still store something about records that this transaction has

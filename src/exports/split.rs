@@ -224,7 +224,9 @@ pub(super) async fn catch_up(
             as new (record, hash, completed_at, split_group, taught)
         on conflict do nothing";
     let work = (project, source.domain);
+    let mut processed = 0;
     while let Some(mut page) = progress::next_page::<Hashes>(db, work, source.sql, as_of, PAGE).await? {
+        processed += page.records.len();
         let mut texts: Vec<_> = page.records.iter().flat_map(|record| record.read.all()).collect();
         texts.sort_unstable();
         texts.dedup();
@@ -248,7 +250,7 @@ pub(super) async fn catch_up(
         query.bind(times).bind(of_texts).bind(taught).execute(&mut *page.transaction).await?;
         page.end().await?;
     }
-    Ok(())
+    progress::renew_statistics(db, processed, "analyze split_texts").await
 }
 
 /// Deletes the texts of records that are erased, in the transaction that erases them.

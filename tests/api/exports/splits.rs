@@ -92,6 +92,18 @@ async fn two_splits_that_begin_at_once_are_the_same() {
 }
 
 #[tokio::test]
+async fn the_planner_knows_the_tables_that_the_first_split_and_the_first_search_for_similar_rows_have_filled()
+{
+    let service = Service::open().await;
+    service.accept(&(0..1_000).map(log).collect::<Vec<_>>()).await;
+    service.get(&path("validation")).await.rows();
+    service.get(&format!("{TRAINING}?dedupe=near&limit=1")).await.rows();
+    let sql = "select distinct tablename::text from pg_stats where tablename in ('split_texts', 'near_texts') order by 1";
+    let known: Vec<String> = sqlx::query_scalar(sql).fetch_all(service.pool()).await.expect("names");
+    assert_eq!(known, ["near_texts", "split_texts"]);
+}
+
+#[tokio::test]
 async fn what_is_erased_while_groups_are_made_is_deleted_from_them() {
     let service = Service::open().await;
     service.accept(&(0..60).map(log).collect::<Vec<_>>()).await;
