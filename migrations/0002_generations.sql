@@ -119,7 +119,7 @@ comment on column attempts.request_hash is 'Of the request that made it: tells a
 
 -- A text as it is compared where white space does not count.
 create function without_space(text) returns text language sql immutable strict parallel safe
-    return translate($1, E' \t\n\r\f\v\u00a0', '');
+    return translate($1, E' \t\n\r\f\x0b\u00a0', '');
 
 create table correction_pairs (
     project       text not null,

@@ -54,6 +54,8 @@ create table pairs (
     created_at       timestamptz not null,
     completed_at     timestamptz,
     request_hash     bytea not null,
+    conversation     uuid not null generated always as
+        (md5(coalesce('topic ' || topic_id, 'session ' || session_id, 'pair ' || id::text))::uuid) stored,
     primary key (id, project)
 );
 
@@ -62,6 +64,7 @@ create index pairs_age on pairs (project, coalesce(completed_at, created_at));
 create index pairs_topic on pairs (project, topic_id, created_at, id) where topic_id is not null;
 create index pairs_session on pairs (project, session_id, created_at) where session_id is not null;
 create index pairs_completed on pairs (project, completed_at, id) where lifecycle_state = 'complete';
+create index pairs_conversation on pairs (project, conversation, completed_at, id) where lifecycle_state = 'complete';
 
 comment on table pairs is 'What a user said and what the model answered.';
 comment on column pairs.user_text is 'Null: not kept. Neither text has an index: trigrams of both took four fifths of the time that a pair takes to be written.';
@@ -71,6 +74,7 @@ comment on column pairs.user_units is 'Length of the text by kinds of characters
 comment on column pairs.tokens is 'The measured size, from usage that the provider reported. tokens_model says of which model; null: of any.';
 comment on column pairs.revision is 'Counts edits of the texts. Earlier texts are rows of pair_revisions.';
 comment on column pairs.completed_at is 'Database clock at the write that completed the pair: exports are ordered by it.';
+comment on column pairs.conversation is 'Derived from the topic, else the session, else the pair itself: what an export makes one chat of.';
 comment on column pairs.request_hash is 'Of the request that made the pair: tells a replay from a conflict.';
 
 create table pair_revisions (

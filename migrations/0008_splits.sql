@@ -3,7 +3,7 @@
 -- A text as a split compares it: without case, white space and quotation marks; its kind sets it apart from equal texts of
 -- another kind.
 create function split_hash(kind text, content text) returns bigint language sql immutable strict parallel safe
-    return ('x' || left(md5(kind || ':' || lower(translate(content, E' \t\n\r\f\v\u00a0"''`\u2018\u2019\u201c\u201d\u00ab\u00bb', ''))), 16))::bit(64)::bigint;
+    return ('x' || left(md5(kind || ':' || lower(translate(content, E' \t\n\r\f\x0b\u00a0"''`\u2018\u2019\u201c\u201d\u00ab\u00bb', ''))), 16))::bit(64)::bigint;
 
 create table split_texts (
     project      text not null,

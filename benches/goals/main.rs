@@ -3,15 +3,15 @@
 //!
 //! These environment variables control the benchmarks:
 //!
-//! - `BENCH=ingest,export` measures some of the parts, which are `start`, `ingest`, `depth`, `export`, `seeds`,
-//!   `similar`, `gateway`, `redaction`, `retention` and `fairness`.
-//! - `SCALE` is the number of solved logs that are exported, selected with SQL, and searched (100 000).
-//! - `ROUNDS` is the number of times that each measurement is taken (5). Every figure is the median over the rounds.
-//!   A baseline is measured in turn with what is compared to it.
-//! - `SECONDS` is the duration of a measurement of `ingest` and `depth` (3).
-//! - `GLEANER_BINARY` is the server program that is measured. The default is the one that cargo has built.
-//! - `BASELINE_BINARY` is the server program of an earlier build, which is measured in turn with it, on its own
-//!   cluster. Its results are in the column `before`.
+//! - `BENCH=ingest,export` measures some of the parts, which are `start`, `ingest`, `depth`, `export`, `parquet`,
+//!   `seeds`, `similar`, `gateway`, `redaction`, `retention` and `fairness`.
+//! - `SCALE` is how many solved logs there are to export, to ask with SQL and to search (100 000 if not given).
+//! - `ROUNDS` is how often each measurement is taken (5). Every figure is the median over the rounds, and a baseline is
+//!   measured in turn with what it is for.
+//! - `SECONDS` is how long a measurement of `ingest` and `depth` takes (3).
+//! - `GLEANER_BINARY` is the server program that is measured; the one that cargo has built, if not given.
+//! - `BASELINE_BINARY` is the server program of an earlier build, which is measured in turn with it, on a cluster of its own.
+//!   Its results are in the column `before`.
 //!
 //! Only the server's program is used, and nothing of its library, so that builds of any age can be measured.
 
@@ -25,6 +25,7 @@ mod gateway;
 mod ingest;
 mod load;
 mod machine;
+mod parquet;
 mod redaction;
 mod retention;
 mod rounds;
@@ -90,7 +91,7 @@ fn main() {
     if plan.wants("start") {
         lines.extend(start::run(&plan));
     }
-    if ["ingest", "depth", "export", "seeds", "similar", "redaction", "retention", "fairness"]
+    if ["ingest", "depth", "export", "parquet", "seeds", "similar", "redaction", "retention", "fairness"]
         .iter()
         .any(|part| plan.wants(part))
     {
@@ -105,14 +106,17 @@ fn main() {
             if plan.wants("redaction") {
                 lines.extend(redaction::run(&machines[0], &plan).await);
             }
-            // Statements of the seed and similar examples are measured of the server under test alone.
-            let alone = ["seeds", "similar"].iter().any(|part| plan.wants(part));
+            // Files, statements of the seed and similar examples are measured of the server under test alone.
+            let alone = ["parquet", "seeds", "similar"].iter().any(|part| plan.wants(part));
             let loaded = if plan.wants("export") { machines.len() } else { usize::from(alone) };
             for machine in &machines[..loaded] {
                 data::load(machine, plan.scale).await;
             }
             if plan.wants("export") {
                 lines.extend(export::run(&machines, &plan).await);
+            }
+            if plan.wants("parquet") {
+                lines.extend(parquet::run(&machines[0], &plan).await);
             }
             if plan.wants("seeds") {
                 lines.extend(seeds::run(&machines[0], &plan).await);

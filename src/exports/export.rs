@@ -80,7 +80,7 @@ impl Export {
             None => before_writes_in_flight(db).await?,
         };
         common.as_of = Some(as_of);
-        if let Some(source) = description.split {
+        if let Some(source) = description.split.source() {
             if common.needs_groups() {
                 split::catch_up(db, project, source, as_of).await?;
             }
@@ -107,8 +107,8 @@ impl Export {
             next_cursor: None,
             dropped: None,
         };
-        // In an export that is divided by a limit, only the first part reports the number for all.
-        if export.after.is_none() && description.split.is_some() && export.common.drops() {
+        // Of an export in pieces, the first one says it for all.
+        if export.after.is_none() && description.split.source().is_some() && export.common.drops() {
             export.dropped = Some(export.count_dropped(db).await?);
         }
         if let Some(limit) = export.common.limit {
@@ -130,14 +130,19 @@ impl Export {
         self.as_of
     }
 
-    /// Finds the last record within `limit`, and whether there is another one after it.
-    async fn find_end(&self, connection: &mut PgConnection, limit: i64) -> Result<(Option<RowKey>, bool)> {
+    /// The query of the last record within `limit`, and of the one behind it if there is one.
+    pub fn end(&self, limit: i64) -> Result<QueryBuilder<Postgres>> {
         let [completed_at, record_id, _] = self.dataset.sort_key();
         let columns = format!("select distinct {completed_at} as completed_at, {record_id} as record_id");
         let mut query = self.select(&columns)?;
         self.push_order(&mut query, &["completed_at", "record_id"]);
         query.push(" offset ").push_bind(limit - 1).push(" limit 2");
-        let found: Vec<(Timestamp, Uuid)> = query.build_query_as().fetch_all(connection).await?;
+        Ok(query)
+    }
+
+    /// The last record within `limit`, and whether there is one more behind it.
+    async fn find_end(&self, connection: &mut PgConnection, limit: i64) -> Result<(Option<RowKey>, bool)> {
+        let found: Vec<(Timestamp, Uuid)> = self.end(limit)?.build_query_as().fetch_all(connection).await?;
         let record = self.taken().saturating_add(limit);
         let row = cursor::edge(self.common.order());
         let key = |&(completed_at, record_id)| RowKey { completed_at, record_id, row, record };
@@ -180,11 +185,14 @@ impl Export {
             Order::Newest => ["<", ">="],
         };
         for (key, comparison) in [(self.after, behind), (self.last, up_to)] {
-            if let Some(key) = key {
-                query.push(format_args!(" and ({completed_at}, {record_id}, {row}) {comparison} ("));
-                query.push_bind(key.completed_at).push(", ").push_bind(key.record_id);
-                query.push(", ").push_bind(key.row).push(")");
-            }
+            let Some(key) = key else { continue };
+            query.push(format_args!(" and ({completed_at}, {record_id}, {row}) {comparison} ("));
+            query.push_bind(key.completed_at).push(", ").push_bind(key.record_id);
+            query.push(", ").push_bind(key.row).push(")");
+            // That follows from it. Where the row is of another table, an index of the record's can begin there only by this.
+            let comparison = if comparison.starts_with('>') { ">=" } else { "<=" };
+            query.push(format_args!(" and ({completed_at}, {record_id}) {comparison} ("));
+            query.push_bind(key.completed_at).push(", ").push_bind(key.record_id).push(")");
         }
         Ok(query)
     }
@@ -201,8 +209,8 @@ impl Export {
         }
     }
 
-    /// Makes the query of the next page of rows. `more` are additional columns, each after a comma.
-    pub(super) fn next_page(&self, more: &str) -> Result<QueryBuilder<Postgres>> {
+    /// The query of the next page of rows; `more` are columns that the reader wants besides, each after a comma.
+    pub fn next_page(&self, more: &str) -> Result<QueryBuilder<Postgres>> {
         let [completed_at, record_id, row] = self.dataset.sort_key();
         let columns = self.dataset.columns(&self.common, self.shape);
         let mut query = self.select(&format!(
@@ -267,7 +275,7 @@ pub(super) fn check(
     let shape = format.choose(description.shapes);
     if let Some(shape) = shape {
         dataset.check(shape, &mut checks);
-        common.check_shape(format, shape, description.split.is_some(), &mut checks);
+        common.check_shape(format, shape, description.split, &mut checks);
     } else {
         let names: Vec<_> = offered.into_iter().map(Format::name).collect();
         checks.fail("format", format!("this data set offers {}", names.join(", ")));

@@ -42,6 +42,7 @@ use crate::types::Timestamp;
 use format::{Example, Format, Shape, Weights};
 use params::Common;
 use profile::Profile;
+use split::Split;
 
 /// What is known about a data set before a request is read.
 #[derive(Debug)]
@@ -58,10 +59,9 @@ pub struct Description {
     pub raw: Option<fn() -> Value>,
     /// The schema of what `include=metadata` adds.
     pub metadata: Option<fn() -> Value>,
-    /// The source of the texts of its records, which decide on their part of a split. A data set without texts has
-    /// none.
-    pub split: Option<&'static split::Source>,
-    /// The table of the records from which the rows are made.
+    /// What decides in which part of a split its records are.
+    pub split: Split,
+    /// The table of the records that its rows are made of.
     pub table: &'static str,
     /// The SQL that counts the rows, from `from` on, beginning with `table`. Without it, the data set's own query
     /// counts them.
@@ -77,7 +77,7 @@ impl Description {
     pub fn has_parameter(&self, name: &str) -> bool {
         match name {
             "min_chars" | "max_chars" | "max_per_answer" | "exclude" | "near_threshold" => {
-                self.split.is_some()
+                self.split.source().is_some()
             }
             "system" => self.shapes.iter().any(|shape| shape.is_chat()),
             "weights" => Format::Openai.choose(self.shapes).is_some(),

@@ -13,11 +13,11 @@
 
 use std::collections::HashMap;
 
-use sqlx::{AssertSqlSafe, FromRow, PgConnection, PgPool, Postgres, QueryBuilder};
+use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::params::Common;
-use super::progress;
+use super::progress::{self, Record};
 use super::split::Source;
 use crate::retrieval::keys::{Key, literal};
 use crate::retrieval::text::{Token, tokens};
@@ -31,9 +31,9 @@ const LEAST: f64 = 0.5;
 const BANDS: (usize, usize) = (4, 15);
 /// The number of numbers in a signature.
 const NUMBERS: usize = BANDS.0 * BANDS.1;
-/// The number of records that one transaction compares.
-const PAGE: usize = 500;
-/// The maximum number of earlier records that a record is compared with.
+/// How many records are compared by one transaction.
+const PAGE: i64 = 500;
+/// The most earlier records that one is compared with.
 const COMPARED: i64 = 200;
 /// The maximum number of similar earlier records that are stored for a record.
 const NOTED: usize = 8;
@@ -116,28 +116,13 @@ fn mixed(number: u64) -> u64 {
     number ^ number >> 31
 }
 
-/// A record and its text.
-#[derive(Debug, FromRow)]
-struct Record {
-    record: Uuid,
-    completed_at: Timestamp,
-    text: Option<String>,
-}
-
-/// Compares the records of a project that were finalized before `as_of` with earlier ones, unless that was already
-/// done.
+/// Compares the records of a project that were finalized before `as_of` with earlier ones, where that is not done yet.
 pub(super) async fn catch_up(
     db: &PgPool,
     project: &str,
     source: &Source,
     as_of: Timestamp,
 ) -> sqlx::Result<()> {
-    while catch_up_page(db, project, source, as_of).await? {}
-    Ok(())
-}
-
-/// Compares some more records. Returns whether there may be others left.
-async fn catch_up_page(db: &PgPool, project: &str, source: &Source, as_of: Timestamp) -> sqlx::Result<bool> {
     const INSERT: &str = "
         insert into near_texts (project, record, completed_at, bands, signature)
         select $1, record, completed_at, bands::integer[], signature
@@ -145,30 +130,29 @@ async fn catch_up_page(db: &PgPool, project: &str, source: &Source, as_of: Times
             as new (record, completed_at, bands, signature)
         on conflict do nothing";
     let work = format!("near {}", source.domain);
-    let mut transaction = db.begin().await?;
-    let (completed_at, record) = progress::begin(&mut transaction, project, &work).await?;
-    let limit = i64::try_from(PAGE).unwrap_or(i64::MAX);
-    let query = sqlx::query_as(AssertSqlSafe(source.taught)).bind(project).bind(completed_at).bind(record);
-    let records: Vec<Record> = query.bind(as_of).bind(limit).fetch_all(&mut *transaction).await?;
-    let Some(last) = records.last().map(|last| (last.completed_at, last.record)) else {
-        transaction.commit().await?;
-        return Ok(false);
-    };
-    let is_page = records.len() == PAGE;
-    let (mut ids, mut times, mut bands, mut signatures) = (vec![], vec![], vec![], vec![]);
-    for Record { record, completed_at, text } in records {
-        let Some(signature) = text.as_deref().and_then(Signature::of) else { continue };
-        ids.push(record);
-        times.push(completed_at);
-        bands.push(literal(&signature.bands(project, &work)));
-        signatures.push(signature.to_bytes());
+    while let Some(mut page) =
+        progress::next_page::<Taught>(db, (project, &work), source.taught, as_of, PAGE).await?
+    {
+        let (mut ids, mut times, mut bands, mut signatures) = (vec![], vec![], vec![], vec![]);
+        for Record { record, completed_at, read: Taught { text } } in &page.records {
+            let Some(signature) = text.as_deref().and_then(Signature::of) else { continue };
+            ids.push(*record);
+            times.push(*completed_at);
+            bands.push(literal(&signature.bands(project, &work)));
+            signatures.push(signature.to_bytes());
+        }
+        let query = sqlx::query(INSERT).bind(project).bind(&ids).bind(times).bind(bands).bind(signatures);
+        query.execute(&mut *page.transaction).await?;
+        compare(&mut page.transaction, project, &ids).await?;
+        page.end().await?;
     }
-    let query = sqlx::query(INSERT).bind(project).bind(&ids).bind(times).bind(bands).bind(signatures);
-    query.execute(&mut *transaction).await?;
-    compare(&mut transaction, project, &ids).await?;
-    progress::end(&mut transaction, project, &work, last).await?;
-    transaction.commit().await?;
-    Ok(is_page)
+    Ok(())
+}
+
+/// What is compared of a record.
+#[derive(Debug, FromRow)]
+struct Taught {
+    text: Option<String>,
 }
 
 /// An earlier record that may be similar to another.

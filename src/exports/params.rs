@@ -7,7 +7,7 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::format::{Format, Shape, Weights};
-use super::split::{Part, Sides, SplitBy};
+use super::split::{Contents, Part, Sides, Split, SplitBy};
 use crate::http::page::{check_range, time_in_query};
 use crate::http::{Check, Checks};
 use crate::types::Timestamp;
@@ -211,26 +211,24 @@ impl Common {
         if let Some(until) = self.until {
             query.push(format_args!(" and {created_at} < ")).push_bind(until);
         }
-        if let Some(texts) = &sides.texts {
+        if let Contents::Texts(texts) = &sides.contents {
             self.push_answer(query, texts);
             self.push_exclude(query, texts);
         }
         self.push_split(query, sides);
     }
 
-    /// Rejects parameters that do not apply to rows of this format, or to a data set without texts.
-    pub(super) fn check_shape(&self, format: Format, shape: Shape, has_texts: bool, checks: &mut Checks) {
+    /// Refuses parameters that do not apply to rows of this format, or to a data set without texts.
+    pub(super) fn check_shape(&self, format: Format, shape: Shape, split: Split, checks: &mut Checks) {
         checks.require(
             self.system.is_none() || shape.is_chat(),
             "system",
             "the rows of this format are not chats",
         );
-        let by_text = matches!(self.split_by, Some(SplitBy::Intent | SplitBy::Program));
-        let has_text =
-            "the rows of this data set have no question and answer of their own, and are split by session";
-        checks.require(has_texts || !by_text, "split_by", has_text);
+        split.check(self.split_by, checks);
         let weighed = self.weights.is_none() || format == Format::Openai;
-        checks.require(weighed, "weights", "only the format openai has weights");
+        checks.require(weighed, "weights", "only the format openai has them");
+        let has_texts = split.source().is_some();
         for (name, given) in [
             ("min_chars", self.min_chars.is_some()),
             ("max_chars", self.max_chars.is_some()),

@@ -1,36 +1,71 @@
-//! How far an export has processed the records of a project, when it stores something about each of them. Two exports
-//! that begin at the same time process the records one after the other.
+//! Works that go through the records of a project in the order in which they were finalized, and note something of each of
+//! them. Nothing of it is done when records are written: an export that needs a work goes through what was finalized since the
+//! last one, some records at a time, each time in a transaction of its own. Two exports that begin at the same time go through
+//! the records one after the other.
 
-use sqlx::PgConnection;
+use sqlx::postgres::PgRow;
+use sqlx::{AssertSqlSafe, FromRow, PgConnection, PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
 use crate::types::Timestamp;
 
-/// The last record that was processed: when it was finalized, and its id.
-pub(super) type Place = (Option<Timestamp>, Option<Uuid>);
+/// A record, with what a work reads of it.
+#[derive(Debug, Clone, FromRow)]
+pub(super) struct Record<T> {
+    pub(super) record: Uuid,
+    pub(super) completed_at: Timestamp,
+    #[sqlx(flatten)]
+    pub(super) read: T,
+}
 
-/// Returns the last record that a kind of work has processed, and keeps others from the same work until the
-/// transaction ends.
-pub(super) async fn begin(connection: &mut PgConnection, project: &str, work: &str) -> sqlx::Result<Place> {
+/// The next records that a work goes through, and the transaction that notes something of them.
+pub(super) struct Page<'a, T> {
+    pub(super) transaction: Transaction<'static, Postgres>,
+    pub(super) records: Vec<Record<T>>,
+    /// The last of the records.
+    last: (Timestamp, Uuid),
+    project: &'a str,
+    work: &'a str,
+}
+
+/// Reads at most so many records that a work has not gone through and that were finalized before `as_of`, if there are any. They
+/// are selected by `sql` as a [`Source`](super::split::Source) has it. Others are kept from the same work until the page ends.
+pub(super) async fn next_page<'a, T>(
+    db: &PgPool,
+    (project, work): (&'a str, &'a str),
+    sql: &'static str,
+    as_of: Timestamp,
+    most: i64,
+) -> sqlx::Result<Option<Page<'a, T>>>
+where
+    T: for<'r> FromRow<'r, PgRow> + Send + Unpin,
+{
     const BEGIN: &str = "insert into text_progress (project, work) values ($1, $2) on conflict do nothing";
     const LOCK: &str =
         "select completed_at, record from text_progress where project = $1 and work = $2 for update";
-    sqlx::query(BEGIN).bind(project).bind(work).execute(&mut *connection).await?;
-    sqlx::query_as(LOCK).bind(project).bind(work).fetch_one(connection).await
+    let mut transaction = db.begin().await?;
+    sqlx::query(BEGIN).bind(project).bind(work).execute(&mut *transaction).await?;
+    let (completed_at, record): (Option<Timestamp>, Option<Uuid>) =
+        sqlx::query_as(LOCK).bind(project).bind(work).fetch_one(&mut *transaction).await?;
+    let query = sqlx::query_as(AssertSqlSafe(sql)).bind(project).bind(completed_at).bind(record);
+    let records: Vec<Record<T>> = query.bind(as_of).bind(most).fetch_all(&mut *transaction).await?;
+    let Some(last) = records.last().map(|last| (last.completed_at, last.record)) else {
+        transaction.commit().await?;
+        return Ok(None);
+    };
+    Ok(Some(Page { transaction, records, last, project, work }))
 }
 
-/// Stores the last record that a kind of work has processed.
-pub(super) async fn end(
-    connection: &mut PgConnection,
-    project: &str,
-    work: &str,
-    (completed_at, record): (Timestamp, Uuid),
-) -> sqlx::Result<()> {
-    const SQL: &str =
-        "update text_progress set completed_at = $3, record = $4 where project = $1 and work = $2";
-    let query = sqlx::query(SQL).bind(project).bind(work).bind(completed_at).bind(record);
-    query.execute(connection).await?;
-    Ok(())
+impl<T> Page<'_, T> {
+    /// Notes that the work has gone through the records, and commits what it has noted of them.
+    pub(super) async fn end(mut self) -> sqlx::Result<()> {
+        const SQL: &str =
+            "update text_progress set completed_at = $3, record = $4 where project = $1 and work = $2";
+        let (completed_at, record) = self.last;
+        let query = sqlx::query(SQL).bind(self.project).bind(self.work).bind(completed_at).bind(record);
+        query.execute(&mut *self.transaction).await?;
+        self.transaction.commit().await
+    }
 }
 
 /// Waits until no work is in progress that could still store something about records that this transaction has

@@ -13,27 +13,32 @@
 //! same bytes. Writing a record costs nothing: the first export with a split processes what was finalized since the
 //! last one, some 2,000 records at a time.
 //!
-//! Texts are compared by a hash that ignores case, white space and quotation marks (`split_hash` in the migrations).
+//! Searches, suggested memories and conversations have a question only: what answers it, a file or a memory, answers others in
+//! every part, and a conversation of many answers is about how it begins. Their part is decided by the hash of the question
+//! alone, which drops nothing. Records without texts are divided by their session.
+//!
+//! Texts are compared by a hash, without their case, white space and quotation marks (`split_hash` in the migrations).
 
 use std::collections::HashMap;
 use std::iter::once;
 
 use clap::ValueEnum;
 use serde::Deserialize;
-use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, QueryBuilder};
+use sqlx::{PgConnection, PgPool, Postgres, QueryBuilder};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::params::Common;
-use super::progress;
+use super::progress::{self, Record};
+use crate::http::Checks;
 use crate::types::Timestamp;
 
 /// The default share that is held out of training.
 const HOLDOUT: f64 = 0.1;
 /// The number of records from which on an answer says nothing about what a record is about.
 const COMMON: i64 = 20;
-/// The number of records that one transaction puts into groups.
-const PAGE: usize = 2_000;
+/// How many records are put into groups by one transaction.
+const PAGE: i64 = 2_000;
 
 /// A part of a split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
@@ -51,7 +56,8 @@ pub enum Part {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum SplitBy {
-    /// Neither the question nor the answer of a row. In data sets without texts, the session.
+    /// Neither the question nor the answer of a row. The question where rows have no answer of their own, and the session where
+    /// they have no texts.
     #[default]
     Auto,
     /// A question (an intent, a prompt, a query).
@@ -62,13 +68,58 @@ pub enum SplitBy {
     Session,
 }
 
-/// What decides on the part of a row, as SQL over the row.
+/// What of its records decides in which part of a split they are, if a request does not say.
+#[derive(Debug, Clone, Copy)]
+pub enum Split {
+    /// The agent's session.
+    BySession,
+    /// The question of a row, such as a query.
+    ByQuestion,
+    /// The question and the answers, from here.
+    ByTexts(&'static Source),
+}
+
+impl Split {
+    /// Where the texts come from, if they are put into groups.
+    #[must_use]
+    pub fn source(self) -> Option<&'static Source> {
+        match self {
+            Self::ByTexts(source) => Some(source),
+            Self::BySession | Self::ByQuestion => None,
+        }
+    }
+
+    /// Refuses to divide rows by what they do not have.
+    pub(super) fn check(self, by: Option<SplitBy>, checks: &mut Checks) {
+        let refused = match (self, by) {
+            (Self::BySession, Some(SplitBy::Intent | SplitBy::Program)) => {
+                "the rows of this data set have no question and answer of their own, and are split by session"
+            }
+            (Self::ByQuestion, Some(SplitBy::Program)) => "the rows of this data set have no program",
+            _ => return,
+        };
+        checks.fail("split_by", refused);
+    }
+}
+
+/// What decides in which part a row stands, as SQL over the row.
 #[derive(Debug, Clone, Copy)]
 pub struct Sides<'a> {
     /// The session of the row's record, or else another property of the record, as text.
     pub session: &'a str,
-    /// The row's texts, if it has any.
-    pub texts: Option<Texts<'a>>,
+    /// What the row says.
+    pub contents: Contents<'a>,
+}
+
+/// What a row says, as SQL over the row.
+#[derive(Debug, Clone, Copy)]
+pub enum Contents<'a> {
+    /// Nothing that other rows could say, too.
+    None,
+    /// The hash of its question.
+    Question(&'a str),
+    /// Its question and its answers.
+    Texts(Texts<'a>),
 }
 
 /// The texts of a row, as SQL.
@@ -103,14 +154,22 @@ pub struct Source {
     pub taught: &'static str,
 }
 
-/// A record to be put into a group.
+/// The hashes of the texts by which a record is put into a group.
 #[derive(Debug, Clone, sqlx::FromRow)]
-struct Record {
-    record: Uuid,
-    completed_at: Timestamp,
+struct Hashes {
     question: i64,
     answer: Option<i64>,
     answers: Vec<i64>,
+}
+
+impl Hashes {
+    /// All of them, each once.
+    fn all(&self) -> impl Iterator<Item = i64> {
+        let mut answers = self.answers.clone();
+        answers.sort_unstable();
+        answers.dedup();
+        once(self.question).chain(answers)
+    }
 }
 
 /// What is known of a text.
@@ -122,19 +181,19 @@ struct Known {
     records: i64,
 }
 
-/// Returns the group of each record, and updates what is known of its texts.
-fn assign(records: &[Record], known: &mut HashMap<i64, Known>) -> Vec<i64> {
-    let group = |record: &Record| {
-        let of_question = known.get(&record.question).map(|text| text.group);
+/// Returns the group of each record, and notes what is known of its texts from then on.
+fn assign(records: &[Record<Hashes>], known: &mut HashMap<i64, Known>) -> Vec<i64> {
+    let group = |Record { read: hashes, .. }: &Record<Hashes>| {
+        let of_question = known.get(&hashes.question).map(|text| text.group);
         let rarest = || {
-            let answers = record.answers.iter().filter_map(|answer| known.get(answer));
+            let answers = hashes.all().skip(1).filter_map(|answer| known.get(&answer));
             answers
                 .filter(|text| text.records < COMMON)
                 .min_by_key(|text| text.records)
                 .map(|text| text.group)
         };
-        let group = of_question.or_else(rarest).unwrap_or(record.question);
-        for text in once(record.question).chain(record.answers.iter().copied()) {
+        let group = of_question.or_else(rarest).unwrap_or(hashes.question);
+        for text in hashes.all() {
             known.entry(text).or_insert(Known { group, records: 0 }).records += 1;
         }
         group
@@ -149,12 +208,6 @@ pub(super) async fn catch_up(
     source: &Source,
     as_of: Timestamp,
 ) -> sqlx::Result<()> {
-    while catch_up_page(db, project, source, as_of).await? {}
-    Ok(())
-}
-
-/// Puts some more records into groups. Returns whether there may be others left.
-async fn catch_up_page(db: &PgPool, project: &str, source: &Source, as_of: Timestamp) -> sqlx::Result<bool> {
     const KNOWN: &str = "
         select text.hash, first.split_group, (
             select count(*) from (select from split_texts t where t.hash = text.hash and t.project = $1 limit $3) found
@@ -170,43 +223,32 @@ async fn catch_up_page(db: &PgPool, project: &str, source: &Source, as_of: Times
         from unnest($2::uuid[], $3::bigint[], $4::timestamptz[], $5::bigint[], $6::boolean[])
             as new (record, hash, completed_at, split_group, taught)
         on conflict do nothing";
-    let mut transaction = db.begin().await?;
-    let (completed_at, record) = progress::begin(&mut transaction, project, source.domain).await?;
-    let limit = i64::try_from(PAGE).unwrap_or(i64::MAX);
-    let query = sqlx::query_as(AssertSqlSafe(source.sql)).bind(project).bind(completed_at).bind(record);
-    let mut records: Vec<Record> = query.bind(as_of).bind(limit).fetch_all(&mut *transaction).await?;
-    let Some(last) = records.last().map(|last| (last.completed_at, last.record)) else {
-        transaction.commit().await?;
-        return Ok(false);
-    };
-    for record in &mut records {
-        record.answers.sort_unstable();
-        record.answers.dedup();
-    }
-    let mut texts: Vec<_> =
-        records.iter().flat_map(|it| once(it.question).chain(it.answers.clone())).collect();
-    texts.sort_unstable();
-    texts.dedup();
-    let known: Vec<(i64, i64, i64)> =
-        sqlx::query_as(KNOWN).bind(project).bind(&texts).bind(COMMON).fetch_all(&mut *transaction).await?;
-    let mut known =
-        known.into_iter().map(|(text, group, records)| (text, Known { group, records })).collect();
-    let groups = assign(&records, &mut known);
-    let (mut ids, mut hashes, mut times, mut of_texts, mut taught) = (vec![], vec![], vec![], vec![], vec![]);
-    for (record, group) in records.iter().zip(groups) {
-        for text in once(record.question).chain(record.answers.iter().copied()) {
-            ids.push(record.record);
-            hashes.push(text);
-            times.push(record.completed_at);
-            of_texts.push(group);
-            taught.push(record.answer == Some(text));
+    let work = (project, source.domain);
+    while let Some(mut page) = progress::next_page::<Hashes>(db, work, source.sql, as_of, PAGE).await? {
+        let mut texts: Vec<_> = page.records.iter().flat_map(|record| record.read.all()).collect();
+        texts.sort_unstable();
+        texts.dedup();
+        let query = sqlx::query_as(KNOWN).bind(project).bind(&texts).bind(COMMON);
+        let known: Vec<(i64, i64, i64)> = query.fetch_all(&mut *page.transaction).await?;
+        let mut known =
+            known.into_iter().map(|(text, group, records)| (text, Known { group, records })).collect();
+        let groups = assign(&page.records, &mut known);
+        let (mut ids, mut hashes, mut times, mut of_texts, mut taught) =
+            (vec![], vec![], vec![], vec![], vec![]);
+        for (record, group) in page.records.iter().zip(groups) {
+            for text in record.read.all() {
+                ids.push(record.record);
+                hashes.push(text);
+                times.push(record.completed_at);
+                of_texts.push(group);
+                taught.push(record.read.answer == Some(text));
+            }
         }
+        let query = sqlx::query(INSERT).bind(project).bind(ids).bind(hashes);
+        query.bind(times).bind(of_texts).bind(taught).execute(&mut *page.transaction).await?;
+        page.end().await?;
     }
-    let query = sqlx::query(INSERT).bind(project).bind(ids).bind(hashes);
-    query.bind(times).bind(of_texts).bind(taught).execute(&mut *transaction).await?;
-    progress::end(&mut transaction, project, source.domain, last).await?;
-    transaction.commit().await?;
-    Ok(records.len() == PAGE)
+    Ok(())
 }
 
 /// Deletes the texts of records that are erased, in the transaction that erases them.
@@ -293,19 +335,20 @@ impl Common {
     pub(super) fn push_split(&self, query: &mut QueryBuilder<Postgres>, sides: &Sides<'_>) {
         let Some(part) = self.split else { return };
         let bounds = Bounds::of(self.holdout.unwrap_or(HOLDOUT));
-        let (by, Sides { session, texts }) = (self.split_by.unwrap_or_default(), *sides);
-        let key = match (by, texts) {
-            (SplitBy::Session, _) | (_, None) => session.to_owned(),
-            (SplitBy::Intent, Some(texts)) => format!("({})::text", texts.question),
-            (SplitBy::Program, Some(texts)) => format!("({})::text", texts.answer),
-            (SplitBy::Auto, Some(texts)) => format!(
+        let (by, Sides { session, contents }) = (self.split_by.unwrap_or_default(), *sides);
+        let key = match (by, contents) {
+            (SplitBy::Session, _) | (_, Contents::None) => session.to_owned(),
+            (_, Contents::Question(question))
+            | (SplitBy::Intent, Contents::Texts(Texts { question, .. })) => format!("({question})::text"),
+            (SplitBy::Program, Contents::Texts(texts)) => format!("({})::text", texts.answer),
+            (SplitBy::Auto, Contents::Texts(texts)) => format!(
                 "(select split_group::text from split_texts where project = $1 and record = {} limit 1)",
                 texts.record
             ),
         };
         query.push(" and ");
         self.push_in(query, &key, bounds, &[part]);
-        let Some(Texts { question, answer, others, .. }) = texts.filter(|_| by == SplitBy::Auto) else {
+        let (SplitBy::Auto, Contents::Texts(Texts { question, answer, others, .. })) = (by, contents) else {
             return;
         };
         if part.before().is_empty() || self.with_overlaps {
@@ -340,14 +383,9 @@ mod tests {
 
     use super::*;
 
-    fn record(question: i64, answers: &[i64]) -> Record {
-        Record {
-            record: Uuid::nil(),
-            completed_at: Timestamp::now(),
-            question,
-            answer: None,
-            answers: answers.to_vec(),
-        }
+    fn record(question: i64, answers: &[i64]) -> Record<Hashes> {
+        let read = Hashes { question, answer: None, answers: answers.to_vec() };
+        Record { record: Uuid::nil(), completed_at: Timestamp::now(), read }
     }
 
     fn groups(records: &[(i64, &[i64])]) -> Vec<i64> {

@@ -15,7 +15,7 @@ use crate::exports::format::{Example, Shape};
 use crate::exports::near::push_unlike;
 use crate::exports::params::Common;
 use crate::exports::schema;
-use crate::exports::split::{Sides, Texts};
+use crate::exports::split::{Contents, Sides, Split, Texts};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told, push_oldest};
 use crate::generations::Rating;
 use crate::http::Checks;
@@ -108,7 +108,7 @@ impl Described for CorrectionPairs {
         shapes: &[Shape::Correction, Shape::Preference, Shape::Steps, Shape::Raw],
         raw: Some(schema::of::<Raw<'_>>),
         metadata: Some(schema::of::<Metadata<'_>>),
-        split: Some(&TEXTS),
+        split: Split::ByTexts(&TEXTS),
         table: "generations",
         count: Some(
             "from generations g
@@ -300,6 +300,6 @@ impl CorrectionPairs {
             completed_at: "p.completed_at",
             others: &others,
         };
-        common.push(query, "g.created_at", &Sides { session: SESSION, texts: Some(texts) });
+        common.push(query, "g.created_at", &Sides { session: SESSION, contents: Contents::Texts(texts) });
     }
 }

@@ -15,7 +15,7 @@ use crate::exports::format::{Example, Shape};
 use crate::exports::near::push_unlike;
 use crate::exports::params::Common;
 use crate::exports::schema;
-use crate::exports::split::{Sides, Texts};
+use crate::exports::split::{Contents, Sides, Split, Texts};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told, push_oldest};
 use crate::generations::Rating;
 use crate::http::Checks;
@@ -81,7 +81,7 @@ impl Described for TrainingPairs {
         shapes: &[Shape::Solution, Shape::Pair, Shape::Raw],
         raw: Some(schema::of::<Raw<'_>>),
         metadata: Some(schema::of::<Metadata<'_>>),
-        split: Some(&TEXTS),
+        split: Split::ByTexts(&TEXTS),
         table: "generations",
         count: None,
         skipped: Some(
@@ -210,6 +210,6 @@ impl TrainingPairs {
             completed_at: "g.completed_at",
             others: "",
         };
-        common.push(query, "g.created_at", &Sides { session: SESSION, texts: Some(texts) });
+        common.push(query, "g.created_at", &Sides { session: SESSION, contents: Contents::Texts(texts) });
     }
 }

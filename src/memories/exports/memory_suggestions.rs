@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
 use crate::exports::schema;
-use crate::exports::split::Sides;
+use crate::exports::split::{Contents, Sides, Split};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey};
 use crate::http::Checks;
 use crate::memories::{SourceType, Verdict};
@@ -61,11 +61,11 @@ impl Described for MemorySuggestions {
         summary: "Queries, the memories that were suggested for them, and whether they were used or dismissed.",
         notes: "The data set contains only suggestions with a verdict. A row of `raw` has `query`, `suggested`, `source_type`, \
             `verdict` and `confidence`. A row of `pairs` is a query and a memory that was used. `triplets` has a row for each \
-            dismissed memory of the same response. `split` divides the rows by agent session.",
+            dismissed memory of the same response. `split` divides the rows by query.",
         shapes: &[Shape::Raw, Shape::Triplet, Shape::Pair],
         raw: Some(schema::of::<Raw<'_>>),
         metadata: Some(schema::of::<Metadata<'_>>),
-        split: None,
+        split: Split::ByQuestion,
         table: "conversation_memories",
         count: None,
         skipped: Some(
@@ -103,7 +103,7 @@ impl Dataset for MemorySuggestions {
             _ => " cross join (select 0 as rank, null::text as content, null::uuid as memory_id) beside",
         });
         query.push(" where c.project = $1");
-        self.push_conditions(query, common, shape, "c");
+        self.push_conditions(query, common, shape, ("c", "q"));
         if common.is_exact() {
             query.push(
                 " and not exists (
@@ -113,7 +113,7 @@ impl Dataset for MemorySuggestions {
                     where older.project = $1 and older.verdict = c.verdict
                         and (older.judged_at, older.id) < (c.judged_at, c.id)",
             );
-            self.push_conditions(query, common, shape, "older");
+            self.push_conditions(query, common, shape, ("older", "p"));
             query.push(")");
         }
     }
@@ -174,7 +174,13 @@ impl Dataset for MemorySuggestions {
 }
 
 impl MemorySuggestions {
-    fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape, c: &str) {
+    fn push_conditions(
+        &self,
+        query: &mut QueryBuilder<Postgres>,
+        common: &Common,
+        shape: Shape,
+        (c, q): (&str, &str),
+    ) {
         query.push(format_args!(" and {c}.verdict is not null and {c}.suggest_id is not null"));
         let verdict = if shape == Shape::Raw { self.verdict } else { Some(Verdict::Used) };
         if let Some(verdict) = verdict {
@@ -184,6 +190,8 @@ impl MemorySuggestions {
             query.push(format_args!(" and {c}.source_type = ")).push_bind(source_type);
         }
         let session = format!("{c}.session_id");
-        common.push(query, &format!("{c}.shown_at"), &Sides { session: &session, texts: None });
+        let question = format!("split_hash('query', {q}.query)");
+        let sides = Sides { session: &session, contents: Contents::Question(&question) };
+        common.push(query, &format!("{c}.shown_at"), &sides);
     }
 }

@@ -13,7 +13,7 @@ use crate::exports::chat::{Message, Prompt};
 use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
 use crate::exports::schema;
-use crate::exports::split::Sides;
+use crate::exports::split::{Contents, Sides, Split};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told};
 use crate::http::Checks;
 use crate::types::Timestamp;
@@ -73,13 +73,18 @@ impl Described for Conversations {
         summary: "Chats of completed message pairs.",
         notes: "A row is the pairs of a topic, or of a session if they have no topic, or a single pair without either. The oldest \
             pair comes first. If several calls answered the same message, as when tools are used, the last one counts. \
-            `split` divides the rows by conversation.",
+            `split` divides the rows by the message that they begin with.",
         shapes: &[Shape::Answer, Shape::Raw],
         raw: Some(schema::of::<Raw<'_>>),
         metadata: Some(schema::of::<Metadata<'_>>),
-        split: None,
+        split: Split::ByQuestion,
         table: "pairs",
-        count: None,
+        count: Some(
+            r"from (
+                select distinct conversation from pairs
+                where project = $1 and lifecycle_state = 'complete' and user_text ~ '\S' and assistant_text ~ '\S'
+            ) pairs",
+        ),
         skipped: Some("from pairs where project = $1 and lifecycle_state = 'complete' and user_text is null"),
     };
 }
@@ -90,47 +95,20 @@ impl Dataset for Conversations {
     }
 
     fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, _: Shape) {
-        query.push(
-            " from (
-                select c.*, row_number() over (partition by c.texts order by c.completed_at, c.id) as nth
-                from (
-                    select md5(p.conversation)::uuid as id, p.conversation, max(p.completed_at) as completed_at,
-                        min(p.created_at) as created_at, max(p.topic_id) as topic_id, max(p.session_id) as session_id,
-                        md5(string_agg(length(p.user_text) || ':' || p.user_text || p.assistant_text, ',' order by p.created_at, p.id)) as texts,
-                        json_agg(json_build_object('id', p.id, 'model', p.model, 'user_text', p.user_text,
-                            'assistant_text', p.assistant_text, 'star', p.star, 'color_flag', p.color_flag,
-                            'created_at', p.created_at) order by p.created_at, p.id) as pairs
-                    from (
-                        select pairs.*, coalesce('topic ' || topic_id, 'session ' || session_id, 'pair ' || id) as conversation,
-                            row_number() over (partition by coalesce(turn, id) order by created_at desc, id desc) as later
-                        from pairs
-                        where project = $1 and lifecycle_state = 'complete'
-                            and user_text ~ '\\S' and assistant_text ~ '\\S'",
-        );
-        for (column, value) in
-            [("topic_id", &self.topic_id), ("model", &self.model), ("color_flag", &self.color_flag)]
-        {
-            if let Some(value) = value {
-                query.push(format_args!(" and {column} = ")).push_bind(value.clone());
-            }
-        }
-        if let Some(star) = self.star {
-            query.push(" and star = ").push_bind(star);
-        }
-        if let Some(as_of) = common.as_of {
-            // A conversation may continue. Later pairs are not part of this export.
-            query.push(" and completed_at < ").push_bind(as_of);
-        }
-        query.push(") p where p.later = 1 group by p.conversation) c where true");
-        common.push(query, "c.created_at", &Sides { session: "c.conversation", texts: None });
-        query.push(") c where true");
+        self.push_conversations(query, common);
         if common.is_exact() {
-            query.push(" and c.nth = 1");
+            // No index has the texts of whole conversations: each page looks at all of them.
+            query.push(
+                " and last.id in (select id from (
+                    select last.id, row_number() over (partition by c.texts order by last.completed_at, last.id) as nth",
+            );
+            self.push_conversations(query, common);
+            query.push(") equal where nth = 1)");
         }
     }
 
     fn sort_key(&self) -> [&'static str; 3] {
-        ["c.completed_at", "c.id", "0"]
+        ["last.completed_at", "last.id", "0"]
     }
 
     fn columns(&self, _: &Common, _: Shape) -> String {
@@ -169,5 +147,53 @@ impl Dataset for Conversations {
             Example::Answer { prompt, answer: &last.assistant_text }
         };
         lines.write(example, metadata)
+    }
+}
+
+impl Conversations {
+    /// Adds `from` and `where`: the pair `last` with which a conversation ends, and the conversation as `c`.
+    fn push_conversations(&self, query: &mut QueryBuilder<Postgres>, common: &Common) {
+        query.push(
+            " from pairs last
+            cross join lateral (
+                select min(p.created_at) as created_at, max(p.topic_id) as topic_id, max(p.session_id) as session_id,
+                    (array_agg(p.user_text order by p.created_at, p.id))[1] as question,
+                    md5(string_agg(length(p.user_text) || ':' || p.user_text || p.assistant_text, ',' order by p.created_at, p.id)) as texts,
+                    json_agg(json_build_object('id', p.id, 'model', p.model, 'user_text', p.user_text,
+                        'assistant_text', p.assistant_text, 'star', p.star, 'color_flag', p.color_flag,
+                        'created_at', p.created_at) order by p.created_at, p.id) as pairs
+                from (
+                    select p.*, row_number() over (partition by coalesce(p.turn, p.id) order by p.created_at desc, p.id desc) as later
+                    from pairs p where p.project = $1 and p.conversation = last.conversation",
+        );
+        self.push_conditions(query, common);
+        query.push(
+            ") p where p.later = 1) c
+            where last.project = $1 and last.lifecycle_state = 'complete' and last.id = (
+                select p.id from pairs p where p.project = $1 and p.conversation = last.conversation",
+        );
+        self.push_conditions(query, common);
+        query.push(" order by p.completed_at desc, p.id desc limit 1)");
+        let contents = Contents::Question("split_hash('message', c.question)");
+        common.push(query, "c.created_at", &Sides { session: "last.conversation::text", contents });
+    }
+
+    /// Adds the conditions on a pair `p` of a conversation.
+    fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common) {
+        query.push(r" and p.lifecycle_state = 'complete' and p.user_text ~ '\S' and p.assistant_text ~ '\S'");
+        for (column, value) in
+            [("topic_id", &self.topic_id), ("model", &self.model), ("color_flag", &self.color_flag)]
+        {
+            if let Some(value) = value {
+                query.push(format_args!(" and p.{column} = ")).push_bind(value.clone());
+            }
+        }
+        if let Some(star) = self.star {
+            query.push(" and p.star = ").push_bind(star);
+        }
+        if let Some(as_of) = common.as_of {
+            // A conversation may continue. Later pairs are not part of this export.
+            query.push(" and p.completed_at < ").push_bind(as_of);
+        }
     }
 }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
 use crate::exports::schema;
-use crate::exports::split::Sides;
+use crate::exports::split::{Contents, Sides, Split};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey};
 use crate::http::Checks;
 use crate::searches::rules::paths;
@@ -74,11 +74,11 @@ impl Described for SearchPairs {
         name: "search-pairs",
         summary: "Queries with weak results, the files that answered them, and files that did not help.",
         notes: "The data set contains only resolved searches. A row of `raw` has `query`, `path`, `unhelpful` and `root`; \
-            `triplets` has a row for each file that did not help. `split` divides the rows by agent session.",
+            `triplets` has a row for each file that did not help. `split` divides the rows by query.",
         shapes: &[Shape::Raw, Shape::Triplet, Shape::Pair],
         raw: Some(schema::of::<Raw<'_>>),
         metadata: Some(schema::of::<Metadata<'_>>),
-        split: None,
+        split: Split::ByQuestion,
         table: "searches",
         count: None,
         skipped: None,
@@ -175,6 +175,8 @@ impl SearchPairs {
             query.push(format_args!(" and {s}.root = ")).push_bind(paths::folder(root));
         }
         let session = format!("coalesce({s}.agent_session_id, {s}.id::text)");
-        common.push(query, &format!("{s}.timestamp"), &Sides { session: &session, texts: None });
+        let question = format!("split_hash('query', {s}.query)");
+        let sides = Sides { session: &session, contents: Contents::Question(&question) };
+        common.push(query, &format!("{s}.timestamp"), &sides);
     }
 }

@@ -19,7 +19,7 @@ use crate::exports::format::{Example, Shape};
 use crate::exports::near::push_unlike;
 use crate::exports::params::Common;
 use crate::exports::schema;
-use crate::exports::split;
+use crate::exports::split::{self, Contents, Split};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told, push_oldest};
 use crate::http::{Checks, flag};
 use crate::suggestions::MatchType;
@@ -81,7 +81,7 @@ impl Described for AcceptedSuggestions {
         shapes: &[Shape::Answer, Shape::Raw],
         raw: Some(schema::of::<Raw<'_>>),
         metadata: Some(schema::of::<Metadata>),
-        split: Some(&SOURCE),
+        split: Split::ByTexts(&SOURCE),
         table: "suggestions",
         count: None,
         skipped: Some(WITHOUT_TEXT),
@@ -176,6 +176,6 @@ impl AcceptedSuggestions {
             others: "",
         };
         let version = self.suggestion_node_version.as_deref();
-        push_conditions(query, Some(&kinds), version, common, Some(texts));
+        push_conditions(query, Some(&kinds), version, common, Contents::Texts(texts));
     }
 }

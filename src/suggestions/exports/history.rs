@@ -15,6 +15,7 @@ use super::slates::{METADATA, Metadata, TEXTS, Texts, object, on_one_line, push_
 use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
 use crate::exports::schema;
+use crate::exports::split::{Contents, Split};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
 use crate::http::Checks;
 use crate::suggestions::{MatchType, Reported};
@@ -66,7 +67,7 @@ impl Described for SuggestionHistory {
         shapes: &[Shape::Raw],
         raw: Some(schema::of::<Line<'_>>),
         metadata: Some(schema::of::<Metadata>),
-        split: None,
+        split: Split::BySession,
         table: "suggestions",
         count: None,
         skipped: Some("from suggestions where project = $1 and state = 'finalized' and slate_hash is null"),
@@ -142,6 +143,6 @@ impl SuggestionHistory {
                 query.push(format_args!(" and s.{column} = ")).push_bind(value.clone());
             }
         }
-        push_conditions(query, None, None, common, None);
+        push_conditions(query, None, None, common, Contents::None);
     }
 }

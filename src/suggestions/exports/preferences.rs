@@ -17,7 +17,7 @@ use crate::exports::format::{Example, Shape};
 use crate::exports::near::push_unlike;
 use crate::exports::params::Common;
 use crate::exports::schema;
-use crate::exports::split;
+use crate::exports::split::{self, Contents, Split};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
 use crate::http::{Checks, flag};
 use crate::suggestions::MatchType;
@@ -65,7 +65,7 @@ impl Described for PreferencePairs {
         shapes: &[Shape::Preference, Shape::Label, Shape::Raw],
         raw: Some(schema::of::<Raw<'_>>),
         metadata: Some(schema::of::<Metadata>),
-        split: Some(&SOURCE),
+        split: Split::ByTexts(&SOURCE),
         table: "suggestions",
         count: Some(
             "from suggestions s
@@ -150,6 +150,6 @@ impl PreferencePairs {
             others: rejected,
         };
         let version = self.suggestion_node_version.as_deref();
-        push_conditions(query, Some(&kinds), version, common, Some(texts));
+        push_conditions(query, Some(&kinds), version, common, Contents::Texts(texts));
     }
 }

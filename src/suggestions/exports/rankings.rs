@@ -15,6 +15,7 @@ use crate::exports::dsjson::{Decision, Feature};
 use crate::exports::format::{Candidate, Example, Format, Shape};
 use crate::exports::params::Common;
 use crate::exports::schema;
+use crate::exports::split::{Contents, Split};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
 use crate::http::{Checks, flag};
 use crate::suggestions::MatchType;
@@ -160,7 +161,7 @@ impl Described for Rankings {
         shapes: &[Shape::Ranking, Shape::Decision, Shape::Raw],
         raw: Some(schema::of::<Raw<'_>>),
         metadata: Some(schema::of::<Metadata>),
-        split: None,
+        split: Split::BySession,
         table: "suggestions",
         count: None,
         skipped: Some(
@@ -357,6 +358,6 @@ impl Rankings {
             query.push_bind(i64::from(least));
         }
         let kinds = self.match_type.as_ref().map(MatchTypes::as_slice);
-        push_conditions(query, kinds, self.suggestion_node_version.as_deref(), common, None);
+        push_conditions(query, kinds, self.suggestion_node_version.as_deref(), common, Contents::None);
     }
 }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::exports::RowKey;
 use crate::exports::chat::Prompt;
 use crate::exports::params::Common;
-use crate::exports::split::{self, Sides, Source};
+use crate::exports::split::{Contents, Sides, Source};
 use crate::http::Checks;
 use crate::suggestions::MatchType;
 use crate::suggestions::rules::prompt;
@@ -63,7 +63,7 @@ pub(super) fn push_conditions(
     kinds: Option<&[MatchType]>,
     version: Option<&str>,
     common: &Common,
-    texts: Option<split::Texts<'_>>,
+    contents: Contents<'_>,
 ) {
     query.push(" and s.state = 'finalized'");
     if let Some(kinds) = kinds {
@@ -73,7 +73,7 @@ pub(super) fn push_conditions(
     if let Some(version) = version {
         query.push(" and s.suggestion_node_version = ").push_bind(version.to_owned());
     }
-    common.push(query, "s.created_at", &Sides { session: SESSION, texts });
+    common.push(query, "s.created_at", &Sides { session: SESSION, contents });
 }
 
 /// The SQL of the records that are left out of data sets of exact matches because, without their text, it is not

@@ -220,10 +220,11 @@ async fn blank_texts_and_programs_that_differ_in_white_space_only_are_not_export
             solved(1, " \n", &[failed(1, "a", "e"), passed(2, "b")]),
             solved(2, "Create", &[failed(1, "(a b)", "e"), passed(2, "( a\n\tb )")]),
             solved(3, "List", &[failed(1, " \t", "e"), passed(2, "  ")]),
+            solved(4, "Move", &[failed(1, "(m\u{b} a)", "e"), passed(2, "(m a)")]),
         ])
         .await;
     for (path, expected) in [
-        (format!("{TRAINING}?format=raw"), vec!["Create"]),
+        (format!("{TRAINING}?format=raw"), vec!["Create", "Move"]),
         (format!("{CORRECTIONS}?format=raw"), vec![]),
         (format!("{CORRECTIONS}?format=raw&pairing=next"), vec![]),
         (format!("{CORRECTIONS}?format=raw&pairing=final"), vec![]),
@@ -231,4 +232,14 @@ async fn blank_texts_and_programs_that_differ_in_white_space_only_are_not_export
         let rows = rows(&service, &path).await;
         assert_eq!(crate::support::column(&rows, "user_intent"), expected, "{path}");
     }
+}
+
+#[tokio::test]
+async fn programs_that_differ_in_one_letter_are_a_correction_whatever_the_letter() {
+    let service = Service::open().await;
+    let logs = ('a'..='z').zip(1..).map(|(letter, number)| {
+        solved(number, "Move", &[failed(1, &format!("({letter}. x)"), "e"), passed(2, "(. x)")])
+    });
+    service.accept(&logs.collect::<Vec<_>>()).await;
+    assert_eq!(rows(&service, &format!("{CORRECTIONS}?format=raw")).await.len(), 26);
 }

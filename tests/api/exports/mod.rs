@@ -12,6 +12,7 @@ mod formats;
 mod limits;
 mod near;
 mod order;
+mod pages;
 mod schemas;
 mod selection;
 mod splits;

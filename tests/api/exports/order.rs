@@ -32,7 +32,7 @@ async fn service() -> Service {
         ]
     });
     let pairs = (1..=12_u128).map(|id| {
-        json!({"event": "pair", "id": Uuid::from_u128(id), "topic_id": format!("topic {id}"), "user_text": "hello",
+        json!({"event": "pair", "id": Uuid::from_u128(id), "topic_id": format!("topic {id}"), "user_text": format!("hello {id}"),
             "assistant_text": format!("hello {id}")})
     });
     let events: Vec<_> = logs.chain(slates).chain(searches).chain(pairs).collect();

@@ -1,4 +1,4 @@
-//! Splits by several at once, and of data sets without texts.
+//! Splits by several at once, and of data sets without answers of their own.
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -128,32 +128,112 @@ async fn what_is_erased_while_groups_are_made_is_deleted_from_them() {
 }
 
 #[tokio::test]
-async fn data_sets_without_answers_of_their_own_are_split_by_session_and_by_nothing_else() {
+async fn texts_that_differ_in_case_only_are_one_and_texts_that_differ_in_a_letter_are_two() {
+    let service = Service::open().await;
+    let hashes = "select count(distinct split_hash('intent', text))
+        from unnest(array(select chr(n) || '.' from generate_series(ascii('a'), ascii('z')) n)
+            || array(select chr(n) || E' \\t\\n\\x0b.' from generate_series(ascii('A'), ascii('Z')) n)) as text";
+    let found: i64 = sqlx::query_scalar(hashes).fetch_one(service.pool()).await.expect("a count");
+    assert_eq!(found, 26);
+}
+
+#[tokio::test]
+async fn rankings_are_split_by_session_and_by_nothing_else() {
     let service = Service::open().await;
     for number in 0..40 {
-        let pair = json!({"topic_id": format!("t{}", number % 20), "user_text": format!("u{number}"), "assistant_text": "a"});
-        service.post("/v1/pairs", &pair).await.expect(201);
         let slate = json!({"context": {"blocks": []}, "suggestions": ["a", "b"], "viewed_indices": [0], "actual_input": "a",
             "session_name": format!("s{}", number % 20)});
         service.post("/v1/suggestions", &slate).await.expect(201);
     }
-    for (name, pointer, all) in
-        [("conversations", "/metadata/topic_id", 20), ("rankings", "/metadata/session_name", 40)]
-    {
-        let path = format!("/v1/exports/{name}?format=raw&include=metadata&holdout=0.5");
-        let mut seen: Vec<Vec<String>> = Vec::new();
-        for part in PARTS {
-            let rows = service.get(&format!("{path}&split={part}")).await.rows();
-            assert_eq!(service.get(&format!("{path}&split={part}&split_by=session")).await.rows(), rows);
-            let sessions = rows.iter().map(|row| row.pointer(pointer).expect("a name").to_string());
-            seen.push(sessions.collect());
-        }
-        assert_eq!(seen.iter().map(Vec::len).sum::<usize>(), all, "{name}");
-        for (one, other) in [(0, 1), (0, 2), (1, 2)] {
-            assert!(seen[one].iter().all(|session| !seen[other].contains(session)), "{name}");
-        }
-        for by in ["intent", "program"] {
-            service.get(&format!("{path}&split=train&split_by={by}")).await.refused(422, &["/split_by"]);
-        }
+    let path = "/v1/exports/rankings?format=raw&include=metadata";
+    let seen = divided(&service, path, "/metadata/session_name").await;
+    assert_eq!(seen.iter().map(Vec::len).sum::<usize>(), 40);
+    assert_eq!(divided(&service, &format!("{path}&split_by=session"), "/metadata/session_name").await, seen);
+    for by in ["intent", "program"] {
+        service.get(&format!("{path}&split=train&split_by={by}")).await.refused(422, &["/split_by"]);
     }
+}
+
+/// What stands at a place of the rows of each part, half of all held out; nothing of it stands in two parts.
+async fn divided(service: &Service, path: &str, pointer: &str) -> Vec<Vec<String>> {
+    let mut seen: Vec<Vec<String>> = Vec::new();
+    for part in PARTS {
+        let rows = service.get(&format!("{path}&split={part}&holdout=0.5")).await.rows();
+        let texts = rows.iter().map(|row| row.pointer(pointer).and_then(Value::as_str).expect("a text"));
+        seen.push(texts.map(|text| text.to_lowercase().replace(' ', "")).collect());
+    }
+    for (one, other) in [(0, 1), (0, 2), (1, 2)] {
+        assert!(seen[one].iter().all(|text| !seen[other].contains(text)), "{path} {seen:?}");
+    }
+    assert!(seen.iter().all(|part| !part.is_empty()), "{path} {seen:?}");
+    seen
+}
+
+/// Twenty questions, each asked twice: in different sessions, and the second time in other letters.
+fn questions() -> impl Iterator<Item = (u128, String)> {
+    (0..40).map(|number| {
+        let text = format!("where are invoices of region {} rounded", number % 20);
+        (number, if number < 20 { text } else { text.to_uppercase().replace("ARE ", "ARE  ") })
+    })
+}
+
+#[tokio::test]
+async fn searches_with_the_same_query_are_in_one_part() {
+    let service = Service::open().await;
+    let events = questions().flat_map(|(number, query)| {
+        let search = Uuid::from_u128(number);
+        [
+            json!({"event": "search", "id": search, "query": query, "best_score": 0.1, "result_count": 0,
+                "agent_session_id": format!("s{number}"), "timestamp": 1_767_225_600}),
+            json!({"event": "fallback", "search_id": search, "kind": "read", "path": "a.rs", "timestamp": 1_767_225_601}),
+            json!({"event": "search_outcome", "search_id": search, "timestamp": 1_767_225_602}),
+        ]
+    });
+    service.accept(&events.collect::<Vec<_>>()).await;
+    asked_in_one_part(&service, "/v1/exports/search-pairs?format=raw", "/query").await;
+}
+
+#[tokio::test]
+async fn conversations_that_begin_with_the_same_message_are_in_one_part() {
+    let service = Service::open().await;
+    let events = questions().flat_map(|(number, text)| {
+        let pair = |text: &str| json!({"event": "pair", "topic_id": format!("t{number}"), "user_text": text, "assistant_text": "a"});
+        [pair(&text), pair(&format!("later {number}"))]
+    });
+    service.accept(&events.collect::<Vec<_>>()).await;
+    asked_in_one_part(&service, "/v1/exports/conversations?format=raw", "/pairs/0/user_text").await;
+}
+
+#[tokio::test]
+async fn memories_that_were_suggested_for_the_same_query_are_in_one_part() {
+    let service = Service::open().await;
+    let memories = (0..20_u128).map(|number| {
+        let content = format!("Invoices of region {number} are rounded to the cent.");
+        json!({"event": "memory", "id": Uuid::from_u128(number), "content": content})
+    });
+    service.accept(&memories.collect::<Vec<_>>()).await;
+    for (number, query) in questions() {
+        let path = format!("/v1/conversations/c{number}");
+        service.post(&format!("{path}/queries"), &json!({"query": query})).await.expect(201);
+        let threshold = json!({"confidence_threshold": 0});
+        let suggested = service.post(&format!("{path}/suggest"), &threshold).await.expect(200);
+        let found = &suggested["suggestions"][0]["memory_id"];
+        let verdict = json!({"memory_id": found, "verdict": "used"});
+        service.post(&format!("{path}/feedback"), &verdict).await.expect(200);
+    }
+    asked_in_one_part(&service, "/v1/exports/memory-suggestions?format=raw", "/query").await;
+}
+
+/// Every question is in one part only, both times; by session that is not so.
+async fn asked_in_one_part(service: &Service, path: &str, pointer: &str) {
+    let seen = divided(service, path, pointer).await;
+    assert_eq!(seen.iter().map(Vec::len).sum::<usize>(), 40, "{path}");
+    assert_eq!(divided(service, &format!("{path}&split_by=intent"), pointer).await, seen);
+    let mut by_session = 0;
+    for part in PARTS {
+        let path = format!("{path}&split={part}&holdout=0.5&split_by=session");
+        by_session += service.get(&path).await.rows().len();
+    }
+    assert_eq!(by_session, 40, "{path}");
+    service.get(&format!("{path}&split=train&split_by=program")).await.refused(422, &["/split_by"]);
 }

@@ -41,7 +41,7 @@ async fn search_pairs_have_the_answer_and_what_did_not_help() {
     assert_eq!(count("?limit=2").await, 4);
     let mut split = Vec::new();
     for part in ["train", "validation", "test"] {
-        split.push(count(&format!("?split={part}&holdout=0.5")).await);
+        split.push(count(&format!("?split={part}&split_by=session&holdout=0.5")).await);
     }
     split.sort_unstable();
     assert_eq!(split[..2], [0, 0], "one session stands in one part");

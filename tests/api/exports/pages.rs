@@ -1,0 +1,117 @@
+//! What the statements of an export read of the database: not much more than what they give, wherever the export goes on.
+
+use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, Execute as _, Postgres, QueryBuilder};
+use uuid::Uuid;
+
+use super::solved;
+use crate::support::program::{DATASETS, Entry, Export, from_pairs};
+use crate::support::{Service, failed, passed};
+
+/// How many records there are of each domain, and how many an export is asked for.
+const RECORDS: u128 = 3_000;
+const PIECE: i64 = 20;
+/// The most rows that any step of the plan may have: some times those of a piece, and far from all.
+const MOST: f64 = 400.0;
+
+/// Records of every domain, each of which makes a row of every data set.
+async fn service() -> Service {
+    let service = Service::open().await;
+    let logs = (0..RECORDS).map(|number| {
+        let chain = [failed(1, &format!("(wrong {number})"), "e"), passed(2, &format!("(right {number})"))];
+        solved(number, &format!("intent {number}"), &chain)
+    });
+    let slates = (0..RECORDS).map(|number| {
+        json!({"event": "suggestion", "id": Uuid::from_u128(number), "context": {"n": number}, "suggestions": ["a", "b"],
+            "viewed_indices": [0, 1], "actual_input": "b"})
+    });
+    let searches = (0..RECORDS).flat_map(|number| {
+        let search = Uuid::from_u128(number);
+        [
+            json!({"event": "search", "id": search, "query": format!("query {number}"), "best_score": 0.1, "result_count": 1,
+                "results": [{"path": "x.rs", "score": 0.1}], "timestamp": 1_767_225_600}),
+            json!({"event": "fallback", "search_id": search, "kind": "read", "path": format!("{number}.rs"),
+                "timestamp": 1_767_225_601}),
+            json!({"event": "search_outcome", "search_id": search, "timestamp": 1_767_225_602}),
+        ]
+    });
+    let pairs = (0..RECORDS * 2).map(|number| {
+        json!({"event": "pair", "topic_id": format!("t{}", number / 2), "user_text": format!("u{number}"),
+            "assistant_text": "a"})
+    });
+    for events in [logs.collect::<Vec<_>>(), slates.collect(), searches.collect(), pairs.collect()] {
+        service.accept(&events).await;
+    }
+    // Thousands of suggestions by requests would take long. These are as requests leave them.
+    sqlx::raw_sql(MEMORIES).execute(service.pool()).await.expect("memories");
+    sqlx::raw_sql("analyze").execute(service.pool()).await.expect("statistics");
+    service
+}
+
+const MEMORIES: &str = "
+    insert into memories (project, id, source_type, content, importance, created_at, request_hash)
+    select 'default', md5('memory ' || n)::uuid, 'memory', 'content ' || n, 0.5, now(), ''
+    from generate_series(1, 3000) n;
+    insert into conversation_queries (project, session_id, id, query, shown, at, request_hash)
+    select 'default', 'c' || n, md5('query ' || n)::uuid, 'query ' || n, '{}', now(), ''
+    from generate_series(1, 3000) n;
+    insert into conversation_memories (project, id, session_id, memory_id, suggest_id, query_id, intent_type, source_type,
+        rank, confidence, score, shown_at, verdict, judged_at)
+    select 'default', md5('shown ' || n)::uuid, 'c' || n, md5('memory ' || n)::uuid, md5('suggest ' || n)::uuid,
+        md5('query ' || n)::uuid, 'unknown', 'memory', 0, 0.5, 0.5, now(), 'used', now() - n * interval '1 second'
+    from generate_series(1, 3000) n";
+
+#[tokio::test]
+async fn a_piece_of_an_export_reads_little_more_than_it_gives() {
+    let service = service().await;
+    for entry in &DATASETS {
+        for order in ["oldest", "newest"] {
+            let name = entry.description.name;
+            let path = format!("/v1/exports/{name}?order={order}&limit={}", RECORDS / 2);
+            let before = service.get(&path).await;
+            let cursor = before.header("gleaner-next-cursor").expect("more");
+            let export = export(&service, entry, &[("order", order), ("cursor", cursor)]).await;
+            let steps = [("page", export.next_page("")), ("end", export.end(PIECE))];
+            for (step, query) in steps {
+                let mut query = query.expect("a statement");
+                let plan = plan(&service, &mut query).await;
+                let (most, found) = (widest(&plan), plan["Actual Rows"].as_f64().expect("a number"));
+                assert!(
+                    found >= 1.0 && most <= MOST,
+                    "{name} {order} {step}: {most} rows in a step of {plan:#}"
+                );
+            }
+        }
+    }
+}
+
+/// A piece of an export, which is about to begin.
+async fn export(service: &Service, entry: &Entry, parameters: &[(&str, &str)]) -> Export {
+    let mut pairs: Vec<_> =
+        parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    pairs.push(("limit".to_owned(), PIECE.to_string()));
+    let (dataset, common) = ((entry.default)(), from_pairs(&pairs).expect("parameters"));
+    let export = Export::prepare(service.pool(), "default", &entry.description, dataset, common).await;
+    export.expect("an export")
+}
+
+/// How a statement is carried out. So few rows as there are here are faster read whole than by an index, which is not allowed.
+async fn plan(service: &Service, query: &mut QueryBuilder<Postgres>) -> Value {
+    let arguments = query.build().take_arguments().expect("arguments").unwrap_or_default();
+    let sql = format!("explain (analyze, timing off, format json) {}", query.sql().as_str());
+    let mut connection = service.connection().await;
+    let as_of_many = "set enable_seqscan = off; set enable_hashjoin = off; set enable_mergejoin = off";
+    sqlx::raw_sql(as_of_many).execute(&mut connection).await.expect("settings");
+    let query = sqlx::query_scalar_with(AssertSqlSafe(sql), arguments);
+    let plan: Value = query.fetch_one(&mut connection).await.expect("a plan");
+    plan[0]["Plan"].clone()
+}
+
+/// The most rows that a step of a plan has read, with those that it has left out.
+fn widest(plan: &Value) -> f64 {
+    let number = |name: &str| plan[name].as_f64().unwrap_or(0.0);
+    let each: f64 =
+        ["Actual Rows", "Rows Removed by Filter", "Rows Removed by Join Filter"].map(number).iter().sum();
+    let below = plan["Plans"].as_array().into_iter().flatten().map(widest);
+    below.fold(each * number("Actual Loops"), f64::max)
+}
