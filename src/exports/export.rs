@@ -107,7 +107,7 @@ impl Export {
             next_cursor: None,
             dropped: None,
         };
-        // Of an export in pieces, the first one says it for all.
+        // In an export that is divided by a limit, only the first part reports the number for all.
         if export.after.is_none() && description.split.source().is_some() && export.common.drops() {
             export.dropped = Some(export.count_dropped(db).await?);
         }
@@ -130,7 +130,7 @@ impl Export {
         self.as_of
     }
 
-    /// The query of the last record within `limit`, and of the one behind it if there is one.
+    /// Makes the query of the last record within `limit`, and of the next one if there is another.
     pub fn end(&self, limit: i64) -> Result<QueryBuilder<Postgres>> {
         let [completed_at, record_id, _] = self.dataset.sort_key();
         let columns = format!("select distinct {completed_at} as completed_at, {record_id} as record_id");
@@ -209,7 +209,7 @@ impl Export {
         }
     }
 
-    /// The query of the next page of rows; `more` are columns that the reader wants besides, each after a comma.
+    /// Makes the query of the next page of rows. `more` are additional columns, each after a comma.
     pub fn next_page(&self, more: &str) -> Result<QueryBuilder<Postgres>> {
         let [completed_at, record_id, row] = self.dataset.sort_key();
         let columns = self.dataset.columns(&self.common, self.shape);

@@ -59,9 +59,9 @@ pub struct Description {
     pub raw: Option<fn() -> Value>,
     /// The schema of what `include=metadata` adds.
     pub metadata: Option<fn() -> Value>,
-    /// What decides in which part of a split its records are.
+    /// What decides which part of a split a record is in.
     pub split: Split,
-    /// The table of the records that its rows are made of.
+    /// The table of the records from which the rows are made.
     pub table: &'static str,
     /// The SQL that counts the rows, from `from` on, beginning with `table`. Without it, the data set's own query
     /// counts them.

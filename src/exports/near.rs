@@ -31,9 +31,9 @@ const LEAST: f64 = 0.5;
 const BANDS: (usize, usize) = (4, 15);
 /// The number of numbers in a signature.
 const NUMBERS: usize = BANDS.0 * BANDS.1;
-/// How many records are compared by one transaction.
+/// The number of records that one transaction compares.
 const PAGE: i64 = 500;
-/// The most earlier records that one is compared with.
+/// The maximum number of earlier records that a record is compared with.
 const COMPARED: i64 = 200;
 /// The maximum number of similar earlier records that are stored for a record.
 const NOTED: usize = 8;
@@ -116,7 +116,8 @@ fn mixed(number: u64) -> u64 {
     number ^ number >> 31
 }
 
-/// Compares the records of a project that were finalized before `as_of` with earlier ones, where that is not done yet.
+/// Compares the records of a project that were finalized before `as_of` with earlier ones, unless that was already
+/// done.
 pub(super) async fn catch_up(
     db: &PgPool,
     project: &str,

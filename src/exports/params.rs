@@ -218,7 +218,7 @@ impl Common {
         self.push_split(query, sides);
     }
 
-    /// Refuses parameters that do not apply to rows of this format, or to a data set without texts.
+    /// Rejects parameters that do not apply to rows of this format, or to a data set without texts.
     pub(super) fn check_shape(&self, format: Format, shape: Shape, split: Split, checks: &mut Checks) {
         checks.require(
             self.system.is_none() || shape.is_chat(),
@@ -227,7 +227,7 @@ impl Common {
         );
         split.check(self.split_by, checks);
         let weighed = self.weights.is_none() || format == Format::Openai;
-        checks.require(weighed, "weights", "only the format openai has them");
+        checks.require(weighed, "weights", "only the format openai has weights");
         let has_texts = split.source().is_some();
         for (name, given) in [
             ("min_chars", self.min_chars.is_some()),

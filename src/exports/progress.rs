@@ -1,7 +1,7 @@
-//! Works that go through the records of a project in the order in which they were finalized, and note something of each of
-//! them. Nothing of it is done when records are written: an export that needs a work goes through what was finalized since the
-//! last one, some records at a time, each time in a transaction of its own. Two exports that begin at the same time go through
-//! the records one after the other.
+//! Background work on the records of a project, in the order in which they were finalized, that stores something about each
+//! of them. Writing a record does none of it: an export that needs the work processes what was finalized since the last
+//! one, some records at a time, each time in its own transaction. Two exports that begin at the same time process the
+//! records one after the other.
 
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, FromRow, PgConnection, PgPool, Postgres, Transaction};
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::types::Timestamp;
 
-/// A record, with what a work reads of it.
+/// A record, with what the work reads from it.
 #[derive(Debug, Clone, FromRow)]
 pub(super) struct Record<T> {
     pub(super) record: Uuid,
@@ -18,7 +18,7 @@ pub(super) struct Record<T> {
     pub(super) read: T,
 }
 
-/// The next records that a work goes through, and the transaction that notes something of them.
+/// The next records to process, and the transaction that stores something about them.
 pub(super) struct Page<'a, T> {
     pub(super) transaction: Transaction<'static, Postgres>,
     pub(super) records: Vec<Record<T>>,
@@ -28,8 +28,8 @@ pub(super) struct Page<'a, T> {
     work: &'a str,
 }
 
-/// Reads at most so many records that a work has not gone through and that were finalized before `as_of`, if there are any. They
-/// are selected by `sql` as a [`Source`](super::split::Source) has it. Others are kept from the same work until the page ends.
+/// Reads at most so many records that the work has not processed yet and that were finalized before `as_of`, if there are any.
+/// `sql` selects them, as described at [`Source`](super::split::Source). The same work waits elsewhere until the page ends.
 pub(super) async fn next_page<'a, T>(
     db: &PgPool,
     (project, work): (&'a str, &'a str),
@@ -57,7 +57,7 @@ where
 }
 
 impl<T> Page<'_, T> {
-    /// Notes that the work has gone through the records, and commits what it has noted of them.
+    /// Notes that the records were processed, and commits what was stored about them.
     pub(super) async fn end(mut self) -> sqlx::Result<()> {
         const SQL: &str =
             "update text_progress set completed_at = $3, record = $4 where project = $1 and work = $2";

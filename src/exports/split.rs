@@ -13,9 +13,9 @@
 //! same bytes. Writing a record costs nothing: the first export with a split processes what was finalized since the
 //! last one, some 2,000 records at a time.
 //!
-//! Searches, suggested memories and conversations have a question only: what answers it, a file or a memory, answers others in
-//! every part, and a conversation of many answers is about how it begins. Their part is decided by the hash of the question
-//! alone, which drops nothing. Records without texts are divided by their session.
+//! Searches, suggested memories and conversations have only a question. A file or a memory that answers one question
+//! answers others in every part, and a conversation is identified by how it begins. The hash of the question alone decides
+//! their part, so no row is dropped. Records without texts are divided by their session.
 //!
 //! Texts are compared by a hash, without their case, white space and quotation marks (`split_hash` in the migrations).
 
