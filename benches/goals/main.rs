@@ -4,8 +4,9 @@
 //! These variables of the environment say what is measured:
 //!
 //! - `BENCH=ingest,export` measures some of the parts, which are `start`, `ingest`, `depth`, `export`, `seeds`,
-//!   `similar`, `gateway`, `redaction`, `retention` and `fairness`.
-//! - `SCALE` is how many solved logs there are to export, to ask with SQL and to search (100 000 if not given).
+//!   `similar`, `memories`, `gateway`, `redaction`, `retention` and `fairness`.
+//! - `SCALE` is how many solved logs there are to export, to ask with SQL and to search, and how many memories (100 000 if not
+//!   given).
 //! - `ROUNDS` is how often each measurement is taken (5). Every figure is the median over the rounds, and a baseline is
 //!   measured in turn with what it is for.
 //! - `SECONDS` is how long a measurement of `ingest` and `depth` takes (3).
@@ -25,6 +26,7 @@ mod gateway;
 mod ingest;
 mod load;
 mod machine;
+mod memories;
 mod redaction;
 mod retention;
 mod rounds;
@@ -90,7 +92,7 @@ fn main() {
     if plan.wants("start") {
         lines.extend(start::run(&plan));
     }
-    if ["ingest", "depth", "export", "seeds", "similar", "redaction", "retention", "fairness"]
+    if ["ingest", "depth", "export", "seeds", "similar", "memories", "redaction", "retention", "fairness"]
         .iter()
         .any(|part| plan.wants(part))
     {
@@ -119,6 +121,9 @@ fn main() {
             }
             if plan.wants("similar") {
                 lines.extend(similar::run(&machines[0], &plan).await);
+            }
+            if plan.wants("memories") {
+                lines.extend(memories::run(&machines[0], &plan).await);
             }
             if plan.wants("retention") {
                 lines.extend(retention::run(&machines[0], &plan).await);

@@ -2,6 +2,7 @@
 
 mod conversations;
 mod figures;
+mod intents;
 mod privacy;
 mod searching;
 mod storing;
