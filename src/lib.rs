@@ -41,7 +41,7 @@
 //!   what helps in a conversation, asked for or not.
 //! - [`mcp`] serves operations of the API to models as tools.
 //! - [`gateway`] passes requests on to the providers of models, as their clients send them, and keeps what passed as sends.
-//!   [`providers`] calls the providers of models. [`retrieval`] finds texts that are like a given one, [`statistics`] has the mathematics of the analytics, and
+//!   [`providers`] calls the providers of models, and [`embeddings`] one that computes what texts mean. [`retrieval`] finds texts that are like a given one, [`statistics`] has the mathematics of the analytics, and
 //!   [`types`] the values that every domain uses.
 //!
 //! # One request, step by step
@@ -70,6 +70,7 @@ pub mod config;
 pub mod db;
 pub mod docs;
 pub mod domain;
+pub mod embeddings;
 pub mod erasure;
 pub mod error;
 pub mod exports;
