@@ -16,7 +16,7 @@ pub mod event;
 pub mod exports;
 pub mod finding;
 pub mod help;
-mod meaning;
+pub mod meaning;
 pub mod routes;
 pub mod rules;
 pub mod search;
