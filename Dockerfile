@@ -40,7 +40,7 @@ ENTRYPOINT ["gleaner"]
 ARG VERSION=unreleased
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="gleaner" \
-      org.opencontainers.image.description="Keeps what coding agents do and gives back what can be learned from it." \
+      org.opencontainers.image.description="Records what coding agents do and serves what can be learned from it." \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"

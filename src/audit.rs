@@ -16,7 +16,7 @@ use crate::http::page::{List, Listed, Page, PageParams, PageRequest};
 use crate::state::App;
 use crate::types::{FreeForm, Timestamp};
 
-/// Returns the endpoint of the audit.
+/// Returns the endpoint of the audit log.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list_audit))
 }
@@ -39,9 +39,9 @@ pub enum Action {
     SettingsChanged,
     /// Records were erased.
     RecordsErased,
-    /// They have asked for an export to be kept as a file.
+    /// A snapshot was made.
     SnapshotMade,
-    /// They have deleted such a file.
+    /// A snapshot was deleted.
     SnapshotDeleted,
 }
 

@@ -75,7 +75,7 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// A line that was refused.
+/// A rejected line of a batch.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = RejectedLine)]
 pub struct Rejected {

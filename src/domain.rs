@@ -25,16 +25,15 @@ use crate::{generations, memories, messages, searches, suggestions};
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Domain {
-    /// Generation logs: an intent, the attempts at a program for it, and how they ended (seed 001).
+    /// Generation logs: an intent, the attempts at a program for it, and the outcome (seed 001).
     Generations,
-    /// Suggestion records: a list of suggestions, what the user looked at, and what they submitted (seed
-    /// 000).
+    /// Suggestion records: a list of suggestions, what the user viewed, and what they submitted (seed 000).
     Suggestions,
-    /// Searches by agents, what the agents did when the results were weak, and what that teaches (seed 004).
+    /// Searches by agents, what the agents did when the results were weak, and what is learned from that (seed 004).
     Searches,
-    /// Message pairs, and the sends that made them (seed 003).
+    /// Message pairs, and the sends that created them (seed 003).
     Messages,
-    /// Memories, what is asked in conversations, and what was suggested there (seed 002).
+    /// Memories, the queries of conversations, and the suggestions made there (seed 002).
     Memories,
 }
 
@@ -53,18 +52,21 @@ pub enum Event {
     Memory(memories::Event),
 }
 
-/// What is in force for a project, as far as writing needs it.
+/// The events with which an event is written together: those of its domain, or of a lane of it.
+pub type Together = (Domain, messages::write::Lane);
+
+/// The settings of a project that are needed to write its events.
 #[derive(Debug, Clone, Copy)]
 pub struct InForce<'a> {
     /// The settings of searches.
     pub searches: &'a Rules,
-    /// How sends are predicted.
+    /// The settings of sends and predictions.
     pub messages: &'a messages::settings::Rules,
 }
 
-/// Where a domain's table holds the names of agent sessions.
+/// The place of the names of agent sessions in a domain's table.
 pub struct SessionColumns {
-    /// The table's name, or the SQL of what serves as one.
+    /// The table's name, or a subquery that takes its place.
     pub table: &'static str,
     /// The column with the session's name.
     pub name: &'static str,
@@ -79,7 +81,7 @@ pub struct SessionColumns {
 pub struct SessionName<'a> {
     /// The name that clients gave the session.
     pub session: &'a str,
-    /// The server that the session runs on. Without one, sessions of this name on every server are meant.
+    /// The server that the session runs on. Without one, all sessions of this name are meant.
     pub server: Option<&'a str>,
 }
 
@@ -111,8 +113,8 @@ impl Domain {
         }
     }
 
-    /// Returns whether a record means something without its texts. A search does not, so nothing of it is
-    /// kept under [`Capture::Metadata`](crate::privacy::capture::Capture::Metadata).
+    /// Returns whether a record is useful without its texts. A search is not, so nothing of it is stored under
+    /// [`Capture::Metadata`](crate::privacy::capture::Capture::Metadata).
     #[must_use]
     pub const fn has_metadata(self) -> bool {
         match self {
@@ -121,7 +123,7 @@ impl Domain {
         }
     }
 
-    /// Returns where the domain's table holds the names of agent sessions.
+    /// Returns where the names of agent sessions are in the domain's table.
     #[must_use]
     pub const fn session_columns(self) -> SessionColumns {
         match self {
@@ -158,8 +160,8 @@ impl Domain {
         }
     }
 
-    /// Erases the domain's records of this session. Returns the number of records erased, by kind. A record that names no
-    /// server is of no server's session.
+    /// Erases the domain's records of this session. Returns the number of records erased, by kind. A record without a
+    /// server belongs to no server's session.
     pub async fn erase_session(
         self,
         connection: &mut PgConnection,
@@ -222,8 +224,8 @@ impl Domain {
         })
     }
 
-    /// Erases at most `most` of the domain's records that were finalized, or else created, before a time: the oldest ones.
-    /// What is under way stays.
+    /// Erases at most `most` of the domain's oldest records that were finalized, or else created, before a time.
+    /// Records in progress stay.
     pub async fn erase_before(
         self,
         connection: &mut PgConnection,
@@ -251,8 +253,8 @@ impl Domain {
     }
 }
 
-/// Reads one clean line of a batch as an event, whose kind the member `event` names. `id` is for a record
-/// whose line has no id.
+/// Reads one clean line of a batch as an event, whose kind is in the member `event`. `id` is used for a record whose
+/// line has no id.
 pub fn read(project: &str, line: &str, id: Option<Uuid>) -> Result<Event> {
     let line = Line::new(project, line, id)?;
     let kind = line.kind.as_deref();
@@ -270,7 +272,7 @@ pub fn read(project: &str, line: &str, id: Option<Uuid>) -> Result<Event> {
     })
 }
 
-/// Writes events of one project and one domain in one transaction. Returns their verdicts in the order of the
+/// Writes events of one project that are written together, in one transaction. Returns their verdicts in the order of the
 /// events.
 pub async fn write(
     connection: &mut PgConnection,
@@ -327,7 +329,17 @@ pub fn kinds() -> impl Iterator<Item = &'static str> {
 }
 
 impl Event {
-    /// Returns the domain of the record that the event happens to.
+    /// Returns with which events this one is written together.
+    #[must_use]
+    pub fn together(&self) -> Together {
+        let lane = match self {
+            Self::Message(event) => event.lane(),
+            _ => messages::write::Lane::All,
+        };
+        (self.domain(), lane)
+    }
+
+    /// Returns the domain of the event's record.
     #[must_use]
     pub fn domain(&self) -> Domain {
         match self {
@@ -351,7 +363,7 @@ impl Event {
         }
     }
 
-    /// Replaces in its texts what a project's rules say.
+    /// Applies a project's redaction rules to the event's texts.
     pub fn redact(&mut self, redaction: &mut Redaction<'_>) {
         match self {
             Self::Generation(event) => event.redact(redaction),
@@ -362,8 +374,8 @@ impl Event {
         }
     }
 
-    /// What is left of it where no text is kept: figures, verdicts, names, times, and hashes with `key`; nothing of an event
-    /// that says nothing without its text.
+    /// Returns what is left of the event if no text is stored: numbers, verdicts, names, times, and hashes with
+    /// `key`. It is none for an event that is useless without its text.
     #[must_use]
     pub fn reduce(mut self, key: &HashKey) -> Option<Self> {
         match &mut self {

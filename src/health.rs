@@ -156,7 +156,7 @@ async fn get_version() -> axum::Json<Version> {
 #[utoipa::path(get, path = "/metrics", tag = "operations",
     responses((status = 200, description = "The metrics", content_type = "text/plain", body = String), Refusals))]
 async fn get_metrics(State(app): State<App>, _: MayMeasure) -> impl IntoResponse {
-    // Metrics are most needed when the database is slow, so its size is not waited for.
+    // Metrics are most needed when the database is slow, so they do not wait long for its size.
     if let Ok(Ok(bytes)) = tokio::time::timeout(Duration::from_secs(1), db::size(&app.db)).await {
         metrics::gauge!("gleaner_database_size_bytes").set(bytes as f64);
     }

@@ -1,4 +1,4 @@
-//! Gleaner keeps what coding agents do and gives back what can be learned from it: one program and one Postgres.
+//! Gleaner records what coding agents do and serves what can be learned from it: one program and one Postgres.
 //!
 //! # The map
 //!
@@ -29,20 +29,23 @@
 //!
 //! The rest is what all domains share:
 //!
-//! - [`cli`] is the command line. [`server`] starts and stops the service, [`state`] is what handlers share, [`router`](mod@router)
-//!   has the endpoints with the middleware around them, [`openapi`] their document, [`docs`] the page that shows it, and [`telemetry`] traces and metrics.
-//! - [`http`] has extractors and responses, [`auth`] the callers and their keys, [`audit`] who has changed what, [`writing`] the extractor of requests that
-//!   write events, [`batch`] many events in one request, and [`sessions`] what an agent session left in all domains.
+//! - [`cli`] is the command line. [`server`] starts and stops the service, [`state`] is what handlers share,
+//!   [`router`](mod@router) has the endpoints with the middleware around them, [`openapi`] their document, [`docs`]
+//!   the page that shows it, and [`telemetry`] traces and metrics.
+//! - [`http`] has extractors and responses, [`auth`] the callers and their keys, [`audit`] who has changed what,
+//!   [`writing`] the extractor of requests that write events, [`batch`] many events in one request, and [`sessions`]
+//!   the records of an agent session in all domains.
 //! - [`erasure`] erases records of all domains by session, age and id, and automatically after a number of days.
-//!   [`background`] runs periodic work until the server stops, [`outage`] says what makes a
-//!   database fail, and [`recurring`] logs what many requests meet.
+//!   [`background`] runs periodic work until the server stops, [`outage`] defines why a database fails, and
+//!   [`recurring`] logs conditions that many requests meet.
 //! - [`writer`] commits events in batches. [`db`] connects to Postgres, runs a private one, and makes the statements.
-//! - [`intake`] takes what agents report by hooks and transcripts, for searches and conversations to learn from, and [`help`] finds
-//!   what helps in a conversation, asked for or not.
+//! - [`intake`] receives what agents report by hooks and transcripts, from which searches and conversations learn,
+//!   and [`help`] finds what is relevant to a conversation, on request or without one.
 //! - [`mcp`] serves operations of the API to models as tools.
-//! - [`gateway`] passes requests on to the providers of models, as their clients send them, and keeps what passed as sends.
-//!   [`providers`] calls the providers of models, and [`embeddings`] one that computes what texts mean. [`retrieval`] finds texts that are like a given one, [`statistics`] has the mathematics of the analytics, and
-//!   [`types`] the values that every domain uses.
+//! - [`gateway`] forwards requests of clients to model providers, and records them as sends. [`providers`] calls
+//!   model providers, and [`embeddings`] an API that returns vectors for texts. [`retrieval`] finds texts that are
+//!   similar to a given one, [`statistics`] has the mathematics of the analytics, and [`types`] the values that every
+//!   domain uses.
 //!
 //! # One request, step by step
 //!

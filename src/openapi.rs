@@ -15,7 +15,7 @@ use crate::messages::AttemptAnswer;
 /// The document without its endpoints, which [`router`](crate::router) adds.
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Gleaner", description = "Keeps what coding agents do and gives back what can be learned from it.\n\n\
+    info(title = "Gleaner", description = "Records what coding agents do and serves what can be learned from it.\n\n\
         A 2xx status means that the data is committed. Errors are RFC 9457 problem documents that name the invalid field."),
     servers((url = "/", description = "The server that serves this document")),
     components(schemas(error::Problem, AttemptAnswer, AnsweredQuery, code::Counts)),

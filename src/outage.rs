@@ -1,23 +1,24 @@
-//! What makes a database fail whatever it is asked: it cannot be reached, has no space left, or takes no writes.
+//! Reasons why a database fails, whatever the statement: it cannot be reached, has no space left, or accepts no
+//! writes.
 
-/// Why the database fails. Requests that need it are refused with 503, and may be sent again.
+/// Why the database fails. Requests that need it get a 503 and can be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outage {
-    /// It does not answer, is starting or stopping, or has no connection to spare.
+    /// The database does not answer, is starting or stopping, or has no free connection.
     Unreachable,
-    /// Its disk is full.
+    /// The disk of the database is full.
     Full,
-    /// It takes no writes, because it is a standby or because an operator has switched them off.
+    /// The database accepts no writes, because it is a standby or an operator has made it read-only.
     ReadOnly,
 }
 
 impl Outage {
-    /// All kinds.
+    /// All outages.
     pub const ALL: [Self; 3] = [Self::Unreachable, Self::Full, Self::ReadOnly];
 
-    /// Returns the outage that a statement has failed for, or none if the statement itself is at fault. The `SQLSTATE` classes
-    /// are 08 (connection), 53 (resources) and 57 (operator intervention), with the codes 53100 (disk full) and 25006
-    /// (read-only).
+    /// Returns the outage that made a statement fail, or none if the statement itself is at fault. The `SQLSTATE`
+    /// classes are 08 (connection), 53 (resources) and 57 (operator intervention), and the codes are 53100 (disk
+    /// full) and 25006 (read-only).
     #[must_use]
     pub fn of(error: &sqlx::Error) -> Option<Self> {
         match error {
@@ -36,7 +37,7 @@ impl Outage {
         }
     }
 
-    /// Returns what clients are told.
+    /// Returns the message for clients.
     #[must_use]
     pub fn refusal(self) -> &'static str {
         match self {
@@ -46,7 +47,7 @@ impl Outage {
         }
     }
 
-    /// Returns what readiness says.
+    /// Returns the message of `/readyz`.
     #[must_use]
     pub fn state(self) -> &'static str {
         match self {

@@ -1,19 +1,19 @@
-//! Warnings about conditions that many requests meet, such as a database that is away: one line a minute for each condition,
-//! with how many there were, because a line for each request would fill a disk when there is trouble enough.
+//! Warnings about conditions that many requests meet, such as an unreachable database. Each condition is logged once
+//! a minute with its number of occurrences, because a line for each request could fill the disk.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long it takes from a line about a condition to the next one about it.
+/// The time between two lines about the same condition.
 const PAUSE: Duration = Duration::from_mins(1);
 
-/// The conditions that were met.
+/// The conditions that have occurred.
 #[derive(Debug, Default)]
 struct Conditions(BTreeMap<&'static str, Told>);
 
-/// When a condition was last told of, and how often it was met since then.
+/// The time at which a condition was last logged, and how often it has occurred since then.
 #[derive(Debug)]
 struct Told {
     at: Instant,
@@ -25,7 +25,8 @@ impl Conditions {
         Self(BTreeMap::new())
     }
 
-    /// Notes that a condition was met. Returns how often it was met without being told of, if it is to be told of now.
+    /// Records that a condition has occurred. If it is to be logged now, returns how often it has occurred without
+    /// being logged.
     fn meet(&mut self, condition: &'static str, now: Instant) -> Option<u64> {
         match self.0.get_mut(condition) {
             Some(told) if now.saturating_duration_since(told.at) < PAUSE => {
@@ -41,8 +42,8 @@ impl Conditions {
     }
 }
 
-/// Logs a warning about a condition, unless there was one within the last minute. `cause` says more of this time. Returns
-/// whether it was logged.
+/// Logs a warning about a condition, unless there was one within the last minute. `cause` describes this occurrence.
+/// Returns whether the warning was logged.
 pub fn warn(condition: &'static str, cause: impl Display) -> bool {
     static CONDITIONS: Mutex<Conditions> = Mutex::new(Conditions::new());
     let more = CONDITIONS.lock().unwrap_or_else(PoisonError::into_inner).meet(condition, Instant::now());

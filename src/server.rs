@@ -46,15 +46,15 @@ pub struct Settings {
     pub body_memory: usize,
     /// The maximum number of client connections.
     pub most_connections: usize,
-    /// The providers of models.
+    /// The model providers.
     pub providers: Arc<Providers>,
     /// The model of embeddings, if there is one.
     pub embedder: Option<Arc<Embedder>>,
     /// How long a client may pause while it sends a request.
     pub patience: Duration,
-    /// How long an agent is kept waiting for help that it has not asked for.
+    /// The time for which an agent is kept waiting for help without a request.
     pub help_patience: Duration,
-    /// Whether nobody needs a key, as only the person who runs the program sends requests.
+    /// Whether no key is needed, because only the user who runs the program sends requests.
     pub trusts: bool,
 }
 
@@ -151,13 +151,13 @@ impl Running {
     }
 }
 
-/// Serves until `stop` completes, and answers from the first moment on. While `start` has not completed, that is
-/// only health, version and readiness, whose 503 says what is waited for, as `start` reports it. At the end
-/// requests in flight get ten seconds to finish, queued events are committed, and the database connections are
+/// Serves until `stop` completes, and answers from the first moment on. Until `start` completes, only health, version
+/// and readiness are served, and the 503 of readiness says what the server waits for, as `start` reports it. At the
+/// end, requests in flight get ten seconds to finish, queued events are committed, and the database connections are
 /// closed. In this order no acknowledged event is lost.
 ///
-/// Returns the error of `start`, if that fails. What `start` returns beside the application is called once that
-/// is served.
+/// Returns the error of `start`, if it fails. What `start` returns beside the application is called once the
+/// application is served.
 pub async fn serve<R: FnOnce()>(
     listener: TcpListener,
     limits: Limits,

@@ -1,5 +1,5 @@
-//! Agent sessions: a list of the sessions under whose names records of any domain were posted, and their erasure. A session
-//! is known by its name and the server that it runs on, so that one name on two servers is two sessions.
+//! Agent sessions: a list of the sessions under whose names records of any domain were posted, and their erasure. A
+//! session is identified by its name and server, so that the same name on two servers is two sessions.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ struct Session {
     first_at: Timestamp,
     /// When the last of these records was created.
     last_at: Timestamp,
-    /// Name and server as one text, which no other session has.
+    /// A text that identifies name and server.
     #[serde(skip)]
     key: String,
 }
@@ -56,7 +56,7 @@ impl PartialSchema for Records {
         let count = |domain: Domain| {
             ObjectBuilder::new()
                 .schema_type(SchemaType::Type(Type::Integer))
-                .description(Some(format!("How many records of the domain {} there are.", domain.name())))
+                .description(Some(format!("The number of records of the domain {}.", domain.name())))
         };
         let object = Domain::ALL.into_iter().fold(ObjectBuilder::new(), |object, domain| {
             object.property(domain.name(), count(domain)).required(domain.name())

@@ -1,13 +1,14 @@
-//! A limit on concurrent work that all projects share, in which a project at full load leaves places for the others.
+//! A limit on concurrent work that all projects share. A project that uses all of its places leaves places for the
+//! others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How many projects can have all their places taken at once.
+/// The number of projects that can take all of their places at the same time.
 const CROWDED_PROJECTS: usize = 4;
-/// How many projects are remembered before those without a place taken are forgotten.
+/// The number of known projects above which those without a taken place are forgotten.
 const MANY_PROJECTS: usize = 1_000;
 
 /// A limit on concurrent work: each project has a number of places, and all projects together have four times as
@@ -33,13 +34,13 @@ impl Shares {
         Self { of_one, all: Arc::new(Semaphore::new(of_one * CROWDED_PROJECTS)), own: Arc::default() }
     }
 
-    /// Returns how many places there are for all projects together.
+    /// Returns the number of places for all projects together.
     #[must_use]
     pub fn total(&self) -> usize {
         self.of_one * CROWDED_PROJECTS
     }
 
-    /// Returns how many places are taken.
+    /// Returns the number of places that are taken.
     #[must_use]
     pub fn taken(&self) -> usize {
         self.total() - self.all.available_permits()
@@ -68,7 +69,7 @@ impl Shares {
             return Arc::clone(places);
         }
         if own.len() >= MANY_PROJECTS {
-            // Everyone who has a place, or waits for one, holds a clone of the semaphore.
+            // Everyone who has a place or waits for one holds a clone of the semaphore.
             own.retain(|_, places| Arc::strong_count(places) > 1);
         }
         Arc::clone(own.entry(Arc::clone(project)).or_insert_with(|| Arc::new(Semaphore::new(self.of_one))))

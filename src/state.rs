@@ -44,13 +44,13 @@ pub struct State {
     pub searches: IntakePool,
     /// The cache of keys and projects.
     pub keyring: Arc<Keyring>,
-    /// Whose turn it is to look for similar texts, which is the dearest kind of reading.
+    /// The turns of projects at looking for similar texts, which is the most expensive kind of reading.
     pub similar: Shares,
-    /// The samples of stored texts that plan the search for similar ones.
+    /// The samples of stored texts, with which searches for similar texts are planned.
     pub samples: Arc<Samples>,
     /// The memory for the bodies of requests.
     pub bodies: Budget,
-    /// The providers of models.
+    /// The model providers.
     pub providers: Arc<Providers>,
     /// The model of embeddings, if there is one.
     pub embedder: Option<Arc<Embedder>>,
@@ -58,7 +58,7 @@ pub struct State {
     pub in_flight: Arc<InFlight>,
     /// How long a client may pause while it sends a request.
     pub patience: Duration,
-    /// How long an agent is kept waiting for help that it has not asked for.
+    /// The time for which an agent is kept waiting for help without a request.
     pub help_patience: Duration,
     /// Whether the server has begun to stop, so that it no longer reports itself as ready.
     pub(crate) stopping: AtomicBool,

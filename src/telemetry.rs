@@ -155,7 +155,7 @@ pub fn log_request(status: u16, time: Duration) {
 /// was found.
 pub fn log_failure(class: ServerErrorsFailureClass, _: Duration, span: &tracing::Span) {
     if let ServerErrorsFailureClass::Error(cause) = class {
-        tracing::warn!(parent: span, %cause, "the response broke off");
+        tracing::warn!(parent: span, %cause, "the response was interrupted");
     }
 }
 

@@ -19,8 +19,8 @@ use crate::state::App;
 /// A request to write events: the caller, the request's `Idempotency-Key`, and whether the client wants the
 /// record.
 ///
-/// In the OpenAPI document it stands for the headers `Prefer` and `Idempotency-Key`. An operation that makes
-/// no id names [`Prefer`] alone.
+/// In the OpenAPI document, it represents the headers `Prefer` and `Idempotency-Key`. An operation that creates no id
+/// names [`Prefer`] alone.
 pub struct Writing {
     /// The state that handlers share.
     pub app: App,
@@ -52,14 +52,14 @@ impl IntoParams for Writing {
 }
 
 impl Writing {
-    /// Returns the id that the request's `Idempotency-Key` stands for, if it has one. `route` tells apart the
-    /// kinds of record, and `parent` is the record that the new one belongs to.
+    /// Returns the id that is derived from the request's `Idempotency-Key`, if it has one. `route` distinguishes the
+    /// kinds of records, and `parent` is the record to which the new one belongs.
     #[must_use]
     pub fn id(&self, route: &str, parent: Option<Uuid>) -> Option<Uuid> {
         self.key.id(&self.caller.project, route, parent)
     }
 
-    /// Returns what the request holds of the memory that requests share.
+    /// Returns the request's share of the memory for bodies.
     #[must_use]
     pub fn memory(&self) -> &Memory {
         &self.memory
@@ -71,9 +71,8 @@ impl Writing {
         !self.prefer.minimal()
     }
 
-    /// Writes an event that makes a record, and responds with its `address` unless that is none. `record`
-    /// gets the body of the response. It is called once the event is committed, and only if the client wants
-    /// to see the record.
+    /// Writes an event that creates a record, and responds with its `address`, if there is one. `record` gets the
+    /// body of the response. It is called after the event is committed, and only if the client wants the record.
     pub async fn create<T>(
         &self,
         event: impl Into<Event>,
@@ -86,8 +85,7 @@ impl Writing {
         Ok(Created { shown: self.show(receipt, record).await?, address })
     }
 
-    /// Writes an event that changes a record. `record` gets the body of the response, as in
-    /// [`Writing::create`].
+    /// Writes an event that changes a record. `record` gets the body of the response, as in [`Writing::create`].
     pub async fn change<T>(
         &self,
         event: impl Into<Event>,
@@ -97,7 +95,7 @@ impl Writing {
         Ok(Changed(self.show(receipt, record).await?))
     }
 
-    /// Writes an event, and counts in the response what was redacted.
+    /// Writes an event, and counts the redacted spans in the response.
     pub async fn write(&self, event: impl Into<Event>) -> Result<Receipt> {
         let receipt = self.app.writer.write(&self.caller.tenant, event, &self.memory).await?;
         self.replaced.add_redacted(receipt.redacted);
@@ -113,7 +111,7 @@ impl Writing {
             Capture::Off => Shown::NotKept,
             _ if self.prefer.minimal() => Shown::Minimal,
             _ => match record(receipt).await {
-                // What is written is confirmed, if it is too large to be shown.
+                // The write is acknowledged even if the record is too large to be returned.
                 Err(Error::TooLarge(_)) => Shown::Minimal,
                 shown => Shown::Record(shown?),
             },

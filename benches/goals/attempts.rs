@@ -1,4 +1,4 @@
-//! The attempts that ingest is measured with, and the open logs that they are added to.
+//! The attempts with which ingest is measured, and the open logs to which they are appended.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use crate::data::{Class, Maker};
 use crate::load::{Connection, Latencies, ndjson, request, send_all, send_for};
 use crate::machine::Machine;
 
-/// The project that attempts are stored in.
+/// The project of the attempts.
 pub(crate) const PROJECT: &str = "ingest";
-/// How many attempts a batch has.
+/// The number of attempts in a batch.
 pub(crate) const BATCH: u64 = 100;
-/// Over how many connections batches come.
+/// The number of connections over which batches are sent.
 pub(crate) const BATCH_CONNECTIONS: usize = 4;
 
-/// The texts of an attempt of some size.
+/// The texts of an attempt of a given size.
 pub(crate) struct Body {
     pub(crate) prompt: String,
     pub(crate) response: String,
@@ -25,9 +25,9 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    /// Texts for an attempt whose JSON has about so many bytes.
+    /// Makes the texts of an attempt whose JSON has about this many bytes.
     pub(crate) fn new(bytes: usize) -> Self {
-        // The rest is names, numbers and results.
+        // The rest of the attempt is names, numbers and results.
         let mut maker = Maker::new(7);
         let text = bytes - 400;
         Self {
@@ -37,7 +37,7 @@ impl Body {
         }
     }
 
-    /// The members of an attempt, as JSON without the braces: the same for the same log and number.
+    /// Returns the members of an attempt as JSON without the braces. They are the same for the same log and number.
     pub(crate) fn json(&self, log: Uuid, number: u64) -> String {
         let Self { prompt, response, program } = self;
         let mut id = [0; 16];
@@ -49,14 +49,14 @@ impl Body {
     }
 }
 
-/// Open logs, to which attempts are added in turn, and how many have been.
+/// Open logs, to which attempts are appended in turn, and the number of these attempts.
 pub(crate) struct Logs {
     ids: Vec<Uuid>,
     added: u64,
 }
 
 impl Logs {
-    /// Makes so many logs without attempts.
+    /// Makes this many logs without attempts.
     pub(crate) async fn open(machine: &Machine, count: usize) -> Self {
         let sql = format!("insert into projects (name) values ('{PROJECT}') on conflict do nothing");
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut machine.connect().await).await.expect("a project");
@@ -77,14 +77,14 @@ impl Logs {
         Self { ids, added: 0 }
     }
 
-    /// The log that the nth attempt of all is for, and its number there.
+    /// Returns the log of the nth of all attempts, and its number in that log.
     fn place(&self, nth: u64) -> (Uuid, u64) {
         let count = self.ids.len() as u64;
         let log = usize::try_from(nth % count).expect("a log");
         (self.ids[log], 1 + nth / count)
     }
 
-    /// A hundred attempts from the nth on, as a request.
+    /// Returns a request with a hundred attempts, from the nth on.
     fn batch(&self, body: &Body, nth: u64) -> Vec<u8> {
         let mut lines = String::new();
         for (log, number) in (nth..nth + BATCH).map(|nth| self.place(nth)) {
@@ -94,7 +94,8 @@ impl Logs {
         ndjson(PROJECT, &lines)
     }
 
-    /// Adds attempts for a while, each a request of its own, which `request` makes of its log and its body.
+    /// Appends attempts for this duration, each in its own request. `request` makes the request from the log and the
+    /// body.
     pub(crate) async fn add(
         &mut self,
         address: &str,
@@ -112,7 +113,7 @@ impl Logs {
         took
     }
 
-    /// Adds attempts for a while in batches; how long each batch took.
+    /// Appends attempts in batches for this duration. Returns the latencies of the batches.
     pub(crate) async fn add_batches(&mut self, address: &str, body: &Body, duration: Duration) -> Latencies {
         let first = self.added;
         let batch = |nth| self.batch(body, first + nth * BATCH);
@@ -121,7 +122,7 @@ impl Logs {
         took
     }
 
-    /// Sends the last so many batches again, for as long.
+    /// Sends the last batches again, for the same duration.
     pub(crate) async fn repeat_batches(
         &self,
         address: &str,
@@ -134,7 +135,7 @@ impl Logs {
         send_for(address, BATCH_CONNECTIONS, duration, batch).await
     }
 
-    /// Adds attempts until each log has so many.
+    /// Appends attempts until each log has this many.
     pub(crate) async fn fill(&mut self, address: &str, body: &Body, attempts: u64) {
         let (first, last) = (self.added, attempts * self.ids.len() as u64);
         send_all(address, BATCH_CONNECTIONS, |nth| {
@@ -146,7 +147,7 @@ impl Logs {
     }
 }
 
-/// The request that adds an attempt, answered without the record: like what it is compared with, which gives none back.
+/// Returns the request that appends an attempt and does not return the record, like the baselines.
 pub(crate) fn minimal(log: Uuid, attempt: &str) -> Vec<u8> {
     let mut request = recorded(log, attempt);
     let first_line = request.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
@@ -154,7 +155,7 @@ pub(crate) fn minimal(log: Uuid, attempt: &str) -> Vec<u8> {
     request
 }
 
-/// The request that adds an attempt, answered with the record.
+/// Returns the request that appends an attempt and returns the record.
 pub(crate) fn recorded(log: Uuid, attempt: &str) -> Vec<u8> {
     let path = format!("/v1/generations/{log}/attempts");
     request(PROJECT, &path, Some(("application/json", attempt)))

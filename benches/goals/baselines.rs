@@ -1,4 +1,4 @@
-//! What ingest is measured beside: pgbench and a plain server, which insert the same rows one by one, and COPY.
+//! The baselines of ingest: pgbench and a plain server, which insert the same rows one by one, and COPY.
 
 use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
@@ -18,15 +18,15 @@ use crate::attempts::{BATCH_CONNECTIONS, Body, Logs, PROJECT};
 use crate::load::{Latencies, request};
 use crate::machine::{Machine, database, first_line};
 
-/// How many rows COPY takes over each connection in a round.
+/// The number of rows that COPY inserts over each connection in a round.
 const COPIED: usize = 25_000;
 
-/// The columns of an attempt behind those that say which it is.
+/// The columns of an attempt besides those that identify it.
 const COLUMNS: &str = "timestamp, prompt_template, prompt_template_version, prompt_text, raw_response, extracted_dsl,
     parse_result, lint_result, passed, error_stage, error_message, latency_ms, input_tokens, output_tokens, metadata,
     request_hash";
 
-/// Inserts attempts with pgbench for a while.
+/// Inserts attempts with pgbench for this duration.
 pub(crate) fn pgbench(machine: &Machine, body: &Body, connections: usize, duration: Duration) -> Latencies {
     let folder = tempfile::tempdir().expect("a folder");
     let script = format!(
@@ -80,7 +80,7 @@ impl PlainServer {
         Self { process, address }
     }
 
-    /// Adds attempts to the logs for a while.
+    /// Appends attempts to the logs for this duration.
     pub(crate) async fn add(
         &self,
         logs: &mut Logs,
@@ -102,7 +102,7 @@ impl Drop for PlainServer {
     }
 }
 
-/// An attempt as the plain server reads it.
+/// An attempt as the plain server parses it.
 #[derive(Deserialize)]
 struct Attempt {
     id: Uuid,
@@ -120,7 +120,7 @@ struct Attempt {
     metadata: Value,
 }
 
-/// What the process of the plain server does.
+/// The main function of the plain server's process.
 pub(crate) fn plain_server(socket: &str) {
     async fn insert(
         State(db): State<PgPool>,
@@ -168,7 +168,7 @@ pub(crate) fn plain_server(socket: &str) {
     });
 }
 
-/// Rows a second that binary COPY takes of attempts that are there, as attempts of other logs.
+/// Returns the rate, in rows per second, at which binary COPY inserts existing attempts as attempts of other logs.
 pub(crate) async fn copy(machine: &Machine, body: &Body) -> f64 {
     let out = format!(
         "copy (select project, gen_random_uuid(), attempt, gen_random_uuid(), {COLUMNS} from attempts

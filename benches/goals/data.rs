@@ -1,4 +1,5 @@
-//! What is measured with: intents whose words are as unevenly common as those of people, and programs for them.
+//! The data of the benchmarks: intents whose words are as unevenly distributed as those of people, and programs for
+//! them.
 
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -9,15 +10,15 @@ use uuid::Uuid;
 use crate::load::{Connection, ndjson};
 use crate::machine::Machine;
 
-/// How many words there are.
+/// The number of words.
 const WORDS: usize = 50_000;
-/// How many domains.
+/// The number of domains.
 const DOMAINS: usize = 20;
 
-/// Makes words, intents and programs; the same each time.
+/// Makes words, intents and programs, which are the same each time.
 pub(crate) struct Maker(fastrand::Rng);
 
-/// How an intent is.
+/// The kind of an intent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     Short,
@@ -32,7 +33,7 @@ impl Maker {
         Self(fastrand::Rng::with_seed(seed))
     }
 
-    /// The word of a rank: the same syllables for the same rank.
+    /// Returns the word of a rank, whose syllables are always the same.
     fn word(rank: usize) -> String {
         const SYLLABLES: [&str; 24] = [
             "ka", "to", "mi", "re", "su", "na", "lo", "ve", "di", "pa", "ro", "te", "fi", "gu", "ha", "le",
@@ -47,7 +48,7 @@ impl Maker {
         word
     }
 
-    /// A rank between two: the first ten are as frequent as the next ninety (Zipf).
+    /// Draws a rank between two bounds: the first ten are as frequent as the next ninety (Zipf).
     fn rank(&mut self, from: usize, to: usize) -> usize {
         let (from, to) = ((from + 1) as f64, (to + 1) as f64);
         let rank = from * (to / from).powf(self.0.f64());
@@ -75,7 +76,7 @@ impl Maker {
         format!("domain-{}", self.rank(0, DOMAINS - 1))
     }
 
-    /// A program for an intent, in the manner of an S-expression.
+    /// Returns a program for an intent, as an S-expression.
     fn program(&mut self, intent: &str) -> String {
         let mut words = intent.split(' ');
         let mut program = format!("({}.create", words.next().unwrap_or("it"));
@@ -91,7 +92,7 @@ impl Maker {
         program
     }
 
-    /// Text of so many bytes that compresses as prompts do.
+    /// Returns a text of this many bytes that compresses as prompts do.
     pub(crate) fn text(&mut self, bytes: usize) -> String {
         let mut text = String::with_capacity(bytes + 16);
         while text.len() < bytes {
@@ -103,7 +104,7 @@ impl Maker {
     }
 }
 
-/// A line that stores a solved log, with an attempt that failed and one that passed.
+/// Returns a line that stores a solved log, with an attempt that failed and one that passed.
 fn solved_log(maker: &mut Maker, id: Uuid) -> Value {
     let class = if maker.0.u8(..) < 32 { Class::Long } else { Class::Medium };
     let intent = maker.intent(class);
@@ -116,7 +117,7 @@ fn solved_log(maker: &mut Maker, id: Uuid) -> Value {
     ]})
 }
 
-/// So many lines, each of a solved log; the same for the same seed.
+/// Returns this many lines with a solved log each, which are the same for the same seed.
 pub(crate) fn solved_logs(seed: u64, count: u64) -> String {
     let mut maker = Maker::new(seed);
     let mut lines = String::new();
@@ -129,7 +130,7 @@ pub(crate) fn solved_logs(seed: u64, count: u64) -> String {
     lines
 }
 
-/// Stores so many solved logs.
+/// Stores this many solved logs.
 pub(crate) async fn load(machine: &Machine, logs: usize) {
     let (mut maker, mut connection) = (Maker::new(1), Connection::open(&machine.address).await);
     let begun = Instant::now();
@@ -148,7 +149,7 @@ pub(crate) async fn load(machine: &Machine, logs: usize) {
         "stored {logs} solved logs with 2 attempts each in {seconds:.1} s ({:.0}/s)",
         logs as f64 / seconds
     );
-    // As autovacuum would have after a while.
+    // Autovacuum would do this after a while.
     sqlx::raw_sql("vacuum analyze generations, attempts, correction_pairs")
         .execute(&mut machine.connect().await)
         .await

@@ -1,4 +1,4 @@
-//! Whether an event costs more the more attempts its log has.
+//! Measures whether an event takes longer the more attempts its log has.
 
 use std::time::Instant;
 
@@ -11,19 +11,19 @@ use crate::machine::Machine;
 use crate::rounds::{Rounds, in_turn, median};
 use crate::table::Line;
 
-/// Over how many connections single attempts come.
+/// The number of connections over which single attempts are sent.
 const CONNECTIONS: usize = 32;
 
-/// Logs with about so many attempts.
+/// Logs with about the same number of attempts.
 struct Depth {
     attempts: u64,
-    /// How many logs: so many that what is measured adds few to each.
+    /// The number of logs, which is so large that the measurement adds few attempts to each.
     logs: usize,
-    /// How many attempts each has before anything is measured.
+    /// The number of attempts of each log before the measurement.
     filled: u64,
 }
 
-/// From the shallowest, which the others are compared with.
+/// The depths, from the shallowest, with which the others are compared.
 const DEPTHS: [Depth; 3] = [
     Depth { attempts: 1, logs: 50_000, filled: 0 },
     Depth { attempts: 16, logs: 5_000, filled: 12 },
@@ -56,7 +56,8 @@ pub(crate) async fn run(machines: &[Machine], plan: &Plan) -> Vec<Line> {
     lines
 }
 
-/// New logs of each depth. What they were filled with is on disk afterwards, so that all are measured alike.
+/// Makes new logs of each depth, and waits until their attempts are on the disk, so that all are measured in the same
+/// way.
 async fn prepare(machine: &Machine, body: &Body) -> Vec<Logs> {
     let mut prepared = Vec::new();
     for Depth { logs, filled, .. } in &DEPTHS {
@@ -68,7 +69,7 @@ async fn prepare(machine: &Machine, body: &Body) -> Vec<Logs> {
     prepared
 }
 
-/// A line for each depth; the deepest is to keep up with the shallowest.
+/// Returns a line for each depth. The deepest should be as fast as the shallowest.
 fn compared(name: &str, rounds: &[Vec<Rounds>; DEPTHS.len()]) -> Vec<Line> {
     let shallowest = &rounds[0][0];
     let line = |(depth, rounds): (&Depth, &Vec<Rounds>)| {
@@ -85,7 +86,7 @@ fn compared(name: &str, rounds: &[Vec<Rounds>; DEPTHS.len()]) -> Vec<Line> {
     DEPTHS.iter().zip(rounds).map(line).collect()
 }
 
-/// What the fiftieth attempt of a log costs beside the first, over one connection.
+/// Measures the fiftieth attempt of a log, compared to the first, over one connection.
 async fn fiftieth(machine: &Machine, plan: &Plan) -> Line {
     let body = Body::new(10 << 10);
     let mut connection = Connection::open(&machine.address).await;

@@ -1,4 +1,4 @@
-//! Exports of every solved log, beside psql's COPY of JSON made in SQL.
+//! Exports of every solved log, compared to psql's COPY of JSON that SQL makes.
 
 use std::process::Stdio;
 use std::time::Instant;
@@ -62,11 +62,11 @@ pub(crate) async fn run(machines: &[Machine], plan: &Plan) -> Vec<Line> {
     lines
 }
 
-/// Exports of one data set by one server.
+/// The exports of one data set by one server.
 #[derive(Default)]
 struct Export {
     seconds: Vec<f64>,
-    /// The most that the server's memory has grown by, in bytes.
+    /// The maximum growth of the server's memory, in bytes.
     growth: f64,
     bytes: usize,
 }
@@ -87,7 +87,7 @@ impl Export {
     }
 }
 
-/// How long the list of what can be exported takes, which counts rows.
+/// Measures the list of data sets, which counts their rows.
 async fn listing(machines: &[Machine], plan: &Plan) -> Line {
     let mut took: Vec<_> = machines.iter().map(|_| Vec::new()).collect();
     let list = request("default", "/v1/exports", None);

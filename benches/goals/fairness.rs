@@ -1,5 +1,8 @@
-//! Whether a project has its turn beside another at full load: how long its requests take alone, and beside that one.
+//! Measures whether a project is served while another one is at full load: the latencies of its requests alone, and
+//! beside the other project.
 
+use std::fs;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -14,21 +17,21 @@ use crate::machine::Machine;
 use crate::rounds::Rounds;
 use crate::table::Line;
 
-/// The project that sends little.
+/// The project that sends few requests.
 const QUIET: &str = "quiet";
-/// How long it pauses after each request, as an agent does that has other things to do.
+/// The pause after each of its requests, because an agent also does other things.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Over how many connections the other project does each thing.
+/// The number of connections over which the other project does each thing.
 const EVENTS: usize = 24;
 const SIMILAR: usize = 8;
 const LISTS: usize = 16;
 const EXPORTS: usize = 4;
-/// How long the other project sends before it is measured beside it, and after.
+/// The time for which the other project sends before and after the measurement.
 const BEFORE: Duration = Duration::from_secs(1);
-/// How many times as long as alone the slowest hundredth may take.
+/// The maximum ratio of the 99th percentiles beside the other project and alone.
 const MOST: f64 = 2.0;
 
-/// What the quiet project asks for, and how long that took in each round: alone, and beside the other project.
+/// The requests of the quiet project, and their latencies in each round: alone, and beside the other project.
 struct Kind {
     name: &'static str,
     alone: Rounds,
@@ -49,7 +52,7 @@ pub(crate) async fn run(machine: &Machine, plan: &Plan) -> Vec<Line> {
         let alone = quiet(machine, plan.duration).await;
         let beside = std::thread::scope(|scope| {
             scope.spawn(|| heavy(&machine.address, &mut logs, &body, plan.duration + 2 * BEFORE));
-            // The other one comes to its full load first.
+            // The other project first reaches its full load.
             std::thread::sleep(BEFORE);
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             scope.spawn(|| runtime.expect("a runtime").block_on(quiet(machine, plan.duration))).join()
@@ -98,7 +101,7 @@ fn similar(project: &str, maker: &mut Maker) -> Vec<u8> {
     request(project, &format!("/v1/generations/similar?{}", query.finish()), None)
 }
 
-/// The requests of the quiet project, one after the other with pauses; how long those of each kind took.
+/// Sends the requests of the quiet project one after the other, with pauses. Returns their latencies by kind.
 async fn quiet(machine: &Machine, duration: Duration) -> [Latencies; 4] {
     let mut maker = Maker::new(13);
     let mut connection = Connection::open(&machine.address).await;
@@ -138,9 +141,20 @@ async fn quiet(machine: &Machine, duration: Duration) -> [Latencies; 4] {
     took.map(|took| Latencies::new(took, seconds))
 }
 
-/// The other project, on a thread and with a runtime of its own: events alone and in batches, similar examples, lists and exports, each
-/// as soon as the one before is answered.
+/// Lets this thread use the CPU only when no other does, because clients usually run on other machines.
+fn give_way() {
+    let thread = fs::read_link("/proc/thread-self").ok();
+    let thread = thread.as_deref().and_then(|path| path.file_name());
+    let renice = thread.map(|id| Command::new("renice").args(["-n", "19", "-p"]).arg(id).output());
+    if !matches!(renice, Some(Ok(output)) if output.status.success()) {
+        eprintln!("the client of the other project runs at the same priority as the server");
+    }
+}
+
+/// The load of the other project, on its own thread and runtime: single events, batches, similar examples, lists and
+/// exports, each as soon as the previous one was answered.
 fn heavy(address: &str, [events, batches]: &mut [Logs; 2], body: &Body, duration: Duration) {
+    give_way();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let begun = Instant::now();
     let similar = (0..SIMILAR).map(async |client| {

@@ -1,7 +1,8 @@
-//! What the gateway adds over calling the same local provider directly, with the record committed; and predictions.
+//! What the gateway adds to direct calls of the same local provider, with the record committed; and predictions.
 //!
-//! The provider is a process of its own that either answers at once, so that the machine is what limits, or thinks for a while as
-//! real ones do, longer.
+//! The provider is a separate process. It either answers at once, so that the machine is the limit, or thinks for a
+//! while, as real providers do for longer. It thinks longer for some requests than for others: if all took equally
+//! long, connections that begin together would send every further request together.
 
 use std::convert::Infallible;
 use std::fs;
@@ -21,20 +22,21 @@ use crate::machine::{Machine, first_line, folder};
 use crate::rounds::{Rounds, median};
 use crate::table::Line;
 
-/// How long the provider thinks that does.
-const THINKS: Duration = Duration::from_millis(20);
-/// How many pieces of a streamed answer there are.
+/// The time, in milliseconds, for which the thinking provider thinks: 20 on average.
+const THINKS: std::ops::Range<f64> = 10.0..30.0;
+/// The number of pieces of a streamed answer.
 const PIECES: usize = 20;
-/// How many pairs a prediction looks at, and how often it is asked for.
+/// The number of pairs of a prediction, and the number of predictions.
 const PAIRS: usize = 10_000;
 const PREDICTIONS: usize = 50;
 
-/// What the process of the local provider does.
+/// The main function of the local provider's process.
 pub(crate) fn local_provider() {
     async fn answer(body: Bytes) -> Response {
         let asked: Value = serde_json::from_slice(&body).expect("JSON");
         if asked["model"] == "thinks" {
-            tokio::time::sleep(THINKS).await;
+            let thinks = fastrand::f64() * (THINKS.end - THINKS.start) + THINKS.start;
+            tokio::time::sleep(Duration::from_secs_f64(thinks / 1e3)).await;
         }
         let usage = json!({"prompt_tokens": 300, "completion_tokens": 40, "total_tokens": 340});
         if asked["stream"] != true {
@@ -90,7 +92,7 @@ impl Drop for Provider {
     }
 }
 
-/// A chat of 1 KB.
+/// Returns a chat of 1 KB.
 fn chat(model: &str, stream: bool) -> String {
     let said = "some words of a chat that has gone on for a while ".repeat(4);
     let messages = json!([
@@ -113,7 +115,7 @@ pub(crate) async fn run(plan: &Plan) -> Vec<Line> {
     let machine = Machine::start_with(&plan.programs[0], &["--providers-file", file]);
     let mut lines = Vec::new();
     for (model, what) in
-        [("thinks", "a provider that thinks 20 ms"), ("hastens", "a provider that answers at once")]
+        [("thinks", "a provider that thinks 10 to 30 ms"), ("hastens", "a provider that answers at once")]
     {
         for connections in [1, 32] {
             lines.extend(compare(&machine, &provider, plan, model, what, connections).await);
@@ -123,7 +125,7 @@ pub(crate) async fn run(plan: &Plan) -> Vec<Line> {
     lines
 }
 
-/// Calls by way of the gateway and directly, in turn.
+/// Compares calls through the gateway with direct ones, in turn.
 async fn compare(
     machine: &Machine,
     provider: &Provider,
@@ -189,7 +191,7 @@ async fn compare(
     lines
 }
 
-/// The prediction of what fits of many pairs: of those that the request brings, and of stored ones.
+/// Measures the prediction of which of many pairs fit, for pairs in the request and for stored ones.
 async fn predictions(machine: &Machine) -> Vec<Line> {
     let text = "some words of a chat ".repeat(4);
     for hundred in 0..PAIRS / 100 {

@@ -1,5 +1,5 @@
-//! Attempts of 2 and 10 KB, each a request of its own or a hundred a batch, and batches that are sent again; beside the
-//! baselines.
+//! Attempts of 2 and 10 KB, each in its own request or a hundred in a batch, and batches that are sent again,
+//! compared to the baselines.
 
 use crate::Plan;
 use crate::attempts::{BATCH, BATCH_CONNECTIONS, Body, Logs, PROJECT, minimal, recorded};
@@ -10,25 +10,25 @@ use crate::machine::Machine;
 use crate::rounds::{Rounds, in_turn, median};
 use crate::table::Line;
 
-/// How many open logs the attempts are spread over.
+/// The number of open logs to which attempts are appended.
 const LOGS: usize = 50_000;
 
-/// An attempt a request, of some size, over so many connections.
+/// Requests with one attempt of a given size, over a number of connections.
 struct Case {
     bytes: usize,
     connections: usize,
     goal: Goal,
-    /// How many times the rate of a server without group commit is to be reached, where that is measured.
+    /// The goal for the ratio to a server without group commit, if that is measured.
     unbatched: Option<f64>,
-    /// How much processor time an event is to take at most of the server and of Postgres, in microseconds.
+    /// The goals for the CPU time of an event, of the server and of Postgres, in microseconds.
     processor: Option<(f64, f64)>,
 }
 
-/// What an event a request is to reach beside pgbench.
+/// The goal of single events, compared to pgbench.
 enum Goal {
-    /// So many times its rate.
+    /// A minimum ratio of the rates.
     Rate(f64),
-    /// At most so many milliseconds more at the median.
+    /// A maximum difference of the median latencies, in milliseconds.
     Latency(f64),
 }
 
@@ -46,9 +46,9 @@ const CASES: [Case; 5] = [
     Case { unbatched: Some(1.0), ..Case::new(10 << 10, 64, Goal::Rate(1.2)) },
 ];
 
-/// What the servers are compared with, on a cluster of its own, so that all have to do with their own rows only.
+/// What the servers are compared with, on its own cluster, so that each has only its own rows.
 struct Baseline {
-    /// A server without group commit, and what it adds to.
+    /// A server without group commit, and the logs to which it appends.
     unbatched: PlainServer,
     logs: Logs,
     machine: Machine,
@@ -78,7 +78,7 @@ pub(crate) async fn run(machines: &[Machine], plan: &Plan) -> Vec<Line> {
     lines
 }
 
-/// An event a request.
+/// Measures requests with one event each.
 async fn single(
     machines: &[Machine],
     plan: &Plan,
@@ -91,7 +91,7 @@ async fn single(
     let mut ours = Rounds::for_each(machines, 1);
     let mut echoed = Rounds::for_each(machines, 1);
     let (mut pgbench, mut one_by_one) = (Rounds::of(1), Rounds::of(1));
-    // What the case before has left to be written must not weigh on whoever comes first.
+    // What the previous case has left to be written must not affect the first server.
     for machine in machines.iter().chain([&baseline.machine]) {
         machine.checkpoint().await;
     }
@@ -142,8 +142,8 @@ async fn single(
     lines
 }
 
-/// What HTTP alone costs here: requests that neither have a body nor touch the database, also to a server that does nothing
-/// else.
+/// Measures the cost of HTTP alone: requests without a body that do not use the database, also to a server that does
+/// nothing else.
 async fn floor(machines: &[Machine], plan: &Plan, baseline: &Baseline) -> Line {
     let healthz = |address| send_for(address, 64, plan.duration, |_| request(PROJECT, "/healthz", None));
     let (mut ours, mut bare) = (Rounds::for_each(machines, 1), Rounds::of(1));
@@ -160,7 +160,7 @@ async fn floor(machines: &[Machine], plan: &Plan, baseline: &Baseline) -> Line {
         .baseline(format!("{} (axum alone)", bare.rate_text()))
 }
 
-/// Batches of attempts beside COPY, and the same batches again.
+/// Measures batches of attempts, compared to COPY, and the same batches again.
 async fn batches(machines: &[Machine], plan: &Plan, logs: &mut [Logs], baseline: &Baseline) -> Vec<Line> {
     let body = Body::new(2 << 10);
     let mut ours = Rounds::for_each(machines, BATCH);
@@ -185,7 +185,7 @@ async fn batches(machines: &[Machine], plan: &Plan, logs: &mut [Logs], baseline:
     ]
 }
 
-/// Batches of solved logs with two attempts each, and the same batches again.
+/// Measures batches of solved logs with two attempts each, and the same batches again.
 async fn solved(machines: &[Machine], plan: &Plan) -> Vec<Line> {
     let mut first = Rounds::for_each(machines, BATCH);
     let mut again = Rounds::for_each(machines, BATCH);
@@ -207,7 +207,7 @@ async fn solved(machines: &[Machine], plan: &Plan) -> Vec<Line> {
     ]
 }
 
-/// The line of batches that were sent again.
+/// Returns the line of batches that were sent again.
 fn repeated(what: &str, again: &[Rounds], first: &[Rounds]) -> Line {
     Line::of(what, again, Rounds::rate_and_processor)
         .baseline(first[0].rate_text())

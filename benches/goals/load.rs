@@ -1,4 +1,4 @@
-//! A lean HTTP client: what it uses of the machine, the server lacks.
+//! A lean HTTP client, because the client and the server share the machine.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use crate::machine::KEY;
 
-/// A request as it goes over the wire: a POST if it has a body, of this media type, else a GET.
+/// Returns the bytes of a request: a POST if it has a body, with this media type, and otherwise a GET.
 pub(crate) fn request(project: &str, path: &str, body: Option<(&str, &str)>) -> Vec<u8> {
     let method = if body.is_some() { "POST" } else { "GET" };
     let (media_type, body) = body.unwrap_or_default();
@@ -20,7 +20,7 @@ pub(crate) fn request(project: &str, path: &str, body: Option<(&str, &str)>) -> 
     .into_bytes()
 }
 
-/// A batch of events, one a line.
+/// Returns a request with a batch of events, one per line.
 pub(crate) fn ndjson(project: &str, lines: &str) -> Vec<u8> {
     request(project, "/v1/events", Some(("application/x-ndjson", lines)))
 }
@@ -38,7 +38,7 @@ impl Connection {
         Self { stream, buffer: Vec::with_capacity(16 << 10) }
     }
 
-    /// Sends a request and reads the whole answer, which must be a success and reject no line of a batch; its body.
+    /// Sends a request and returns the body of the response, which must be a success and reject no line of a batch.
     pub(crate) async fn send(&mut self, request: &[u8]) -> &str {
         self.stream.write_all(request).await.expect("the server reads");
         self.buffer.clear();
@@ -61,7 +61,7 @@ impl Connection {
         }
     }
 
-    /// Sends a request and reads an answer in chunks to its end, which must be a success.
+    /// Sends a request and reads a chunked response to its end. It must be a success.
     pub(crate) async fn chunks(&mut self, request: &[u8]) {
         self.stream.write_all(request).await.expect("the server reads");
         self.buffer.clear();
@@ -78,8 +78,8 @@ impl Connection {
         }
     }
 
-    /// Sends a request and reads a streamed answer to its end, which must be a success; when its first event had come and when
-    /// all of it, in milliseconds.
+    /// Sends a request and reads a streamed response to its end. It must be a success. Returns the times until the
+    /// first event and until the end, in milliseconds.
     pub(crate) async fn stream(&mut self, request: &[u8]) -> (f64, f64) {
         let sent = Instant::now();
         self.stream.write_all(request).await.expect("the server reads");
@@ -103,8 +103,8 @@ impl Connection {
         }
     }
 
-    /// Sends a request and reads the answer to its end without keeping it; how many bytes it had. `watch` is called
-    /// now and then.
+    /// Sends a request and reads the response to its end without storing it. Returns its number of bytes. `watch` is
+    /// called from time to time.
     pub(crate) async fn drain(mut self, path: &str, mut watch: impl FnMut()) -> usize {
         let request = request("default", path, None);
         let (first, rest) =
@@ -129,10 +129,10 @@ impl Connection {
     }
 }
 
-/// How long requests took.
+/// The latencies of requests.
 #[derive(Debug, Default)]
 pub(crate) struct Latencies {
-    /// Ascending once [`Latencies::new`] has them, in milliseconds.
+    /// The latencies in milliseconds, sorted by [`Latencies::new`].
     sorted: Vec<f64>,
     seconds: f64,
 }
@@ -143,17 +143,17 @@ impl Latencies {
         Self { sorted: milliseconds, seconds }
     }
 
-    /// How many requests there were.
+    /// Returns the number of requests.
     pub(crate) fn count(&self) -> u64 {
         self.sorted.len() as u64
     }
 
-    /// Requests a second.
+    /// Returns the number of requests per second.
     pub(crate) fn rate(&self) -> f64 {
         self.count() as f64 / self.seconds
     }
 
-    /// In milliseconds.
+    /// Returns a percentile in milliseconds.
     pub(crate) fn percentile(&self, percent: usize) -> f64 {
         let place = (self.sorted.len() * percent / 100).min(self.sorted.len().saturating_sub(1));
         self.sorted.get(place).copied().unwrap_or(f64::NAN)
@@ -165,8 +165,8 @@ impl Latencies {
     }
 }
 
-/// Sends requests over so many connections, each as soon as the one before is answered. `request` makes them, by number,
-/// until it makes no more.
+/// Sends requests over this many connections, each as soon as the previous one was answered. `request` makes them, by
+/// number, until it makes no more.
 pub(crate) async fn send_all(
     address: &str,
     connections: usize,
@@ -188,7 +188,7 @@ pub(crate) async fn send_all(
     Latencies::new(took, begun.elapsed().as_secs_f64())
 }
 
-/// Sends requests as [`send_all`] does, for a while.
+/// Sends requests as [`send_all`] does, for this duration.
 pub(crate) async fn send_for(
     address: &str,
     connections: usize,
@@ -199,8 +199,8 @@ pub(crate) async fn send_for(
     send_all(address, connections, |nth| (begun.elapsed() < duration).then(|| request(nth))).await
 }
 
-/// Sends the same request over so many connections for a while, each time once the streamed answer before has ended; how long
-/// the first events took, and the whole answers.
+/// Sends the same request over this many connections for this duration, each time after the previous streamed
+/// response has ended. Returns the times until the first events and until the ends.
 pub(crate) async fn stream_for(
     address: &str,
     connections: usize,

@@ -1,4 +1,4 @@
-//! The server under test with its Postgres: started, watched, stopped.
+//! The measured server with its Postgres: started, watched and stopped.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -11,36 +11,36 @@ use std::time::Duration;
 use sqlx::ConnectOptions as _;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 
-/// Authentication is on: the key that every request brings.
+/// The key that every request sends, because authentication is on.
 pub(crate) const KEY: &str = "gk-bench-0123456789-0123456789-0123456789";
 
 /// A running server on a private, durable Postgres.
 pub(crate) struct Machine {
     server: Child,
-    /// Where it listens.
+    /// The address on which the server listens.
     pub(crate) address: String,
     options: PgConnectOptions,
-    /// The programs of its Postgres.
+    /// The folder of the programs of its Postgres.
     programs: PathBuf,
     postmaster: u32,
     _folder: tempfile::TempDir,
 }
 
-/// Processor time used, in seconds.
+/// The CPU time used, in seconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Usage {
     pub(crate) server: f64,
     pub(crate) postgres: f64,
 }
 
-/// A folder that also the user whom Postgres runs as under root can reach.
+/// Makes a folder that the user of Postgres can also reach if root runs the benchmark.
 pub(crate) fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir_in("/tmp").expect("a temporary folder");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("a folder of ours");
     folder
 }
 
-/// Starts a server program on a data folder, and waits until it is ready; the process and its address.
+/// Starts a server program on a data folder, and waits until it is ready. Returns the process and its address.
 pub(crate) fn serve(program: &Path, data: &Path, options: &[&str]) -> (Child, String) {
     let mut command = Command::new(program);
     command
@@ -68,19 +68,19 @@ fn is_ready(address: &str) -> bool {
     answer.starts_with("HTTP/1.1 200")
 }
 
-/// How to reach the database behind a socket.
+/// Returns how to connect to the database behind a socket.
 pub(crate) fn database(socket: &str) -> PgConnectOptions {
     PgConnectOptions::new_without_pgpass().socket(socket).port(5432).username("postgres").database("gleaner")
 }
 
-/// The first line that a process prints.
+/// Returns the first line that a process prints.
 pub(crate) fn first_line(process: &mut Child) -> String {
     let mut line = String::new();
     BufReader::new(process.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
     line
 }
 
-/// Ends a process as a signal from outside would, and waits for it.
+/// Stops a process with a signal, and waits for it.
 pub(crate) fn stop(process: &mut Child) {
     let pid = nix::unistd::Pid::from_raw(process.id().cast_signed());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("it runs");
@@ -88,17 +88,17 @@ pub(crate) fn stop(process: &mut Child) {
 }
 
 impl Machine {
-    /// Starts a server program with a cluster of its own.
+    /// Starts a server program with its own cluster.
     pub(crate) fn start(program: &Path) -> Self {
         Self::start_with(program, &[])
     }
 
-    /// Starts one with further options.
+    /// Starts a server program with further options.
     pub(crate) fn start_with(program: &Path, options: &[&str]) -> Self {
         let folder = folder();
         let data = folder.path().join("data");
         let (server, address) = serve(program, &data, options);
-        // Its lines: process id, data folder, time of the start, port, folder of the socket.
+        // The lines of the file: process id, data folder, start time, port, folder of the socket.
         let pid_file = fs::read_to_string(data.join("pgdata/postmaster.pid")).expect("a running Postgres");
         let lines: Vec<_> = pid_file.lines().collect();
         let postmaster = lines[0].parse().expect("a process id");
@@ -112,17 +112,17 @@ impl Machine {
         self.options.connect().await.expect("the database answers")
     }
 
-    /// Writes out what has changed in the database.
+    /// Writes the changes in the database to the disk.
     pub(crate) async fn checkpoint(&self) {
         sqlx::raw_sql("checkpoint").execute(&mut self.connect().await).await.expect("a checkpoint");
     }
 
-    /// The folder of the socket of its Postgres.
+    /// Returns the folder of the socket of its Postgres.
     pub(crate) fn socket(&self) -> &Path {
         self.options.get_socket().expect("a socket")
     }
 
-    /// A program of Postgres that connects to the database.
+    /// Returns a program of Postgres that connects to the database.
     pub(crate) fn program(&self, name: &str) -> Command {
         let mut command = Command::new(self.programs.join(name));
         command
@@ -133,7 +133,7 @@ impl Machine {
         command
     }
 
-    /// What has been used so far.
+    /// Returns the CPU time used so far.
     pub(crate) fn usage(&self) -> Usage {
         let children = fs::read_dir("/proc").expect("proc").flatten().filter_map(|entry| {
             let stat = stat(entry.file_name().to_str()?.parse().ok()?)?;
@@ -146,12 +146,12 @@ impl Machine {
         Usage { server: server as f64 / 100.0, postgres: postgres as f64 / 100.0 }
     }
 
-    /// The memory that the server has in use, in bytes.
+    /// Returns the memory that the server uses, in bytes.
     pub(crate) fn memory(&self) -> f64 {
         memory(self.server.id(), "VmRSS")
     }
 
-    /// The most it has had.
+    /// Returns the maximum memory that the server has used, in bytes.
     pub(crate) fn memory_peak(&self) -> f64 {
         memory(self.server.id(), "VmHWM")
     }
@@ -163,7 +163,7 @@ impl Drop for Machine {
     }
 }
 
-/// Memory of a process, in bytes, as the kernel names it.
+/// Returns a value of a process's memory, in bytes, by the kernel's name for it.
 pub(crate) fn memory(pid: u32, name: &str) -> f64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();
@@ -178,14 +178,14 @@ struct Stat {
 
 fn stat(pid: u32) -> Option<Stat> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold anything.
+    // The name, in parentheses, may contain any characters.
     let fields: Vec<_> = text.rsplit_once(") ")?.1.split(' ').collect();
     let ticks =
         |first: usize| Some(fields[first].parse::<u64>().ok()? + fields[first + 1].parse::<u64>().ok()?);
     Some(Stat { parent: fields[1].parse().ok()?, own: ticks(11)?, children: ticks(13)? })
 }
 
-/// The machine, in a line.
+/// Describes the machine in one line.
 pub(crate) fn description() -> String {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo

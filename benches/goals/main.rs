@@ -1,20 +1,19 @@
-//! `make bench`: measures the goals of the project, each beside a baseline in the same run, on the same machine, into
-//! tables that are alike, and prints them as a table. Nothing is asserted: machines differ, ratios less.
+//! `make bench` measures the goals of the project, each with a baseline in the same run, on the same machine and into
+//! equal tables, and prints them as a table. Nothing is asserted, because machines differ.
 //!
-//! These variables of the environment say what is measured:
+//! These environment variables control the benchmarks:
 //!
 //! - `BENCH=ingest,export` measures some of the parts, which are `start`, `ingest`, `depth`, `export`, `seeds`,
 //!   `similar`, `memories`, `gateway`, `redaction`, `retention` and `fairness`.
-//! - `SCALE` is how many solved logs there are to export, to ask with SQL and to search, and how many memories (100 000 if not
-//!   given).
-//! - `ROUNDS` is how often each measurement is taken (5). Every figure is the median over the rounds, and a baseline is
-//!   measured in turn with what it is for.
-//! - `SECONDS` is how long a measurement of `ingest` and `depth` takes (3).
-//! - `GLEANER_BINARY` is the server program that is measured; the one that cargo has built, if not given.
-//! - `BASELINE_BINARY` is the server program of an earlier build, which is measured in turn with it, on a cluster of its own.
-//!   Its results are in the column `before`.
+//! - `SCALE` is the number of solved logs that are exported, selected with SQL, and searched, and of memories (100 000).
+//! - `ROUNDS` is the number of times that each measurement is taken (5). Every figure is the median over the rounds.
+//!   A baseline is measured in turn with what is compared to it.
+//! - `SECONDS` is the duration of a measurement of `ingest` and `depth` (3).
+//! - `GLEANER_BINARY` is the server program that is measured. The default is the one that cargo has built.
+//! - `BASELINE_BINARY` is the server program of an earlier build, which is measured in turn with it, on its own
+//!   cluster. Its results are in the column `before`.
 //!
-//! The server is used as a program only, and nothing of its library, so that builds of any age can be measured.
+//! Only the server's program is used, and nothing of its library, so that builds of any age can be measured.
 
 mod attempts;
 mod baselines;

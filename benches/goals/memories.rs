@@ -1,5 +1,5 @@
-//! Suggestions of memories for conversations of some queries, alone and beside memories that come in; beside the seed's idea
-//! of a search, which compares trigrams.
+//! Suggestions of memories for conversations of a few queries, alone and beside 100 new memories per second, compared
+//! to a search by trigrams.
 
 use std::cell::Cell;
 use std::fmt::Write as _;

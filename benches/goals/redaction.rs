@@ -1,5 +1,5 @@
-//! What redaction costs: the server's processor time for a text of 2 KB in a project with the default rules, less that in a
-//! project without any.
+//! The cost of redaction: the server's CPU time for a text of 2 KB in a project with the default rules, minus that in
+//! a project without rules.
 
 use sqlx::AssertSqlSafe;
 

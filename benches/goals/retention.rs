@@ -1,4 +1,4 @@
-//! Whether posting waits for retention: attempts while nothing expires, and while old logs do.
+//! Measures whether posting waits for retention: attempts while nothing expires, and while old logs expire.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use crate::table::Line;
 
 /// The project whose logs expire.
 const PROJECT: &str = "old";
-/// Over how many connections attempts come.
+/// The number of connections over which attempts are sent.
 const CONNECTIONS: usize = 8;
-/// How many times as long as without retention the slowest hundredth of requests may take.
+/// The maximum ratio of the 99th percentiles with and without retention.
 const MOST: f64 = 1.5;
 
 pub(crate) async fn run(machine: &Machine, plan: &Plan) -> Vec<Line> {
@@ -48,7 +48,7 @@ pub(crate) async fn run(machine: &Machine, plan: &Plan) -> Vec<Line> {
     ]
 }
 
-/// Has the server keep the project's logs for a time.
+/// Sets the number of days for which the server keeps the project's logs.
 async fn keep_for(machine: &Machine, days: &str) {
     let sql = format!(
         r#"insert into projects (name, settings) values ('{PROJECT}', '{{"retention_days": {days}}}')
@@ -57,7 +57,7 @@ async fn keep_for(machine: &Machine, days: &str) {
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut machine.connect().await).await.expect("a project");
 }
 
-/// Stores so many logs of long ago, of two attempts each.
+/// Stores this many old logs, with two attempts each.
 async fn fill(machine: &Machine, body: &Body, logs: usize) {
     let mut connection = Connection::open(&machine.address).await;
     let mut left = logs;
@@ -80,13 +80,13 @@ async fn fill(machine: &Machine, body: &Body, logs: usize) {
     }
 }
 
-/// How many logs are left.
+/// Returns the number of logs that are left.
 async fn left(machine: &Machine) -> i64 {
     let sql = format!("select count(*) from generations where project = '{PROJECT}'");
     sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut machine.connect().await).await.expect("a count")
 }
 
-/// Waits until logs begin to expire; how many are left then.
+/// Waits until logs begin to expire. Returns the number of logs that are left then.
 async fn begun(machine: &Machine) -> i64 {
     let all = left(machine).await;
     assert!(all > 0, "all logs have expired: SCALE is too small");

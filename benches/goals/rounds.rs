@@ -1,16 +1,16 @@
-//! What a measurement comes to over its rounds.
+//! The results of a measurement over its rounds.
 
 use crate::load::Latencies;
 use crate::machine::Machine;
 
-/// The middle one.
+/// Returns the median.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Servers or whatever is compared, with their places; in every second round the other way round, so that none always comes
-/// after the same.
+/// Returns the compared servers with their indices, in reverse order in every second round, so that none is always
+/// measured after the same one.
 pub(crate) fn in_turn<T>(compared: &[T], round: usize) -> Vec<(usize, &T)> {
     let mut order: Vec<_> = compared.iter().enumerate().collect();
     if round % 2 == 1 {
@@ -21,20 +21,20 @@ pub(crate) fn in_turn<T>(compared: &[T], round: usize) -> Vec<(usize, &T)> {
 
 /// The rounds of one measurement.
 pub(crate) struct Rounds {
-    /// How many events a request has.
+    /// The number of events in a request.
     events: u64,
     took: Vec<Latencies>,
-    /// Processor time that an event took of the server and of Postgres, in microseconds.
+    /// The CPU time of an event, of the server and of Postgres, in microseconds.
     used: Vec<(f64, f64)>,
 }
 
 impl Rounds {
-    /// Rounds to come of requests with so many events each.
+    /// Makes the rounds of requests with this many events each.
     pub(crate) fn of(events: u64) -> Self {
         Self { events, took: Vec::new(), used: Vec::new() }
     }
 
-    /// The same for each server.
+    /// Makes the same rounds for each server.
     pub(crate) fn for_each(machines: &[Machine], events: u64) -> Vec<Self> {
         machines.iter().map(|_| Self::of(events)).collect()
     }
@@ -43,7 +43,7 @@ impl Rounds {
         self.took.push(took);
     }
 
-    /// Takes a round, with what it uses of the machine; how many requests it had.
+    /// Measures a round, with the CPU time that it uses. Returns the number of requests.
     pub(crate) async fn measure(&mut self, machine: &Machine, round: impl Future<Output = Latencies>) -> u64 {
         let before = machine.usage();
         let took = round.await;
@@ -55,17 +55,17 @@ impl Rounds {
         requests
     }
 
-    /// Events a second.
+    /// Returns the number of events per second.
     pub(crate) fn rate(&self) -> f64 {
         median(self.took.iter().map(Latencies::rate).collect()) * self.events as f64
     }
 
-    /// How long a request took, in milliseconds.
+    /// Returns the latencies of a request, in milliseconds.
     pub(crate) fn percentile(&self, percent: usize) -> f64 {
         median(self.took.iter().map(|round| round.percentile(percent)).collect())
     }
 
-    /// Processor time that an event took of the server and of Postgres, in microseconds.
+    /// Returns the CPU time of an event, of the server and of Postgres, in microseconds.
     pub(crate) fn processor(&self) -> (f64, f64) {
         let (server, postgres) = self.used.iter().copied().unzip();
         (median(server), median(postgres))

@@ -1,4 +1,4 @@
-//! The SELECTs of seed 001 on the view of that name, as printed and so without a project.
+//! The SELECT statements of seed 001 on its view, as printed there and therefore without a project.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::table::Line;
 struct Statement {
     name: &'static str,
     sql: String,
-    /// How long it may take, in milliseconds, where it asks for some rows only.
+    /// The maximum time in milliseconds, if the statement selects only some rows.
     goal: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Similar examples, alone and beside 500 events a second, for each kind of query; beside the seed's own query.
+//! Similar examples for each kind of query, alone and beside 500 events per second, compared to the seed's own query.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use crate::load::{Connection, Latencies, request};
 use crate::machine::Machine;
 use crate::table::Line;
 
-/// How many queries of each kind are asked, and how many of the seed's.
+/// The number of queries of each kind, and the number of the seed's queries.
 const QUERIES: usize = 300;
 const SEED_QUERIES: usize = 3;
 
 pub(crate) async fn run(machine: &Machine, plan: &Plan) -> Vec<Line> {
     let mut lines = Vec::new();
-    // The first question of a project has its logs sampled.
+    // The first query of a project takes the sample of its logs.
     ask(machine, Class::Medium, true, 50).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     for beside in [false, true] {
@@ -59,7 +59,7 @@ async fn ask(machine: &Machine, class: Class, with_domain: bool, queries: usize)
     Latencies::new(took, begun.elapsed().as_secs_f64())
 }
 
-/// Does something while solved logs come in.
+/// Does something while solved logs are stored.
 async fn beside_ingest<T>(machine: &Machine, work: impl Future<Output = T>) -> T {
     let done = Cell::new(false);
     let ingest = async {
@@ -84,7 +84,7 @@ async fn beside_ingest<T>(machine: &Machine, work: impl Future<Output = T>) -> T
     futures_util::join!(ingest, work).1
 }
 
-/// The query of the seed: all that are alike, sorted.
+/// The query of the seed, which sorts all similar logs.
 async fn seed_query(machine: &Machine, class: Class) -> Latencies {
     let sql = "select user_intent, final_valid_dsl from generations
         where project = 'default' and success and user_intent % $1

@@ -1,4 +1,4 @@
-//! From the command to the first answer.
+//! The time from the command to the first response.
 
 use std::time::Instant;
 

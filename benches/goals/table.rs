@@ -13,14 +13,14 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// A line with the result of the server under test, and that of the earlier build where there is one.
+    /// Makes a line with the result of the measured server, and that of the earlier build if there is one.
     pub(crate) fn of<T>(what: impl Into<String>, results: &[T], text: impl Fn(&T) -> String) -> Self {
         let mut texts = results.iter().map(text);
         let (ours, before) = (texts.next().unwrap_or_default(), texts.next().unwrap_or_default());
         Self { what: what.into(), ours, before, ..Self::default() }
     }
 
-    /// A line with the result of the server under test alone.
+    /// Makes a line with the result of the measured server alone.
     pub(crate) fn new(what: impl Into<String>, ours: String) -> Self {
         Self { what: what.into(), ours, ..Self::default() }
     }
@@ -29,12 +29,12 @@ impl Line {
         Self { baseline, ..self }
     }
 
-    /// How many times the baseline is to be reached at least.
+    /// Adds a minimum ratio to the baseline as the goal.
     pub(crate) fn at_least(self, ratio: f64, goal: f64) -> Self {
         Self { ratio: Some(ratio), goal: format!("≥ {goal}"), met: Some(ratio >= goal), ..self }
     }
 
-    /// A goal of its own kind.
+    /// Adds a goal of another kind.
     pub(crate) fn goal(self, goal: &str, met: bool) -> Self {
         Self { goal: goal.to_owned(), met: Some(met), ..self }
     }

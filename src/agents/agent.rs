@@ -7,7 +7,7 @@ use super::json::NotAnObject;
 use super::known::{Known, LineKind};
 use super::tool::ToolPatterns;
 
-/// A coding agent whose transcripts and hooks are understood.
+/// A coding agent whose transcripts and hooks are supported.
 #[derive(Debug)]
 pub struct Agent {
     /// The agent's name in paths, parameters and on the command line.
@@ -16,7 +16,7 @@ pub struct Agent {
     pub title: &'static str,
     /// Reads one line of a transcript. The patterns say which tools search.
     pub parse_line: fn(&str, &ToolPatterns) -> Result<Entry, NotAnObject>,
-    /// Reads the payload of a hook; none if the text is not one. The patterns say which tools search.
+    /// Reads the payload of a hook. Returns none if the text is not one. The patterns say which tools search.
     pub parse_hook: fn(&str, &ToolPatterns) -> Option<Entry>,
     /// Reads only the kind of a transcript's line, and the version of the agent that wrote it.
     pub kind_of_line: fn(&str) -> LineKind,
@@ -28,24 +28,24 @@ pub struct Agent {
     pub transcripts: Transcripts,
     /// How the agent is made to report what it does.
     pub hooks: Hooks,
-    /// Where the agent is told which servers of MCP there are.
+    /// The files in which the agent's MCP servers are configured.
     pub servers: Servers,
 }
 
-/// Where an agent is told which servers of MCP there are.
+/// The files in which an agent's MCP servers are configured.
 #[derive(Debug)]
 pub struct Servers {
-    /// The folder that the user's file is in. With an empty name, it is the user's home itself.
+    /// The folder of the user's file. With an empty name, it is the user's home.
     pub home: Home,
     /// The name of the user's file.
     pub file: &'static str,
-    /// The path of a project's file in the folder of the project.
+    /// The path of a project's file within the project's folder.
     pub of_project: &'static str,
-    /// How the files are written.
+    /// The format of the files.
     pub format: ServersFormat,
 }
 
-/// How a file is written that names servers of MCP.
+/// The format of a file that configures MCP servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServersFormat {
     /// JSON, with the servers in the member `mcpServers`.
@@ -54,39 +54,39 @@ pub enum ServersFormat {
     Toml,
 }
 
-/// The folder in which an agent keeps what is its own.
+/// The folder in which an agent keeps its files.
 #[derive(Debug)]
 pub struct Home {
     /// The environment variable that names the folder.
     pub variable: &'static str,
-    /// The folder in the user's home, where the variable is not set. The folder of a project has one of the same
-    /// name.
+    /// The folder in the user's home, if the variable is not set. The folder in a project has the same name.
     pub folder: &'static str,
 }
 
-/// Where an agent's transcripts lie, and how they are told from those of others.
+/// Where an agent's transcripts are, and how they are distinguished from those of other agents.
 #[derive(Debug)]
 pub struct Transcripts {
     /// The folder of transcripts within the agent's home.
     pub folder: &'static str,
-    /// How the names of the agent's transcripts begin. The agent with the longest prefix that fits has written the file.
+    /// The beginning of the names of the agent's transcripts. A file belongs to the agent with the longest matching
+    /// prefix.
     pub prefix: &'static str,
 }
 
 /// How an agent is made to report what it does.
 #[derive(Debug)]
 pub struct Hooks {
-    /// The file of settings within the agent's home that holds hooks.
+    /// The file in the agent's home that configures hooks.
     pub settings: &'static str,
     /// The events that the agent is to report.
     pub events: &'static [HookEvent],
-    /// The events whose answers the agent hands on to its model, of those where there may be something to say.
+    /// The events whose responses the agent passes on to its model, and for which there may be help.
     pub answerable: &'static [&'static str],
     /// How the agent reports an event.
     pub reporting: Reporting,
-    /// How long the agent waits for a hook before it goes on without, in seconds.
+    /// The time in seconds after which the agent continues without waiting for the hook.
     pub timeout: u8,
-    /// What else a user who has installed the hooks has to know or do.
+    /// What a user must know or do after the installation.
     pub advice: Option<&'static str>,
 }
 
@@ -95,7 +95,7 @@ pub struct Hooks {
 pub struct HookEvent {
     /// The name of the event in the agent's settings.
     pub name: &'static str,
-    /// Whether the event comes with a tool, so that its hooks may be for some tools only.
+    /// Whether the event concerns a tool, so that its hooks can be limited to some tools.
     pub of_tools: bool,
 }
 
@@ -105,7 +105,7 @@ impl HookEvent {
         Self { name, of_tools: false }
     }
 
-    /// An event that comes with a tool.
+    /// An event that concerns a tool.
     pub(super) const fn of_tools(name: &'static str) -> Self {
         Self { name, of_tools: true }
     }
@@ -121,13 +121,13 @@ pub enum Reporting {
 }
 
 impl Agent {
-    /// The path to which the agent's hooks report.
+    /// Returns the path to which the agent's hooks report.
     #[must_use]
     pub fn hook_path(&self) -> String {
         format!("/v1/hooks/{}", self.name)
     }
 
-    /// Whether `path` is named as this agent names its transcripts.
+    /// Returns whether `path` has a name that this agent gives to transcripts.
     pub(super) fn names_so(&self, path: &Path) -> bool {
         path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(self.transcripts.prefix))
     }

@@ -1,8 +1,8 @@
 //! Claude Code: the lines of `~/.claude/projects/<folder>/<session>.jsonl`.
 //!
-//! The lines are a log of messages of the API in an envelope, beside lines of other types, which come and go with the
-//! version. Nine of ten lines of type `user` were not written by a person: they carry results of tools, what commands
-//! print, summaries of what was compacted. One message of the API may stand in several lines, a block in each.
+//! The lines are messages of the API in an envelope, and lines of other types, which change with the version. Nine of
+//! ten lines of the type `user` were not written by a person: they contain results of tools, output of commands, and
+//! summaries of a compacted context. One message of the API may be divided over several lines, with a block in each.
 
 use serde::Deserialize;
 
@@ -24,7 +24,7 @@ pub(super) static AGENT: Agent = Agent {
     kind_of_line,
     known: Known { version: (2, 1, 330), kinds: &KINDS },
     home: Home { variable: "CLAUDE_CONFIG_DIR", folder: ".claude" },
-    // Its files are named after sessions: it has those that nobody else names.
+    // Its files are named after sessions, so that it has all files without the prefix of another agent.
     transcripts: Transcripts { folder: "projects", prefix: "" },
     hooks: Hooks {
         settings: "settings.json",
@@ -50,7 +50,7 @@ pub(super) static AGENT: Agent = Agent {
     },
 };
 
-/// The types of lines that there are. All but those of messages only show that the agent is at work.
+/// The known types of lines. All except messages only show that the agent is at work.
 const KINDS: [&str; 27] = [
     "agent-color",
     "agent-name",
@@ -81,10 +81,10 @@ const KINDS: [&str; 27] = [
     "worktree-state",
 ];
 
-/// How a text begins that says that a person has stopped the agent.
+/// Beginnings of texts which say that a person has stopped the agent.
 const INTERRUPTED: &str = "[Request interrupted by user";
 
-/// How texts of user messages begin that no person has written.
+/// Beginnings of texts in user messages that no person has written.
 const NOT_SAID: [&str; 13] = [
     "<bash-input>",
     "<bash-stdout>",
@@ -101,7 +101,7 @@ const NOT_SAID: [&str; 13] = [
     "This session is being continued from a previous conversation",
 ];
 
-/// The members of structured results that say what was found.
+/// The members of structured results that contain what was found.
 const STRUCTURES: [&str; 2] = ["\"filenames\"", "\"structuredContent\""];
 
 /// A line of a transcript.
@@ -168,12 +168,12 @@ struct Block<'a> {
     is_error: Raw<'a>,
 }
 
-/// Reads the payload of a hook; none if the text is not one.
+/// Reads the payload of a hook. Returns none if the text is not one.
 fn parse_hook(body: &str, tools: &ToolPatterns) -> Option<Entry> {
     hook::parse(body, tools, &Dialect { answer: |answer| (true, search_output::read(answer)), is_said })
 }
 
-/// Reads what kind of line it is.
+/// Returns the kind of a line.
 fn kind_of_line(line: &str) -> LineKind {
     #[derive(Debug, Default, Deserialize)]
     #[serde(default)]
@@ -205,7 +205,7 @@ fn parse_line(line: &str, tools: &ToolPatterns) -> Result<Entry, NotAnObject> {
     Ok(Entry {
         at: json::text(line.timestamp).and_then(|at| at.parse().ok()),
         session: json::name(line.session_id),
-        // Older versions wrote subagents into the session's own file, without a name.
+        // Older versions wrote the lines of subagents into the session's own file, without a name.
         agent: json::name(line.agent_id).or_else(|| sidechain.then(|| "sidechain".to_owned())),
         turn: json::name(line.prompt_id),
         root,
@@ -239,7 +239,7 @@ fn said_by_agent(
     activities
 }
 
-/// Reads what an agent was told. What a person has said is put into `prompt`.
+/// Reads a user message. A text that a person has written is put into `prompt`.
 fn said_to_agent(
     line: &Line<'_>,
     message: &Message<'_>,
@@ -260,7 +260,7 @@ fn said_to_agent(
     if sidechain || json::is_true(line.is_meta) || json::is_true(line.is_compact_summary) {
         return Vec::new();
     }
-    // A text may stand in a block, in the list of blocks, or for the list.
+    // A text may be in a block, in the list of blocks, or in place of the list.
     let bare = elements.iter().copied().map(Some).chain([message.content]);
     for text in blocks.iter().map(|block| block.text).chain(bare).filter_map(json::text) {
         let text = text.trim();
@@ -278,14 +278,15 @@ fn said_to_agent(
     Vec::new()
 }
 
-/// Whether a person has written this text.
+/// Returns whether a person has written this text.
 fn is_said(text: &str) -> bool {
     !text.is_empty() && !NOT_SAID.iter().any(|head| text.starts_with(head))
 }
 
 fn tool_result(block: &Block<'_>, line: &Line<'_>) -> Activity {
     let output = search_output::read(block.content).or_else(|| {
-        // The same in a structure, which may say more: names of files, or what an MCP server has structured.
+        // The same result as a structure, which may contain more: names of files, or the structured content of an MCP
+        // server.
         let says =
             |raw: &Raw<'_>| raw.is_some_and(|raw| STRUCTURES.iter().any(|member| raw.get().contains(member)));
         [line.mcp_meta, line.tool_use_result].into_iter().filter(says).find_map(search_output::read)

@@ -11,32 +11,33 @@ use crate::types::Timestamp;
 /// An entry without activities still shows that the agent was at work at that time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Entry {
-    /// When the entry was written; hooks do not say.
+    /// The time at which the entry was written. Hooks do not report it.
     pub at: Option<Timestamp>,
     /// The agent session. Without one, the entry belongs to the session of the previous entry of the same source.
     pub session: Option<String>,
-    /// The subagent at work; none for the main agent.
+    /// The subagent that works. It is none for the main agent.
     pub agent: Option<String>,
-    /// The turn, where the agent names its turns. Without one, it is unknown, or that of the entry before.
+    /// The turn, if the agent names its turns. Without one, it is unknown, or that of the previous entry.
     pub turn: Option<String>,
-    /// The folder that the agent works in. Without one, it is that of the entry before.
+    /// The folder in which the agent works. Without one, it is that of the previous entry.
     pub root: Option<String>,
-    /// How long the tool ran that has just answered, if the agent says so.
+    /// The duration of the tool call that has just ended, if the agent reports it.
     pub lasted: Option<TimeDelta>,
     /// What happened, in order.
     pub activities: Vec<Activity>,
-    /// What tools have answered, and what the agent has written to files.
+    /// The results of tools, and the texts that the agent has written to files.
     pub passages: Vec<Passage>,
-    /// What a person has said, if the entry is a prompt with a text.
+    /// The text of a prompt that a person has written, if the entry is one.
     pub prompt: Option<String>,
-    /// The name of the hook's event, if the entry is one of a hook.
+    /// The name of the hook's event, if the entry is from a hook.
     pub event: Option<String>,
-    /// What the agent has written itself, as far as a hook tells: the input of a tool, or its last words in a turn.
+    /// The text that the agent has written, as reported by a hook: the input of a tool, or the last message of a
+    /// turn.
     pub written: Option<String>,
 }
 
-/// A text that a tool has told an agent, or that an agent has written to a file. It is looked at for what it names,
-/// and is not kept itself.
+/// A text that a tool has returned to an agent, or that an agent has written to a file. Only the names in it are
+/// used, and the text is not stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Passage {
     /// Where the text comes from.
@@ -45,20 +46,20 @@ pub struct Passage {
     pub text: String,
 }
 
-/// Where a text comes from.
+/// The source of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PassageSource {
-    /// The agent has written it by the call with this id.
+    /// The agent wrote the text with the call of this id.
     Written(String),
-    /// The call with this id was answered with it.
+    /// A tool returned the text to the call with this id.
     Answer(String),
 }
 
-/// How many bytes of a text are looked at.
+/// The maximum number of bytes of a text that are used.
 const MOST_TEXT: usize = 64 << 10;
 
 impl Passage {
-    /// A passage of this text, if there is anything in it.
+    /// Makes a passage of this text, unless the text is empty.
     pub(super) fn new(source: PassageSource, mut text: String) -> Option<Self> {
         text.truncate(text.floor_char_boundary(MOST_TEXT));
         (!text.trim().is_empty()).then_some(Self { source, text })
@@ -68,34 +69,34 @@ impl Passage {
 /// One thing that happened while an agent was at work.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Activity {
-    /// A person says something: the turn before ends, another begins.
+    /// A person writes a prompt, which ends the turn and begins another.
     Prompt,
-    /// A person says, and plainly, that what the agent has come to is not what they meant. This is a prompt as well.
+    /// A person writes a prompt that clearly rejects what the agent has found. It also counts as a prompt.
     Correction,
     /// The agent uses a tool.
     ToolUse {
         /// The id by which the result refers to the use.
         id: Option<String>,
-        /// What the tool does, in order; often nothing that concerns searching.
+        /// What the tool does, in order. This often has nothing to do with searching.
         actions: Vec<ToolAction>,
     },
-    /// A tool has answered.
+    /// A tool has ended.
     ToolResult {
-        /// The id of the use that is answered.
+        /// The id of the use of the tool.
         id: Option<String>,
-        /// Whether the tool worked. A search that found nothing did.
+        /// Whether the tool succeeded. A search without results succeeded.
         ok: bool,
-        /// What the tool found, where that can be told: of use if it answers a search.
+        /// What the tool found, if that is known. It matters if the tool has searched.
         output: Option<SearchOutput>,
     },
-    /// The agent is done with what it was asked, or was stopped.
+    /// The agent has ended its turn, or was stopped.
     TurnEnd,
-    /// The agent's session is over.
+    /// The agent's session has ended.
     SessionEnd,
 }
 
 impl Activity {
-    /// A tool's result. A shell's search that found nothing is reported as an error and is none.
+    /// Makes the result of a tool. A shell's search without results is reported as an error, but is not one.
     pub(super) fn result(id: Option<String>, ok: bool, output: Option<SearchOutput>) -> Self {
         let nothing = output.as_ref().is_some_and(SearchOutput::is_empty);
         Self::ToolResult { id, ok: ok || nothing, output }

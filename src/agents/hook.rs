@@ -1,4 +1,4 @@
-//! The payloads of hooks. Agents took the names of the fields from Claude Code; an agent's own file says where they differ.
+//! The payloads of hooks. Agents use the field names of Claude Code, and an agent's own file says where it differs.
 
 use chrono::TimeDelta;
 use serde::Deserialize;
@@ -43,18 +43,18 @@ struct Hook<'a> {
     last_assistant_message: Raw<'a>,
 }
 
-/// How many bytes of what an agent has written are looked at.
+/// The maximum number of bytes of a text written by an agent that are used.
 const LONGEST: usize = 64 << 10;
 
-/// How the payloads of an agent's hooks differ from those of others.
+/// How the payloads of an agent's hooks differ from those of other agents.
 pub(super) struct Dialect {
-    /// Reads what a tool has answered: whether it worked, and what it found.
+    /// Reads the result of a tool: whether it succeeded, and what it found.
     pub(super) answer: fn(Raw<'_>) -> (bool, Option<SearchOutput>),
-    /// Whether a person has written a prompt.
+    /// Returns whether a prompt was written by a person.
     pub(super) is_said: fn(&str) -> bool,
 }
 
-/// Reads the payload of a hook; none if the text is not one.
+/// Reads the payload of a hook. Returns none if the text is not one.
 pub(super) fn parse(body: &str, tools: &ToolPatterns, dialect: &Dialect) -> Option<Entry> {
     let hook: Hook<'_> = json::object(body).ok()?;
     let root = json::name(hook.cwd);
@@ -84,7 +84,7 @@ pub(super) fn parse(body: &str, tools: &ToolPatterns, dialect: &Dialect) -> Opti
                 vec![prompt::activity(prompt.as_deref().unwrap_or_default())]
             }
         },
-        // Until it answers, the agent waits.
+        // The agent waits until the tool returns.
         "PreToolUse" => vec![begun(&mut passages)],
         "PostToolUse" => used(true, hook.tool_response, &mut passages),
         "PostToolUseFailure" => used(false, hook.error, &mut passages),
@@ -106,7 +106,7 @@ pub(super) fn parse(body: &str, tools: &ToolPatterns, dialect: &Dialect) -> Opti
     Some(Entry { at: None, session, agent, turn, root, lasted, activities, passages, prompt, event, written })
 }
 
-/// A time that a tool may have run; none if no tool runs for so long.
+/// Returns a duration that a tool may have run, or none if no tool runs for so long.
 #[expect(clippy::cast_possible_truncation, reason = "the range was looked at")]
 fn duration(milliseconds: f64) -> Option<TimeDelta> {
     const DAY: f64 = 86_400e3;

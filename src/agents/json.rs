@@ -1,5 +1,5 @@
-//! JSON of which little is read: members stay as they are written until they are known to matter, and a member of an
-//! unexpected type counts as missing.
+//! JSON of which few members are needed. Members stay unparsed until they are needed, and a member of an unexpected
+//! type counts as missing.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,12 +9,12 @@ use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// A text that is not an object of JSON: it is not JSON, was cut off, or is another value.
+/// A text that is not a JSON object: it is invalid, was cut off, or is another value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a JSON object")]
 pub struct NotAnObject;
 
-/// A member as it is written.
+/// An unparsed member.
 pub(super) type Raw<'a> = Option<&'a RawValue>;
 
 /// Reads an object.
@@ -23,20 +23,20 @@ pub(super) fn object<'a, T: Deserialize<'a> + Default>(text: &'a str) -> Result<
     if !text.starts_with('{') {
         return Err(NotAnObject);
     }
-    // An object may still not be a `T`, such as when it repeats a member. Then it is one that says nothing.
+    // An object that is not a `T`, for example because a member is repeated, counts as an empty one.
     serde_json::from_str(text)
         .or_else(|_| serde_json::from_str::<IgnoredAny>(text).map(|_| T::default()).map_err(|_| NotAnObject))
 }
 
-/// A member if it is an object.
+/// Returns a member if it is an object.
 pub(super) fn member<'a, T: Deserialize<'a> + Default>(raw: Raw<'a>) -> Option<T> {
     object(raw?.get()).ok()
 }
 
-/// How many elements of an array are looked at: a message has some dozens of parts.
+/// The maximum number of elements of an array that are used. A message has a few dozen parts.
 const MOST_ELEMENTS: usize = 10_000;
 
-/// A member's elements if it is an array, as many of them as are looked at.
+/// Returns the elements of a member if it is an array, up to the maximum.
 pub(super) fn elements(raw: Raw<'_>) -> Option<Vec<&RawValue>> {
     struct First;
     impl<'de> Visitor<'de> for First {
@@ -60,7 +60,7 @@ pub(super) fn elements(raw: Raw<'_>) -> Option<Vec<&RawValue>> {
     serde_json::Deserializer::from_str(raw?.get()).deserialize_seq(First).ok()
 }
 
-/// A member if it is a string.
+/// Returns a member if it is a string.
 pub(super) fn text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
     let written = raw?.get();
     let inner = written.strip_prefix('"')?.strip_suffix('"')?;
@@ -70,13 +70,13 @@ pub(super) fn text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
     Some(Cow::Borrowed(inner))
 }
 
-/// A member if it is a string with something in it.
+/// Returns a member if it is a string that is not empty.
 pub(super) fn name(raw: Raw<'_>) -> Option<String> {
     text(raw).filter(|text| !text.is_empty()).map(Cow::into_owned)
 }
 
-/// The texts in a member, a line each: the member itself if it is a string, the texts of content blocks, and else whatever strings
-/// are in it. What has no spaces for long is no text but encoded bytes.
+/// Returns the texts in a member, one per line: the member itself if it is a string, the texts of content blocks, or
+/// else all strings in it. Long runs without spaces are encoded bytes, and are left out.
 pub(super) fn texts(raw: Raw<'_>) -> String {
     let mut texts = Vec::new();
     match raw.map(RawValue::get) {
@@ -92,9 +92,10 @@ pub(super) fn texts(raw: Raw<'_>) -> String {
     texts.join("\n")
 }
 
-/// The most bytes of an object or array whose texts are looked for: parsed, it takes several times as much memory.
+/// The maximum number of bytes of an object or array whose texts are read. Parsing it takes several times as much
+/// memory.
 const MOST_VALUE: usize = 1 << 20;
-/// How many bytes without a space are no text.
+/// The number of bytes without a space from which a run is not text.
 const LONG_WORD: usize = 1_024;
 
 fn collect_texts(value: Value, texts: &mut Vec<String>) {
@@ -106,7 +107,7 @@ fn collect_texts(value: Value, texts: &mut Vec<String>) {
     }
 }
 
-/// Whether a member is `true`.
+/// Returns whether a member is `true`.
 pub(super) fn is_true(raw: Raw<'_>) -> bool {
     raw.is_some_and(|raw| raw.get() == "true")
 }

@@ -8,16 +8,16 @@ use std::fmt;
 pub struct Known {
     /// The newest version of the agent whose transcripts were tried.
     pub version: (u32, u32, u32),
-    /// The kinds of lines that there are, in the order of the alphabet.
+    /// The known kinds of lines, in alphabetical order.
     pub kinds: &'static [&'static str],
 }
 
-/// What kind of line a line of a transcript is.
+/// The kind of a line in a transcript.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LineKind {
-    /// The line's type, as the agent names it; none of a line that has no type.
+    /// The line's type, as the agent names it. It is none if the line has no type.
     pub kind: Option<String>,
-    /// The version of the agent that wrote the line, where the line says so.
+    /// The version of the agent that wrote the line, if the line names it.
     pub version: Option<String>,
 }
 
@@ -31,7 +31,7 @@ pub enum Unknown {
 }
 
 impl Known {
-    /// What of a line is not known.
+    /// Returns what is not known of a line.
     #[must_use]
     pub fn unknown_in(&self, line: LineKind) -> Vec<Unknown> {
         let kind = line.kind.filter(|kind| self.kinds.binary_search(&kind.as_str()).is_err());
@@ -41,7 +41,7 @@ impl Known {
     }
 }
 
-/// A version's three numbers, without what comes after them.
+/// Returns a version's three numbers, without what follows them.
 fn number(version: &str) -> Option<(u32, u32, u32)> {
     let mut parts = version.split(['.', '-', '+']).map(|part| part.parse().ok());
     Some((parts.next()??, parts.next()??, parts.next()??))
@@ -49,7 +49,7 @@ fn number(version: &str) -> Option<(u32, u32, u32)> {
 
 impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The text is the agent's own: whatever a terminal might obey is written out.
+        // The text was written by the agent, so characters that a terminal might interpret are escaped.
         let shown = |text: &str| text.chars().take(60).collect::<String>().escape_debug().to_string();
         match self {
             Self::Kind(kind) => write!(f, "lines of type \"{}\"", shown(kind)),

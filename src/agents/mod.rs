@@ -1,20 +1,19 @@
-//! Coding agents: what they write about their work, read in one form whatever the agent.
+//! Coding agents: what they write about their work, in one form for all agents.
 //!
-//! A line of a transcript, or the payload of a hook, becomes an [`Entry`]: where and when, and the [`Activity`]s in it. Reading
-//! keeps no state: each line is read by itself, and what belongs together (a use of a tool and its result, a session and its
-//! folder) is put together by those who keep the entries.
+//! A line of a transcript, or the payload of a hook, becomes an [`Entry`] with its time, its place, and its
+//! [`Activity`]s. The callers connect entries that belong together, such as the use of a tool and its result.
 //!
 //! [`ALL`] is the table of agents. A new agent is a file with its [`Agent`], and a line in the table.
 //!
 //! # How an entry is read
 //!
-//! Reading an entry keeps no state, and fails only for what is not a JSON object: formats change with every release
-//! of an agent, and a member of an unexpected shape counts as missing. Most of a transcript does not matter here, so
-//! members stay unparsed (`RawValue`) until the entry's type says that they do: 470 MB/s for Claude Code and 210 MB/s
-//! for Codex CLI on one core when this was written. What a shell command does is read from the command alone. Cutting
-//! it at operators is our own code, since parsers of the whole language found on crates.io recurse without bound or
-//! bring seventy crates; taking words apart is left to `shlex`. Paths that only the shell knows, such as `$FILE` and
-//! `*.md`, are left out.
+//! Reading an entry needs no state, and fails only for what is not a JSON object. Formats change with every release
+//! of an agent, so a member of an unexpected type counts as missing. Most of a transcript is not needed, so members
+//! stay unparsed (`RawValue`) until the entry's type shows that they matter. This reads 470 MB/s of Claude Code and
+//! 210 MB/s of Codex CLI on one core. What a shell command does is read from the command alone. Dividing it at
+//! operators is our own code, because the parsers of the whole language on crates.io recurse without limit or need
+//! seventy crates. `shlex` splits the words. Paths that only the shell knows, such as `$FILE` and `*.md`, are left
+//! out.
 
 mod action;
 mod agent;
@@ -45,17 +44,17 @@ pub use known::{Known, LineKind, Unknown};
 pub use search_output::{SearchHit, SearchOutput};
 pub use tool::ToolPatterns;
 
-/// The agents that Gleaner knows.
+/// The agents whose transcripts and hooks are supported.
 pub static ALL: [&Agent; 2] = [&claude_code::AGENT, &codex::AGENT];
 
-/// The agent that writes the transcript at `path`, by the file's name.
+/// Returns the agent that writes the transcript at `path`, by the file's name.
 #[must_use]
 pub fn of_transcript(path: &Path) -> Option<&'static Agent> {
     let candidates = ALL.into_iter().filter(|agent| agent.names_so(path));
     candidates.max_by_key(|agent| agent.transcripts.prefix.len())
 }
 
-/// In the OpenAPI document, as in parameters, an agent is its name.
+/// In the OpenAPI document and in parameters, an agent is represented by its name.
 impl PartialSchema for Agent {
     fn schema() -> RefOr<Schema> {
         ObjectBuilder::new()

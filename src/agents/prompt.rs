@@ -1,8 +1,8 @@
-//! What a person says to an agent.
+//! Prompts that people write to agents.
 
 use super::entry::Activity;
 
-/// How a prompt begins that says that the agent took the wrong file.
+/// Beginnings of prompts which say that the agent has chosen the wrong file.
 const OBJECTIONS: [&str; 16] = [
     "that's not it",
     "that is not it",
@@ -21,19 +21,21 @@ const OBJECTIONS: [&str; 16] = [
     "the other one",
     "i meant the",
 ];
-/// The words that object where a comma or the like comes after them.
+/// Words that reject something if punctuation follows them.
 const NO: [&str; 5] = ["no", "nope", "nah", "wrong", "nein"];
-/// The words of which one has to follow such a word: a bare "no" may be the answer to a question.
+/// Words of which one must follow such a word, because a mere "no" may answer a question.
 const INSTEAD: [&str; 6] = ["file", "instead", "meant", "one", "other", "wrong"];
-/// How many bytes of a prompt are looked at.
+/// The number of bytes of a prompt that are examined.
 const HEAD: usize = 120;
 
-/// The activity that a prompt is: a correction, if it plainly says that the agent took the wrong file, else merely a prompt.
+/// Returns the activity of a prompt: a correction if it clearly says that the agent has chosen the wrong file, and
+/// otherwise a prompt.
 pub(super) fn activity(text: &str) -> Activity {
     if objects(text) { Activity::Correction } else { Activity::Prompt }
 }
 
-/// Whether a text begins with an objection. "No tests yet" is none: after the word there has to be a break.
+/// Returns whether a text begins with a rejection. "No tests yet" is not one, because no punctuation follows the
+/// word.
 fn objects(text: &str) -> bool {
     let text = text.trim_start();
     let head = text[..text.floor_char_boundary(HEAD)].to_lowercase().replace('\u{2019}', "'");

@@ -1,39 +1,39 @@
-//! What a search found, read from a tool's answer: a text, content blocks as MCP servers send them, or an object.
+//! The results of a search in a tool's output: a text, content blocks as MCP servers send them, or an object.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::json::{self, Raw};
 
-/// How many results are kept.
+/// The maximum number of results that are kept.
 const RESULTS: usize = 100;
-/// How many levels deep results are looked for.
+/// The maximum depth at which results are found.
 const DEPTH: usize = 4;
-/// The maximum number of bytes of JSON that are looked at: parsed, it takes some thirty times as much memory.
+/// The maximum number of bytes of JSON that are parsed. Parsed, it takes some thirty times as much memory.
 const MOST_JSON: usize = 1 << 20;
-/// The maximum number of bytes of an answer that is no JSON and says that nothing was found.
+/// The maximum number of bytes of an output that is not JSON and says that nothing was found.
 const SHORT: usize = 500;
 
-/// The members that hold results.
+/// The members that contain results.
 const LISTS: [&str; 9] =
     ["results", "matches", "hits", "items", "documents", "files", "filenames", "data", "structuredContent"];
 const SCORES: [&str; 5] = ["score", "similarity", "relevance", "relevance_score", "_score"];
 const PATHS: [&str; 6] = ["path", "file_path", "filePath", "file", "filename", "uri"];
 const COUNTS: [&str; 4] = ["result_count", "numFiles", "total", "count"];
 
-/// What a search found.
+/// The results of a search.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SearchOutput {
-    /// The best score, where results have one.
+    /// The best score, if results have scores.
     pub best_score: Option<f64>,
-    /// How many results there are, if the answer says so.
+    /// The number of results, if the output contains it.
     pub count: Option<u64>,
     /// The results that name a file.
     pub hits: Vec<SearchHit>,
 }
 
 impl SearchOutput {
-    /// Whether the search came back with nothing.
+    /// Returns whether the search found nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == Some(0)
@@ -44,16 +44,16 @@ impl SearchOutput {
     }
 }
 
-/// A file that a search offers.
+/// A file in the results of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SearchHit {
     /// The path as the search wrote it.
     pub path: String,
-    /// How well the file fits, if the answer says so.
+    /// The score of the file, if the output contains it.
     pub score: Option<f64>,
 }
 
-/// Reads from a tool's answer what was found. Returns none if the answer does not say.
+/// Reads the results from a tool's output. Returns none if the output does not contain them.
 pub(super) fn read(answer: Raw<'_>) -> Option<SearchOutput> {
     let written = answer?.get();
     match written.as_bytes().first()? {
@@ -86,7 +86,7 @@ pub(super) fn read(answer: Raw<'_>) -> Option<SearchOutput> {
     }
 }
 
-/// Reads from a text what was found. Returns none if the text does not say.
+/// Reads the results from a text. Returns none if the text does not contain them.
 pub(super) fn read_text(text: &str) -> Option<SearchOutput> {
     let text = text.trim();
     if text.starts_with(['{', '[']) {
@@ -95,7 +95,7 @@ pub(super) fn read_text(text: &str) -> Option<SearchOutput> {
     says_nothing_found(text).then(SearchOutput::nothing)
 }
 
-/// Whether this is how a tool says that it found nothing.
+/// Returns whether a text says that nothing was found.
 fn says_nothing_found(text: &str) -> bool {
     const PHRASES: [&str; 7] = [
         "no matches",
@@ -106,7 +106,7 @@ fn says_nothing_found(text: &str) -> bool {
         "0 matches",
         "(bash completed with no output)",
     ];
-    // A shell's grep that finds nothing says so by its status alone.
+    // A shell's grep that finds nothing reports it only by its status.
     const WHOLE: [&str; 3] = ["", "exit code 1", "error: exit code 1"];
     let text = text.get(..text.floor_char_boundary(60)).unwrap_or("").to_ascii_lowercase();
     WHOLE.contains(&text.as_str()) || PHRASES.iter().any(|phrase| text.starts_with(phrase))
@@ -116,7 +116,7 @@ fn read_json(text: &str) -> Option<SearchOutput> {
     if text.len() > MOST_JSON {
         return None;
     }
-    // Anything may be JSON; most of it has no results.
+    // Any text may be JSON, and most JSON has no results.
     if !LISTS.iter().chain(&SCORES).chain(&["stdout"]).any(|word| text.contains(word)) && text.trim() != "[]"
     {
         return None;
@@ -144,7 +144,7 @@ fn in_value(value: &Value, depth: usize) -> Option<SearchOutput> {
                 return read_text(output).filter(|_| silent);
             }
             let count = COUNTS.iter().find_map(|name| members.get(*name)?.as_u64());
-            // Lines that were found stand in a text, and then no names of files beside it.
+            // If the lines that were found are in a text, there are no names of files beside it.
             let lines =
                 members.get("content").and_then(Value::as_str).is_some_and(|text| !text.trim().is_empty());
             let found = LISTS.iter().find_map(|name| in_value(members.get(*name)?, depth));
@@ -179,7 +179,7 @@ fn one(path: Option<&str>, score: Option<f64>) -> SearchOutput {
     SearchOutput { best_score: score, count: Some(1), hits }
 }
 
-/// Merges several answers into one; none if none says anything.
+/// Merges several outputs. Returns none if none of them contains results.
 fn merge(parts: impl IntoIterator<Item = Option<SearchOutput>>) -> Option<SearchOutput> {
     parts.into_iter().flatten().reduce(|mut all, part| {
         all.best_score = match (all.best_score, part.best_score) {

@@ -1,5 +1,5 @@
-//! What a use of a tool does, told by the tool's name and input. Agents share names of tools or nearly so, so one list serves
-//! all.
+//! The actions of a tool's use, by the tool's name and input. Agents have the same or similar names of tools, so one
+//! list serves all.
 
 use std::borrow::Cow;
 
@@ -10,18 +10,18 @@ use super::entry::{Passage, PassageSource};
 use super::json::{self, Raw};
 use super::shell;
 
-/// The names of the tools that search; `*` in a name stands for any characters.
+/// The names of the tools that search. A `*` in a name matches any characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolPatterns(Vec<String>);
 
 impl ToolPatterns {
-    /// The tools whose name fits one of `patterns`.
+    /// Returns the tools whose names match one of `patterns`.
     #[must_use]
     pub fn new(patterns: impl IntoIterator<Item = String>) -> Self {
         Self(patterns.into_iter().collect())
     }
 
-    /// Whether the tool called `name` searches.
+    /// Returns whether the tool called `name` searches.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         self.0.iter().any(|pattern| fits(pattern, name))
@@ -29,13 +29,13 @@ impl ToolPatterns {
 }
 
 impl Default for ToolPatterns {
-    /// The tool of the feedback loop's first user, and whatever a server of tools calls a search.
+    /// The tools of the first user of the feedback loop, and all tools that an MCP server calls a search.
     fn default() -> Self {
         Self::new(["mcp__ultrasync__jit_search", "mcp__*search*"].map(str::to_owned))
     }
 }
 
-/// Whether `name` is what `pattern` says, with any characters where it has a `*`.
+/// Returns whether `name` matches `pattern`, in which a `*` matches any characters.
 fn fits(pattern: &str, name: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut name) = name.strip_prefix(head) else { return false };
@@ -49,7 +49,7 @@ fn fits(pattern: &str, name: &str) -> bool {
     name.ends_with(tail)
 }
 
-/// What may stand in the input of any tool.
+/// The members that the input of a tool may have.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Input<'a> {
@@ -91,8 +91,8 @@ struct Input<'a> {
     edits: Raw<'a>,
 }
 
-/// Tells what the tool called `name` does with `input`, a JSON object or a text. Relative paths are told from `folder`, where
-/// that is known.
+/// Returns the actions of the tool called `name` with `input`, a JSON object or a text. Relative paths are resolved
+/// from `folder`, if that is known.
 pub(super) fn actions(
     name: &str,
     input: &str,
@@ -128,7 +128,8 @@ pub(super) fn actions(
     }
 }
 
-/// What the use of a tool with these actions writes to files; none if it writes to none, or has no id.
+/// Returns what the use of a tool with these actions writes to files. There is none if it writes to no file, or has
+/// no id.
 pub(super) fn written(id: Option<&str>, input: &str, actions: &[ToolAction]) -> Option<Passage> {
     let id = id.filter(|_| actions.iter().any(|action| matches!(action, ToolAction::Edit { .. })))?;
     let given: Input<'_> = parsed(input);
@@ -140,7 +141,7 @@ pub(super) fn written(id: Option<&str>, input: &str, actions: &[ToolAction]) -> 
     Passage::new(PassageSource::Written(id.to_owned()), text)
 }
 
-/// Whether a tool of this name adds a file to the index that searches ask. Which server has the tool does not matter.
+/// Returns whether a tool of this name adds a file to the index of searches, whatever the server of the tool.
 fn is_indexing(name: &str) -> bool {
     name.rsplit_once("__").is_some_and(|(_, tool)| matches!(tool, "jit_index_file" | "jit_add_symbol"))
 }
@@ -167,8 +168,8 @@ fn command(input: &Input<'_>, folder: Option<&str>) -> Vec<ToolAction> {
     command_actions(input.command.or(input.cmd), folder.as_deref())
 }
 
-/// Tells what a command does: a command line, or the words of a command, the last of which may be a command line for a shell.
-/// Relative paths are told from `folder`, where that is known.
+/// Returns the actions of a command: a command line, or the words of a command, of which the last may be a command
+/// line for a shell. Relative paths are resolved from `folder`, if that is known.
 pub(super) fn command_actions(command: Raw<'_>, folder: Option<&str>) -> Vec<ToolAction> {
     if let Some(words) = json::elements(command) {
         let words: Option<Vec<Cow<'_, str>>> = words.into_iter().map(|word| json::text(Some(word))).collect();

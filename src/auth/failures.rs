@@ -12,9 +12,9 @@ use governor::{Quota, RateLimiter};
 
 /// The number of failures per minute after which further failures of an address are delayed.
 const FREE: NonZeroU32 = NonZeroU32::new(20).expect("it is not zero");
-/// How late they are answered.
+/// The delay of the response to a further failure.
 const DELAY: Duration = Duration::from_secs(1);
-/// The maximum number of addresses that are remembered one by one. Those beyond share one memory.
+/// The maximum number of addresses that are counted separately. All others are counted together.
 const MOST_ADDRESSES: usize = 10_000;
 
 /// The addresses that failed to authenticate in the last minute.
@@ -48,10 +48,11 @@ impl<C: Clock> Failures<C> {
     }
 }
 
-/// Stands for all addresses that are not remembered one by one.
+/// Represents all addresses that are not counted separately.
 const OTHERS: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
-/// Returns what failures are counted by: an IPv4 address, and the 64 bits of an IPv6 address that its owner cannot choose.
+/// Returns the part of an address by which failures are counted: an IPv4 address, or the 64 bits of an IPv6 address
+/// that its owner cannot choose.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),

@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Keys by their SHA-256, and when each was read.
 type KnownKeys = HashMap<[u8; 32], (Instant, Arc<ApiKey>)>;
-/// The key and the project of a request; no key on an open server.
+/// The key and the project of a request. On an open server, there is no key.
 type Remembered = (Option<Arc<ApiKey>>, Arc<Tenant>);
 /// Projects by their name, and when each was read.
 type KnownProjects = HashMap<Arc<str>, (Instant, Arc<Tenant>)>;
@@ -51,16 +51,16 @@ pub struct Keyring {
     /// cached after it.
     changes: AtomicU64,
     keys: Mutex<KnownKeys>,
-    /// The keys that were used today, as far as that is not stored yet.
+    /// The keys that were used today, if that is not stored yet.
     used: Mutex<HashSet<Uuid>>,
     failures: Failures,
     rates: Rates,
-    /// Whose turn it is to read.
+    /// The turns of projects at reading.
     reading: Shares,
     projects: Mutex<KnownProjects>,
     /// The settings that apply where a project has none of its own.
     defaults: Defaults,
-    /// Whether every caller is believed to be the one who has opened the database.
+    /// Whether every caller is trusted, because only the user who has opened the database sends requests.
     trusts: bool,
 }
 
@@ -78,23 +78,23 @@ impl Keyring {
             used: Mutex::default(),
             failures: Failures::default(),
             rates: Rates::default(),
-            // One project leaves others a quarter of the connections.
-            reading: Shares::new((connections * 3).div_ceil(4)),
+            // More than a few concurrent readers of one project would only take CPU time from others.
+            reading: Shares::new(connections.div_ceil(4).max(2)),
             projects: Mutex::default(),
             defaults,
             trusts: false,
         }
     }
 
-    /// Makes the keyring let everybody do everything, whatever keys there are: for a program that serves nobody but the person
-    /// who runs it, and who can open the database.
+    /// Makes the keyring allow everything to everyone, whatever keys exist. This is for a program that serves only
+    /// the user who runs it and who can open the database.
     #[must_use]
     pub fn trusting(self) -> Self {
         Self { trusts: true, ..self }
     }
 
-    /// Waits until it is a project's turn to read. Requests of one project may wait for each other, but not for those of other
-    /// projects.
+    /// Waits until it is a project's turn to read. Requests of one project may wait for each other, but not for those
+    /// of other projects.
     pub async fn turn(&self, project: &Arc<str>) -> Result<Place> {
         let turn = tokio::time::timeout(PATIENCE, self.reading.take(project, 1)).await;
         turn.map_err(|_| Error::Unavailable("this project has too many requests in progress; try again"))
@@ -271,7 +271,7 @@ fn usable(key: Arc<ApiKey>) -> Result<Arc<ApiKey>> {
 fn project_of<'a>(key: Option<&'a ApiKey>, headers: &'a HeaderMap) -> Result<&'a str> {
     let named = match headers.get(PROJECT) {
         Some(value) => Some(value.to_str().map_err(|_| {
-            Error::Malformed(format!("the header {PROJECT} holds other characters than ASCII"))
+            Error::Malformed(format!("the header {PROJECT} has characters that are not ASCII"))
         })?),
         None => None,
     };

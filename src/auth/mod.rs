@@ -59,7 +59,7 @@ pub struct Caller<S> {
     pub tenant: Arc<Tenant>,
     /// The caller's key; none on an open server.
     key: Option<Arc<ApiKey>>,
-    /// The project's place among those who read, until the request is answered.
+    /// The project's place among the readers, until the request is answered.
     _turn: Option<Place>,
     scope: PhantomData<S>,
 }
@@ -121,8 +121,8 @@ impl<S> Caller<S> {
 }
 
 impl<N: Needs> Caller<N> {
-    /// Returns the caller if key and project are remembered, however long ago they were read. This is for when the database
-    /// is away.
+    /// Returns the caller if the key and the project are cached, however long ago they were read. This is for
+    /// requests while the database is not available.
     pub fn remembered(keyring: &Keyring, headers: &HeaderMap) -> Result<Option<Self>> {
         let Some((key, tenant)) = keyring.remembered(headers)? else { return Ok(None) };
         if let Some(key) = &key {
@@ -146,7 +146,7 @@ where
         }
         let tenant = keyring.project(key.as_deref(), &parts.headers).await?;
         keyring.admit(key.as_deref(), &tenant, N::SCOPE == Scope::Write, parts).await?;
-        // What is written waits in the queue of the writer, which is shared by itself.
+        // Writes wait in the queue of the writer, which projects share anyway.
         let turn = match N::SCOPE {
             Scope::Read => Some(keyring.turn(&tenant.name).await?),
             _ => None,
@@ -155,7 +155,7 @@ where
     }
 }
 
-/// Somebody whose key is known, whatever its scopes: what they ask for is still to be told, and admitted by a [`Caller`] then.
+/// A caller whose key is known, whatever its scopes. A [`Caller`] then decides whether the request is allowed.
 #[derive(Debug)]
 pub struct Known {
     /// The name of the project that their requests are about. The project exists.

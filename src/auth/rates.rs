@@ -24,7 +24,7 @@ use crate::projects::Tenant;
 /// How long the count of a project's records is cached.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// Whose rate it is.
+/// The key or project of a rate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Whose {
     Key(Uuid),
@@ -43,13 +43,13 @@ struct Sent {
 pub struct Rates {
     requests: Mutex<HashMap<Whose, (NonZeroU32, Arc<DefaultDirectRateLimiter>)>>,
     sent: Mutex<HashMap<Arc<str>, Sent>>,
-    /// When the records of a project were counted, and whether there were as many as it may have.
+    /// The time at which a project's records were counted, and whether the quota was reached.
     full: Mutex<HashMap<Arc<str>, (Instant, bool)>>,
 }
 
 impl Rates {
-    /// Admits a request, or refuses it with 429 because a rate or quota is used up. Those of bytes and records are for
-    /// requests that write.
+    /// Admits a request, or rejects it with 429 because a rate or quota is used up. The quotas of bytes and records
+    /// apply to requests that write.
     pub async fn admit(
         &self,
         db: &PgPool,
@@ -147,7 +147,7 @@ fn new_limiter(rate: NonZeroU32) -> (NonZeroU32, Arc<DefaultDirectRateLimiter>) 
     (rate, Arc::new(RateLimiter::direct(Quota::per_second(rate))))
 }
 
-/// Returns whether a project has so many records in all domains.
+/// Returns whether a project has this many records in all domains.
 async fn has_records(db: &PgPool, project: &str, most: u64) -> Result<bool> {
     let most = i64::try_from(most).unwrap_or(i64::MAX);
     let mut left = most;
@@ -166,8 +166,8 @@ async fn has_records(db: &PgPool, project: &str, most: u64) -> Result<bool> {
     Ok(false)
 }
 
-/// Makes the refusal of a request that exceeds a rate or quota. The headers are those of the draft of the IETF's HTTPAPI
-/// group on rate limits, in its tenth version.
+/// Makes the response to a request that exceeds a rate or quota. Its headers follow the tenth draft of the IETF's
+/// HTTPAPI group on rate limits.
 fn exceeded(policy: &'static str, quota: u64, window: Duration, wait: Duration, detail: String) -> Error {
     let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
     Error::Special(Box::new(Special {

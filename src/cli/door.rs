@@ -1,4 +1,4 @@
-//! Requests of commands to whatever they talk to: a server, or the service itself on the database of this machine.
+//! Requests of commands to the server or the database that they use.
 
 use anyhow::{Context as _, Result};
 use axum::http::{HeaderValue, Response, header};
@@ -13,20 +13,20 @@ use crate::mcp::Door;
 use crate::router;
 use crate::server::{Running, Settings};
 
-/// The most connections for reading from the database.
+/// The maximum number of database connections for reading.
 const CONNECTIONS: u32 = 4;
 
-/// What a command sends requests to.
+/// The server or database that a command uses.
 pub(super) struct Opened {
-    /// Where requests go.
+    /// The door through which requests are sent.
     pub(super) door: Door,
-    /// The name that tells this from others that a command may talk to.
+    /// The name that distinguishes this server or database from others.
     pub(super) name: String,
     /// The service, if it runs in this process, and the database that it runs on.
     local: Option<(Running, Box<Local>)>,
 }
 
-/// Opens what a command talks to by the rule of all commands.
+/// Opens the server or database that a command uses, by the rule of all commands.
 pub(super) async fn open(target: &Target, missing: Missing, project: Option<&str>) -> Result<Opened> {
     let named = project.map_or_else(String::new, |project| format!("{project} at "));
     match target.find(missing).await? {
@@ -35,7 +35,7 @@ pub(super) async fn open(target: &Target, missing: Missing, project: Option<&str
             Ok(Opened { door: to_server(client, project.map(str::to_owned)), name, local: None })
         }
         Found::Database(local) => {
-            // Whoever can open the database needs no key.
+            // A command that can open the database needs no key.
             let settings = Settings {
                 connections: CONNECTIONS,
                 defaults: defaults()?,
@@ -54,7 +54,7 @@ pub(super) async fn open(target: &Target, missing: Missing, project: Option<&str
 }
 
 impl Opened {
-    /// Waits until everything is written, and closes the connections to the database.
+    /// Waits until everything is written, and closes the database connections.
     pub(super) async fn close(self) {
         if let Some((running, local)) = self.local {
             running.finish().await;
@@ -63,7 +63,7 @@ impl Opened {
     }
 }
 
-/// Passes calls on to a server.
+/// Makes a door that sends requests to a server.
 fn to_server(client: Client, project: Option<String>) -> Door {
     Door::new(move |request| {
         let (client, project) = (client.clone(), project.clone());
@@ -77,7 +77,7 @@ fn to_server(client: Client, project: Option<String>) -> Door {
     })
 }
 
-/// Passes calls on to the service in this process.
+/// Makes a door that sends requests to the service in this process.
 fn to_service(running: &Running, project: Option<String>) -> anyhow::Result<Door> {
     let project =
         project.map(|name| HeaderValue::from_str(&name)).transpose().context("the name of the project")?;

@@ -27,7 +27,7 @@ use crate::exports::params::{COMMON, Common};
 use crate::exports::snapshots;
 use crate::{db, projects};
 
-/// How many bytes of a server's answer are read at a time.
+/// The number of bytes of a server's response that are read at a time.
 const CHUNK: usize = 64 << 10;
 
 #[derive(Debug, Args)]
@@ -38,14 +38,14 @@ pub(super) struct Export {
     /// is standard output.
     #[arg(long, short, global = true, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Keep the export as a file of this kind in the database, with a card, instead of writing it at once. With --output,
-    /// the file is downloaded when it is complete.
+    /// Make a snapshot: the export is stored in the database as a file of this kind, with a data set card. With
+    /// --output, the file is downloaded when it is complete.
     #[arg(long, global = true, value_name = "KIND", num_args = 0..=1, default_missing_value = "parquet")]
     snapshot: Option<snapshots::File>,
-    /// The licence that the snapshot's card names.
+    /// The licence in the snapshot's card.
     #[arg(long, global = true, value_name = "NAME", requires = "snapshot")]
     licence: Option<String>,
-    /// After how many days the snapshot is deleted by itself.
+    /// The number of days after which the snapshot is deleted automatically.
     #[arg(long, global = true, value_name = "DAYS", requires = "snapshot")]
     keep_days: Option<u32>,
     /// The project to export. The default is the key's project, or `default` without a key.
@@ -55,7 +55,7 @@ pub(super) struct Export {
     pub(super) target: Target,
 }
 
-/// The data set that is asked for, with its parameters.
+/// The data set to export, with its parameters.
 #[derive(Debug)]
 struct Wanted {
     entry: &'static Entry,
@@ -79,7 +79,7 @@ impl Subcommand for Wanted {
     }
 }
 
-/// The command of a data set, which takes only the formats that the data set offers.
+/// Returns the command of a data set, which accepts only the formats of the data set.
 fn subcommand(entry: &Entry) -> Command {
     let formats = entry.formats().filter_map(|format| format.to_possible_value());
     let formats = PossibleValuesParser::new(formats)
@@ -112,7 +112,7 @@ impl FromArgMatches for Wanted {
     }
 }
 
-/// The parameters that the command line gives, as a server takes them. They have the same names there.
+/// Returns the parameters of the command line as a server accepts them. They have the same names there.
 fn query(entry: &Entry, matches: &ArgMatches) -> Vec<(String, String)> {
     let own = (entry.parameters)();
     let names = COMMON.into_iter().chain(own.iter().map(|parameter| parameter.name.as_str()));
@@ -148,7 +148,7 @@ impl Export {
                 let db = db::pool(&local.options, db::EXPORT_NAME, 2);
                 ensure!(
                     projects::store::exists(&db, project).await?,
-                    "there is no project {project}; PUT /v1/projects/{project} makes it"
+                    "there is no project {project}; PUT /v1/projects/{project} creates it"
                 );
                 from_database(&db, project, wanted, output).await?;
                 db.close().await;
@@ -213,7 +213,7 @@ fn from_server(
     rows.finish(name, &as_of.unwrap_or_default(), next_cursor.as_deref())
 }
 
-/// The rows that were written, and what is shown of that.
+/// The rows that were written, and the progress that is shown.
 struct Rows {
     out: Output,
     count: usize,
@@ -253,7 +253,7 @@ fn progress() -> ProgressBar {
     ProgressBar::new_spinner().with_style(ProgressStyle::with_template(template).expect("a valid template"))
 }
 
-/// Where rows go. A file is written under another name beside its own, and renamed when it is whole.
+/// The destination of the rows. A file is written under a temporary name and renamed when it is complete.
 enum Output {
     Standard,
     Plain { file: std::io::BufWriter<std::fs::File>, path: PathBuf },

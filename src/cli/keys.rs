@@ -149,7 +149,7 @@ impl Action {
                 let project = project.unwrap_or_else(|| "default".to_owned());
                 ensure!(
                     projects::store::exists(&db, &project).await?,
-                    "there is no project {project}; PUT /v1/projects/{project} makes it"
+                    "there is no project {project}; PUT /v1/projects/{project} creates it"
                 );
                 ensure!((1..=200).contains(&name.chars().count()), "the name must have 1 to 200 characters");
                 let secret = Secret::random()?;

@@ -24,16 +24,16 @@ use crate::exports::snapshots::{self, CHUNK, build, make, request, store};
 use crate::exports::stream::{Exports, Limits};
 use crate::{db, projects};
 
-/// How often a download that breaks off is resumed without a byte of progress.
+/// The number of times that an interrupted download is resumed without progress.
 const MOST_RETRIES: u32 = 10;
-/// How long it takes from one question how far a snapshot is to the next.
+/// The pause between two requests for the progress of a snapshot.
 const PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Args)]
 pub(super) struct Snapshots {
     #[command(subcommand)]
     command: Option<Command>,
-    /// The project whose snapshots are meant. The default is that of the key, or `default` without a key.
+    /// The project of the snapshots. The default is the key's project, or `default` without a key.
     #[arg(long, global = true, value_name = "NAME")]
     project: Option<String>,
     #[command(flatten)]
@@ -42,15 +42,16 @@ pub(super) struct Snapshots {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List snapshots, the newest first. This is the default.
+    /// List snapshots, newest first. This is the default.
     List,
-    /// Download the file of a snapshot. A download that broke off is resumed.
+    /// Download the file of a snapshot. An interrupted download continues where it ended.
     #[command(after_help = "Example:
   gleaner snapshots download 01946983-4c40-7a1c-9d3e-5b0f6c2e8a71 -o train.parquet")]
     Download {
         /// The snapshot's id.
         id: Uuid,
-        /// File to write. It appears only once it is complete. The default is the snapshot's own name in this folder.
+        /// The file to write. It appears only when it is complete. The default is the snapshot's own name in the
+        /// current folder.
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -61,7 +62,7 @@ enum Command {
     },
 }
 
-/// What is said of a snapshot.
+/// The properties of a snapshot that the command uses.
 #[derive(Debug, Deserialize)]
 struct Known {
     id: Uuid,
@@ -79,7 +80,7 @@ struct Known {
     created_at: String,
 }
 
-/// A page of a server's list.
+/// A page of the list of snapshots.
 #[derive(Debug, Deserialize)]
 struct Page {
     data: Vec<Known>,
@@ -141,7 +142,7 @@ pub(super) async fn keep(
     Ok(())
 }
 
-/// Where snapshots are.
+/// The server or database with the snapshots.
 enum Place {
     Server { client: Client, project: Option<String> },
     Database { db: PgPool, exports: Exports, project: String, _local: Box<Local> },
@@ -156,7 +157,7 @@ impl Place {
                 let db = db::pool(&local.options, "gleaner", 2);
                 ensure!(
                     projects::store::exists(&db, &project).await?,
-                    "there is no project {project}; PUT /v1/projects/{project} makes it"
+                    "there is no project {project}; PUT /v1/projects/{project} creates it"
                 );
                 let exports = Exports::new(&local.options, Limits::default());
                 Self::Database { db, exports, project, _local: local }
@@ -237,7 +238,8 @@ impl Place {
         }
     }
 
-    /// Downloads a file beside its place, from where an earlier download ended, and moves it there once it is complete.
+    /// Downloads a file under a temporary name, from where an earlier download ended, and renames it when it is
+    /// complete.
     async fn download(&self, known: &Known, output: Option<PathBuf>) -> anyhow::Result<()> {
         ensure!(known.state == "complete", "the snapshot {} is {}", known.id, known.state);
         let output = output.unwrap_or_else(|| format!("{}.{}", known.name, known.file.ending()).into());
@@ -268,10 +270,7 @@ impl Place {
         let expected = known.sha256.as_deref().unwrap_or_default();
         if hash(&part)? != expected {
             fs::remove_file(&part)?;
-            bail!(
-                "what was downloaded is not the file of the snapshot {}, and was deleted; try again",
-                known.id
-            );
+            bail!("the download is not the file of the snapshot {}, and was deleted; try again", known.id);
         }
         fs::rename(&part, &output).with_context(|| format!("moving {} into place", output.display()))?;
         words::note(format_args!("{} rows in {}", known.rows, output.display()));
@@ -298,8 +297,9 @@ fn from_server(
     let mut body = response.into_body().into_reader();
     let mut chunk = vec![0; 64 << 10];
     loop {
-        let read =
-            body.read(&mut chunk).with_context(|| format!("the download from {} broke off", client.url()))?;
+        let read = body
+            .read(&mut chunk)
+            .with_context(|| format!("the download from {} was interrupted", client.url()))?;
         if read == 0 {
             return Ok(());
         }

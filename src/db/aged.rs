@@ -1,23 +1,24 @@
-//! The records of a table by their age, for erasure by age: the oldest are found, and locked before they are deleted.
+//! The oldest records of a table, which erasure by age finds and locks before they are deleted.
 
 use sqlx::{AssertSqlSafe, PgConnection};
 use uuid::Uuid;
 
 use crate::types::Timestamp;
 
-/// A table with the columns `project` and `id`, whose records are erased by age.
+/// A table with the columns `project` and `id` whose records are erased by age.
 #[derive(Debug, Clone, Copy)]
 pub struct Aged {
     /// The table's name.
     pub table: &'static str,
-    /// The expression for the time from which on a record is old. An index begins with the project and goes on with it.
+    /// The expression of the time from which a record's age is counted. An index begins with the project and
+    /// continues with it.
     pub since: &'static str,
-    /// A further condition on records that may go, or `true`.
+    /// A further condition on the records to erase, or `true`.
     pub may_go: &'static str,
 }
 
 impl Aged {
-    /// Returns the ids of at most `most` of a project's records from before a time, the oldest first.
+    /// Returns the ids of at most `most` of a project's records from before a time, oldest first.
     pub async fn oldest(
         &self,
         connection: &mut PgConnection,
@@ -32,8 +33,8 @@ impl Aged {
         sqlx::query_scalar(AssertSqlSafe(sql)).bind(project).bind(time).bind(most).fetch_all(connection).await
     }
 
-    /// Locks these records in the order of their ids, as the writer locks them, which prevents deadlocks. Returns those that
-    /// are still from before the time: one that was finalized in the meantime is not.
+    /// Locks these records in the order of their ids, in which the writer also locks them, to prevent deadlocks.
+    /// Returns those that are still from before the time. A record that was finalized in the meantime is not.
     pub async fn lock(
         &self,
         connection: &mut PgConnection,
@@ -49,7 +50,7 @@ impl Aged {
         sqlx::query_scalar(AssertSqlSafe(sql)).bind(project).bind(ids).bind(time).fetch_all(connection).await
     }
 
-    /// Finds the oldest records and locks them.
+    /// Finds the oldest records, and locks them.
     pub async fn lock_oldest(
         &self,
         connection: &mut PgConnection,
@@ -61,7 +62,7 @@ impl Aged {
         self.lock(connection, project, time, &oldest).await
     }
 
-    /// Deletes the oldest records. Returns how many there were.
+    /// Deletes the oldest records. Returns their number.
     pub async fn delete_oldest(
         &self,
         connection: &mut PgConnection,

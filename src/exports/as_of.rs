@@ -1,4 +1,4 @@
-//! The state of the data that an export is of.
+//! The time whose state of the data is exported.
 
 use sqlx::PgPool;
 
@@ -6,10 +6,12 @@ use crate::db::WRITER_NAME;
 use crate::error::{Error, Result};
 use crate::types::Timestamp;
 
-/// The newest moment of which everything is decided: just before the oldest write in flight, on whatever server.
+/// Returns the newest time before which everything is decided: just before the oldest write in progress, on any
+/// server.
 ///
-/// A record's `completed_at` is the database's clock read within its transaction, whose start Postgres has published by
-/// then. So a write that is not seen here began later than the clock is read, or is committed already.
+/// A record's `completed_at` is the database's clock, read within the transaction that writes the record. Postgres
+/// publishes the start of that transaction before. A write that is not seen here therefore begins after this clock is
+/// read, or is already committed.
 pub(super) async fn before_writes_in_flight(db: &PgPool) -> Result<Timestamp> {
     let now: Timestamp = sqlx::query_scalar("select clock_timestamp()").fetch_one(db).await?;
     Ok(oldest_write(db).await?.map_or(now, |oldest| oldest.min(now)))
@@ -20,7 +22,7 @@ async fn oldest_write(db: &PgPool) -> Result<Option<Timestamp>> {
     Ok(sqlx::query_scalar(sql).bind(WRITER_NAME).fetch_one(db).await?)
 }
 
-/// Waits until no write is in flight that could still add to the state at `as_of`.
+/// Waits until no write is in progress that could still change the state at `as_of`.
 pub(super) async fn settle(db: &PgPool, as_of: Timestamp) -> Result<()> {
     for _ in 0..500 {
         if oldest_write(db).await?.is_none_or(|oldest| oldest >= as_of) {

@@ -1,8 +1,9 @@
 //! The chats of exported rows: messages with their tool calls, read from what clients sent to their models.
 //!
-//! Read are requests of OpenAI's Chat Completions, of its Responses (`instructions`, `input`), and of Anthropic's Messages
-//! (`system`, content blocks), and plain lists of messages. All come out as Chat Completions has them, which is what trainers
-//! read: tool calls with their arguments as a JSON text, each tool's answer as a message of its own.
+//! The parser accepts requests of OpenAI's Chat Completions, of OpenAI's Responses (`instructions`, `input`) and of
+//! Anthropic's Messages (`system`, content blocks), and plain lists of messages. It returns all of them in the form
+//! of Chat Completions, which trainers read: the arguments of a tool call are a JSON text, and each tool's result is
+//! a separate message.
 
 use std::borrow::Cow;
 
@@ -17,14 +18,14 @@ pub struct Message<'a> {
     pub role: Cow<'a, str>,
     /// The text of the message.
     pub content: Cow<'a, str>,
-    /// The tools that the model calls.
+    /// The calls of tools that the model makes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Object>)]
     pub tool_calls: Vec<Value>,
-    /// The call that a tool's message answers.
+    /// The id of the call that this result of a tool answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// Whether the message is learned (1) or only read (0), where a format says so of each message.
+    /// Whether the message is learned (1) or only read (0), if the format says so for each message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<u8>,
 }
@@ -40,22 +41,22 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The messages that were sent to a model, and the tools that it could call.
+/// The messages that were sent to a model, and the tools that the model could call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Prompt<'a> {
-    /// The messages; the last one is what is to be answered.
+    /// The messages, of which the last one is to be answered.
     pub messages: Vec<Message<'a>>,
     /// The tools, each with `type` and `function`.
     pub tools: Vec<Value>,
 }
 
 impl<'a> Prompt<'a> {
-    /// A prompt of one message of the user.
+    /// Makes a prompt of one message of the user.
     pub fn of(text: impl Into<Cow<'a, str>>) -> Self {
         Self { messages: vec![Message::new("user", text)], tools: vec![] }
     }
 
-    /// Reads what a client sent to a model. Returns none where it is no request and no list of messages.
+    /// Reads what a client sent to a model. Returns none if it is neither a request nor a list of messages.
     #[must_use]
     pub fn read(json: &str) -> Option<Self> {
         let request: Value = serde_json::from_str(json).ok()?;
@@ -83,7 +84,7 @@ impl<'a> Prompt<'a> {
         if prompt.messages.is_empty() { None } else { Some(prompt) }
     }
 
-    /// Puts a system message first. One that is there already gives way to it.
+    /// Puts a system message first, in place of the prompt's own.
     #[must_use]
     pub fn with_system(mut self, system: Option<&'a str>) -> Self {
         if let Some(system) = system {
@@ -94,7 +95,7 @@ impl<'a> Prompt<'a> {
     }
 }
 
-/// The messages of Chat Completions and of Anthropic's Messages.
+/// Reads the messages of Chat Completions and of Anthropic's Messages.
 fn of_chat(messages: Vec<Value>) -> Option<Vec<Message<'static>>> {
     let mut chat = Vec::with_capacity(messages.len());
     for message in messages {
@@ -125,7 +126,8 @@ fn is_answer(message: &Message<'_>) -> bool {
     message.role == "tool"
 }
 
-/// Adds the blocks of a message's content to it: its text and its calls. The answers of tools go before it.
+/// Adds the text and the calls of a message's blocks to the message. The results of tools in the blocks become
+/// messages before it.
 fn of_blocks(
     blocks: Vec<Value>,
     said: &mut Message<'static>,
@@ -151,7 +153,7 @@ fn of_blocks(
     Some(())
 }
 
-/// The items of the input of OpenAI's Responses. Calls that follow each other are of one message.
+/// Reads the items of the input of OpenAI's Responses. Consecutive calls become one message.
 fn of_items(items: Vec<Value>) -> Option<Vec<Message<'static>>> {
     let mut chat: Vec<Message<'static>> = Vec::with_capacity(items.len());
     for item in items {
@@ -177,14 +179,14 @@ fn of_items(items: Vec<Value>) -> Option<Vec<Message<'static>>> {
                 let id = item.get("call_id").and_then(Value::as_str).map(ToOwned::to_owned);
                 chat.push(Message { tool_call_id: id, ..Message::new("tool", answer) });
             }
-            // Reasoning, and what the provider's own tools did, is not part of what was said.
+            // Reasoning, and the results of the provider's own tools, were not said by anybody.
             _ => {}
         }
     }
     Some(chat)
 }
 
-/// A text, or the texts of the parts of a content.
+/// Returns a text, or the texts of the parts of a content.
 fn text(content: &Value) -> Option<String> {
     match content {
         Value::String(text) => Some(text.clone()),
@@ -200,14 +202,15 @@ fn text(content: &Value) -> Option<String> {
     }
 }
 
-/// A call of the tool that `from` names, whose id it has under `id`.
+/// Makes a call of the tool that `from` names. The call's id is the member `id`.
 fn call(from: &Map<String, Value>, id: &str, arguments: &str) -> Value {
     let name = |name: &str| from.get(name).and_then(Value::as_str);
     json!({"id": name(id), "type": "function", "function": {"name": name("name"), "arguments": arguments}})
 }
 
-/// A call of Chat Completions with the members that all calls have, so that loaders find the same ones on every row. Its
-/// arguments are a text also where a client has sent an object, and a custom tool's input are its arguments.
+/// Returns a call in the form of Chat Completions, with the same members for all calls, because loaders expect the
+/// same members in every row. Its arguments are a text even if a client has sent an object. The input of a custom
+/// tool becomes its arguments.
 fn normalized(sent: &Value) -> Option<Value> {
     let sent = sent.as_object()?;
     let called = sent.get("function").or_else(|| sent.get("custom"))?;
@@ -221,7 +224,7 @@ fn normalized(sent: &Value) -> Option<Value> {
         "function": {"name": name(called.get("name")), "arguments": arguments}}))
 }
 
-/// A tool as Chat Completions has it. The providers' own tools, which have no parameters, are none.
+/// Returns a tool in the form of Chat Completions. Tools of the providers, which have no parameters, are left out.
 fn tool(tool: Value) -> Option<Value> {
     let Value::Object(mut tool) = tool else { return None };
     if tool.get("function").is_some_and(Value::is_object) {
@@ -241,7 +244,7 @@ fn tool(tool: Value) -> Option<Value> {
 mod tests {
     use super::*;
 
-    /// The messages and tools that a request is read as.
+    /// Returns the messages and tools that are read from a request.
     fn read(request: &Value) -> Value {
         let Some(prompt) = Prompt::read(&request.to_string()) else { return Value::Null };
         json!({"messages": prompt.messages, "tools": prompt.tools})

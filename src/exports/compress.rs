@@ -1,4 +1,4 @@
-//! Compressed exports. Compressing takes milliseconds of processor time, so it is not done on a thread that answers
+//! Compression of exports. Compressing takes milliseconds of CPU time, so it does not run on the threads that answer
 //! requests.
 
 use std::io::{self, Write as _};
@@ -29,7 +29,7 @@ impl Coding {
         }
     }
 
-    /// Returns the coding that a client prefers, if it takes any. It is zstd if the client takes both alike.
+    /// Returns the coding that a client prefers, if it accepts any. If it accepts both equally, this is zstd.
     pub(super) fn accepted(headers: &HeaderMap) -> Option<Self> {
         let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
         let named = values.flat_map(|value| value.split(',')).filter_map(|item| {
@@ -59,7 +59,7 @@ impl Encoder {
         })
     }
 
-    /// Takes more; what is ready to be sent, which may be nothing yet.
+    /// Compresses more bytes. Returns the bytes that are ready to be sent, if any.
     fn take(&mut self, bytes: &[u8]) -> io::Result<Vec<u8>> {
         match self {
             Self::Gzip(encoder) => encoder.write_all(bytes).map(|()| std::mem::take(encoder.get_mut())),
@@ -75,8 +75,8 @@ impl Encoder {
     }
 }
 
-/// Compresses a stream of chunks. An empty chunk marks the end, as in the input. A stream that closes without one has
-/// failed.
+/// Compresses a stream of chunks. As in the input, an empty chunk marks the end, and a stream that closes without one
+/// has failed.
 pub(super) fn compress(coding: Coding, mut chunks: mpsc::Receiver<Bytes>) -> mpsc::Receiver<Bytes> {
     let (sender, packed) = mpsc::channel(4);
     let runtime = Handle::current();
@@ -94,7 +94,7 @@ pub(super) fn compress(coding: Coding, mut chunks: mpsc::Receiver<Bytes>) -> mps
                 return;
             }
             let Ok(ready) = encoder.take(&chunk) else { return };
-            // A reader that takes nothing must not keep the thread either.
+            // A reader that stops reading must not keep this thread busy.
             if !ready.is_empty() && !send(ready) {
                 return;
             }

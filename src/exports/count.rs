@@ -1,5 +1,5 @@
-//! The number of rows of a data set, found in milliseconds however large it is: counted exactly where there are few,
-//! and otherwise estimated from a sample of the table's pages.
+//! The number of rows of a data set, in milliseconds whatever its size: small data sets are counted exactly, and the
+//! size of large ones is estimated from a sample of the table's pages.
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde::Serialize;
@@ -12,13 +12,13 @@ use super::format::Format;
 use super::params::Common;
 use crate::error::Result;
 
-/// The maximum number of records of a project in a table that are counted one by one.
+/// The maximum number of a project's records in a table that are counted one by one.
 const MOST_COUNTED: i64 = 5_000;
-/// About how many rows of a larger table are looked at.
+/// The approximate number of rows in the sample of a larger table.
 const SAMPLED: f64 = 2_000.0;
-/// How many rows a page is taken to have where the database's statistics do not know it yet.
+/// The assumed number of rows per page if the database has no statistics yet.
 const ROWS_OF_PAGE: f64 = 30.0;
-/// How many data sets are counted at once, each over two connections at most.
+/// The number of data sets that are counted at the same time, each over at most two connections.
 const COUNTED_AT_ONCE: usize = 3;
 
 /// A data set with its formats and its number of rows.
@@ -39,7 +39,7 @@ pub struct Summary {
     pub skipped_estimated: bool,
 }
 
-/// Counts what every data set has of a project.
+/// Counts the rows of every data set of a project.
 pub async fn summaries(db: &PgPool, project: &str) -> Result<Vec<Summary>> {
     let counted: Vec<_> = datasets::ALL.iter().map(|entry| summary(db, project, entry)).collect();
     stream::iter(counted).buffered(COUNTED_AT_ONCE).try_collect().await
@@ -77,7 +77,7 @@ async fn summary(db: &PgPool, project: &str, entry: &Entry) -> Result<Summary> {
     })
 }
 
-/// What is counted: all records of a project in a table, or a part of the table.
+/// The records that are counted: all of a project in a table, or a sample of the table.
 struct Sample<'a> {
     db: &'a PgPool,
     project: &'a str,
@@ -85,16 +85,16 @@ struct Sample<'a> {
     part: Option<Part>,
 }
 
-/// A part of a table: some of its pages, the same ones each time as long as the table does not grow.
+/// A sample of some of a table's pages, which is the same each time as long as the table does not grow.
 struct Part {
     /// The share of the pages, in percent.
     percent: f64,
-    /// For how many rows of the table each of them stands.
+    /// The number of rows of the table that each sampled row stands for.
     weight: f64,
 }
 
 impl<'a> Sample<'a> {
-    /// Takes all where the project has few records, and otherwise a part.
+    /// Chooses all records if the project has few, and a sample otherwise.
     async fn of(db: &'a PgPool, project: &'a str, table: &'a str) -> Result<Self> {
         let sql = format!(
             "select (select count(*) from (select from {table} where project = $1 limit {MOST_COUNTED} + 1) record),
@@ -111,14 +111,14 @@ impl<'a> Sample<'a> {
         let percent = share * 100.0;
         let sql = format!("select count(*) from {table} tablesample system ($1) repeatable (0)");
         let sampled: i64 = sqlx::query_scalar(AssertSqlSafe(sql)).bind(percent).fetch_one(db).await?;
-        // How many pages a sample has varies more than how many rows a page has.
+        // The number of pages in a sample varies more than the number of rows in a page.
         let weight =
             rows_of_page.map_or(1.0 / share, |rows_of_page| rows_of_page * pages / sampled.max(1) as f64);
         Ok(Self { db, project, table, part: Some(Part { percent, weight }) })
     }
 
-    /// Counts what a query finds that begins with `from`. Where only a part of the table is taken, that stands under the
-    /// table's name before the query.
+    /// Counts the results of a query that begins with `from`. For a sample, the query is preceded by a subquery that
+    /// has the table's name and returns only the sample.
     async fn count(&self, push_from: impl FnOnce(&mut QueryBuilder<Postgres>)) -> Result<i64> {
         let Self { db, project, table, part } = self;
         let Some(Part { percent, weight }) = part else {

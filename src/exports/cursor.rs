@@ -1,4 +1,4 @@
-//! Where a piece of an export ends and the next one begins.
+//! The position at which one part of an export ends and the next one begins.
 
 use super::RowKey;
 use super::params::Order;
@@ -6,11 +6,11 @@ use crate::error::{Error, Result};
 use crate::http::page::{open_cursor, seal_cursor};
 use crate::types::Timestamp;
 
-/// The maximum number of records that a cursor may say were taken: more than any database holds, and still to be
-/// counted on from.
+/// The maximum number of exported records that a cursor may contain: more than any database holds, and small enough
+/// to continue counting.
 const MOST_RECORDS: i64 = 1 << 53;
 
-/// A number of a row behind all rows of its record, in this order.
+/// Returns a row number that comes after all rows of a record in this order.
 pub(super) fn edge(order: Order) -> i32 {
     match order {
         Order::Oldest => i32::MAX,
@@ -22,7 +22,7 @@ pub(super) fn seal(scope: [u8; 8], as_of: Timestamp, last: RowKey) -> String {
     seal_cursor(scope, last.completed_at, &format!("{} {} {}", last.record_id, as_of.micros(), last.record))
 }
 
-/// Reads a cursor: the state that the export is of, and the last record taken, with the number of a row behind all of its.
+/// Reads a cursor: the time whose state is exported, and the position after the last exported record.
 pub(super) fn open(cursor: &str, scope: [u8; 8], edge: i32) -> Result<(Timestamp, RowKey)> {
     let (completed_at, rest) = open_cursor(cursor, scope)?;
     let parsed = || {

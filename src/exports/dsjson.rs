@@ -1,4 +1,4 @@
-//! Decisions of a contextual bandit, and their lines in the JSON of Vowpal Wabbit's decision service.
+//! Decisions of a contextual bandit, and their lines in the JSON format of Vowpal Wabbit's decision service.
 
 use std::borrow::Cow;
 
@@ -7,24 +7,24 @@ use uuid::Uuid;
 
 use crate::types::Timestamp;
 
-/// A decision of a contextual bandit: which of the actions came first, and its outcome.
+/// A decision of a contextual bandit: which action came first, and the outcome.
 #[derive(Debug)]
 pub struct Decision<'a> {
-    /// The record.
+    /// The id of the record.
     pub id: Uuid,
-    /// When it was taken.
+    /// The time of the decision.
     pub at: Timestamp,
-    /// The policy that took it, if that is known.
+    /// The policy that made the decision, if it is known.
     pub policy: Option<&'a str>,
-    /// What was known beforehand.
+    /// The features that were known before the decision.
     pub context: Features<'a>,
-    /// The kind of thing that the actions are, which names their features' namespace.
+    /// The kind of thing that the actions are, which names the namespace of their features.
     pub actions_are: &'static str,
-    /// What was known of each action; the first was taken.
+    /// The features of each action. The first action was chosen.
     pub actions: Vec<Features<'a>>,
-    /// The probability with which the policy would have taken each.
+    /// The probability with which the policy would have chosen each action.
     pub probabilities: Vec<f64>,
-    /// What the action that was taken cost; less is better.
+    /// The cost of the chosen action. Less is better.
     pub cost: f64,
 }
 
@@ -40,17 +40,17 @@ pub enum Feature<'a> {
     Word(&'a str),
 }
 
-/// A line of Vowpal Wabbit's decision service JSON, by the names that its parser knows.
+/// A line in the JSON format of Vowpal Wabbit's decision service, with the names that its parser knows.
 #[derive(Serialize)]
 pub(super) struct Dsjson<'a> {
     #[serde(rename = "_label_cost")]
     cost: f64,
     #[serde(rename = "_label_probability")]
     probability: f64,
-    /// Numbered from 1.
+    /// The number of the chosen action, from 1.
     #[serde(rename = "_label_Action")]
     action: u32,
-    /// Numbered from 0.
+    /// The number of the chosen action, from 0.
     #[serde(rename = "_labelIndex")]
     index: u32,
     #[serde(rename = "Timestamp")]
@@ -132,7 +132,7 @@ impl Serialize for Feature<'_> {
     }
 }
 
-/// A text as a value of Vowpal Wabbit, where some characters have a meaning of their own.
+/// Returns a text without the characters that have a meaning in Vowpal Wabbit's values.
 fn without_syntax(text: &str) -> Cow<'_, str> {
     let special = |c: char| c.is_whitespace() || c == '|' || c == ':';
     if text.contains(special) { text.replace(special, "_").into() } else { text.into() }

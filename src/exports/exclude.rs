@@ -1,7 +1,8 @@
-//! Decontamination: rows that stand in a snapshot, such as the one that a model is tested on, are left out of another export.
+//! Decontamination: rows that are in a snapshot, such as the one that a model is tested on, are left out of another
+//! export.
 //!
-//! A snapshot keeps the hashes of its questions and answers in long arrays, which cost little when it is made. The first export
-//! that excludes it makes rows of them, by which a row of the export is then looked up.
+//! A snapshot stores the hashes of its questions and answers in long arrays, which are cheap to write. The first
+//! export that excludes the snapshot turns them into rows, in which the hashes of a row are then looked up.
 
 use sqlx::{PgExecutor, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
@@ -10,7 +11,7 @@ use super::params::Common;
 use super::split::Texts;
 use crate::error::{Error, Result};
 
-/// Refuses a snapshot that nothing can be compared with.
+/// Rejects a snapshot that rows cannot be compared with. Returns whether its texts are already rows.
 pub(super) async fn expect(db: impl PgExecutor<'_>, project: &str, snapshot: Uuid) -> Result<bool> {
     const STATE: &str =
         "select state = 'complete', has_texts, is_indexed from snapshots where project = $1 and id = $2";
@@ -26,9 +27,9 @@ pub(super) async fn expect(db: impl PgExecutor<'_>, project: &str, snapshot: Uui
     }
 }
 
-/// Makes a snapshot's texts ready to be looked up.
+/// Makes the texts of a snapshot searchable.
 pub(super) async fn prepare(db: &PgPool, project: &str, snapshot: Uuid) -> Result<()> {
-    // Two exports that begin at the same time make the rows one after the other.
+    // Of two exports that begin at the same time, one waits for the other.
     const LOCK: &str = "select from snapshots where project = $1 and id = $2 for update";
     const INDEX: &str = "
         insert into snapshot_texts (project, snapshot_id, hash)
@@ -53,7 +54,7 @@ pub(super) async fn prepare(db: &PgPool, project: &str, snapshot: Uuid) -> Resul
 }
 
 impl Common {
-    /// Adds the condition that neither question nor answer of a row stands in the snapshot that is excluded.
+    /// Adds the condition that neither the question nor the answer of a row is in the excluded snapshot.
     pub(super) fn push_exclude(&self, query: &mut QueryBuilder<Postgres>, texts: &Texts<'_>) {
         let Some(snapshot) = self.exclude else { return };
         let Texts { question, answer, .. } = texts;

@@ -1,4 +1,4 @@
-//! An export: which rows it has, fixed before the first of them is read, and how they are read page by page.
+//! An export: its rows, which are fixed before the first one is read, and how they are read page by page.
 
 use std::fmt;
 
@@ -17,10 +17,10 @@ use crate::http::page::cursor_scope;
 use crate::http::{Check as _, Checks};
 use crate::types::Timestamp;
 
-/// How many rows one statement reads.
+/// The number of rows that one statement reads.
 pub(super) const PAGE: usize = 5_000;
 
-/// An export that is about to begin: its extent is fixed.
+/// An export whose rows are fixed and which is ready to begin.
 pub struct Export {
     dataset: Box<dyn Dataset>,
     pub(super) common: Common,
@@ -28,17 +28,17 @@ pub struct Export {
     pub(super) format: Format,
     pub(super) shape: Shape,
     as_of: Timestamp,
-    /// The last row of what was taken before.
+    /// The position after which the export begins, if it continues an earlier part.
     after: Option<RowKey>,
-    /// The last row that this export has, if not all there are.
+    /// The last row of the export, if it has a limit.
     last: Option<RowKey>,
-    /// The share of the records that is taken, if not all are: those whose hash is below it, of 2^32.
+    /// If only a sample of the records is exported, those whose 32-bit hash is below this number.
     pub(super) sample: Option<i64>,
-    /// What still has to be said before the first row.
+    /// The text before the first row, as long as it is not written.
     header: Option<String>,
-    /// Where the next piece begins, if there is one.
+    /// The cursor of the next part, if there is one.
     pub next_cursor: Option<String>,
-    /// How many rows of this part of a split are left out because their texts stand in another part too.
+    /// The number of rows left out of this part of a split because their texts are also in another part.
     pub dropped: Option<i64>,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Debug for Export {
 }
 
 impl Export {
-    /// Checks the parameters, and fixes the extent.
+    /// Checks the parameters, and fixes the rows of the export.
     pub async fn prepare(
         db: &PgPool,
         project: &str,
@@ -107,7 +107,7 @@ impl Export {
             next_cursor: None,
             dropped: None,
         };
-        // Of an export in pieces, the first one says it for all.
+        // In an export that is divided by a limit, only the first part reports the number for all.
         if export.after.is_none() && description.split.is_some() && export.common.drops() {
             export.dropped = Some(export.count_dropped(db).await?);
         }
@@ -120,17 +120,17 @@ impl Export {
         Ok(export)
     }
 
-    /// The media type of the rows, where they are not NDJSON.
+    /// Returns the media type of the rows, unless they are NDJSON.
     pub fn media_type(&self) -> Option<&'static str> {
         self.format.media_type()
     }
 
-    /// The time whose state of the data is exported.
+    /// Returns the time whose state of the data is exported.
     pub fn as_of(&self) -> Timestamp {
         self.as_of
     }
 
-    /// The last record within `limit`, and whether there is one more behind it.
+    /// Finds the last record within `limit`, and whether there is another one after it.
     async fn find_end(&self, connection: &mut PgConnection, limit: i64) -> Result<(Option<RowKey>, bool)> {
         let [completed_at, record_id, _] = self.dataset.sort_key();
         let columns = format!("select distinct {completed_at} as completed_at, {record_id} as record_id");
@@ -144,7 +144,7 @@ impl Export {
         Ok((found.first().map(key), found.len() > 1))
     }
 
-    /// Counts the rows of this part that are left out because their texts stand in another part too.
+    /// Counts the rows that are left out of this part of a split because their texts are also in another part.
     async fn count_dropped(&mut self, db: &PgPool) -> Result<i64> {
         let mut counts = [0, 0];
         for (with_overlaps, count) in [(true, 0), (false, 1)] {
@@ -155,17 +155,17 @@ impl Export {
         Ok(all - kept)
     }
 
-    /// Counts the rows that are still to be taken.
+    /// Counts the remaining rows.
     pub(super) async fn count(&self, db: &PgPool) -> Result<i64> {
         Ok(self.select("select count(*)")?.build_query_scalar().fetch_one(db).await?)
     }
 
-    /// How many records were taken so far, in earlier pieces too.
+    /// Returns the number of records that were exported so far, also in earlier parts.
     fn taken(&self) -> i64 {
         self.after.map_or(0, |after| after.record)
     }
 
-    /// A query of these columns over what is still to be taken.
+    /// Makes a query of these columns over the remaining rows.
     fn select(&self, columns: &str) -> Result<QueryBuilder<Postgres>> {
         let mut query = query_of_project(columns, &self.project)?;
         self.dataset.push_from(&mut query, &self.common, self.shape);
@@ -201,7 +201,7 @@ impl Export {
         }
     }
 
-    /// The query of the next page of rows; `more` are columns that the reader wants besides, each after a comma.
+    /// Makes the query of the next page of rows. `more` are additional columns, each after a comma.
     pub(super) fn next_page(&self, more: &str) -> Result<QueryBuilder<Postgres>> {
         let [completed_at, record_id, row] = self.dataset.sort_key();
         let columns = self.dataset.columns(&self.common, self.shape);
@@ -213,18 +213,18 @@ impl Export {
         Ok(query)
     }
 
-    /// What stands before the first row, if nothing was read yet.
+    /// Returns the text before the first row, unless it was already taken.
     pub(super) fn take_header(&mut self) -> Vec<u8> {
         self.header.take().unwrap_or_default().into_bytes()
     }
 
-    /// The SQL of the hashes of question and answer of a row, where it has them.
+    /// Returns the SQL of the hashes of a row's question and answer, if the row has them.
     pub(super) fn hashes(&self) -> Option<[String; 2]> {
         self.dataset.hashes()
     }
 
-    /// Writes a row of a page as a line, and goes on behind it. A `profile` is shown it too. Returns the records whose texts
-    /// the row has.
+    /// Writes a row of a page as a line, and moves the position to it. If there is a `profile`, it also gets the row.
+    /// Returns the records whose texts are in the row.
     pub(super) fn write(
         &mut self,
         row: &PgRow,
@@ -278,7 +278,7 @@ pub(super) fn check(
     Ok((format, shape.context("a format without a shape")?))
 }
 
-/// The JSON Schema of the rows of an export with these parameters, if they are JSON.
+/// Returns the JSON Schema of the rows of an export with these parameters, if the rows are JSON.
 pub(super) fn schema(
     description: &Description,
     dataset: &dyn Dataset,
@@ -289,7 +289,7 @@ pub(super) fn schema(
     Ok(super::schema::of_row(description, format, shape, told, common))
 }
 
-/// Begins a query of a data set with this text. The project is `$1`.
+/// Begins a query over the data of a project with this text. The project is `$1`.
 pub(super) fn query_of_project(beginning: &str, project: &str) -> Result<QueryBuilder<Postgres>> {
     let mut arguments = PgArguments::default();
     arguments.add(project).map_err(anyhow::Error::from_boxed)?;

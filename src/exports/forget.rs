@@ -1,12 +1,12 @@
-//! What is to be forgotten of records that are erased, besides what their domain keeps of them.
+//! What exports store about records, and delete when a record is erased.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{near, progress, snapshots, split};
 
-/// Forgets what exports have noted of records that are erased, and marks the snapshots that have them, by the transaction that
-/// has erased them. It comes last there.
+/// Deletes what exports have stored about records that are erased, and marks the snapshots that contain them. It runs
+/// last in the transaction that erases the records.
 pub async fn forget(connection: &mut PgConnection, project: &str, records: &[Uuid]) -> sqlx::Result<()> {
     if records.is_empty() {
         return Ok(());

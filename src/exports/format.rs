@@ -1,5 +1,5 @@
-//! The formats of exported rows: what trainers read unchanged. A data set yields examples of one [`Shape`] or another, and a
-//! [`Format`] says which shapes it can write; so this file is all that a further format touches.
+//! The formats of exported rows, in the form that trainers read. A data set yields examples of one or more
+//! [`Shape`]s, and a [`Format`] says which shapes it can write.
 
 use std::borrow::Cow;
 
@@ -72,7 +72,7 @@ pub enum Weights {
 pub enum Shape {
     /// A task and a solution that has passed its checks, so that a grader can compare with it.
     Solution,
-    /// A prompt of any messages, and the answer that was taken.
+    /// A prompt of any messages, and the answer that was accepted.
     Answer,
     /// A task, a wrong solution, the feedback on it, and the right solution.
     Correction,
@@ -84,7 +84,7 @@ pub enum Shape {
     Steps,
     /// Candidates with grades and features.
     Ranking,
-    /// The choice of a policy among candidates, with its probability and its cost.
+    /// The choice of a policy among candidates, with its probability and cost.
     Decision,
     /// A text, a matching text, and a text that does not match.
     Triplet,
@@ -102,37 +102,37 @@ impl Shape {
     }
 }
 
-/// One row, to be written in some format. `R` are the data set's own columns.
+/// One row before it is written in a format. `R` is the type of the data set's own columns.
 #[derive(Debug)]
 pub enum Example<'a, R> {
     /// See [`Shape::Solution`].
     Solution {
         /// The messages that were sent to the model.
         prompt: Prompt<'a>,
-        /// What solved it.
+        /// The program that solved the task.
         solution: &'a str,
     },
     /// See [`Shape::Answer`].
     Answer {
-        /// What was said before; the last message is the question.
+        /// The messages of the chat. The last one is the question.
         prompt: Prompt<'a>,
-        /// What should be answered.
+        /// The answer to learn.
         answer: &'a str,
     },
     /// See [`Shape::Correction`].
     Correction {
         /// The messages that were sent to the model.
         prompt: Prompt<'a>,
-        /// What was answered first.
+        /// The wrong answer.
         wrong: &'a str,
-        /// What was said to it, by the user or by a tool.
+        /// The reply to the wrong answer, by the user or a tool.
         feedback: Cow<'a, str>,
-        /// What should have been answered.
+        /// The right answer.
         right: &'a str,
     },
     /// See [`Shape::Preference`].
     Preference {
-        /// What was said before; the last message is the question.
+        /// The messages of the chat. The last one is the question.
         prompt: Prompt<'a>,
         /// The better answer.
         chosen: &'a str,
@@ -141,7 +141,7 @@ pub enum Example<'a, R> {
     },
     /// See [`Shape::Label`].
     Label {
-        /// What was said before; the last message is the question.
+        /// The messages of the chat. The last one is the question.
         prompt: Prompt<'a>,
         /// An answer.
         answer: &'a str,
@@ -152,12 +152,12 @@ pub enum Example<'a, R> {
     Pair {
         /// A text.
         anchor: &'a str,
-        /// One that belongs to it.
+        /// A matching text.
         positive: &'a str,
     },
     /// See [`Shape::Steps`].
     Steps {
-        /// What the user wanted.
+        /// The intent of the user.
         task: &'a str,
         /// The texts of the steps, in order.
         steps: Vec<String>,
@@ -170,7 +170,7 @@ pub enum Example<'a, R> {
         id: Uuid,
         /// The number of the query in the export, from 1.
         query: i64,
-        /// What the grades come from, in a word.
+        /// The source of the grades, in a word.
         origin: &'a str,
         /// The candidates that have a grade.
         candidates: Vec<Candidate>,
@@ -179,11 +179,11 @@ pub enum Example<'a, R> {
     Decision(Decision<'a>),
     /// See [`Shape::Triplet`].
     Triplet {
-        /// The text.
+        /// A text.
         anchor: &'a str,
-        /// One that belongs to it.
+        /// A matching text.
         positive: &'a str,
-        /// One that does not.
+        /// A text that does not match.
         negative: &'a str,
     },
     /// See [`Shape::Raw`].
@@ -193,18 +193,19 @@ pub enum Example<'a, R> {
 /// A candidate of a ranking.
 #[derive(Debug)]
 pub struct Candidate {
-    /// Its number among all that were offered, from 0.
+    /// The candidate's number among all suggestions of the record, from 0.
     pub index: i32,
-    /// How good it turned out to be; 0 is worst.
+    /// The grade. 0 is the worst.
     pub grade: u8,
     /// Its features, in the order in which the data set names them.
     pub features: Vec<i64>,
-    /// What has decided besides, and is not to be learned: names, and values as far as they are known.
+    /// Influences on the grade that must not be learned, such as the position: their names, and their values if they
+    /// are known.
     pub bias: Vec<(&'static str, Option<f64>)>,
 }
 
 impl Format {
-    /// The shapes of examples that this format can write.
+    /// Returns the shapes of examples that this format can write.
     #[must_use]
     pub fn shapes(self) -> &'static [Shape] {
         match self {
@@ -225,7 +226,8 @@ impl Format {
         }
     }
 
-    /// The formats that can write one of these shapes: those of the first shape first, of which the first is the default.
+    /// Returns the formats that can write one of these shapes, beginning with those of the first shape. The first
+    /// format is the default.
     pub fn of(shapes: &[Shape]) -> impl Iterator<Item = Self> {
         let all = <Self as clap::ValueEnum>::value_variants();
         let first = |format: Self| shapes.iter().position(|shape| format.shapes().contains(shape));
@@ -233,26 +235,26 @@ impl Format {
             .flat_map(move |number| all.iter().copied().filter(move |it| first(*it) == Some(number)))
     }
 
-    /// The one of these shapes that this format writes, if it can write any: the first that it can.
+    /// Returns the first of these shapes that this format can write, if there is one.
     #[must_use]
     pub fn choose(self, shapes: &[Shape]) -> Option<Shape> {
         shapes.iter().copied().find(|shape| self.shapes().contains(shape))
     }
 
-    /// The name of the format, as requests give it.
+    /// Returns the name of the format, as used in requests.
     #[must_use]
     pub fn name(self) -> String {
         clap::ValueEnum::to_possible_value(&self)
             .map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Whether a row is a JSON object, which can carry metadata.
+    /// Returns whether a row is a JSON object, to which metadata can be added.
     #[must_use]
     pub fn is_json(self) -> bool {
         self.media_type().is_none()
     }
 
-    /// The media type of the rows, where they are not NDJSON.
+    /// Returns the media type of the rows, unless they are NDJSON.
     #[must_use]
     pub fn media_type(self) -> Option<&'static str> {
         match self {
@@ -262,8 +264,8 @@ impl Format {
         }
     }
 
-    /// What stands before the first row of rankings; `features` are the names of the features of candidates, and `bias` those of
-    /// what is not to be learned.
+    /// Returns the text before the first row of rankings. `features` are the names of the candidates' features, and
+    /// `bias` the names of what must not be learned.
     #[must_use]
     pub fn header(self, bias: &[&str], features: &[&str]) -> Option<String> {
         match self {

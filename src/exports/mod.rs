@@ -1,8 +1,9 @@
-//! Exports: finished data sets, streamed. A [`Dataset`] says which rows it has and what example each of them is; it lives with
-//! its domain, and [`datasets`] is the one list of all. [`mod@export`] fixes which rows there are and in which order, and
-//! [`stream`] sends them in bounded memory; [`format`](mod@format) and [`chat`] say how examples are written, [`schema`] what a
-//! row looks like, [`count`] how many there are, [`profile`] what they are like, [`split`], [`near`] and [`exclude`] which of
-//! them share texts, [`snapshots`] keep them as files, and [`routes`](mod@routes) has the endpoints.
+//! Exports: data sets, streamed. A [`Dataset`] says which rows it has and which example each row is. It is in the
+//! folder of its domain, and [`datasets`] lists all of them. [`mod@export`] fixes the rows of an export and their
+//! order, and [`stream`] sends them in bounded memory. [`format`](mod@format) and [`chat`] say how examples are
+//! written, [`schema`] describes a row, [`count`] counts rows, and [`profile`] describes all rows. [`split`],
+//! [`near`] and [`exclude`] find rows that share texts, [`snapshots`] store exports as files, and
+//! [`routes`](mod@routes) has the endpoints.
 
 mod as_of;
 pub mod chat;
@@ -49,26 +50,29 @@ pub struct Description {
     pub name: &'static str,
     /// What its rows are, in one sentence.
     pub summary: &'static str,
-    /// What else its readers should know; the documentation adds the formats and file names.
+    /// Further information for readers. The documentation adds the formats and file names.
     pub notes: &'static str,
     /// The shapes of examples that it yields, from which its formats follow. The first is the default.
     pub shapes: &'static [Shape],
-    /// The schema of its own columns, where it has the format for them.
+    /// The schema of the data set's own columns, if it has the format for them.
     pub raw: Option<fn() -> Value>,
     /// The schema of what `include=metadata` adds.
     pub metadata: Option<fn() -> Value>,
-    /// Where the texts of its records come from, which decide about their part of a split. A data set without texts has none.
+    /// The source of the texts of its records, which decide on their part of a split. A data set without texts has
+    /// none.
     pub split: Option<&'static split::Source>,
-    /// The table of the records that its rows are made of.
+    /// The table of the records from which the rows are made.
     pub table: &'static str,
-    /// How its rows are counted, as SQL from `from` on that begins with `table`; if not given, by its own query, which does.
+    /// The SQL that counts the rows, from `from` on, beginning with `table`. Without it, the data set's own query
+    /// counts them.
     pub count: Option<&'static str>,
-    /// How the records are counted that it leaves out because their text was not kept, if there can be any, as SQL from `from` on.
+    /// The SQL that counts the records left out because their text was not stored, from `from` on. Without it, there
+    /// are none.
     pub skipped: Option<&'static str>,
 }
 
 impl Description {
-    /// Whether a parameter that data sets share applies to the rows of this one.
+    /// Returns whether a common parameter applies to the rows of this data set.
     #[must_use]
     pub fn has_parameter(&self, name: &str) -> bool {
         match name {
@@ -84,43 +88,43 @@ impl Description {
 
 /// A data set that has a description, and so can be in the [list](datasets::ALL).
 pub trait Described: Dataset {
-    /// What is known of it.
+    /// The description.
     const DESCRIPTION: Description;
 }
 
-/// A data set with the parameters of its own that a request gives.
+/// A data set with the values of its own parameters.
 ///
-/// SQL of a data set names the project `$1`, with every table that it reads, and never compares the projects of two tables: so
-/// a database that is spread over several servers finds them all on one.
+/// The SQL of a data set compares the project of every table with `$1`, and never with the project of another table,
+/// so that a database that is distributed over several servers finds all rows on one of them.
 pub trait Dataset: fmt::Debug + Send + Sync {
-    /// Checks the parameters, some of which only make sense with one shape of examples.
+    /// Checks the parameters, some of which are only valid for one shape of examples.
     fn check(&self, shape: Shape, checks: &mut Checks);
 
-    /// Adds `from` and `where`: the rows that make examples of this shape.
+    /// Adds `from` and `where` for the rows that make examples of this shape.
     fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape);
 
-    /// The SQL of the columns by which rows are ordered, which are the first three fields of a [`RowKey`].
+    /// Returns the SQL of the columns by which rows are ordered, which are the first three fields of a [`RowKey`].
     fn sort_key(&self) -> [&'static str; 3];
 
-    /// The SQL of the columns that [`Dataset::write`] reads, separated by commas.
+    /// Returns the SQL of the columns that [`Dataset::write`] reads, separated by commas.
     fn columns(&self, common: &Common, shape: Shape) -> String;
 
-    /// What the questions of its chats are made of.
+    /// Returns what the question of a chat is made of.
     fn told(&self, _: Shape) -> Told {
         Told::Request
     }
 
-    /// The SQL of the hashes of question and answer of a row, where it has them.
+    /// Returns the SQL of the hashes of a row's question and answer, if it has them.
     fn hashes(&self) -> Option<[String; 2]> {
         None
     }
 
-    /// What stands before the first row.
+    /// Returns the text before the first row, if there is one.
     fn header(&self, _: Format) -> Option<String> {
         None
     }
 
-    /// Reads what is to be known before the first row, of the records that were finalized before a time.
+    /// Reads what must be known before the first row, from the records that were finalized before a time.
     fn prepare<'a>(&'a mut self, _: &'a PgPool, _: &'a str, _: Timestamp) -> BoxFuture<'a, Result<()>> {
         Box::pin(async { Ok(()) })
     }
@@ -132,11 +136,11 @@ pub trait Dataset: fmt::Debug + Send + Sync {
 /// What the question of a chat is made of, which decides which members its messages have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
-    /// One text of the user.
+    /// One message of the user.
     Intent,
     /// Messages of the user and the model.
     Chat,
-    /// Whatever was sent to the model, with tools and their answers.
+    /// Everything that was sent to the model, including tools and their results.
     Request,
 }
 
@@ -149,25 +153,25 @@ pub struct RowKey {
     pub record_id: Uuid,
     /// The number of the row within its record.
     pub row: i32,
-    /// The number of the record within the export, from 1; pieces of one export count on.
+    /// The number of the record within the export, from 1. It continues in the next part of the same export.
     pub record: i64,
 }
 
-/// The lines of an export that are about to be sent.
+/// The lines of an export that are ready to be sent.
 #[derive(Debug)]
 pub struct Lines<'a> {
     format: Format,
     shape: Shape,
     weights: Weights,
     bytes: &'a mut Vec<u8>,
-    /// The profile that looks at the row, if one is made.
+    /// The profile that gets the row, if one is made.
     profile: Option<&'a mut Profile>,
-    /// The records whose texts the row has.
+    /// The records whose texts are in the row.
     records: Vec<Uuid>,
 }
 
 impl Lines<'_> {
-    /// The shape of examples that is wanted.
+    /// Returns the shape of examples that is wanted.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape
@@ -187,15 +191,16 @@ impl Lines<'_> {
         self.format.write(self.weights, example, None::<()>, self.bytes)
     }
 
-    /// Says which records the row has texts of, if that is not the record that it is named after.
+    /// Sets the records whose texts are in the row, if they are others than the record that the row is named after.
     pub fn has_records(&mut self, records: impl Iterator<Item = Uuid>) {
         self.records = records.collect();
     }
 }
 
-/// Adds the condition that no older row has the same hash: of equal rows, the oldest is left.
+/// Adds the condition that no older row has the same hash, so that only the oldest of equal rows is exported.
 ///
-/// The rows are those of `from` as `alias` that meet the `conditions`; `key` are the columns by which they are ordered.
+/// The rows are those of `from` as `alias` that meet the `conditions`. `key` is the list of the columns by which they
+/// are ordered.
 pub fn push_oldest(
     query: &mut QueryBuilder<Postgres>,
     (from, alias): (&str, &str),

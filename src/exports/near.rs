@@ -1,15 +1,15 @@
-//! Records whose texts are alike: the same question in other words, the same program with another name in it.
+//! Similar records: the same question in other words, or the same program with another name in it.
 //!
-//! Of each record that a data set teaches from, the question and the answer are taken apart into words and pairs of words that
-//! stand together. The share of those that two records have in common is how alike they are (Jaccard). It is estimated by
-//! MinHash (Broder 1997): of each of 60 orders of all words and pairs, the first one that the record has; two records have the
-//! same first one as often as they are alike. Records that agree in four numbers out of one of 15 bands are compared, which
-//! finds 98 of 100 that are .7 alike, and 62 of those that are half alike.
+//! The question and the answer of a record are divided into words and pairs of adjacent words. The similarity of two
+//! records is the share of these that both have (Jaccard), estimated by MinHash (Broder 1997): for each of 60 orders
+//! of all words and pairs, a record has a number for the first one that it contains, and two records have the same
+//! number as often as they are similar. Records that agree in all four numbers of one of 15 bands are compared. This
+//! finds 98 of 100 pairs with a similarity of 0.7, and 62 of 100 with a similarity of 0.5.
 //!
-//! What a record is like does not change because of what comes later: it is compared with records that were finalized before
-//! it. Of each record the eight earlier ones that are most like it are noted. So a row is left out if one of these is in the
-//! export too, and is at least as much like it as is asked for. As with a split, nothing of this is done when records are
-//! written: the first export that asks for it works through all of them, some hundred at a time.
+//! A record is only compared with records that were finalized before it, so that later records do not change the
+//! result. The eight earlier records that are most similar are stored. A row is left out if one of them is in the
+//! export too and is at least as similar as requested. As with a split, writing a record costs nothing: the first
+//! export that needs the comparison processes all records, some hundred at a time.
 
 use std::collections::HashMap;
 
@@ -23,21 +23,22 @@ use crate::retrieval::keys::{Key, literal};
 use crate::retrieval::text::{Token, tokens};
 use crate::types::Timestamp;
 
-/// How much alike records must be to be left out, where a request does not say.
+/// The default similarity from which records are left out.
 const THRESHOLD: f64 = 0.8;
-/// How much alike records must be for that to be noted.
+/// The minimum similarity that is stored.
 const LEAST: f64 = 0.5;
-/// How many numbers of a signature are a band, and how many bands there are.
+/// The number of numbers in a band of a signature, and the number of bands.
 const BANDS: (usize, usize) = (4, 15);
-/// How many numbers a signature has.
+/// The number of numbers in a signature.
 const NUMBERS: usize = BANDS.0 * BANDS.1;
-/// How many records are compared by one transaction.
+/// The number of records that one transaction compares.
 const PAGE: usize = 500;
-/// The most earlier records that one is compared with.
+/// The maximum number of earlier records that a record is compared with.
 const COMPARED: i64 = 200;
-/// The most earlier records that are noted as being like one.
+/// The maximum number of similar earlier records that are stored for a record.
 const NOTED: usize = 8;
-/// Of records that are all but equal, more than this many are not compared with later ones: those would find the others.
+/// The similarity of almost equal records, and the number of earlier ones that suffice: a record that has so many is
+/// not compared with later records, because these are compared with the earlier ones.
 const EQUALS: (f64, usize) = (0.95, 20);
 
 /// The signature of a text.
@@ -45,7 +46,7 @@ const EQUALS: (f64, usize) = (0.95, 20);
 struct Signature(Vec<u32>);
 
 impl Signature {
-    /// Makes the signature of a text, if it has any words or signs.
+    /// Makes the signature of a text, if it contains words or signs.
     fn of(text: &str) -> Option<Self> {
         let lower = text.to_lowercase();
         let all: Vec<_> = tokens(&lower).map(Token::as_str).collect();
@@ -63,13 +64,13 @@ impl Signature {
         Some(Self((0..NUMBERS as u64).map(number).collect()))
     }
 
-    /// Returns how much alike two texts are.
+    /// Returns the estimated similarity of two texts, from 0 to 1.
     fn likeness(&self, other: &Self) -> f64 {
         let same = self.0.iter().zip(&other.0).filter(|(one, other)| one == other).count();
         same as f64 / NUMBERS as f64
     }
 
-    /// Returns the keys by which texts are found that may be alike.
+    /// Returns the keys by which texts are found that may be similar.
     fn bands(&self, project: &str, work: &str) -> Vec<Key> {
         let key = |(number, band): (usize, &[u32])| {
             let mut hash = crc32fast::Hasher::new();
@@ -123,7 +124,8 @@ struct Record {
     text: Option<String>,
 }
 
-/// Compares the records of a project that were finalized before `as_of` with earlier ones, where that is not done yet.
+/// Compares the records of a project that were finalized before `as_of` with earlier ones, unless that was already
+/// done.
 pub(super) async fn catch_up(
     db: &PgPool,
     project: &str,
@@ -169,7 +171,7 @@ async fn catch_up_page(db: &PgPool, project: &str, source: &Source, as_of: Times
     Ok(is_page)
 }
 
-/// An earlier record that may be like another.
+/// An earlier record that may be similar to another.
 #[derive(Debug, FromRow)]
 struct Found {
     record: Uuid,
@@ -178,7 +180,7 @@ struct Found {
     twin_signature: Vec<u8>,
 }
 
-/// Notes of records which earlier ones are like them.
+/// Stores which earlier records are similar to these records.
 async fn compare(connection: &mut PgConnection, project: &str, records: &[Uuid]) -> sqlx::Result<()> {
     const FIND: &str = "
         select n.record, n.signature, twin.record as twin, twin.signature as twin_signature
@@ -211,7 +213,7 @@ async fn compare(connection: &mut PgConnection, project: &str, records: &[Uuid])
         if twins.iter().filter(|(_, likeness)| *likeness >= EQUALS.0).count() >= EQUALS.1 {
             equal.push(record);
         }
-        // The oldest of those that are equally alike, as it was sorted before.
+        // The sort is stable: of equally similar records, the oldest come first.
         twins.sort_by(|(_, one), (_, other)| other.total_cmp(one));
         for (twin, likeness) in twins.into_iter().take(NOTED) {
             ids.push(record);
@@ -226,7 +228,7 @@ async fn compare(connection: &mut PgConnection, project: &str, records: &[Uuid])
     Ok(())
 }
 
-/// Forgets what records are like that are erased, by the transaction that has erased them.
+/// Deletes what is stored about records that are erased, in the transaction that erases them.
 pub(super) async fn forget(
     connection: &mut PgConnection,
     project: &str,
@@ -241,9 +243,9 @@ pub(super) async fn forget(
     Ok(())
 }
 
-/// Adds the condition that no older record among those that meet the `conditions` is like the row's.
+/// Adds the condition that no older record among those that meet the `conditions` is similar to the row's record.
 ///
-/// The rows are those of `from` as `alias`, and `record` is the column of their record's id.
+/// The rows are those of `from` as `alias`, and `record` is the column with the id of their record.
 pub fn push_unlike(
     query: &mut QueryBuilder<Postgres>,
     common: &Common,
@@ -275,7 +277,7 @@ mod tests {
 
     use super::*;
 
-    /// The likeness that signatures estimate.
+    /// Returns the similarity that signatures estimate.
     fn jaccard(one: &str, other: &str) -> f64 {
         let features = |text: &str| -> HashSet<String> {
             let all: Vec<_> = tokens(text).map(|token| token.as_str().to_owned()).collect();
@@ -287,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_signature_is_the_same_for_ever() {
-        // Kept in databases: if this fails, a migration is needed.
+        // Databases contain signatures. If this test fails, a migration is needed.
         let signature = Signature::of("Create a fund").expect("it has words");
         assert_eq!(signature.0[..3], FIRST);
         assert_eq!(signature.bands("p", "near generations")[0], FIRST_BAND);

@@ -1,4 +1,4 @@
-//! The parameters of exports: the same ones, and the same documentation, for the endpoint and the command line.
+//! The parameters of exports. The endpoint and the command line have the same ones, with the same documentation.
 
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
@@ -32,7 +32,7 @@ pub struct Common {
     #[arg(long, value_name = "TIME")]
     #[param(value_type = Option<Timestamp>)]
     pub until: Option<Timestamp>,
-    /// Which records come first. A `cursor` is valid only for its own order.
+    /// The order of the records. A `cursor` is valid only for its own order.
     #[arg(long)]
     #[param(inline)]
     pub order: Option<Order>,
@@ -102,7 +102,8 @@ pub struct Common {
     #[arg(long, value_name = "N")]
     #[param(minimum = 1, example = 20)]
     pub max_per_answer: Option<u32>,
-    /// Whether rows stay whose texts stand in another part too. It is for counting them, and no request has it.
+    /// Whether rows stay whose texts are also in another part. It is only used for counting, and cannot be set by a
+    /// request.
     #[serde(skip)]
     #[arg(skip)]
     #[param(ignore)]
@@ -129,7 +130,8 @@ pub enum Dedupe {
     None,
     /// Of rows with the same texts, only the oldest is exported.
     Exact,
-    /// All but the oldest of records whose question and answer are alike, by words that stand together (MinHash).
+    /// Only the oldest of several similar records is exported. Records are similar if their questions and answers
+    /// have most words, and pairs of adjacent words, in common (MinHash).
     Near,
 }
 
@@ -184,11 +186,7 @@ impl Check for Common {
             "must be from 0.5 to 1",
         );
         let has_threshold = self.near_threshold.is_some();
-        checks.require(
-            self.is_near() || !has_threshold,
-            "dedupe",
-            "must be near where near_threshold is given",
-        );
+        checks.require(self.is_near() || !has_threshold, "dedupe", "must be near if near_threshold is given");
         checks.require(self.system.as_deref() != Some(""), "system", "must not be empty");
         checks.require(self.max_chars != Some(0), "max_chars", "must be 1 or more");
         checks.require(self.max_per_answer != Some(0), "max_per_answer", "must be 1 or more");
@@ -197,14 +195,15 @@ impl Check for Common {
             checks.require(
                 self.holdout.is_none() && self.seed.is_none() && self.split_by.is_none(),
                 "split",
-                "holdout, seed and split_by need it",
+                "must be given with holdout, seed or split_by",
             );
         }
     }
 }
 
 impl Common {
-    /// Adds the conditions on the creation of a row's record, whose column is `created_at`, on its answer, and on its part of a split.
+    /// Adds the conditions on a row's answer, on its part of a split, and on the creation of its record, whose column
+    /// is `created_at`.
     pub fn push(&self, query: &mut QueryBuilder<Postgres>, created_at: &str, sides: &Sides<'_>) {
         if let Some(since) = self.since {
             query.push(format_args!(" and {created_at} >= ")).push_bind(since);
@@ -219,7 +218,7 @@ impl Common {
         self.push_split(query, sides);
     }
 
-    /// Refuses parameters that do not apply to rows of this format, or to a data set without texts.
+    /// Rejects parameters that do not apply to rows of this format, or to a data set without texts.
     pub(super) fn check_shape(&self, format: Format, shape: Shape, has_texts: bool, checks: &mut Checks) {
         checks.require(
             self.system.is_none() || shape.is_chat(),
@@ -231,7 +230,7 @@ impl Common {
             "the rows of this data set have no question and answer of their own, and are split by session";
         checks.require(has_texts || !by_text, "split_by", has_text);
         let weighed = self.weights.is_none() || format == Format::Openai;
-        checks.require(weighed, "weights", "only the format openai has them");
+        checks.require(weighed, "weights", "only the format openai has weights");
         for (name, given) in [
             ("min_chars", self.min_chars.is_some()),
             ("max_chars", self.max_chars.is_some()),
@@ -243,32 +242,33 @@ impl Common {
         }
     }
 
-    /// Those that must not change between the pieces of one export: which records it has, and in which order.
+    /// Returns the parameters that must stay the same in all parts of one export, because they decide on its records
+    /// and their order.
     #[must_use]
     pub fn conditions(&self) -> Self {
         let weights = None;
         Self { format: None, limit: None, cursor: None, as_of: None, include: None, weights, ..self.clone() }
     }
 
-    /// The order of the records.
+    /// Returns the order of the records.
     #[must_use]
     pub fn order(&self) -> Order {
         self.order.unwrap_or_default()
     }
 
-    /// How equal rows are treated.
+    /// Returns how equal rows are treated.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.dedupe == Some(Dedupe::Exact)
     }
 
-    /// Whether rows that are like an older one are left out.
+    /// Returns whether rows that are similar to an older one are left out.
     #[must_use]
     pub fn is_near(&self) -> bool {
         self.dedupe == Some(Dedupe::Near)
     }
 
-    /// Whether rows carry metadata.
+    /// Returns whether rows have metadata.
     #[must_use]
     pub fn with_metadata(&self) -> bool {
         self.include.is_some()

@@ -1,8 +1,8 @@
-//! What the rows of a data set are like, before anything is trained on them: how long they are, what is repeated, what they
-//! are about.
+//! Statistics of the rows of a data set, to be read before training: the lengths of texts, repeated texts, and the
+//! shares of domains, models and so on.
 //!
-//! Of a large data set a sample is looked at, chosen by a hash of the records' ids; so a profile takes bounded memory and about
-//! as long as it takes to count the rows.
+//! Of a large data set, a sample is read, which is chosen by a hash of the records' ids. A profile therefore takes
+//! bounded memory and about as long as counting the rows.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hasher as _};
@@ -19,14 +19,14 @@ use super::params::Include;
 use crate::error::Result;
 use crate::types::Timestamp;
 
-/// About the most rows that are looked at.
+/// The approximate maximum number of rows that are read.
 const MOST_ROWS: i64 = 50_000;
-/// The most values of one kind that are told apart, and that are shown.
+/// The maximum number of values of one kind that are counted separately, and the maximum number that are returned.
 const MOST_VALUES: (usize, usize) = (1_000, 20);
-/// How many characters of an answer are shown.
+/// The number of characters of an answer that are returned.
 const SHOWN: usize = 200;
 
-/// The kinds of shares, each with the names under which the metadata of data sets have it.
+/// The kinds of shares, each with the names that they have in the metadata of data sets.
 const SHARES: [(&str, &[&str]); 7] = [
     ("domain", &["domain_name"]),
     ("model", &["model_used", "model"]),
@@ -37,69 +37,69 @@ const SHARES: [(&str, &[&str]); 7] = [
     ("verdict", &["verdict"]),
 ];
 
-/// What the rows of a data set are like.
+/// Statistics of the rows of a data set.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = DatasetProfile)]
 pub struct Report {
     /// The data set.
     dataset: &'static str,
-    /// The format of the rows that were looked at.
+    /// The format of the rows that were read.
     format: Format,
-    /// The state of the data that the profile is of.
+    /// The time whose state of the data the profile describes.
     as_of: Timestamp,
-    /// How many rows the export has.
+    /// The number of rows of the export.
     rows: i64,
-    /// How many rows were looked at, of which all other numbers are.
+    /// The number of rows that were read. All other numbers describe these rows.
     profiled: u64,
-    /// Whether a sample was looked at, and not all rows.
+    /// Whether only a sample of the rows was read.
     sampled: bool,
-    /// How many bytes a row has.
+    /// The length of a row in bytes.
     row_bytes: Option<Lengths>,
-    /// How many characters the question of a row has, all its messages together. Null where rows have no question.
+    /// The length of a row's question in characters, all of its messages together. Null if rows have no question.
     prompt_characters: Option<Lengths>,
-    /// How many characters the answer has that a row teaches. Null where rows have none.
+    /// The length of a row's answer in characters. Null if rows have no answer.
     answer_characters: Option<Lengths>,
-    /// How many candidates a row has. Null where rows are no rankings.
+    /// The number of candidates in a row. Null if rows are not rankings.
     candidates: Option<Lengths>,
-    /// How many rows have a question that an earlier one has, too.
+    /// The number of rows whose question is also in an earlier row.
     repeated_prompts: u64,
-    /// How many rows have an answer that an earlier one has, too.
+    /// The number of rows whose answer is also in an earlier row.
     repeated_answers: u64,
-    /// How many rows have question and answer of an earlier one.
+    /// The number of rows whose question and answer are both those of an earlier row.
     repeated_rows: u64,
-    /// The answers that most rows teach, the most frequent first; only those that more than one row teaches.
+    /// The answers that occur in more than one row, the most frequent first.
     most_frequent_answers: Vec<Share>,
-    /// How rows are distributed over domains, models, error stages and what else there is, by the name of that.
+    /// The distribution of rows over domains, models, error stages and other properties, by the name of the property.
     shares: BTreeMap<&'static str, Vec<Share>>,
 }
 
-/// How many rows have a value.
+/// The number of rows that have a value.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = RowShare)]
 struct Share {
-    /// The value, of a long text its beginning. Null for rows without one.
+    /// The value, shortened if it is long. Null for rows without a value.
     value: Option<String>,
-    /// How many rows have it.
+    /// The number of rows with this value.
     rows: u64,
-    /// Their share of the rows that were looked at, from 0 to 1.
+    /// The share of these rows among the rows that were read, from 0 to 1.
     share: f64,
 }
 
-/// How lengths are distributed.
+/// The distribution of lengths.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = LengthDistribution)]
 struct Lengths {
-    /// The least.
+    /// The minimum.
     min: u32,
     /// The mean.
     mean: f64,
     /// The median.
     p50: u32,
-    /// Nine of ten are at most this.
+    /// The 90th percentile.
     p90: u32,
-    /// Ninety-nine of a hundred are at most this.
+    /// The 99th percentile.
     p99: u32,
-    /// The greatest.
+    /// The maximum.
     max: u32,
 }
 
@@ -113,7 +113,7 @@ impl Lengths {
     }
 }
 
-/// A profile while rows are looked at.
+/// A profile that is being made.
 #[derive(Debug, Default)]
 pub struct Profile {
     rows: u64,
@@ -121,16 +121,16 @@ pub struct Profile {
     prompts: Vec<u32>,
     answers: Vec<u32>,
     candidates: Vec<u32>,
-    /// How many rows have each prompt, answer, and both, by their hashes.
+    /// The number of rows with each question, each answer, and each pair of both, by their hashes.
     seen: [HashMap<u64, u64>; 3],
-    /// The beginnings of answers that several rows teach.
+    /// The beginnings of answers that occur in several rows.
     repeated: HashMap<u64, String>,
     shares: [BTreeMap<Option<String>, u64>; SHARES.len()],
     has_shares: [bool; SHARES.len()],
 }
 
 impl Profile {
-    /// Takes note of a row as an example, and of what else is known of it.
+    /// Adds a row, as an example, and its metadata.
     pub(super) fn see<R>(&mut self, example: &Example<'_, R>, metadata: Option<&Value>) {
         self.rows += 1;
         if let Some((prompt, answer)) = sides(example) {
@@ -156,7 +156,7 @@ impl Profile {
             self.has_shares[number] = true;
             let value = value.as_str().map(|text| text.chars().take(SHOWN).collect());
             let values = &mut self.shares[number];
-            // What is rare once there are very many values is told apart no more.
+            // Rare values are counted together once there are very many.
             let value = if values.len() < MOST_VALUES.0 || values.contains_key(&value) {
                 value
             } else {
@@ -166,7 +166,7 @@ impl Profile {
         }
     }
 
-    /// Takes note of how long the row is that was seen last, as it is written.
+    /// Adds the length of the row that was added last, as it is written.
     pub(super) fn measure(&mut self, bytes: usize) {
         self.row_bytes.push(length(bytes));
     }
@@ -192,7 +192,7 @@ impl Profile {
 }
 
 impl Export {
-    /// Looks at the rows, or at a sample of them where there are many.
+    /// Reads the rows, or a sample of them if there are many.
     pub(super) async fn profile(mut self, db: &PgPool, dataset: &'static str) -> Result<Report> {
         let rows = self.count(db).await?;
         if rows > MOST_ROWS {
@@ -200,7 +200,7 @@ impl Export {
             let sample = (2_f64.powi(32) * MOST_ROWS as f64 / rows as f64) as i64;
             self.sample = Some(sample);
         }
-        // What rows are about is in their metadata, whatever they are asked to carry.
+        // The shares need the metadata, even if the request does not.
         self.common.include = Some(Include::Metadata);
         let mut profile = Profile::default();
         let mut line = Vec::new();
@@ -245,7 +245,7 @@ impl Export {
     }
 }
 
-/// The texts of the question and the answer that an example teaches, if it has both.
+/// Returns the texts of an example's question and of the answer to learn, if it has both.
 fn sides<'e, R>(example: &'e Example<'_, R>) -> Option<(Vec<&'e str>, &'e str)> {
     Some(match example {
         Example::Solution { prompt, solution: answer }

@@ -1,15 +1,16 @@
-//! How far exports have worked through the records of a project, where something is noted of each of them. Two exports that
-//! begin at the same time go through the records one after the other.
+//! How far an export has processed the records of a project, when it stores something about each of them. Two exports
+//! that begin at the same time process the records one after the other.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::types::Timestamp;
 
-/// A record that was worked through last: when it was finalized, and its id.
+/// The last record that was processed: when it was finalized, and its id.
 pub(super) type Place = (Option<Timestamp>, Option<Uuid>);
 
-/// Returns the last record that a work has gone through, and keeps others from the same work until the transaction ends.
+/// Returns the last record that a kind of work has processed, and keeps others from the same work until the
+/// transaction ends.
 pub(super) async fn begin(connection: &mut PgConnection, project: &str, work: &str) -> sqlx::Result<Place> {
     const BEGIN: &str = "insert into text_progress (project, work) values ($1, $2) on conflict do nothing";
     const LOCK: &str =
@@ -18,7 +19,7 @@ pub(super) async fn begin(connection: &mut PgConnection, project: &str, work: &s
     sqlx::query_as(LOCK).bind(project).bind(work).fetch_one(connection).await
 }
 
-/// Notes the last record that a work has gone through.
+/// Stores the last record that a kind of work has processed.
 pub(super) async fn end(
     connection: &mut PgConnection,
     project: &str,
@@ -32,8 +33,8 @@ pub(super) async fn end(
     Ok(())
 }
 
-/// Waits until no work is under way that could still note something of records that this transaction has erased: it does so
-/// before, and is seen then, or no longer finds them.
+/// Waits until no work is in progress that could still store something about records that this transaction has
+/// erased. Work that ends before is seen afterwards, and work that begins later does not find the records.
 pub(super) async fn wait(connection: &mut PgConnection, project: &str) -> sqlx::Result<()> {
     const SQL: &str = "select from text_progress where project = $1 order by work for update";
     sqlx::query(SQL).bind(project).execute(connection).await?;

@@ -101,7 +101,7 @@ fn operation(entry: &Entry) -> Operation {
         .build()
 }
 
-/// The documented parameters of a data set whose names are wanted.
+/// Returns the documented parameters of a data set whose names `wanted` accepts.
 fn parameters(entry: &Entry, wanted: impl Fn(&str) -> bool) -> Vec<Parameter> {
     let mut common = Common::into_params(|| Some(ParameterIn::Query));
     common.retain(|parameter| entry.description.has_parameter(&parameter.name));
@@ -122,7 +122,7 @@ fn schema_operation(entry: &Entry) -> Operation {
     let object = ObjectBuilder::new().schema_type(Type::Object);
     let content = ContentBuilder::new().schema(Some(object.build())).build();
     let schema = ResponseBuilder::new().description("The JSON Schema").content("application/json", content);
-    // What the others say does not change what a row looks like.
+    // Only these parameters change what a row looks like.
     let wanted = |name: &str| ["format", "include", "weights", "prompt", "propensities"].contains(&name);
     let of_json = entry.formats().find(|format| format.is_json()).map(Format::name);
     let with_example = |parameter: Parameter| match parameter.name.as_str() {
@@ -134,7 +134,7 @@ fn schema_operation(entry: &Entry) -> Operation {
         .tag("exports")
         .operation_id(Some(format!("describe_{}", name.replace('-', "_"))))
         .summary(Some(format!("Returns the JSON Schema (2020-12) of a row of {name}.")))
-        .description(Some("It has every member that a row can have, and no others. Formats whose rows are not JSON have none."))
+        .description(Some("The schema has every member that a row can have, and no others. Formats whose rows are not JSON have no schema."))
         .parameters(Some(parameters))
         .responses(ResponsesBuilder::new().response("200", schema).responses_from_into_responses::<Refusals>())
         .build()
@@ -148,16 +148,16 @@ fn profile_operation(entry: &Entry) -> Operation {
     OperationBuilder::new()
         .tag("exports")
         .operation_id(Some(format!("profile_{}", name.replace('-', "_"))))
-        .summary(Some(format!("Says what the rows of {name} are like: how long, how often the same, what about.")))
+        .summary(Some(format!("Returns statistics of the rows of {name}: lengths, repeated texts, and shares of domains and other properties.")))
         .description(Some(
-            "Of an export of more than 50 000 rows a sample is looked at, chosen by a hash of the records' ids; then `sampled` is true.",
+            "If there are more than 50,000 rows, a sample is read, which is chosen by a hash of the records' ids, and `sampled` is true.",
         ))
         .parameters(Some(parameters(entry, |name| !NOT_OF_PROFILES.contains(&name))))
         .responses(ResponsesBuilder::new().response("200", profile).responses_from_into_responses::<Refusals>())
         .build()
 }
 
-/// The parameters that say how rows are taken, and nothing about which they are.
+/// The parameters that change how rows are exported, but not which rows there are.
 const NOT_OF_PROFILES: [&str; 4] = ["order", "limit", "cursor", "include"];
 
 fn profile_schemas() -> Vec<(String, RefOr<Schema>)> {
@@ -174,8 +174,8 @@ fn read(entry: &Entry, parts: &Parts) -> Result<(AnyDataset, Common)> {
     Ok(((entry.from_query)(&own)?, common))
 }
 
-/// Looks at the rows of a data set. A data set's own columns have no question and no answer, so they are looked at only where they
-/// are asked for.
+/// Makes the profile of a data set. The default is the first format other than `raw`, because rows in the format
+/// `raw` have no question and no answer.
 async fn profile(app: &App, caller: &Caller<Read>, entry: &Entry, request: Request) -> Result<Report> {
     let (dataset, mut common) = read(entry, &request.into_parts().0)?;
     let told = entry.formats().find(|format| *format != Format::Raw);
@@ -206,7 +206,7 @@ async fn list_datasets(State(app): State<App>, caller: Caller<Read>) -> Result<J
     Ok(Json(DatasetList { data }))
 }
 
-/// Streams a data set; `zipped` as a file that is compressed itself, rather than for the way.
+/// Streams a data set. A `zipped` one is a compressed file, and not a body that is compressed for the transfer.
 async fn export(
     app: &App,
     caller: &Caller<Read>,

@@ -12,7 +12,7 @@ use super::dsjson::Dsjson;
 use super::format::{Candidate, Example, Format, Weights};
 
 impl Format {
-    /// Writes one row, with a line break at its end. Fails where the format cannot write examples of that shape.
+    /// Writes one row, with a line break at its end. Fails if the format cannot write examples of that shape.
     pub fn write<R: Serialize>(
         self,
         weights: Weights,
@@ -123,7 +123,7 @@ impl Format {
         Ok(())
     }
 
-    /// Writes an example that is a chat which ends with an answer to learn.
+    /// Writes an example that is a chat and ends with the answer to learn.
     fn write_chat<R>(
         self,
         weights: Weights,
@@ -144,7 +144,7 @@ impl Format {
             }
             (Self::Alpaca, Example::Answer { prompt, answer }) => {
                 let alpaca = Alpaca::of(&prompt.messages, answer);
-                // Some prompts have a system message and others none: the same keys on every row.
+                // Some prompts have a system message and others do not, but every row must have the same keys.
                 let system = Some(alpaca.system.unwrap_or_default());
                 write(out, Alpaca { system, ..alpaca }, metadata)?;
             }
@@ -179,12 +179,12 @@ impl Format {
 
 const MISMATCH: &str = "the format cannot write examples of this shape";
 
-/// An answer, as the last message of a chat.
+/// Returns an answer as the last message of a chat.
 fn said(answer: &str) -> Message<'_> {
     Message::new("assistant", answer)
 }
 
-/// Marks the model's last message as the one to learn, if it has said something before.
+/// Marks the last message as the one to learn, if the model has said something before.
 fn weigh(messages: &mut [Message<'_>]) {
     let Some((answer, before)) = messages.split_last_mut() else { return };
     let mut earlier = before.iter_mut().filter(|message| message.role == "assistant").peekable();
@@ -201,7 +201,7 @@ struct Chat<'a> {
 }
 
 impl<'a> Chat<'a> {
-    /// Tells an example as a chat. In that of a correction the wrong answer is said first.
+    /// Writes an example as a chat. In a correction, the wrong answer is an earlier message.
     fn of<R>(example: Example<'a, R>) -> Option<Self> {
         let (prompt, answer) = match example {
             Example::Solution { prompt, solution } => (prompt, solution),
@@ -344,7 +344,7 @@ struct WithMetadata<R, M> {
 }
 
 fn write(out: &mut Vec<u8>, row: impl Serialize, metadata: Option<impl Serialize>) -> serde_json::Result<()> {
-    // Flattening buffers every value; rows without metadata, which is nearly all, need none of that.
+    // Flattening buffers every value, which rows without metadata do not need.
     match metadata {
         None => serde_json::to_writer(&mut *out, &row)?,
         Some(metadata) => serde_json::to_writer(&mut *out, &WithMetadata { row, metadata })?,

@@ -1,5 +1,6 @@
-//! The JSON Schema (2020-12) of exported rows: that of a chat follows from its format and from what the data set tells, and that of
-//! a data set's own columns and of `metadata` from the structs that they are written from.
+//! The JSON Schema (2020-12) of exported rows. The schema of a chat follows from the format and from what the
+//! question is made of. The schemas of a data set's own columns and of `metadata` follow from the structs that are
+//! written.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use super::format::{Format, Shape, Weights};
 use super::params::Common;
 use super::{Description, Told};
 
-/// Returns the schema of a row, or none where a row is no JSON.
+/// Returns the schema of a row, or none if rows are not JSON.
 pub(super) fn of_row(
     description: &Description,
     format: Format,
@@ -38,7 +39,7 @@ pub(super) fn of_row(
     Some(row)
 }
 
-/// Returns the schema of a struct that is written with all its members, without references.
+/// Returns the schema, without references, of a struct that is written with all its members.
 pub fn of<T: ToSchema>() -> Value {
     let mut named = Vec::new();
     T::schemas(&mut named);
@@ -47,13 +48,14 @@ pub fn of<T: ToSchema>() -> Value {
     resolved(value(T::schema()), &named)
 }
 
-/// A schema with what it refers to in it, whose objects have all their members and no others.
+/// Returns a schema with its references replaced by their targets. All members of an object are required, and no
+/// others are allowed.
 fn resolved(schema: Value, named: &BTreeMap<String, Value>) -> Value {
     let Value::Object(mut schema) = schema else { return schema };
     if let Some(Value::String(reference)) = schema.get("$ref") {
         let name = reference.rsplit('/').next().unwrap_or_default();
         return match name {
-            // As a row has it; a request may have a number as well.
+            // A row has a text here, while a request may also have a number.
             "Timestamp" => json!({"type": "string", "format": "date-time"}),
             "Message" => message(Told::Request, false),
             _ => resolved(named.get(name).cloned().unwrap_or_default(), named),
@@ -80,7 +82,7 @@ fn resolved(schema: Value, named: &BTreeMap<String, Value>) -> Value {
     schema.into()
 }
 
-/// Marks a member of a struct that not every row has.
+/// Marks a member of a struct that is not in every row.
 pub const MAY_BE_ABSENT: &str = "x-may-be-absent";
 
 fn text() -> Value {
@@ -91,7 +93,7 @@ fn list(items: &Value) -> Value {
     json!({"type": "array", "items": items})
 }
 
-/// An object of these members, of which some may be absent.
+/// Returns the schema of an object with these members, of which some may be absent.
 fn object(members: Vec<(&str, Value)>, absent: Vec<(&str, Value)>) -> Value {
     let required: Vec<_> = members.iter().map(|(name, _)| *name).collect();
     let required = json!(required);
@@ -114,7 +116,7 @@ fn message(told: Told, weighed: bool) -> Value {
     object(vec![("role", text()), ("content", text())], absent)
 }
 
-/// The schema of a chat, or of what is made of one.
+/// Returns the schema of a chat, or of a row that is made from one.
 fn chat(format: Format, shape: Shape, told: Told, weights: Weights) -> Value {
     let says_weights = format == Format::Openai
         && weights == Weights::Openai
@@ -171,7 +173,7 @@ fn chat(format: Format, shape: Shape, told: Told, weights: Weights) -> Value {
     }
 }
 
-/// The schema of a decision, whose features are named by the data set.
+/// Returns the schema of a decision, whose features are named by the data set.
 fn decision() -> Value {
     let [number, natural] = [json!({"type": "number"}), json!({"type": "integer", "minimum": 0})];
     let features = json!({"type": "object", "additionalProperties": {"type": ["string", "integer"]}});

@@ -1,19 +1,19 @@
-//! Training, validation and test parts of which no text of one stands in another.
+//! Splits: training, validation and test parts of which no two share a text.
 //!
-//! The same intent is often asked again, and the same program often answers other wordings of it. So records are put into
-//! **groups**, in the order in which they were finalized: a record joins the group of an earlier one with the same question,
-//! else of one with the same answer, and otherwise begins a group of its own. A hash of the seed and the group says which part
-//! a record is in. Groups cannot hold everything together: an answer that stands with very many questions (`submit`, `ls`) does
-//! not join them, and a record that shares its question with one group and its answer with another can be in one of them
-//! only. What is left of such overlaps is **dropped** from the part that is held out: a row of it goes if its question or one
-//! of its answers stands in the training part. Measured on eight public sets of paraphrased intents and five of repair logs, a
-//! tenth held out, between 0 and 5 % of the rows were dropped.
+//! The same intent is often repeated, and the same program often satisfies differently worded intents. Records are
+//! therefore put into **groups**, in the order in which they were finalized: a record joins the group of an earlier
+//! record with the same question, or else of one with the same answer, and otherwise starts a new group. A hash of
+//! the seed and the group decides which part a record is in. Groups cannot prevent every overlap: an answer to very
+//! many questions (`submit`, `ls`) does not join them, and a record that shares its question with one group and its
+//! answer with another is only in one of them. Remaining overlaps are **dropped** from the part that is held out: a
+//! row is left out if its question or one of its answers is in the training part. On eight public data sets of
+//! paraphrased intents and five of repair logs, with a tenth held out, between 0 and 5 % of the rows were dropped.
 //!
-//! A group depends on earlier records only, so that it never changes, and an export taken again `as_of` the same time is the
-//! same bytes. Nothing of this is done when records are written. The first export with a split works through what
-//! was finalized since the last one, some 2 000 records at a time.
+//! A group depends only on earlier records. It therefore never changes, and exports with the same `as_of` have the
+//! same bytes. Writing a record costs nothing: the first export with a split processes what was finalized since the
+//! last one, some 2,000 records at a time.
 //!
-//! Texts are compared by a hash, without their case, white space and quotation marks (`split_hash` in the migrations).
+//! Texts are compared by a hash that ignores case, white space and quotation marks (`split_hash` in the migrations).
 
 use std::collections::HashMap;
 use std::iter::once;
@@ -28,11 +28,11 @@ use super::params::Common;
 use super::progress;
 use crate::types::Timestamp;
 
-/// The share held out of training where a request does not say.
+/// The default share that is held out of training.
 const HOLDOUT: f64 = 0.1;
-/// An answer that stands in so many records no longer tells what a record is about.
+/// The number of records from which on an answer says nothing about what a record is about.
 const COMMON: i64 = 20;
-/// How many records are put into groups by one transaction.
+/// The number of records that one transaction puts into groups.
 const PAGE: usize = 2_000;
 
 /// A part of a split.
@@ -62,12 +62,12 @@ pub enum SplitBy {
     Session,
 }
 
-/// What decides in which part a row stands, as SQL over the row.
+/// What decides on the part of a row, as SQL over the row.
 #[derive(Debug, Clone, Copy)]
 pub struct Sides<'a> {
-    /// The session of the row's record, or else something of the record's own, as a text.
+    /// The session of the row's record, or else another property of the record, as text.
     pub session: &'a str,
-    /// The row's texts, where it has some.
+    /// The row's texts, if it has any.
     pub texts: Option<Texts<'a>>,
 }
 
@@ -80,29 +80,30 @@ pub struct Texts<'a> {
     pub question: &'a str,
     /// The hash of the answer that the row teaches.
     pub answer: &'a str,
-    /// That answer.
+    /// The answer that the row teaches.
     pub answer_text: &'a str,
-    /// When the record was finalized.
+    /// The time when the record was finalized.
     pub completed_at: &'a str,
     /// The hashes of the other answers in the row, each after a comma.
     pub others: &'a str,
 }
 
-/// Where the texts of a domain's records come from.
+/// The source of the texts of a domain's records.
 #[derive(Debug)]
 pub struct Source {
     /// The name of the domain.
     pub domain: &'static str,
-    /// SQL that selects `record`, `completed_at`, the hashes `question` and `answer` (which it teaches), and the array `answers`
-    /// of all its answers, of the records of project `$1` that were
-    /// finalized after the record (`$2`, `$3`) and before `$4`, at most `$5`, in the order in which they were finalized.
+    /// SQL that selects, from records of the project `$1`, `record`, `completed_at`, the hashes `question` and
+    /// `answer` (of the answer that the record teaches), and the array `answers` of the hashes of all its answers.
+    /// The records are at most `$5` of those that were finalized after the record (`$2`, `$3`) and before `$4`, in
+    /// the order in which they were finalized.
     pub sql: &'static str,
-    /// SQL that selects of the same records, in the same order and with the same parameters, `record`, `completed_at`, and as
-    /// `text` the question with the answer that the record teaches.
+    /// SQL that selects, from the same records in the same order and with the same parameters, `record`,
+    /// `completed_at`, and as `text` the question together with the answer that the record teaches.
     pub taught: &'static str,
 }
 
-/// A record that is put into a group.
+/// A record to be put into a group.
 #[derive(Debug, Clone, sqlx::FromRow)]
 struct Record {
     record: Uuid,
@@ -115,13 +116,13 @@ struct Record {
 /// What is known of a text.
 #[derive(Debug, Clone, Copy)]
 struct Known {
-    /// The group of the first record that has it.
+    /// The group of the first record that contains the text.
     group: i64,
-    /// In how many records it stands; counted up to [`COMMON`].
+    /// The number of records that contain the text, counted up to [`COMMON`].
     records: i64,
 }
 
-/// Returns the group of each record, and notes what is known of its texts from then on.
+/// Returns the group of each record, and updates what is known of its texts.
 fn assign(records: &[Record], known: &mut HashMap<i64, Known>) -> Vec<i64> {
     let group = |record: &Record| {
         let of_question = known.get(&record.question).map(|text| text.group);
@@ -141,7 +142,7 @@ fn assign(records: &[Record], known: &mut HashMap<i64, Known>) -> Vec<i64> {
     records.iter().map(group).collect()
 }
 
-/// Puts the records of a project that were finalized before `as_of` into groups, where they are not in one yet.
+/// Puts the records of a project that were finalized before `as_of` into groups, unless they already are in one.
 pub(super) async fn catch_up(
     db: &PgPool,
     project: &str,
@@ -208,7 +209,7 @@ async fn catch_up_page(db: &PgPool, project: &str, source: &Source, as_of: Times
     Ok(records.len() == PAGE)
 }
 
-/// Forgets the texts of records that are erased, by the transaction that has erased them.
+/// Deletes the texts of records that are erased, in the transaction that erases them.
 pub(super) async fn forget(
     connection: &mut PgConnection,
     project: &str,
@@ -219,7 +220,7 @@ pub(super) async fn forget(
     Ok(())
 }
 
-/// The bounds of the parts, as numbers of 32 bits.
+/// The bounds between the parts, as 32-bit numbers.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     half: i64,
@@ -235,7 +236,7 @@ impl Bounds {
         Self { half: number(holdout / 2.0), held_out: number(holdout) }
     }
 
-    /// The first number of a part, and the one after its last.
+    /// Returns the first number of a part, and the number after its last.
     fn range(self, part: Part) -> (i64, i64) {
         match part {
             Part::Validation => (0, self.half),
@@ -246,7 +247,7 @@ impl Bounds {
 }
 
 impl Part {
-    /// The parts whose texts must not stand in this one.
+    /// Returns the parts whose texts must not be in this one.
     fn before(self) -> &'static [Self] {
         match self {
             Self::Train => &[],
@@ -257,19 +258,19 @@ impl Part {
 }
 
 impl Common {
-    /// Whether rows of this export can be dropped because their texts stand in another part.
+    /// Returns whether rows of this export can be dropped because their texts are also in another part.
     pub(super) fn drops(&self) -> bool {
         let held_out = self.split.is_some_and(|part| part != Part::Train);
         held_out && self.split_by.unwrap_or_default() == SplitBy::Auto
     }
 
-    /// Whether this export needs to know the groups of records.
+    /// Returns whether this export needs the groups of records.
     pub(super) fn needs_groups(&self) -> bool {
         self.max_per_answer.is_some()
             || self.split.is_some() && self.split_by.unwrap_or_default() == SplitBy::Auto
     }
 
-    /// Adds the conditions on the answer of a row: its length, and how many earlier records teach the same.
+    /// Adds the conditions on a row's answer: its length, and the number of earlier records with the same answer.
     pub(super) fn push_answer(&self, query: &mut QueryBuilder<Postgres>, texts: &Texts<'_>) {
         for (bound, comparison) in [(self.min_chars, ">="), (self.max_chars, "<=")] {
             if let Some(bound) = bound {
@@ -288,7 +289,7 @@ impl Common {
         }
     }
 
-    /// Adds the conditions on a row's part.
+    /// Adds the conditions on the part of a row.
     pub(super) fn push_split(&self, query: &mut QueryBuilder<Postgres>, sides: &Sides<'_>) {
         let Some(part) = self.split else { return };
         let bounds = Bounds::of(self.holdout.unwrap_or(HOLDOUT));

@@ -1,44 +1,50 @@
-//! How an export flows: page by page in key order, one way or the other; each page a statement of its own, so that a long export holds back no
-//! vacuum; JSON is made here, not in SQL; the memory used is that of a few chunks.
+//! How an export is sent: page by page in the order of its keys, in bounded memory, and each page by a statement of
+//! its own, so that a long export does not hold back vacuum.
 //!
 //! # An export, step by step
 //!
-//! 1. **Parameters** (`exports/routes.rs`) are divided by name into the common ones and the data set's own; both are structs
-//!    that also serve the command line, so that there is one list and one documentation. Eight bytes of a hash over data set
-//!    and conditions bind the cursor; `limit`, `cursor`, `as_of`, `format` and `include` are free to change on the way.
-//! 2. **Extent** (`Export::prepare`). A cursor holds the place after which to go on and the `as_of` of its export. Without
-//!    one, `as_of` is worked out; given, it is settled (both below). With `limit`, one statement over keys alone finds the
-//!    last record of the piece and whether another follows, so that `Gleaner-Next-Cursor` is known before the body
-//!    begins. A record is a log: its rows are never cut in two.
-//! 3. **Flow** (`Export::run`). Pages of 5 000 rows in key order, each a statement of its own with a snapshot of its
-//!    own: a long export holds no snapshot open, and vacuum goes on. Rows are read one by one, written as JSON in
-//!    Rust, and sent in chunks of 64 KiB through a channel that holds four. That is all the memory it takes. JSON is
-//!    not built in SQL: measured before this was written, 420 MB/s against 178 MB/s for `COPY (SELECT json …)`.
-//!    Exports have connections of their own (a quarter as many as there are for reading, two at least) and wait five
-//!    seconds for one; a reader who takes nothing for a minute loses theirs. So slow readers do not delay others.
-//! 4. **End.** When the receiver is gone, the next chunk cannot be sent and the export ends. When a statement fails, the
-//!    error goes down the channel and breaks the body: a client sees a broken transfer, never a short file. `.jsonl.gz` is
-//!    compressed on a blocking thread.
+//! 1. **Parameters** (`exports/routes.rs`) are divided by name into the common ones and the data set's own. Both are
+//!    structs that also serve the command line, so that there is one list and one documentation. A hash of the data
+//!    set and the conditions, of eight bytes, binds a cursor to them. `limit`, `cursor`, `as_of`, `format` and
+//!    `include` may change from part to part.
 //!
-//! **Order and keys.** Rows come by (`completed_at`, log, place within the log): the order in which logs were finalized.
-//! `created_at` would not do, since clients may send any, and a log may stay open for long.
+//! 2. **Extent** (`Export::prepare`). A cursor contains the position after which to continue, and the `as_of` of its
+//!    export. Without a cursor, a missing `as_of` is chosen, and a given one is settled (see below). With `limit`,
+//!    one statement over the keys alone finds the last record of the part and whether another one follows, so that
+//!    `Gleaner-Next-Cursor` is known before the body begins. The rows of one record are never in different parts.
 //!
-//! **`as_of`.** An export is repeatable if it takes exactly the logs with `completed_at < as_of`, and if none of those can
-//! appear later. `completed_at` comes from the database's clock, read inside the finalizing transaction. Postgres
-//! publishes when a transaction began before any of its statements runs. So: read the database's clock, then the oldest begin
-//! among the transactions of all connections that call themselves `gleaner-writer`, and take the smaller. A transaction that
-//! was seen began at `as_of` or later, so its logs are later still; one that was not seen has committed already, or began
-//! after the clock was read. This holds for any number of servers and imports on one database, and needs no table of its
-//! own. A given `as_of` must not be in the future; the export waits up to five seconds until no older write is under way.
-//! Not covered, by intent: reviews, `DELETE` and erasure take effect at once in every export.
+//! 3. **Pages** (`Export::run`) have 5,000 rows in the order of their keys. Each is a statement with its own
+//!    snapshot, so that vacuum can proceed. Rows are read one by one, written as JSON in Rust, and sent in chunks of
+//!    64 KiB through a channel that holds four of them. An export needs no more memory than that. Building the JSON
+//!    in SQL is slower: 178 MB/s for `COPY (SELECT json …)` against 420 MB/s. Exports have their own connections (a
+//!    quarter as many as there are for reading, and at least two) and wait five seconds for one. A reader that reads
+//!    nothing for a minute is disconnected, so that slow readers do not delay others.
 //!
-//! **Dedupe.** A row is left out if an older one with the same stored hash meets the same conditions: an anti-join by index,
-//! whatever the size. For training pairs the hash is a generated column over intent and program as exported, so that a
-//! review's correction moves it; for correction pairs it is made when the pair is noted.
+//! 4. **End.** If the reader is gone, the next chunk cannot be sent, and the export ends. If a statement fails, the
+//!    error is sent through the channel and breaks the body, so that a client sees a broken transfer and never a
+//!    short file. `.jsonl.gz` is compressed on a blocking thread.
 //!
-//! What is only alike is compared by [`near`](super::near).
+//! **Order and keys.** Rows are ordered by `completed_at`, record, and number within the record, which is the order
+//! in which records were finalized. `created_at` is not used, because clients choose it, and a record may stay open
+//! for long.
 //!
-//! **Split.** See [`split`](super::split): what decides is the texts of a row, and not the row.
+//! **`as_of`.** An export can be repeated if it has exactly the records with `completed_at < as_of`, and if no such
+//! record can appear later. `completed_at` comes from the database's clock, read in the transaction that finalizes
+//! the record, and Postgres publishes when a transaction began before any of its statements runs. An export therefore
+//! reads the database's clock, then the start of the oldest transaction of all connections named `gleaner-writer`,
+//! and uses the earlier of the two. A transaction that it sees began at `as_of` or later, so its records are later
+//! too. A transaction that it does not see has committed already, or began after the clock was read. This is true for
+//! any number of servers and imports on one database, and needs no table. A given `as_of` must not be in the future,
+//! and the export waits up to five seconds until no older write is in progress. Reviews and erasures take effect in
+//! every export at once, by intent.
+//!
+//! **Dedupe.** A row is left out if an older row with the same stored hash meets the same conditions, which an
+//! anti-join by index finds in an export of any size. The hash of a training pair is a generated column over intent
+//! and program as exported, so that a reviewer's correction changes it. The hash of a correction pair is computed
+//! when the pair is stored.
+//!
+//! Similar rows are found by [`near`](super::near), and the parts of a split are explained in
+//! [`split`](super::split).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,28 +61,29 @@ use crate::db::{self, EXPORT_NAME};
 use crate::error::{Error, Result};
 use crate::sharing::{Place, Shares};
 
-/// How long a reader may take nothing before the export is given up, and its connection to the database with it.
+/// The time without reading after which a reader is disconnected and the export's database connection freed.
 pub(super) const STALL: Duration = Duration::from_mins(1);
-/// The bytes per second that a reader must take on average, beyond a minute of patience, before compression.
+/// The minimum average rate of a reader in bytes per second, before compression and after the first minute of
+/// waiting.
 const SLOWEST: u64 = 16 << 10;
-/// How long an export waits for others to end.
+/// The time that an export waits for others to end.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many bytes are sent at a time.
+/// The number of bytes that are sent at a time.
 pub(super) const CHUNK: usize = 64 << 10;
 
-/// Whether more is to be sent.
+/// How an export continues after a page.
 #[derive(PartialEq, Eq)]
 enum Progress {
     More,
     Done,
-    /// Nobody listens any more.
+    /// The reader is gone.
     Abandoned,
 }
 
 impl Export {
-    /// Sends the rows to `out` as chunks of lines, and an empty chunk when that was all. Where `out` closes without one,
-    /// the export was interrupted: it must not look whole. Ends early when nobody listens any more. The `permit` under which it
-    /// runs is given back before the reader learns of the end.
+    /// Sends the rows to `out` as chunks of lines, and an empty chunk at the end. If `out` closes without an empty
+    /// chunk, the export was interrupted and must not look complete. It ends early if the reader is gone. The
+    /// `permit` is released before the reader sees the end.
     pub async fn run<P>(mut self, db: PgPool, out: mpsc::Sender<Bytes>, permit: P) {
         let mut reader = Reader { out, taken: 0, waited: Duration::ZERO };
         loop {
@@ -123,11 +130,11 @@ impl Export {
 pub struct Exports {
     /// The connections, as many as there are permits, and two for the building of snapshots.
     pub db: PgPool,
-    /// The most snapshots that a project may have.
+    /// The maximum number of snapshots of a project.
     pub most_snapshots: i64,
-    /// Who builds snapshots on this server, one at a time.
+    /// The lock that a server holds while it builds a snapshot, so that it builds one at a time.
     pub building: Arc<Mutex<()>>,
-    /// How long an export may take.
+    /// The maximum duration of an export.
     longest: Duration,
     places: Shares,
 }
@@ -146,22 +153,22 @@ impl Exports {
         }
     }
 
-    /// Returns how long an export may take.
+    /// Returns the maximum duration of an export.
     #[must_use]
     pub fn longest(&self) -> Duration {
         self.longest
     }
 
-    /// Runs an export, for as long as one may take; one cut off there ends as a broken one does.
+    /// Runs an export for at most the maximum duration. An export that takes longer is interrupted.
     pub async fn run(self, export: Export, out: mpsc::Sender<Bytes>, place: Place) {
         if tokio::time::timeout(self.longest, export.run(self.db, out, place)).await.is_err() {
             tracing::warn!(seconds = self.longest.as_secs(), "an export took too long and was stopped");
         }
     }
 
-    /// Takes a place for an export of a project. Waits a little where there is none: an export whose reader has gone is
-    /// about to give its place back. The places of one project are a part of all, so that its readers cannot keep those
-    /// of other projects out.
+    /// Takes a place for an export of a project, and waits for a short time if there is none, because an export whose
+    /// reader is gone soon releases its place. A project gets only a part of all places, so that its readers cannot
+    /// block those of other projects.
     pub async fn place(&self, project: &Arc<str>) -> Result<Place> {
         let place = tokio::time::timeout(PATIENCE, self.places.take(project, 1)).await;
         let taken = || Error::Unavailable("the maximum number of exports is in progress; try again");
@@ -169,22 +176,22 @@ impl Exports {
     }
 }
 
-/// What exports may take of the server.
+/// Limits on exports.
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Serving")]
 pub struct Limits {
-    /// The most exports of one project at once, each with a connection of its own; one more waits a little and is then
-    /// refused. All projects together have four times as many.
+    /// The maximum number of concurrent exports of one project. An export beyond it waits for a short time and is
+    /// then rejected. The limit for all projects together is four times as high.
     #[arg(long, env = "GLEANER_MOST_EXPORTS", default_value_t = Self::default().most_exports, global = true, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub most_exports: u32,
 
-    /// The longest that an export may take, in seconds; then it is broken off. It can be taken in pieces.
+    /// The number of seconds after which an export is stopped. A long export can be divided into parts.
     #[arg(long, env = "GLEANER_LONGEST_EXPORT", default_value_t = Self::default().longest_export, global = true, value_name = "SECONDS",
         value_parser = clap::value_parser!(u64).range(1..))]
     pub longest_export: u64,
 
-    /// The most snapshots that a project may have at once. The database keeps their files.
+    /// The maximum number of snapshots of one project. Their files are in the database.
     #[arg(long, env = "GLEANER_MOST_SNAPSHOTS", default_value_t = Self::default().most_snapshots, global = true, value_name = "N",
         value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub most_snapshots: u32,
@@ -196,12 +203,12 @@ impl Default for Limits {
     }
 }
 
-/// The reader of an export, who has to keep up a pace: a slow one holds a place that others wait for.
+/// The reader of an export. It must read at a minimum rate, because a slow reader keeps a place from others.
 struct Reader {
     out: mpsc::Sender<Bytes>,
-    /// How many bytes the reader has taken.
+    /// The number of bytes that were sent to the reader.
     taken: u64,
-    /// How long the export has waited for the reader.
+    /// The time for which the export has waited for the reader.
     waited: Duration,
 }
 

@@ -61,7 +61,7 @@ impl Options {
         let text = |name: &str| match headers.get(name).map(HeaderValue::to_str) {
             None => Ok(None),
             Some(Ok(text)) => Ok(Some(text.trim()).filter(|text| !text.is_empty())),
-            Some(Err(_)) => Err(wrong(name, "holds other characters than ASCII")),
+            Some(Err(_)) => Err(wrong(name, "has characters that are not ASCII")),
         };
         let name = |header: &str| match text(header)? {
             Some(name) if name.len() > 200 => Err(wrong(header, "must have at most 200 characters")),

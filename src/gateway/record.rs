@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::generations;
 use crate::http::memory::Memory;
 use crate::messages::failure::Failure;
+use crate::messages::passed::Begun;
 use crate::messages::settings::SendSettings;
 use crate::messages::{AskedMode, CancelReason, Event, NewSend, tokens_of};
 use crate::privacy::capture::Capture;
@@ -32,6 +33,7 @@ pub(super) struct Record {
     keeps: Keeps,
     /// The generation log in which the answer becomes an attempt, and the attempt's number if the client gives one.
     attempt: Option<(Uuid, Option<i32>)>,
+    begun: Begun,
 }
 
 /// Whether the request is recorded.
@@ -63,6 +65,7 @@ impl Record {
                 Keeps::Nothing
             },
             attempt: generation.map(|generation| (generation, options.attempt)),
+            begun: Begun::default(),
         };
         if record.keeps == Keeps::Nothing {
             return Ok(record);
@@ -87,6 +90,7 @@ impl Record {
         };
         let mut passed = std::mem::take(&mut asked.passed);
         passed.generation_id = generation;
+        passed.begun = record.begun.clone();
         let begun = async {
             if let Some((generation, number)) = record.attempt {
                 generations::store::expect_room(&record.app.db, &record.tenant.name, generation, number)
@@ -122,12 +126,12 @@ impl Record {
 
     /// Records that the last call failed. Returns whether that succeeded.
     pub(super) async fn failed(&self, failure: Failure, started: Instant) -> bool {
-        self.keep(vec![Event::failed(self.id, failure, elapsed(started)).into()]).await
+        self.keep(vec![Event::failed(self.id, failure, elapsed(started)).since(&self.begun).into()]).await
     }
 
     /// Records that the send was cancelled.
     pub(super) async fn cancelled(&self, reason: CancelReason) -> bool {
-        self.keep(vec![Event::cancel(self.id, reason).into()]).await
+        self.keep(vec![Event::cancel(self.id, reason).since(&self.begun).into()]).await
     }
 
     /// Records the answer, and an attempt with `prompt` as its prompt. Returns whether that succeeded.
@@ -138,7 +142,8 @@ impl Record {
         prompt: impl FnOnce() -> String,
     ) -> bool {
         let latency_ms = elapsed(started);
-        let mut events = vec![domain::Event::from(Event::answered(self.id, answer, latency_ms))];
+        let answered = Event::answered(self.id, answer, latency_ms).since(&self.begun);
+        let mut events = vec![domain::Event::from(answered)];
         if let Some((generation, number)) = self.attempt {
             let usage = answer.usage.as_ref().and_then(|usage| FreeForm::of(usage).ok());
             let tokens = usage.as_ref().map(tokens_of).unwrap_or_default();

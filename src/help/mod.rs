@@ -1,5 +1,5 @@
-//! Help for a conversation: the memories that belong to it, and beside them files and solved examples, which other domains
-//! have. It is asked for ([`routes`]), or it comes by itself as the answer to an agent's hook ([`unasked`]).
+//! Help for a conversation: relevant memories, and beside them files and solved examples from other domains. A client
+//! requests it ([`routes`]), or an agent's hook gets it in its response ([`unasked`]).
 
 pub mod routes;
 mod text;

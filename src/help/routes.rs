@@ -1,4 +1,4 @@
-//! The endpoint by which help for a conversation is asked for.
+//! The endpoint that suggests memories, files and examples for a conversation.
 
 use axum::extract::State;
 use serde::Serialize;
@@ -17,11 +17,11 @@ use crate::searches::associations::{self, Association};
 use crate::searches::rules::repository::repository;
 use crate::state::App;
 
-/// The most examples beside the memories.
+/// The maximum number of examples in a response.
 const MOST_EXAMPLES: i64 = 3;
-/// The least similarity of these.
+/// The minimum similarity of these examples.
 const LEAST_SIMILARITY: f64 = 0.2;
-/// The most files beside the memories.
+/// The maximum number of files in a response.
 const MOST_FILES: i64 = 5;
 
 /// Returns the endpoint.
@@ -29,25 +29,25 @@ pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(suggest_memories))
 }
 
-/// What belongs to a conversation.
+/// The suggestions for a conversation.
 #[derive(Debug, Serialize, ToSchema)]
 struct ConversationHelp {
     #[serde(flatten)]
     suggestions: SuggestionResponse,
-    /// With `include_examples`: logs that succeeded with an intent like the last query.
+    /// With `include_examples`, logs that succeeded and whose intent is similar to the last query.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     examples: Option<Vec<Example>>,
-    /// With `include_files`: files that answered searches like the last query.
+    /// With `include_files`, files that answered searches similar to the last query.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     files: Option<Vec<Association>>,
 }
 
-/// Suggests the memories that belong to a conversation, though nobody has looked for them.
+/// Suggests memories that are relevant to a conversation.
 ///
-/// What is suggested counts as shown: it does not come in the conversation again. A conversation without queries has no
-/// suggestions. With an `id`, or an `Idempotency-Key`, an answer that was lost can be asked for again.
+/// Suggested memories count as shown and are not suggested again in the conversation. A conversation without queries
+/// gets no suggestions. With an `id` or an `Idempotency-Key`, the request can be sent again if its response was lost.
 #[utoipa::path(post, path = "/v1/conversations/{session_id}/suggest", tag = "memories", params(BySession, IdempotencyKey),
     request_body(content = NewSuggest, example = json!({"max_suggestions": 3, "confidence_threshold": 0.5})),
     responses((status = 200, description = "The suggestions", body = ConversationHelp), Refusals))]

@@ -1,21 +1,21 @@
 //! Help as a text for a model.
 
-/// The most characters of a text, which agents pass on whole.
+/// The maximum number of characters of a text. Agents pass a text of this length on without shortening it.
 const MOST: usize = 2_000;
-/// The most characters of one piece.
+/// The maximum number of characters of one piece.
 const MOST_OF_PIECE: usize = 700;
 
-/// What every text begins with.
-const HEAD: &str = "From earlier work in this project, by Gleaner. It may be out of date: use it if it fits, else pass it over.\n";
+/// The beginning of every text.
+const HEAD: &str = "From earlier work in this project, by Gleaner. It may be out of date: use it if it fits, and ignore it otherwise.\n";
 
 /// Pieces of help under a heading.
 pub(super) struct Part {
     pub(super) heading: &'static str,
-    /// Each piece in a line of its own, or several.
+    /// The pieces, each of one or more lines.
     pub(super) pieces: Vec<String>,
 }
 
-/// Writes help, and returns for each part how many of its pieces are in the text: those that fit.
+/// Writes help as a text. Returns how many pieces of each part fit into it.
 pub(super) fn write(parts: &[Part]) -> (String, Vec<usize>) {
     let (mut text, mut left) = (HEAD.to_owned(), MOST - HEAD.chars().count());
     let mut taken = Vec::with_capacity(parts.len());
@@ -37,7 +37,7 @@ pub(super) fn write(parts: &[Part]) -> (String, Vec<usize>) {
     (text, taken)
 }
 
-/// Cuts a piece, and indents its further lines.
+/// Shortens a piece, and indents its lines after the first.
 fn shorten(piece: &str) -> String {
     let piece = piece.trim();
     let cut: String = piece.chars().take(MOST_OF_PIECE).collect();

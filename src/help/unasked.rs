@@ -1,6 +1,6 @@
-//! Help that comes by itself: what an agent is told with a prompt, or after a search that found nothing. It comes only if it
-//! is likely right, and in a share of the sessions (the setting `holdout`) it is found and noted but not shown, so that the
-//! figures can say what it is worth.
+//! Help without a request: what an agent is told with a prompt, or after a search without results. There is help only
+//! if it is probably right. In a share of the sessions (the setting `holdout`), help is found and recorded but not
+//! shown, so that its use can be measured by comparison.
 
 use std::sync::Arc;
 
@@ -27,22 +27,23 @@ use crate::searches::rules::repository::{file_id, repository};
 use crate::state::App;
 use crate::types::derived_id;
 
-/// The most memories at a time.
+/// The maximum number of memories at a time.
 const MOST_MEMORIES: usize = 3;
-/// The most files at a time.
+/// The maximum number of files at a time.
 const MOST_FILES: usize = 2;
-/// The least similarity of a solved example.
+/// The minimum similarity of a solved example.
 const LEAST_SIMILARITY: f64 = 0.6;
-/// How many characters of a prompt files and examples are looked for with.
+/// The number of characters of a prompt that are used to find files and examples.
 const LONGEST_TEXT: usize = 1_000;
 
-/// What an agent wants to be told without a question.
+/// The help that an agent wants in the response to a hook.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct Wanted {
-    /// What the answer may tell the agent that it has not asked for, separated by commas: `memories`, `files` and `examples`. The
-    /// key then needs the scope `read` besides `write`; without it the answer is empty.
+    /// The kinds of help that the response may contain although the agent has not asked a question, separated by
+    /// commas: `memories`, `files` and `examples`. The key then needs the scope `read` besides `write`. Without
+    /// `read`, the response contains no help.
     #[param(value_type = Option<String>, example = "memories,files,examples")]
     suggest: Kinds,
 }
@@ -78,7 +79,7 @@ impl<'de> Deserialize<'de> for Kinds {
 }
 
 impl Wanted {
-    /// Returns whether anything is wanted, and a project keeps what help is made of.
+    /// Returns whether any help is wanted, and the project stores what help is made of.
     #[must_use]
     pub fn is_wanted(&self, tenant: &Tenant) -> bool {
         self.suggest != Kinds::default()
@@ -87,29 +88,29 @@ impl Wanted {
     }
 }
 
-/// What an agent is at.
+/// The situation of an agent, for which help is looked for.
 #[derive(Debug)]
 pub struct At<'a> {
     /// The name of the agent session.
     pub session: &'a str,
-    /// The folder that it works in.
+    /// The folder in which the agent works.
     pub root: Option<&'a str>,
-    /// What was asked, or looked for.
+    /// The prompt, or the query of the search.
     pub text: &'a str,
-    /// Whether the agent has looked for it in vain, and nobody has asked.
+    /// Whether the text is the query of a search without results, and not a prompt.
     pub is_search: bool,
 }
 
 /// Help that was found.
 #[derive(Debug)]
 pub struct Found {
-    /// What the agent is told; none in a session that is kept silent.
+    /// The text for the agent. There is none in a session from which help is withheld.
     pub text: Option<String>,
     help: Help,
     suggest: Option<Suggest>,
 }
 
-/// Finds what helps at a moment; none if nothing does.
+/// Finds help for a situation. Returns none if nothing helps.
 pub async fn find(
     app: &App,
     tenant: &Arc<Tenant>,
@@ -159,7 +160,7 @@ pub async fn find(
     Ok(Some(Found { text: (!held_out).then_some(text), help, suggest }))
 }
 
-/// Notes what was found, as shown or as kept silent.
+/// Records the help that was found, as shown or as withheld.
 pub async fn note(app: &App, tenant: &Arc<Tenant>, found: Found, memory: &Memory) -> Result<()> {
     if let Some(suggest) = found.suggest {
         app.writer.write(tenant, Event::suggest(suggest), memory).await?;
@@ -167,7 +168,7 @@ pub async fn note(app: &App, tenant: &Arc<Tenant>, found: Found, memory: &Memory
     app.writer.write(tenant, Event::help(found.help), memory).await.map(|_| ())
 }
 
-/// A memory to be told.
+/// A memory as an agent is told of it.
 struct Told {
     id: Uuid,
     content: String,
@@ -244,10 +245,11 @@ fn told_example(example: &Example) -> String {
     format!("\"{}\": {}", example.user_intent, example.valid_dsl)
 }
 
-/// Returns whether a session is one of those that are kept silent: by a hash, so that it is the same for all of it.
+/// Returns whether help is withheld from a session. A hash of the session's name decides, so that the answer is the
+/// same throughout the session.
 fn is_held_out(tenant: &Tenant, session: &str) -> bool {
     let (high, _) = derived_id(&[b"holdout", tenant.name.as_bytes(), session.as_bytes()]).as_u64_pair();
-    // The bits of a version are none of these.
+    // The version of the UUID is not in these bits.
     let share = (high >> 32) as f64 / f64::from(u32::MAX);
     share < tenant.memories.holdout.unwrap_or(0.0)
 }

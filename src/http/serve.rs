@@ -76,7 +76,7 @@ pub async fn serve(
         let (stream, address): (TcpStream, SocketAddr) = taken;
         // The pieces of a streamed answer are small, and none of them waits until the client has acknowledged the one before.
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection broke off");
+            tracing::debug!(%error, "a connection was interrupted");
             continue;
         }
         let place = Arc::clone(&places).try_acquire_owned();
@@ -138,7 +138,7 @@ pub async fn serve(
 /// Answers 503 to a request on a connection beyond the most.
 fn refuse_full(request: &Request) -> Response {
     let mut response =
-        Error::Unavailable("the server has as many connections as it may; try again").into_response();
+        Error::Unavailable("the server has the maximum number of connections; try again").into_response();
     Refused::of(request).render(&mut response);
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response

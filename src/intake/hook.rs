@@ -1,4 +1,4 @@
-//! What a hook brings, and what is done with it.
+//! A hook that an agent has sent, and what is done with it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::searches::transcripts::complete_alone;
 use crate::state::App;
 use crate::types::Timestamp;
 
-/// The most signs that are looked for in one hook.
+/// The maximum number of signs that are looked up for one hook.
 const MOST_SIGNS: usize = 5_000;
 
-/// What a hook has brought, read.
+/// A hook that was read.
 #[derive(Debug)]
 pub struct Heard {
     agent: &'static Agent,
@@ -35,7 +35,7 @@ pub struct Heard {
 }
 
 impl Heard {
-    /// Reads the payload of a hook that came in at `received`.
+    /// Reads the payload of a hook that arrived at `received`.
     #[must_use]
     pub fn read(tenant: &Tenant, agent: &'static Agent, mut body: Vec<u8>, received: Timestamp) -> Self {
         let bytes = body.len();
@@ -45,16 +45,15 @@ impl Heard {
         Self { agent, entry, bytes, received }
     }
 
-    /// Returns the name of the hook's event, if its answer may tell the agent something.
+    /// Returns the name of the hook's event, if the response may contain help.
     #[must_use]
     pub fn answerable(&self) -> Option<&'static str> {
         let event = self.entry.as_ref()?.event.as_deref()?;
         self.agent.hooks.answerable.iter().copied().find(|name| *name == event)
     }
 
-    /// Does with the hook what is to be done, in this order: what a person has asked is recorded; what the agent has used of
-    /// earlier help is noted; help is found and handed to `answer`, if it is wanted; searches learn. Help is noted as shown
-    /// only if somebody takes it.
+    /// Processes the hook in this order: a prompt is recorded, the use of earlier help is recorded, help is found if
+    /// it is wanted and sent to `answer`, and searches learn. Help is recorded as shown only if somebody receives it.
     pub async fn work(
         mut self,
         app: &App,
@@ -71,7 +70,7 @@ impl Heard {
         talked.and(learned)
     }
 
-    /// Does what conversations have to do with the hook.
+    /// Processes the part of the hook that concerns conversations.
     async fn talk(
         &mut self,
         app: &App,
@@ -88,7 +87,7 @@ impl Heard {
         tenant.policy.redact(&mut entry);
         if let Some(event) = prompts::query(&entry, key) {
             match app.writer.write(tenant, event, memory).await {
-                // The transcript was faster.
+                // The transcript has already reported this prompt.
                 Ok(_) | Err(Error::Conflict(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -101,7 +100,7 @@ impl Heard {
     }
 }
 
-/// Finds help, hands it to who waits for it, and notes that it was shown, or was not in a session that is kept silent.
+/// Finds help, sends it to the waiting response, and records it as shown, or as withheld in a session without help.
 async fn tell(
     app: &App,
     tenant: &Arc<Tenant>,
@@ -118,7 +117,7 @@ async fn tell(
     if taken { unasked::note(app, tenant, found, memory).await } else { Ok(()) }
 }
 
-/// Notes which help the agent has used: files that it has opened, and what it has written that help named.
+/// Records which help the agent has used: files that it has opened, and names from the help that it has written.
 async fn note_use(
     app: &App,
     tenant: &Arc<Tenant>,
@@ -139,7 +138,7 @@ async fn note_use(
     app.writer.write(tenant, memories::Event::traces(traces), memory).await.map(|_| ())
 }
 
-/// Returns what an agent is at, if help may come: a person has asked something, or the agent has looked in vain.
+/// Returns the situation of an agent, if it may get help: a person has written a prompt, or a search had no results.
 fn at(entry: &Entry) -> Option<At<'_>> {
     let (session, root) = (entry.session.as_deref()?, entry.root.as_deref());
     if let Some(text) = entry.prompt.as_deref().filter(|_| entry.agent.is_none()) {
@@ -155,7 +154,7 @@ fn at(entry: &Entry) -> Option<At<'_>> {
     Some(At { session, root, text, is_search: true })
 }
 
-/// Returns the files that an agent has read or changed, if its tool did what it was to do.
+/// Returns the files that an agent has read or changed, if its tool succeeded.
 fn opened(entry: &Entry) -> impl Iterator<Item = &str> {
     let worked = |activity: &Activity| matches!(activity, Activity::ToolResult { ok: true, .. });
     let has_worked = entry.activities.iter().any(worked);

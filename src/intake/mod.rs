@@ -1,5 +1,6 @@
-//! What agents report of their work: hooks while they work ([`hook`]), transcripts afterwards ([`transcript`]). Searches learn from
-//! what tools found, conversations from what persons ask, and a hook may be answered with [help](crate::help).
+//! What agents report about their work: hooks while they work ([`hook`]), and transcripts afterwards
+//! ([`transcript`]). Searches learn from the results of tools, conversations learn from prompts, and the response to
+//! a hook may contain [help](crate::help).
 
 pub mod hook;
 pub mod prompts;

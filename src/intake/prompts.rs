@@ -1,4 +1,4 @@
-//! What persons say to agents, as queries of the conversation that the agent's session is.
+//! Prompts that people write to agents, as queries of the conversation that the agent's session is.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -10,11 +10,12 @@ use crate::projects::Tenant;
 use crate::searches::transcripts::Listener;
 use crate::types::{Timestamp, derived_id};
 
-/// How many characters of a prompt are kept.
+/// The number of characters of a prompt that are stored.
 const LONGEST: usize = 262_144;
 
-/// Returns the query that a prompt is; none if the entry is no prompt, or belongs to a subagent, which no person talks to.
-/// A prompt has the same id whichever way it is told, so that it counts once. `key` is that of who tells it.
+/// Returns the query of a prompt. There is none if the entry is not a prompt, or belongs to a subagent, to which no
+/// person writes. A prompt has the same id however it is reported, so that it counts once. `key` is the key of the
+/// client that reports it.
 #[must_use]
 pub fn query(entry: &Entry, key: Option<Uuid>) -> Option<Event> {
     let session = entry.session.clone().filter(|_| entry.agent.is_none())?;
@@ -33,10 +34,10 @@ pub fn query(entry: &Entry, key: Option<Uuid>) -> Option<Event> {
     Some(Event::ask(session, new, id).by(key))
 }
 
-/// Makes queries of the prompts of a transcript.
+/// Makes queries from the prompts of a transcript.
 #[derive(Debug, Clone, Copy)]
 pub struct Conversations {
-    /// The key of who sends the transcript.
+    /// The key of the client that sends the transcript.
     pub key: Option<Uuid>,
 }
 
@@ -52,7 +53,7 @@ impl Listener for Conversations {
             events.filter_map(|event| tenant.policy.keep(domain::Event::from(event))).collect();
         let queries: Vec<_> = kept.iter().filter_map(|event| event.part(of_memory)).collect();
         if !queries.is_empty() {
-            // One that was told before, with another time, stays as it was.
+            // A query that was reported before, with another time, stays unchanged.
             memories::write::write(connection, &tenant.name, &queries).await?;
         }
         Ok(())

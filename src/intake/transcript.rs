@@ -1,4 +1,4 @@
-//! Transcripts, taken from within the program.
+//! Transcripts that this program reads itself, without HTTP.
 
 use crate::error::Result;
 use crate::intake::prompts::Conversations;
@@ -7,7 +7,7 @@ use crate::searches::transcripts::{Intake, Origin};
 use crate::searches::write::TranscriptCounts;
 use crate::state::App;
 
-/// Takes lines as the endpoint does: at most a few megabytes, or one line.
+/// Stores lines as the endpoint does: at most a few megabytes, or one line.
 pub async fn take(app: &App, tenant: &Tenant, origin: Origin, lines: Vec<u8>) -> Result<TranscriptCounts> {
     let Some(origin) = tenant.policy.keep(origin) else { return Ok(TranscriptCounts::default()) };
     let listener = Conversations { key: None };

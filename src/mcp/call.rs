@@ -1,4 +1,4 @@
-//! How a call of a tool becomes a request, and the response its result.
+//! How a call of a tool becomes a request, and the response becomes the result of the call.
 
 use std::net::SocketAddr;
 
@@ -14,14 +14,14 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use serde_json::{Map, Value, json};
 
-/// The text for a model that asks for suggestions when no conversation is known.
+/// The text that a model gets if it asks for suggestions and no conversation is known.
 const NO_SESSION: &str = "No conversation is known here, so nothing can be suggested. Pass its name as the argument session_id: \
     the name under which the agent's hooks report the session, or under which its queries are posted.";
 
-/// The headers of a client's request that its calls take along.
+/// The headers of a client's request that are copied to the requests of its calls.
 const TAKEN_ALONG: [&str; 3] = ["authorization", "host", PROJECT];
 
-/// Calls a tool. What is wrong with the call is an error in the result, which the model reads.
+/// Calls a tool. An error in the call becomes an error in the result, which the model reads.
 pub(super) async fn call(
     tool: &Tool,
     mut arguments: JsonObject,
@@ -42,7 +42,7 @@ pub(super) async fn call(
     if !session && tool.parts.get("session_id") == Some(&Part::Path) {
         return match &*tool.definition.name {
             "suggest_memories" => nothing(&arguments),
-            _ => refusal(&Error::invalid("/session_id", "name the conversation: none is known here")),
+            _ => refusal(&Error::invalid("/session_id", "must be given, because no conversation is known")),
         };
     }
     let request = match request(tool, arguments, parts) {
@@ -101,7 +101,7 @@ fn request(tool: &Tool, arguments: JsonObject, parts: Option<&Parts>) -> Result<
     request.body(body).map_err(|error| Error::Internal(error.into()))
 }
 
-/// Writes an argument as a part of an address.
+/// Writes an argument as text for a URL.
 fn text(name: &str, value: &Value) -> Result<String, Error> {
     match value {
         Value::String(text) => Ok(text.clone()),
@@ -111,7 +111,7 @@ fn text(name: &str, value: &Value) -> Result<String, Error> {
     }
 }
 
-/// Makes the result of a response: its body, as JSON and as text.
+/// Makes the result of a call from a response: the body, as JSON and as text.
 fn result(response: &Response<Bytes>) -> CallToolResult {
     let text = String::from_utf8_lossy(response.body()).trim_end().to_owned();
     let status = response.status();
@@ -125,7 +125,7 @@ fn result(response: &Response<Bytes>) -> CallToolResult {
     }
 }
 
-/// Says what a problem says: what is wrong, and with which arguments.
+/// Returns the text of a problem document: what is wrong, and with which arguments.
 fn describe(problem: &Value) -> String {
     let field = |error: &Value| {
         let pointer = error["pointer"].as_str()?.trim_start_matches('/');
@@ -139,7 +139,7 @@ fn describe(problem: &Value) -> String {
     }
 }
 
-/// Makes the result of a call that is refused here, as the API would refuse it.
+/// Makes the result of a call that is rejected before it is sent, in the form of a rejection by the API.
 fn refusal(error: &Error) -> CallToolResult {
     let problem = serde_json::to_value(error.problem()).unwrap_or_default();
     failed(describe(&problem), Some(problem))
@@ -157,7 +157,7 @@ fn failed(text: String, problem: Option<Value>) -> CallToolResult {
     result
 }
 
-/// Answers that nothing is suggested, as no conversation is known.
+/// Returns a result without suggestions, because no conversation is known.
 fn nothing(arguments: &JsonObject) -> CallToolResult {
     let body = json!({
         "suggestions": [],

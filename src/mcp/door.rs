@@ -1,4 +1,4 @@
-//! [`Door`], where the requests go that calls of tools become.
+//! [`Door`], through which calls of tools send their requests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use tower::ServiceExt as _;
 
 type Passed = BoxFuture<'static, anyhow::Result<Response<Bytes>>>;
 
-/// Where requests go: the service in this process, or a server elsewhere.
+/// The service that answers requests, in this process or on a server elsewhere.
 #[derive(Clone)]
 pub struct Door(Arc<dyn Fn(Request<Bytes>) -> Passed + Send + Sync>);
 
 impl Door {
-    /// Makes a door of what passes a request on. An error says why there is no response.
+    /// Makes a door that sends requests with `pass`. An error says why there is no response.
     pub fn new(pass: impl Fn(Request<Bytes>) -> Passed + Send + Sync + 'static) -> Self {
         Self(Arc::new(pass))
     }
 
-    /// Makes a door to the service of this process.
+    /// Makes a door to the service in this process.
     #[must_use]
     pub fn of(service: Router) -> Self {
         Self::new(move |request| {
@@ -46,7 +46,7 @@ impl Door {
         })
     }
 
-    /// Passes a request on and waits for the whole response.
+    /// Sends a request and waits for the whole response.
     pub async fn pass(&self, request: Request<Bytes>) -> anyhow::Result<Response<Bytes>> {
         (self.0)(request).await
     }

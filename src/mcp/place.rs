@@ -1,9 +1,9 @@
-//! [`Place`], where a model works.
+//! [`Place`], the session and the folder in which a model works.
 
 use rmcp::model::JsonObject;
 use serde_json::Value;
 
-/// The agent session and the folder that a model works in, as far as they are known.
+/// The agent session and the folder in which a model works, as far as they are known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {
     /// The name of the agent session.
@@ -13,8 +13,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Reads what a client says of itself beside the arguments of a call. Codex names its session there, and in
-    /// `x-codex-turn-metadata` the folders that it works in, as an object or as the text of one.
+    /// Reads the metadata of a call, which clients send beside its arguments. Codex names its session there, and in
+    /// `x-codex-turn-metadata` the folders in which it works, as an object or as the JSON text of one.
     pub(super) fn of_meta(meta: &JsonObject) -> Self {
         let name = |name: &str| meta.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         let session = name("threadId").or_else(|| name("sessionId")).map(str::to_owned);
@@ -25,14 +25,14 @@ impl Place {
         Self { session, root }
     }
 
-    /// Takes from `other` what is not known here.
+    /// Adds from `other` what is not known here.
     #[must_use]
     pub(super) fn or(self, other: Self) -> Self {
         Self { session: self.session.or(other.session), root: self.root.or(other.root) }
     }
 }
 
-/// Returns the folder that an agent works in. Of several, none can be told to be the one at hand.
+/// Returns the folder in which an agent works. If there are several, the current one is not known.
 fn only_workspace(turn: &Value) -> Option<String> {
     let mut paths = match turn.get("workspaces")? {
         Value::Object(folders) => folders.keys().cloned().collect::<Vec<_>>(),

@@ -1,4 +1,4 @@
-//! The endpoint of MCP: Streamable HTTP, where every request stands alone, so that any server can answer it.
+//! The endpoint of MCP: Streamable HTTP, in which every request is independent, so that any server can answer it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use crate::http::json::{self, JSON_LIMIT};
 use crate::memories::conversations;
 use crate::state::App;
 
-/// The largest message in bytes: the arguments of a call are at most as large as the body that they become.
+/// The maximum size of a message in bytes. The arguments of a call are at most as large as the body that they become.
 const LIMIT: usize = JSON_LIMIT + (64 << 10);
 
 type Service = StreamableHttpService<Mcp, NeverSessionManager>;
 
-/// Returns the endpoint. Calls go through `door`, and the tools are made of the API's document.
+/// Returns the endpoint. Calls go through `door`, and the tools follow from the OpenAPI document.
 pub fn routes(door: &Door, document: &OpenApi) -> Router<App> {
     let tools = Arc::new(Tools::of(document));
     let door = door.clone();
-    // Names of hosts and origins are looked at by our own rules, which know whether the server is open.
+    // Our own rules check `Host` and `Origin`, because they know whether the server is open.
     let settings = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true)
@@ -43,8 +43,8 @@ pub fn routes(door: &Door, document: &OpenApi) -> Router<App> {
     )
 }
 
-/// Answers a message. Whoever sends it needs a key, and no page but our own may have a browser send it; what a call may do
-/// is decided where the call is answered.
+/// Answers a message. The caller needs a key, and a browser may send messages only for pages of this server. What a
+/// call may do is decided by the endpoint that it reaches.
 async fn answer(app: App, service: Service, request: Request) -> Response {
     match admit(app, request).await {
         Ok(request) => {
@@ -67,7 +67,7 @@ async fn admit(app: App, request: Request) -> Result<axum::http::Request<Full<by
     Ok(axum::http::Request::from_parts(parts, Full::new(body.bytes.into())))
 }
 
-/// The session in which a caller's key was last used, which is looked up only for calls that name none.
+/// The session in which a caller's key was last used. It is looked up only for calls that name no session.
 #[derive(Clone)]
 pub(super) struct LastActive {
     app: App,
@@ -75,7 +75,8 @@ pub(super) struct LastActive {
 }
 
 impl LastActive {
-    /// Finds the session and its folder. A database that does not answer is noticed where the call is answered.
+    /// Finds the session and its folder. If the database does not answer, both are unknown, and the endpoint that the
+    /// call reaches reports the error.
     pub(super) async fn find(&self) -> Place {
         let Known { project, key } = &*self.known;
         let found = conversations::last_active(&self.app.db, project, *key).await;

@@ -1,14 +1,15 @@
-//! The schemas of tools, made of those of the OpenAPI document.
+//! The schemas of tools, derived from those of the OpenAPI document.
 //!
-//! Clients hand a tool's schema to the model's provider, and providers take different parts of JSON Schema. What all of them
-//! take is left: no references, no unions, no null, no formats of numbers, every object closed, every property with a type.
+//! Clients pass a tool's schema to the model's provider, and providers support different parts of JSON Schema. These
+//! schemas use only what all of them support: they have no references, unions, nulls or formats of numbers; every
+//! object is closed, and every property has a type.
 
 use serde_json::{Map, Value};
 
 /// The schemas among the components of an OpenAPI document.
 pub(super) struct Schemas<'a>(pub(super) &'a Map<String, Value>);
 
-/// The members of a schema that are passed on as they are.
+/// The members of a schema that are copied unchanged.
 const KEPT: [&str; 12] = [
     "description",
     "enum",
@@ -24,11 +25,11 @@ const KEPT: [&str; 12] = [
     "title",
 ];
 
-/// The formats that say something of a text.
+/// The formats of texts that are kept.
 const FORMATS: [&str; 2] = ["date-time", "uuid"];
 
 impl Schemas<'_> {
-    /// Returns a schema in the form that all clients take.
+    /// Returns a schema in a form that all clients accept.
     pub(super) fn portable(&self, schema: &Value) -> Value {
         let mut flat = Map::new();
         self.flatten(schema, &mut flat);
@@ -61,9 +62,9 @@ impl Schemas<'_> {
         Value::Object(portable)
     }
 
-    /// Adds the members of a schema, and of what it refers to. Members that are there already stay: what stands beside a
-    /// reference goes before what it refers to. Of alternatives the first one that is not null is taken, which is the one
-    /// that the API sends itself.
+    /// Adds the members of a schema, and of the schemas that it refers to. Existing members stay, because a member
+    /// beside a reference takes precedence over the one in its target. Of alternatives, the first one that is not
+    /// null is used, which is the one that the API itself sends.
     fn flatten(&self, schema: &Value, flat: &mut Map<String, Value>) {
         let Value::Object(members) = schema else { return };
         for (name, value) in members {
@@ -84,7 +85,7 @@ impl Schemas<'_> {
     }
 }
 
-/// Returns the type that is not null.
+/// Returns the type other than null.
 fn only_type(kind: &Value) -> Option<Value> {
     match kind {
         Value::Array(kinds) => kinds.iter().find(|kind| **kind != "null").cloned(),

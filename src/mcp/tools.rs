@@ -1,4 +1,4 @@
-//! The tools that there are.
+//! The list of tools.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use utoipa::openapi::OpenApi;
 
 use super::schema::Schemas;
 
-/// A tool, as the table has it.
+/// A tool in the list.
 struct Entry {
     name: &'static str,
     title: &'static str,
@@ -18,19 +18,19 @@ struct Entry {
     description: &'static str,
     /// The operation of the API that a call becomes.
     operation: &'static str,
-    /// The arguments, if they are fewer than the operation takes.
+    /// The arguments, if the tool accepts fewer than the operation.
     arguments: Option<&'static [&'static str]>,
     effect: Effect,
 }
 
-/// What a call does to what is stored.
+/// What a call changes in the stored data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Effect {
     /// Nothing.
     Reads,
-    /// It is noted what was shown.
+    /// The call records which memories were shown.
     Notes,
-    /// Something is added.
+    /// The call adds something.
     Adds,
 }
 
@@ -39,8 +39,8 @@ const TOOLS: [Entry; 8] = [
     Entry {
         name: "suggest_memories",
         title: "Suggest memories",
-        description: "Proactively suggests relevant memories and code based on conversation context. Call it at the beginning \
-                      of a task and when the subject changes. What was suggested once does not come again in the session.",
+        description: "Proactively suggests relevant memories and code based on conversation context. Call it at the \
+                      beginning of a task and when the subject changes. A memory is suggested only once in a session.",
         operation: "suggest_memories",
         arguments: Some(&["session_id", "max_suggestions", "confidence_threshold", "include_code"]),
         effect: Effect::Notes,
@@ -57,8 +57,9 @@ const TOOLS: [Entry; 8] = [
     Entry {
         name: "store_memory",
         title: "Store a memory",
-        description: "Stores something that later sessions should know: a decision and its reason, a trap, where something is. \
-                      Write one or two sentences that can be understood alone, with the names of what they are about.",
+        description: "Stores something that later sessions should know: a decision and its reason, a pitfall, where \
+                      something is. Write one or two sentences that can be understood alone, with the names of what \
+                      they are about.",
         operation: "store_memory",
         arguments: None,
         effect: Effect::Adds,
@@ -66,8 +67,8 @@ const TOOLS: [Entry; 8] = [
     Entry {
         name: "memory_feedback",
         title: "Give feedback on a memory",
-        description: "Says whether a memory that was suggested or found has helped (used) or did not belong here (dismissed). \
-                      Later suggestions follow from it.",
+        description: "Reports whether a memory that was suggested or found was useful (used) or not relevant \
+                      (dismissed), which improves later suggestions.",
         operation: "judge_memory",
         arguments: None,
         effect: Effect::Adds,
@@ -75,8 +76,8 @@ const TOOLS: [Entry; 8] = [
     Entry {
         name: "find_files_for_query",
         title: "Find files for a query",
-        description: "Returns the files that answered searches like this one before. Call it when a search of the code finds \
-                      nothing, or too much.",
+        description: "Returns the file that probably has the answer to a query, judging by earlier searches and work \
+                      in this repository, or nothing. Call it when a search of the code finds nothing, or too much.",
         operation: "find_associations",
         arguments: Some(&["query", "root", "limit"]),
         effect: Effect::Reads,
@@ -102,22 +103,22 @@ const TOOLS: [Entry; 8] = [
     Entry {
         name: "learner_stats",
         title: "Learning statistics",
-        description: "Returns statistics of what was learned from searches: how many failed, how many were resolved, and how \
-                      often a hint was followed.",
+        description: "Returns statistics of what was learned from searches: how many failed, how many were resolved, \
+                      and how often a hint was followed.",
         operation: "get_search_figures",
         arguments: Some(&[]),
         effect: Effect::Reads,
     },
 ];
 
-/// Where an argument goes in a request.
+/// The part of a request in which an argument is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Into the path.
+    /// The path.
     Path,
-    /// Into the query string.
+    /// The query string.
     Query,
-    /// Into the JSON body.
+    /// The JSON body.
     Body,
 }
 
@@ -129,7 +130,7 @@ pub(super) struct Tool {
     pub(super) method: Method,
     /// The operation's path, with the names of its parameters in braces.
     pub(super) path: String,
-    /// Where each argument goes.
+    /// The part of the request in which each argument is sent.
     pub(super) parts: BTreeMap<String, Part>,
 }
 
@@ -137,7 +138,7 @@ pub(super) struct Tool {
 pub struct Tools(Vec<Tool>);
 
 impl Tools {
-    /// Makes the tools of the API's document. The answer is the same for the same document, to the byte.
+    /// Makes the tools from the OpenAPI document. The same document gives the same tools, to the byte.
     #[must_use]
     pub fn of(document: &OpenApi) -> Self {
         let document = serde_json::to_value(document).expect("the document is JSON");
@@ -149,7 +150,7 @@ impl Tools {
         self.0.iter().map(|tool| tool.definition.clone()).collect()
     }
 
-    /// Returns the tool of a name, if there is one.
+    /// Returns the tool with this name, if there is one.
     pub(super) fn get(&self, name: &str) -> Option<&Tool> {
         self.0.iter().find(|tool| tool.definition.name == name)
     }
@@ -172,7 +173,7 @@ impl Tool {
             let Some(name) = parameter["name"].as_str().filter(|name| is_wanted(name)) else { continue };
             let mut schema = schemas.portable(&parameter["schema"]);
             schema["description"] = parameter["description"].clone();
-            // What a path needs may be known from elsewhere.
+            // An argument of the path is optional, because the session may be known from elsewhere.
             if part == Part::Query && parameter["required"] == true {
                 required.push(Value::from(name));
             }
@@ -202,13 +203,13 @@ impl Tool {
         Self { definition, method, path: path.to_owned(), parts }
     }
 
-    /// Returns whether the tool takes this argument.
+    /// Returns whether the tool accepts this argument.
     pub(super) fn takes(&self, argument: &str) -> bool {
         self.parts.contains_key(argument)
     }
 }
 
-/// Returns the path, the method and the operation of an id.
+/// Returns the path, the method and the operation with this operation id.
 fn find<'a>(document: &'a Value, id: &str) -> (&'a str, Method, &'a Value) {
     let paths = document["paths"].as_object().into_iter().flatten();
     let operations = paths.flat_map(|(path, item)| {

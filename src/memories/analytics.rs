@@ -1,4 +1,4 @@
-//! The statistics of suggestions: whether confidence is what it says.
+//! The statistics of suggestions, which show whether the confidence is accurate.
 
 use serde::{Deserialize, Serialize};
 use sqlx::{PgPool, Postgres, QueryBuilder};
@@ -37,7 +37,7 @@ impl Check for Scope {
     }
 }
 
-/// The statistics of suggestions. Rates are null where there is nothing to divide by.
+/// The statistics of suggestions. A rate is null if its denominator is 0.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = MemoryAnalytics)]
 pub(super) struct Figures {
@@ -60,46 +60,46 @@ pub(super) struct Figures {
     by_intent_type: Vec<IntentFigures>,
     /// The outcomes of suggestions by kind of memory.
     by_source_type: Vec<SourceFigures>,
-    /// What the help was worth that agents were told without a question, by its kind.
+    /// The use of the help that agents got without a request, by kind of help.
     unasked: Vec<HelpFigures>,
 }
 
-/// What help of one kind was worth that came unasked. Help counts as used where the agent later opened the file, or wrote
-/// something that the help names and the prompt did not.
+/// The use of one kind of the help that agents got without a request. Help counts as used if the agent later opened
+/// the file, or wrote something that the help mentions and the prompt does not.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = UnaskedHelpFigures)]
 struct HelpFigures {
     /// The kind of help.
     kind: ItemKind,
-    /// What came of help that was shown.
+    /// The use of help that was shown.
     shown: Uses,
-    /// What came of help that was found but not shown, in the sessions that the setting `holdout` keeps silent.
+    /// The use of help that was found but withheld, in the sessions that the setting `holdout` selects.
     held_out: Uses,
-    /// By how much the share of use is greater where it was shown. Null unless there are both.
+    /// The difference between the `used_rate` of shown and of withheld help. Null unless there are both.
     difference: Option<f64>,
-    /// The bounds of that difference, with a probability of 95 %.
+    /// The 95 % interval of `difference`.
     difference_interval: Option<[f64; 2]>,
 }
 
-/// What came of help.
+/// The use of help, shown or withheld.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = UnaskedHelpUses)]
 struct Uses {
-    /// How many sessions had such help.
+    /// The number of sessions with such help.
     sessions: i64,
-    /// How often there was help.
+    /// The number of times that there was such help.
     count: i64,
-    /// How often it could be told whether it is used.
+    /// The number of these times in which its use can be recognized.
     recognisable: i64,
-    /// How often it was used.
+    /// The number of these times in which it was used.
     used: i64,
-    /// The share of use, where it can be told.
+    /// The share of used help among the help whose use can be recognized.
     used_rate: Option<f64>,
-    /// The bounds of that share, with a probability of 95 % (Wilson).
+    /// The 95 % Wilson interval of `used_rate`.
     used_interval: Option<[f64; 2]>,
 }
 
-/// Help of one kind, shown or not.
+/// Help of one kind, shown or withheld.
 #[derive(sqlx::FromRow)]
 struct HelpRow {
     kind: ItemKind,
@@ -168,7 +168,7 @@ struct BandFigures {
 /// The outcomes of suggestions for one detected intent type.
 #[derive(Debug, Serialize, ToSchema)]
 struct IntentFigures {
-    /// What they wanted.
+    /// The detected intent type.
     intent_type: IntentType,
     #[serde(flatten)]
     outcomes: Outcomes,
@@ -178,7 +178,7 @@ struct IntentFigures {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SourceTypeFigures)]
 struct SourceFigures {
-    /// The kind of the error.
+    /// The kind of text in the memories.
     source_type: SourceType,
     #[serde(flatten)]
     outcomes: Outcomes,

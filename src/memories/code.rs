@@ -1,4 +1,4 @@
-//! Source code as memories: what is known of one file is replaced as a whole, and what has not changed in it stays as it is.
+//! Source code as memories. The memories of a file are replaced together, and unchanged pieces stay as they are.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,10 +13,10 @@ use super::{MOST_CONTENT, MOST_PATH, NewMemory, SourceType, store};
 use crate::http::{Check, Checks};
 use crate::types::{OptionalName, Timestamp, derived_id, request_hash};
 
-/// The most pieces of a file.
+/// The maximum number of pieces of a file.
 const MOST_CHUNKS: usize = 5_000;
 
-/// The functions, and other pieces, of one file of source code, in place of what was known of it.
+/// The functions and other pieces of a source file, which replace the file's memories.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewCode {
@@ -26,7 +26,7 @@ pub struct NewCode {
     /// The file's path within the folder.
     #[schema(min_length = 1, max_length = 4096)]
     pub path: String,
-    /// The pieces of the file, in their order. None of them: the file is gone.
+    /// The pieces of the file, in order. An empty list means that the file no longer exists.
     #[schema(max_items = 5000)]
     pub chunks: Vec<NewChunk>,
 }
@@ -35,7 +35,8 @@ pub struct NewCode {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewChunk {
-    /// The function, class or other symbol that the piece is. A piece without one is known by its place in the file.
+    /// The function, class or other symbol that the piece contains. A piece without one is identified by its position
+    /// in the file.
     #[serde(default, skip_serializing_if = "OptionalName::is_none")]
     pub symbol: OptionalName,
     /// The piece's text.
@@ -58,36 +59,37 @@ impl Check for NewCode {
     }
 }
 
-/// What became of the pieces of a file.
+/// The numbers of added, unchanged and removed pieces of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = CodeCounts)]
 pub struct Counts {
-    /// How many pieces are new or have another text than before.
+    /// The number of pieces that are new or have a new text.
     pub added: u32,
-    /// How many pieces are as they were.
+    /// The number of pieces that have not changed.
     pub unchanged: u32,
-    /// How many pieces are no longer there.
+    /// The number of pieces that no longer exist.
     pub removed: u32,
 }
 
 /// A file's pieces as memories.
 #[derive(Debug)]
 pub struct Code {
-    /// The id of the file, by which its pieces are known.
+    /// The id of the file, by which its memories are found.
     pub file: Uuid,
     /// The memories with their ids.
     pub chunks: Vec<(Uuid, Start)>,
 }
 
 impl Code {
-    /// Makes memories of the pieces. A memory's id is derived from folder, path and symbol, or place, so that it stays the same.
+    /// Makes memories from the pieces. A memory's id is derived from folder, path and symbol, or position, so that it
+    /// stays the same.
     #[must_use]
     pub fn of(NewCode { root, path, chunks }: NewCode) -> Self {
         let mut known: HashMap<String, usize> = HashMap::new();
         let memories = (0..).zip(chunks).map(|(place, chunk): (usize, NewChunk)| {
             let NewChunk { symbol, content, created_at } = chunk;
             let name = symbol.as_deref().map_or_else(|| format!("#{place}"), |symbol| format!(":{symbol}"));
-            // Some languages have several functions of one name.
+            // Some languages allow several functions with the same name.
             let times = known.entry(name.clone()).or_default();
             *times += 1;
             let id = derived_id(&[
@@ -122,7 +124,7 @@ fn file_id(root: &str, path: &str) -> Uuid {
     derived_id(&[b"code file", root.as_bytes(), path.as_bytes()])
 }
 
-/// Replaces what is known of a file.
+/// Replaces the memories of a file.
 pub(super) async fn replace(
     connection: &mut PgConnection,
     project: &str,
@@ -130,7 +132,7 @@ pub(super) async fn replace(
 ) -> sqlx::Result<Counts> {
     const LOCK: &str = "select pg_advisory_xact_lock(hashtextextended($1 || ' ' || $2::text, 0))";
     const KNOWN: &str = "select id, request_hash from memories where project = $1 and code_file = $2";
-    // Two who replace the same file at once would each miss what the other has added.
+    // Without the lock, two requests for the same file would each miss what the other has added.
     sqlx::query(LOCK).bind(project).bind(code.file).execute(&mut *connection).await?;
     let known: Vec<(Uuid, Vec<u8>)> =
         sqlx::query_as(KNOWN).bind(project).bind(code.file).fetch_all(&mut *connection).await?;

@@ -83,7 +83,8 @@ pub async fn judged(
     sqlx::query_as(SQL).bind(project).bind(session).bind(memory).fetch_optional(db).await
 }
 
-/// Returns what was asked last in a conversation, and the folder there; none if nothing was asked or no text is kept.
+/// Returns the last query of a conversation, and its folder. There is none if the conversation has no query, or if
+/// its text is not stored.
 pub async fn last_query(
     db: impl PgExecutor<'_>,
     project: &str,
@@ -95,8 +96,8 @@ pub async fn last_query(
     sqlx::query_as(SQL).bind(project).bind(session).fetch_optional(db).await
 }
 
-/// Returns the session in which a key has asked last, or somebody without a key on an open server, and the folder there;
-/// none if nothing was asked.
+/// Returns the session in which a key last added a query, and the folder of that query. On an open server, it is the
+/// session of a client without a key. There is none if the key has added no query.
 pub async fn last_active(
     db: impl PgExecutor<'_>,
     project: &str,

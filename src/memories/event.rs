@@ -17,14 +17,14 @@ use crate::types::{OptionalName, Timestamp, derived_id, request_hash};
 /// Something that happens to a memory or in a conversation. It is validated, and has its id and times.
 #[derive(Debug)]
 pub struct Event {
-    /// The id of the memory; of what happens in a conversation, an id that is derived from the session's name.
+    /// The id of the memory. For an event of a conversation, an id that is derived from the session's name.
     pub id: Uuid,
     /// What happens.
     pub action: Action,
 }
 
-/// The kinds of events, as batches and metrics name them. Changes of memories, suggestions and unasked help cannot be sent
-/// in batches.
+/// The kinds of events, as named in batches and metrics. Changes of memories, suggestions, and help without a request
+/// cannot be sent in batches.
 pub const KINDS: [&str; 8] = [
     "memory",
     "memory_code",
@@ -43,7 +43,7 @@ pub enum Action {
     Start(Box<Start>),
     /// A memory is changed.
     Change(Box<Change>),
-    /// What is known of a file of source code is replaced.
+    /// The memories of a source file are replaced.
     Replace(Box<Code>),
     /// A query is added to a conversation.
     Ask(Box<Ask>),
@@ -51,9 +51,9 @@ pub enum Action {
     Suggest(Box<Suggest>),
     /// A verdict on a memory is given in a conversation.
     Judge(Judge),
-    /// Help comes unasked, or is kept silent.
+    /// An agent gets help without a request, or it is withheld.
     Help(Box<Help>),
-    /// An agent has written or opened something, and may have used help.
+    /// An agent has written or opened something, which may be a use of help.
     Traces(Traces),
 }
 
@@ -62,9 +62,9 @@ pub enum Action {
 pub struct Start {
     /// The client's request.
     pub new: NewMemory,
-    /// The file of source code that the memory is a piece of, if it came with the whole file.
+    /// The source file that the memory is a piece of, if it was stored with the whole file.
     pub code_file: Option<Uuid>,
-    /// Whether the content is kept.
+    /// Whether the content is stored.
     pub keeps_text: bool,
     /// When the memory was created.
     pub created_at: Timestamp,
@@ -77,7 +77,7 @@ pub struct Start {
 pub struct Change {
     /// The client's request.
     pub change: MemoryChange,
-    /// Whether the content is dropped, as the request has another and the project stores no text.
+    /// Whether the content is deleted, because the request has a new one and the project stores no text.
     pub drops_content: bool,
 }
 
@@ -90,9 +90,10 @@ pub struct Ask {
     pub session: String,
     /// The client's request.
     pub new: NewQuery,
-    /// The key with which it was asked; nil on a server that has no keys, and none where that does not say who asks.
+    /// The key with which the query was sent. It is nil on a server without keys, and none if the key does not
+    /// identify the session.
     pub asked_by: Option<Uuid>,
-    /// Whether the query is kept.
+    /// Whether the text of the query is stored.
     pub keeps_text: bool,
     /// When the query was asked.
     pub at: Timestamp,
@@ -103,7 +104,7 @@ pub struct Ask {
 /// A response with suggestions for a conversation.
 #[derive(Debug, Clone)]
 pub struct Suggest {
-    /// The answer's id.
+    /// The response's id.
     pub id: Uuid,
     /// The name of the conversation's agent session.
     pub session: String,
@@ -113,7 +114,7 @@ pub struct Suggest {
     pub intent: DetectedIntent,
     /// The minimum confidence of a suggestion.
     pub threshold: f64,
-    /// How long it took to find them, in milliseconds.
+    /// The time that it took to find the suggestions, in milliseconds.
     pub took_ms: f64,
     /// The memories, the most likely first.
     pub shown: Vec<Shown>,
@@ -178,7 +179,7 @@ impl Event {
         Self { id: memory, action: Action::Change(Box::new(Change { change, drops_content: false })) }
     }
 
-    /// Makes the event that what is known of a file of source code is replaced.
+    /// Makes the event that replaces the memories of a source file.
     #[must_use]
     pub fn replace(new: NewCode) -> Self {
         let code = Code::of(new);
@@ -200,7 +201,8 @@ impl Event {
         Self { id: conversation(&ask.session), action: Action::Ask(Box::new(ask)) }
     }
 
-    /// Notes with which key something is asked, if a key was needed: the session is the one that this key was last used in.
+    /// Adds the key with which a query was sent, if a key was needed. The session is then the one in which this key
+    /// was last used.
     #[must_use]
     pub fn by(mut self, key: Option<Uuid>) -> Self {
         if let Action::Ask(ask) = &mut self.action {
@@ -222,7 +224,7 @@ impl Event {
         Self { id: conversation(&judge.session), action: Action::Judge(judge) }
     }
 
-    /// Makes the event that help comes unasked, or is kept silent.
+    /// Makes the event that an agent gets help without a request, or that it is withheld.
     #[must_use]
     pub fn help(help: Help) -> Self {
         Self { id: conversation(&help.session), action: Action::Help(Box::new(help)) }
@@ -266,7 +268,7 @@ impl Event {
         }
     }
 
-    /// Returns the help that comes unasked, if this is that event.
+    /// Returns the help that an agent got without a request, if this is that event.
     pub(super) fn as_help(&self) -> Option<&Help> {
         match &self.action {
             Action::Help(help) => Some(help),
@@ -320,8 +322,8 @@ impl Event {
         }
     }
 
-    /// Removes every text, and what names its subject: tags, paths and symbols. Figures, verdicts, the names of
-    /// sessions and times stay, and keyed hashes replace what distinguishes requests.
+    /// Removes every text, and also tags, paths and symbols, which name its subject. Numbers, verdicts, names of
+    /// sessions and times stay. Keyed hashes replace the hashes that distinguish requests.
     pub fn reduce(&mut self, key: &HashKey) {
         match &mut self.action {
             Action::Start(start) => start.reduce(key),
@@ -410,7 +412,7 @@ pub fn read(kind: Option<&str>, line: &Line<'_>) -> Option<Result<Event>> {
     })
 }
 
-/// Returns the name of a session, if it may be one.
+/// Returns the name of a session, or an error if it is not a valid one.
 fn named(session_id: String) -> Result<String> {
     Checks::of(BySession { session_id }).map(|named| named.session_id)
 }

@@ -1,8 +1,8 @@
-//! Help that comes unasked: what was shown to an agent without a question, and whether it was used. What it was worth is told
-//! by sessions that are kept silent, where the same is noted and nothing shown.
+//! Help without a request: what an agent was shown, and whether it was used. To measure what it is worth, sessions
+//! from which help is withheld are recorded in the same way.
 //!
-//! Nothing is kept of what was shown but whose it is, and keyed hashes of its [signs](super::rules::signs): they say whether it
-//! was used, and nobody can read them.
+//! Of the help itself, only the ids of its sources and keyed hashes of its [signs](super::rules::signs) are stored.
+//! The hashes show whether the help was used, and cannot be read.
 
 use std::sync::LazyLock;
 
@@ -15,29 +15,29 @@ use crate::db::insert::{self, Columns as _, columns};
 use crate::privacy::hash_key::HashKey;
 use crate::types::derived_id;
 
-/// Help that comes unasked, at one moment of a session.
+/// Help without a request, at one moment of a session.
 #[derive(Debug, Clone)]
 pub struct Help {
     /// The name of the agent session.
     pub session: String,
-    /// Whether nothing was shown, so that it can be told what happens without.
+    /// Whether the help was withheld, for comparison.
     pub held_out: bool,
-    /// What it consists of.
+    /// The pieces of the help.
     pub items: Vec<Item>,
 }
 
 /// A piece of help.
 #[derive(Debug, Clone)]
 pub struct Item {
-    /// What kind of thing it is.
+    /// The kind of the piece.
     pub kind: ItemKind,
-    /// The id of the memory, the association or the log that it is.
+    /// The id of the memory, the file or the log.
     pub subject: Uuid,
-    /// The hashes of what is used where it is used.
+    /// The hashes of the piece's signs. If one of them appears later, the piece was used.
     pub signs: Vec<i64>,
 }
 
-/// What kind of thing a piece of help is.
+/// The kind of a piece of help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema, sqlx::Type)]
 #[serde(rename_all = "lowercase")]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
@@ -56,7 +56,7 @@ impl ItemKind {
     pub(super) const ALL: [Self; 3] = [Self::Memory, Self::File, Self::Example];
 }
 
-/// Something that an agent has written or opened in a session, as hashes: help that has one of them was used.
+/// The hashes of what an agent has written or opened in a session. Help with one of these hashes was used.
 #[derive(Debug, Clone)]
 pub struct Traces {
     /// The name of the agent session.
@@ -65,7 +65,7 @@ pub struct Traces {
     pub signs: Vec<i64>,
 }
 
-/// Returns the hash of a name that a text names.
+/// Returns the hash of a name in a text.
 #[must_use]
 pub fn word(key: &HashKey, word: &str) -> i64 {
     hash(key, "word", word)
@@ -82,7 +82,7 @@ fn hash(key: &HashKey, kind: &str, text: &str) -> i64 {
     i64::from_be_bytes(hash[..8].try_into().expect("a hash has more bytes"))
 }
 
-/// A piece of help with the moment that it belongs to.
+/// A piece of help and the moment at which it was found.
 pub(super) struct HelpRow<'a> {
     pub(super) help: &'a Help,
     pub(super) item: &'a Item,
@@ -101,13 +101,13 @@ columns! {
     }
 }
 
-/// Writes numbers as a literal of a Postgres array.
+/// Writes numbers as a Postgres array literal.
 fn literal(numbers: &[i64]) -> String {
     let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
     format!("{{{}}}", numbers.join(","))
 }
 
-/// Keeps help. What the session has had already stays as it was.
+/// Stores help. Help that the session already had stays unchanged.
 pub(super) async fn insert(
     connection: &mut PgConnection,
     project: &str,
@@ -130,7 +130,7 @@ pub(super) async fn insert(
     Ok(())
 }
 
-/// Notes that help was used which has one of these signs.
+/// Records the use of help with one of these hashes.
 pub(super) async fn note_use(
     connection: &mut PgConnection,
     project: &str,

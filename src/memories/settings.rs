@@ -27,7 +27,8 @@ pub struct MemorySettings {
     /// Whether memories of the kind `code` are suggested. The default is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion_include_code: Option<bool>,
-    /// The share of sessions in which nothing comes unasked, so that the figures can say what it is worth. 0 if not given.
+    /// The share of sessions from which help without a request is withheld, so that its use can be measured by
+    /// comparison. The default is 0.
     #[schema(minimum = 0, maximum = 1)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holdout: Option<f64>,

@@ -20,7 +20,7 @@ use crate::projects::Tenant;
 use crate::state::App;
 use crate::types::{Timestamp, request_hash};
 
-/// The maximum number of characters of a query that are looked at. Only pasted files are longer.
+/// The maximum number of characters of a query that are used. Only pasted files are longer.
 const LONGEST_QUERY: i32 = 6_000;
 
 /// The state of a conversation before suggestions are made.
@@ -31,17 +31,17 @@ struct Known {
     without: HashSet<Uuid>,
 }
 
-/// The moment for which memories are suggested, and what it is about besides the conversation.
+/// The moment for which memories are suggested, and the search that was made then.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment<'a> {
-    /// The moment: later memories are not found.
+    /// The time. Memories created later are not found.
     pub at: Timestamp,
-    /// What an agent has just looked for in vain, which counts like a last query.
+    /// The query of an agent's search that has just had no results. It counts like a last query.
     pub search: Option<&'a str>,
 }
 
 impl Moment<'_> {
-    /// Returns the moment at hand.
+    /// Returns the current moment.
     #[must_use]
     pub fn now() -> Self {
         Self { at: Timestamp::now(), search: None }
@@ -49,8 +49,8 @@ impl Moment<'_> {
 }
 
 impl Known {
-    /// Reads what is known of a conversation. What is only noted because the session is kept silent is left out with
-    /// the rest if `is_unasked`.
+    /// Reads what is known of a conversation. If `is_unasked`, suggestions that were withheld count like those that
+    /// were shown.
     async fn of(
         db: &PgPool,
         project: &str,
@@ -134,7 +134,7 @@ pub async fn suggest(
     read(db, project, suggest).await?.ok_or(Error::NotFound("answer"))
 }
 
-/// Finds what belongs to a conversation though nobody has asked for it. Nothing is kept yet.
+/// Finds memories that are relevant to a conversation, for help without a request. Nothing is stored yet.
 pub async fn propose(
     app: &App,
     tenant: &Arc<Tenant>,
@@ -160,7 +160,7 @@ pub async fn propose(
     Ok(event)
 }
 
-/// Returns the contents of the memories that are suggested, without those that were erased meanwhile.
+/// Returns the contents of the suggested memories, without those that were erased in the meantime.
 pub async fn contents(
     db: &PgPool,
     project: &str,
@@ -171,7 +171,8 @@ pub async fn contents(
     Ok(store::contents(db, project, &ids, memory).await?.into_iter().collect())
 }
 
-/// Puts into an event what belongs to a conversation. `patience` is how long the embedding of the query may take.
+/// Adds the memories that are relevant to a conversation to an event. `patience` is how long
+/// the embedding of the query may take.
 async fn fill(
     app: &App,
     tenant: &Arc<Tenant>,
@@ -210,7 +211,7 @@ async fn fill(
     Ok(())
 }
 
-/// Makes the response of suggestions that are not stored.
+/// Makes the response with suggestions that are not stored.
 async fn answer(
     db: impl PgExecutor<'_>,
     project: &str,
@@ -280,7 +281,7 @@ fn factors(row: &sqlx::postgres::PgRow) -> sqlx::Result<Factors> {
     })
 }
 
-/// Returns what was suggested in a conversation, in order: the newest, at most `most`.
+/// Returns the suggestions in a conversation, in order. If there are more than `most`, only the newest are returned.
 pub(super) async fn suggested(
     db: impl PgExecutor<'_>,
     project: &str,

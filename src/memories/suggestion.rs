@@ -47,10 +47,10 @@ pub struct NewSuggest {
     /// false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peek: Option<bool>,
-    /// Whether the answer has solved examples for the last query too. The default is false.
+    /// Whether the response includes solved examples for the last query. The default is false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_examples: Option<bool>,
-    /// Whether the answer has files too that searches like the last query led to. The default is false.
+    /// Whether the response includes files that answered searches similar to the last query. The default is false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_files: Option<bool>,
 }
@@ -80,7 +80,7 @@ pub struct InForce {
 }
 
 impl NewSuggest {
-    /// Returns whether more is asked for than memories.
+    /// Returns whether the request wants more than memories.
     #[must_use]
     pub fn includes_more(&self) -> bool {
         [self.include_examples, self.include_files].contains(&Some(true))

@@ -50,7 +50,7 @@ pub(super) struct Figures {
     errors: Vec<ErrorFigures>,
 }
 
-/// The statistics of one model. Rates are null where there is nothing to divide by.
+/// The statistics of one model. A rate is null if its denominator is 0.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = MessageFigures)]
 struct ModelFigures {

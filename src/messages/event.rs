@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::candidates::Candidate;
 use super::failure::{Failure, forget, understood};
-use super::passed::Passed;
+use super::passed::{Begun, Passed};
 use super::requests::AskedMode;
 use super::rules::estimate::Length;
 use super::send::Mode;
@@ -151,6 +151,8 @@ pub struct End {
     pub finish_reason: Option<String>,
     /// The latency of the last call in milliseconds, if that call was not reported before.
     pub latency_ms: Option<i32>,
+    /// What the writer knows of the send, if this server has just begun it.
+    pub begun: Begun,
     /// The hash of the request, which distinguishes a repeated request from a conflicting one.
     pub hash: Vec<u8>,
 }
@@ -258,6 +260,7 @@ impl Event {
             assistant_text: outcome.assistant_text,
             finish_reason: outcome.finish_reason.into(),
             latency_ms: None,
+            begun: Begun::default(),
             hash,
         };
         Self::new(send, Action::End(Box::new(end)))

@@ -1,7 +1,5 @@
 //! Learns from reported usage: the ratio of a model, and the real sizes of pairs.
 
-use std::collections::BTreeMap;
-
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -11,7 +9,8 @@ use super::tables::LockedSend;
 
 /// A send that a model has answered.
 pub(super) struct Report {
-    send: Uuid,
+    /// The send's id.
+    pub(super) send: Uuid,
     model: String,
     ratio: Option<f64>,
     measured: i64,
@@ -42,19 +41,11 @@ impl Report {
     }
 }
 
-/// Returns what these reports say of their models, by the models' names.
-pub(super) fn lessons(reports: &[Report]) -> Vec<(&str, Lesson)> {
-    let mut lessons: BTreeMap<&str, Lesson> = BTreeMap::new();
-    for report in reports {
-        let lesson = report
-            .ratio
-            .and_then(|ratio| Lesson::of(ratio, report.estimated, report.reported - report.measured));
-        if let Some(lesson) = lesson {
-            let sum = lessons.entry(&report.model).or_default();
-            *sum = sum.and(lesson);
-        }
-    }
-    lessons.into_iter().collect()
+/// Returns what these reports say of their models, with the sends that they are about.
+pub(super) fn lessons(reports: &[Report]) -> Vec<(Uuid, &str, Lesson)> {
+    let lesson =
+        |report: &Report| Lesson::of(report.ratio?, report.estimated, report.reported - report.measured);
+    reports.iter().filter_map(|report| Some((report.send, report.model.as_str(), lesson(report)?))).collect()
 }
 
 /// Measures pairs. If a send contains the messages of an earlier send and the pair that the earlier one created, the

@@ -1,6 +1,8 @@
 //! The limits of models, from the providers file or set for a project, and the ratios learned from reported usage.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use sqlx::{PgConnection, PgExecutor};
@@ -115,6 +117,66 @@ impl Catalog {
     }
 }
 
+/// How long a learned ratio is used before it is read again, because another server may have learned something.
+const FRESH: Duration = Duration::from_secs(10);
+/// How many ratios are remembered before all are forgotten: clients choose the names of models.
+const MANY_RATIOS: usize = 10_000;
+
+/// The learned ratios of models that were read lately, so that a request to the gateway does not wait for them.
+#[derive(Debug, Default)]
+pub struct Ratios(Mutex<HashMap<(String, String), (Learned, Instant)>>);
+
+impl Ratios {
+    fn all(&self) -> MutexGuard<'_, HashMap<(String, String), (Learned, Instant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers the ratio of a project's model.
+    pub(super) fn note(&self, project: &str, model: &str, learned: Learned) {
+        let mut all = self.all();
+        if all.len() >= MANY_RATIOS {
+            all.clear();
+        }
+        all.insert((project.to_owned(), model.to_owned()), (learned, Instant::now()));
+    }
+
+    fn fresh(&self, project: &str, model: &str) -> Option<Learned> {
+        let found = self.all().get(&(project.to_owned(), model.to_owned())).copied();
+        found.filter(|(_, read)| read.elapsed() < FRESH).map(|(learned, _)| learned)
+    }
+
+    /// Returns the learned ratios of these models. Those that were not read lately are read from the database.
+    pub(super) async fn of(
+        &self,
+        db: impl PgExecutor<'_>,
+        project: &str,
+        models: BTreeSet<&str>,
+    ) -> sqlx::Result<HashMap<String, Learned>> {
+        let mut ratios = HashMap::new();
+        let mut stale = Vec::new();
+        for model in models {
+            match self.fresh(project, model) {
+                Some(learned) => drop(ratios.insert(model.to_owned(), learned)),
+                None => stale.push(model),
+            }
+        }
+        if stale.is_empty() {
+            return Ok(ratios);
+        }
+        let sql = "select model, ratio, weight from model_ratios where project = $1 and model = any($2)";
+        let found: Vec<(String, f64, f64)> =
+            sqlx::query_as(sql).bind(project).bind(&stale).fetch_all(db).await?;
+        let mut found: HashMap<_, _> =
+            found.into_iter().map(|(model, ratio, weight)| (model, Learned { ratio, weight })).collect();
+        for model in stale {
+            let learned = found.remove(model).unwrap_or_default();
+            self.note(project, model, learned);
+            ratios.insert(model.to_owned(), learned);
+        }
+        Ok(ratios)
+    }
+}
+
 /// What predictions use for a model.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Known {
@@ -153,21 +215,6 @@ pub async fn learned(db: impl PgExecutor<'_>, project: &str, model: &str) -> sql
     let sql = "select ratio, weight from model_ratios where project = $1 and model = $2";
     let found: Option<(f64, f64)> = sqlx::query_as(sql).bind(project).bind(model).fetch_optional(db).await?;
     Ok(found.map_or_else(Learned::default, |(ratio, weight)| Learned { ratio, weight }))
-}
-
-/// Returns the learned ratios of these models, without models for which no usage was reported.
-pub(super) async fn learned_of(
-    db: impl PgExecutor<'_>,
-    project: &str,
-    models: BTreeSet<&str>,
-) -> sqlx::Result<HashMap<String, Learned>> {
-    if models.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let sql = "select model, ratio, weight from model_ratios where project = $1 and model = any($2)";
-    let models: Vec<_> = models.into_iter().collect();
-    let found: Vec<(String, f64, f64)> = sqlx::query_as(sql).bind(project).bind(models).fetch_all(db).await?;
-    Ok(found.into_iter().map(|(model, ratio, weight)| (model, Learned { ratio, weight })).collect())
 }
 
 /// Sets the limits of a model. Returns whether the project had none of it before.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::models::Catalog;
+use super::models::{Catalog, Ratios};
 use crate::http::{Check, Checks};
 use crate::types::OptionalName;
 
@@ -92,6 +92,8 @@ pub struct Rules {
     pub settings: MessageSettings,
     /// The models in the providers file.
     pub catalog: Arc<Catalog>,
+    /// The learned ratios of models that were read lately.
+    pub ratios: Arc<Ratios>,
 }
 
 impl Rules {

@@ -15,6 +15,18 @@ use crate::db::receipt::Written;
 use crate::db::steps;
 use crate::privacy::kept::Kept;
 
+/// Which events are written together. Those of the gateway are about sends that nobody else knows yet, so they need no
+/// transaction beside their single statement, and who waits for them does without its round trips.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// Requests have come to the gateway.
+    Begins,
+    /// Requests to the gateway have ended.
+    Ends,
+    /// Everything else.
+    All,
+}
+
 /// The kinds of events, in the order in which they can happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
@@ -26,9 +38,14 @@ enum Kind {
 }
 
 impl Event {
-    /// Returns whether it is that a request has come to the gateway, whose ids are new.
-    fn is_passed(&self) -> bool {
-        matches!(&self.action, Action::Send(start) if start.passed.is_some())
+    /// Returns what the event is written together with.
+    #[must_use]
+    pub fn lane(&self) -> Lane {
+        match &self.action {
+            Action::Send(start) if start.passed.is_some() => Lane::Begins,
+            Action::End(end) if end.begun.send().is_some() => Lane::Ends,
+            _ => Lane::All,
+        }
     }
 
     fn step(&self) -> Kind {
@@ -42,16 +59,17 @@ impl Event {
     }
 }
 
-/// Writes events of one project in one transaction. Returns their verdicts in the order of the events.
+/// Writes events of one project and lane in one transaction. Returns their verdicts in the order of the events.
 pub async fn write(
     connection: &mut PgConnection,
     project: &str,
     rules: &Rules,
     events: &[Kept<&Event>],
 ) -> sqlx::Result<Vec<Written>> {
-    // Requests that come to the gateway are written by a single statement, and who waits for it does without two round trips.
-    if events.iter().all(|event| event.is_passed()) {
-        return sends::start(connection, project, rules, events).await;
+    match events.first().map_or(Lane::All, |event| event.lane()) {
+        Lane::Begins => return sends::start(connection, project, rules, events).await,
+        Lane::Ends => return ends::end_begun(connection, project, rules, events).await,
+        Lane::All => {}
     }
     let mut verdicts: Vec<Option<Written>> = events.iter().map(|_| None).collect();
     let mut made = HashSet::new();
@@ -73,7 +91,7 @@ pub async fn write(
             Kind::Edit => pairs::edit(&mut transaction, project, &events).await?,
             Kind::Send => sends::start(&mut transaction, project, rules, &events).await?,
             Kind::Attempt => sends::append(&mut transaction, project, &events).await?,
-            Kind::End => ends::end(&mut transaction, project, &events).await?,
+            Kind::End => ends::end(&mut transaction, project, rules, &events).await?,
         };
         for (&index, written) in step.members.iter().zip(written) {
             verdicts[index] = Some(written);

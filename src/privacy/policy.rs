@@ -29,7 +29,7 @@ pub trait Private: Sized {
     /// hashes made with `key`. Returns none if the value means nothing without its text.
     fn reduce(self, key: &HashKey) -> Option<Self>;
 
-    /// Replaces in all texts what the project's rules say, and what was derived from them.
+    /// Applies the project's redaction rules to all texts, and updates what was derived from them.
     fn redact(&mut self, redaction: &mut Redaction<'_>);
 }
 
@@ -97,8 +97,8 @@ impl Policy {
         &self.key
     }
 
-    /// Redacts texts that are kept whatever is captured, such as prompt templates, or that stored texts are compared
-    /// with. Returns how many spans were replaced.
+    /// Redacts texts that are stored whatever `capture` says, such as prompt templates, or texts that are compared
+    /// with stored ones. Returns the number of replaced spans.
     pub fn redact(&self, texts: &mut impl Texts) -> u32 {
         let mut redaction = Redaction::new(&self.redactor, &self.key);
         texts.texts(&mut redaction);
@@ -106,7 +106,7 @@ impl Policy {
     }
 }
 
-/// How much is kept of each domain that has a setting of its own.
+/// The setting of each domain that has its own.
 pub type CaptureByDomain = ByDomain<Capture>;
 
 /// A project's capture setting: one for all domains, or one for each of several domains. The server's default applies
@@ -143,7 +143,7 @@ impl<'de> Deserialize<'de> for Choice {
     }
 }
 
-/// A setting of some domains. A domain whose setting is null is the same as one that is not mentioned.
+/// The settings of some domains. A domain whose setting is null is treated like one that is not named.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct ByDomain<T>(BTreeMap<Domain, T>);
@@ -155,13 +155,13 @@ impl<T> Default for ByDomain<T> {
 }
 
 impl<T: Copy> ByDomain<T> {
-    /// Returns the setting of a domain, if it is mentioned.
+    /// Returns the setting of a domain, if it is named.
     #[must_use]
     pub fn get(&self, domain: Domain) -> Option<T> {
         self.0.get(&domain).copied()
     }
 
-    /// Returns the domains that are mentioned, with their settings.
+    /// Returns the domains that are named, with their settings.
     pub fn iter(&self) -> impl Iterator<Item = (Domain, T)> {
         self.0.iter().map(|(domain, setting)| (*domain, *setting))
     }

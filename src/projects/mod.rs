@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use crate::http::{Check, Checks, null_as_default};
 use crate::memories::settings::MemorySettings;
 use crate::messages;
-use crate::messages::models::Catalog;
+use crate::messages::models::{Catalog, Ratios};
 use crate::messages::settings::MessageSettings;
 use crate::privacy::capture::Capture;
 use crate::privacy::policy::{ByDomain, Choice, Policy};
@@ -174,6 +174,8 @@ pub struct Defaults {
     pub searches: SearchSettings,
     /// The models in the providers file.
     pub models: Arc<Catalog>,
+    /// The learned ratios of models that were read lately.
+    pub ratios: Arc<Ratios>,
 }
 
 /// Checks the name of a project, which has to fit into paths and headers.

@@ -37,6 +37,7 @@ pub async fn tenant(db: impl PgExecutor<'_>, project: &str, defaults: &Defaults)
             messages: messages::settings::Rules {
                 settings: own_messages.clone(),
                 catalog: Arc::clone(&defaults.models),
+                ratios: Arc::clone(&defaults.ratios),
             },
             memories: memories.clone(),
         })

@@ -1,4 +1,4 @@
-//! The candidates of a search: the documents that are ranked, read by the keys of the plan.
+//! The candidates of a search: the documents that are ranked, which are found by the keys of the plan.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,34 +13,36 @@ use super::keys::Key;
 use super::samples::{Sample, Samples};
 use super::{Corpus, Scope, in_scope};
 
-/// The number of candidates beyond which less telling keys are not asked for.
+/// The number of candidates beyond which no more common keys are used.
 const ENOUGH: usize = 100;
-/// How many rows are looked at to fill candidates up.
+/// The number of rows that are read to add candidates.
 const FIRST_ROWS: usize = 5 * MOST;
 
 /// A statement that reads candidates, to which the domain binds the parameters of [`Corpus::filter`].
 pub type Query<R> = QueryAs<'static, Postgres, R, PgArguments>;
 
-/// A row that is a candidate.
+/// A row of a candidate.
 pub trait Candidate: for<'r> FromRow<'r, PgRow> + Send + Unpin {
     /// The document's id.
     fn id(&self) -> Uuid;
 }
 
-/// What candidates are read with.
+/// What is needed to read candidates.
 #[derive(Debug)]
 pub struct Candidates<'a> {
-    /// A connection for reading. It makes plans for the given values: a general one would scan the table.
+    /// A connection for reading. Its statements are planned for the given values, because a generic plan would scan
+    /// the table.
     pub db: &'a PgPool,
-    /// What is known of the frequency of keys.
+    /// The samples from which frequencies of keys are estimated.
     pub samples: &'a Arc<Samples>,
-    /// What is searched.
+    /// The documents that are searched.
     pub corpus: &'static Corpus,
 }
 
 impl Candidates<'_> {
-    /// Reads the candidates for a text, at most [`MOST`], by id: those that the plan finds, filled up with the first rows in the
-    /// corpus' order where these are likely to be of use, as there are few documents or too many that fit.
+    /// Reads at most [`MOST`] candidates for a text, by id: the documents that the plan finds, and in addition the
+    /// first rows in the order of the corpus, if these are likely to be useful because there are few documents, or
+    /// too many that match.
     pub async fn find<R: Candidate>(
         &self,
         scope: &Scope,
@@ -49,7 +51,7 @@ impl Candidates<'_> {
     ) -> sqlx::Result<Vec<R>> {
         let used = self.current(scope).await?;
         let (mut found, all_read) = self.find_by_samples(scope, text, &used, &bind).await?;
-        // More documents have the keys than the plan allows, and those that were read are any of them.
+        // More documents have the keys than the plan expected, so that those that were read are an arbitrary part.
         if !all_read && self.have_outgrown(scope, &used).await? {
             let renewed = self.current(scope).await?;
             (found, _) = self.find_by_samples(scope, text, &renewed, &bind).await?;
@@ -58,13 +60,13 @@ impl Candidates<'_> {
         Ok(found)
     }
 
-    /// Returns how many documents the project has, and an estimate of how many of them have each of these keys.
+    /// Returns the number of documents of the project, and an estimate of how many of them have each of these keys.
     pub async fn document_frequencies(&self, scope: &Scope, keys: &[Key]) -> sqlx::Result<(f64, Vec<f64>)> {
         let sample = self.sample(&scope.of_project()).await?;
         Ok((sample.documents(), keys.iter().map(|key| sample.document_frequency(*key)).collect()))
     }
 
-    /// Reads the candidates by these samples, and whether these are all the documents that have the keys.
+    /// Reads the candidates by these samples. Returns them, and whether they are all documents that have the keys.
     async fn find_by_samples<R: Candidate>(
         &self,
         scope: &Scope,
@@ -77,10 +79,11 @@ impl Candidates<'_> {
         let (mut found, mut all_read) = (Vec::new(), true);
         for (having, of_plan) in [("&&", plan.any), ("@>", plan.all)] {
             if !of_plan.is_empty() && found.len() < ENOUGH {
-                // Only keys are looked for in an index (`offset 0` holds the other conditions back): given another, Postgres may
-                // want to combine it with an index of the other columns, which means reading all of a project or facet. With
-                // another collation than the column's, the project is no condition of an index either; but where the table
-                // is spread over several databases by project, it says which of them has the rows.
+                // Only the keys are looked up in an index (`offset 0` delays the other conditions). Otherwise
+                // Postgres may combine the index with one of the other columns, and read all of a project or facet.
+                // With another collation than the column's, the project is not a condition of an index. If the table
+                // is distributed over several databases by project, the condition still says which of them has the
+                // rows.
                 let rows = format!(
                     "select * from {table}
                     where project = $1 collate \"C\" and {indexed} and {keys} {having} $3 offset 0"
@@ -100,7 +103,7 @@ impl Candidates<'_> {
         Ok((found, all_read))
     }
 
-    /// Adds those of the rows that may be candidates and are not there yet; whether all could be read.
+    /// Adds those rows that are candidates and new. Returns whether all of them could be read.
     async fn add<R: Candidate>(
         &self,
         found: &mut Vec<R>,
@@ -127,7 +130,7 @@ impl Candidates<'_> {
         Ok(all_read)
     }
 
-    /// Returns the scope whose sample serves for this one.
+    /// Returns the scope whose sample is used for this one.
     fn sampled(&self, scope: &Scope) -> Scope {
         if self.corpus.facets_are_sampled { scope.clone() } else { scope.of_project() }
     }
@@ -142,8 +145,8 @@ impl Candidates<'_> {
         Ok(UsedSamples { of_project, of_scope: self.sample(&self.sampled(scope)).await? })
     }
 
-    /// Returns whether a search would now be planned by other samples than these. Those that a scope or its project has
-    /// outgrown are renewed first. Others may have been renewed in the background while they were used.
+    /// Returns whether other samples than these would now be used for a search. Samples that have become too small
+    /// for their scope or project are renewed first. Others may have been renewed in the background in the meantime.
     async fn have_outgrown(&self, scope: &Scope, used: &UsedSamples) -> sqlx::Result<bool> {
         let mut outgrown = false;
         for (scope, used) in [(scope.of_project(), &used.of_project), (self.sampled(scope), &used.of_scope)] {
@@ -155,10 +158,10 @@ impl Candidates<'_> {
     }
 }
 
-/// The samples by which a search was planned.
+/// The samples that a search was planned with.
 struct UsedSamples {
-    /// That of the whole project.
+    /// The sample of the whole project.
     of_project: Arc<Sample>,
-    /// That of the scope, which is the project's again where facets have none of their own.
+    /// The sample of the scope. It is the project's if facets have no samples of their own.
     of_scope: Arc<Sample>,
 }

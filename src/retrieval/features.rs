@@ -1,5 +1,5 @@
-//! Features: what texts have in common, as numbers. Ranking numbers what turns up in the candidates at hand, so that nothing is
-//! sorted, and the trigrams of a word are made once.
+//! Features: what texts have in common, as numbers. Features are numbered in the order in which they appear in the
+//! candidates, so that nothing needs sorting, and the trigrams of a word are computed once.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 
 use super::text::{Token, tokens, trigrams};
 
-/// Things, such as words, numbered in the order in which they turn up. Two numberings have nothing to do with each other.
+/// Things, such as words, numbered in the order in which they appear. Numbers of different numberings are unrelated.
 #[derive(Debug)]
 pub struct Numbers<T>(HashMap<T, u32, RandomState>);
 
@@ -25,13 +25,13 @@ impl<T: Eq + Hash> Numbers<T> {
         *self.0.entry(thing).or_insert(next)
     }
 
-    /// Returns the numbers of things in turn.
+    /// Returns the numbers of several things.
     pub fn of_all(&mut self, things: impl Iterator<Item = T>) -> Vec<u32> {
         things.map(|thing| self.of(thing)).collect()
     }
 }
 
-/// The tokens of texts in lower case, and the trigrams of those that are words.
+/// The tokens of texts in lower case, and the trigrams of those tokens that are words.
 #[derive(Debug, Default)]
 pub struct Vocabulary<'a> {
     /// The numbers of the tokens.
@@ -41,9 +41,9 @@ pub struct Vocabulary<'a> {
 }
 
 impl<'a> Vocabulary<'a> {
-    /// Returns the tokens of a text in lower case, between two that stand for its beginning and its end.
+    /// Returns the tokens of a text in lower case, with one more at the beginning and the end that mark these.
     pub fn read(&mut self, text: &'a str) -> Vec<u32> {
-        // Not tokens of any text.
+        // No text contains these tokens.
         let [beginning, end] = ["", " "].map(Token::Mark);
         let all = [beginning].into_iter().chain(tokens(text)).chain([end]);
         all.map(|token| {
@@ -57,13 +57,13 @@ impl<'a> Vocabulary<'a> {
         .collect()
     }
 
-    /// Returns the trigrams of a token, none of one that is no word.
+    /// Returns the trigrams of a token. A token that is not a word has none.
     pub fn trigrams_of(&self, token: u32) -> impl Iterator<Item = u32> {
         self.trigrams_of[token as usize].iter().copied()
     }
 }
 
-/// Returns each two tokens that stand side by side.
+/// Returns the pairs of adjacent tokens.
 pub fn pairs_of(tokens: &[u32]) -> impl Iterator<Item = (u32, u32)> {
     tokens.windows(2).map(|pair| (pair[0], pair[1]))
 }

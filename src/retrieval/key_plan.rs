@@ -1,6 +1,6 @@
-//! Which keys the index is asked for. Not all of a query's: of a million documents, most may share a word with it. Rare keys are
-//! taken first, while about [`MOST`] documents have any of them. Where these find little, documents are wanted that have
-//! several of the common keys together.
+//! The choice of the keys that are looked up in the index. Not all keys of a query are used, because most of a
+//! million documents may share a word with it. Rare keys are used first, while about [`MOST`] documents have any of
+//! them. If these find few documents, documents are also found that have several common keys together.
 
 use std::iter;
 
@@ -9,26 +9,27 @@ use super::samples::Sample;
 use super::text::words;
 use super::{Keyed, Scope};
 
-/// How many candidates a search has at most.
+/// The maximum number of candidates of a search.
 pub const MOST: usize = 1_000;
-/// How many keys are tried in search of documents that have all of them.
+/// The number of keys that are tried to find documents that have all of them.
 const TOGETHER: usize = 6;
-/// The number of documents beyond which a thousand of them, taken by chance, are no better than any others.
+/// The number of documents beyond which an arbitrary thousand of them is as good as any other.
 const HOPELESS: f64 = 5_000.0;
 
-/// What the index is asked for.
+/// The keys that are looked up in the index.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct KeyPlan {
-    /// Rare keys: candidates have any of them.
+    /// The rare keys. Candidates have any of them.
     pub(super) any: Vec<Key>,
-    /// Common keys: candidates have all of them, where the rare ones find little.
+    /// The common keys. If the rare ones find few documents, candidates have all of these.
     pub(super) all: Vec<Key>,
-    /// Whether too many documents have even all common keys: then the first rows in the corpus' order are as good as any.
+    /// Whether even all common keys are in too many documents. Then the first rows in the order of the corpus are as
+    /// good as any others.
     pub(super) first_rows: bool,
 }
 
 impl KeyPlan {
-    /// Plans the search for a text in a scope, by samples of the scope and of its whole project.
+    /// Plans the search for a text in a scope, with samples of the scope and of its whole project.
     pub(super) fn new(text: &str, scope: &Scope, keyed: Keyed, sample: &Sample, project: &Sample) -> Self {
         if let Keyed::Terms(terms) = keyed {
             let key = |term: &String| keys::of_term(&scope.project, term);
@@ -44,8 +45,8 @@ impl KeyPlan {
         Self::of_keys(of_words, scope.keys_of_parts(&text), sample, project)
     }
 
-    /// Plans by keys. Those of words are the scope's, whose sample estimates their frequency. Those of parts, of which there are many
-    /// rare ones, are the project's.
+    /// Plans a search with keys. Frequencies of words are estimated from the sample of the scope. Those of pairs and
+    /// prefixes, of which many are rare, are estimated from the sample of the project.
     fn of_keys(of_words: Vec<Key>, of_parts: Vec<Key>, sample: &Sample, project: &Sample) -> Self {
         let rarest_first = |keys: Vec<Key>, frequency: &dyn Fn(Key) -> f64| {
             let mut keys: Vec<_> = keys.into_iter().map(|key| (frequency(key), key)).collect();
@@ -54,11 +55,12 @@ impl KeyPlan {
             keys
         };
         let of_words = rarest_first(of_words, &|key| sample.document_frequency(key));
-        // The project has at least those of the scope, which may be none of its newest.
+        // The project has at least the documents of the scope, of which its sample may have none.
         let of_parts = rarest_first(of_parts, &|key| {
             project.document_frequency(key).max(sample.document_frequency(key))
         });
-        // Of keys that the samples do not have, words come first: a pair of rare words is rarely said twice.
+        // Of the keys that are not in the samples, words are used first, because a pair of rare words is rarely
+        // repeated.
         let mut rarest = [&*of_words, &*of_parts].concat();
         rarest.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut found = 0.0;
@@ -67,7 +69,8 @@ impl KeyPlan {
             found <= MOST as f64
         });
         let any: Vec<_> = rare.map(|&(_, key)| key).collect();
-        // A word first, which keeps to the facet; then pairs, which Postgres reads sooner than the words they are of.
+        // A word is used first, because it belongs to the facet, and then pairs, which Postgres reads faster than
+        // their words.
         let Some(word) = of_words.iter().map(|&(_, key)| key).find(|key| !any.contains(key)) else {
             return Self { first_rows: any.is_empty(), any, ..Self::default() };
         };
@@ -81,7 +84,7 @@ impl KeyPlan {
     }
 }
 
-/// Takes keys in turn until few documents have all of them; the keys, and an estimate of how many documents that are.
+/// Returns keys in order until few documents have all of them, and an estimate of how many these are.
 fn together(keys: impl Iterator<Item = Key>, sample: &Sample) -> (Vec<Key>, f64) {
     let mut all: Vec<Key> = Vec::new();
     let mut rows: Option<Vec<u16>> = None;
@@ -140,7 +143,7 @@ mod tests {
         assert_eq!(plan(&[2, 3, 5, 70]), KeyPlan { any: vec![70], all: vec![5, 3, 2], ..rest() });
         assert_eq!(plan(&[1, 2]), KeyPlan { first_rows: true, ..rest() });
         assert_eq!(plan(&[1, 2, 70]), KeyPlan { any: vec![70], first_rows: true, ..rest() });
-        // In the project parts of words are more common than in a facet.
+        // In the project, pairs and prefixes are more common than in a facet.
         let project = multiples(4_000_000);
         let plan = KeyPlan::of_keys(vec![50], vec![25], &multiples(1_000), &project);
         assert_eq!(plan, KeyPlan { any: vec![50], ..rest() }, "a part alone would leave the facet");

@@ -1,23 +1,23 @@
-//! The keys of a document: hashes of its project with each of its words, with each of them in its facet, with each two words
-//! that stand together, and with the prefix of each longer word. A text without words has itself as a key.
+//! The keys of a document: hashes of its project with each of its words, with each of its words in its facet, with
+//! each pair of adjacent words, and with the prefix of each longer word. A text without words is its own key.
 //!
-//! One array of integers a row, in one index, is smaller and faster to keep than a text search vector, and since the project
-//! is in every key, no search meets another tenant's rows. Databases hold what [`of_document`] returned; another way to
-//! make keys would need a migration that makes them anew.
+//! One array of integers per row, in one index, is smaller and cheaper to maintain than a text search vector. Because
+//! every key contains the project, no search reads another project's rows. Databases contain the results of
+//! [`of_document`], so a change of the keys needs a migration.
 
 use super::Scope;
 use super::text::words;
 
-/// How many words of a text have keys.
+/// The maximum number of words of a text that have keys.
 const MOST_WORDS: usize = 100;
-/// The length in characters of the prefix that is a key, of a word longer than this: a typing error further on leaves it as
-/// it is.
+/// The number of characters of a longer word's prefix that is a key. A typing error after the prefix does not change
+/// the key.
 const PREFIX: usize = 4;
 
-/// A key, as Postgres keeps it.
+/// A key, as stored in Postgres.
 pub type Key = i32;
 
-/// Returns all keys of a document, ascending and distinct.
+/// Returns all keys of a document, sorted and without duplicates.
 #[must_use]
 pub fn of_document(project: &str, facet: &str, text: &str) -> Vec<Key> {
     let lower = text.to_lowercase();
@@ -30,18 +30,19 @@ pub fn of_document(project: &str, facet: &str, text: &str) -> Vec<Key> {
     keys
 }
 
-/// Returns the key of a term, as a domain makes terms of its documents and queries ([`Keyed::Terms`](super::Keyed::Terms)).
+/// Returns the key of a term that a domain has made from its documents and queries
+/// ([`Keyed::Terms`](super::Keyed::Terms)).
 #[must_use]
 pub fn of_term(project: &str, term: &str) -> Key {
     key(project, "term", &[term])
 }
 
-/// The keys of terms that stand apart from all others: those of one kind in one part of a project.
+/// Computes keys of terms of one kind in one part of a project, which differ from all others.
 #[derive(Debug, Clone)]
 pub struct Space(crc32fast::Hasher);
 
 impl Space {
-    /// Begins the keys of a kind of terms in a part of a project.
+    /// Makes the keys of a kind of terms in a part of a project.
     #[must_use]
     pub fn new(project: &str, kind: &str, part: &str) -> Self {
         let mut hash = crc32fast::Hasher::new();
@@ -60,8 +61,8 @@ impl Space {
     }
 }
 
-/// Writes keys as a literal of a Postgres array. An array of arrays would have to be rectangular, so a statement for many rows
-/// takes the keys of each row as text.
+/// Writes keys as a Postgres array literal. An array of arrays would have to be rectangular, so a statement for many
+/// rows gets the keys of each row as text.
 #[must_use]
 pub fn literal(keys: &[Key]) -> String {
     let keys: Vec<_> = keys.iter().map(ToString::to_string).collect();
@@ -74,13 +75,13 @@ impl Scope {
         of_word(&self.project, self.facet.as_deref(), word)
     }
 
-    /// Returns the keys of a text's words in this scope. The text is in lower case.
+    /// Returns the keys of a text's words in this scope. The text must be in lower case.
     pub(super) fn keys_of_words(&self, text: &str) -> Vec<Key> {
         words(text).take(MOST_WORDS).map(|word| self.key_of_word(word)).collect()
     }
 
-    /// Returns the keys of a text's pairs of words and of its words' prefixes, which are those of the whole project. The
-    /// text is in lower case.
+    /// Returns the keys of a text's pairs of words and of its words' prefixes, which belong to the whole project. The
+    /// text must be in lower case.
     pub(super) fn keys_of_parts(&self, text: &str) -> Vec<Key> {
         of_parts(&self.project, text)
     }
@@ -89,7 +90,7 @@ impl Scope {
 fn of_word(project: &str, facet: Option<&str>, word: &str) -> Key {
     match facet {
         None => key(project, "word", &[word]),
-        // "domain", since logs by their domains were the first documents.
+        // The label is "domain" because logs, which are divided by domain, were the first documents.
         Some(facet) => key(project, "domain", &[facet, "\x1f", word]),
     }
 }
@@ -105,7 +106,7 @@ fn of_parts(project: &str, text: &str) -> Vec<Key> {
     pairs.chain(prefixes).chain(itself).collect()
 }
 
-/// Hashes a key with CRC-32: what that is will not change, and the rare document that is found by accident ranks low.
+/// Hashes a key with CRC-32, which will not change. A document that is found by a collision is rare and ranks low.
 fn key(project: &str, kind: &str, parts: &[&str]) -> Key {
     let mut hash = crc32fast::Hasher::new();
     for part in [project, "\x1f", kind, "\x1f"].iter().chain(parts) {
@@ -120,7 +121,7 @@ mod tests {
 
     #[test]
     fn keys_are_the_same_for_ever() {
-        // Kept in databases: if this fails, a migration is needed.
+        // Databases contain keys. If this test fails, a migration is needed.
         assert_eq!(
             of_document("default", "cbu", "Create fund"),
             [-2_094_249_293, -993_012_963, -784_702_140, -398_851_847, 416_434_878, 1_570_039_114]

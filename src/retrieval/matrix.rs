@@ -1,24 +1,24 @@
-//! Texts as rows of weighted features, and what is computed with them.
+//! Texts as rows of weighted features, and computations with them.
 
-/// A row for each text, and in it an entry for each feature that the text has, by the feature's number.
+/// A sparse matrix with a row for each text, and an entry for each feature of the text.
 #[derive(Debug, Default)]
 pub struct Matrix {
     columns: Vec<Column>,
     entries: Vec<(u32, f32)>,
-    /// Where in `entries` each row ends.
+    /// The end of each row in `entries`.
     ends: Vec<usize>,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Column {
-    /// How many rows have the feature.
+    /// The number of rows with the feature.
     rows: u16,
-    /// Where in `entries` the entry of the last of them ends.
+    /// The end of the entry of the last of these rows in `entries`.
     end: usize,
 }
 
 impl Matrix {
-    /// Counts how often each text has each feature, given the features of each text as they occur, repeated ones repeated.
+    /// Counts the features of each text. The arguments have the features of each text, with repetitions.
     #[must_use]
     pub fn of(texts: impl Iterator<Item = impl IntoIterator<Item = u32>>) -> Self {
         let mut matrix = Self::default();
@@ -44,8 +44,8 @@ impl Matrix {
         self.ends.push(self.entries.len());
     }
 
-    /// Turns counts into weights: a function of the count, times the root of the feature's inverse document frequency among the
-    /// texts.
+    /// Turns counts into weights: a function of the count, times the square root of the feature's inverse document
+    /// frequency in these texts.
     #[must_use]
     pub fn weighed(mut self, of_count: impl Fn(f32) -> f32) -> Self {
         let all = self.ends.len() as f32;
@@ -75,8 +75,8 @@ impl Matrix {
         self
     }
 
-    /// Returns the weight of the features that each row has in common with the last, as a share of both rows' weight (the Dice
-    /// coefficient): 0 to 1.
+    /// Returns the weight of the features that each row has in common with the last row, as a share of the weight of
+    /// both rows (the Dice coefficient), from 0 to 1.
     #[must_use]
     pub fn likenesses_to_last(&self) -> Vec<f32> {
         let weight = |row: &[(u32, f32)]| row.iter().map(|(_, weight)| weight).sum::<f32>();
@@ -85,13 +85,13 @@ impl Matrix {
         let (of_last, in_last) = (weight(last), self.spread(last));
         let likeness = |row: &[(u32, f32)]| {
             let common: f32 = row.iter().map(|&(feature, _)| in_last[feature as usize]).sum();
-            // Sums in another order may differ a little.
+            // Sums in another order may differ slightly.
             (2.0 * common / (weight(row) + of_last).max(f32::MIN_POSITIVE)).min(1.0)
         };
         rows.into_iter().map(likeness).collect()
     }
 
-    /// Takes some of the rows.
+    /// Returns a matrix of some of the rows.
     #[must_use]
     pub fn rows_at(self, places: &[usize]) -> Self {
         let (mut entries, mut ends) = (Vec::new(), Vec::new());
@@ -113,13 +113,13 @@ impl Matrix {
         (0..self.ends.len()).map(|row| self.row(row))
     }
 
-    /// Takes the last row away and returns it.
+    /// Removes the last row and returns it.
     pub fn pop(&mut self) -> Vec<(u32, f32)> {
         self.ends.pop();
         self.entries.split_off(self.ends.last().copied().unwrap_or_default())
     }
 
-    /// Returns a row with all its zeros.
+    /// Returns a row with all of its zeros.
     fn spread(&self, row: &[(u32, f32)]) -> Vec<f32> {
         let mut vector = vec![0.0; self.columns.len()];
         for &(feature, weight) in row {
@@ -128,7 +128,7 @@ impl Matrix {
         vector
     }
 
-    /// Returns the product of each row with a vector that has a member for each feature.
+    /// Returns the product of each row with a vector over all features.
     #[must_use]
     pub fn times(&self, vector: &[f32]) -> Vec<f32> {
         let product =
@@ -136,13 +136,13 @@ impl Matrix {
         self.rows().map(product).collect()
     }
 
-    /// Returns the product of each row with one row, of this matrix or taken from it.
+    /// Returns the product of each row with one row, of this matrix or removed from it.
     #[must_use]
     pub fn times_row(&self, row: &[(u32, f32)]) -> Vec<f32> {
         self.times(&self.spread(row))
     }
 
-    /// Returns the sum of the rows, each times its member of a vector.
+    /// Returns the sum of the rows, each multiplied by its member of a vector.
     #[must_use]
     pub fn transposed_times(&self, vector: &[f32]) -> Vec<f32> {
         let mut product = vec![0.0; self.columns.len()];
@@ -155,7 +155,8 @@ impl Matrix {
     }
 }
 
-/// Solves (F Fᵀ + ridge) x = b approximately, by some iterations of conjugate gradients, where F is made of blocks side by side.
+/// Solves (F Fᵀ + ridge) x = b approximately, by some iterations of the conjugate gradient method. The columns of F
+/// are those of all blocks.
 #[must_use]
 pub fn solve(features: &[Matrix], ridge: f32, b: &[f32], iterations: usize) -> Vec<f32> {
     let dot = |x: &[f32], y: &[f32]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f32>();
@@ -182,7 +183,7 @@ pub fn solve(features: &[Matrix], ridge: f32, b: &[f32], iterations: usize) -> V
     x
 }
 
-/// Adds vectors of one length.
+/// Adds vectors of the same length.
 pub fn sum(vectors: impl Iterator<Item = Vec<f32>>) -> Vec<f32> {
     let add = |mut sum: Vec<f32>, vector: Vec<f32>| {
         sum.iter_mut().zip(vector).for_each(|(sum, value)| *sum += value);

@@ -1,22 +1,22 @@
-//! Ranking by texts alone: two texts are alike as far as they have trigrams in common, rare ones weighing more.
+//! Ranking by texts alone: texts are similar if they have trigrams in common, and rare trigrams weigh more.
 
 use super::features::Vocabulary;
 use super::matrix::Matrix;
 
-/// The texts of candidates and, last, that of the query, taken apart.
+/// The texts of candidates and, as the last one, that of the query, divided into features.
 #[derive(Debug)]
 pub struct Texts<'a> {
     texts: &'a [String],
-    /// The numbers of their tokens and trigrams.
+    /// The numbers of the tokens and trigrams.
     pub vocabulary: Vocabulary<'a>,
-    /// The tokens of each.
+    /// The tokens of each text.
     pub sequences: Vec<Vec<u32>>,
-    /// The trigrams of each, weighed by rarity.
+    /// The trigrams of each text, weighted by rarity.
     pub by_trigrams: Matrix,
 }
 
 impl<'a> Texts<'a> {
-    /// Takes texts in lower case apart. The last is the query's.
+    /// Divides texts in lower case into features. The last one is the query's.
     #[must_use]
     pub fn new(texts: &'a [String]) -> Self {
         let mut vocabulary = Vocabulary::default();
@@ -27,7 +27,7 @@ impl<'a> Texts<'a> {
         Self { texts, vocabulary, sequences, by_trigrams }
     }
 
-    /// Returns the candidates that are most like the query, at most so many, by likeness from 1, the same text, to 0, and place.
+    /// Returns the candidates that are most similar to the query, with their similarity from 0 to 1, and their index.
     #[must_use]
     pub fn closest(&self, most: usize) -> Vec<(f32, usize)> {
         let query = self.texts.last();

@@ -1,13 +1,15 @@
-//! Samples: some documents of a scope, from which the document frequency of a key is estimated, and how many documents the
-//! scope has.
+//! Samples: some documents of a scope, from which the number of documents and the document frequency of keys are
+//! estimated.
 //!
-//! Which documents those are depends on their ids alone, so they stand for all of the scope, and the same search has the same answer. The
-//! newest would not do: after an import they are of one kind, and the words of all others would seem rare.
+//! The ids of documents decide which ones are in the sample, so that it represents the whole scope, and the same
+//! search has the same result. The newest documents would not be representative: after an import they are all of one
+//! kind.
 //!
-//! A sample is a little old, and may be: a plan needs the magnitude of a frequency. It is wrong by magnitudes only where the
-//! scope has grown by a factor, so age alone does not tell. Documents come by thousands a second, and under load a sample of
-//! few takes long. Therefore a sample is taken again in two ways: in the background when it is old, and at once when a search
-//! has found more than its plan can have meant and the scope has indeed grown (`Samples::renew`).
+//! A sample may be out of date, because a plan only needs the magnitude of a frequency. Estimates are wrong by
+//! magnitudes only if the scope has grown by a factor, which does not depend on age alone: thousands of documents may
+//! arrive per second, and under load, sampling takes long. A sample is therefore renewed in two ways: in the
+//! background when it is old, and at once if a search has found more than its plan expected and the scope has indeed
+//! grown (`Samples::renew`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,33 +22,35 @@ use super::keys::Key;
 use super::text::trigrams;
 use super::{Corpus, Keyed, Scope, in_scope};
 
-/// How many documents a sample has at least, if there are so many. It has fewer than twice as many.
+/// The minimum number of documents in a sample, if there are so many. A sample has less than twice as many.
 const ROWS: i64 = 2_000;
-/// How many rows, the first in the order of the corpus, are counted and sampled while a search waits. All of a larger scope are in the background.
+/// The number of rows, in the order of the corpus, that are counted and sampled while a search waits. A larger scope
+/// is read completely in the background.
 const COUNTED_AT_ONCE: i64 = 50_000;
-/// The size assumed of a scope that is not counted to its end yet. It is rather too large: a search is then narrower than it need
-/// be, but never slow.
+/// The assumed size of a scope that is not completely counted yet. It is rather too large, which makes a search
+/// narrower than necessary, but never slow.
 const UNCOUNTED: i64 = 1_000_000;
-/// Renewing the sample of a scope in the background takes at most one part in so many of the time.
+/// The inverse of the maximum share of time that is spent on renewing the sample of a scope in the background.
 const SHARE: u32 = 100;
 /// The maximum number of documents of a scope that is small.
 const FEW: i64 = 20_000;
-/// How many samples are remembered, at one or two megabytes each.
+/// The maximum number of samples in memory, of one or two megabytes each.
 const SAMPLES: usize = 32;
-/// The least likeness by trigrams, 0 to 1, at which an unknown word may be a known one misspelled; and how many such words are taken.
+/// The minimum trigram similarity, from 0 to 1, at which an unknown word may be a misspelling of a known one, and the
+/// maximum number of such words.
 const ALIKE: f32 = 0.4;
 const MOST_ALIKE: usize = 3;
 
-/// What a sample is of.
+/// The documents that a sample represents.
 type Place = (&'static str, Scope);
 
-/// The samples taken so far.
+/// The samples in memory.
 #[derive(Debug, Default)]
 pub struct Samples(Mutex<HashMap<Place, Arc<Sample>>>);
 
 impl Samples {
-    /// Returns the sample of a scope. That of a scope asked for the first time is taken now, and one that has grown old is renewed
-    /// in the background.
+    /// Returns the sample of a scope. The sample of a new scope is taken now, and an old one is renewed in the
+    /// background.
     pub(super) async fn of(
         self: &Arc<Self>,
         db: &PgPool,
@@ -68,8 +72,9 @@ impl Samples {
         Ok(sample)
     }
 
-    /// Takes the sample of a scope again if this one is of a much smaller scope than there is by now; whether it was. Only scopes that
-    /// are counted quickly are looked at: the others are large, grow by a factor slowly, and are renewed in time.
+    /// Renews the sample of a scope if the scope has grown much since then. Returns whether it was renewed. Only
+    /// scopes that are counted quickly are checked: the others are large, rarely grow by a factor, and are renewed in
+    /// time.
     pub(super) async fn renew(
         &self,
         db: &PgPool,
@@ -77,7 +82,7 @@ impl Samples {
         scope: &Scope,
         sample: &Sample,
     ) -> sqlx::Result<bool> {
-        // Grown by half, its estimates are of no use.
+        // If the scope has grown by half, the estimates are useless.
         let most = sample.documents + sample.documents / 2;
         if sample.documents > COUNTED_AT_ONCE || count(db, corpus, scope, Some(most + 1)).await? <= most {
             return Ok(false);
@@ -91,7 +96,7 @@ impl Samples {
         samples.get(&(corpus.table, scope.clone())).cloned()
     }
 
-    /// Takes a sample and keeps it, in place of the oldest if there are many.
+    /// Takes a sample and stores it, in place of the oldest one if there are many.
     async fn take(
         &self,
         db: &PgPool,
@@ -114,7 +119,7 @@ impl Samples {
     }
 }
 
-/// Counts the rows of a scope, at most so many.
+/// Counts the rows of a scope, up to a limit.
 async fn count(db: &PgPool, corpus: &Corpus, scope: &Scope, most: Option<i64>) -> sqlx::Result<i64> {
     let sql = format!(
         "select count(*) from (select from {} where {} limit $3) document",
@@ -128,20 +133,20 @@ async fn count(db: &PgPool, corpus: &Corpus, scope: &Scope, most: Option<i64>) -
 /// The sample of a scope.
 #[derive(Debug)]
 pub(super) struct Sample {
-    /// How many documents the scope has.
+    /// The number of documents of the scope.
     documents: i64,
-    /// How many of them are in the sample.
+    /// The number of documents in the sample.
     rows: usize,
-    /// Which row of the sample has which key, ascending.
+    /// The pairs of keys and rows of the sample, sorted.
     postings: Vec<(Key, u16)>,
-    /// The words of the sample in lower case, ascending.
+    /// The words of the sample in lower case, sorted.
     words: Vec<String>,
-    /// Which word, by its place in `words`, has which trigram, ascending.
+    /// The pairs of trigrams and words, as indices of `words`, sorted.
     trigrams: Vec<([char; 3], u32)>,
     taken: Instant,
-    /// The age at which it is old.
+    /// The age from which the sample is old.
     good_for: Duration,
-    /// Whether a newer one is on its way.
+    /// Whether a new sample is being taken.
     renewed: AtomicBool,
 }
 
@@ -199,12 +204,12 @@ impl Sample {
         }
     }
 
-    /// Returns how many documents the scope has.
+    /// Returns the number of documents of the scope.
     pub(super) fn documents(&self) -> f64 {
         self.documents as f64
     }
 
-    /// Whether the scope has so few documents that a thousand are a good part of them.
+    /// Returns whether the scope has so few documents that a thousand are a large part of them.
     pub(super) fn is_of_few(&self) -> bool {
         self.documents <= FEW
     }
@@ -213,23 +218,23 @@ impl Sample {
         self.taken.elapsed() > self.good_for
     }
 
-    /// Returns the rows of the sample that have a key, ascending.
+    /// Returns the rows of the sample that have a key, in order.
     pub(super) fn postings(&self, key: Key) -> impl Iterator<Item = u16> + '_ {
         let start = self.postings.partition_point(|&(other, _)| other < key);
         self.postings[start..].iter().take_while(move |(other, _)| *other == key).map(|&(_, row)| row)
     }
 
-    /// Estimates how many documents of the scope have a key. A key that no row of the sample has may be that of a few.
+    /// Estimates how many documents of the scope have a key. Even a key that is not in the sample may be in a few.
     pub(super) fn document_frequency(&self, key: Key) -> f64 {
         self.scale(self.postings(key).count())
     }
 
-    /// Estimates how many documents of the scope so many rows of the sample stand for.
+    /// Estimates the number of documents of the scope that this number of rows of the sample represents.
     pub(super) fn scale(&self, rows: usize) -> f64 {
         (rows as f64).max(0.5) / self.rows.max(1) as f64 * self.documents as f64
     }
 
-    /// Returns the words of the sample that a word unknown to it may be a misspelling of, the likeliest first.
+    /// Returns the words of the sample of which an unknown word may be a misspelling, the most probable first.
     pub(super) fn similar_words(&self, word: &str) -> Vec<&str> {
         let length = word.chars().count();
         if length < 3 || self.words.binary_search_by(|known| known.as_str().cmp(word)).is_ok() {

@@ -1,12 +1,12 @@
-//! Tokens: how a text is taken apart, for its keys and for ranking alike. There is no stemmer and there are no stop words, since
-//! these would lose code and languages other than English.
+//! Tokens of texts, for keys and for ranking. There is no stemmer and there are no stop words, because these would
+//! not work for code and for languages other than English.
 
-/// A piece of a text.
+/// A token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Token<'a> {
-    /// A run of letters and digits; in scripts that put no space between words, a single character.
+    /// A run of letters and digits, or a single character in scripts without spaces between words.
     Word(&'a str),
-    /// Any other character but white space.
+    /// Any other character except white space.
     Mark(&'a str),
 }
 
@@ -43,7 +43,8 @@ pub fn words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Parts the words of identifiers with spaces: `parseHTTP2` as `parse HTTP2`, `login_button` as `login button`.
+/// Separates the words of identifiers with spaces: `parseHTTP2` becomes `parse HTTP2`, and `login_button` becomes
+/// `login button`.
 #[must_use]
 pub fn with_identifiers_split(text: &str) -> String {
     let mut split = String::with_capacity(text.len() + 8);
@@ -58,7 +59,7 @@ pub fn with_identifiers_split(text: &str) -> String {
     split
 }
 
-/// Returns the trigrams of a word as `pg_trgm` makes them: of the word with two spaces before and one behind.
+/// Returns the trigrams of a word as `pg_trgm` does: of the word with two spaces before it and one after it.
 pub fn trigrams(word: &str) -> impl Iterator<Item = [char; 3]> {
     let mut window = [' '; 3];
     word.chars().chain([' ']).map(move |next| {
@@ -67,7 +68,8 @@ pub fn trigrams(word: &str) -> impl Iterator<Item = [char; 3]> {
     })
 }
 
-/// Whether a character is of a script that is written without spaces (Thai to Khmer, Chinese and Japanese).
+/// Returns whether a character belongs to a script that is written without spaces (Thai to Khmer, Chinese and
+/// Japanese).
 fn stands_alone(c: char) -> bool {
     !c.is_ascii()
         && matches!(u32::from(c), 0x0E00..=0x109F | 0x1780..=0x17FF | 0x2E80..=0xA4CF | 0xF900..=0xFAFF | 0x2_0000..=0x3_FFFF)

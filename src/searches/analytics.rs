@@ -1,4 +1,4 @@
-//! Figures of the feedback loop: how many searches failed and were learned from, and whether what was learned is of use.
+//! Statistics of searches: how many failed and were learned from, and whether what was learned is useful.
 
 use serde::Serialize;
 use sqlx::PgPool;

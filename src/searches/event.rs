@@ -1,4 +1,4 @@
-//! What can happen to a search, as the writer takes it: validated, with its id, times and hashes made.
+//! Events of searches, as the writer takes them: validated, with their ids, times and hashes.
 
 use uuid::Uuid;
 
@@ -9,7 +9,7 @@ use crate::http::line::{Line, Record};
 use crate::privacy::redact::{Redaction, Texts as _};
 use crate::types::{Timestamp, derived_id, request_hash};
 
-/// Something that happens to a search, as the writer takes it.
+/// Something that happens to a search. It is validated, and has its id and times.
 #[derive(Debug)]
 pub struct Event {
     /// The id of the search.
@@ -21,7 +21,7 @@ pub struct Event {
 /// What happens to a search.
 #[derive(Debug)]
 pub enum Action {
-    /// The search is made.
+    /// A search starts.
     Start(Box<Start>),
     /// The agent does something after the search.
     Append(Box<Append>),
@@ -32,7 +32,7 @@ pub enum Action {
     },
 }
 
-/// A search that is made.
+/// A search that starts.
 #[derive(Debug)]
 pub struct Start {
     /// The request.
@@ -41,7 +41,7 @@ pub struct Start {
     pub at: Timestamp,
     /// The hash of the request.
     pub hash: Vec<u8>,
-    /// The files that the search is answered with, the best first.
+    /// The hints in the response to the search, best first.
     pub hints: Vec<GivenHint>,
 }
 
@@ -72,8 +72,8 @@ impl Event {
         }]
     }
 
-    /// Makes the event of a search that is made, and answered with `hints`. The search has the request's own id or else `id`;
-    /// without either a new id is made.
+    /// Makes the event that starts a search, with the hints of its response. The id is that of the request, or else
+    /// `id`, or else a new one.
     #[must_use]
     pub fn start(new: NewSearch, id: Option<Uuid>, hints: Vec<GivenHint>) -> Self {
         let hash = request_hash(&new);
@@ -82,8 +82,8 @@ impl Event {
         Self { search_id, action: Action::Start(Box::new(Start { new, at, hash, hints })) }
     }
 
-    /// Makes the event of what an agent does after a search. The fallback has the request's own id or else `id`; without
-    /// either, but with a time, the id is derived, so that the same request at the same time is the same fallback.
+    /// Makes the event that appends a fallback. The id is that of the request, or else `id`. If there is neither but
+    /// the request has a time, the id is derived, so that the same request with the same time is the same fallback.
     #[must_use]
     pub fn append(search_id: Uuid, new: NewFallback, id: Option<Uuid>) -> Self {
         let hash = request_hash(&new);
@@ -116,7 +116,7 @@ impl Event {
         }
     }
 
-    /// The id of the fallback that the event appends, if it does.
+    /// Returns the id of the fallback, if the event appends one.
     #[must_use]
     pub fn fallback_id(&self) -> Option<Uuid> {
         match &self.action {
@@ -133,7 +133,7 @@ impl Record for Search {
     const NAME: &'static str = "search";
 }
 
-/// Reads a line of a batch whose kind is one of this domain's; returns none for kinds of other domains.
+/// Reads a line of a batch if its kind is one of this domain's. Returns none for another domain's kind.
 pub fn read(kind: Option<&str>, line: &Line<'_>) -> Option<Result<Event>> {
     Some(match kind? {
         "search" => line.start::<_, Search>().map(|new| Event::start(new, line.id, Vec::new())),

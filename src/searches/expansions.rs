@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::retrieval::Samples;
 use crate::types::Timestamp;
 
-/// How many similar associations are looked at.
+/// The maximum number of similar associations that are read.
 const NEAREST: i64 = 50;
 
 /// A search pattern that led to a file.
@@ -30,8 +30,8 @@ pub struct Expansion {
     pub last_seen_at: Timestamp,
 }
 
-/// Finds the patterns of the searches that the associations of similar queries were learned from: of each association the
-/// latest hundred searches.
+/// Finds the patterns of the searches from which the associations of similar queries were learned, of each
+/// association the latest hundred searches.
 pub async fn find(
     db: &PgPool,
     samples: &Arc<Samples>,

@@ -18,12 +18,12 @@ use crate::background::Rounds;
 use crate::error::{Error, Result};
 use crate::types::Timestamp;
 
-/// The shortest and the longest pause between two looks at what is due.
+/// The minimum and maximum pause between two checks for searches that are due.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
-/// How many threads one transaction ends.
+/// The number of threads whose searches one transaction ends.
 const PIECE: i64 = 100;
 
-/// The work of ending searches.
+/// The periodic work of ending searches.
 #[derive(Debug)]
 pub struct Expiry {
     db: PgPool,
@@ -48,14 +48,13 @@ impl Rounds for Expiry {
     }
 }
 
-/// The threads whose searches could not be ended, which are looked at again when the program starts anew.
+/// The threads whose searches could not be ended. They are tried again after a restart.
 #[derive(Debug, Default)]
 pub struct Failed(Vec<Uuid>);
 
-/// Ends the searches of all agents of which nothing has come in for the window before `now`; returns how long it is
-/// until the next may be due, if any is open. Projects without open searches cost nothing. A thread whose searches
-/// cannot be ended is logged once, added to `failed` and passed over from then on, so that it keeps no other searches
-/// open.
+/// Ends the searches of all agents that have been silent for the window before `now`. Returns the time until the next
+/// search may be due, if any is open. Projects without open searches cost nothing. A thread whose searches cannot be
+/// ended is logged once, added to `failed` and then skipped, so that it does not keep other searches open.
 pub async fn expire(
     db: &PgPool,
     keyring: &Keyring,
@@ -72,7 +71,7 @@ pub async fn expire(
     Ok(next.map(|next| next.to_std().unwrap_or_default()))
 }
 
-/// Returns the projects with open searches, and how long it is until one of each may be due.
+/// Returns the projects with open searches, and the time until one of each may be due.
 async fn open_projects(
     db: &PgPool,
     keyring: &Keyring,
@@ -92,8 +91,8 @@ async fn open_projects(
     Ok(projects)
 }
 
-/// Ends the searches of some threads that are due; returns whether there were any. If they cannot be ended together, each is
-/// tried by itself, and the ones at fault are found.
+/// Ends the searches of some threads that are due. Returns whether there were any. If they cannot be ended together,
+/// each is tried alone, to find those that fail.
 async fn expire_some(
     db: &PgPool,
     project: &str,

@@ -1,12 +1,11 @@
-//! Hooks: what an agent reports while it works. Gleaner learns the same from it as from the agent's transcript. What
-//! is reported both ways is learned once, because the agent's own ids name it.
+//! Hooks: reports of agents while they work. Gleaner learns the same from them as from the agent's transcript. What
+//! both report is learned once, because it has the same ids.
 //!
-//! # How fast a hook is answered
+//! # How fast a hook gets its response
 //!
-//! Hooks are answered within a quarter of a second, whatever the database does: reports are processed in the
-//! background, in the order of their session, and there may be a thousand of them. A tool is told before it runs
-//! (`PreToolUse`) and how long it ran (`duration_ms`), so that an agent whose build takes minutes has not fallen
-//! silent.
+//! A hook gets its response within a quarter of a second, whatever the database does: up to a thousand reports are
+//! processed in the background, in the order of their session. An agent reports a tool before it runs (`PreToolUse`)
+//! and how long it ran (`duration_ms`), so that an agent whose build takes minutes does not count as silent.
 
 use std::collections::HashMap;
 
@@ -23,7 +22,7 @@ use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
 use crate::types::{Timestamp, derived_id};
 
-/// What a hook has reported, read and ready to be learned from.
+/// The report of a hook, parsed and ready to be learned from.
 #[derive(Debug)]
 pub struct Report {
     origin: Kept<Origin>,
@@ -31,18 +30,18 @@ pub struct Report {
     received: Timestamp,
 }
 
-/// What a hook's payload says.
+/// The content of a hook's payload.
 #[derive(Debug)]
 enum Said {
-    /// Something that an agent did, in one entry or two.
+    /// An action of the agent, in one entry or two.
     Entries(Vec<Kept<Entry>>),
-    /// Nothing that is understood.
+    /// A payload that is not understood.
     Malformed { bytes: usize },
 }
 
 impl Report {
-    /// Makes a report of the entry that a hook's payload of so many `bytes` is, with its time, or of a payload that is none. Returns
-    /// none if the project keeps nothing of it.
+    /// Makes a report from the entry that a hook's payload of so many `bytes` contains, with its time, or from a
+    /// payload that is not understood. Returns none if the project stores nothing of it.
     #[must_use]
     pub fn of(
         tenant: &Tenant,
@@ -62,7 +61,7 @@ impl Report {
         Some(Self { origin, said, received })
     }
 
-    /// Learns from the report. Reports of one session wait for each other, in the order in which they came in.
+    /// Learns from the report. Reports of one session wait for each other, in the order in which they arrived.
     pub async fn learn(self, pool: &IntakePool, tenant: &Tenant) -> Result<()> {
         let Said::Entries(entries) = &self.said else { return self.note_malformed(&pool.db, tenant).await };
         let Some(first) = entries.first() else { return Ok(()) };
@@ -78,7 +77,8 @@ impl Report {
         }
     }
 
-    /// Learns from entries. A hook that reports a tool's result reports the whole call, so no half of a call is
+    /// Learns from entries. A hook that reports a tool's result reports the whole call, so incomplete calls need not
+    /// be stored.
     /// remembered.
     async fn replay(&self, db: &PgPool, tenant: &Tenant, entries: &[Kept<Entry>]) -> sqlx::Result<()> {
         let mut transaction = db.begin().await?;
@@ -98,8 +98,8 @@ impl Report {
     }
 }
 
-/// The steps that an entry of a hook tells. A tool that says how long it ran began so long before it answered: as in a transcript,
-/// the agent was not silent meanwhile.
+/// Returns the steps in a hook's entry. If the tool reports how long it ran, its call is dated before its result by
+/// that duration, because the agent was not silent in between, as in a transcript.
 fn steps(mut entry: Entry) -> Vec<Entry> {
     let Some((lasted, at)) = entry.lasted.take().zip(entry.at) else { return vec![entry] };
     let is_use = |activity: &Activity| matches!(activity, Activity::ToolUse { .. });

@@ -1,4 +1,5 @@
-//! What could not be read of what agents tell: how often, and the last of it in words that quote nothing of anybody's.
+//! Lines and reports of agents that could not be parsed: their number, and descriptions of the last ones that quote
+//! no text.
 
 use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
@@ -14,7 +15,7 @@ pub(super) const KEPT: usize = 20;
 pub(super) struct Fault {
     at: Timestamp,
     text: String,
-    /// The hash of the line; nil of a hook, which is counted whenever it comes.
+    /// The hash of the line. It is nil for a hook, because every report counts.
     line: Uuid,
 }
 
@@ -37,7 +38,7 @@ impl Fault {
     }
 }
 
-/// Records what was skipped of a source: the number, and the last ones.
+/// Stores what was skipped of a source: the number, and the last ones.
 pub(super) async fn note(
     connection: &mut PgConnection,
     project: &str,
@@ -76,7 +77,7 @@ pub(super) async fn note(
     Ok(())
 }
 
-/// The last skipped lines and reports of a project, the latest last.
+/// Returns the last skipped lines and reports of a project, the latest last.
 pub(super) async fn latest(db: impl PgExecutor<'_>, project: &str) -> sqlx::Result<Vec<String>> {
     const SQL: &str = "
         select fault.text from transcripts t

@@ -1,4 +1,4 @@
-//! The most characters and entries that are kept of what is posted and of what agents write.
+//! Limits on the characters and entries that are stored of what clients post and agents write.
 
 /// The maximum number of characters of a query or pattern.
 pub(super) const MOST_QUERY: usize = 2_000;
@@ -9,7 +9,7 @@ pub(super) const MOST_RESULTS: usize = 500;
 /// The maximum number of characters of a name that an agent gives: longer ones are cut.
 pub(super) const MOST_NAME: usize = 200;
 
-/// Cuts a text to so many characters.
+/// Cuts a text after this many characters.
 pub(super) fn cut(text: &mut String, most: usize) {
     if let Some((end, _)) = text.char_indices().nth(most) {
         text.truncate(end);

@@ -49,7 +49,7 @@ use limits::{MOST_PATH, MOST_QUERY, MOST_RESULTS};
 pub struct Search {
     /// The id of the search in its project.
     pub id: Uuid,
-    /// What was sought.
+    /// The query of the search.
     pub query: String,
     /// The best score of the results. It is 0 if there are no results, and null if there are results without known
     /// scores.
@@ -108,7 +108,7 @@ pub struct SearchResult {
 pub struct Fallback {
     /// The id of the fallback in its search.
     pub id: Uuid,
-    /// What was done.
+    /// What the agent did.
     pub kind: FallbackKind,
     /// The file that was read, edited or added to the index, relative to the search's root if it is in that folder.
     pub path: Option<String>,
@@ -151,7 +151,7 @@ pub struct NewSearch {
     /// The search's id, which makes it safe to send the request again. By default, the server chooses one.
     #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
-    /// What was sought.
+    /// The query of the search.
     #[schema(min_length = 1, max_length = 2000)]
     pub query: String,
     /// The best score of the results. The default is the best score in `results`.
@@ -227,7 +227,7 @@ pub struct NewFallback {
     /// body and `timestamp` is treated as the same fallback.
     #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
-    /// What was done.
+    /// What the agent did.
     pub kind: FallbackKind,
     /// The file that was read, edited or added to the index.
     #[serde(skip_serializing_if = "OptionalName::is_none")]

@@ -1,4 +1,4 @@
-//! The settings by which searches are judged and learned from: a project's own over the server's.
+//! The settings of searches. A project's own settings take precedence over the server's.
 
 use chrono::TimeDelta;
 use clap::Args;
@@ -102,22 +102,22 @@ impl Check for SearchSettings {
 pub struct Rules {
     /// Whether associations are learned.
     pub learn: bool,
-    /// The best score under which a search is weak.
+    /// The score below which a search is weak.
     pub threshold: f64,
-    /// The longest silence of an agent after which what it does still counts.
+    /// The longest silence of an agent, after which its actions still count.
     pub window: TimeDelta,
-    /// How many files must have been read for a search to be resolved.
+    /// The number of files that must be read for a search to be resolved.
     pub min_reads: usize,
     /// The tools that search an index.
     pub tools: ToolPatterns,
     /// Whether built-in searches that find nothing count as weak searches.
     pub track_builtin: bool,
-    /// The seconds after which evidence counts half.
+    /// The number of seconds after which evidence counts half.
     pub half_life: f64,
 }
 
 impl Rules {
-    /// Lays a project's `own` settings over the `server`'s.
+    /// Combines a project's `own` settings with the `server`'s.
     #[must_use]
     pub fn new(own: &SearchSettings, server: &SearchSettings) -> Self {
         let window = own.session_timeout.or(server.session_timeout).unwrap_or(60.0);
@@ -134,7 +134,7 @@ impl Rules {
         }
     }
 
-    /// Whether a search with this best score is weak; a search of which no score is known is not.
+    /// Returns whether a search with this best score is weak. A search without a known score is not.
     #[must_use]
     pub fn is_weak(&self, best_score: Option<f64>) -> bool {
         best_score.is_some_and(|score| score < self.threshold)

@@ -1,5 +1,4 @@
-//! How searches are read. How they are written is said in [`write`](mod@super::write), and how they are erased in
-//! `erasure`.
+//! How searches are read. [`write`](mod@super::write) writes them, and `erasure` erases them.
 
 use serde::Deserialize;
 use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
@@ -87,7 +86,7 @@ pub async fn fallback(
     Ok(sqlx::query_as(sql).bind(project).bind(search).bind(id).fetch_optional(db).await?)
 }
 
-/// Reads a whole search, if there is one: all its parts are of the same moment.
+/// Reads a whole search, if it exists. All of its parts are read in one snapshot.
 pub async fn get(
     db: &PgPool,
     project: &str,
@@ -109,7 +108,7 @@ pub async fn get(
     Ok(Some(search))
 }
 
-/// Reads the hints that a search was answered with, with the weights of their associations of now.
+/// Reads the hints in the response to a search, with the current weights of their associations.
 async fn given_hints(
     connection: &mut PgConnection,
     project: &str,
@@ -129,7 +128,7 @@ async fn given_hints(
     query.fetch_all(connection).await
 }
 
-/// Reads the associations that a search has made or strengthened, in the order of how much it says for them.
+/// Reads the associations to which a search has added evidence, those with the most evidence first.
 async fn learned(
     connection: &mut PgConnection,
     project: &str,

@@ -1,17 +1,17 @@
 //! Transcripts: lines that an agent writes about its work. They may be sent any number of times, and are learned from
 //! once.
 //!
-//! Lines are taken in pieces of some megabytes, each one transaction, so memory does not grow with the transcript. Senders of
-//! one source take turns. A line counts once within its source, by its bytes; a use of a tool and a result once, by their id.
-//! Malformed lines leave nothing but their number and the last of them, so nobody fills the disk with them.
+//! Malformed lines are not stored. Only their number and descriptions of the last ones are, so that they cannot fill
+//! the disk.
 //!
-//! # How lines are taken
+//! # How lines are read
 //!
-//! Transcripts are read in pieces of 2 MiB or 4 096 lines, each one transaction, so a body may be of any size. A line counts once within
-//! its source, by a hash of its bytes: real files repeat lines, and simple clients send whole files again. Uses and results of
-//! tools are paired by id, whichever comes first, over calls and pieces. What a call did counts when its result is there,
-//! since only then it is known whether it worked. Its searches and fallbacks are named by the agent's own ids: told by a hook
-//! and by a transcript, they are learned once.
+//! Lines are read in pieces of 2 MiB or 4,096 lines, each in one transaction, so that a transcript may be of any
+//! size. Clients that send lines of the same source take turns. A line counts once within its source, by a hash of
+//! its bytes, because real files repeat lines, and simple clients send whole files again. The use of a tool and its
+//! result are connected by their id, in whatever order and in whichever requests they arrive. An action counts when
+//! its result has arrived, because only then it is known whether it succeeded. Searches and fallbacks get ids that
+//! are derived from the agent's own, so that what both a hook and a transcript report is learned once.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
@@ -39,7 +39,7 @@ use crate::privacy::redact::{Redaction, Texts as _};
 use crate::projects::Tenant;
 use crate::types::{Timestamp, derived_id};
 
-/// Where lines come from.
+/// The source of lines.
 #[derive(Debug, Clone, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -77,12 +77,13 @@ impl Private for Origin {
 }
 
 impl Origin {
-    /// Whether searches are followed and learned from.
+    /// Whether searches are tracked and learned from.
     fn learns(&self) -> bool {
         self.learn != Some(false)
     }
 
-    /// The id under which lines and calls are remembered. Those that were only counted stand apart, so that they are still new
+    /// The id under which lines and calls are stored. Lines that were only counted have another id, so that they can
+    /// still be learned from later.
     /// to those who want to learn from them.
     fn id(&self) -> Uuid {
         if self.learns() {
@@ -93,12 +94,12 @@ impl Origin {
     }
 }
 
-/// Derives the id under which a source is remembered from its name, which may be longer than what an index takes.
+/// Returns the id of a source, derived from its name, which may be too long for an index.
 pub(super) fn source_id(name: &str) -> Uuid {
     derived_id(&[b"source", name.as_bytes()])
 }
 
-/// What an entry may leave out because an entry before it in the same source has said so.
+/// What an entry may leave out, because an earlier entry of the same source contains it.
 #[derive(Debug, Default, Clone, PartialEq, sqlx::FromRow)]
 pub(super) struct Context {
     session: Option<String>,
@@ -107,10 +108,10 @@ pub(super) struct Context {
     last_at: Option<Timestamp>,
 }
 
-/// What is remembered of a source.
+/// What is stored about a source.
 #[derive(sqlx::FromRow)]
 struct Source {
-    /// What its latest line said of itself.
+    /// The properties of its latest line.
     #[sqlx(flatten)]
     context: Context,
     /// The hashes of its latest malformed lines.
@@ -118,7 +119,7 @@ struct Source {
 }
 
 impl Context {
-    /// Fills in what the entry leaves out, and remembers what it says. Names that are too long are cut.
+    /// Adds what the entry leaves out, and stores what it contains. Names that are too long are cut.
     pub(super) fn complete(&mut self, entry: &mut Entry) {
         if entry.session.is_some() && entry.session != self.session {
             *self = Self::default();
@@ -144,14 +145,14 @@ impl Context {
     }
 }
 
-/// Completes an entry that no other one stands before, as that of a hook: names that are too long are cut.
+/// Completes an entry without a predecessor, such as that of a hook. Names that are too long are cut.
 pub fn complete_alone(entry: &mut Entry) {
     Context::default().complete(entry);
 }
 
-/// Somebody else who wants to hear what persons say in transcripts.
+/// Another receiver of the prompts in transcripts.
 pub trait Listener: Send + Sync {
-    /// Hears the entries that have a prompt, whose texts are redacted, in the transaction that takes their lines.
+    /// Receives the entries with a prompt, whose texts are redacted, in the transaction that stores their lines.
     fn hear(
         &self,
         connection: &mut PgConnection,
@@ -160,27 +161,28 @@ pub trait Listener: Send + Sync {
     ) -> impl Future<Output = sqlx::Result<()>> + Send;
 }
 
-/// The intake of one source's lines; others who send lines of the same source to this server wait until it is dropped.
+/// The intake of one source's lines. Other requests with lines of the same source wait on this server until it is
+/// dropped.
 pub struct Intake<'a, L> {
     db: &'a PgPool,
     tenant: &'a Tenant,
     origin: Kept<Origin>,
     listener: L,
-    /// The id under which lines and calls are remembered.
+    /// The id under which lines and calls are stored.
     id: Uuid,
     _turn: OwnedMutexGuard<()>,
 }
 
 impl<'a, L: Listener> Intake<'a, L> {
-    /// Begins once nobody else sends lines of this source.
+    /// Begins when no other request is sending lines of this source.
     pub async fn begin(pool: &'a IntakePool, tenant: &'a Tenant, origin: Kept<Origin>, listener: L) -> Self {
         let id = origin.id();
         let turn = pool.turn(&tenant.name, id).await;
         Self { db: &pool.db, tenant, origin, listener, id, _turn: turn }
     }
 
-    /// Takes whole lines, so many of them in one transaction; returns what became of them, how many characters had to be replaced,
-    /// and how many spans were redacted.
+    /// Stores whole lines, a limited number in one transaction. Returns the outcome, the number of replaced
+    /// characters, and the number of redacted spans.
     pub async fn take(&self, lines: Vec<u8>) -> Result<(TranscriptCounts, usize, u32)> {
         let (mut counts, mut replaced, mut redacted) = (TranscriptCounts::default(), 0, 0);
         for piece in pieces(&lines) {
@@ -211,7 +213,7 @@ impl<'a, L: Listener> Intake<'a, L> {
     ) -> sqlx::Result<(TranscriptCounts, usize, u32)> {
         let mut transaction = connection.begin().await?;
         let Source { mut context, error_lines } = self.lock(&mut transaction).await?;
-        // Looked up under the lock: another server may have taken the same lines just before.
+        // Another server may have stored the same lines just before, so this is read under the lock.
         let mut known = self.known(&mut transaction, &piece).await?;
         known.extend(error_lines);
         let (lines, new) = (piece.lines.len(), piece.without(known));
@@ -224,7 +226,7 @@ impl<'a, L: Listener> Intake<'a, L> {
         let mut prompts = Vec::new();
         for (number, ParsedLine { hash, bytes, entry }) in (1..).zip(parsed) {
             if let Ok(mut entry) = entry {
-                // What later lines may leave out is remembered as it is kept.
+                // What later lines may leave out is stored in its redacted form.
                 redacted += self.tenant.policy.redact(&mut entry);
                 context.complete(&mut entry);
                 if entry.prompt.is_some() && self.origin.learns() {
@@ -259,9 +261,9 @@ impl<'a, L: Listener> Intake<'a, L> {
         Ok((TranscriptCounts { lines, duplicates, bad_lines, ..counts }, replaced, redacted))
     }
 
-    /// Which of these lines were taken before.
+    /// Returns which of these lines were stored before.
     async fn known(&self, connection: &mut PgConnection, piece: &Piece) -> sqlx::Result<HashSet<Uuid>> {
-        // What was learned from need not be counted again, either.
+        // Lines that were learned from need not be counted again either.
         let sql =
             "select line from transcript_lines where project = $1 and source in ($2, $4) and line = any($3)";
         let hashes: Vec<_> = piece.lines.iter().map(|(_, hash)| *hash).collect();
@@ -270,7 +272,7 @@ impl<'a, L: Listener> Intake<'a, L> {
         Ok(query.fetch_all(connection).await?.into_iter().collect())
     }
 
-    /// Locks the source, and reads what is remembered of it.
+    /// Locks the source, and reads what is stored about it.
     async fn lock(&self, connection: &mut PgConnection) -> sqlx::Result<Source> {
         const SQL: &str = "
             insert into transcripts as t (project, source, received_at) values ($1, $2, $3)
@@ -356,10 +358,10 @@ impl<'a, L: Listener> Intake<'a, L> {
     }
 }
 
-/// How many lines are taken in one transaction. A short line takes some hundred times its size while it is taken.
+/// The maximum number of lines in one transaction. A short line needs some hundred times its size in memory.
 const LINES: usize = 4_096;
 
-/// Cuts lines into pieces of so many.
+/// Divides lines into pieces.
 fn pieces(mut lines: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let end = memchr::memchr_iter(b'\n', lines).nth(LINES - 1).map_or(lines.len(), |newline| newline + 1);
@@ -376,22 +378,22 @@ struct Piece {
     lines: Vec<(Range<usize>, Uuid)>,
 }
 
-/// A line, by the hash of its bytes, and what it says.
+/// A parsed line, with the hash of its bytes.
 struct ParsedLine {
     hash: Uuid,
     bytes: usize,
     entry: Result<Entry, NotAnObject>,
 }
 
-/// Lines, and what they say.
+/// Parsed lines.
 struct Parsed {
     lines: Vec<ParsedLine>,
-    /// How many characters had to be replaced.
+    /// The number of characters that were replaced.
     replaced: usize,
 }
 
 impl Piece {
-    /// The lines of some bytes that are not blank.
+    /// Returns the lines that are not blank.
     fn new(bytes: Vec<u8>) -> Self {
         let mut lines = Vec::new();
         let mut start = 0;
@@ -405,13 +407,13 @@ impl Piece {
         Self { bytes, lines }
     }
 
-    /// The lines that are not `known`, each once.
+    /// Returns the lines that are not `known`, each once.
     fn without(mut self, mut known: HashSet<Uuid>) -> Self {
         self.lines.retain(|(_, hash)| known.insert(*hash));
         self
     }
 
-    /// Reads the lines.
+    /// Parses the lines.
     fn parse(mut self, agent: &Agent, tools: &ToolPatterns) -> Parsed {
         let mut replaced = 0;
         let mut read = |line: &mut [u8]| {
@@ -427,7 +429,7 @@ impl Piece {
     }
 }
 
-/// Runs what keeps the processor busy for milliseconds where it keeps no request waiting.
+/// Runs work that takes milliseconds of CPU time on a thread that serves no requests.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(value) => value,

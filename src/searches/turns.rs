@@ -1,4 +1,4 @@
-//! The ends of turns, reported by whoever runs an agent without hooks.
+//! The ends of turns, reported by clients that run an agent without hooks.
 
 use sqlx::PgPool;
 
@@ -9,7 +9,7 @@ use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
 use crate::types::Timestamp;
 
-/// Ends a turn: every search of the agent's session that is tracked ends, and is learned from.
+/// Ends a turn: every tracked search of the agent's session ends, and is learned from.
 pub async fn end(db: &PgPool, tenant: &Tenant, turn: &Kept<TurnEnd>) -> Result<EndedTurn> {
     let received = Timestamp::now();
     let mut losses = Losses::default();

@@ -1,4 +1,5 @@
-//! Whether the database takes no writes: readiness tells, and the log says so once at the beginning and once at the end.
+//! Whether the database accepts writes. `/readyz` reports it, and the log says once when an outage begins and once
+//! when it ends.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,22 +8,23 @@ use super::connection::KeptConnection;
 use crate::outage::Outage;
 use crate::recurring;
 
-/// How long a writer that has nothing to write waits until it tries again whether the database takes writes.
+/// The pause after which an idle writer tries again whether the database accepts writes.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// A write of some pages that leaves nothing. A table that goes at the commit is enough: a full disk refuses its pages.
+/// A write that leaves nothing behind. It makes a table that is dropped at the commit, because a full disk rejects
+/// its pages.
 const TRY: &str = "
     create temporary table writable on commit drop as
     select repeat('x', 1000) from generate_series(1, 64)";
 
-/// The outage that the last attempt to write has met, if any.
+/// The outage that the last attempt to write has met, if there was one.
 #[derive(Debug, Default)]
 pub(super) struct Away(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     outage: Option<Outage>,
-    /// Whether the log says that there is one.
+    /// Whether the outage was logged.
     is_told: bool,
 }
 
@@ -35,7 +37,7 @@ impl Away {
         self.state().outage
     }
 
-    /// Notes that an attempt to write has met an outage.
+    /// Records that an attempt to write has met an outage.
     pub(super) fn met(&self, outage: Outage, error: &sqlx::Error) {
         let mut state = self.state();
         if state.outage.replace(outage) != Some(outage) {
@@ -48,17 +50,17 @@ impl Away {
         }
     }
 
-    /// Notes that the database takes writes.
+    /// Records that the database accepts writes.
     pub(super) fn is_over(&self) {
         let mut state = self.state();
         state.outage = None;
         if std::mem::take(&mut state.is_told) {
-            tracing::info!("the database takes writes again");
+            tracing::info!("the database accepts writes again");
         }
     }
 
-    /// Waits a little, and finds out whether the database takes writes again. Without it, a server that is not ready, and
-    /// gets no requests therefore, would never be ready again.
+    /// Waits for a short time, and tries whether the database accepts writes again. Without this, a server that gets
+    /// no requests because it is not ready would never become ready again.
     pub(super) async fn try_again(&self, connection: &mut KeptConnection) {
         tokio::time::sleep(AGAIN).await;
         let tried = match connection.get().await {
@@ -71,7 +73,7 @@ impl Away {
                 self.met(outage, &error);
                 connection.discard();
             }
-            // A role that may not make such tables still shows that the database answers and is writable.
+            // A role that may not create such tables still shows that the database answers and is writable.
             None => self.is_over(),
         }
     }

@@ -14,9 +14,10 @@ use std::time::Instant;
 use super::Job;
 use super::away::Away;
 use super::connection::KeptConnection;
+use super::queue::Taken;
 use crate::db::receipt::Written;
 use crate::db::retry::Losses;
-use crate::domain::{self, Domain, Event, InForce};
+use crate::domain::{self, Event, InForce, Together};
 use crate::error::Error;
 use crate::outage::Outage;
 use crate::privacy::kept::Kept;
@@ -25,7 +26,8 @@ use crate::telemetry;
 
 /// Writes the jobs' events in a transaction for each project and domain, and answers each job. Projects with few
 /// events do not wait for those with many.
-pub(super) async fn commit(connection: &mut KeptConnection, away: &Away, jobs: Vec<Job>) {
+pub(super) async fn commit(connection: &mut KeptConnection, away: &Away, mut batch: Taken<Job>) {
+    let jobs = std::mem::take(&mut batch.jobs);
     let mut projects: HashMap<Arc<str>, Vec<Job>> = HashMap::new();
     for job in jobs {
         projects.entry(Arc::clone(&job.tenant.name)).or_default().push(job);
@@ -42,10 +44,10 @@ async fn commit_project(connection: &mut KeptConnection, away: &Away, jobs: Vec<
     let started = Instant::now();
     let mut verdicts: Vec<Vec<Option<Written>>> =
         jobs.iter().map(|job| job.events.iter().map(|_| None).collect()).collect();
-    let mut groups: BTreeMap<Domain, Vec<(usize, usize)>> = BTreeMap::new();
+    let mut groups: BTreeMap<Together, Vec<(usize, usize)>> = BTreeMap::new();
     for (number, job) in jobs.iter().enumerate() {
         for (index, event) in job.events.iter().enumerate() {
-            groups.entry(event.domain()).or_default().push((number, index));
+            groups.entry(event.together()).or_default().push((number, index));
         }
     }
     for members in groups.into_values() {

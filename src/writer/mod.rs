@@ -1,10 +1,11 @@
-//! Group commit. Events wait in a bounded queue. A writer takes whatever is waiting, writes it in one
-//! transaction for each project and domain, and answers each caller after the commit. There is no timer: an
-//! event that arrives alone is written at once.
+//! Group commit. Events wait in a bounded queue. A writer takes whatever is waiting, writes it in one transaction for
+//! each project and domain, and responds to each caller after the commit. There is no timer: an event that arrives
+//! alone is written at once.
 //!
-//! **Two writers.** The first does nearly all the work, because a few large transactions cost Postgres less than
+//! **Three writers.** The first does nearly all the work, because a few large transactions cost Postgres less than
 //! many small ones. The second joins in when 128 events wait or when a transaction takes longer than three
-//! milliseconds, so that a lock held by somebody else does not delay everybody.
+//! milliseconds, so that a lock held by another transaction does not delay all events. At most two write events of
+//! the same project, so that one is free for the others.
 //!
 //! **What is stored.** The queue takes only what is [`Kept`]: an event is dropped, or reduced to what its project
 //! stores, before it is queued. What was computed from the text, such as an attempt's verdict, stays. A match that is
@@ -12,7 +13,7 @@
 //!
 //! **Order.** Events of one request keep their order, in batches of any size, because pieces of 512 events are committed
 //! one after the other. An event that is sent after another was acknowledged comes after it. Concurrent requests have
-//! no order, because there may be two writers.
+//! no order, because there are several writers.
 
 mod away;
 mod commit;
@@ -29,7 +30,7 @@ use tokio::task::JoinHandle;
 
 use self::away::Away;
 use self::connection::KeptConnection;
-use self::queue::Queue;
+use self::queue::{Queue, Taken};
 use crate::db::gin;
 use crate::db::receipt::{Receipt, Written};
 use crate::domain::Event;
@@ -46,14 +47,17 @@ const QUEUE: usize = 16_384;
 /// The maximum number of events of one request that are written together. A transaction accepts further requests
 /// until it has this many events.
 const BATCH: usize = 512;
-/// How many database connections the writers use.
-pub const WRITERS: u32 = 2;
-/// How many events must wait before a second transaction begins beside the one in progress. A few large
-/// transactions cost Postgres less than many small ones, so events mostly wait for the first to end.
+/// The number of writers, each with a database connection.
+pub const WRITERS: u32 = 3;
+/// The maximum number of writers that write events of the same project at the same time. The last one is free for
+/// other projects.
+const WRITERS_OF_ONE: usize = 2;
+/// The number of events that must wait before a second transaction begins beside the one in progress. A few large
+/// transactions cost Postgres less than many small ones, so events usually wait for the first to end.
 const ENOUGH: usize = BATCH / 4;
-/// How long the texts of a batch are redacted at a time: other requests of the thread have their turn then.
+/// The time for which the texts of a batch are redacted before other requests of the thread get their turn.
 const TURN: Duration = Duration::from_millis(1);
-/// How long the first writer's transaction may take before the second writer joins in.
+/// The duration of the first writer's transaction after which another writer joins in.
 const LATE: Duration = Duration::from_millis(3);
 
 struct Job {
@@ -81,12 +85,12 @@ struct Load {
     waiting: AtomicUsize,
     /// Whether the first writer's transaction is taking longer than [`LATE`].
     late: AtomicBool,
-    /// Wakes the second writer.
+    /// Wakes a further writer.
     help: Notify,
 }
 
 impl Load {
-    /// Wakes the second writer if there is work for it.
+    /// Wakes a further writer if there is work for it.
     fn check(&self) {
         let waiting = self.waiting.load(Ordering::Relaxed);
         if waiting >= ENOUGH || waiting > 0 && self.late.load(Ordering::Relaxed) {
@@ -120,7 +124,7 @@ impl Writer {
     /// Starts the writers on `db`, a pool of their own, and the upkeep of the GIN indexes on `tidy_db`.
     #[must_use]
     pub fn start(db: &PgPool, tidy_db: &PgPool) -> (Self, Tasks) {
-        let queue = Arc::<Queue<Job>>::default();
+        let queue = Arc::new(Queue::<Job>::new(WRITERS_OF_ONE));
         let (stop, stopped) = watch::channel(false);
         let load = Arc::<Load>::default();
         let away = Arc::<Away>::default();
@@ -132,10 +136,11 @@ impl Writer {
             written: Arc::default(),
         };
         let tidying = tokio::spawn(gin::run(tidy_db.clone(), Arc::clone(&task.written)));
-        let second = tokio::spawn(task.clone().help(KeptConnection::new(db.clone())));
-        let first = tokio::spawn(task.run(KeptConnection::new(db.clone())));
+        let helper = |_| tokio::spawn(task.clone().help(KeptConnection::new(db.clone())));
+        let mut handles: Vec<_> = (1..WRITERS).map(helper).collect();
+        handles.push(tokio::spawn(task.run(KeptConnection::new(db.clone()))));
         let room = Shares::new(QUEUE);
-        (Self { queue, room, load, away }, Tasks { stop, handles: vec![first, second], tidying })
+        (Self { queue, room, load, away }, Tasks { stop, handles, tidying })
     }
 
     /// Writes what the project keeps of one event. Returns once that is committed. The queue keeps `memory`
@@ -250,8 +255,8 @@ impl Task {
     async fn run(mut self, mut connection: KeptConnection) {
         loop {
             let batch = self.take();
-            if batch.is_empty() {
-                if self.queue.is_closed() {
+            if batch.jobs.is_empty() {
+                if self.queue.is_finished() {
                     return;
                 }
                 tokio::select! {
@@ -274,8 +279,7 @@ impl Task {
         }
     }
 
-    /// Runs the second writer, which takes what waits only when that is much or when the first writer is
-    /// late.
+    /// Runs a further writer, which takes what waits only when that is much or when the first writer is late.
     async fn help(mut self, mut connection: KeptConnection) {
         loop {
             tokio::select! {
@@ -283,7 +287,7 @@ impl Task {
                 _ = self.stopped.changed() => return,
             }
             let batch = self.take();
-            if !batch.is_empty() {
+            if !batch.jobs.is_empty() {
                 commit::commit(&mut connection, &self.away, batch).await;
                 self.written.notify_one();
                 self.load.check();
@@ -292,9 +296,9 @@ impl Task {
     }
 
     /// Takes as many of the waiting jobs as fit into one round.
-    fn take(&self) -> Vec<Job> {
-        let (batch, size) = self.queue.take(BATCH);
-        self.load.waiting.fetch_sub(size, Ordering::Relaxed);
+    fn take(&self) -> Taken<Job> {
+        let batch = self.queue.take(BATCH);
+        self.load.waiting.fetch_sub(batch.events, Ordering::Relaxed);
         batch
     }
 }

@@ -8,6 +8,8 @@ use tokio::sync::Notify;
 /// The jobs that wait.
 pub(super) struct Queue<J> {
     state: Mutex<State<J>>,
+    /// How many writers may write events of the same project at a time.
+    most_writers: usize,
     /// Wakes the writer that waits for a job.
     pub(super) arrived: Notify,
 }
@@ -17,17 +19,51 @@ struct State<J> {
     waiting: HashMap<Arc<str>, VecDeque<(usize, J)>>,
     /// These projects in the order of their turns.
     turns: VecDeque<Arc<str>>,
+    /// How many writers write events of a project, for each of which some do.
+    writing: HashMap<Arc<str>, usize>,
     is_closed: bool,
 }
 
-impl<J> Default for Queue<J> {
-    fn default() -> Self {
-        let state = State { waiting: HashMap::new(), turns: VecDeque::new(), is_closed: false };
-        Self { state: Mutex::new(state), arrived: Notify::new() }
+/// Jobs that a writer took. Once this is dropped, their projects have one writer less.
+pub(super) struct Taken<J> {
+    /// The jobs.
+    pub(super) jobs: Vec<J>,
+    /// The number of their events.
+    pub(super) events: usize,
+    projects: Vec<Arc<str>>,
+    queue: Arc<Queue<J>>,
+}
+
+impl<J> Drop for Taken<J> {
+    fn drop(&mut self) {
+        if self.projects.is_empty() {
+            return;
+        }
+        let mut state = self.queue.state();
+        for project in &self.projects {
+            if let Some(writers) = state.writing.get_mut(project) {
+                *writers -= 1;
+                if *writers == 0 {
+                    state.writing.remove(project);
+                }
+            }
+        }
+        let waits = !state.waiting.is_empty();
+        drop(state);
+        if waits {
+            self.queue.arrived.notify_one();
+        }
     }
 }
 
 impl<J> Queue<J> {
+    /// Makes an empty queue. `most_writers` is how many writers may write events of the same project at a time.
+    pub(super) fn new(most_writers: usize) -> Self {
+        let (waiting, turns, writing) = (HashMap::new(), VecDeque::new(), HashMap::new());
+        let state = Mutex::new(State { waiting, turns, writing, is_closed: false });
+        Self { state, most_writers, arrived: Notify::new() }
+    }
+
     fn state(&self) -> MutexGuard<'_, State<J>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -55,69 +91,108 @@ impl<J> Queue<J> {
         self.arrived.notify_one();
     }
 
-    /// Returns whether the queue accepts no further jobs.
-    pub(super) fn is_closed(&self) -> bool {
-        self.state().is_closed
+    /// Returns whether the queue accepts no further jobs and has none left.
+    pub(super) fn is_finished(&self) -> bool {
+        let state = self.state();
+        state.is_closed && state.waiting.is_empty()
     }
 
-    /// Takes jobs with about `most` events in total, about equally many from each waiting project. Returns them with
-    /// their number of events. If a project's job is large, there are up to twice as many, so that others do not wait for it.
-    pub(super) fn take(&self, most: usize) -> (Vec<J>, usize) {
+    /// Takes jobs with about `most` events in total, about equally many from each waiting project that may have another
+    /// writer. If a project's job is large, there are up to twice as many, so that others do not wait for it.
+    pub(super) fn take(self: &Arc<Self>, most: usize) -> Taken<J> {
+        let mut taken = Taken { jobs: Vec::new(), events: 0, projects: Vec::new(), queue: Arc::clone(self) };
         let mut state = self.state();
-        let State { waiting, turns, .. } = &mut *state;
-        let share = (most / turns.len().max(1)).max(1);
-        let mut first_turns = turns.len();
-        let (mut batch, mut size) = (Vec::new(), 0);
-        while (size < most || first_turns > 0 && size < 2 * most)
-            && let Some(project) = turns.pop_front()
-        {
+        let State { waiting, turns, writing, .. } = &mut *state;
+        let may = |project: &Arc<str>, writing: &HashMap<_, usize>| {
+            writing.get(project).is_none_or(|writers| *writers < self.most_writers)
+        };
+        let mut first_turns = turns.iter().filter(|project| may(project, writing)).count();
+        let share = (most / first_turns.max(1)).max(1);
+        while taken.events < most || first_turns > 0 && taken.events < 2 * most {
+            let has_turn = |project: &Arc<str>| taken.projects.contains(project) || may(project, writing);
+            let Some(project) = turns.iter().position(has_turn).and_then(|turn| turns.remove(turn)) else {
+                break;
+            };
             first_turns = first_turns.saturating_sub(1);
             let Some(jobs) = waiting.get_mut(&project) else { continue };
             let mut own = 0;
-            let share = share.min(most.saturating_sub(size)).max(1);
+            let share = share.min(most.saturating_sub(taken.events)).max(1);
             while own < share
                 && let Some((events, job)) = jobs.pop_front()
             {
                 own += events;
-                batch.push(job);
+                taken.jobs.push(job);
             }
-            size += own;
+            taken.events += own;
+            if !taken.projects.contains(&project) {
+                *writing.entry(Arc::clone(&project)).or_default() += 1;
+                taken.projects.push(Arc::clone(&project));
+            }
             if jobs.is_empty() {
                 waiting.remove(&project);
             } else {
                 turns.push_back(project);
             }
         }
-        (batch, size)
+        drop(state);
+        taken
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
     use proptest::prelude::*;
 
     use super::*;
 
     #[test]
     fn who_waits_with_little_is_among_the_next_however_much_others_have_waiting() {
-        let queue = Queue::default();
+        let queue = Arc::new(Queue::new(2));
+        let take = |most| {
+            let mut taken = queue.take(most);
+            (std::mem::take(&mut taken.jobs), taken.events)
+        };
         let [heavy, light]: [Arc<str>; 2] = ["heavy".into(), "light".into()];
         for job in 0..5_000 {
             queue.push(&heavy, 1, job);
         }
         queue.push(&light, 1, -1);
-        let (batch, size) = queue.take(512);
+        let (batch, size) = take(512);
         assert!(batch.contains(&-1));
         assert_eq!((batch.len(), size), (512, 512), "what the one does not need the other has");
         queue.push(&light, 1, -2);
         // A large job of one project does not push out another project's.
         queue.push(&heavy, 512, 5_000);
-        assert!(queue.take(512).0.contains(&-2));
+        assert!(take(512).0.contains(&-2));
         // Nor does it where the turn is the one's.
-        queue.take(10_000);
+        take(10_000);
         queue.push(&heavy, 512, 5_001);
         queue.push(&light, 1, -3);
-        assert_eq!(queue.take(512), (vec![5_001, -3], 513));
+        assert_eq!(take(512), (vec![5_001, -3], 513));
+    }
+
+    #[test]
+    fn a_project_has_so_many_writers_and_the_next_one_is_free_for_others() {
+        let queue = Arc::new(Queue::new(2));
+        let [heavy, light]: [Arc<str>; 2] = ["heavy".into(), "light".into()];
+        for job in 0..6 {
+            queue.push(&heavy, 1, job);
+        }
+        let (first, second) = (queue.take(1), queue.take(1));
+        assert_eq!((first.jobs.as_slice(), second.jobs.as_slice()), ([0].as_slice(), [1].as_slice()));
+        for _ in 0..6 {
+            queue.arrived.notified().now_or_never();
+        }
+        assert!(queue.take(1).jobs.is_empty());
+        assert!(queue.arrived.notified().now_or_never().is_none(), "who finds nothing wakes nobody");
+        queue.push(&light, 1, -1);
+        assert_eq!(queue.take(9).jobs, [-1]);
+        queue.close();
+        assert!(!queue.is_finished(), "what waits for a writer is still written");
+        drop(first);
+        assert_eq!(queue.take(9).jobs, [2, 3, 4, 5]);
+        assert!(queue.is_finished());
     }
 
     proptest! {
@@ -125,7 +200,7 @@ mod tests {
         fn every_job_comes_out_once_and_those_of_a_project_in_their_order(
             jobs in proptest::collection::vec((0..4_usize, 1..600_usize), 0..60), most in 1..600_usize,
         ) {
-            let queue = Queue::default();
+            let queue = Arc::new(Queue::new(1));
             let projects: Vec<Arc<str>> = (0..4).map(|project| project.to_string().into()).collect();
             for (number, (project, events)) in jobs.iter().enumerate() {
                 queue.push(&projects[*project], *events, (*project, number));
@@ -134,7 +209,8 @@ mod tests {
             loop {
                 let waiting: std::collections::HashSet<_> =
                     jobs.iter().enumerate().filter(|(number, _)| !taken.iter().any(|(_, n)| n == number)).map(|(_, job)| job.0).collect();
-                let (batch, size) = queue.take(most);
+                let next = queue.take(most);
+                let (batch, size) = (next.jobs.clone(), next.events);
                 if batch.is_empty() {
                     break;
                 }

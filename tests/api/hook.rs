@@ -24,7 +24,7 @@ fn settings(folder: &TempDir, file: &str) -> Value {
 }
 
 #[test]
-fn claude_code_is_told_to_post_and_can_be_told_to_stop() {
+fn claude_code_posts_its_hooks_until_they_are_uninstalled() {
     let folder = folder();
     fs::create_dir(folder.path().join(".claude")).expect("a folder");
     let own =
@@ -53,7 +53,7 @@ fn claude_code_is_told_to_post_and_can_be_told_to_stop() {
 }
 
 #[test]
-fn an_agent_can_be_told_to_ask_for_help_where_it_can_hand_it_on() {
+fn hooks_request_help_only_for_events_whose_responses_the_agent_passes_on() {
     let folder = folder();
     let said = hook(&folder, &["install", "claude-code", "--suggest"]);
     assert!(said.contains("they receive what is likely to help"), "{said}");
@@ -127,7 +127,7 @@ fn who_has_comments_in_their_settings_is_told_that_the_agent_reads_none_of_them(
 }
 
 #[test]
-fn codex_is_told_no_longer_a_time_than_it_allows_and_its_user_how_to_trust_the_hooks() {
+fn codex_gets_a_timeout_that_it_allows_and_its_user_learns_how_to_trust_the_hooks() {
     let folder = folder();
     let said = hook(&folder, &["install", "codex"]);
     for words in ["trusted", "codex exec", "--dangerously-bypass-hook-trust"] {

@@ -77,7 +77,7 @@ async fn pieces_without_a_name_are_known_by_their_place_and_names_may_come_twice
 }
 
 #[tokio::test]
-async fn a_file_may_stand_in_a_batch_and_is_kept_as_the_project_says() {
+async fn a_file_may_be_sent_in_a_batch_and_is_stored_as_the_project_says() {
     let service = Service::open().await;
     let line = json!({"event": "memory_code", "root": "/src/app", "path": "a.rs", "chunks": [chunk("a", "fn needle() {}")]});
     let summary = service.events(&[line.clone(), line.clone()]).await.expect(200);
@@ -153,7 +153,7 @@ fn a_folder_is_indexed_once_and_then_only_what_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_is_told_and_what_changes_while_the_folder_is_watched_is_found() {
+async fn index_sends_to_a_server_and_finds_changes_while_it_watches_the_folder() {
     let (state, project) = (folder(), project());
     let server = Server::start(&state);
     let url = format!("http://{}", server.address);

@@ -55,7 +55,7 @@ async fn figures(service: &Service, kind: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_prompt_is_answered_with_the_memory_that_belongs_to_it_once_in_a_session() {
+async fn a_prompt_gets_the_relevant_memory_once_in_a_session() {
     let service = service(json!({})).await;
     let memory = note(&service).await;
     let answer = hook(&service, "s", "memories,files,examples", &prompt(QUESTION)).await;
@@ -88,7 +88,7 @@ async fn a_prompt_is_answered_with_the_memory_that_belongs_to_it_once_in_a_sessi
 }
 
 #[tokio::test]
-async fn a_search_that_finds_nothing_is_answered_with_the_file_that_such_a_search_led_to() {
+async fn a_search_without_results_gets_the_file_that_a_similar_search_led_to() {
     let service = service(json!({})).await;
     let search = json!({"query": "login button component", "result_count": 0, "agent_session_id": "a", "root": "/src/app"});
     let search = service.create("/v1/searches", search).await;
@@ -160,7 +160,7 @@ async fn a_memory_counts_as_used_where_the_agent_writes_what_only_the_memory_nam
 }
 
 #[tokio::test]
-async fn a_share_of_the_sessions_is_kept_silent_so_that_it_can_be_told_what_help_is_worth() {
+async fn help_is_withheld_from_a_share_of_the_sessions_for_comparison() {
     let service = service(json!({"holdout": 0.5})).await;
     note(&service).await;
     let mut silent = Vec::new();
@@ -212,7 +212,7 @@ async fn a_share_of_the_sessions_is_kept_silent_so_that_it_can_be_told_what_help
 }
 
 #[tokio::test]
-async fn who_may_not_read_is_told_nothing_and_neither_is_a_project_that_keeps_no_text() {
+async fn a_key_that_may_not_read_and_a_project_without_text_get_no_help() {
     let (service, operator) = Service::closed().await;
     let operator = format!("Bearer {operator}");
     let operator = ("authorization", operator.as_str());
@@ -272,7 +272,7 @@ async fn help_that_takes_too_long_does_not_come() {
 }
 
 #[tokio::test]
-async fn a_prompt_is_one_query_whether_a_hook_or_a_transcript_tells_it_or_both() {
+async fn a_prompt_is_one_query_whether_a_hook_or_a_transcript_reports_it_or_both() {
     let service = Service::open().await;
     hook(&service, "s", "", &prompt(QUESTION)).await;
     let line = |turn: &str, text: &str| {

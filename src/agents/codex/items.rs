@@ -1,6 +1,6 @@
-//! Items: what was done in a turn, as Codex reports it to programs that watch it. Where a model calls its tools from
-//! code of its own (`custom_tool_call exec`, in JavaScript), a rollout says nowhere else what they did; and versions
-//! from 0.169 on tell what a person says by items alone.
+//! Items: the actions of a turn, as Codex reports them to programs that observe it. If a model calls its tools from
+//! its own code (`custom_tool_call exec`, in JavaScript), nothing else in a rollout shows what they did. From version
+//! 0.169 on, prompts are only in items.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::agents::prompt;
 use crate::agents::search_output::{self, SearchOutput};
 use crate::agents::tool::{self, ToolPatterns};
 
-/// An item that is completed.
+/// A completed item.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Item<'a> {
@@ -54,7 +54,7 @@ struct Item<'a> {
     error: Raw<'a>,
 }
 
-/// What an item says was done. A use of a tool is reported as a whole, with its result.
+/// The action of an item. The use of a tool is reported as a whole, with its result.
 pub(super) fn activities(item: Raw<'_>, tools: &ToolPatterns, passages: &mut Vec<Passage>) -> Vec<Activity> {
     let Some(item): Option<Item<'_>> = json::member(item) else { return Vec::new() };
     let answered = [item.aggregated_output, item.result].map(json::texts).join("\n");
@@ -80,14 +80,14 @@ pub(super) fn activities(item: Raw<'_>, tools: &ToolPatterns, passages: &mut Vec
     }
 }
 
-/// Returns what a person says in an item, if that is what it is and it has a text.
+/// Returns the text of a prompt, if the item is a prompt and has a text.
 pub(super) fn prompt(item: Raw<'_>) -> Option<String> {
     let item: Item<'_> = json::member(item)?;
     json::text(item.kind).filter(|kind| kind == "UserMessage")?;
     said(&item).filter(|text| !text.is_empty())
 }
 
-/// The text of a prompt, if a person has said anything.
+/// Returns the text of a prompt, if a person has written one.
 fn said(item: &Item<'_>) -> Option<String> {
     #[derive(Debug, Default, Deserialize)]
     #[serde(default)]
@@ -98,23 +98,23 @@ fn said(item: &Item<'_>) -> Option<String> {
     let parts = json::elements(item.content)?;
     let text = parts.iter().filter_map(|part| json::text(json::member::<Part<'_>>(Some(part))?.text));
     let text = text.collect::<Vec<_>>().join(" ");
-    // Pictures have no text.
+    // Images have no text.
     (!parts.is_empty()).then_some(text)
 }
 
-/// The activities of a tool that was used and has answered.
+/// Returns the activities of a tool with its result.
 fn used(item: &Item<'_>, actions: Vec<ToolAction>, ok: bool, output: Option<SearchOutput>) -> Vec<Activity> {
     let id = json::name(item.id);
     vec![Activity::ToolUse { id: id.clone(), actions }, Activity::result(id, ok, output)]
 }
 
-/// Whether the item says that its tool did what it was to do.
+/// Returns whether the item says that its tool succeeded.
 fn has_worked(item: &Item<'_>) -> bool {
     let has_failed = matches!(json::text(item.status).as_deref(), Some("failed" | "declined"));
     !has_failed && item.error.is_none_or(|error| error.get() == "null")
 }
 
-/// Whether a command worked, and what it found. A search that finds nothing ends with the status 1.
+/// Returns whether a command succeeded, and what it found. A search that finds nothing ends with the status 1.
 fn ended(item: &Item<'_>) -> (bool, Option<SearchOutput>) {
     let output = json::text(item.aggregated_output).and_then(|output| search_output::read_text(&output));
     match item.exit_code.map(RawValue::get) {
@@ -125,7 +125,7 @@ fn ended(item: &Item<'_>) -> (bool, Option<SearchOutput>) {
     }
 }
 
-/// The files that were changed and are still there.
+/// Returns the files that were changed and still exist.
 fn edits(item: &Item<'_>) -> Vec<ToolAction> {
     #[derive(Debug, Default, Deserialize)]
     #[serde(default)]
@@ -146,10 +146,10 @@ fn edits(item: &Item<'_>) -> Vec<ToolAction> {
     edits
 }
 
-/// A folder's path, which newer versions write as an address: `file:///srv/app`.
+/// Returns a folder's path, which newer versions write as a URL: `file:///srv/app`.
 fn local_path(written: Cow<'_, str>) -> String {
     match written.strip_prefix("file://") {
-        // The bytes of a path that is no text are not kept anywhere.
+        // A path that is not valid UTF-8 is stored nowhere.
         Some(path) => percent_encoding::percent_decode_str(path).decode_utf8_lossy().into_owned(),
         None => written.into_owned(),
     }

@@ -1,9 +1,8 @@
 //! Codex CLI: the lines of rollouts in `~/.codex/sessions`.
 //!
-//! A line is an envelope of time, type and payload. The session and its folder stand in the first line only, the turn
-//! and its folder in a line at its beginning; what happens is recorded twice, as items of the model's API and as
-//! events for observers. Uses of tools are read from both, and both records have the same id; turns are taken from
-//! the events.
+//! A line is an envelope of time, type and payload. The session and its folder are only in the first line, and the
+//! turn and its folder in a line at the beginning of the turn. Everything is recorded twice: as items of the model's
+//! API, and as events for observers. Uses of tools are read from both, with the same ids, and turns from the events.
 
 mod items;
 
@@ -42,7 +41,7 @@ pub(super) static AGENT: Agent = Agent {
         ],
         answerable: &["UserPromptSubmit", "PostToolUse"],
         reporting: Reporting::Command,
-        // The command ends before that on its own; Codex allows at most three seconds at the end of a session.
+        // The command ends earlier on its own. Codex allows at most three seconds at the end of a session.
         timeout: 2,
         advice: Some(
             "Codex runs only trusted hooks: start `codex` in a terminal and accept them when it asks, or review them with \
@@ -58,7 +57,7 @@ pub(super) static AGENT: Agent = Agent {
     },
 };
 
-/// The kinds of lines that there are: the type of the line, that of its payload, and that of the payload's item.
+/// The known kinds of lines: the type of the line, that of its payload, and that of the payload's item.
 const KINDS: [&str; 62] = [
     "compacted",
     "event_msg agent_message",
@@ -124,8 +123,8 @@ const KINDS: [&str; 62] = [
     "world_state",
 ];
 
-/// How much older than its line the head of a session may be, in microseconds; an older one is copied from the session that
-/// this one was forked from.
+/// The maximum age of a session's head relative to its line, in microseconds. An older head was copied from the
+/// session from which this one was forked.
 const HEAD_AGE: i64 = 60_000_000;
 
 /// A line of a rollout.
@@ -176,12 +175,12 @@ struct Payload<'a> {
     cli_version: Raw<'a>,
 }
 
-/// Reads what kind of line it is.
+/// Returns the kind of a line.
 fn kind_of_line(line: &str) -> LineKind {
     let line: Line<'_> = json::object(line).unwrap_or_default();
     let payload: Payload<'_> = json::member(line.payload).unwrap_or_default();
     let item: Payload<'_> = json::member(payload.item).unwrap_or_default();
-    // What stands in some lines under the same names is no type of theirs.
+    // In some lines, a member with the same name is not a type.
     let is_named = matches!(json::text(line.kind).as_deref(), Some("event_msg" | "response_item"));
     let inner = [payload.kind, item.kind].into_iter().filter(|_| is_named);
     let names: Vec<_> = [line.kind].into_iter().chain(inner).filter_map(json::name).collect();
@@ -189,7 +188,7 @@ fn kind_of_line(line: &str) -> LineKind {
     LineKind { kind, version: json::name(payload.cli_version) }
 }
 
-/// Reads the payload of a hook; none if the text is not one.
+/// Reads the payload of a hook. Returns none if the text is not one.
 fn parse_hook(body: &str, tools: &ToolPatterns) -> Option<Entry> {
     hook::parse(body, tools, &Dialect { answer, is_said: |prompt| !prompt.is_empty() })
 }
@@ -250,7 +249,7 @@ fn item(payload: &Payload<'_>, tools: &ToolPatterns, passages: &mut Vec<Passage>
                 Some(space) if !name.starts_with("mcp__") => format!("{space}__{name}").into(),
                 _ => name,
             };
-            // JSON within a text of JSON.
+            // The text contains JSON.
             let arguments = json::text(payload.arguments).unwrap_or_default();
             Some(used(tool::actions(&name, &arguments, None, tools), &arguments, passages))
         }
@@ -272,8 +271,8 @@ fn item(payload: &Payload<'_>, tools: &ToolPatterns, passages: &mut Vec<Passage>
     }
 }
 
-/// Reads what a tool has answered, that is whether it worked and what it found: a text with a head of its own, JSON of output
-/// and status, or content as MCP has it.
+/// Reads a tool's result: whether it succeeded, and what it found. The result is a text with a head of its own, JSON
+/// with output and status, or content as in MCP.
 fn answer(output: Raw<'_>) -> (bool, Option<SearchOutput>) {
     #[derive(Debug, Default, Deserialize)]
     #[serde(default)]

@@ -1,8 +1,8 @@
-//! What a shell command searches, reads and writes.
+//! The searches, reads and writes of shell commands.
 //!
-//! Agents that have no tools of their own for it look around with `rg`, `find`, `cat` and `sed -n`. A command line is cut
-//! into its commands by [`split`](mod@split); [`programs`] knows what each does. Here paths are followed through `cd`, and
-//! commands that search are told from those that merely filter another command's output.
+//! Agents without tools of their own for it use `rg`, `find`, `cat` and `sed -n`. [`split`](mod@split) divides a
+//! command line into its commands, and [`programs`] knows what each of them does. This module follows paths through
+//! `cd`, and distinguishes commands that search from those that only filter another command's output.
 
 mod options;
 mod patch;
@@ -14,14 +14,14 @@ use self::programs::{Effect, effects};
 use self::split::{Command, Output, Part, split};
 use super::action::{SearchTool, ToolAction};
 
-/// How many levels deep a shell in a shell, or a command run by `find`, is followed.
+/// The maximum depth of a shell in a shell, or of a command run by `find`.
 const DEPTH: usize = 3;
 
-/// How many bytes of a command line are looked at.
+/// The maximum number of bytes of a command line that are parsed.
 const MOST_BYTES: usize = 256 << 10;
 
-/// Tells what `command` does, in order. Relative paths are told from `directory`, where one is given; those that only the shell
-/// knows (variables, patterns) are left out.
+/// Returns the actions of `command`, in order. Relative paths are resolved from `directory`, if it is given. Paths
+/// that only the shell knows (variables, patterns) are left out.
 #[must_use]
 pub(super) fn actions(command: &str, directory: Option<&str>) -> Vec<ToolAction> {
     let mut walk = Walk { folders: vec![Some(directory.unwrap_or("").to_owned())], ..Walk::default() };
@@ -29,7 +29,7 @@ pub(super) fn actions(command: &str, directory: Option<&str>) -> Vec<ToolAction>
     walk.actions
 }
 
-/// Joins `path` to the `folder` that it is seen from.
+/// Joins `path` to the `folder` from which it is seen.
 pub(super) fn join(folder: &str, path: &str) -> String {
     if path.starts_with(['/', '~']) || folder.is_empty() {
         return path.to_owned();
@@ -40,11 +40,12 @@ pub(super) fn join(folder: &str, path: &str) -> String {
     }
 }
 
-/// A command line followed from its beginning.
+/// The state of a command line that is followed from its beginning.
 #[derive(Default)]
 struct Walk {
     actions: Vec<ToolAction>,
-    /// The folder that the shell is in, above those that it returns to at the ends of groups; none where it cannot be known.
+    /// The shell's current folder, and those to which it returns at the ends of groups. A folder is none if it is not
+    /// known.
     folders: Vec<Option<String>>,
     /// Whether the names of files come through the pipe.
     names_piped: bool,
@@ -66,7 +67,7 @@ impl Walk {
         self.folders.last().and_then(Option::as_deref)
     }
 
-    /// Resolves `path` from where the command line began; none if only the shell knows what it stands for.
+    /// Returns `path` as seen from the beginning of the command line. It is none if only the shell knows the path.
     fn resolve(&self, path: &str) -> Option<String> {
         let known = !path.is_empty() && path != "-" && !path.contains(['$', '`', '*', '?', '{', '\n']);
         if !known || path.starts_with("/dev/") {
@@ -117,7 +118,7 @@ impl Walk {
                 Effect::Search { .. } | Effect::Shell(_) | Effect::Each(_) => {}
             }
         }
-        // What sorts or filters names passes names on.
+        // A program that sorts or filters names passes names on.
         self.names_piped |= listed;
         self.names_piped &= command.output == Output::Piped;
         let reads: Vec<_> = command.sources.iter().filter_map(|file| self.resolve(file)).collect();
@@ -140,8 +141,8 @@ impl Walk {
     }
 }
 
-/// Finds the program that `words` run and its arguments, without what stands before it: keywords, assignments, programs that run
-/// others. Tells also whether the last arguments come through the pipe.
+/// Finds the program that `words` run and its arguments, without what precedes it: keywords, assignments, and
+/// programs that run others. Also returns whether the last arguments come through the pipe.
 fn program(mut words: &[String]) -> (&str, &[String], bool) {
     let mut from_pipe = false;
     while let Some((first, rest)) = words.split_first() {

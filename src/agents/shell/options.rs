@@ -1,4 +1,4 @@
-//! The arguments of a program, told apart as getopt does.
+//! The arguments of a program, parsed like getopt does.
 
 /// The options of a program that take a value.
 pub(super) struct Takes {
@@ -10,7 +10,7 @@ pub(super) struct Takes {
     pub(super) long: &'static [&'static str],
 }
 
-/// Options, by letter or long name and with their values, and the other arguments.
+/// Options by letter or long name with their values, and the other arguments.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Arguments<'a> {
     options: Vec<(&'a str, &'a str)>,
@@ -18,7 +18,7 @@ pub(super) struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    /// Tells the arguments `words` apart.
+    /// Parses the arguments `words`.
     pub(super) fn new(words: &'a [String], takes: &Takes) -> Self {
         let mut arguments = Self::default();
         let mut words = words.iter().map(String::as_str);
@@ -54,12 +54,12 @@ impl<'a> Arguments<'a> {
         arguments
     }
 
-    /// Whether one of `names` is given.
+    /// Returns whether one of `names` is given.
     pub(super) fn has(&self, names: &[&str]) -> bool {
         self.options.iter().any(|(name, _)| names.contains(name))
     }
 
-    /// The values of `names`.
+    /// Returns the values of `names`.
     pub(super) fn values(&self, names: &[&str]) -> Vec<&'a str> {
         self.options.iter().filter(|(name, _)| names.contains(name)).map(|(_, value)| *value).collect()
     }

@@ -1,9 +1,9 @@
 //! Patches in the form of `apply_patch`.
 
-/// How many files of a patch are looked at.
+/// The maximum number of files of a patch that are read.
 const MOST_FILES: usize = 1_000;
 
-/// The files that a patch in the form of `apply_patch` adds or changes.
+/// Returns the files that a patch in the form of `apply_patch` adds or changes.
 pub(in crate::agents) fn patched_files(patch: &str) -> impl Iterator<Item = &str> {
     let files = patch.lines().filter_map(|line| {
         let file = line.strip_prefix("*** ")?;

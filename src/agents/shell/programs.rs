@@ -1,21 +1,21 @@
-//! What programs do that search, list, read and write files.
+//! The actions of programs that search, list, read and write files.
 
 use super::options::{Arguments, Takes};
 use super::patch::patched_files;
 use crate::agents::action::SearchTool;
 
-/// What running a program does. Paths are as they were written.
+/// The action of a program. Paths are as they were written.
 #[derive(Debug, PartialEq)]
 pub(super) enum Effect {
-    /// The program looks for `query` in files or, if `files` is false, in its input.
+    /// The program searches files for `query` or, if `files` is false, its input.
     Search { tool: SearchTool, query: String, path: Option<String>, files: bool },
-    /// The program names files, for others to look through.
+    /// The program prints names of files, which others may search.
     List,
     /// The program shows files.
     Read(Vec<String>),
     /// The program writes files.
     Edit(Vec<String>),
-    /// The shell goes to a folder; none if it cannot be known.
+    /// The shell changes to a folder. It is none if it is not known.
     Go(Option<String>),
     /// The program runs a command line.
     Shell(String),
@@ -113,7 +113,7 @@ const AWK: Takes =
 const GIT: Takes = Takes { short: "Cc", attached: None, long: &["git-dir", "work-tree"] };
 const NONE: Takes = Takes { short: "", attached: None, long: &[] };
 
-/// Tells what `program` does with `words`, its arguments.
+/// Returns the actions of `program` with the arguments `words`.
 pub(super) fn effects(program: &str, words: &[String], heredoc: &str) -> Vec<Effect> {
     let with = |takes| Arguments::new(words, takes);
     match program {
@@ -155,7 +155,7 @@ fn read(files: &[&str]) -> Effect {
 }
 
 fn grep(arguments: &Arguments<'_>) -> Vec<Effect> {
-    // What is quiet or inverted tests or filters; it looks for nothing.
+    // A quiet or inverted search only tests or filters.
     if arguments.has(&["q", "quiet", "silent", "v", "invert-match", "L", "files-without-match"]) {
         return Vec::new();
     }
@@ -181,7 +181,7 @@ fn ripgrep(arguments: &Arguments<'_>) -> Vec<Effect> {
     by_name(&globs, arguments.rest.first().copied())
 }
 
-/// A search for names, or a list of files if no name is asked for.
+/// Returns a search for names, or a list of files if no name is given.
 fn by_name(patterns: &[&str], path: Option<&str>) -> Vec<Effect> {
     if patterns.is_empty() {
         return vec![Effect::List];
@@ -191,7 +191,7 @@ fn by_name(patterns: &[&str], path: Option<&str>) -> Vec<Effect> {
 }
 
 fn git(words: &[String]) -> Vec<Effect> {
-    // Options of git itself come before the subcommand.
+    // Options of git itself precede the subcommand.
     let mut at = 0;
     let mut folder = None;
     while let Some(word) = words.get(at).filter(|word| word.starts_with('-')) {
@@ -254,7 +254,7 @@ fn find(words: &[String]) -> Vec<Effect> {
 }
 
 fn fd(words: &[String]) -> Vec<Effect> {
-    // Whatever follows these is a command.
+    // A command follows these.
     let execute = |word: &String| matches!(word.as_str(), "-x" | "-X" | "--exec" | "--exec-batch");
     let end = words.iter().position(execute).unwrap_or(words.len());
     let arguments = Arguments::new(&words[..end], &FD);
@@ -282,7 +282,7 @@ fn sed(arguments: &Arguments<'_>) -> Vec<Effect> {
 
 fn awk(arguments: &Arguments<'_>) -> Vec<Effect> {
     let script = usize::from(!arguments.has(&["f", "file"]));
-    // The others may be assignments.
+    // The other words may be assignments.
     let files = arguments.rest.iter().copied().skip(script).filter(|word| !word.contains('='));
     vec![read(&files.collect::<Vec<_>>())]
 }

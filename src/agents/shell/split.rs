@@ -1,9 +1,10 @@
-//! A command line cut into its commands: at pipes, `&&`, `;` and line ends, but not within quotes, substitutions and
-//! heredocs. Words are then taken apart by [`shlex`].
+//! Divides a command line into its commands: at pipes, `&&`, `;` and line ends, but not within quotes, substitutions
+//! and heredocs. [`shlex`] then splits the words.
 //!
-//! It reads each byte a bounded number of times and never fails: of what is not shell, it makes what it can.
+//! It reads each byte a bounded number of times and never fails. Text that is not valid shell is parsed as far as
+//! possible.
 
-/// How many levels deep substitutions within substitutions are followed.
+/// The maximum depth of substitutions within substitutions.
 const DEPTH: usize = 3;
 
 /// A part of a command line.
@@ -25,20 +26,20 @@ pub(super) struct Command {
     pub(super) words: Vec<String>,
     /// Whether another command's output is its input.
     pub(super) piped_from: bool,
-    /// Where the output goes.
+    /// The destination of the output.
     pub(super) output: Output,
-    /// The files that the input comes from.
+    /// The files from which the input comes.
     pub(super) sources: Vec<String>,
-    /// The files that the output goes to.
+    /// The files to which the output goes.
     pub(super) targets: Vec<String>,
     /// The text of the heredocs.
     pub(super) heredoc: String,
 }
 
-/// Where a command's output goes.
+/// The destination of a command's output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Output {
-    /// The output is shown to the one who ran the command line.
+    /// The output is shown to the user who ran the command line.
     #[default]
     Shown,
     /// The output goes to the next command of a pipeline.
@@ -47,7 +48,7 @@ pub(super) enum Output {
     Kept,
 }
 
-/// Cuts `line` into its commands, in the order in which they run.
+/// Divides `line` into its commands, in the order in which they run.
 pub(super) fn split(line: &str) -> Vec<Part> {
     split_within(line, DEPTH)
 }
@@ -64,9 +65,9 @@ struct Splitter<'a> {
     depth: usize,
     parts: Vec<Part>,
     command: Command,
-    /// The words of the command as they are written.
+    /// The words of the command, as they are written.
     raw: String,
-    /// Heredocs that begin at the next line, by their ends; and whether tabs before it are dropped.
+    /// The heredocs that begin at the next line, by their ends, and whether leading tabs are removed.
     heredocs: Vec<(String, bool)>,
     /// The parts of the substitutions in the command, which run before it.
     substitutions: Vec<Part>,
@@ -139,7 +140,7 @@ impl Splitter<'_> {
         self.parts.push(part);
     }
 
-    /// Takes a word into the command; or the redirection before which it is a number.
+    /// Adds a word to the command, or returns the redirection if the word is the number before it.
     fn word(&mut self) {
         let word = self.raw_word();
         if word.bytes().all(|byte| byte.is_ascii_digit()) && self.rest.starts_with(['<', '>']) {
@@ -150,7 +151,8 @@ impl Splitter<'_> {
         self.raw.push(' ');
     }
 
-    /// The word that begins here as it is written, with `$()` for each substitution, whose commands are kept.
+    /// Returns the word that begins here as it is written, with `$()` in place of each substitution, whose commands
+    /// are added.
     fn raw_word(&mut self) -> String {
         let mut word = String::new();
         while let Some(first) = self.rest.chars().next() {
@@ -210,7 +212,7 @@ impl Splitter<'_> {
         word.push('"');
     }
 
-    /// Takes `$(…)`, `<(…)` or `>(…)`.
+    /// Reads `$(…)`, `<(…)` or `>(…)`.
     fn substitution(&mut self, word: &mut String) {
         let inner = &self.rest[2..];
         let length = substitution_length(inner);
@@ -242,7 +244,7 @@ impl Splitter<'_> {
         self.substitutions.push(Part::Close);
     }
 
-    /// Takes a redirection; `standard` says whether it is that of the standard input or output, if it has a number.
+    /// Reads a redirection. `standard` says whether it is that of the standard input or output, if it has a number.
     fn redirect(&mut self, standard: Option<bool>) {
         let rest = self.rest;
         let standard = standard.unwrap_or(true);
@@ -275,7 +277,7 @@ impl Splitter<'_> {
         }
     }
 
-    /// Takes the heredocs that begin at this line.
+    /// Reads the heredocs that begin at this line.
     fn take_heredocs(&mut self) {
         for (end, tabs) in std::mem::take(&mut self.heredocs) {
             while !self.rest.is_empty() {
@@ -301,7 +303,7 @@ impl Splitter<'_> {
         };
         let continued = output == Output::Piped;
         if command.words.is_empty() && command.targets.is_empty() && command.sources.is_empty() {
-            // A line may end after a pipe, and a heredoc's lines come before what its pipe leads to.
+            // A line may end after a pipe, and the lines of a heredoc come before the next command of the pipe.
             self.command.piped_from = continued || command.piped_from;
             return;
         }
@@ -314,9 +316,9 @@ fn unquote(word: &str) -> String {
     shlex::split(word).and_then(|words| words.into_iter().next()).unwrap_or_default()
 }
 
-/// The length of what stands before the parenthesis that ends a substitution.
+/// Returns the length of the text before the parenthesis that ends a substitution.
 fn substitution_length(text: &str) -> usize {
-    /// What the scan is within.
+    /// The construct within which the scan is.
     #[derive(PartialEq)]
     enum In {
         Parentheses,

@@ -40,8 +40,8 @@ Examples:
         /// Change the agent's settings for the current folder instead of the user's settings.
         #[arg(long = "here")]
         project: bool,
-        /// Have the agent told what likely helps, with a prompt and after a search that found nothing. The key then needs the
-        /// scope `read` besides `write`.
+        /// Have the responses to the agent's hooks contain help: what is probably relevant to a prompt, or to a
+        /// search without results. The key then needs the scope `read` besides `write`.
         #[arg(long)]
         suggest: bool,
         #[command(flatten)]
@@ -62,7 +62,7 @@ Examples:
     Send {
         /// The agent.
         agent: &'static Agent,
-        /// Ask for what likely helps.
+        /// Ask for help that is probably relevant.
         #[arg(long)]
         suggest: bool,
         #[command(flatten)]
@@ -100,7 +100,7 @@ fn settings_file(agent: &Agent, project: bool) -> anyhow::Result<PathBuf> {
     Ok(home.join(agent.hooks.settings))
 }
 
-/// Has an agent report to the server at `url`, and prints what was done and what a person has to know.
+/// Makes an agent report to the server at `url`, and prints what was done and what a person has to know.
 fn install(agent: &Agent, project: bool, url: &str, suggest: bool) -> anyhow::Result<()> {
     expect_address(url)?;
     let path = settings_file(agent, project)?;

@@ -91,7 +91,7 @@ impl Store {
         let settings = Settings { connections: 2, defaults: defaults()?, ..Settings::default() };
         let running = Box::new(Running::start(&local.options, settings));
         let exists = projects::store::exists(&running.app.db, project).await?;
-        ensure!(exists, "there is no project {project}; PUT /v1/projects/{project} makes it");
+        ensure!(exists, "there is no project {project}; PUT /v1/projects/{project} creates it");
         let tenant = running.app.keyring.tenant(project).await?;
         Ok(Self::Database { running, tenant, _local: local })
     }

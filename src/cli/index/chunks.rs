@@ -1,4 +1,4 @@
-//! A file's text, taken apart: the functions and types of source code, by its grammar; any other text by its lines.
+//! The pieces of a file's text: functions and types of source code, by its grammar, and paragraphs of other texts.
 
 use std::path::Path;
 
@@ -6,11 +6,11 @@ use tree_sitter::{Node, Parser};
 
 use super::language::{Language, Role};
 
-/// The most characters of a piece; a longer one is taken apart by its lines.
+/// The maximum number of characters of a piece. A longer piece is divided by its lines.
 const MOST: usize = 6_000;
-/// The most characters of a piece that is made of lines.
+/// The maximum number of characters of a piece that consists of lines.
 const MOST_OF_LINES: usize = 2_000;
-/// How deep definitions are looked for.
+/// The maximum depth at which definitions are found.
 const DEPTH: usize = 64;
 /// The longest name of a symbol.
 const LONGEST_SYMBOL: usize = 200;
@@ -18,19 +18,19 @@ const LONGEST_SYMBOL: usize = 200;
 /// A piece of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Chunk {
-    /// The symbol that it is, with those that it is in: `Server::start`.
+    /// The symbol, preceded by those that contain it: `Server::start`.
     pub(super) symbol: Option<String>,
-    /// Its text.
+    /// The text of the piece.
     pub(super) content: String,
 }
 
-/// Takes a file apart. Nothing is left of a text that has no letters.
+/// Divides a file into pieces. A text without letters has none.
 pub(super) fn chunks(path: &Path, text: &str) -> Vec<Chunk> {
     let found = Language::of(path).map(|language| definitions(language, text)).unwrap_or_default();
     if found.is_empty() { lines(None, text, MOST_OF_LINES) } else { found }
 }
 
-/// The definitions of source code, in their order.
+/// Returns the definitions in source code, in order.
 fn definitions(language: Language, text: &str) -> Vec<Chunk> {
     let mut parser = Parser::new();
     if parser.set_language(&language.grammar()).is_err() {
@@ -49,15 +49,15 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    /// Looks for definitions below a node; `scope` are the names that it is in, and `begins` is where the comments begin that
-    /// stand right before it.
+    /// Finds definitions below a node. `scope` has the names that contain it, and `begins` is the start of the
+    /// comments right before it.
     fn enter(&mut self, node: Node<'_>, begins: usize, scope: &[String], depth: usize) {
         if depth > DEPTH {
             return;
         }
         let mut cursor = node.walk();
         let children: Vec<_> = node.named_children(&mut cursor).collect();
-        // The comments and attributes that stand right before the next node.
+        // The comments and attributes right before the next node.
         let mut lead = (begins < node.start_byte()).then(|| begins..node.start_byte());
         for child in children {
             let touching = lead.take().filter(|lead| self.touches(lead.end, child.start_byte()));
@@ -79,15 +79,16 @@ impl Finder<'_> {
         }
     }
 
-    /// Whether there is no blank line from one place to the next.
+    /// Returns whether there is no blank line between two positions.
     fn touches(&self, end: usize, start: usize) -> bool {
-        // A comment may have the end of its line in it.
+        // A comment may include its line break.
         let end = self.text[..end].trim_end().len();
         let between = self.text.get(end..start).unwrap_or_default();
         between.matches('\n').count() <= 1
     }
 
-    /// What a node is. A constant that holds a function is one in scripts, and types that are only named are none.
+    /// Returns the role of a node. In scripts, a constant with a function is a piece. Types that are only mentioned
+    /// are not.
     fn role(&self, node: Node<'_>) -> Role {
         let is_script = matches!(self.language, Language::JavaScript | Language::TypeScript | Language::Tsx);
         if is_script
@@ -106,7 +107,7 @@ impl Finder<'_> {
         self.push(symbol, &self.text[begins..node.end_byte()]);
     }
 
-    /// Adds what a class or the like says before its members: its documentation, its signature.
+    /// Adds the part of a class or similar definition before its members: its documentation and signature.
     fn head(&mut self, node: Node<'_>, begins: usize, scope: &[String]) {
         if node.kind() == "mod_item" || node.kind() == "impl_item" {
             return;
@@ -137,7 +138,8 @@ impl Finder<'_> {
         (!symbol.is_empty()).then_some(symbol)
     }
 
-    /// The name of a definition. Of what has no name of its own, that of the type it is about, or of what declares it.
+    /// Returns the name of a definition. If it has none, this is the name of the type that it is about, or of the
+    /// declaration that contains it.
     fn name(&self, node: Node<'_>) -> Option<String> {
         let named = ["name", "declarator", "type"].iter().find_map(|field| node.child_by_field_name(field));
         let mut named = if let Some(named) = named {
@@ -146,7 +148,7 @@ impl Finder<'_> {
             let mut cursor = node.walk();
             node.named_children(&mut cursor).find_map(|child| child.child_by_field_name("name"))?
         };
-        // In C a name stands within what says that it is a pointer, or a function.
+        // In C, the name is inside the declarator of a pointer or a function.
         while let Some(inner) = named.child_by_field_name("declarator") {
             named = inner;
         }
@@ -157,7 +159,7 @@ impl Finder<'_> {
             .filter(|name| !name.is_empty())
     }
 
-    /// The type whose method a function of Go is.
+    /// Returns the type of which a function in Go is a method.
     fn receiver(&self, node: Node<'_>) -> Option<String> {
         let text = self.text[node.byte_range()].trim_matches(['(', ')']);
         let name = text.rsplit([' ', '*']).next()?;
@@ -165,7 +167,7 @@ impl Finder<'_> {
     }
 }
 
-/// Whether a declaration gives a name to a function.
+/// Returns whether a declaration names a function.
 fn holds_function(node: Node<'_>) -> bool {
     let is_function = |value: Node<'_>| {
         ["arrow_function", "function_expression", "generator_function"].contains(&value.kind())
@@ -177,7 +179,7 @@ fn holds_function(node: Node<'_>) -> bool {
     node.named_children(&mut cursor).any(|child| child.child_by_field_name("value").is_some_and(is_function))
 }
 
-/// The first definition within a class or the like.
+/// Returns the first definition in a class or similar definition.
 fn first_member(language: Language, node: Node<'_>) -> Option<Node<'_>> {
     let body = node.child_by_field_name("body")?;
     let mut cursor = body.walk();
@@ -185,7 +187,7 @@ fn first_member(language: Language, node: Node<'_>) -> Option<Node<'_>> {
         .find(|child| language.role(child.kind()) != Role::Other || child.kind() == "decorated_definition")
 }
 
-/// Takes a text apart by its lines, where possible between paragraphs.
+/// Divides a text by its lines, between paragraphs if possible.
 fn lines(symbol: Option<&str>, text: &str, most: usize) -> Vec<Chunk> {
     let mut chunks = Vec::new();
     let (mut piece, mut size) = (String::new(), 0);
@@ -196,7 +198,7 @@ fn lines(symbol: Option<&str>, text: &str, most: usize) -> Vec<Chunk> {
             chunks.push(std::mem::take(&mut piece));
             size = 0;
         }
-        // A line that is longer by itself is most likely nothing that anybody reads.
+        // People rarely read or write a line that is longer than a piece.
         piece.extend(line.chars().take(most));
         size += length.min(most);
     }

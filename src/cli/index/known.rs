@@ -1,4 +1,4 @@
-//! What was sent of a folder, written down so that only what has changed is sent again.
+//! A record of what was sent of a folder, so that only changes are sent again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,32 +9,32 @@ use sha2::{Digest as _, Sha256};
 
 use crate::cli::files;
 
-/// What tells without reading it that a file has not changed.
+/// The properties of a file that show, without reading it, that it has not changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Seen {
     /// The file's size in bytes.
     pub(super) size: u64,
-    /// When the file was last changed, in Unix seconds.
+    /// The time of the file's last change, in Unix seconds.
     pub(super) modified: f64,
 }
 
 /// What is known of a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct File {
-    /// How the file looked when it was read.
+    /// The properties of the file when it was read.
     pub(super) seen: Seen,
-    /// The hash of its bytes; empty if it is none that is sent.
+    /// The hash of the file's bytes. It is empty if the file is not sent.
     pub(super) hash: String,
 }
 
 impl File {
-    /// Whether the service knows the file.
+    /// Returns whether the service has the file's memories.
     pub(super) fn is_sent(&self) -> bool {
         !self.hash.is_empty()
     }
 }
 
-/// The files of a folder that were sent to one place.
+/// The files of a folder that were sent to one server or database.
 #[derive(Debug)]
 pub(super) struct Known {
     notes: PathBuf,
@@ -42,8 +42,8 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Reads what was written down about `root` and the place that is called `name`. Notes that cannot be read count as none: all
-    /// is sent again then.
+    /// Reads the record for the folder `root` and the server or database `name`. If the record cannot be read,
+    /// everything is sent again.
     pub(super) fn open(state_dir: Option<&Path>, name: &str, root: &str) -> Result<Self> {
         let folder = match state_dir {
             Some(folder) => folder.to_owned(),
@@ -68,7 +68,7 @@ impl Known {
         self.files.remove(path);
     }
 
-    /// Forgets what tells that files have not changed, but not that they were sent.
+    /// Forgets the properties that show that files have not changed, but not that the files were sent.
     pub(super) fn forget_hashes(&mut self) {
         for file in self.files.values_mut().filter(|file| file.is_sent()) {
             file.seen.size = u64::MAX;
@@ -76,7 +76,7 @@ impl Known {
         }
     }
 
-    /// The files that are known and not among these.
+    /// Returns the known files that are not in `paths`.
     pub(super) fn not_in(&self, paths: &BTreeSet<String>) -> Vec<String> {
         self.files.keys().filter(|path| !paths.contains(*path)).cloned().collect()
     }

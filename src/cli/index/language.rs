@@ -1,4 +1,4 @@
-//! The languages whose functions are told apart, by their grammars.
+//! The languages whose functions are recognized, by their grammars.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ pub(super) enum Language {
 }
 
 impl Language {
-    /// The language of a file, by the ending of its name.
+    /// Returns the language of a file, by its extension.
     pub(super) fn of(path: &Path) -> Option<Self> {
         Some(match path.extension()?.to_str()? {
             "c" | "h" => Self::C,
@@ -54,7 +54,7 @@ impl Language {
         }
     }
 
-    /// What a node of the syntax tree is, by its kind.
+    /// Returns the role of a node of the syntax tree, by its kind.
     pub(super) fn role(self, kind: &str) -> Role {
         const SCRIPT: (&[&str], &[&str]) = (
             &["function_declaration", "generator_function_declaration", "method_definition"],
@@ -98,19 +98,19 @@ impl Language {
         }
     }
 
-    /// Whether a node belongs to what comes after it: a comment, an attribute.
+    /// Returns whether a node belongs to the next one, such as a comment or an attribute.
     pub(super) fn leads(kind: &str) -> bool {
         kind.contains("comment") || ["attribute_item", "decorator"].contains(&kind)
     }
 }
 
-/// What a node of a syntax tree is.
+/// The role of a node in a syntax tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It is a piece of its own: a function, a type.
+    /// A piece, such as a function or a type.
     Piece,
-    /// It has pieces in it, and gives them its name: a class.
+    /// A definition that contains pieces and gives them its name, such as a class.
     Scope,
-    /// It is nothing by itself, and may have pieces in it.
+    /// Any other node, which may contain pieces.
     Other,
 }

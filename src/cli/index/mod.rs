@@ -1,7 +1,7 @@
-//! `gleaner index`: the functions and texts of a folder as memories of source code, kept up to date.
+//! `gleaner index` stores the functions and texts of a folder as memories, and keeps them up to date.
 //!
-//! A file is sent when its bytes have another hash than those that were sent last, so indexing again costs a look at each
-//! file. What the service knows of a file is replaced as a whole, and keeps what has not changed in it.
+//! A file is sent if the hash of its bytes differs from the last one that was sent, so that indexing an unchanged
+//! folder takes little time. The memories of a file are replaced together, and unchanged pieces stay as they are.
 
 mod chunks;
 mod known;
@@ -31,17 +31,17 @@ use super::target::{Missing, Target};
 use super::{files, words};
 use crate::mcp::Door;
 
-/// The largest file that is looked at, in bytes. What is larger is rarely written by people.
+/// The maximum size in bytes of a file that is indexed. Larger files are rarely written by people.
 const LARGEST: u64 = 1 << 20;
-/// The longest line, in bytes, of a file that is looked at: longer ones are in files that programs write.
+/// The maximum length of a line in bytes in a file that is indexed. Files with longer lines are usually generated.
 const LONGEST_LINE: usize = 5_000;
-/// How many bytes are looked at to tell a text.
+/// The number of bytes that are examined to recognize a text.
 const HEAD: usize = 8 << 10;
-/// How many files are sent at once.
+/// The number of files that are sent at the same time.
 const AT_ONCE: usize = 4;
-/// How often a folder is looked through that is watched.
+/// The interval at which a watched folder is searched for changes.
 const EVERY: Duration = Duration::from_secs(2);
-/// The most pieces that a file may have.
+/// The maximum number of pieces of a file.
 const MOST_CHUNKS: usize = 5_000;
 
 #[derive(Debug, Args)]
@@ -49,23 +49,23 @@ pub(super) struct Index {
     /// The folder. The default is the current one.
     #[arg(value_name = "DIR", default_value = ".")]
     folder: PathBuf,
-    /// The project that the code belongs to. The default is that of the key, or `default` without a key.
+    /// The project that gets the memories. The default is the key's project, or `default` without a key.
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
-    /// Go on and index what changes, until SIGINT or SIGTERM.
+    /// Keep running and index changes, until SIGINT or SIGTERM.
     #[arg(long)]
     watch: bool,
-    /// Send every file again, also those that have not changed.
+    /// Send every file again, even if it has not changed.
     #[arg(long)]
     from_start: bool,
-    /// Folder of the notes about what was sent. The default is ~/.local/state/gleaner.
+    /// The folder with the record of what was sent. The default is ~/.local/state/gleaner.
     #[arg(long, env = "GLEANER_STATE_DIR", value_name = "DIR")]
     state_dir: Option<PathBuf>,
     #[command(flatten)]
     pub(super) target: Target,
 }
 
-/// What was done in one look through the folder.
+/// The result of searching the folder once.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Done {
     files: usize,
@@ -76,17 +76,17 @@ struct Done {
     removed: u64,
 }
 
-/// What became of one file.
+/// The result of indexing one file.
 enum Outcome {
-    /// It was sent.
+    /// The file was sent.
     Sent(Counts),
-    /// It is as it was.
+    /// The file has not changed.
     Same,
-    /// It is no text that is indexed.
+    /// The file is not a text that is indexed.
     PassedOver,
 }
 
-/// What became of the pieces of a file.
+/// The numbers of pieces that have changed.
 #[derive(Debug, Default, Clone, Copy)]
 struct Counts {
     added: u64,
@@ -127,7 +127,7 @@ impl Index {
             match look(&opened.door, root, root_name, &mut known, false).await {
                 Ok(done) if done.sent + done.gone > 0 => words::note(say(&done)),
                 Ok(_) => {}
-                // A server that is away comes back, and what was not sent is sent then.
+                // The server will come back. What was not sent is sent then.
                 Err(error) => words::note(format_args!("{}; trying again", words::describe(&error))),
             }
         }
@@ -141,7 +141,7 @@ fn say(done: &Done) -> String {
     )
 }
 
-/// Looks through the folder once, and sends what has changed.
+/// Searches the folder once, and sends what has changed.
 async fn look(door: &Door, root: &Path, root_name: &str, known: &mut Known, shows: bool) -> Result<Done> {
     let (root, folder) = (root.to_owned(), root.to_owned());
     let files = tokio::task::spawn_blocking(move || files(&folder)).await?;
@@ -197,7 +197,7 @@ async fn look(door: &Door, root: &Path, root_name: &str, known: &mut Known, show
                 done.sent += 1;
                 done.count(counts);
             }
-            // It was a text before.
+            // The file was a text before.
             Outcome::PassedOver if was_sent => {
                 done.count(send(door, root_name, &path, json!([])).await?);
                 done.gone += 1;
@@ -231,7 +231,8 @@ impl Done {
     }
 }
 
-/// The files of a folder that nobody has said to ignore, with their paths in it and what tells whether they have changed.
+/// Returns the files of a folder that are not ignored: their paths in the folder, and the properties that show
+/// whether they have changed.
 fn files(root: &Path) -> Vec<(String, Seen)> {
     let mut walk = WalkBuilder::new(root);
     walk.require_git(false).filter_entry(|entry| entry.file_name() != "node_modules");
@@ -248,7 +249,7 @@ fn files(root: &Path) -> Vec<(String, Seen)> {
     files
 }
 
-/// Reads a text that somebody may have written, and its hash.
+/// Reads a text that people may have written. Returns it with its hash.
 fn read(path: &Path) -> Option<(String, String)> {
     let bytes = fs::read(path).ok()?;
     if bytes[..bytes.len().min(HEAD)].contains(&0)
@@ -265,7 +266,7 @@ fn root_of(path: &str) -> PathBuf {
     PathBuf::from(path)
 }
 
-/// The pieces of a file, as the service takes them.
+/// Returns the pieces of a file in the form in which the service accepts them.
 fn body(path: &Path, text: &str, modified: f64) -> Value {
     let chunks = chunks::chunks(path, text).into_iter().take(MOST_CHUNKS);
     chunks
@@ -273,7 +274,7 @@ fn body(path: &Path, text: &str, modified: f64) -> Value {
         .collect()
 }
 
-/// Replaces what the service knows of a file.
+/// Replaces the memories of a file.
 async fn send(door: &Door, root: &str, path: &str, chunks: Value) -> Result<Counts> {
     let body = json!({"root": root, "path": path, "chunks": chunks}).to_string();
     let request = Request::builder()
@@ -287,7 +288,7 @@ async fn send(door: &Door, root: &str, path: &str, chunks: Value) -> Result<Coun
     }
     let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
     if !answer.status().is_success() {
-        bail!("{path} was refused: {}", body["detail"].as_str().unwrap_or(answer.status().as_str()));
+        bail!("{path} was rejected: {}", body["detail"].as_str().unwrap_or(answer.status().as_str()));
     }
     let count = |name: &str| body[name].as_u64().unwrap_or(0);
     Ok(Counts { added: count("added"), unchanged: count("unchanged"), removed: count("removed") })

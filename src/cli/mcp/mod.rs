@@ -1,4 +1,4 @@
-//! `gleaner mcp`: tools for a model on standard input and output, and agents told to use them.
+//! `gleaner mcp` serves tools for a model on standard input and output, and configures agents to use them.
 
 mod settings;
 
@@ -79,7 +79,7 @@ impl Mcp {
         let tools = Arc::new(Tools::of(&router::openapi()));
         let served = async |door| {
             let service = mcp::Mcp::new(tools, door, place()).serve(rmcp::transport::stdio()).await;
-            // A client that goes before it has said anything has nothing to be told.
+            // A client that disconnects before its first message needs no answer.
             let Ok(service) = service else { return Ok(()) };
             service.waiting().await.context("serving tools").map(|_| ())
         };
@@ -90,7 +90,8 @@ impl Mcp {
     }
 }
 
-/// Where the client works: what its environment says, and the folder in which it has started this program.
+/// Returns the session and the folder that the client's environment names, or else the folder in which it has started
+/// this program.
 fn place() -> Place {
     let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let folder = || env::current_dir().ok().and_then(|folder| folder.to_str().map(str::to_owned));
@@ -100,7 +101,8 @@ fn place() -> Place {
     }
 }
 
-/// Has an agent use the tools of the server at `url`, and prints what was done and what a person has to know.
+/// Configures an agent to use the tools of the server at `url`, and prints what was done and what a person has to
+/// know.
 fn install(agent: &Agent, here: bool, url: &str) -> anyhow::Result<()> {
     expect_address(url)?;
     let program = env::current_exe().context("finding this program")?;
@@ -114,7 +116,7 @@ fn install(agent: &Agent, here: bool, url: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Names this program as a server in an agent's settings, or takes it out of them.
+/// Adds this program as a server to an agent's settings, or removes it.
 fn change(agent: &Agent, here: bool, server: Option<&Server>) -> anyhow::Result<()> {
     let path = settings_file(agent, here)?;
     let text = files::read_settings(&path)?;
@@ -123,7 +125,7 @@ fn change(agent: &Agent, here: bool, server: Option<&Server>) -> anyhow::Result<
     files::write_settings(&path, &text, &[(settings::NAME.to_owned(), change)])
 }
 
-/// The file in which an agent finds its servers: the user's, or that of the project in the current folder.
+/// Returns the file of an agent's settings for MCP servers: the user's, or that of the project in the current folder.
 fn settings_file(agent: &Agent, here: bool) -> anyhow::Result<PathBuf> {
     let servers = &agent.servers;
     if here {

@@ -1,4 +1,5 @@
-//! Servers of MCP in an agent's settings. The file is the user's; what is not ours stays as it is, with its comments.
+//! MCP servers in an agent's settings. The file belongs to the user: everything else in it stays as it is, with its
+//! comments.
 
 use anyhow::{Context as _, Result, ensure};
 use jsonc_parser::ast::Object;
@@ -28,7 +29,7 @@ impl Server {
     }
 }
 
-/// Returns the settings `text` with our server in them, or without it if there is to be none; and what became of it.
+/// Returns the settings `text` with our server, or without it if `server` is none, and what has changed.
 pub(super) fn change(format: ServersFormat, text: &str, server: Option<&Server>) -> Result<(String, Change)> {
     match format {
         ServersFormat::Json => in_json(text, server),
@@ -41,7 +42,7 @@ const MEMBER: &str = "mcpServers";
 
 fn in_json(text: &str, server: Option<&Server>) -> Result<(String, Change)> {
     let wanted = server.map(|server| {
-        // The agent hands its own environment on, and with it GLEANER_KEY.
+        // The agent passes its own environment on, and with it GLEANER_KEY.
         json!({"type": "stdio", "command": server.program, "args": server.arguments()})
     });
     let root = edit::read(text)?;
@@ -82,7 +83,7 @@ fn add(text: &str, root: Option<&Object<'_>>, servers: Option<&Object<'_>>, want
     }
 }
 
-/// Takes our server out, and what was there for it alone.
+/// Removes our server, and what was added only for it.
 fn remove(text: &str, root: Option<&Object<'_>>, servers: Option<&Object<'_>>) -> Edit {
     let lists = [(servers, NAME), (root, MEMBER)];
     for (list, name) in lists.into_iter().filter_map(|(list, name)| Some((list?, name))) {
@@ -94,7 +95,7 @@ fn remove(text: &str, root: Option<&Object<'_>>, servers: Option<&Object<'_>>) -
     Edit::replace(0..text.len(), String::new())
 }
 
-/// Writes JSON in many lines, the first of which is not indented.
+/// Writes JSON in several lines, of which the first is not indented.
 fn written(value: &Value, unit: &str, indentation: &str) -> String {
     let mut text = Vec::new();
     let formatter = PrettyFormatter::with_indent(unit.as_bytes());
@@ -125,7 +126,7 @@ fn in_toml(text: &str, server: Option<&Server>) -> Result<(String, Change)> {
     let mut table = Table::new();
     table["command"] = value(server.program.as_str());
     table["args"] = value(Array::from_iter(server.arguments()));
-    // Codex hands on no more of its environment than it is told to.
+    // Codex passes on only those variables that are listed.
     table["env_vars"] = value(Array::from_iter(["GLEANER_KEY"]));
     let is_same = own.as_deref().is_some_and(|own| own.trim() == table.to_string().trim());
     if is_same {
@@ -155,7 +156,7 @@ mod tests {
         Server { program: "/usr/bin/gleaner".to_owned(), url: url.to_owned() }
     }
 
-    /// Installs, installs again, installs another address and uninstalls; what the settings are in between.
+    /// Installs, installs again, installs another address and uninstalls, and compares the settings in between.
     #[track_caller]
     fn through(format: ServersFormat, before: &str) -> String {
         let (first, added) = change(format, before, Some(&server("http://a"))).expect("settings");

@@ -47,7 +47,7 @@ impl Destination {
         let settings = Settings { connections: CONNECTIONS, defaults, ..Settings::default() };
         let running = Box::new(Running::start(options, settings));
         let exists = projects::store::exists(&running.app.db, &project).await?;
-        ensure!(exists, "there is no project {project}; PUT /v1/projects/{project} makes it");
+        ensure!(exists, "there is no project {project}; PUT /v1/projects/{project} creates it");
         let host =
             options.get_socket().map_or_else(|| options.get_host().into(), |socket| socket.to_string_lossy());
         let name = format!("{}:{}/{}", host, options.get_port(), options.get_database().unwrap_or(""));

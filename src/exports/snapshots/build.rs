@@ -1,5 +1,5 @@
-//! The building of snapshots, one at a time on each server: pages of an export become the bytes of a file, which the database
-//! keeps in pieces. The memory it takes is that of a page's rows, of a row group, and of a piece.
+//! The building of snapshots, one at a time on each server. Pages of an export become the bytes of a file, which the
+//! database stores in pieces. Memory is needed for the rows of a page, a row group, and a piece.
 
 use std::time::Duration;
 
@@ -22,16 +22,16 @@ use crate::exports::stream::Exports;
 use crate::outage::Outage;
 use crate::types::Timestamp;
 
-/// How long it takes from one look for snapshots that nobody builds to the next.
+/// The pause between two searches for snapshots that nobody builds.
 const PAUSE: Duration = Duration::from_secs(5);
-/// For how long a builder has a snapshot to itself, if it does not say that it is still at it.
+/// The duration of a builder's lease, unless it is renewed.
 const LEASE: TimeDelta = TimeDelta::seconds(15);
-/// How often it says so.
+/// The interval at which a builder renews its lease.
 const RENEWAL: Duration = Duration::from_secs(4);
-/// How many bytes of lines are turned into the bytes of a file at once.
+/// The number of bytes of lines that are encoded at once.
 const LINES: usize = 1 << 20;
 
-/// The work of building snapshots whose builder has died, and of deleting those that are not to be kept any longer.
+/// The periodic work of building snapshots whose builder has died, and of deleting expired snapshots.
 #[derive(Debug)]
 pub struct Snapshots(pub Exports);
 
@@ -45,14 +45,14 @@ impl Rounds for Snapshots {
     }
 }
 
-/// Builds the snapshots that are due, and deletes those that are not to be kept any longer.
+/// Builds snapshots that are due, and deletes expired ones.
 pub async fn build_due(exports: Exports) -> Result<()> {
     store::expire(&exports.db, Timestamp::now()).await?;
     work(exports).await;
     Ok(())
 }
 
-/// Builds the snapshots that wait for it, one after the other.
+/// Builds the waiting snapshots, one after the other.
 pub async fn work(exports: Exports) {
     let _turn = exports.building.lock().await;
     loop {
@@ -60,14 +60,14 @@ pub async fn work(exports: Exports) {
             Ok(true) => {}
             Ok(false) => return,
             Err(error) => {
-                tracing::warn!(%error, "snapshots could not be built, and go on being tried");
+                tracing::warn!(%error, "snapshots could not be built and will be tried again");
                 return;
             }
         }
     }
 }
 
-/// Builds a snapshot that waits for it. Returns whether to go on with another one.
+/// Builds one waiting snapshot. Returns whether to continue with another one.
 async fn next(exports: &Exports) -> Result<bool> {
     let db = &exports.db;
     let Some(building) = store::claim(db, Timestamp::now(), until()).await? else { return Ok(false) };
@@ -84,7 +84,7 @@ async fn next(exports: &Exports) -> Result<bool> {
             let cause = format!("{error:#}");
             tracing::error!(id = %building.id, cause, "a snapshot could not be built");
             let said = match error.downcast_ref::<Error>() {
-                // The database is away, or busy: the lease ends, and it is tried again.
+                // The database is not available, or busy. The lease ends, and the snapshot is tried again.
                 Some(error) if error.is_transient() => return Ok(false),
                 Some(error @ Error::Invalid(_)) => error.to_string(),
                 _ if error.downcast_ref::<sqlx::Error>().and_then(Outage::of).is_some() => {
@@ -103,7 +103,7 @@ fn until() -> Timestamp {
     now.plus(LEASE).unwrap_or(now)
 }
 
-/// Keeps the lease until the snapshot is no longer wanted, or somebody else has taken it over.
+/// Renews the lease until the snapshot is no longer wanted, or another builder has taken over.
 async fn renew(db: &PgPool, building: &Building) {
     loop {
         tokio::time::sleep(RENEWAL).await;
@@ -118,7 +118,7 @@ async fn build(db: &PgPool, building: &Building) -> anyhow::Result<()> {
     let Wanted { entry, dataset, mut common } = Wanted::read(&building.dataset, &building.parameters)?;
     common.as_of = Some(building.as_of);
     let formats = entry.formats().find(|format| format.name() == building.format);
-    common.format = Some(formats.context("the format is not known any more")?);
+    common.format = Some(formats.context("the format is not known anymore")?);
     let mut export = Export::prepare(db, &building.project, &entry.description, dataset, common).await?;
     let expected = export.count(db).await?;
     let mut file = FileBuilder {
@@ -155,12 +155,12 @@ async fn build(db: &PgPool, building: &Building) -> anyhow::Result<()> {
     still_ours(building.complete(db, rows, bytes, &sha256).await?)
 }
 
-/// Ends the building if somebody else has taken it over, or nobody wants it.
+/// Ends the building if another builder has taken over, or the snapshot was deleted.
 fn still_ours(is_ours: bool) -> anyhow::Result<()> {
-    if is_ours { Ok(()) } else { bail!("the snapshot was deleted, or somebody else builds it") }
+    if is_ours { Ok(()) } else { bail!("the snapshot was deleted, or another server builds it") }
 }
 
-/// Writes a page of rows. Returns how many there were, and what they are about.
+/// Writes a page of rows. Returns their number, and the records and texts in them.
 async fn write_page(
     export: &mut Export,
     columns: Option<&str>,
@@ -194,18 +194,18 @@ async fn write_page(
     Ok((count, contents))
 }
 
-/// An encoder with the bytes that it has made.
+/// An encoder and the bytes that it has made.
 type Encoded = anyhow::Result<(Encoder, Vec<u8>)>;
 
 /// A file that grows in the database.
 struct FileBuilder<'a> {
     db: &'a PgPool,
     building: &'a Building,
-    /// The encoder, while it does nothing.
+    /// The encoder, while it is idle.
     encoder: Option<Encoder>,
     /// The encoder at work, while the next rows are read.
     encoding: Option<JoinHandle<Encoded>>,
-    /// The bytes that are no whole piece yet.
+    /// The bytes that do not fill a piece yet.
     waiting: Vec<u8>,
     sha256: Sha256,
     bytes: i64,
@@ -213,7 +213,7 @@ struct FileBuilder<'a> {
 }
 
 impl FileBuilder<'_> {
-    /// Adds lines. They are turned into the bytes of the file while the caller goes on.
+    /// Adds lines. They are encoded while the caller continues.
     async fn write(&mut self, lines: Vec<u8>) -> anyhow::Result<()> {
         self.settle().await?;
         if lines.is_empty() {
@@ -227,7 +227,7 @@ impl FileBuilder<'_> {
         Ok(())
     }
 
-    /// Waits for the encoder, and keeps what it has made.
+    /// Waits for the encoder, and stores its bytes.
     async fn settle(&mut self) -> anyhow::Result<()> {
         if let Some(encoding) = self.encoding.take() {
             let (encoder, bytes) = encoding.await??;
@@ -252,7 +252,7 @@ impl FileBuilder<'_> {
         Ok(())
     }
 
-    /// Ends the file. Returns its length and its SHA-256.
+    /// Completes the file. Returns its length and its SHA-256.
     async fn finish(mut self) -> anyhow::Result<(i64, Vec<u8>)> {
         self.settle().await?;
         let encoder = self.encoder.take().context("there is an encoder")?;

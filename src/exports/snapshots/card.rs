@@ -1,4 +1,5 @@
-//! The data set card of a snapshot: what it is, in the words and the front matter that the Hugging Face Hub reads.
+//! The data set card of a snapshot: a description of the data set in Markdown, with the metadata that the Hugging
+//! Face Hub reads.
 
 use std::fmt::Write as _;
 
@@ -39,7 +40,7 @@ pub fn card(snapshot: &Snapshot) -> String {
     if let Some(dropped) = snapshot.rows_dropped {
         let _ = writeln!(
             card,
-            "| rows dropped because their texts stand in another part of the split | {dropped} |"
+            "| rows dropped because their texts are also in another part of the split | {dropped} |"
         );
     }
     let licence = snapshot.licence.as_deref().unwrap_or("not given");
@@ -58,7 +59,7 @@ pub fn card(snapshot: &Snapshot) -> String {
     card
 }
 
-/// A text as it can stand in a table.
+/// Returns a text in a form that is valid in a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace(['\n', '\r'], " ").replace('<', "&lt;")
 }
@@ -67,7 +68,7 @@ fn front_matter(snapshot: &Snapshot) -> String {
     let parameters: Value = serde_json::from_str(snapshot.parameters.as_str()).unwrap_or_default();
     let split = parameters["split"].as_str().unwrap_or("train");
     let licence = snapshot.licence.as_deref().unwrap_or("unknown");
-    // A JSON text is a YAML text, too.
+    // JSON texts are also valid YAML texts.
     let text = |text: &str| Value::from(text).to_string();
     let mut front = format!("---\nlicense: {}\ndataset_info:\n", text(licence));
     if let (File::Parquet, Column::Struct(members)) = (snapshot.file, Column::of(&snapshot.row_schema)) {

@@ -1,5 +1,5 @@
-//! The columns of a Parquet file: they follow from the JSON Schema of a row, so that both say the same. What has no fixed members,
-//! such as the parameters of a tool or a client's own object, is a text of JSON: loaders need one type for all rows.
+//! The columns of a Parquet file. They follow from the JSON Schema of a row. Values without fixed members, such as
+//! the parameters of a tool or a client's own object, are JSON texts, because loaders need the same type in all rows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Column {
             },
             Some("object") => match schema["properties"].as_object() {
                 Some(members) if !members.is_empty() => {
-                    // Those that every row has come first, in the order in which rows have them.
+                    // The required members come first, in the order in which rows have them.
                     let first: Vec<_> = schema["required"]
                         .as_array()
                         .into_iter()
@@ -78,7 +78,7 @@ impl Column {
         }
     }
 
-    /// Returns the schema of a file whose rows are such structs.
+    /// Returns the schema of a file whose rows are structs of this type.
     #[must_use]
     pub fn schema(&self) -> Arc<Schema> {
         let fields = match self {
@@ -99,7 +99,7 @@ impl Column {
         }
     }
 
-    /// Whether a value has JSON in it that is to become a text.
+    /// Returns whether values of this type contain JSON that is stored as text.
     #[must_use]
     pub fn has_json(&self) -> bool {
         match self {
@@ -110,7 +110,7 @@ impl Column {
         }
     }
 
-    /// Writes a value with the JSON in it as texts.
+    /// Writes a value, with the JSON in it as text.
     pub fn rewrite(&self, value: &RawValue, out: &mut Vec<u8>) -> serde_json::Result<()> {
         let is_null = value.get() == "null";
         match self {

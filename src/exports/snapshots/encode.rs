@@ -1,4 +1,4 @@
-//! Files of rows: lines of JSON become the bytes of a file, piece by piece, in bounded memory.
+//! Encoders of files: lines of JSON become the bytes of a file in bounded memory.
 
 use std::io::Write as _;
 use std::mem::take;
@@ -17,28 +17,28 @@ use serde_json::value::RawValue;
 use super::File;
 use super::columns::Column;
 
-/// The most rows of a row group.
+/// The maximum number of rows of a row group.
 const GROUP_ROWS: usize = 100_000;
-/// The most bytes of a row group, which is kept in memory until it is whole.
+/// The maximum number of bytes of a row group, which is in memory until it is complete.
 const GROUP_BYTES: usize = 64 << 20;
-/// After how many rows, or bytes of JSON, they are turned into columns.
+/// The numbers of rows, and of bytes of JSON, after which lines are converted to columns.
 const BATCH: (usize, usize) = (8_192, 4 << 20);
 
-/// Makes a file of lines.
+/// An encoder that makes a file from lines.
 pub(super) enum Encoder {
     Plain(Vec<u8>),
     Gzip(GzEncoder<Vec<u8>>),
     Parquet(Box<Parquet>),
 }
 
-/// Makes a Parquet file of lines of JSON.
+/// An encoder that makes a Parquet file from lines of JSON.
 pub(super) struct Parquet {
     column: Column,
     decoder: Decoder,
     writer: ArrowWriter<Vec<u8>>,
-    /// How many bytes wait to be turned into columns.
+    /// The number of bytes that wait to be converted to columns.
     waiting: usize,
-    /// A line with the JSON in it as texts.
+    /// A line in which JSON values are texts.
     line: Vec<u8>,
 }
 
@@ -67,7 +67,7 @@ impl Encoder {
         })
     }
 
-    /// Ends the file. Returns the rest of its bytes.
+    /// Completes the file. Returns the rest of its bytes.
     pub(super) fn finish(self) -> anyhow::Result<Vec<u8>> {
         Ok(match self {
             Self::Plain(rest) => rest,
@@ -116,7 +116,7 @@ impl Parquet {
             let read = self.decoder.decode(lines)?;
             self.waiting += read;
             lines = &lines[read..];
-            // The decoder takes nothing more once it has a batch.
+            // The decoder accepts no more rows once its batch is full.
             if !lines.is_empty() || self.waiting >= BATCH.1 {
                 self.flush()?;
             }
@@ -124,7 +124,7 @@ impl Parquet {
         Ok(())
     }
 
-    /// Turns what waits into columns.
+    /// Converts the waiting rows to columns.
     fn flush(&mut self) -> anyhow::Result<()> {
         if let Some(batch) = self.decoder.flush()? {
             self.writer.write(&batch)?;

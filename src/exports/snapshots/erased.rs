@@ -1,21 +1,22 @@
-//! Snapshots that have rows of records which were erased. A snapshot never changes, so it is marked.
+//! Snapshots that contain records which were erased later. A snapshot never changes, so it is marked.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-/// Keeps a snapshot from being made until every erasure under way has ended, and the other way round.
+/// Locks the making of snapshots of a project against erasures, and against other snapshots.
 const EXCLUSIVE: &str = "select pg_advisory_xact_lock(hashtext('gleaner snapshots of ' || $1))";
-/// The same for erasures, which do not wait for each other.
+/// Locks erasures of a project against the making of snapshots. Erasures do not wait for each other.
 const SHARED: &str = "select pg_advisory_xact_lock_shared(hashtext('gleaner snapshots of ' || $1))";
 
-/// Waits until what is being erased is gone, so that a snapshot made afterwards cannot have rows of it without being marked.
+/// Waits until the erasures in progress have ended, so that a snapshot made afterwards does not contain erased
+/// records without being marked.
 pub(super) async fn wait(connection: &mut PgConnection, project: &str) -> sqlx::Result<()> {
     sqlx::query(EXCLUSIVE).bind(project).execute(connection).await?;
     Ok(())
 }
 
-/// Marks the snapshots that have rows of these records, by the transaction that has erased them. Of snapshots that are being
-/// built it is not known yet.
+/// Marks the snapshots that contain these records, in the transaction that erases them. For snapshots that are being
+/// built, this is not known yet.
 pub(in crate::exports) async fn mark(
     connection: &mut PgConnection,
     project: &str,

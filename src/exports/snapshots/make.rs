@@ -1,4 +1,4 @@
-//! How a snapshot is asked for: its parameters are checked, and the state of the data fixed.
+//! How a snapshot is made: its parameters are checked, and the state of the data is fixed.
 
 use serde_json::json;
 use sqlx::PgPool;
@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::exports::stream::Exports;
 use crate::exports::{as_of, exclude};
 
-/// Makes a snapshot that waits to be built. Returns its id, and whether it is new.
+/// Makes a snapshot, which waits to be built. Returns its id, and whether it is new.
 pub async fn make(
     db: &PgPool,
     exports: &Exports,

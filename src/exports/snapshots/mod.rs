@@ -1,13 +1,13 @@
-//! Snapshots: exports that are kept as files, with a length, a hash and a card, so that a training can name what it was trained
-//! on, a download can be resumed, and programs that read Parquet read only what they need.
+//! Snapshots: exports that are stored as files with a length, a hash and a card. A training can name the snapshot
+//! that it used, a download can be resumed, and programs that read Parquet read only what they need.
 //!
-//! A request fixes the parameters and the state of the data ([`mod@make`]). One of the servers then builds the file in the
-//! background ([`build`]) and keeps it in the database in pieces of 1 MiB. Who builds has a lease that each piece renews; when
-//! a server dies, the lease ends, and another server, or the same one after it has started again, begins anew. As an export of
-//! the same `as_of` is the same bytes, so is the file.
+//! A request fixes the parameters and the state of the data ([`mod@make`]). One of the servers then builds the file
+//! in the background ([`build`]) and stores it in the database in pieces of 1 MiB. The builder holds a lease, which
+//! it renews. If the server dies, the lease ends, and another server, or the same one after a restart, begins again.
+//! Because exports with the same `as_of` have the same bytes, so has the file.
 //!
-//! A complete snapshot never changes. When a record is erased of which it has rows, that is counted, and the card says so
-//! ([`erased`]).
+//! A complete snapshot never changes. If a record is erased that is in a snapshot, the snapshot counts it, and the
+//! card says so ([`erased`]).
 
 pub mod build;
 pub mod card;
@@ -27,27 +27,27 @@ use uuid::Uuid;
 use crate::http::page::Listed;
 use crate::types::{FreeForm, Timestamp};
 
-/// How many bytes of a file the database keeps in a row.
+/// The maximum number of bytes of a file that one row of the database contains.
 pub const CHUNK: usize = 1 << 20;
 
-/// What kind of file a snapshot is.
+/// The kind of file that a snapshot is.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type, clap::ValueEnum,
 )]
 #[sqlx(type_name = "text")]
 #[schema(as = SnapshotFile)]
 pub enum File {
-    /// One row a line, as JSON.
+    /// JSON lines, with one row per line.
     #[serde(rename = "jsonl")]
     #[sqlx(rename = "jsonl")]
     #[value(name = "jsonl")]
     Jsonl,
-    /// The same, compressed.
+    /// JSON lines, compressed with gzip.
     #[serde(rename = "jsonl.gz")]
     #[sqlx(rename = "jsonl.gz")]
     #[value(name = "jsonl.gz")]
     JsonlGz,
-    /// Apache Parquet, in row groups of at most 100 000 rows, compressed with zstd.
+    /// Apache Parquet, with row groups of at most 100,000 rows, compressed with zstd.
     #[default]
     #[serde(rename = "parquet")]
     #[sqlx(rename = "parquet")]
@@ -56,7 +56,7 @@ pub enum File {
 }
 
 impl File {
-    /// The ending of the file's name.
+    /// Returns the extension of the file's name.
     #[must_use]
     pub fn ending(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl File {
         }
     }
 
-    /// The media type of the file.
+    /// Returns the media type of the file.
     #[must_use]
     pub fn media_type(self) -> &'static str {
         match self {
@@ -77,59 +77,60 @@ impl File {
     }
 }
 
-/// How far a snapshot is.
+/// The progress of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type)]
 #[serde(rename_all = "lowercase")]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
 #[schema(as = SnapshotState)]
 pub enum State {
-    /// A server is about to build it.
+    /// The snapshot waits to be built.
     Waiting,
-    /// A server builds it.
+    /// A server builds the snapshot.
     Building,
-    /// Its file can be read.
+    /// The snapshot is complete, and its file can be read.
     Complete,
-    /// It could not be built; `error` says why.
+    /// The snapshot could not be built, and `error` says why.
     Failed,
 }
 
-/// An export that is kept as a file.
+/// An export that is stored as a file.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 pub struct Snapshot {
     /// The snapshot's id.
     pub id: Uuid,
-    /// The name of the file, without its ending.
+    /// The name of the file without its extension.
     pub name: String,
     /// The data set.
     pub dataset: String,
-    /// How a row is written.
+    /// The format of the rows.
     pub format: String,
-    /// What kind of file it is.
+    /// The kind of file.
     pub file: File,
     /// The other parameters of the export.
     pub parameters: FreeForm,
-    /// The licence under which the rows may be used, as whoever made the snapshot has named it.
+    /// The licence under which the rows may be used, as given in the request.
     pub licence: Option<String>,
-    /// How far it is.
+    /// The progress of the snapshot.
     pub state: State,
-    /// Why it could not be built.
+    /// The reason why the snapshot could not be built.
     pub error: Option<String>,
     /// The share of the rows that are written, from 0 to 1.
     #[sqlx(skip)]
     pub progress: f64,
-    /// The state of the data that it is of.
+    /// The time whose state of the data the snapshot contains.
     pub as_of: Timestamp,
-    /// How many rows it has so far.
+    /// The number of rows that are written so far.
     #[sqlx(rename = "row_count")]
     pub rows: i64,
-    /// How many rows its part of a split lacks because their texts stand in another part, too. Null where there is no split.
+    /// The number of rows left out of this part of a split because their texts are also in another part. Null without
+    /// a split.
     pub rows_dropped: Option<i64>,
-    /// How many bytes the file has so far.
+    /// The length of the file so far, in bytes.
     #[sqlx(rename = "byte_count")]
     pub bytes: i64,
     /// The SHA-256 of the complete file, in hexadecimal digits; its entity tag is the same.
     pub sha256: Option<String>,
-    /// How many records that have rows in it were erased since it was begun.
+    /// The number of records in the file that were erased after the snapshot was requested.
     pub erased_records: i64,
     /// The path of the file.
     #[sqlx(skip)]
@@ -137,13 +138,13 @@ pub struct Snapshot {
     /// The path of the data set card.
     #[sqlx(skip)]
     pub card: String,
-    /// When it was asked for.
+    /// The time of the request.
     pub created_at: Timestamp,
-    /// When it was complete.
+    /// The time when the snapshot became complete.
     pub completed_at: Option<Timestamp>,
-    /// When it is deleted by itself. Null if it is kept until somebody deletes it.
+    /// The time at which the snapshot is deleted automatically. Null if it is kept until a request deletes it.
     pub keep_until: Option<Timestamp>,
-    /// How many rows there are to be.
+    /// The number of rows that the file will have.
     #[serde(skip)]
     pub rows_expected: Option<i64>,
     /// The JSON Schema of a row.
@@ -154,7 +155,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Adds what follows from the other members.
+    /// Sets the fields that follow from the others.
     fn complete(mut self) -> Self {
         self.path = format!("/v1/snapshots/{}/{}", self.id, self.file_name());
         self.card = format!("/v1/snapshots/{}/README.md", self.id);
@@ -168,7 +169,7 @@ impl Snapshot {
         self
     }
 
-    /// The name of its file.
+    /// Returns the name of the snapshot's file.
     #[must_use]
     pub fn file_name(&self) -> String {
         format!("{}.{}", self.name, self.file.ending())

@@ -1,4 +1,4 @@
-//! The request for a snapshot: what an export takes, and what the file is to be.
+//! The request for a snapshot: the parameters of the export, and the properties of the file.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -15,27 +15,29 @@ use crate::http::params::from_pairs;
 use crate::http::{Check, Checks};
 use crate::types::OptionalName;
 
-/// A request to keep an export as a file. All other members are the parameters of the export, by the names that they have in
-/// its address.
+/// A request to store an export as a file. All other members are parameters of the export, with the same names as in
+/// the export's URL.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct NewSnapshot {
-    /// The snapshot's id. The server makes one if none is given.
+    /// The snapshot's id. Without it, the server chooses one.
     #[serde(skip_serializing)]
     pub id: Option<Uuid>,
     /// The data set.
     #[schema(example = "training-pairs")]
     pub dataset: String,
-    /// What kind of file it is to be. The default is parquet.
+    /// The kind of file. The default is parquet.
     pub file: Option<File>,
-    /// The name of the file without its ending: letters, digits, `-`, `_` and `.`. The default is that of the data set.
+    /// The name of the file without its extension: letters, digits, `-`, `_` and `.`. The default is the name of the
+    /// data set.
     #[serde(default)]
     #[schema(value_type = Option<String>, max_length = 200, pattern = "^[A-Za-z0-9_.-]*$")]
     pub name: OptionalName,
-    /// The licence under which the rows may be used, for the card, such as `apache-2.0`.
+    /// The licence under which the rows may be used, such as `apache-2.0`. It appears in the data set card.
     #[serde(default)]
     #[schema(value_type = Option<String>, max_length = 200)]
     pub licence: OptionalName,
-    /// After how many days it is deleted by itself. Without it, it is kept until somebody deletes it.
+    /// The number of days after which the snapshot is deleted automatically. Without it, the snapshot is kept until a
+    /// request deletes it.
     #[schema(minimum = 1, maximum = 36_500)]
     pub keep_days: Option<u32>,
     /// The parameters of the export.
@@ -57,23 +59,23 @@ impl Check for NewSnapshot {
         checks.require(
             !self.parameters.contains_key("cursor"),
             "cursor",
-            "a snapshot is not taken in pieces",
+            "a snapshot cannot be divided into parts",
         );
     }
 }
 
-/// An export that is to be kept.
+/// The export that a snapshot stores.
 pub struct Wanted {
     /// The data set.
     pub entry: &'static Entry,
     /// The data set with its own parameters.
     pub dataset: AnyDataset,
-    /// The parameters that all data sets have.
+    /// The parameters that all data sets share.
     pub common: Common,
 }
 
 impl Wanted {
-    /// Reads the parameters of an export of a data set.
+    /// Reads the parameters of a data set's export.
     pub fn read(dataset: &str, parameters: &Map<String, Value>) -> Result<Self> {
         let entry = datasets::ALL.iter().find(|entry| entry.description.name == dataset);
         let entry = entry.ok_or_else(|| Error::invalid("/dataset", "there is no such data set"))?;
@@ -109,7 +111,8 @@ impl Wanted {
         let Self { entry, dataset, common } = self;
         let (format, _) = export::check(&entry.description, dataset.as_ref(), common)?;
         let schema = export::schema(&entry.description, dataset.as_ref(), common)?;
-        let schema = schema.ok_or_else(|| Error::invalid("/format", "a snapshot has rows of JSON"))?;
+        let schema =
+            schema.ok_or_else(|| Error::invalid("/format", "must be a format whose rows are JSON"))?;
         Ok((format, schema))
     }
 }

@@ -36,19 +36,20 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(download_snapshot))
 }
 
-/// Asks for an export to be kept as a file. It is built in the background; `GET /v1/snapshots/{id}` says how far it is.
+/// Requests a snapshot, which is an export that a server stores as a file in the background.
 ///
-/// The body has the parameters of the export beside those of the file. What is exported is the state of the data at `as_of`, which
-/// is now if it is not given.
+/// The body has the properties of the file and the parameters of the export. The snapshot contains the state of the
+/// data at `as_of`, or at the time of the request if `as_of` is not given. `GET /v1/snapshots/{id}` shows the
+/// progress.
 #[utoipa::path(post, path = "/v1/snapshots", tag = "exports",
     request_body(content = NewSnapshot, example = json!({
         "id": "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71", "dataset": "training-pairs", "format": "openai", "file": "parquet",
         "name": "train", "licence": "apache-2.0", "keep_days": 90, "split": "train", "dedupe": "exact",
     })),
     responses(
-        (status = 202, description = "The snapshot, which is going to be built", body = Snapshot,
+        (status = 202, description = "The snapshot, which will be built in the background", body = Snapshot,
             headers(("Location" = String, description = "The snapshot's address"))),
-        (status = 200, description = "The request had been sent before; the snapshot as it is now", body = Snapshot),
+        (status = 200, description = "The request was sent before. The response has the current state of the snapshot", body = Snapshot),
         Refusals,
     ))]
 async fn create_snapshot(
@@ -70,7 +71,7 @@ async fn create_snapshot(
 /// One page of snapshots.
 type SnapshotPage = Page<Snapshot>;
 
-/// Lists snapshots, the newest first.
+/// Lists snapshots, newest first.
 #[utoipa::path(get, path = "/v1/snapshots", tag = "exports", params(Filter, PageParams),
     responses((status = 200, description = "A page of snapshots", body = SnapshotPage), Refusals))]
 async fn list_snapshots(
@@ -81,7 +82,7 @@ async fn list_snapshots(
     store::page(&app.db, &caller.project, list.filter, &list.page).await
 }
 
-/// Returns a snapshot, and how far it is.
+/// Returns a snapshot and its progress.
 #[utoipa::path(get, path = "/v1/snapshots/{id}", tag = "exports", params(ById),
     responses((status = 200, description = "The snapshot", body = Snapshot), Refusals))]
 async fn get_snapshot(
@@ -94,7 +95,7 @@ async fn get_snapshot(
 
 /// Deletes a snapshot with its file.
 #[utoipa::path(delete, path = "/v1/snapshots/{id}", tag = "exports", params(ById),
-    responses((status = 204, description = "The snapshot is gone"), Refusals))]
+    responses((status = 204, description = "The snapshot was deleted"), Refusals))]
 async fn delete_snapshot(
     State(app): State<App>,
     caller: Caller<Write>,
@@ -117,24 +118,25 @@ struct OfFile {
     /// The snapshot's id.
     #[param(example = "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71")]
     id: Uuid,
-    /// The name of its file with its ending, or README.md for its card.
+    /// The name of the snapshot's file with its extension, or README.md for the card.
     #[param(example = "README.md")]
     file_name: String,
 }
 
 impl Check for OfFile {}
 
-/// Returns the file of a snapshot, or its card.
+/// Returns the file of a snapshot, or its data set card.
 ///
-/// The file has a `Content-Length`, an `ETag` that never changes, and its SHA-256 in `Repr-Digest`. A part of it is asked for by
-/// `Range`, so that a download can be resumed, and Parquet be read in parts.
+/// The file has a `Content-Length`, an `ETag` that never changes, and its SHA-256 in `Repr-Digest`. With the header
+/// `Range`, the response has a part of the file, so that a download can be resumed and programs can read parts of
+/// Parquet files.
 #[utoipa::path(get, path = "/v1/snapshots/{id}/{file_name}", tag = "exports", params(OfFile),
     responses(
         (status = 200, description = "The file, or the card", content(
             (String = "text/markdown"), (String = "application/vnd.apache.parquet"), (String = "application/jsonl"),
             (String = "application/gzip"))),
-        (status = 206, description = "The part of the file that `Range` asks for"),
-        (status = 304, description = "The client has the file, as `If-None-Match` says"),
+        (status = 206, description = "The part of the file that `Range` requests"),
+        (status = 304, description = "The client already has the file, according to `If-None-Match`"),
         Refusals,
     ))]
 async fn download_snapshot(
@@ -180,7 +182,7 @@ async fn download_snapshot(
     insert(&mut response, header::CACHE_CONTROL, "private, immutable, max-age=31536000")?;
     let digest = hex(sha256).map(|bytes| format!("sha-256=:{}:", STANDARD.encode(bytes)));
     insert(&mut response, header::HeaderName::from_static("repr-digest"), &digest.unwrap_or_default())?;
-    // The bytes are those that were hashed: nothing on the way compresses them.
+    // The hash is that of the uncompressed bytes, so nothing may compress them on the way.
     response.extensions_mut().insert(PassedOn);
     Ok(response)
 }
@@ -195,8 +197,8 @@ fn hex(digits: &str) -> Option<Vec<u8>> {
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()).collect()
 }
 
-/// Returns the bytes that are asked for, the last one excluded, if not all are. Several ranges at once, and what is none, are
-/// not looked at, as RFC 9110 allows.
+/// Returns the range of bytes that is requested, without its last one, unless the whole file is. Several ranges and
+/// invalid ones are ignored, as RFC 9110 allows.
 fn wanted_range(headers: &HeaderMap, tag: &str, length: u64) -> Result<Option<(u64, u64)>> {
     let Some(range) = headers.get(header::RANGE).and_then(|range| range.to_str().ok()) else {
         return Ok(None);
@@ -221,8 +223,8 @@ fn wanted_range(headers: &HeaderMap, tag: &str, length: u64) -> Result<Option<(u
     }
 }
 
-/// The bytes of a file from `start` on, without the one at `end`. Each piece is read when the one before is taken, and no connection
-/// to the database is held meanwhile.
+/// Returns the bytes of a file from `start` to before `end`. A piece is read after the previous one was sent, and no
+/// database connection is held in between.
 fn file_body(app: &App, caller: &Caller<Read>, id: Uuid, start: u64, end: u64) -> Body {
     let (db, project) = (app.db.clone(), Arc::clone(&caller.project));
     let size = CHUNK as u64;

@@ -15,17 +15,17 @@ use crate::http::Check;
 use crate::http::page::{Page, PageRequest};
 use crate::types::{Timestamp, derived_id};
 
-/// How often the building of a snapshot is begun, if servers die over it.
+/// The number of times that the building of a snapshot is begun, if servers die during it.
 const MOST_ATTEMPTS: i32 = 3;
 
-/// What is known of a snapshot that is asked for.
+/// The properties of a new snapshot that follow from its request.
 #[derive(Debug)]
 pub struct Fixed {
-    /// How a row is written.
+    /// The format of the rows.
     pub format: Format,
     /// The JSON Schema of a row.
     pub row_schema: Value,
-    /// The state of the data.
+    /// The time whose state of the data the snapshot contains.
     pub as_of: Timestamp,
     /// Whether rows have a question and an answer.
     pub has_texts: bool,
@@ -39,7 +39,7 @@ pub struct Filter {
     /// Only snapshots of this data set.
     #[param(min_length = 1)]
     dataset: Option<String>,
-    /// Only snapshots that are so far.
+    /// Only snapshots with this state.
     #[param(inline)]
     state: Option<State>,
 }
@@ -52,7 +52,8 @@ const SELECT: &str = "
         row_schema
     from snapshots where project = ";
 
-/// Makes a snapshot that waits to be built, in a project that may have `most` of them. Returns its id, and whether it is new.
+/// Makes a snapshot that waits to be built, if the project has fewer than `most`. Returns its id, and whether it is
+/// new.
 pub async fn make(
     connection: &mut PgConnection,
     project: &str,
@@ -66,7 +67,7 @@ pub async fn make(
         insert into snapshots (project, id, name, dataset, format, file, parameters, licence, row_schema, request_hash, state,
             as_of, has_texts, created_at, keep_until)
         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'waiting', $11, $12, $13, $14)";
-    // From here on no other request makes one in this project, and what is being erased is gone.
+    // From here on, no other request makes a snapshot in this project, and no erasure is in progress.
     erased::wait(&mut *connection, project).await?;
     let hash = hash(new)?;
     let id = new.id.unwrap_or_else(Uuid::now_v7);
@@ -74,7 +75,11 @@ pub async fn make(
         sqlx::query_scalar(KNOWN).bind(project).bind(id).fetch_optional(&mut *connection).await?;
     match known {
         Some(known) if known == hash => return Ok((id, false)),
-        Some(_) => return Err(Error::Conflict("a snapshot with this id was asked for otherwise".to_owned())),
+        Some(_) => {
+            return Err(Error::Conflict(
+                "a snapshot with this id already exists with a different body".to_owned(),
+            ));
+        }
         None => {}
     }
     let count: i64 = sqlx::query_scalar(COUNT).bind(project).fetch_one(&mut *connection).await?;
@@ -107,7 +112,7 @@ pub async fn make(
     Ok((id, true))
 }
 
-/// Returns the hash of a request, in which null is the same as nothing.
+/// Returns the hash of a request, which ignores nulls.
 fn hash(new: &NewSnapshot) -> anyhow::Result<[u8; 16]> {
     let mut request = serde_json::to_value(new)?;
     if let Some(members) = request.as_object_mut() {
@@ -124,7 +129,7 @@ pub async fn get(db: impl PgExecutor<'_>, project: &str, id: Uuid) -> Result<Sna
     found.map(Snapshot::complete).ok_or(Error::NotFound("snapshot"))
 }
 
-/// Returns all snapshots of a project, the newest first.
+/// Returns all snapshots of a project, newest first.
 pub async fn all(db: &PgPool, project: &str) -> Result<Vec<Snapshot>> {
     let mut query = QueryBuilder::<Postgres>::new(SELECT);
     query.push_bind(project.to_owned()).push(" order by created_at desc, id desc");
@@ -132,7 +137,7 @@ pub async fn all(db: &PgPool, project: &str) -> Result<Vec<Snapshot>> {
     Ok(found.into_iter().map(Snapshot::complete).collect())
 }
 
-/// Returns a page of the snapshots of a project, the newest first.
+/// Returns a page of the snapshots of a project, newest first.
 pub async fn page(db: &PgPool, project: &str, filter: Filter, page: &PageRequest) -> Result<Page<Snapshot>> {
     let mut query = QueryBuilder::<Postgres>::new(SELECT);
     query.push_bind(project.to_owned());
@@ -148,7 +153,7 @@ pub async fn page(db: &PgPool, project: &str, filter: Filter, page: &PageRequest
 
 /// Deletes a snapshot with its file. Returns whether there was one.
 pub async fn delete(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<bool> {
-    // The snapshot goes first: who builds it then sees that nobody wants it any more.
+    // The snapshot is deleted before its file, so that its builder sees that it is no longer wanted.
     const SNAPSHOT: &str = "delete from snapshots where project = $1 and id = $2";
     let query = sqlx::query(SNAPSHOT).bind(project).bind(id);
     let found = query.execute(&mut *connection).await?.rows_affected() > 0;
@@ -158,7 +163,7 @@ pub async fn delete(connection: &mut PgConnection, project: &str, id: Uuid) -> R
     Ok(found)
 }
 
-/// Deletes the file of a snapshot, and what is known of its contents.
+/// Deletes the file of a snapshot, and what is stored about its contents.
 async fn clear(connection: &mut PgConnection, project: &str, id: Uuid) -> sqlx::Result<()> {
     for sql in [
         "delete from snapshot_chunks where project = $1 and snapshot_id = $2",
@@ -170,7 +175,7 @@ async fn clear(connection: &mut PgConnection, project: &str, id: Uuid) -> sqlx::
     Ok(())
 }
 
-/// Deletes the snapshots that are not to be kept any longer at `now`.
+/// Deletes the snapshots that have expired at `now`.
 pub async fn expire(db: &PgPool, now: Timestamp) -> Result<()> {
     const SQL: &str = "select project, id from snapshots where keep_until < $1";
     let old: Vec<(String, Uuid)> = sqlx::query_as(SQL).bind(now).fetch_all(db).await?;
@@ -187,7 +192,7 @@ pub async fn expire(db: &PgPool, now: Timestamp) -> Result<()> {
     Ok(())
 }
 
-/// Returns a piece of a file: the one with this number, from 0.
+/// Returns the piece of a file with this number, from 0.
 pub async fn chunk(db: &PgPool, project: &str, id: Uuid, number: u64) -> Result<Vec<u8>> {
     const SQL: &str =
         "select bytes from snapshot_chunks where project = $1 and snapshot_id = $2 and number = $3";
@@ -205,25 +210,25 @@ pub struct Building {
     pub id: Uuid,
     /// The data set.
     pub dataset: String,
-    /// How a row is written.
+    /// The format of the rows.
     pub format: String,
-    /// What kind of file it is to be.
+    /// The kind of file.
     pub file: File,
     /// The parameters of the export.
     #[sqlx(json)]
     pub parameters: Map<String, Value>,
-    /// The state of the data.
+    /// The time whose state of the data the snapshot contains.
     pub as_of: Timestamp,
     /// The JSON Schema of a row.
     #[sqlx(json)]
     pub row_schema: Value,
     /// Whether rows have a question and an answer.
     pub has_texts: bool,
-    /// Who builds it.
+    /// The lease of the builder.
     pub lease: Uuid,
 }
 
-/// Takes a snapshot that waits to be built, or whose builder has died, if there is one.
+/// Claims a snapshot that waits to be built or whose builder has died, if there is one.
 pub async fn claim(db: &PgPool, now: Timestamp, until: Timestamp) -> Result<Option<Building>> {
     const DUE: &str = "
         select project, id from snapshots
@@ -251,21 +256,21 @@ pub async fn claim(db: &PgPool, now: Timestamp, until: Timestamp) -> Result<Opti
     Ok(None)
 }
 
-/// What one page of rows adds to a snapshot.
+/// What a page of rows adds to the contents of a snapshot.
 #[derive(Debug, Default)]
 pub struct Contents {
-    /// The records that have rows there.
+    /// The records with rows on the page.
     pub records: Vec<Uuid>,
-    /// The hashes of the questions and answers.
+    /// The hashes of the questions and answers on the page.
     pub texts: Vec<i64>,
 }
 
-/// The condition that the snapshot `$1`, `$2` is still being built by `$3`.
+/// The condition that the snapshot `$1`, `$2` is still being built under the lease `$3`.
 const MINE: &str =
     "exists (select from snapshots where project = $1 and id = $2 and lease = $3 and state = 'building')";
 
 impl Building {
-    /// Keeps the lease. Returns whether the snapshot is still wanted, and its building not taken over.
+    /// Renews the lease. Returns whether the snapshot is still wanted, and no other builder has taken over.
     pub async fn renew(&self, db: &PgPool, until: Timestamp) -> sqlx::Result<bool> {
         const SQL: &str = "
             update snapshots set lease_until = $4 where project = $1 and id = $2 and lease = $3 and state = 'building'";
@@ -273,7 +278,7 @@ impl Building {
             .await
     }
 
-    /// Ends the building because of an error.
+    /// Ends the building with an error.
     pub async fn fail(&self, db: &PgPool, error: &str) -> Result<()> {
         const SQL: &str = "
             update snapshots set state = 'failed', error = $4, lease = null, lease_until = null, byte_count = 0
@@ -287,7 +292,7 @@ impl Building {
         Ok(())
     }
 
-    /// Says how many rows there will be, and how many were dropped.
+    /// Stores how many rows there will be, and how many were dropped.
     pub async fn expect(&self, db: &PgPool, rows: i64, dropped: Option<i64>) -> sqlx::Result<bool> {
         const SQL: &str = "
             update snapshots set rows_expected = $4, rows_dropped = $5
@@ -296,7 +301,7 @@ impl Building {
         self.changed(query.bind(rows).bind(dropped), db).await
     }
 
-    /// Says how many rows and bytes there are so far.
+    /// Stores how many rows and bytes there are so far.
     pub async fn progress(&self, db: &PgPool, rows: i64, bytes: i64) -> sqlx::Result<bool> {
         const SQL: &str = "
             update snapshots set row_count = $4, byte_count = $5
@@ -305,7 +310,7 @@ impl Building {
         self.changed(query.bind(rows).bind(bytes), db).await
     }
 
-    /// Keeps a piece of the file.
+    /// Stores a piece of the file.
     pub async fn keep_chunk(&self, db: &PgPool, number: i32, bytes: &[u8]) -> sqlx::Result<bool> {
         debug_assert!(bytes.len() <= CHUNK, "a piece is as long as the others, or shorter");
         let sql = format!(
@@ -315,7 +320,7 @@ impl Building {
         self.changed(query.bind(number).bind(bytes), db).await
     }
 
-    /// Keeps what a page of rows is about.
+    /// Stores the records and texts of a page of rows.
     pub async fn keep_contents(&self, db: &PgPool, number: i32, contents: &Contents) -> sqlx::Result<bool> {
         let sql = format!(
             "insert into snapshot_contents (project, snapshot_id, number, records, texts) select $1, $2, $4, $5, $6 where {MINE}"
@@ -324,7 +329,7 @@ impl Building {
         self.changed(query.bind(number).bind(&contents.records).bind(&contents.texts), db).await
     }
 
-    /// Makes the snapshot complete. From then on it does not change.
+    /// Completes the snapshot. It does not change afterwards.
     pub async fn complete(&self, db: &PgPool, rows: i64, bytes: i64, sha256: &[u8]) -> Result<bool> {
         const LOCK: &str = "
             select true from snapshots where project = $1 and id = $2 and lease = $3 and state = 'building' for update";

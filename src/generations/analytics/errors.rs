@@ -17,7 +17,7 @@ use crate::generations::rules::errors::{Count, Failure, Kind, Tally};
 const ERRORS: usize = 20;
 /// The maximum number of changes that are returned for an error.
 const CHANGES: usize = 3;
-/// The maximum number of bytes of a program whose repair is looked at.
+/// The maximum number of bytes of a program whose repair is examined.
 const LONGEST_PROGRAM: i32 = 20_000;
 
 /// The errors of one stage.
@@ -32,7 +32,7 @@ pub(super) struct StageFigures {
     repaired: i64,
 }
 
-/// An error of attempts.
+/// An error with which attempts failed.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = GenerationError)]
 pub(super) struct ErrorFigures {
@@ -63,8 +63,7 @@ struct Repair {
     count: i64,
 }
 
-/// Counts the errors of the logs of a scope. The messages are read one by one and counted here, where there is room for so many
-/// kinds and no more.
+/// Counts the errors of the logs of a scope. The messages are read one by one and counted here, in bounded memory.
 pub(super) async fn read(
     connection: &mut PgConnection,
     project: &str,

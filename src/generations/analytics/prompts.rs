@@ -42,7 +42,7 @@ impl Check for Scope {
     }
 }
 
-/// The statistics of one prompt template. Rates are null where there is nothing to divide by.
+/// The statistics of one prompt template. A rate is null if its denominator is 0.
 #[derive(Debug, Serialize, ToSchema)]
 struct PromptFigures {
     /// The template's name.

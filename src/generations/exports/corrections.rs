@@ -1,5 +1,5 @@
-//! Correction pairs: a failed attempt with its error, and the program that fixed it; only of logs that succeeded.
-//! The write that finalizes a log has noted which attempts make pairs; here they are only read.
+//! Correction pairs: a failed attempt with its error, and the program that repaired it, from logs that succeeded. The
+//! write that finalizes a log stores which attempts form pairs.
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ pub struct CorrectionPairs {
     #[arg(long)]
     #[param(inline)]
     pairing: Option<Pairing>,
-    /// Only logs that a reviewer rated this or better.
+    /// Only logs with at least this rating by a reviewer.
     #[arg(long)]
     #[param(inline)]
     min_rating: Option<Rating>,
@@ -57,13 +57,13 @@ pub struct CorrectionPairs {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 enum Pairing {
-    /// One pair a log: the last failed attempt with an error before the first that passed, with that one.
+    /// One pair per log: the first attempt that passed, and the last attempt before it that failed with an error.
     #[default]
     Fix,
-    /// Each failed attempt with the one after it that has a program. If that failed too, there is such a row only in raw, where
-    /// `fixed_passed` says so.
+    /// Each failed attempt, and the next attempt that has a program. If that one also failed, the row is only in the
+    /// format raw, where `fixed_passed` is false.
     Next,
-    /// Each failed attempt with the log's final program.
+    /// Each failed attempt, and the log's final program.
     Final,
 }
 
@@ -74,7 +74,7 @@ struct Raw<'a> {
     error_message: Option<&'a str>,
     error_stage: Option<&'a str>,
     fixed_dsl: &'a str,
-    /// Whether the program that followed passed, which pairing=next does not ask for.
+    /// Whether the next program passed. With pairing=next, it may have failed.
     fixed_passed: bool,
     bad_attempt: i32,
     fixed_attempt: Option<i32>,
@@ -126,13 +126,13 @@ impl Described for CorrectionPairs {
     };
 }
 
-/// The program of the row that was wrong.
+/// The SQL of the wrong program of a row.
 const WRONG: &str = "case when p.is_review then g.final_valid_dsl else b.extracted_dsl end";
 
-/// The program of the row that is right.
+/// The SQL of the right program of a row.
 const RIGHT: &str = "coalesce(f.extracted_dsl, g.corrected_dsl, g.final_valid_dsl)";
 
-/// The rows, with the log `g`, the failed attempt `b` and the attempt `f` that fixed it.
+/// The rows, with the log `g`, the failed attempt `b`, and the attempt `f` that repaired it.
 const FROM: &str = "correction_pairs p
     join generations g on g.project = $1 and g.id = p.generation_id
     left join attempts b on b.project = $1 and b.generation_id = p.generation_id and b.attempt = p.bad_attempt
@@ -141,7 +141,7 @@ const FROM: &str = "correction_pairs p
 impl Dataset for CorrectionPairs {
     fn check(&self, shape: Shape, checks: &mut Checks) {
         let fits = shape != Shape::Steps || self.pairing.is_none();
-        checks.require(fits, "pairing", "steps are not paired");
+        checks.require(fits, "pairing", "the format trl-stepwise has no pairs");
         check_texts(self.prompt, self.completion, shape, checks);
     }
 
@@ -273,7 +273,7 @@ impl CorrectionPairs {
         query.push(match (shape, self.pairing.unwrap_or_default()) {
             (Shape::Steps, _) => " and p.kind = 'steps'",
             (_, Pairing::Fix) => " and p.kind = 'fix'",
-            // Only the data set's own columns have a place for a fix that failed itself.
+            // Only the format raw can say that the next attempt also failed.
             (Shape::Raw, Pairing::Next) => " and p.kind = 'next'",
             (_, Pairing::Next) => " and p.kind = 'next' and f.passed is not false",
             (_, Pairing::Final) => " and p.kind = 'final'",

@@ -1,4 +1,4 @@
-//! The data sets of generation logs: what a model should have answered, and how mistakes were put right.
+//! The data sets of generation logs: right programs, and corrections of wrong ones.
 
 mod corrections;
 mod training;
@@ -17,7 +17,7 @@ use crate::http::Checks;
 pub use corrections::CorrectionPairs;
 pub use training::TrainingPairs;
 
-/// The intents of logs, and all their programs.
+/// The source of the texts of logs: their intents, and all their programs.
 static TEXTS: Source = Source {
     domain: "generations",
     sql: "
@@ -50,10 +50,10 @@ static TEXTS: Source = Source {
 /// The hash of the intent of the log `g`, as a question.
 const INTENT: &str = "split_hash('intent', g.user_intent)";
 
-/// What decides in which part of a split the log `g` stands that has no session.
+/// The SQL of what decides on the part of a split, if texts do not: the session of the log `g`, or the log itself.
 const SESSION: &str = "coalesce(g.session_id, g.id::text)";
 
-/// Adds the conditions on the log `g` that both data sets have.
+/// Adds the conditions on the log `g` that both data sets share.
 fn push_log_conditions(
     query: &mut QueryBuilder<Postgres>,
     domain_names: Option<&str>,
@@ -74,8 +74,8 @@ pub enum PromptOf {
     /// The intent, as one message of the user.
     #[default]
     Intent,
-    /// `prompt_text` of the attempt: the messages and tools in it if it is a request or a list of messages, and otherwise one
-    /// message of the user. Rows of attempts without it are left out.
+    /// The messages and tools in `prompt_text` of the attempt, or one message of the user if `prompt_text` is neither
+    /// a request nor a list of messages. Rows of attempts without `prompt_text` are left out.
     Sent,
 }
 
@@ -86,13 +86,13 @@ pub enum CompletionOf {
     /// The program.
     #[default]
     Program,
-    /// `raw_response` of the attempt, of which the program is a part. Rows of attempts without it, and of programs that no
-    /// attempt had, are left out.
+    /// `raw_response` of the attempt, which contains the program. Rows of attempts without `raw_response` are left
+    /// out, and so are programs that no attempt had.
     Raw,
 }
 
 impl PromptOf {
-    /// Returns the prompt of a row that has this intent and was sent this text.
+    /// Returns the prompt of a row with this intent, for whose attempt `sent` was sent to the model.
     fn prompt<'a>(self, intent: &'a str, sent: Option<&'a str>, system: Option<&'a str>) -> Prompt<'a> {
         let sent = sent.filter(|_| self == Self::Sent);
         let prompt = sent.map_or_else(
@@ -103,7 +103,7 @@ impl PromptOf {
     }
 }
 
-/// Refuses what stands for the prompt and the answer in rows that are no chats.
+/// Rejects parameters about the prompt and the answer if rows are not chats.
 fn check_texts(
     prompt: Option<PromptOf>,
     completion: Option<CompletionOf>,
@@ -115,7 +115,7 @@ fn check_texts(
     checks.require(completion.is_none() || chats, "completion", "the rows of this format are not chats");
 }
 
-/// Adds the condition that a reviewer rated the log `g` so or better.
+/// Adds the condition that the log `g` has at least this rating.
 fn push_min_rating(query: &mut QueryBuilder<Postgres>, least: Option<Rating>) {
     query.push(match least {
         None => "",

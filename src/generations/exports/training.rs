@@ -1,5 +1,5 @@
-//! Training pairs: intent and program of every log that succeeded. A reviewer's correction replaces the program; what a
-//! reviewer found poor and did not correct is left out.
+//! Training pairs: the intent and the program of every log that succeeded. A reviewer's correction replaces the
+//! program. Logs that are rated poor and not corrected are left out.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub struct TrainingPairs {
     /// Only logs of these models, separated by commas.
     #[arg(long, value_name = "NAME")]
     model_used: Option<String>,
-    /// Only logs that a reviewer rated this or better.
+    /// Only logs with at least this rating by a reviewer.
     #[arg(long)]
     #[param(inline)]
     min_rating: Option<Rating>,
@@ -48,7 +48,7 @@ pub struct TrainingPairs {
     completion: Option<CompletionOf>,
 }
 
-/// The program that is exported.
+/// The SQL of the program that is exported.
 const PROGRAM: &str = "coalesce(g.corrected_dsl, g.final_valid_dsl)";
 
 #[derive(Serialize, ToSchema)]
@@ -173,7 +173,7 @@ impl Dataset for TrainingPairs {
     }
 }
 
-/// The SQL of a text of the last attempt of the log `g` that passed.
+/// Returns the SQL of a text of the last attempt of the log `g` that passed.
 fn of_last(column: &str) -> String {
     format!(
         "(select a.{column} from attempts a where a.project = $1 and a.generation_id = g.id and a.passed

@@ -1,19 +1,19 @@
-//! What is different between a program that failed and the one that repaired it.
+//! The change between a program that failed and the program that repaired it.
 
 use super::kinds::kind_of;
 
-/// A change of a program, told apart from others only by what is no name and no number.
+/// A change of a program, with placeholders for names and numbers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Change {
-    /// What the change took out of the program. Empty if it only added something.
+    /// The text that was removed. Empty if the change only added something.
     pub removed: String,
-    /// What the change put there. Empty if it only removed something.
+    /// The text that was added. Empty if the change only removed something.
     pub added: String,
 }
 
 impl Change {
-    /// Returns the change from one program to another: all from the first place to the last where they differ. Returns none
-    /// if they differ in white space at most.
+    /// Returns the change from one program to another: everything from the first difference to the last. Returns none
+    /// if they differ only in white space.
     pub fn between(before: &str, after: &str) -> Option<Self> {
         let (before, after): (Vec<_>, Vec<_>) = (tokens(before).collect(), tokens(after).collect());
         let same = |(a, b): &(&&str, &&str)| a == b;
@@ -42,7 +42,7 @@ fn tokens(program: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether a character is of a word, such as `:name`, `cbu.create` or `is-valid?`.
+/// Returns whether a character belongs to a word, such as `:name`, `cbu.create` or `is-valid?`.
 fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || "_.:-?!/@".contains(c)
 }

@@ -8,30 +8,30 @@ use super::kinds::kind_of;
 
 /// The maximum number of kinds of errors that are counted. Errors of further kinds count in the stage alone.
 const KINDS: usize = 10_000;
-/// How many repairs of a kind are remembered: the latest.
+/// The maximum number of repairs that are kept for each kind, which are the latest ones.
 const REPAIRS: usize = 20;
 
 /// An attempt that failed.
 #[derive(Debug, Clone, Copy)]
 pub struct Failure<'a> {
-    /// The id of its log.
+    /// The id of the attempt's log.
     pub log: Uuid,
-    /// Its number.
+    /// The attempt's number.
     pub attempt: i32,
     /// The stage that failed.
     pub stage: &'a str,
-    /// What the stage said.
+    /// The message of the stage.
     pub message: Option<&'a str>,
     /// Whether a later attempt passed.
     pub repaired: bool,
 }
 
-/// How often something failed, and how often it was repaired.
+/// The numbers of failures and of repaired failures.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
     /// The number of failures.
     pub all: i64,
-    /// The number of those that a later attempt repaired.
+    /// The number of failures that a later attempt repaired.
     pub repaired: i64,
 }
 
@@ -47,13 +47,13 @@ impl Count {
 pub struct Kind {
     /// The stage that failed.
     pub stage: String,
-    /// What the stage said, without names and numbers.
+    /// The message of the stage, with placeholders for names and numbers.
     pub message: Option<String>,
-    /// How many there are.
+    /// The numbers of errors of this kind.
     pub count: Count,
-    /// The log of the one counted last.
+    /// The id of the log with the last error of this kind.
     pub example: Uuid,
-    /// Attempts that failed with it and were repaired, each as its log and its number.
+    /// The attempts that failed with this error and were repaired, as log and attempt number.
     pub repaired: Vec<(Uuid, i32)>,
 }
 
@@ -95,7 +95,7 @@ impl Tally {
         kind.example = log;
     }
 
-    /// Returns the counts of the stages, and the kinds that are most frequent, at most `most`; both the most frequent first.
+    /// Returns the counts of the stages, and at most `most` of the kinds, both the most frequent first.
     pub fn most_frequent(self, most: usize) -> (Vec<(String, Count)>, Vec<Kind>) {
         let mut stages: Vec<_> = self.stages.into_iter().collect();
         stages.sort_unstable_by(|(a, x), (b, y)| y.all.cmp(&x.all).then_with(|| a.cmp(b)));

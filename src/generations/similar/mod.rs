@@ -1,8 +1,8 @@
 //! Similar solved examples, which an agent puts into a prompt. Logs are found by [`retrieval`](crate::retrieval) and
 //! ranked by `rank`.
 //!
-//! Measured on eight public sets of intents and programs, a right program was among the first five examples for 0.88 of the
-//! intents. With trigram similarity it was for 0.70, and with BM25 for 0.71.
+//! On eight public data sets of intents and programs, a right program was among the first five examples for 0.88 of
+//! the intents, compared to 0.70 with trigram similarity and 0.71 with BM25.
 
 mod rank;
 
@@ -22,7 +22,7 @@ use crate::http::{Check, Checks};
 use crate::retrieval::{Candidate, Candidates, Corpus, Keyed, Samples, Scope};
 use rank::{Solved, rank};
 
-/// What to be similar to.
+/// The intent for which examples are requested.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -48,7 +48,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Asks for at most `limit` logs with an intent at least so similar to this one.
+    /// Requests at most `limit` logs whose intents have at least this similarity.
     #[must_use]
     pub fn of(intent: String, limit: i64, min_similarity: f64) -> Self {
         Self {
@@ -124,7 +124,7 @@ pub async fn find(
     let logs: Vec<Log> = Candidates { db, samples, corpus: &LOGS }
         .find(&scope, &intent, |query| query.bind(model_used.map(str::to_owned)).bind(exclude_id))
         .await?;
-    // That takes the processor for milliseconds: not on a thread that answers requests.
+    // Ranking takes milliseconds of CPU time, so it does not run on a thread that serves requests.
     let ranked = tokio::task::spawn_blocking(move || {
         let solved: Vec<_> = logs.iter().map(Log::solved).collect();
         let ranked = rank(&intent, &solved, limit, least);
@@ -142,11 +142,12 @@ pub async fn find(
     Ok(examples.into_iter().map(with_similarity).collect())
 }
 
-/// How many characters of an intent are compared.
+/// The number of characters of an intent that are compared.
 const LONGEST_INTENT: usize = 1_000;
 
-/// Logs as documents: found by their intents, within a project or a domain. Of a log 1 000 characters of the intent and 2 000 of the
-/// program are compared. To count characters, as `left` does, costs more than to read the row, so bytes are counted first.
+/// Logs as documents, which are found by their intents, within a project or a domain. The first 1,000 characters of
+/// the intent and 2,000 of the program are compared. Counting characters, as `left` does, costs more than reading the
+/// row, so bytes are counted first.
 static LOGS: Corpus = Corpus {
     table: "generations",
     text: "user_intent",

@@ -1,43 +1,44 @@
-//! The ranking of the logs that are looked at closely.
+//! The ranking of the logs whose texts are compared.
 //!
-//! Two measures are added. The likeness of the intents: the share of trigrams in common, rare ones weighing more. And the
-//! likeness of the programs: what program the intent should have is predicted from those of the 300 most like it, by kernel
-//! ridge regression over words, their order and trigrams, and a program is good as far as it is like the prediction. The
-//! second finds the paraphrase that shares few words with the intent, since several logs point to its program. What is
-//! chosen are the best that differ from each other: five variants of one program help a model less.
+//! The score is the sum of two measures. The first is the similarity of the intents: the share of common trigrams,
+//! where rare ones weigh more. The second is the similarity of the programs: from the programs of the 300 most
+//! similar intents, kernel ridge regression over words, their order and trigrams predicts the program of the intent,
+//! and the more similar a program is to the prediction, the higher is its score. The second measure finds paraphrases
+//! that share few words with the intent, because several logs have their program. Of the best logs, those that differ
+//! from each other are returned, because five variants of one program are of little use to a model.
 //!
-//! On eight public sets of intents and programs a log with the right program is among the first five in 0.87 of the cases;
-//! by trigram similarity alone in 0.70, by BM25 in 0.71.
+//! On eight public data sets of intents and programs, a log with the right program is among the first five in 0.87 of
+//! the cases, compared to 0.70 by trigram similarity alone and 0.71 by BM25.
 
 use crate::retrieval::features::{Numbers, pairs_of};
 use crate::retrieval::matrix::{Matrix, solve, sum};
 use crate::retrieval::rank::Texts;
 use crate::retrieval::text::{Token, tokens};
 
-/// How many logs are compared by their programs too.
+/// The number of logs whose programs are also compared.
 const CLOSE: usize = 300;
-/// How much prediction trusts a single log the less.
+/// The ridge of the regression: the larger it is, the less a single log counts.
 const RIDGE: f32 = 0.1;
-/// How often the solution of the regression is improved upon.
+/// The number of iterations that solve the regression.
 const ITERATIONS: usize = 8;
-/// What the likeness of the programs weighs, beside that of the intents.
+/// The weight of the similarity of the programs relative to that of the intents.
 const PROGRAM: f32 = 4.0;
-/// What being like one that is chosen already costs.
+/// The penalty for being similar to a log that is already chosen.
 const VARIETY: f32 = 0.6;
-/// What a reviewer's praise is worth.
+/// The bonus for a good rating by a reviewer.
 const PRAISE: f32 = 0.02;
 
-/// What of a log matters for ranking.
+/// The properties of a log that matter for the ranking.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Solved<'a> {
     pub(super) intent: &'a str,
     pub(super) program: &'a str,
-    /// Whether a reviewer found it good.
+    /// Whether a reviewer rated the log good.
     pub(super) praised: bool,
 }
 
-/// The best logs for an intent by their place in `logs`, with how similar they are (0 to 1), the most similar first: at
-/// most `limit`, none less similar than `least`.
+/// Returns the best logs for an intent as indices of `logs`, with their similarity from 0 to 1, the most similar
+/// first: at most `limit`, and none below `least`.
 pub(super) fn rank(intent: &str, logs: &[Solved<'_>], limit: usize, least: f64) -> Vec<(usize, f64)> {
     let intents = logs.iter().map(|log| log.intent).chain([intent]);
     let intents: Vec<_> = intents.map(str::to_lowercase).collect();
@@ -64,7 +65,7 @@ pub(super) fn rank(intent: &str, logs: &[Solved<'_>], limit: usize, least: f64) 
     chosen
 }
 
-/// Programs by their tokens and by which of these stand side by side.
+/// The programs by their tokens and pairs of adjacent tokens.
 fn by_parts<'a>(programs: &'a [String], numbers: &mut Numbers<&'a str>) -> Matrix {
     let mut parts = Numbers::default();
     let rows = programs.iter().map(|program| {
@@ -76,8 +77,8 @@ fn by_parts<'a>(programs: &'a [String], numbers: &mut Numbers<&'a str>) -> Matri
     Matrix::of(rows).weighed(damped).of_length(1.0)
 }
 
-/// How good each program is by what the others teach: what program goes with the last intent is predicted from all others.
-/// The intents come in blocks of features.
+/// Returns the score of each program: its similarity to the program of the last intent, as predicted from all others.
+/// The intents are given in blocks of features.
 fn predict(mut intents: [Matrix; 3], programs: &Matrix) -> Vec<f32> {
     let wanted = intents.each_mut().map(Matrix::pop);
     let fits = sum(intents.iter().zip(&wanted).map(|(block, wanted)| block.times_row(wanted)));
@@ -86,7 +87,7 @@ fn predict(mut intents: [Matrix; 3], programs: &Matrix) -> Vec<f32> {
     programs.times(&prediction).into_iter().map(|fit| fit * (1.0 + RIDGE)).collect()
 }
 
-/// What a part that occurs so often tells.
+/// Returns the weight of a feature that occurs this often.
 fn damped(count: f32) -> f32 {
     1.0 + count.ln()
 }
@@ -97,8 +98,8 @@ struct Candidate {
     score: f32,
 }
 
-/// Takes the best that is unlike those taken before, again and again; a program that is taken already comes only after all
-/// others, and never for the same intent.
+/// Chooses, one after the other, the best log that differs from those already chosen. A program that is already
+/// chosen comes after all others, and never for the same intent.
 fn choose(
     candidates: &[Candidate],
     logs: &[Solved<'_>],

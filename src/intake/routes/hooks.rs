@@ -69,9 +69,9 @@ struct Told {
 
 /// Receives the report of an agent's hook.
 ///
-/// The status is 200 even if the report is not understood. The body is empty unless `suggest` asks for help and there is
-/// some, with a prompt or after a search without results. The response is sent within a quarter of a second, and within
-/// 150 milliseconds if help is asked for. If writing takes longer, it is completed after the response.
+/// The status is 200 even if the report is not understood. The body is empty unless `suggest` requests help and there
+/// is some for the prompt or the search without results. The response is sent within a quarter of a second, and
+/// within 150 milliseconds if help is requested. If writing takes longer, it is completed after the response.
 #[utoipa::path(post, path = "/v1/hooks/{agent}", tag = "searches", params(Wanted),
     request_body(content = serde_json::Value, example = json!({
         "hook_event_name": "Stop", "session_id": "my-session", "cwd": "/home/jane/my-project",

@@ -52,10 +52,11 @@ async fn store_memory(writing: Writing, Json(new): Json<NewMemory>) -> Result<Cr
     writing.create(event, format!("/v1/memories/{id}"), record).await
 }
 
-/// Replaces what is known of one file of source code: its functions, as memories whose `source_type` is `code`.
+/// Replaces the memories of one source file: its functions and other pieces, as memories whose `source_type` is
+/// `code`.
 ///
-/// A piece keeps its id and its time as long as its text is the same. An empty list says that the file is gone. Memories of the
-/// file that were stored by themselves stay.
+/// A piece keeps its id and its time as long as its text is the same. An empty list means that the file no longer
+/// exists. Memories about the file that were stored one by one are not changed.
 #[utoipa::path(put, path = "/v1/memories/code", tag = "memories", params(Prefer),
     request_body(content = NewCode, example = json!({
         "root": "/home/jane/my-project",

@@ -23,7 +23,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(get_memory_figures))
 }
 
-/// Memories, the best first.
+/// Memories, best first.
 #[derive(Debug, Serialize, ToSchema)]
 struct FoundMemories {
     /// The memories, ordered by score.
@@ -50,7 +50,7 @@ async fn search_memories(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct RecentQueries {
-    /// The queries, the oldest first. The last one has the largest weight.
+    /// The queries, oldest first. The last one has the largest weight.
     #[schema(max_items = 50)]
     recent_queries: Vec<String>,
 }

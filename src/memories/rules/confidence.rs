@@ -25,7 +25,7 @@ pub struct Coefficients {
     pub intercept: f64,
     /// The weights of the evidence, in the order of its fields.
     pub evidence: [f64; 7],
-    /// That of recency, 0 to 1.
+    /// The weight of recency.
     pub recency: f64,
     /// The weight of importance above 0.5.
     pub importance: f64,
@@ -53,7 +53,7 @@ pub struct Standing {
     pub recency: f64,
     /// The memory's importance, from 0 to 1.
     pub importance: f64,
-    /// Whether it is about the current folder; none where either is about no folder.
+    /// Whether the memory is about the current folder. It is none if the memory or the query has no folder.
     pub same_root: Option<bool>,
     /// The verdicts in other conversations.
     pub verdicts: Verdicts,
@@ -117,14 +117,14 @@ impl Default for Correction {
     }
 }
 
-/// Suggestions of about the same log odds, and how many of them were used.
+/// Suggestions with similar log odds, and their verdicts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outcome {
     /// The log odds.
     pub log_odds: f64,
-    /// How many were used.
+    /// The number of suggestions that were used.
     pub used: f64,
-    /// How many were dismissed.
+    /// The number of suggestions that were dismissed.
     pub dismissed: f64,
 }
 

@@ -1,14 +1,15 @@
-//! Signs: what a text names that hardly stands anywhere by accident. Where they appear in what follows, the text was used.
+//! Signs: names in a text that are unlikely to appear elsewhere by chance. If they appear in what an agent does
+//! later, the text was used.
 
-/// The most signs of a text.
+/// The maximum number of signs of a text.
 const MOST: usize = 16;
-/// The longest sign, in bytes.
+/// The maximum length of a sign in bytes.
 const LONGEST: usize = 200;
-/// The shortest sign of letters, and the shortest number, in bytes.
+/// The minimum length of a sign of letters, and of a number, in bytes.
 const SHORTEST: usize = 4;
 
-/// Returns what a text names that nothing in `known` names already: identifiers, paths, codes and long numbers, each once, in
-/// their order. Plain words are none.
+/// Returns the names in a text that are not in `known`: identifiers, paths, codes and long numbers, each once, in
+/// order. Ordinary words are not names.
 pub fn signs<'a>(text: &'a str, known: &[&str]) -> Vec<&'a str> {
     let known: Vec<_> = known.iter().flat_map(|text| tokens(text)).collect();
     let mut signs: Vec<&str> = Vec::new();
@@ -23,26 +24,26 @@ pub fn signs<'a>(text: &'a str, known: &[&str]) -> Vec<&'a str> {
     signs
 }
 
-/// Returns the signs in what an agent has written: each token, and the parts of paths and calls, as somebody who uses a name
-/// writes more around it.
+/// Returns the signs in what an agent has written: each token, and the parts of paths and calls, because a name is
+/// usually written with more around it.
 pub fn written(text: &str) -> impl Iterator<Item = &str> {
     tokens(text).flat_map(|token| std::iter::once(token).chain(parts(token))).filter(|token| is_sign(token))
 }
 
-/// The runs of characters that names are made of, without the punctuation of a sentence around them.
+/// Returns the runs of characters that names consist of, without the punctuation of the sentence.
 fn tokens(text: &str) -> impl Iterator<Item = &str> {
     let is_part = |c: char| c.is_alphanumeric() || ['_', '.', '/', ':', '-'].contains(&c);
     let runs = text.split(move |c| !is_part(c)).map(|run| run.trim_matches(['.', '/', ':', '-']));
     runs.filter(|run| !run.is_empty() && run.len() <= LONGEST)
 }
 
-/// The names of which a path, or a name with its module, consists: of `src/auth.py` these are `src`, `auth.py`, `auth` and `py`.
+/// Returns the parts of a path or a qualified name: `src`, `auth.py`, `auth` and `py` for `src/auth.py`.
 fn parts(token: &str) -> impl Iterator<Item = &str> {
     let names = token.split(['/', ':']);
     names.flat_map(|name| std::iter::once(name).chain(name.split('.'))).filter(|part| !part.is_empty())
 }
 
-/// Whether a token is a name that hardly stands anywhere by accident.
+/// Returns whether a token is a name that is unlikely to appear by chance.
 fn is_sign(token: &str) -> bool {
     if token.len() < SHORTEST {
         return false;
@@ -59,7 +60,7 @@ fn is_sign(token: &str) -> bool {
     has_letter && (bytes.windows(2).any(|pair| joins(pair) || humps(pair)) || has_number || is_path)
 }
 
-/// Whether a token ends like the name of a file or of a member: `auth.rs`, `cbu.create`.
+/// Returns whether a token ends like a file name or a member: `auth.rs`, `cbu.create`.
 fn has_extension(token: &str) -> bool {
     token.rsplit_once('.').is_some_and(|(name, extension)| {
         name.len() > 1 && extension.len() > 1 && extension.bytes().all(|byte| byte.is_ascii_alphabetic())

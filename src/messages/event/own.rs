@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use super::{Action, Append, End, Event};
 use crate::messages::failure::{self, Failure};
+use crate::messages::passed::Begun;
 use crate::messages::rules::estimate::Length;
 use crate::messages::{CancelReason, NewAttempt, Tokens, tokens_of};
 use crate::providers::answer::Answer;
@@ -40,6 +41,7 @@ impl Event {
             usage,
             finish_reason: answer.finish_reason.clone(),
             latency_ms: Some(latency_ms),
+            begun: Begun::default(),
             hash: b"answered".to_vec(),
         };
         Self::new(send, Action::End(Box::new(end)))
@@ -60,6 +62,15 @@ impl Event {
         let end = End { cancelled: true, hash: b"cancelled".to_vec(), ..End::without_answer(failure) };
         Self::new(send, Action::End(Box::new(end)))
     }
+
+    /// Hands the end of a send what the writer knows since the send's beginning.
+    #[must_use]
+    pub fn since(mut self, begun: &Begun) -> Self {
+        if let Action::End(end) = &mut self.action {
+            end.begun = begun.clone();
+        }
+        self
+    }
 }
 
 impl End {
@@ -74,6 +85,7 @@ impl End {
             tokens: Tokens::default(),
             finish_reason: None,
             latency_ms: None,
+            begun: Begun::default(),
             hash: Vec::new(),
         }
     }

@@ -1,5 +1,5 @@
-//! Conversations: the completed pairs of a topic, the oldest first; without a topic those of a session, else each pair by
-//! itself.
+//! Conversations: the completed pairs of a topic, oldest first. Pairs without a topic belong to the conversation of
+//! their session, and pairs without either are conversations of their own.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};

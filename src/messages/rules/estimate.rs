@@ -141,7 +141,7 @@ impl Learned {
 }
 
 /// What a report says of a model's ratio.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Lesson {
     /// The units of the text.
     pub units: f64,
@@ -156,12 +156,6 @@ impl Lesson {
     pub fn of(ratio: f64, estimated: i64, reported: i64) -> Option<Self> {
         let (units, tokens) = (estimated as f64 / ratio, reported as f64);
         (0.2..=5.0).contains(&(tokens / units)).then_some(Self { units, tokens })
-    }
-
-    /// Returns what both lessons say together.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self { units: self.units + other.units, tokens: self.tokens + other.tokens }
     }
 }
 

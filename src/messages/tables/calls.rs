@@ -73,10 +73,12 @@ columns! {
     }
 }
 
-/// Returns the statement that adds calls, with its columns' parameters from `first` on.
-fn insert_attempts_from(first: usize) -> String {
+/// Returns the statement that adds the calls for which a condition on `new` holds, with its columns' parameters from `first`
+/// on.
+fn insert_attempts_from(first: usize, condition: &str) -> String {
     format!(
-        "insert into send_attempts (project, {names}) select $1, {values} from (select {unnested}) new",
+        "insert into send_attempts (project, {names})
+        select $1, {values} from (select {unnested}) new where {condition}",
         names = insert::names::<Attempts>(),
         values = insert::values::<Attempts>("new"),
         unnested = insert::unnested::<Attempts>(first),
@@ -89,7 +91,7 @@ pub(in crate::messages) async fn insert_attempts(
     project: &str,
     attempts: &[AttemptRow<'_>],
 ) -> sqlx::Result<()> {
-    static INSERT: LazyLock<String> = LazyLock::new(|| insert_attempts_from(2));
+    static INSERT: LazyLock<String> = LazyLock::new(|| insert_attempts_from(2, "true"));
     if attempts.is_empty() {
         return Ok(());
     }
@@ -145,6 +147,8 @@ pub(in crate::messages) struct EndRow<'a> {
     pub(in crate::messages) id: Uuid,
     pub(in crate::messages) pair_id: Uuid,
     pub(in crate::messages) stage: Stage,
+    /// The number of calls that were reported before.
+    pub(in crate::messages) attempts_before: i32,
     pub(in crate::messages) attempts_used: i32,
     pub(in crate::messages) trimmed_count: i32,
     pub(in crate::messages) overflow: Option<bool>,
@@ -156,7 +160,6 @@ pub(in crate::messages) struct EndRow<'a> {
     pub(in crate::messages) reported: (Option<i64>, Option<i64>),
     pub(in crate::messages) finish_reason: Option<&'a str>,
     pub(in crate::messages) hash: &'a [u8],
-    pub(in crate::messages) completed_at: Timestamp,
 }
 
 columns! {
@@ -167,6 +170,7 @@ columns! {
         "pair_id": "uuid" = row.pair_id,
         "state": "text" = if row.error.is_some() { State::Error } else { State::Complete },
         "stage": "text" = row.stage,
+        "attempts_before": "int" = row.attempts_before,
         "attempts_used": "int" = row.attempts_used,
         "trimmed_count": "int" = row.trimmed_count,
         "overflow_matched": "bool" = row.overflow,
@@ -181,37 +185,46 @@ columns! {
         "output_tokens": "bigint" = row.reported.1,
         "finish_reason": "text" = row.finish_reason,
         "outcome_hash": "bytea" = row.hash,
-        "completed_at": "timestamptz" = row.completed_at,
     }
 }
 
 columns! {
-    /// What was learned of a model.
-    struct Lessons<'a>((&'a str, Lesson));
+    /// What a send teaches about its model.
+    struct Lessons<'a>((Uuid, &'a str, Lesson));
     |row| {
-        "model": "text" = row.0,
-        "units": "float8" = row.1.units,
-        "tokens": "float8" = row.1.tokens,
+        "send": "uuid" = row.0,
+        "model": "text" = row.1,
+        "units": "float8" = row.2.units,
+        "tokens": "float8" = row.2.tokens,
     }
 }
 
-/// Ends sends that are locked, and their pairs with them; adds the calls that they end with, and what is learned of their
-/// models. It is a single statement, since an answer of the gateway waits for it.
-///
-/// Returns the models of which something was learned before. Of others, nothing was noted.
+/// What was written when sends ended.
+#[derive(Default)]
+pub(in crate::messages) struct Ended {
+    /// The ids of the sends that have ended now. Others were not as they were taken to be, and nothing was written of them.
+    pub(in crate::messages) sends: HashSet<Uuid>,
+    /// What is known now of the models of which something was known before. Of others, nothing was noted.
+    pub(in crate::messages) learned: HashMap<String, Learned>,
+}
+
+/// Ends sends and their pairs; adds the calls that they end with, and what is learned of their models. A send that has ended
+/// or was called meanwhile is left as it is. It is a single statement, since an answer of the gateway waits for it.
 pub(in crate::messages) async fn end_sends(
     connection: &mut PgConnection,
     project: &str,
     attempts: &[AttemptRow<'_>],
     ends: &[EndRow<'_>],
-    lessons: &[(&str, Lesson)],
-) -> sqlx::Result<HashSet<String>> {
-    // Models are locked in the order of their names, so that two writers wait for each other.
+    lessons: &[(Uuid, &str, Lesson)],
+) -> sqlx::Result<Ended> {
+    // Exports are ordered by the time of completion, which comes from the database's clock and is different for each send.
     static SQL: LazyLock<String> = LazyLock::new(|| {
         let of_ends = 2 + Attempts::COLUMNS.len();
         format!(
-            "with new as materialized (select {ends}),
-            calls as ({attempts}),
+            "with new as materialized (
+                select given.*, (select clock_timestamp()) + ordinal * interval '1 microsecond' as completed_at
+                from (select {ends}, generate_subscripts(${of_ends}, 1) as ordinal) given
+            ),
             ended as (
                 update sends s set state = new.state, stage = new.stage, attempts_used = new.attempts_used,
                     trimmed_count = new.trimmed_count,
@@ -220,65 +233,90 @@ pub(in crate::messages) async fn end_sends(
                     usage = coalesce(new.usage, s.usage), input_tokens = coalesce(new.input_tokens, s.input_tokens),
                     output_tokens = coalesce(new.output_tokens, s.output_tokens), finish_reason = new.finish_reason,
                     outcome_hash = new.outcome_hash, completed_at = new.completed_at, lease_until = null
-                from new where s.project = $1 and s.id = new.id
+                from new where s.project = $1 and s.id = new.id and s.state = 'sending'
+                    and s.attempts_used = new.attempts_before
+                returning s.id
             ),
+            calls as ({attempts}),
             answered as (
                 update pairs p set lifecycle_state = new.state, error = new.error, assistant_text = new.assistant_text,
                     tool_calls = new.tool_calls, assistant_chars = new.assistant_chars,
                     assistant_units = new.assistant_units,
                     completed_at = case when new.state = 'complete' then new.completed_at end
-                from new where p.project = $1 and p.id = new.pair_id and p.send_id = new.id
+                from new join ended on ended.id = new.id
+                where p.project = $1 and p.id = new.pair_id and p.send_id = new.id
             ),
-            {learned}",
+            {learned}
+            select id, null as model, null::float8 as ratio, null::float8 as weight from ended
+            union all select null, model, ratio, weight from learned",
             ends = insert::unnested::<Ends>(of_ends),
-            attempts = insert_attempts_from(2),
-            learned = learn_from(of_ends + Ends::COLUMNS.len()),
+            attempts = insert_attempts_from(2, "new.send_id in (select id from ended)"),
+            learned = learn_from(of_ends + Ends::COLUMNS.len(), "given.send in (select id from ended)"),
         )
     });
+    let mut ended = Ended::default();
     if ends.is_empty() {
-        return Ok(HashSet::new());
+        return Ok(ended);
     }
     let parameters = insert::parameters(project, |parameters| {
         Attempts::bind_all(attempts, parameters)?;
         Ends::bind_all(ends, parameters)?;
         Lessons::bind_all(lessons, parameters)
     })?;
-    let known: Vec<String> = sqlx::query_scalar_with(SQL.as_str(), parameters).fetch_all(connection).await?;
-    Ok(known.into_iter().collect())
+    let rows: Vec<(Option<Uuid>, Option<String>, Option<f64>, Option<f64>)> =
+        sqlx::query_as_with(SQL.as_str(), parameters).fetch_all(connection).await?;
+    for row in rows {
+        match row {
+            (None, Some(model), Some(ratio), Some(weight)) => {
+                ended.learned.insert(model, Learned { ratio, weight });
+            }
+            (send, ..) => ended.sends.extend(send),
+        }
+    }
+    Ok(ended)
 }
 
-/// Returns the end of a `with` statement that notes what was learned of models of which something was learned before, and
-/// returns their names. Its columns' parameters are from `first` on.
-fn learn_from(first: usize) -> String {
+/// Returns the parts of a `with` statement that note the lessons for which a condition on `given` holds, if something was
+/// learned of their models before; the last of them is `learned`. The columns' parameters are from `first` on.
+fn learn_from(first: usize, condition: &str) -> String {
+    // Models are locked in the order of their names, so that two writers wait for each other.
     format!(
-        "lessons as materialized (select {lessons}),
+        "lessons as materialized (
+            select model, sum(units) as units, sum(tokens) as tokens from (select {lessons}) given
+            where {condition} group by model
+        ),
         locked as materialized (
             select model from model_ratios where project = $1 and model in (select model from lessons)
             order by model for no key update
-        )
-        update model_ratios r set ratio = (r.ratio * r.weight + lessons.tokens) / (r.weight + lessons.units),
-            weight = least(r.weight + lessons.units, {MEMORY})
-        from lessons join locked on locked.model = lessons.model
-        where r.project = $1 and r.model = lessons.model
-        returning r.model",
+        ),
+        learned as (
+            update model_ratios r set ratio = (r.ratio * r.weight + lessons.tokens) / (r.weight + lessons.units),
+                weight = least(r.weight + lessons.units, {MEMORY})
+            from lessons join locked on locked.model = lessons.model
+            where r.project = $1 and r.model = lessons.model
+            returning r.model, r.ratio, r.weight
+        )",
         lessons = insert::unnested::<Lessons>(first),
     )
 }
 
-/// Notes what was learned of models of which nothing was learned before.
+/// Notes what was learned of models of which nothing was learned before. Returns what is known of them now.
 pub(in crate::messages) async fn begin_learning(
     connection: &mut PgConnection,
     project: &str,
-    lessons: &[(&str, Lesson)],
-) -> sqlx::Result<()> {
+    lessons: &[(Uuid, &str, Lesson)],
+) -> sqlx::Result<HashMap<String, Learned>> {
     const BEGIN: &str = "
-        insert into model_ratios (project, model, ratio, weight) select $1, unnest($2::text[]), $3, $4
+        insert into model_ratios (project, model, ratio, weight)
+        select distinct $1, model, $3::float8, $4::float8 from unnest($2::text[]) model order by model
         on conflict do nothing";
-    static SQL: LazyLock<String> = LazyLock::new(|| format!("with {}", learn_from(2)));
-    let models: Vec<_> = lessons.iter().map(|(model, _)| *model).collect();
+    static SQL: LazyLock<String> =
+        LazyLock::new(|| format!("with {} select model, ratio, weight from learned", learn_from(2, "true")));
+    let models: Vec<_> = lessons.iter().map(|(_, model, _)| *model).collect();
     let Learned { ratio, weight } = Learned::default();
     sqlx::query(BEGIN).bind(project).bind(models).bind(ratio).bind(weight).execute(&mut *connection).await?;
     let parameters = insert::parameters(project, |parameters| Lessons::bind_all(lessons, parameters))?;
-    sqlx::query_with(SQL.as_str(), parameters).execute(connection).await?;
-    Ok(())
+    let rows: Vec<(String, f64, f64)> =
+        sqlx::query_as_with(SQL.as_str(), parameters).fetch_all(connection).await?;
+    Ok(rows.into_iter().map(|(model, ratio, weight)| (model, Learned { ratio, weight })).collect())
 }

@@ -16,7 +16,6 @@ use crate::messages::passed::Passed;
 use crate::messages::prediction::Predicted;
 use crate::messages::rules::trimming::Stage;
 use crate::messages::{GivenPair, Mode, State, named};
-use crate::types::Timestamp;
 
 /// A row of a send that begins.
 pub(in crate::messages) struct SendRow<'a> {
@@ -168,8 +167,8 @@ pub(in crate::messages) async fn insert_sends(
     Ok(inserted)
 }
 
-/// A send that is locked.
-#[derive(sqlx::FromRow)]
+/// A send that nobody else changes, because it is locked, or that this server has just begun.
+#[derive(Debug, sqlx::FromRow)]
 pub(in crate::messages) struct LockedSend {
     pub(in crate::messages) id: Uuid,
     pub(in crate::messages) state: State,
@@ -191,7 +190,6 @@ pub(in crate::messages) struct LockedSend {
     pub(in crate::messages) trimmed_count: i32,
     pub(in crate::messages) attempts_used: i32,
     pub(in crate::messages) outcome_hash: Option<Vec<u8>>,
-    pub(in crate::messages) now: Timestamp,
 }
 
 /// Locks sends in the order of their ids, so that two transactions that lock the same ones wait for each other instead
@@ -204,7 +202,7 @@ pub(in crate::messages) async fn lock_sends(
     const SQL: &str = "
         select id, state, stage, mode, model, pair_id, system_tokens, max_trim_attempts, ratio, selected_ids,
             selected_tokens, measured, given_pairs, aut, input_tokens, preflight_count, trimmed_count, attempts_used,
-            outcome_hash, clock_timestamp() as now
+            outcome_hash
         from sends where project = $1 and id = any($2) order by id for no key update";
     let rows: Vec<LockedSend> = sqlx::query_as(SQL).bind(project).bind(ids).fetch_all(connection).await?;
     Ok(rows.into_iter().map(|row| (row.id, row)).collect())

@@ -1,7 +1,9 @@
 //! Ends sends, and learns from their reported usage.
 
-use chrono::TimeDelta;
-use sqlx::PgConnection;
+use std::collections::HashSet;
+
+use sqlx::{Connection as _, PgConnection};
+use uuid::Uuid;
 
 use super::sends;
 use crate::db::receipt::{Receipt, Written};
@@ -9,27 +11,67 @@ use crate::error::Error;
 use crate::messages::event::{Append, End};
 use crate::messages::learning::{self, Report};
 use crate::messages::rules::trimming::{Stage, final_kind};
+use crate::messages::settings::Rules;
 use crate::messages::tables::{self, EndRow, LockedSend};
 use crate::messages::{Action, Event, Mode, NewAttempt, SendError, State};
 use crate::privacy::kept::Kept;
+
+/// A send with its end and the call that it ends with, if that was not reported before.
+type Ending<'a> = (&'a LockedSend, &'a End, Append);
+
+/// Returns the end that an event is.
+fn end_of<'a>(event: &'a Kept<&Event>) -> Option<(Uuid, &'a End)> {
+    match &event.action {
+        Action::End(end) => Some((event.id, end)),
+        _ => None,
+    }
+}
+
+/// Ends sends that this server has just begun, in a single statement. What the writer knows since then is taken to be true,
+/// and the statement does nothing where it no longer is: such sends are ended as all others.
+pub(super) async fn end_begun(
+    connection: &mut PgConnection,
+    project: &str,
+    rules: &Rules,
+    events: &[Kept<&Event>],
+) -> sqlx::Result<Vec<Written>> {
+    let endings: Vec<_> = events
+        .iter()
+        .filter_map(end_of)
+        .filter_map(|(_, end)| Some((end.begun.send()?, end, as_append(end))))
+        .collect();
+    let ended = finish(connection, project, rules, &endings).await?;
+    let (mut written, mut others) = (Vec::with_capacity(events.len()), Vec::new());
+    for (index, event) in events.iter().enumerate() {
+        written.push(Ok(Receipt::created(None)));
+        if !ended.contains(&event.id) {
+            others.push((index, *event));
+        }
+    }
+    if !others.is_empty() {
+        let (indexes, others): (Vec<_>, Vec<_>) = others.into_iter().unzip();
+        let mut transaction = connection.begin().await?;
+        let late = end(&mut transaction, project, rules, &others).await?;
+        transaction.commit().await?;
+        for (index, late) in indexes.into_iter().zip(late) {
+            written[index] = late;
+        }
+    }
+    Ok(written)
+}
 
 /// Ends sends. A send of which no call was reported counts as one call.
 pub(super) async fn end(
     connection: &mut PgConnection,
     project: &str,
+    rules: &Rules,
     events: &[Kept<&Event>],
 ) -> sqlx::Result<Vec<Written>> {
-    let ends: Vec<_> = events
-        .iter()
-        .filter_map(|event| match &event.action {
-            Action::End(end) => Some((event.id, &**end)),
-            _ => None,
-        })
-        .collect();
+    let ends: Vec<_> = events.iter().filter_map(end_of).collect();
     let ids: Vec<_> = ends.iter().map(|(id, _)| *id).collect();
     let sends = tables::lock_sends(connection, project, &ids).await?;
     let mut written: Vec<Written> = Vec::with_capacity(ends.len());
-    let mut open: Vec<(&LockedSend, &End, Append)> = Vec::new();
+    let mut open = Vec::new();
     for (id, end) in &ends {
         written.push(match sends.get(id) {
             None => Err(Error::NotFound("send")),
@@ -46,9 +88,21 @@ pub(super) async fn end(
             Some(_) => Err(Error::Conflict(format!("the send {id} has already ended with a different body"))),
         });
     }
-    let mut rows = Vec::with_capacity(open.len());
+    finish(connection, project, rules, &open).await?;
+    Ok(written)
+}
+
+/// Writes how sends have ended, and what they teach. Returns the sends that were as they were taken to be, which is every one
+/// that is locked.
+async fn finish(
+    connection: &mut PgConnection,
+    project: &str,
+    rules: &Rules,
+    endings: &[Ending<'_>],
+) -> sqlx::Result<HashSet<Uuid>> {
+    let mut rows = Vec::with_capacity(endings.len());
     let mut attempts = Vec::new();
-    for ((send, end, append), later) in open.iter().zip(0..) {
+    for (send, end, append) in endings {
         let LockedSend { mut stage, mut attempts_used, mut trimmed_count, .. } = **send;
         if end.latency_ms.is_some() || send.attempts_used == 0 && !end.cancelled {
             match sends::row(send, append) {
@@ -63,6 +117,7 @@ pub(super) async fn end(
             id: send.id,
             pair_id: send.pair_id,
             stage: final_stage(end, stage),
+            attempts_before: send.attempts_used,
             attempts_used,
             trimmed_count,
             overflow: end.failure.as_ref().map(|(_, meaning)| meaning.overflow),
@@ -74,21 +129,24 @@ pub(super) async fn end(
             reported: (end.tokens.input, end.tokens.output),
             finish_reason: end.finish_reason.as_deref(),
             hash: &end.hash,
-            // Exports are ordered by this time, which comes from the database's clock and is different for each send
-            // of a batch.
-            completed_at: send.now.plus(TimeDelta::microseconds(later)).unwrap_or(send.now),
         });
     }
-    let answered = open.iter().filter(|(_, end, _)| end.failure.is_none());
-    let reports: Vec<_> = answered.filter_map(|(send, end, _)| Report::of(send, end.tokens.input)).collect();
-    let mut lessons = learning::lessons(&reports);
-    let known = tables::end_sends(connection, project, &attempts, &rows, &lessons).await?;
-    lessons.retain(|(model, _)| !known.contains(*model));
-    if !lessons.is_empty() {
-        tables::begin_learning(connection, project, &lessons).await?;
+    let answered = endings.iter().filter(|(_, end, _)| end.failure.is_none());
+    let mut reports: Vec<_> =
+        answered.filter_map(|(send, end, _)| Report::of(send, end.tokens.input)).collect();
+    let lessons = learning::lessons(&reports);
+    let mut ended = tables::end_sends(connection, project, &attempts, &rows, &lessons).await?;
+    let mut first = lessons;
+    first.retain(|(send, model, _)| ended.sends.contains(send) && !ended.learned.contains_key(*model));
+    if !first.is_empty() {
+        ended.learned.extend(tables::begin_learning(connection, project, &first).await?);
     }
+    for (model, learned) in &ended.learned {
+        rules.ratios.note(project, model, *learned);
+    }
+    reports.retain(|report| ended.sends.contains(&report.send));
     learning::measure_pairs(connection, project, &reports).await?;
-    Ok(written)
+    Ok(ended.sends)
 }
 
 /// Returns the stage of a send that ends with a call of this stage.

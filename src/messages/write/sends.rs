@@ -9,7 +9,6 @@ use crate::db::receipt::{Receipt, Written};
 use crate::error::Error;
 use crate::messages::candidates;
 use crate::messages::event::{Append, StartSend};
-use crate::messages::models;
 use crate::messages::prediction::{self, Asked, Predicted};
 use crate::messages::refusals::Failed;
 use crate::messages::rules::estimate::Length;
@@ -40,6 +39,32 @@ impl Planned<'_> {
 
     fn model(&self) -> &str {
         self.predicted.model.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the send as it is once it has begun at the gateway.
+    fn begun(&self) -> LockedSend {
+        let Predicted { pairs, sizes, measured, .. } = &self.predicted;
+        LockedSend {
+            id: self.id,
+            state: State::Sending,
+            stage: Stage::Initial,
+            mode: self.start.mode,
+            model: self.model().to_owned(),
+            pair_id: self.start.pair_id,
+            system_tokens: self.predicted.budget.system,
+            max_trim_attempts: self.predicted.max_trims,
+            ratio: self.predicted.ratio(),
+            selected_ids: pairs.iter().map(|pair| pair.key).collect(),
+            selected_tokens: sizes.clone(),
+            measured: measured.clone(),
+            given_pairs: None,
+            aut: self.predicted.aut,
+            input_tokens: None,
+            preflight_count: 0,
+            trimmed_count: 0,
+            attempts_used: 0,
+            outcome_hash: None,
+        }
     }
 
     fn pair(&self) -> PairRow<'_> {
@@ -87,7 +112,7 @@ pub(super) async fn start(
         tables::request_hashes(connection, project, Table::Sends, &ids).await?
     };
     let models = starts.iter().filter_map(|(_, start)| start.passed.as_ref().and(start.new.model.as_deref()));
-    let learned = models::learned_of(&mut *connection, project, models.collect()).await?;
+    let learned = rules.ratios.of(&mut *connection, project, models.collect()).await?;
     let mut written: Vec<Option<Written>> = Vec::with_capacity(starts.len());
     let mut planned: Vec<(usize, Planned<'_>)> = Vec::new();
     for (index, &(id, start)) in starts.iter().enumerate() {
@@ -141,6 +166,7 @@ pub(super) async fn start(
             Err(Error::Conflict(format!("the pair {pair} already exists")))
         } else if inserted.sends.contains(&plan.id) {
             gone.extend(plan.reasked.as_ref().map(|pair| pair.id));
+            plan.start.passed.iter().for_each(|passed| passed.begun.note(plan.begun()));
             Ok(Receipt::created(None))
         } else {
             // Another server has made a send with this id meanwhile.

@@ -31,14 +31,14 @@ const CUSTOM_SIZE: usize = 256 << 10;
 /// How long a custom expression may take with one text.
 const CUSTOM_TIME: Duration = Duration::from_millis(250);
 
-/// A regular expression with the texts of which one occurs in each match, whatever their case.
+/// A regular expression with its anchors: one of them occurs in each match, in upper or lower case.
 struct Pattern {
     anchors: Vec<&'static str>,
     /// The span to replace is its first group, or the whole match if it has none.
     regex: String,
-    /// Whether a match begins with the anchor, and not within a word.
+    /// Whether a match begins with the anchor, which must not be inside a word.
     begins_with_anchor: bool,
-    /// Decides about a span that matches.
+    /// Decides whether a matching span is replaced.
     accepts: fn(&str) -> bool,
 }
 
@@ -48,7 +48,7 @@ fn always(_: &str) -> bool {
 
 /// A compiled expression of a rule.
 struct Compiled {
-    /// The rule's number: the built-in ones of a choice, then the custom ones.
+    /// The rule's number. The built-in rules of a choice come first, then the custom ones.
     rule: usize,
     regex: Regex,
     begins_with_anchor: bool,
@@ -58,7 +58,7 @@ struct Compiled {
 /// Some of the built-in rules, compiled.
 struct Builtin {
     names: Vec<&'static str>,
-    /// The expressions that are tried where one of their anchors occurs.
+    /// The expressions that are tried at the occurrences of their anchors.
     anchored: Vec<Compiled>,
     anchors: AhoCorasick,
     /// The number in `anchored` of the expression to which each anchor belongs.
@@ -68,8 +68,8 @@ struct Builtin {
 }
 
 impl Builtin {
-    /// Returns the rules of these names. Each choice of rules is compiled once, because that takes some milliseconds,
-    /// and projects are read again every few seconds.
+    /// Returns the rules with these names. Each choice of rules is compiled only once, because that takes some
+    /// milliseconds, and projects are read again every few seconds.
     fn of(names: &[&str]) -> &'static Self {
         static CHOICES: [OnceLock<Builtin>; 1 << BUILTIN.len()] =
             [const { OnceLock::new() }; 1 << BUILTIN.len()];
@@ -95,7 +95,7 @@ impl Builtin {
                 }
             }
         }
-        // The largest kind of automaton looks at a byte once and remembers nothing else.
+        // The largest kind of automaton reads each byte once, and needs no other memory.
         let anchors = AhoCorasick::builder()
             .ascii_case_insensitive(true)
             .kind(Some(AhoCorasickKind::DFA))
@@ -105,7 +105,7 @@ impl Builtin {
     }
 }
 
-/// Replaces the private spans of texts, as a project's rules say.
+/// Replaces the private spans of texts by a project's rules.
 pub struct Redactor {
     builtin: &'static Builtin,
     custom: Vec<Compiled>,
@@ -121,7 +121,7 @@ impl std::fmt::Debug for Redactor {
     }
 }
 
-/// A span of a text that is to be replaced.
+/// A span of a text that will be replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Span {
     start: usize,
@@ -131,8 +131,8 @@ struct Span {
 
 impl Redactor {
     /// Makes a redactor of some of the [`BUILTIN`] rules, and of custom ones, which are names and expressions. With
-    /// `tags`, equal spans are replaced by equal texts. Fails with the number of a custom expression that is none or
-    /// too large, and what is wrong with it.
+    /// `tags`, equal spans are replaced by equal texts. Fails with the number of a custom expression that is invalid
+    /// or too large, and the reason.
     pub fn new(
         builtin: &[&str],
         custom: &[(&str, &str)],
@@ -154,8 +154,8 @@ impl Redactor {
         })
     }
 
-    /// Returns whether a text may have a span to replace, from one pass over it. Also asked of JSON, in which strings
-    /// stand escaped.
+    /// Returns whether a text may have a span to replace, after one pass over it. The text may also be JSON, in which
+    /// strings are escaped.
     #[must_use]
     pub fn may_match(&self, text: &str) -> bool {
         !self.custom.is_empty() || !self.builtin.others.is_empty() || self.builtin.anchors.is_match(text)
@@ -166,12 +166,12 @@ impl Redactor {
     pub fn redact(&self, text: &str, mut found: impl FnMut(&str)) -> Option<String> {
         let Builtin { anchored, anchors, owners, others, .. } = self.builtin;
         let mut spans = Vec::new();
-        // How far each expression has looked, of those that have looked at all.
+        // How far each expression has searched.
         let mut looked: Vec<(usize, usize)> = Vec::new();
         for hit in anchors.find_overlapping_iter(text) {
             let owner = owners[hit.pattern().as_usize()];
             let known = looked.iter().position(|(of, _)| *of == owner);
-            // A token that goes on to the end may have its own beginning in it any number of times.
+            // A token that extends to the end may contain its own beginning any number of times.
             if known.is_some_and(|known| hit.start() < looked[known].1) {
                 continue;
             }
@@ -201,7 +201,7 @@ impl Redactor {
         let mut end = 0;
         for span in spans {
             if span.start < end {
-                // It begins within the span before, and what is left of it goes with that.
+                // This span begins within the previous one, and the rest of it is replaced together with that one.
                 end = end.max(span.end);
                 continue;
             }
@@ -231,8 +231,8 @@ impl Redactor {
 }
 
 impl Compiled {
-    /// Adds the span that begins at an anchor, if it matches. What is within a word, such as the `sk-` of `task-…`, is
-    /// no anchor. Returns where the span ends, or the anchor's place if there is none.
+    /// Adds the span that begins at an anchor, if it matches. A text inside a word, such as the `sk-` of `task-…`, is
+    /// not an anchor. Returns where the span ends, or the position of the anchor if there is no span.
     fn collect_at(&self, text: &str, at: usize, spans: &mut Vec<Span>) -> usize {
         let is_within_word = text[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
         if is_within_word {
@@ -248,8 +248,8 @@ impl Compiled {
         spans.extend(self.regex.captures_iter(text).filter_map(|captures| self.span(&captures)));
     }
 
-    /// Adds the spans of a text that match. One search takes linear time, and yet each may look at all of the rest of the text:
-    /// the rest of a text with which an expression of somebody's own takes too long is replaced as a whole.
+    /// Adds the spans of a text that match. A search takes linear time, but each search may read the whole rest of
+    /// the text. If a custom expression takes too long on a text, the rest of that text is replaced as a whole.
     fn collect_in_time(&self, text: &str, spans: &mut Vec<Span>) {
         let begun = Instant::now();
         for captures in self.regex.captures_iter(text) {
@@ -262,7 +262,7 @@ impl Compiled {
         }
     }
 
-    /// Returns what is to be replaced of a match.
+    /// Returns the part of a match that is replaced.
     fn span(&self, captures: &Captures<'_>) -> Option<Span> {
         let span = captures.get(1).or_else(|| captures.get(0)).filter(|span| !span.is_empty())?;
         let is_meant = (self.accepts)(span.as_str());
@@ -288,7 +288,7 @@ fn patterns(name: &str) -> Vec<Pattern> {
             always,
         ),
         "ips" => [
-            // Version 4, before a port too.
+            // IP addresses of version 4, also before a port.
             r"(?:^|[^0-9A-Za-z.:])((?:[0-9]{1,3}\.){3}[0-9]{1,3})(?:$|[^0-9A-Za-z.]|\.(?:$|[^0-9A-Za-z]))",
             r"(?:^|[^0-9A-Za-z.:])((?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4})(?:$|[^0-9A-Za-z.:]|[.:](?:$|[^0-9A-Za-z]))",
         ]

@@ -50,7 +50,7 @@ impl Default for RedactRules {
     }
 }
 
-/// Describes [`RedactRules::builtin`] with the names that there are.
+/// Describes [`RedactRules::builtin`] with the names of the built-in rules.
 fn builtin_schema() -> Schema {
     let name = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(BUILTIN));
     let description = "The built-in rules that apply: `secrets` (keys, tokens and passwords), `emails`, `ips` and `home-paths` (the \
@@ -65,8 +65,8 @@ fn some_or_default<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<
 }
 
 impl RedactRules {
-    /// Makes a redactor of the rules. `key` makes tags. Fails with the number of a custom rule whose expression is none, and
-    /// what is wrong with it.
+    /// Makes a redactor of the rules. `key` makes tags. Fails with the number of a custom rule whose expression is
+    /// invalid, and the reason.
     pub fn redactor(&self, key: &HashKey) -> Result<Redactor, (usize, String)> {
         let builtin: Vec<_> = self.builtin.iter().map(String::as_str).collect();
         let custom: Vec<_> =

@@ -1,9 +1,9 @@
-//! The built-in rule `secrets`: keys and tokens by the shapes that their issuers have published, and passwords by
-//! what stands before them.
+//! The built-in rule `secrets`: keys and tokens by the forms that their issuers have published, and passwords by the
+//! names before them.
 
 use super::{Pattern, always};
 
-/// A token that begins with a prefix of its issuer, and goes on with at least so many characters of a class.
+/// A token that begins with its issuer's prefix and continues with at least this many characters of a class.
 struct Shape {
     issuer: &'static str,
     prefix: &'static str,
@@ -14,7 +14,7 @@ const fn shape(issuer: &'static str, prefix: &'static str, rest: &'static str) -
     Shape { issuer, prefix, rest }
 }
 
-/// The tokens that are known by their prefix. The rest is a regular expression.
+/// The tokens that are recognized by their prefix. The rest are regular expressions.
 const SHAPES: &[Shape] = &[
     shape("age", "AGE-SECRET-KEY-1", "[A-Z0-9]{50,}"),
     shape("airtable", "pat", r"[A-Za-z0-9]{14}\.[0-9a-f]{60,}"),
@@ -198,8 +198,8 @@ pub(super) fn patterns() -> Vec<Pattern> {
             r#"[A-Za-z][A-Za-z0-9+.-]{1,20}://([^\s:/@"'<>{}$`]{0,100}:[^\s/@"'<>{}$`]{3,200})@"#,
             is_login,
         ),
-        // A value with the name of a secret before it, in code, JSON, YAML, shells and forms. A name before a parenthesis is a
-        // function's.
+        // A value after the name of a secret, in code, JSON, YAML, shells and forms. A name before a parenthesis is
+        // that of a function.
         pattern(
             &[
                 "password",
@@ -222,8 +222,8 @@ pub(super) fn patterns() -> Vec<Pattern> {
     by_shape.chain(others).collect()
 }
 
-/// Returns whether a text looks drawn at random: letters of both cases and digits follow each other in no order,
-/// where words, paths and identifiers change from one to the other seldom.
+/// Returns whether a text looks random: letters of both cases and digits alternate without order, while words, paths
+/// and identifiers rarely change from one to the other.
 fn is_random(value: &str) -> bool {
     let value = value.trim_end_matches(['=', '.', ':']);
     if value.len() < 12 || value.contains("://") {
@@ -242,17 +242,17 @@ fn is_random(value: &str) -> bool {
     }
     let changes = bytes.windows(2).filter(|pair| pair[0] != pair[1] && pair[0] != 3 && pair[1] != 3).count();
     let plain = bytes.iter().filter(|class| **class != 3).count();
-    // Dates, versions and addresses have many marks among few characters.
+    // Dates, versions and addresses have many punctuation marks among few characters.
     plain * 4 >= value.len() * 3 && if has(2) { changes * 4 >= plain } else { changes * 3 >= plain }
 }
 
-/// Returns whether one of a cookie's values looks drawn at random.
+/// Returns whether one of a cookie's values looks random.
 fn has_random_value(cookie: &str) -> bool {
     cookie.split(['=', ';', ' ', ',']).any(is_random)
 }
 
-/// Returns whether a user and a password of an address are meant in earnest. Examples repeat the user's name or use
-/// a word for it.
+/// Returns whether a user and a password in an address are probably real. Examples repeat the user's name or use a
+/// word as the password.
 fn is_login(login: &str) -> bool {
     const EXAMPLES: [&str; 20] = [
         "pass", "password", "passwd", "secret", "postgres", "root", "admin", "user", "test", "example",
@@ -264,7 +264,7 @@ fn is_login(login: &str) -> bool {
         && !password.bytes().all(|byte| byte == b'*')
 }
 
-/// Returns the issuers whose tokens are known by their shape, for the documentation.
+/// Returns the issuers whose tokens are recognized by their form, for the documentation.
 pub fn issuers() -> impl Iterator<Item = &'static str> {
     SHAPES.iter().map(|shape| shape.issuer)
 }

@@ -1,4 +1,4 @@
-//! How the rules are applied to what clients send.
+//! The application of the rules to what clients send.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -10,9 +10,8 @@ use crate::types::{FreeForm, OptionalName};
 
 /// A value with texts that clients have written.
 ///
-/// A body implements it with [`texts!`](crate::texts), which names its fields. What is sent in a field that is not
-/// named is written as it came; a test sends a secret in every field of every operation and looks for it in the
-/// database.
+/// A body implements it with [`texts!`](crate::texts), which names its fields. A field that is not named is written
+/// as it came. A test sends a secret in every field of every operation and searches the database for it.
 pub trait Texts {
     /// Shows all texts to `redaction`, which may change them.
     fn texts(&mut self, redaction: &mut Redaction<'_>);
@@ -38,24 +37,24 @@ pub struct Redaction<'a> {
 }
 
 impl<'a> Redaction<'a> {
-    /// Begins with what a project's rules and the key of its hashes say.
+    /// Begins with a project's rules and the key of its hashes.
     pub(in crate::privacy) fn new(redactor: &'a Redactor, key: &'a HashKey) -> Self {
         Self { redactor, key, spans: 0 }
     }
 
-    /// Returns how many spans were replaced so far.
+    /// Returns the number of spans that were replaced so far.
     #[must_use]
     pub fn spans(&self) -> u32 {
         self.spans
     }
 
-    /// Replaces the hash of a request by a keyed one. The request may have held a secret that is short enough to be
-    /// guessed, and a plain hash would confirm the guess.
+    /// Replaces the hash of a request with a keyed one. The request may have contained a secret that is short enough
+    /// to be guessed, and a plain hash would confirm the guess.
     pub fn hide(&self, hash: &mut Vec<u8>) {
         *hash = self.key.hash(hash).to_vec();
     }
 
-    /// Replaces an id that was made of a text by a keyed one, for the same reason.
+    /// Replaces an id that was derived from a text with a keyed one, for the same reason.
     pub fn hide_id(&self, id: &mut Uuid) {
         *id = self.key.id(*id);
     }
@@ -63,14 +62,14 @@ impl<'a> Redaction<'a> {
     fn redacted(&mut self, text: &str) -> Option<String> {
         self.redactor.redact(text, |rule| {
             self.spans += 1;
-            // The names of custom rules are the client's, and a metric's labels are kept for good.
+            // Clients choose the names of custom rules, and the labels of a metric are never forgotten.
             let rule = super::BUILTIN.into_iter().find(|name| *name == rule).unwrap_or(super::CUSTOM);
             metrics::counter!("gleaner_redacted_spans_total", "rule" => rule).increment(1);
         })
     }
 
-    /// Replaces what the rules say in the strings of a JSON value. A member's name counts as what stands before its
-    /// value, so that `{"password": "…"}` is found as `password: …` is.
+    /// Applies the rules to the strings of a JSON value. A member's name counts as the text before its value, so that
+    /// `{"password": "…"}` is treated like `password: …`.
     fn json(&mut self, value: &mut Value, name: Option<&str>) -> bool {
         match value {
             Value::String(text) => {
@@ -106,7 +105,8 @@ impl<'a> Redaction<'a> {
     }
 }
 
-/// How many bytes of a member's name count as what stands before its value. It is repeated for each of an array's values.
+/// The number of bytes of a member's name that count as the text before its value. The name is repeated for each
+/// value of an array.
 const NAME: usize = 100;
 
 /// Returns the end of a name.

@@ -1,5 +1,5 @@
-//! Evidence: why an association has its weight. The finds of resolved searches make associations; the weight of each piece of
-//! evidence decays, and each piece can be taken away again.
+//! Evidence, from which the weights of associations are computed. Resolved searches add associations and evidence for
+//! them. The weight of each piece of evidence decays, and each piece can be removed again.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -18,11 +18,11 @@ use crate::types::{Timestamp, derived_id};
 const HINT_READ: f64 = 0.5;
 /// The weight of evidence that an agent did not read the file of a hint.
 const HINT_UNREAD: f64 = -0.25;
-/// The weight of evidence that a person has objected to the file, and that the agent then went to another: it outweighs one
+/// The weight of evidence that a person objected to the file and the agent then went to another. It outweighs one
 /// search that found the file.
 const CORRECTED: f64 = -2.0;
 
-/// What a piece of evidence says of its association.
+/// The kind of a piece of evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, sqlx::Type)]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub(super) enum Kind {
@@ -32,29 +32,29 @@ pub(super) enum Kind {
     HintRead,
     /// The agent got the association as a hint and did not read the file.
     HintUnread,
-    /// Somebody said that the association helped.
+    /// A client reported that the association helped.
     Useful,
-    /// Somebody said that the association did not help.
+    /// A client reported that the association did not help.
     Wrong,
     /// A person objected to the file in their session, and the agent went to another.
     Corrected,
 }
 
-/// What one search, or one person, says of an association.
+/// A piece of evidence for or against an association, from a search or a report.
 #[derive(Debug, sqlx::FromRow)]
 pub(super) struct Evidence {
     #[sqlx(rename = "association_id")]
     pub(super) association: Uuid,
-    /// The id of the search or of the feedback that says it.
+    /// The id of the search or of the report.
     pub(super) source: Uuid,
     pub(super) kind: Kind,
     pub(super) weight: f64,
     pub(super) at: Timestamp,
-    /// The rank among what the search found, from 1; 0 for other kinds.
+    /// The rank among the files that the search found, from 1. It is 0 for other kinds.
     pub(super) rank: i32,
 }
 
-/// Learns from searches whose sessions are over; returns how many associations there were not before.
+/// Learns from searches that have ended. Returns the number of new associations.
 pub(in crate::searches) async fn learn(
     connection: &mut PgConnection,
     project: &str,
@@ -99,7 +99,7 @@ pub(in crate::searches) async fn learn(
     Ok(created)
 }
 
-/// Inserts queries that are new, with the keys that they are found by.
+/// Inserts new queries, with the keys by which they are found.
 async fn insert_queries(
     connection: &mut PgConnection,
     project: &str,
@@ -128,7 +128,7 @@ async fn insert_queries(
     Ok(())
 }
 
-/// Inserts associations that are new, without weight yet; returns how many were. One that was gone is back.
+/// Inserts new associations, without weight. Returns their number. An association that was gone is listed again.
 async fn insert_associations(
     connection: &mut PgConnection,
     project: &str,
@@ -154,8 +154,8 @@ async fn insert_associations(
     Ok(created.len())
 }
 
-/// Inserts evidence for associations that are there and adds its weight to theirs; returns how many pieces were new. A piece
-/// that was there counts no second time.
+/// Inserts evidence for existing associations, and adds its weight to theirs. Returns the number of new pieces. A
+/// piece that already exists does not count again.
 pub(super) async fn insert(
     connection: &mut PgConnection,
     project: &str,
@@ -215,8 +215,8 @@ impl Sum {
     }
 }
 
-/// Adds sums of evidence to the weights of their associations. Whatever order evidence comes in, the result is the same: each
-/// weight is brought to the later of its own time and the association's.
+/// Adds sums of evidence to the weights of their associations. The result does not depend on the order in which
+/// evidence arrives, because both are brought to the later of their times.
 async fn add_weights(
     connection: &mut PgConnection,
     project: &str,
@@ -249,8 +249,8 @@ async fn add_weights(
     Ok(())
 }
 
-/// Takes away the evidence of these sources. An association that no search speaks for any more goes, and so does a query that
-/// leads nowhere.
+/// Removes the evidence of these sources. An association without evidence from a search is deleted, and so is a query
+/// without associations.
 pub(in crate::searches) async fn forget(
     connection: &mut PgConnection,
     project: &str,
@@ -306,7 +306,7 @@ pub(in crate::searches) async fn forget(
     feed.note(connection, project, &changed).await
 }
 
-/// Takes away the evidence of these sources, whose records are gone, and leaves what it has added to the weights of
+/// Removes the evidence of these sources, whose records are erased, but not what it has added to the weights of
 /// associations.
 pub(in crate::searches) async fn settle(
     connection: &mut PgConnection,
@@ -326,7 +326,7 @@ pub(in crate::searches) async fn settle(
             settled_evidence = a.settled_evidence + new.found
         from unnest($2::uuid[], $3::float8[], $4::timestamptz[], $5::int[]) as new (id, weight, at, found)
         where a.project = $1 and a.id = new.id";
-    // Whoever weighs associations holds this lock.
+    // Everyone who changes weights holds this lock.
     Feed::lock(connection, project).await?;
     let taken: Vec<Evidence> =
         sqlx::query_as(TAKE).bind(project).bind(sources).fetch_all(&mut *connection).await?;

@@ -1,16 +1,15 @@
-//! The change feed of associations, which an index elsewhere can follow.
+//! The change feed of associations, which an external index can follow.
 //!
-//! Every change takes the next number of its project. The row that holds the latest number is locked from before the
-//! change until the commit, so changes appear in the order of their numbers: a follower who has read up to one has missed none
-//! before it. An association keeps only its latest number; a follower gets its state of now, and never the same twice.
+//! Every change gets the next number of its project. An association stores only the number of its latest change, and
+//! a client gets its current state, and no change twice.
 //!
 //! # Why a lock and not a sequence
 //!
-//! A sequence would not do: a transaction may take a number, and commit after one that took a later number
-//! was read. So whoever changes associations locks the project's row in `association_feeds` first and keeps it until the
-//! commit. Numbers then become visible in their order, and a follower who has read up to one has missed none. As every such
-//! writer takes this lock before any association, no two of them can form a deadlock. `association_changes` keeps only the
-//! latest number of each association; of one that was erased, the number alone.
+//! With a sequence, a transaction could take a number and commit after a later number was already read. A transaction
+//! that changes associations therefore first locks the project's row in `association_feeds`, and holds the lock until
+//! the commit. Numbers become visible in their order, and a client that has read up to one has missed none before it.
+//! Because every such transaction takes this lock before any association, no two of them can deadlock.
+//! `association_changes` has only the latest number of each association, and of an erased association nothing else.
 
 use serde::Serialize;
 use sqlx::{PgConnection, PgExecutor};
@@ -24,8 +23,8 @@ use crate::http::memory::Memory;
 use crate::searches::settings::Rules;
 use crate::types::Timestamp;
 
-/// The lock on a project's feed, held until the transaction ends. A transaction that changes associations takes it first, so
-/// no two of them can wait for each other's rows.
+/// The lock on a project's feed, held until the transaction ends. A transaction that changes associations takes it
+/// first, so that no two of them wait for each other's rows.
 #[derive(Debug)]
 pub(super) struct Feed {
     last: i64,
@@ -62,17 +61,17 @@ impl Feed {
     }
 }
 
-/// An association that has changed, as it is now.
+/// An association that has changed, in its current state.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 #[schema(as = AssociationChange)]
 pub struct Change {
-    /// The number of the change: greater than that of any change before it.
+    /// The number of the change, which is greater than the number of any earlier change.
     pub change: i64,
     /// The id of the association.
     id: Uuid,
-    /// The kind of the change: `learned`, the association is now as it stands here; `refuted`, as much speaks against it as for
-    /// it, or more, and it is not to be shown; `gone`, its file has left; `erased`, it is to be forgotten, and nothing else is
-    /// told of it.
+    /// The kind of the change: `learned` (the association now has these values), `refuted` (its weight is now 0 or
+    /// less, so that it should not be shown), `gone` (its file no longer exists) or `erased` (it should be deleted,
+    /// and has no other values).
     kind: String,
     /// The query that was answered.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,7 +82,7 @@ pub struct Change {
     /// The file that answered the query.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
-    /// The sum of the evidence, each piece decayed until the beginning of this hour.
+    /// The sum of the association's evidence, each piece decayed until the beginning of this hour.
     #[serde(skip_serializing_if = "Option::is_none")]
     weight: Option<f64>,
     /// The number of searches that found the file.
@@ -94,8 +93,8 @@ pub struct Change {
     last_seen_at: Option<Timestamp>,
 }
 
-/// Lists the changes of a project's associations with numbers greater than `after`, in the order of their numbers. There are
-/// fewer than `limit` where they have more than 16 MiB together.
+/// Lists the changes of a project's associations with numbers greater than `after`, in the order of their numbers.
+/// There are fewer than `limit` if they are larger than 16 MiB together.
 pub async fn list(
     db: impl PgExecutor<'_>,
     project: &str,

@@ -1,4 +1,4 @@
-//! What people say of associations: whether one helped, and that a file is gone.
+//! Reports of clients about associations: whether one was useful, and that a file no longer exists.
 
 use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
@@ -22,7 +22,7 @@ use crate::searches::rules::paths;
 use crate::searches::rules::repository::repository;
 use crate::types::{OptionalName, Timestamp};
 
-/// The weight of evidence that somebody found an association useful.
+/// The weight of a report that an association was useful.
 const USEFUL: f64 = 1.0;
 
 /// Feedback on an association.
@@ -43,7 +43,7 @@ impl Check for NewFeedback {}
 pub enum Verdict {
     /// The association helped.
     Useful,
-    /// The association did not help: from now on it weighs less than half, and at 0 or less it is listed no more.
+    /// The association did not help. It loses more than half of its weight, and is no longer listed at 0 or less.
     Wrong,
 }
 
@@ -52,7 +52,7 @@ pub enum Verdict {
 pub struct Feedback {
     /// The id of the association that the verdict is about.
     pub association: Uuid,
-    /// The id under which the verdict is kept as evidence.
+    /// The id under which the verdict is stored as evidence.
     pub source: Uuid,
     /// Whether the association was useful.
     pub verdict: Verdict,
@@ -70,7 +70,7 @@ impl Private for Feedback {
     fn redact(&mut self, _: &mut Redaction<'_>) {}
 }
 
-/// Adds a verdict to the evidence for its association; returns the association with its new weight.
+/// Adds a verdict to the evidence for its association. Returns the association with its new weight.
 pub async fn give(db: &PgPool, tenant: &Tenant, feedback: &Kept<Feedback>) -> Result<Association> {
     let (project, rules, id) = (&*tenant.name, &tenant.rules, feedback.association);
     let mut transaction = db.begin().await?;
@@ -129,7 +129,7 @@ impl Private for GoneFile {
     }
 }
 
-/// Marks the associations that lead to a file as gone; returns how many did.
+/// Marks the associations with a file that no longer exists. Returns their number.
 pub async fn mark_gone(db: &PgPool, project: &str, file: &Kept<GoneFile>) -> Result<usize> {
     const SQL: &str = "
         update associations a set gone_at = $4

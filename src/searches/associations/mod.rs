@@ -1,5 +1,6 @@
-//! Associations: where queries were answered, found by similarity of the query. `evidence` says how they come to be and to
-//! their weight, [`feedback`] what people say of them, [`feed`] how an index elsewhere follows them.
+//! Associations: links from queries to the files that answered them, found by the similarity of queries. `evidence`
+//! says how they arise and what their weight is, [`feedback`] what clients report about them, and [`feed`] how an
+//! external index follows them.
 
 pub(super) mod evidence;
 pub mod feed;
@@ -19,7 +20,7 @@ use crate::retrieval::text::with_identifiers_split;
 use crate::retrieval::{Candidate, Candidates, Corpus, Keyed, Samples, Scope};
 use crate::types::Timestamp;
 
-/// How many similar queries are looked at for their associations.
+/// The maximum number of similar queries whose associations are read.
 const NEAREST: usize = 50;
 /// The minimum similarity of a query whose associations are returned.
 const LEAST_SIMILARITY: f64 = 0.3;
@@ -46,7 +47,8 @@ pub struct Association {
     pub last_seen_at: Timestamp,
 }
 
-/// Queries as documents: found within a project or a repository. Identifiers are split into their words, in keys and for ranking.
+/// Queries as documents, which are found within a project or a repository. Identifiers are split into words, for keys
+/// and for ranking.
 static QUERIES: Corpus = Corpus {
     table: "association_queries",
     text: "query",
@@ -74,8 +76,8 @@ impl Candidate for Query {
     }
 }
 
-/// Finds associations whose queries are similar to this one, and for which more speaks than against, in a repository or in
-/// the whole project.
+/// Finds associations with a positive weight whose queries are similar to this one, in a repository or in the whole
+/// project.
 pub async fn find(
     db: &PgPool,
     samples: &Arc<Samples>,
@@ -100,7 +102,7 @@ pub async fn find(
     let scope = Scope { project: Arc::clone(project), facet: repository.map(str::to_owned) };
     let queries: Vec<Query> =
         Candidates { db, samples, corpus: &QUERIES }.find(&scope, &text, |query| query).await?;
-    // That takes the processor for milliseconds: not on a thread that answers requests.
+    // Ranking takes milliseconds of CPU time, so it does not run on a thread that serves requests.
     let near = tokio::task::spawn_blocking(move || {
         let texts = queries.iter().map(|near| with_identifiers_split(&near.query)).chain([text]);
         let texts: Vec<_> = texts.map(|text| text.to_lowercase()).collect();
@@ -120,14 +122,15 @@ pub async fn find(
         .await?)
 }
 
-/// The time for which weights are told: the beginning of this hour, so that the same question has the same answer.
+/// Returns the time for which weights are computed: the beginning of this hour, so that the same request has the same
+/// response.
 pub(super) fn now() -> Timestamp {
     const HOUR: i64 = 3_600_000_000;
     let now = Timestamp::now();
     Timestamp::from_micros(now.micros() / HOUR * HOUR).unwrap_or(now)
 }
 
-/// Reads one association, if there is one, as for its own query.
+/// Reads one association, if it exists, with the score for its own query.
 pub(super) async fn get(
     db: impl PgExecutor<'_>,
     project: &str,

@@ -1,4 +1,4 @@
-//! Search pairs: a query, the file that answered it, and the files that did not help; only of searches that were resolved.
+//! Search pairs: a query, the file that answered it, and files that did not help, from searches that were resolved.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -28,8 +28,8 @@ pub struct SearchPairs {
     root: Option<String>,
 }
 
-/// The SQL of the files that did not help the search `s`, as rows of path and rank: what the weak result had offered, or a
-/// hint had named, and what did not turn out to be the answer.
+/// Returns the SQL of the files that did not help the search `s`, as rows of path and rank: files in the weak result
+/// or in a hint that were not the answer.
 fn unhelpful(s: &str) -> String {
     format!(
         "select path, row_number() over (order by min(rank), path) as rank from (
@@ -104,7 +104,7 @@ impl Dataset for SearchPairs {
         ));
         self.push_conditions(query, common, "s");
         if common.is_exact() {
-            // An association is a root, a query and a path.
+            // An association consists of a root, a query and a path.
             query.push(
                 " and not exists (select from association_evidence earlier
                     join searches older on older.project = $1 and older.id = earlier.source

@@ -1,4 +1,4 @@
-//! The files of a repository for which something speaks.
+//! The files of a repository that have at least one sign of being needed.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -16,39 +16,41 @@ use crate::searches::rules::names::{self, Names};
 use crate::searches::rules::repository::file_id;
 use crate::searches::settings::Rules;
 
-/// How many words or identifiers of a query are looked at.
+/// The maximum number of words or identifiers of a query that are used.
 const MOST_NAMES: usize = 24;
-/// How many files of a repository are counted to say how common a word is.
+/// The maximum number of files of a repository that are counted to find out how common a word is.
 const MOST_COUNTED: i64 = 4_000;
-/// How many files are found by the words of their paths, and as many by having been touched together with others.
+/// The maximum number of files that are found by the words of their paths, and by having been touched together with
+/// others.
 const MOST_BY_SIGN: usize = 500;
-/// How many files are looked at.
+/// The maximum number of files that are ranked.
 const MOST_FILES: i64 = 1_000;
-/// How many of them, the best by all other signs, are looked into.
+/// The maximum number of files whose contents are compared: those that are best by all other signs.
 const MOST_READ: usize = 100;
-/// How many sessions' views of a file are looked into, the latest.
+/// The maximum number of sessions, the latest ones, whose view of a file's contents is used.
 const MOST_VIEWS: i64 = 4;
-/// How many files are looked into to say how common an identifier is.
+/// The maximum number of files whose contents are compared to find out how common an identifier is.
 const SAMPLE: i64 = 100;
-/// How many associations of similar queries are looked at.
+/// The maximum number of associations of similar queries that are read.
 const MOST_LEARNED: i64 = 50;
-/// How many views of the files at hand are looked at, the latest, to say what was touched together with them.
+/// The maximum number of views of the current files, the latest ones, that are used to find files touched together
+/// with them.
 const MOST_SESSIONS: i64 = 100;
-/// How many rows of what was touched together are read.
+/// The maximum number of rows of files touched together that are read.
 const MOST_TOGETHER: i64 = 20_000;
-/// The share of files beyond which an identifier that these have tells nothing.
+/// The share of files beyond which an identifier that they contain is ignored.
 const COMMON: f64 = 0.5;
 
-/// A file, and what speaks for it.
+/// A file with its signs.
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) path: String,
     pub(super) signs: Signs,
-    /// The association that speaks for it most, if any does.
+    /// The association that is the strongest sign, if there is one.
     pub(super) learned: Option<Association>,
 }
 
-/// Reads the files for which something speaks.
+/// Reads the files that have at least one sign.
 pub(super) struct Candidates<'a> {
     db: &'a PgPool,
     project: &'a str,
@@ -57,8 +59,8 @@ pub(super) struct Candidates<'a> {
 }
 
 impl<'a> Candidates<'a> {
-    /// Finds the files for which something speaks, in the repository in which is asked; without one, only those that are known
-    /// from similar queries in the whole project.
+    /// Finds the files with at least one sign in the repository of the question. Without a repository, these are only
+    /// files that answered similar queries anywhere in the project.
     pub(super) async fn find(
         db: &'a PgPool,
         samples: &Arc<Samples>,
@@ -86,7 +88,7 @@ impl<'a> Candidates<'a> {
         Ok(this.with_contents(files, limited(this.names.identifiers(query))).await?)
     }
 
-    /// The files that answered similar queries, each with what speaks most for it.
+    /// Returns the files that answered similar queries, each with its best association.
     fn learned(&self, words: &[Key], near: Vec<Association>) -> HashMap<Uuid, File> {
         let words: BTreeSet<Key> = words.iter().copied().collect();
         let mut files: HashMap<Uuid, File> = HashMap::new();
@@ -100,7 +102,7 @@ impl<'a> Candidates<'a> {
                 learned: None,
             });
             file.signs.same_root |= same_root;
-            // The nearest come first, and of two that are as near the one with the greater weight.
+            // The most similar queries come first, and of equally similar ones the one with the greater weight.
             if learned > file.signs.learned || file.learned.is_none() {
                 file.signs.learned = learned;
                 file.learned = Some(association);
@@ -109,7 +111,7 @@ impl<'a> Candidates<'a> {
         files
     }
 
-    /// Counts the files of the repository, and those with each of these words in their paths, up to a bound.
+    /// Counts the files of the repository, and those with each of these words in their paths, up to a limit.
     async fn frequencies_of_words(&self, words: &[Key]) -> sqlx::Result<(usize, Vec<(Key, usize)>)> {
         const FILES: &str = "
             select count(distinct file_id) from (
@@ -132,7 +134,7 @@ impl<'a> Candidates<'a> {
         Ok((count(files), having.into_iter().map(|(word, having)| (word, count(having))).collect()))
     }
 
-    /// How much files belong together with those at hand, as they were touched in the same turns.
+    /// Returns how strongly files belong to the current ones, because they were touched in the same turns.
     async fn together(&self) -> sqlx::Result<HashMap<Uuid, f64>> {
         const SQL: &str = "
             select f.thread_id, f.file_id, f.turns from touched_files f
@@ -170,8 +172,8 @@ impl<'a> Candidates<'a> {
         Ok(sums)
     }
 
-    /// Adds the touched files that were touched together with those at hand, were named in the session, or have one of these
-    /// words in their paths.
+    /// Adds the files that were touched together with the current ones, were named in the session, or have one of
+    /// these words in their paths.
     async fn add_touched(
         &self,
         files: &mut HashMap<Uuid, File>,
@@ -206,7 +208,8 @@ impl<'a> Candidates<'a> {
         Ok(())
     }
 
-    /// Compares the paths of files with the words of the query, and their names with those that the session was told of.
+    /// Compares the paths of files with the words of the query, and their names with the names that the session was
+    /// told.
     fn compare_paths(&self, files: &mut HashMap<Uuid, File>, words: &Telling) {
         for file in files.values_mut() {
             let has = self.names.words(&file.path);
@@ -215,7 +218,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Looks into the files for which the most speaks.
+    /// Compares the contents of the best files with the identifiers of the query.
     async fn with_contents(
         &self,
         files: HashMap<Uuid, File>,
@@ -253,12 +256,12 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// As many of these names as are looked at.
+/// Returns as many of these names as are used.
 fn limited(names: BTreeSet<Key>) -> Vec<Key> {
     names.into_iter().take(MOST_NAMES).collect()
 }
 
-/// The rarest of these words, as many as bound the files that have one of them.
+/// Returns the rarest of these words, as many as keep the number of files with one of them within the limit.
 fn rarest(frequencies: &[(Key, usize)]) -> Vec<Key> {
     let mut words: Vec<_> = frequencies.iter().filter(|(_, having)| *having > 0).collect();
     words.sort_by_key(|(word, having)| (*having, *word));
@@ -270,7 +273,8 @@ fn rarest(frequencies: &[(Key, usize)]) -> Vec<Key> {
     within.map(|(word, _)| *word).collect()
 }
 
-/// Which of these identifiers the files have, whose identifiers are given as the database keeps them.
+/// Returns which of these identifiers each file contains. `contents` has the files' identifiers as the database
+/// stores them.
 fn having(identifiers: &[Key], contents: Vec<(Uuid, Vec<u8>)>) -> HashMap<Uuid, HashSet<Key>> {
     let mut having: HashMap<Uuid, HashSet<Key>> = HashMap::new();
     for (file, packed) in contents {

@@ -1,9 +1,10 @@
-//! Hints: which file is worth opening now, if any. [`find`] is asked whenever an agent searches, whichever way it comes: with a
-//! search that is posted, by `GET /v1/associations`, or unasked.
+//! Hints: the file that is worth opening now, if there is one. [`find`] is called whenever an agent searches: for a
+//! search that is posted, for `GET /v1/associations`, and for help without a request.
 //!
-//! What speaks for a file is said in [`rules::hints`](super::rules::hints). `moment` reads what is known of who asks,
-//! `candidates` the files of the repository for which something speaks. The work is bounded, however much was touched in a
-//! repository: each read names the rows that it takes by an index, and takes so many at most.
+//! [`rules::hints`](super::rules::hints) defines the signs for a file and their weights. `moment` reads what is known
+//! of the session that asks, and `candidates` finds the files of the repository with at least one sign. The work is
+//! bounded, however large the history of a repository is: each statement finds its rows by an index, and reads a
+//! limited number of them.
 
 mod candidates;
 mod moment;
@@ -29,42 +30,43 @@ use crate::types::Timestamp;
 /// A file that is worth opening.
 #[derive(Debug, Clone, Serialize, ToSchema, sqlx::FromRow)]
 pub struct Hint {
-    /// The id of the association that speaks for the file; null if no search has found it yet.
+    /// The id of the association that led to the file. Null if no search has found the file yet.
     pub id: Option<Uuid>,
     /// The query of that association.
     pub query: Option<String>,
-    /// The folder that the path is relative to, if it lies in it.
+    /// The folder that the path is relative to, if the file is in it.
     pub root: Option<String>,
     /// The file.
     pub path: String,
-    /// The chance, 0 to 1, that the agent needs the file and does not have it yet.
+    /// The estimated probability, from 0 to 1, that the agent needs the file and has not opened it yet.
     pub score: f64,
-    /// The sum of the evidence for the association, each piece decayed until the beginning of this hour; 0 without one.
+    /// The sum of the association's evidence, each piece decayed until the beginning of this hour. 0 without an
+    /// association.
     pub weight: f64,
-    /// How many searches found the file, by the association.
+    /// The number of searches that found the file, according to the association.
     pub evidence: i32,
-    /// When one of these searches last found the file, by the agent's clock.
+    /// The time at which one of these searches last found the file, by the agent's clock.
     pub last_seen_at: Option<Timestamp>,
 }
 
 /// A question for hints.
 #[derive(Debug, Clone, Default)]
 pub struct Asked<'a> {
-    /// What is sought.
+    /// The query.
     pub query: &'a str,
-    /// The folder in which it is sought.
+    /// The folder that is searched.
     pub root: Option<&'a str>,
-    /// Who asks.
+    /// The session that asks.
     pub asker: Asker<'a>,
-    /// The paths that the search has found by itself, in their normal form: these are no hints.
+    /// The paths, in their normal form, that the search itself has returned. They are not hints.
     pub offered: HashSet<String>,
-    /// The most hints to return. Without `least` there are two at most, and mostly none.
+    /// The maximum number of hints. Without `least`, there are at most two, and usually none.
     pub limit: usize,
-    /// The least score of a hint, instead of the score from which a hint pays.
+    /// The minimum score of a hint, in place of the default bounds.
     pub least: Option<f64>,
 }
 
-/// Who asks for hints: what they have touched already is none for them.
+/// The session that asks for hints. Files that it has touched are not hints.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Asker<'a> {
     /// An agent in a session.
@@ -77,11 +79,11 @@ pub enum Asker<'a> {
     /// The session that was last active in the folder.
     #[default]
     LastActive,
-    /// Nobody of whom anything is known: a search that names no session belongs to none.
+    /// An unknown session. A search that names no session belongs to none.
     Unknown,
 }
 
-/// Finds the hints for a question, the best first. What is asked has been redacted as what is stored.
+/// Finds the hints for a question, best first. The question must be redacted in the same way as the stored texts.
 pub async fn find(
     db: &PgPool,
     samples: &Arc<Samples>,
@@ -93,7 +95,7 @@ pub async fn find(
     let mut found = Candidates::find(db, samples, project, rules, asked.query, &moment).await?;
     found.retain(|file| !moment.has(&file.path) && !asked.offered.contains(&file.path));
     let mut ranked: Vec<_> = found.into_iter().map(|file| (file.signs.score(moment.turn), file)).collect();
-    // Of what is as likely, that comes first for which more was learned: weights decay, and rank without leaving anything out.
+    // Files with equal scores are ordered by weight, which decays and therefore only changes the order.
     let weight = |file: &candidates::File| file.learned.as_ref().map_or(0.0, |learned| learned.weight);
     ranked.sort_by(|(a, one), (b, other)| {
         let by_weight = || weight(other).total_cmp(&weight(one)).then_with(|| one.path.cmp(&other.path));
@@ -136,13 +138,13 @@ impl Hint {
         }
     }
 
-    /// The hint as a search remembers that it was answered with it.
+    /// Returns the hint in the form in which a search stores it.
     pub(super) fn given(&self, rank: i32) -> GivenHint {
         GivenHint { rank, path: self.path.clone(), association: self.id, score: self.score }
     }
 }
 
-/// What was learned, where nobody asks for a moment's hint.
+/// The hint of an association, for a question without a session and a folder.
 impl From<Association> for Hint {
     fn from(association: Association) -> Self {
         let Association { id, query, root, path, score, weight, evidence, last_seen_at } = association;

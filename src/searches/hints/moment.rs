@@ -1,4 +1,4 @@
-//! The moment in which somebody asks: who it is, where, and what they have already.
+//! The situation of the session that asks: its folder, its turn, and the files that it has touched.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -13,25 +13,25 @@ use crate::searches::rules::paths;
 use crate::searches::rules::repository::repository;
 use crate::types::Timestamp;
 
-/// How long a session is taken for the one that asks, after it was last heard of, if the question does not name one.
+/// The time after its last event during which a session is assumed to ask, if the question names none.
 const ACTIVE: TimeDelta = TimeDelta::hours(1);
-/// How many files are at hand: those that the turn touched last.
+/// The maximum number of current files, which the turn has touched last.
 const AT_HAND: usize = 8;
-/// How many of the files are looked at that a session has read after its searches, as clients have posted.
+/// The maximum number of files, touched after searches and posted by clients, that are read.
 const MOST_POSTED: i64 = 5_000;
 
-/// What is known of who asks.
+/// What is known of the session that asks.
 #[derive(Debug, Default)]
 pub(super) struct Moment {
     /// The number of the turn, if prompts of the session are known.
     pub(super) turn: Option<i32>,
-    /// The folder in which is searched; empty if it is not known.
+    /// The folder that is searched. It is empty if it is not known.
     pub(super) root: String,
-    /// The repository of that folder; empty if it is not known.
+    /// The repository of that folder. It is empty if it is not known.
     pub(super) repository: String,
-    /// The files that the turn has touched last.
+    /// The current files, which the turn has touched last.
     pub(super) at_hand: Vec<Uuid>,
-    /// The keys of the names of files that the session was told of.
+    /// The keys of the file names that the session was told.
     pub(super) names: HashSet<Key>,
     /// The paths of the files that the session has touched.
     touched: HashSet<String>,
@@ -57,13 +57,13 @@ struct Touched {
 }
 
 impl Moment {
-    /// Reads what is known of who asks.
+    /// Reads what is known of the session that asks.
     pub(super) async fn read(db: &PgPool, project: &str, asked: &Asked<'_>) -> sqlx::Result<Self> {
         let asked_root = asked.root.map(paths::folder);
         let thread = Thread::read(db, project, asked, asked_root.as_deref()).await?;
         let root = asked_root.or_else(|| thread.as_ref()?.root.clone()).unwrap_or_default();
         let mut moment = Self { repository: repository(&root), root, ..Self::default() };
-        // A session may be known by what it has posted, or by its subagents, without a thread of its own.
+        // A session without a thread of its own may be known by what it has posted, or by its subagents.
         let session = match asked.asker {
             Asker::Agent { session, .. } => Some(session),
             Asker::LastActive | Asker::Unknown => thread.as_ref().map(|thread| thread.session.as_str()),
@@ -83,7 +83,7 @@ impl Moment {
         Ok(moment)
     }
 
-    /// Whether the session has touched the file at this path.
+    /// Returns whether the session has touched the file at this path.
     pub(super) fn has(&self, path: &str) -> bool {
         self.touched.contains(path)
     }
@@ -117,7 +117,7 @@ impl Thread {
     }
 }
 
-/// Reads the keys of the names that a thread was told of.
+/// Reads the keys of the file names that a thread was told.
 async fn names(db: &PgPool, project: &str, thread: Uuid) -> sqlx::Result<HashSet<Key>> {
     const SQL: &str = "select names from named_files where project = $1 and thread_id = $2";
     let rows: Vec<Vec<Key>> = sqlx::query_scalar(SQL).bind(project).bind(thread).fetch_all(db).await?;

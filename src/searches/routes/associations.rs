@@ -98,7 +98,7 @@ fn check_question(checks: &mut Checks, query: &str, root: Option<&str>, limit: O
 /// How many entries a request has if it does not say.
 const LIMIT: i64 = 10;
 
-/// Files, the best first.
+/// Files, best first.
 #[derive(Debug, Serialize, ToSchema)]
 struct Associations {
     /// The files, ordered by `score`.
@@ -151,7 +151,7 @@ async fn find_associations(
     Ok(axum::Json(Associations { data }))
 }
 
-/// Grep and glob patterns, the best first.
+/// Grep and glob patterns, best first.
 #[derive(Debug, Serialize, ToSchema)]
 struct Expansions {
     /// The patterns, ordered by the similarity of the query and then by the number of searches that they helped.

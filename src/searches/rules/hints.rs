@@ -1,64 +1,68 @@
-//! Hints: how likely a file is to be what an agent needs and does not have yet.
+//! Hints: how probable it is that an agent needs a file and has not opened it yet.
 //!
-//! Most of the time the right hint is none. A wrong one costs an agent a quarter of what a right one saves, if it follows one in
-//! four, so a hint pays where one in five is right. The signs and their weights were found by replaying real sessions of
-//! agents in the order of their times, with each search answered by what was known just then: of the files that were hinted, those
-//! are right that the agent read or changed later in the turn and had not had before.
+//! Most searches should get no hint. A wrong hint costs an agent a quarter of what a right one saves, so a hint pays
+//! if at least one in five is right. The signs and their weights were found by replaying real sessions in
+//! chronological order, with each search answered by what was known at that time. A hinted file is right if the agent
+//! had not touched it before, and read or changed it later in the turn.
 
 use std::collections::{BTreeSet, HashMap};
 
 use crate::retrieval::keys::Key;
 
-/// The score from which the best file is a hint: there one hint in five is right.
+/// The score from which the best file is a hint. One in five hints with this score is right.
 pub const CUT: f64 = 0.2;
 /// The score from which the second file is a hint as well.
 pub const SECOND_CUT: f64 = 0.25;
 
-/// The weight of the file's name having been in what the session was told.
+/// The weight of the file's name having been mentioned in the session.
 const NAMED: f64 = 1.5;
-/// The weight of having been touched together with the files at hand.
+/// The weight of the file having been touched together with the current files.
 const TOGETHER: f64 = 1.5;
-/// The weight of having what the query names.
+/// The weight of the file containing the identifiers of the query.
 const CONTENT: f64 = 1.5;
 /// The weight of the query's words in the path.
 const PATH: f64 = 1.5;
-/// The weight of having been touched in the same folder, and not only in another clone.
+/// The weight of the file having been touched in the same folder, and not only in another clone.
 const SAME_ROOT: f64 = 0.75;
-/// The weight of having answered a query with the same words: enough by itself, where nobody knows better.
+/// The weight of the file having answered a query with the same words. It suffices on its own.
 const LEARNED: f64 = 3.4;
-/// The least likeness of a query whose answer is a sign.
+/// The minimum similarity of a query whose answer is a sign.
 const LEAST_LIKENESS: f64 = 0.6;
-/// The fewest words that such a query has in common: what one word finds differs from task to task.
+/// The minimum number of words that such a query has in common, because what one word finds differs from task to
+/// task.
 const LEAST_WORDS: usize = 2;
-/// What each turn costs: the longer a session, the more of what it needs it has.
+/// The weight of the number of turns: the longer a session, the more of the files that it needs it has already
+/// opened.
 const LATE: f64 = -0.5;
-/// What the first turn costs, in which little is known of what the session is about.
+/// The weight of the first turn, in which little is known of the session.
 const FIRST: f64 = -0.5;
-/// The sum of weights at which a hint begins to pay.
+/// The sum of weights from which a hint pays.
 const PAYS: f64 = 3.0;
-/// By how much the logarithm of the odds grows with the sum of weights: a logistic regression over the best files of these searches.
+/// The increase of the logarithm of the odds with the sum of weights, by a logistic regression over the best files of
+/// these searches.
 const STEEPNESS: f64 = 0.46;
 
-/// What speaks for a file.
+/// The signs that an agent needs a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Signs {
-    /// Whether the file's name was in what tools or a person told the session.
+    /// Whether the file's name was mentioned in a prompt or in the output of a tool in the session.
     pub named: bool,
-    /// The sum over the files that the turn touched last of how often both were touched in a turn, see [`together`].
+    /// The sum, over the files that the turn touched last, of how strongly the file belongs to them, see
+    /// [`together`].
     pub together: f64,
-    /// The share of the query's identifiers in what was read from or written to the file, 0 to 1.
+    /// The share of the query's identifiers in what was read from or written to the file, from 0 to 1.
     pub content: f64,
-    /// The share of the query's words in the path, 0 to 1.
+    /// The share of the query's words in the path, from 0 to 1.
     pub path: f64,
     /// Whether the file was touched in the same folder.
     pub same_root: bool,
-    /// How alike the closest query is that the file has answered, see [`likeness`].
+    /// The similarity of the closest query that the file has answered, see [`likeness`].
     pub learned: f64,
 }
 
 impl Signs {
-    /// The chance, 0 to 1, that the file is needed and not at hand, in a session in this turn; the first turn is 1. Of a session
-    /// that is not known the turn is not either.
+    /// Returns the probability, from 0 to 1, that an agent needs the file and has not opened it, in this turn of its
+    /// session. The first turn is 1. The turn of an unknown session is none.
     #[must_use]
     pub fn score(&self, turn: Option<i32>) -> f64 {
         let flag = |sign| if sign { 1.0 } else { 0.0 };
@@ -76,13 +80,15 @@ impl Signs {
     }
 }
 
-/// How much two files belong together that were touched in the same turn so often, if the file at hand was touched in so many.
+/// Returns how strongly two files belong together, from the number of turns that touched both, and of turns that
+/// touched the current one.
 #[must_use]
 pub fn together(both: usize, at_hand: usize) -> f64 {
     both as f64 / (2 + at_hand) as f64
 }
 
-/// How alike two queries are by their words: the share of all words that both have, 0 to 1; 0 where that says little.
+/// Returns the similarity of two queries: the share of all their words that both have, from 0 to 1. It is 0 if the
+/// queries have too little in common.
 #[must_use]
 pub fn likeness(one: &BTreeSet<Key>, other: &BTreeSet<Key>) -> f64 {
     let both = one.intersection(other).count();
@@ -90,13 +96,13 @@ pub fn likeness(one: &BTreeSet<Key>, other: &BTreeSet<Key>) -> f64 {
     if both >= LEAST_WORDS && share >= LEAST_LIKENESS { share } else { 0.0 }
 }
 
-/// The names in a query, each with how much it tells: the fewer files have it, the more.
+/// The names in a query with their weights: the fewer files have a name, the greater is its weight.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Telling(HashMap<Key, f64>);
 
 impl Telling {
-    /// Weighs names by how many of `files` files have each, for those who have it at all. Names that more than `common` of the
-    /// files have tell nothing.
+    /// Weights names by the number of the `files` that have each of them. Names that more than the share `common` of
+    /// the files have get no weight.
     #[must_use]
     pub fn new(frequencies: impl IntoIterator<Item = (Key, usize)>, files: usize, common: f64) -> Self {
         let files = files.max(1) as f64;
@@ -104,7 +110,7 @@ impl Telling {
         Self(telling.map(|(key, having)| (key, (files / having.max(1) as f64).ln_1p())).collect())
     }
 
-    /// The share of what the names tell that is told by those that a file has.
+    /// Returns the share of the names' total weight that belongs to the names that a file has.
     pub fn share(&self, has: impl Fn(Key) -> bool) -> f64 {
         let all: f64 = self.0.values().sum();
         let told: f64 = self.0.iter().filter(|(key, _)| has(**key)).map(|(_, weight)| weight).sum();
@@ -112,7 +118,7 @@ impl Telling {
     }
 }
 
-/// How many of the files with these scores, the best first, are hints: none that is not worth it, one, or two that both are.
+/// Returns how many of the files with these scores, best first, are hints: none, one or two.
 #[must_use]
 pub fn shown(scores: impl IntoIterator<Item = f64>) -> usize {
     [CUT, SECOND_CUT].into_iter().zip(scores).take_while(|(cut, score)| score >= cut).count()

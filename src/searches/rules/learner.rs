@@ -1,8 +1,8 @@
-//! The learner: it follows what an agent does after weak searches, and says what was found.
+//! The learner: it follows what an agent does after weak searches, and decides which files were found.
 //!
-//! It knows neither database nor clock. Times are those of the events, so a transcript replayed next year teaches the
-//! same. An [`AgentThread`] is the work of one agent; its open searches are followed until the turn ends or the agent falls
-//! silent.
+//! It uses neither the database nor the clock. Times are those of the events, so a transcript that is replayed next
+//! year teaches the same. An [`AgentThread`] is the work of one agent. Its open searches are followed until the turn
+//! ends or the agent falls silent.
 
 use std::collections::BTreeMap;
 
@@ -15,21 +15,21 @@ use super::terms::resemblance;
 use crate::searches::settings::Rules;
 use crate::types::Timestamp;
 
-/// How many searches of one agent are followed at once; the oldest gives way.
+/// The maximum number of searches of one agent that are followed at the same time. The oldest one is ended first.
 const MOST_OPEN: usize = 64;
-/// How many steps after a search are looked at.
+/// The maximum number of steps after a search that are considered.
 const MOST_STEPS: usize = 1_000;
-/// How many windows an agent may wait for a tool, which runs or which somebody has to allow, before that is silence, too.
+/// The number of windows for which an agent may wait for a tool, or for a permission, before it counts as silent.
 const PATIENCE: i32 = 10;
-/// How many calls of one agent are waited for at once.
+/// The maximum number of calls of one agent whose results are awaited.
 const MOST_WAITING: usize = 64;
-/// How far apart the times may be that a hook and a transcript give the same prompt.
+/// The maximum difference between the times that a hook and a transcript give the same prompt.
 const SAME_PROMPT: TimeDelta = TimeDelta::seconds(5);
-/// What every open search gets of a step, however little the step resembles its query.
+/// The part of a step that every open search gets, however little the step resembles its query.
 const LEAST_RESEMBLANCE: f64 = 0.25;
-/// How many times as much a file weighs that is edited, too, or that the agent adds to its index by hand.
+/// The factor by which a file counts more if it was also edited, or if the agent added it to its index.
 const EDITED: f64 = 3.0;
-/// How many times as much a file weighs that the search itself had offered, if only among weak results.
+/// The factor by which a file counts if the weak search itself returned it.
 const OFFERED: f64 = 0.5;
 
 /// The kind of action after a search.
@@ -39,13 +39,13 @@ const OFFERED: f64 = 0.5;
 pub enum FallbackKind {
     /// The agent reads a file.
     Read,
-    /// The agent looks through contents.
+    /// The agent searches the contents of files.
     Grep,
-    /// The agent looks through names.
+    /// The agent searches the names of files.
     Glob,
     /// The agent changes a file.
     Edit,
-    /// The agent adds a file to the index that its searches ask.
+    /// The agent adds a file to the index of its searches.
     Index,
 }
 
@@ -54,20 +54,20 @@ pub enum FallbackKind {
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum SearchState {
-    /// The search was weak, and what follows it is being watched.
+    /// The search was weak, and Gleaner follows what the agent does next.
     Tracking,
-    /// The search was good enough to be left alone.
+    /// The search was good enough, and nothing is learned from it.
     Strong,
-    /// The search ended with enough reads: something was learned.
+    /// The search ended with enough reads, and something was learned.
     Resolved,
     /// The turn ended before there were enough reads.
     Unresolved,
-    /// The agent fell silent before there were enough reads.
+    /// The agent was silent for too long before there were enough reads.
     TimedOut,
 }
 
 impl SearchState {
-    /// The state of a search that has just been made: it is tracked if it is weak.
+    /// Returns the state of a new search: it is tracked if it is weak.
     #[must_use]
     pub fn of_new(best_score: Option<f64>, rules: &Rules) -> Self {
         if rules.is_weak(best_score) { Self::Tracking } else { Self::Strong }
@@ -79,13 +79,13 @@ impl SearchState {
 pub struct Step {
     /// The id of the step.
     pub id: Uuid,
-    /// What was done.
+    /// The kind of the step.
     pub kind: FallbackKind,
-    /// A normalized path, or a pattern.
+    /// The normalized path, or the pattern.
     pub target: String,
-    /// Whether the step worked: what failed teaches nothing.
+    /// Whether the step succeeded. A failed step teaches nothing.
     pub ok: bool,
-    /// When the step was taken.
+    /// The time of the step.
     pub at: Timestamp,
 }
 
@@ -94,9 +94,9 @@ pub struct Step {
 pub struct FollowedStep {
     /// The step.
     pub step: Step,
-    /// The part of the step that is this search's, 0 to 1.
+    /// The share of the step that counts for this search, from 0 to 1.
     pub share: f64,
-    /// Whether the step came in time.
+    /// Whether the step came before the search was over.
     pub counts: bool,
 }
 
@@ -105,48 +105,47 @@ pub struct FollowedStep {
 pub struct OpenSearch {
     /// The id of the search.
     pub id: Uuid,
-    /// What was sought.
+    /// The query of the search.
     pub query: String,
-    /// The folder that the search is about; empty where none is known.
+    /// The folder that the search is about. It is empty if it is not known.
     pub root: String,
     /// When the search was made.
     pub at: Timestamp,
-    /// The paths that the search offered, the best first.
+    /// The paths in the result of the search, best first.
     pub offered: Vec<String>,
-    /// Whether a person has said that what the search offers is not what they meant: it repeats a search that had found just
-    /// that.
+    /// Whether the search repeats another one because a person said that its result was not what they meant.
     pub is_correction: bool,
-    /// The hints that the search was answered with, the best first.
+    /// The hints in the response to the search, best first.
     pub hints: Vec<GivenHint>,
-    /// The steps taken since, in the order in which they came in.
+    /// The steps since then, in the order in which they arrived.
     pub steps: Vec<FollowedStep>,
 }
 
-/// A file that a search was answered with.
+/// A file that was a hint in the response to a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GivenHint {
     /// The rank among the hints of the search, from 1.
     pub rank: i32,
-    /// The normalised path of the file.
+    /// The normalized path of the file.
     pub path: String,
-    /// The association that spoke for the file, if one did.
+    /// The association that led to the file, if there was one.
     pub association: Option<Uuid>,
-    /// How likely the file was thought to be worth opening.
+    /// The score that the hint had.
     pub score: f64,
 }
 
-/// A search whose session is over.
+/// A search that has ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EndedSearch {
-    /// The search as it was followed.
+    /// The search while it was open.
     pub search: OpenSearch,
     /// The state in which the search ended.
     pub state: SearchState,
     /// When the search ended, by the agent's clock.
     pub at: Timestamp,
-    /// The files that were found, the heaviest first; none unless the search was resolved.
+    /// The files that were found, those with the most weight first. There are none unless the search was resolved.
     pub finds: Vec<FoundFile>,
-    /// The files that turned out not to be what was meant.
+    /// The files that turned out to be wrong.
     pub refuted: Vec<String>,
 }
 
@@ -155,7 +154,7 @@ pub struct EndedSearch {
 pub struct FoundFile {
     /// The normalized path of the file.
     pub path: String,
-    /// How much the find says for the file.
+    /// The weight of this evidence for the file.
     pub weight: f64,
     /// When the file was read.
     pub at: Timestamp,
@@ -166,25 +165,25 @@ pub struct FoundFile {
 pub struct AgentThread {
     /// The folder in which the agent began.
     pub root: Option<String>,
-    /// The turn under way.
+    /// The current turn.
     pub turn: Option<String>,
-    /// Calls of tools that have not been answered yet, the oldest first.
+    /// The calls of tools whose results are awaited, oldest first.
     pub waiting: Vec<Uuid>,
-    /// When the latest event happened.
+    /// The time of the latest event.
     pub last_at: Option<Timestamp>,
-    /// When a person last said something.
+    /// The time of the last prompt by a person.
     pub prompted_at: Option<Timestamp>,
-    /// How many prompts of a person there were: the number of the turn under way.
+    /// The number of prompts by a person, which is the number of the current turn.
     pub prompts: i32,
-    /// How many names of files the agent was told of, as far as they are remembered.
+    /// The number of file names that the agent was told and that are stored.
     pub names: i32,
-    /// The searches that are followed, the oldest first.
+    /// The searches that are followed, oldest first.
     pub open: Vec<OpenSearch>,
 }
 
 impl AgentThread {
-    /// Notes that something happened at `at`, in `turn` if that is known; returns the searches that a silence before it, or
-    /// the end of the turn before it, has ended.
+    /// Records that something happened at `at`, in `turn` if that is known. Returns the searches that ended because
+    /// of a silence before it, or because their turn has ended.
     pub fn advance(&mut self, at: Timestamp, turn: Option<&str>, rules: &Rules) -> Vec<EndedSearch> {
         let mut ended = Vec::new();
         if let Some(last) = self.last_at
@@ -205,8 +204,8 @@ impl AgentThread {
         ended
     }
 
-    /// Notes that a person says something. A hook and a transcript tell the same prompt, though not with quite the same time, and
-    /// it counts once.
+    /// Records a prompt by a person. A hook and a transcript report the same prompt with slightly different times,
+    /// and it counts once.
     pub fn prompt(&mut self, at: Timestamp) {
         if self.prompted_at.is_none_or(|before| at.0 - before.0 > SAME_PROMPT) {
             self.prompts = self.prompts.saturating_add(1);
@@ -214,20 +213,20 @@ impl AgentThread {
         self.prompted_at = self.prompted_at.max(Some(at));
     }
 
-    /// The turn to which something belongs that happened at `at`; none if that was before the turn under way, as a transcript
-    /// may tell what hooks have told long ago.
+    /// Returns the turn of something that happened at `at`. It is none if that was before the current turn, because a
+    /// transcript may repeat what hooks have reported long before.
     #[must_use]
     pub fn turn_at(&self, at: Timestamp) -> Option<i32> {
         self.prompted_at.is_none_or(|prompted| at >= prompted).then_some(self.prompts)
     }
 
-    /// Whether searches are being made again because of what a person said at `at`: a hook and a transcript tell the same prompt,
-    /// though not with quite the same time.
+    /// Returns whether searches are being repeated because of a prompt at `at`, which a hook and a transcript report
+    /// with slightly different times.
     pub fn is_correcting(&self, at: Timestamp) -> bool {
         self.open.iter().any(|search| search.is_correction && (at.0 - search.at.0).abs() < SAME_PROMPT)
     }
 
-    /// Notes that a tool is called: until it answers, the agent waits.
+    /// Records the call of a tool. The agent waits until it returns.
     pub fn wait(&mut self, call: Uuid) {
         if self.waiting.len() == MOST_WAITING {
             self.waiting.remove(0);
@@ -235,12 +234,12 @@ impl AgentThread {
         self.waiting.push(call);
     }
 
-    /// Notes that a tool has answered.
+    /// Records the result of a tool.
     pub fn answered(&mut self, call: Uuid) {
         self.waiting.retain(|waiting| *waiting != call);
     }
 
-    /// Follows a weak search; returns the one that gives way, if any.
+    /// Follows a weak search. Returns the search that is ended for it, if there are too many.
     pub fn follow(&mut self, search: OpenSearch, rules: &Rules) -> Vec<EndedSearch> {
         let oldest = (self.open.len() >= MOST_OPEN).then(|| self.open[0].id);
         self.open.push(search);
@@ -248,8 +247,8 @@ impl AgentThread {
         oldest.zip(at).map_or_else(Vec::new, |(oldest, at)| self.end_search(oldest, at, rules))
     }
 
-    /// Takes a step, which counts for every open search made before it, by its share. `addressed` is the search that the
-    /// client says the step is about. Returns the searches that took it.
+    /// Applies a step, which counts for every open search made before it, by its share. `addressed` is the search
+    /// that the client names for the step. Returns the searches for which it counts.
     pub fn step(&mut self, step: &Step, addressed: Option<Uuid>) -> Vec<(Uuid, FollowedStep)> {
         let takes = |search: &OpenSearch| {
             (addressed == Some(search.id) || search.at <= step.at)
@@ -278,7 +277,7 @@ impl AgentThread {
         followers
     }
 
-    /// Ends the turn, and with it every search made before that.
+    /// Ends the turn, and every search made before its end.
     pub fn end_turn(&mut self, at: Timestamp, rules: &Rules) -> Vec<EndedSearch> {
         self.waiting.clear();
         self.end(SearchState::Unresolved, at, rules, |search| search.at <= at)
@@ -289,13 +288,13 @@ impl AgentThread {
         self.end(SearchState::Unresolved, at, rules, |search| search.id == id)
     }
 
-    /// Ends all searches, because nothing has been heard for longer than the window.
+    /// Ends all searches, because the agent has been silent for longer than the window.
     pub fn expire(&mut self, rules: &Rules) -> Vec<EndedSearch> {
         let at = self.last_at.unwrap_or_else(Timestamp::now);
         self.end(SearchState::TimedOut, at, rules, |_| true)
     }
 
-    /// Ends the searches that `which` selects, as resolved if they have enough reads, else as `otherwise`.
+    /// Ends the searches that `which` selects: as resolved if they have enough reads, and otherwise as `otherwise`.
     fn end(
         &mut self,
         otherwise: SearchState,
@@ -321,16 +320,18 @@ impl AgentThread {
     }
 }
 
-/// The longest silence that a session outlives, by whether the agent waits for a tool.
+/// Returns the maximum silence within a session, which is longer while the agent waits for a tool.
 #[must_use]
 pub fn longest_silence(rules: &Rules, waits: bool) -> TimeDelta {
     if waits { rules.window * PATIENCE } else { rules.window }
 }
 
-/// The files that were read, or added to the index. The later a file was read the more it weighs, the last one double; more again
-/// if it was edited; and less if the weak result had offered it.
+/// Returns the files that were read or added to the index, with their weights. The later a file was read, the greater
+/// is its weight, and the last one counts double. An edited file counts more, and a file that the weak search itself
+/// returned counts less.
 ///
-/// After a correction a file that is edited counts as well: the agent may have read it in the turn before.
+/// After a correction, an edited file counts even if it was not read, because the agent may have read it in the
+/// previous turn.
 fn finds(search: &OpenSearch) -> Vec<FoundFile> {
     let steps = || search.steps.iter().filter(|followed| followed.counts && followed.step.ok);
     let is_find = |kind: FallbackKind| match kind {
@@ -362,8 +363,8 @@ fn finds(search: &OpenSearch) -> Vec<FoundFile> {
     finds
 }
 
-/// The files that a person has objected to and that the agent then left alone. Where it went back to the first of them, the
-/// objection was about something else.
+/// Returns the files to which a person objected and which the agent then left alone. If it went back to the first of
+/// them, the objection was about something else.
 fn refuted(search: &OpenSearch, finds: &[FoundFile]) -> Vec<String> {
     let is_found = |path: &String| finds.iter().any(|find| find.path == *path);
     if !search.is_correction || search.offered.first().is_none_or(is_found) {
@@ -373,7 +374,7 @@ fn refuted(search: &OpenSearch, finds: &[FoundFile]) -> Vec<String> {
 }
 
 impl EndedSearch {
-    /// The hints, each with whether the file was read.
+    /// Returns the hints, each with whether the file was read.
     pub fn hints(&self) -> impl Iterator<Item = (&GivenHint, bool)> {
         self.search.hints.iter().map(|hint| {
             let read = self.search.steps.iter().any(|followed| {

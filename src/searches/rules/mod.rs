@@ -1,28 +1,29 @@
-//! The rules by which searches are followed and learned from. They know neither database nor clock.
+//! The rules by which searches are tracked and learned from. They use neither the database nor the clock.
 //!
 //! # What counts, and how much
 //!
-//! **Weights.** A read counts for every search that is open, by its share: in proportion to the words that the query
-//! has in common with the path or with the last pattern looked for, so that of several open searches the right one
-//! learns most. The last read before the end counts double, the one before it 1.5, and so on; a file that was edited,
-//! too, or that the agent put into its index by hand, three times. What the weak result itself had offered counts
-//! half, so that a right result with a low score rises; what failed counts nothing. Hints that are read gain weight,
-//! and hints that are not read lose some. What weighs nothing any more, or less, is not shown, and the feed calls it
-//! `refuted`.
+//! **Weights.** A read counts for every open search, by its share: in proportion to the words that the query has in
+//! common with the path or with the last search pattern, so that of several open searches the right one learns most.
+//! The last read before the end counts double, the one before it 1.5 times, and so on. A file that was also edited,
+//! or that the agent added to its index, counts three times. A file that the weak search itself returned counts half,
+//! so that a right result with a low score rises. A failed action counts nothing. Hints that are read gain weight,
+//! and hints that are not read lose some. An association with a weight of 0 or less is not shown, and the feed calls
+//! it `refuted`.
 //!
-//! **Corrections.** A prompt that plainly objects ("no, the other file") makes the searches of the turn before again, as if they
-//! had come back with just the files that they led to. If the agent then goes to another file, that one is the answer, and the
-//! first ones lose what they had gained. Words alone decide nothing: an agent that goes back to the same file was told of
-//! something else.
+//! **Corrections.** A prompt that clearly objects ("no, the other file") repeats the searches of the previous turn,
+//! as if they had returned exactly the files that they led to. If the agent then goes to another file, that one is
+//! the answer, and the first ones lose what they had gained. The words alone do not decide: if the agent goes back to
+//! the same file, the objection was about something else.
 //!
-//! **Forks.** A session that is forked repeats the calls of the other under their own ids. An id that was drawn at random stands for
-//! the same call in every session; one that only counts (`functions.Grep:0`) is taken within its session.
+//! **Forks.** A forked session repeats the calls of the original under their own ids. An id that was drawn at random
+//! is the same call in every session. An id that only counts (`functions.Grep:0`) belongs to its session.
 //!
-//! **Decay.** An association keeps the sum of its evidence as of the time of the latest piece. A new piece first brings both
-//! to the later of their times, so the sum does not depend on the order in which evidence comes; and it only changes columns
-//! that no index has. Where associations are listed, the likeness of the query is multiplied by a factor between 0 and 2 that the
-//! weight decides, and of hints that are as likely the one with more weight is first: decay ranks, it never leaves out. Each piece is a row of `association_evidence`, so that erasing a session can take just
-//! its part away.
+//! **Decay.** An association stores the sum of its evidence as of the time of the latest piece. A new piece first
+//! brings both to the later of their times, so that the sum does not depend on the order in which evidence arrives,
+//! and only columns without an index change. In lists of associations, the similarity of the query is multiplied by a
+//! factor between 0 and 2 that depends on the weight, and of hints with equal scores the one with more weight comes
+//! first. Decay therefore changes the order and never leaves anything out. Each piece is a row of
+//! `association_evidence`, so that erasing a session removes just its part.
 
 pub mod hints;
 pub mod learner;

@@ -1,76 +1,76 @@
-//! Names: what a text names, by which hints are found. These are the identifiers of code, the names of files, and the words of
-//! paths and queries. Only hashes of them are kept.
+//! Names in texts, by which hints are found: identifiers of code, file names, and the words of paths and queries.
+//! Only hashes of them are stored.
 
 use std::collections::BTreeSet;
 
 use crate::retrieval::keys::{Key, Space};
 
-/// The fewest and the most characters of an identifier that tells files apart.
+/// The minimum and maximum number of characters of an identifier that distinguishes files.
 const IDENTIFIER: std::ops::RangeInclusive<usize> = 3..=64;
-/// The most bytes of a file's name that is noticed in a text.
+/// The maximum number of bytes of a file name that is recognized in a text.
 const MOST_NAME: usize = 100;
-/// The most characters of a file's extension that is noticed in a text.
+/// The maximum number of characters of a file name extension that is recognized in a text.
 const MOST_EXTENSION: usize = 6;
-/// How many characters tell a word from others: `configure` and `configuration` are to meet.
+/// The number of characters that distinguish a word, so that `configure` and `configuration` are the same.
 const STEM: usize = 6;
-/// How many identifiers of what was seen of a file are kept.
+/// The maximum number of identifiers that are stored for what was seen of a file.
 pub const MOST_IDENTIFIERS: usize = 1_024;
 
-/// The keys of the names in a repository. A name has another key in another repository or project.
+/// Computes the keys of names in a repository. The same name has another key in another repository or project.
 #[derive(Debug, Clone)]
 pub struct Names(Space);
 
 impl Names {
-    /// The names in a repository of a project.
+    /// Makes the keys for a repository of a project.
     #[must_use]
     pub fn of(project: &str, repository: &str) -> Self {
         Self(Space::new(project, "name", repository))
     }
 
-    /// The keys of the identifiers in a text, each once.
+    /// Returns the keys of the identifiers in a text, each once.
     #[must_use]
     pub fn identifiers(&self, text: &str) -> BTreeSet<Key> {
         identifiers(text).map(|identifier| self.0.key(identifier)).collect()
     }
 
-    /// The keys of the names of files in a text, each once.
+    /// Returns the keys of the file names in a text, each once.
     #[must_use]
     pub fn files(&self, text: &str) -> BTreeSet<Key> {
         files(text).map(|name| self.0.key(name)).collect()
     }
 
-    /// The key of the name of the file at a path.
+    /// Returns the key of the name of the file at a path.
     #[must_use]
     pub fn file(&self, path: &str) -> Key {
         self.0.key(path.rsplit('/').next().unwrap_or(path))
     }
 
-    /// The keys of the words in a path or query, each once.
+    /// Returns the keys of the words in a path or query, each once.
     #[must_use]
     pub fn words(&self, text: &str) -> BTreeSet<Key> {
         words(text).iter().map(|word| self.0.key(word)).collect()
     }
 }
 
-/// Keys as the database keeps them, ascending and four bytes each. Of too many, the least are kept: whatever was seen first, they
-/// are the same.
+/// Returns keys in the form in which the database stores them: ascending, four bytes each. If there are too many, the
+/// smallest are kept, so that the result does not depend on the order in which they were seen.
 #[must_use]
 pub fn packed(keys: &BTreeSet<Key>) -> Vec<u8> {
     keys.iter().take(MOST_IDENTIFIERS).flat_map(|key| key.to_be_bytes()).collect()
 }
 
-/// The keys that [`packed`] has written.
+/// Returns the keys that [`packed`] has written.
 pub fn unpacked(bytes: &[u8]) -> impl Iterator<Item = Key> + '_ {
     bytes.as_chunks().0.iter().map(|bytes| Key::from_be_bytes(*bytes))
 }
 
-/// Whether a key is among those that [`packed`] has written.
+/// Returns whether a key is among those that [`packed`] has written.
 #[must_use]
 pub fn is_among(key: Key, bytes: &[u8]) -> bool {
     bytes.as_chunks().0.binary_search_by_key(&key, |bytes| Key::from_be_bytes(*bytes)).is_ok()
 }
 
-/// The identifiers in a text, as they are written.
+/// Returns the identifiers in a text, as they are written.
 fn identifiers(text: &str) -> impl Iterator<Item = &str> {
     let runs = text.split(|c: char| !(c.is_alphanumeric() || c == '_'));
     runs.filter(|run| {
@@ -78,7 +78,7 @@ fn identifiers(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What looks like the name of a file in a text: it has an extension.
+/// Returns the words of a text that look like file names because they have an extension.
 fn files(text: &str) -> impl Iterator<Item = &str> {
     let runs = text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.')));
     let names = runs.map(|run| run.trim_end_matches(['.', '-']));
@@ -92,7 +92,8 @@ fn files(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The stems of the words of a text, those within identifiers too: `parseHTTPUrl` has `parse`, `http` and `url`.
+/// Returns the stems of the words of a text, also within identifiers: `parseHTTPUrl` contains `parse`, `http` and
+/// `url`.
 fn words(text: &str) -> BTreeSet<String> {
     let mut words = BTreeSet::new();
     let (mut word, mut before) = (String::new(), ' ');

@@ -1,7 +1,7 @@
-//! Paths as agents write them, brought to one form: relative to the folder in which the agent began.
+//! Paths as agents write them, in a normal form: relative to the folder in which the agent began.
 
-/// The normal form of `path`, as seen from the folder `at`: relative to `root` if the path lies in it, otherwise absolute, or
-/// as relative as it was where no folder is known.
+/// Returns the normal form of `path`, as seen from the folder `at`: relative to `root` if the path is in it, and
+/// otherwise absolute, or unchanged if no folder is known.
 #[must_use]
 pub fn normalise(path: &str, at: Option<&str>, root: Option<&str>) -> String {
     let path = slashes(path);
@@ -17,7 +17,7 @@ pub fn normalise(path: &str, at: Option<&str>, root: Option<&str>) -> String {
     within.filter(|path| !path.is_empty()).unwrap_or(whole)
 }
 
-/// The normal form of a folder's path, which paths are compared with.
+/// Returns the normal form of a folder's path, with which paths are compared.
 #[must_use]
 pub fn folder(path: &str) -> String {
     tidy(&slashes(path))
@@ -27,17 +27,17 @@ fn is_absolute(path: &str) -> bool {
     path.starts_with('/') || path.starts_with('~') || has_drive(path)
 }
 
-/// Whether it begins like `C:`.
+/// Returns whether a path begins like `C:`.
 fn has_drive(path: &str) -> bool {
     matches!(path.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic())
 }
 
-/// Windows' separators as everyone else's, where the path is plainly one of Windows.
+/// Replaces the separators of Windows if the path is clearly one of Windows.
 fn slashes(path: &str) -> String {
     if has_drive(path) || path.starts_with("\\\\") { path.replace('\\', "/") } else { path.to_owned() }
 }
 
-/// Without empty parts, `.` and, as far as they can be resolved without looking, `..`.
+/// Removes empty parts, `.` and, as far as possible without access to the file system, `..`.
 fn tidy(path: &str) -> String {
     let rooted = path.starts_with('/');
     let mut parts: Vec<&str> = Vec::new();

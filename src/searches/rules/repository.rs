@@ -1,21 +1,22 @@
-//! Repositories: what the folders are clones of in which agents work. Clones of different people, and the worktrees of one,
-//! share what was learned in them.
+//! Repositories, of which the folders that agents work in are clones or worktrees. All clones and worktrees share
+//! what was learned in them.
 
 use uuid::Uuid;
 
 use super::paths;
 use crate::types::derived_id;
 
-/// The most characters of a repository's name; a longer one is cut.
+/// The maximum number of characters of a repository's name. A longer name is cut.
 const MOST: usize = 200;
-/// How the folder is named that holds a repository's worktrees, alone or after the name of the repository.
+/// The name of a folder that contains a repository's worktrees, alone or after the name of the repository.
 const WORKTREES: &str = "worktrees";
 
-/// The name of the repository that `root` is a clone or a worktree of; empty where no folder is known.
+/// Returns the name of the repository that `root` is a clone or a worktree of. It is empty if no folder is known.
 ///
-/// It is the name of the folder. Of a folder among worktrees it is what these are named after (`app` of
-/// `/src/app-worktrees/fix`), else the folder that they lie in (`app` of `/src/app/.worktrees/fix` and of
-/// `/src/app/.claude/worktrees/fix`), else the last folder, as worktrees in hidden folders of a home may be of any repository.
+/// It is the name of the folder. For a worktree, it is the name before `worktrees` (`app` for
+/// `/src/app-worktrees/fix`), or else the folder that contains the worktrees (`app` for `/src/app/.worktrees/fix` and
+/// `/src/app/.claude/worktrees/fix`), or else the last folder, because worktrees in a hidden folder of a home can be
+/// of any repository.
 #[must_use]
 pub fn repository(root: &str) -> String {
     let root = paths::folder(root);
@@ -25,13 +26,14 @@ pub fn repository(root: &str) -> String {
     name.chars().take(MOST).collect()
 }
 
-/// The id of a file, the same in every clone of its repository.
+/// Returns the id of a file, which is the same in every clone of its repository.
 #[must_use]
 pub fn file_id(repository: &str, path: &str) -> Uuid {
     derived_id(&[b"file", repository.as_bytes(), path.as_bytes()])
 }
 
-/// Whose worktrees the folder called `part` holds, which lies in the folders `above`; none if it holds none, or does not say.
+/// Returns the repository whose worktrees are in the folder `part` of the folders `above`. There is none if the
+/// folder contains no worktrees or does not say whose.
 fn owner<'a>(above: &[&'a str], part: &'a str) -> Option<&'a str> {
     let before = part.strip_suffix(WORKTREES)?;
     let name = before.trim_end_matches(['-', '_', '.']);
@@ -39,7 +41,7 @@ fn owner<'a>(above: &[&'a str], part: &'a str) -> Option<&'a str> {
         return Some(name).filter(|name| *name != before);
     }
     let outer = above.iter().rposition(|part| !part.starts_with('.'))?;
-    // The folders of homes: `/home/jane/.codex/worktrees/4f2a/app`.
+    // Worktrees in a home can be of any repository: `/home/jane/.codex/worktrees/4f2a/app`.
     let is_home = outer == 1 && matches!(above[0], "home" | "Users") || outer == 0 && above[0] == "root";
     (!is_home).then_some(above[outer])
 }

@@ -1,19 +1,19 @@
-//! Terms of queries, patterns and paths: how alike they are.
+//! Terms of queries, patterns and paths, and their similarity.
 
 use std::collections::BTreeSet;
 
 use crate::retrieval::text::{with_identifiers_split, words};
 
-/// How many characters of a word tell it from others: `creation` and `create` are to meet, in any language.
+/// The number of characters that distinguish a word, so that `creation` and `create` are the same, in any language.
 const STEM: usize = 5;
 
-/// The stems of a text's words, those within identifiers too.
+/// Returns the stems of a text's words, also within identifiers.
 fn stems(text: &str) -> BTreeSet<String> {
     let text = with_identifiers_split(text).to_lowercase();
     words(&text).map(|word| word.chars().take(STEM).collect()).collect()
 }
 
-/// The share of the query's stems that the text has, 0 to 1.
+/// Returns the share of the query's stems that the text contains, from 0 to 1.
 #[must_use]
 pub fn resemblance(query: &str, text: &str) -> f64 {
     let (wanted, there) = (stems(query), stems(text));

@@ -1,4 +1,4 @@
-//! How searches are erased, and what agents have left beside them.
+//! How searches are erased, together with what else agents have left.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -11,8 +11,8 @@ use crate::searches::associations::evidence;
 use crate::searches::settings::Rules;
 use crate::types::Timestamp;
 
-/// Erases all that an agent session has left: its searches and what was learned from them, the files that it came across, and
-/// that its transcript and tool calls were ever taken. Returns how many searches there were.
+/// Erases everything of an agent session: its searches and what was learned from them, the files that it encountered,
+/// and the record that its transcripts and tool calls were read. Returns the number of searches.
 pub async fn delete_session(
     connection: &mut PgConnection,
     project: &str,
@@ -43,7 +43,7 @@ pub async fn delete_session(
     Ok(searches.len() as u64)
 }
 
-/// Deletes what threads that go have come across.
+/// Deletes what threads have encountered that are being deleted.
 async fn delete_encounters(connection: &mut PgConnection, project: &str, threads: &[Uuid]) -> Result<()> {
     for sql in [
         "delete from touched_files where project = $1 and thread_id = any($2)",
@@ -54,7 +54,7 @@ async fn delete_encounters(connection: &mut PgConnection, project: &str, threads
     Ok(())
 }
 
-/// Erases a search and what was learned from it. Returns how many there were, which is none or one.
+/// Erases a search and what was learned from it. Returns their number, which is 0 or 1.
 pub async fn delete(connection: &mut PgConnection, project: &str, rules: &Rules, id: Uuid) -> Result<u64> {
     const THREAD: &str = "
         select t.id from agent_threads t
@@ -73,8 +73,8 @@ pub async fn delete(connection: &mut PgConnection, project: &str, rules: &Rules,
     Ok(searches.len() as u64)
 }
 
-/// Erases at most `most` of the searches that ended, or else began, before a time: the oldest ones. Once there are none, the
-/// threads and transcripts go of which nothing has come in since then.
+/// Erases at most `most` of the oldest searches that ended, or else began, before a time. If there are none left, it
+/// deletes the threads and transcripts that have received nothing since then.
 pub async fn delete_before(
     connection: &mut PgConnection,
     project: &str,
@@ -90,7 +90,7 @@ pub async fn delete_before(
             select s.thread_id from searches s where s.project = $1 and s.id = any($2))
         order by id for update";
     let oldest = AGED.oldest(connection, project, time, most).await?;
-    // Whoever writes searches holds the lock of their thread.
+    // The writer of searches holds the lock of their thread.
     sqlx::query(THREADS).bind(project).bind(&oldest).execute(&mut *connection).await?;
     let searches = AGED.lock(connection, project, time, &oldest).await?;
     let sql = "delete from searches where project = $1 and id = any($2)";
@@ -100,8 +100,8 @@ pub async fn delete_before(
     Ok(Piece { erased: vec![("searches", searches.len() as u64)], more })
 }
 
-/// Deletes a piece of what agents have left beside searches: threads without any, and that transcripts were taken. Returns
-/// whether there was anything.
+/// Deletes a part of what agents have left besides searches: threads without searches, and the records of
+/// transcripts. Returns whether there was anything.
 async fn delete_traces(
     connection: &mut PgConnection,
     project: &str,
@@ -141,7 +141,7 @@ async fn delete_traces(
     Ok(true)
 }
 
-/// Deletes what belongs to searches that are gone.
+/// Deletes what belongs to searches that are being erased.
 async fn delete_children(
     connection: &mut PgConnection,
     project: &str,

@@ -1,4 +1,4 @@
-//! What a person may object to: the searches of the turn before, and the files that these led to.
+//! The searches to which a person may object: those of the previous turn, with the files that they led to.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -6,15 +6,15 @@ use uuid::Uuid;
 use super::rows::AnsweredSearch;
 use crate::types::{Timestamp, derived_id};
 
-/// How many searches of a turn a correction may be about.
+/// The maximum number of searches of a turn to which a correction may refer.
 const MOST_ANSWERED: usize = 16;
 
-/// The id of the search that repeats another, because a person has objected to what that one led to.
+/// Returns the id of the search that repeats another one because a person objected to its result.
 pub(super) fn correction_id(search: Uuid) -> Uuid {
     derived_id(&[b"correction", search.as_bytes()])
 }
 
-/// Reads the resolved searches of these threads that were made since a person last said something there.
+/// Reads the resolved searches that these threads have made since the last prompt.
 pub(super) async fn read_answered_searches(
     connection: &mut PgConnection,
     project: &str,

@@ -47,7 +47,7 @@ impl TranscriptCounts {
         self.associations_created += other.associations_created;
     }
 
-    /// Adds what was saved.
+    /// Adds the numbers of what was saved.
     pub(super) fn add_saved(&mut self, saved: Saved) {
         self.searches_started += saved.started;
         self.searches_resolved += saved.resolved;

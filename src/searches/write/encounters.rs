@@ -1,8 +1,8 @@
-//! What agents come across: the files that they read or change, with the identifiers in these, and the names of files that they
-//! are told of. Hints are made of it.
+//! What agents encounter: the files that they read or change, with the identifiers in them, and the file names that
+//! they are told. Hints are found by it.
 //!
-//! A touched file is a row of its thread, whatever number of turns it was touched in. There is a bound for everything: the
-//! oldest files of a thread give way, the oldest threads of a file, and the oldest names of a thread.
+//! A touched file is one row of its thread, in however many turns it was touched. Everything is limited: the oldest
+//! files of a thread, the oldest threads of a file, and the oldest names of a thread are deleted first.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::LazyLock;
@@ -17,16 +17,16 @@ use crate::searches::rules::names::{Names, packed, unpacked};
 use crate::searches::rules::repository::{file_id, repository};
 use crate::types::Timestamp;
 
-/// How many files of one thread are remembered.
+/// The maximum number of files that are stored for one thread.
 const MOST_FILES: i64 = 1_000;
-/// How many threads that have touched one file are remembered.
+/// The maximum number of threads that are stored for one file.
 const MOST_THREADS: i64 = 32;
-/// How many turns are remembered in which a thread has touched a file.
+/// The maximum number of turns that are stored for a file of a thread.
 const MOST_TURNS: usize = 64;
-/// How many names one thread has been told of are remembered, at most.
+/// The maximum number of file names that are stored for one thread.
 const MOST_NAMES: usize = 16_384;
 
-/// What the threads of a unit of work have come across.
+/// What the threads of a unit of work have encountered.
 #[derive(Debug, Default)]
 pub(super) struct Encounters {
     touched: BTreeMap<(Uuid, Uuid), Touched>,
@@ -45,7 +45,7 @@ struct Touched {
 }
 
 impl Encounters {
-    /// A thread that works in `root` has read or changed a file in a turn.
+    /// Adds a file that a thread, which works in `root`, has read or changed in a turn.
     pub(super) fn touch(
         &mut self,
         thread: Uuid,
@@ -62,14 +62,14 @@ impl Encounters {
         (touched.repository, touched.root, touched.path) = (repository, root.to_owned(), path.to_owned());
     }
 
-    /// A thread was told of files with these names.
+    /// Adds the names of files that a thread was told.
     pub(super) fn name(&mut self, thread: Uuid, names: BTreeSet<Key>) {
         if !names.is_empty() {
             self.named.entry(thread).or_default().extend(names);
         }
     }
 
-    /// Writes what was come across. The threads are locked.
+    /// Writes what was encountered. The threads are locked.
     pub(super) async fn save(
         mut self,
         connection: &mut PgConnection,
@@ -84,7 +84,7 @@ impl Encounters {
         self.write_names(connection, project, threads).await
     }
 
-    /// Adds what is known already of what the threads have done with these files. Returns which of them were known.
+    /// Adds what is already stored about these threads and files. Returns which of the files were stored.
     async fn add_known(
         &mut self,
         connection: &mut PgConnection,
@@ -137,8 +137,8 @@ impl Encounters {
         Ok(())
     }
 
-    /// Keeps within the bounds of the threads and files that have a row more than before. Rows that somebody else holds are left
-    /// to the next.
+    /// Deletes rows beyond the limits of the threads and files that have gained a row. Rows that another transaction
+    /// has locked are left for the next time.
     async fn forget_oldest(
         &self,
         connection: &mut PgConnection,
@@ -195,7 +195,7 @@ impl Encounters {
                     select id, sum(cardinality(names)) over (order by id desc) as names
                     from named_files where project = $1 and thread_id = $2
                 ) newest where newest.names > $3)";
-        // Of what would be too much, the newest half stays: so it is not counted each time.
+        // Of too many names, the newest half stays, so that they need not be counted at each write.
         const LEFT: usize = MOST_NAMES / 2;
         let mut rows = (Vec::new(), Vec::new(), Vec::new());
         for (id, names) in self.named {
@@ -221,7 +221,7 @@ impl Encounters {
     }
 }
 
-/// A row that is written.
+/// A row to be written.
 struct Row<'a> {
     thread: Uuid,
     file: Uuid,

@@ -16,7 +16,7 @@ use crate::searches::rules::paths;
 use crate::searches::settings::Rules;
 use crate::types::Timestamp;
 
-/// Writes events of one project, all in one transaction; returns their verdicts, in the order of the events.
+/// Writes events of one project in one transaction. Returns their verdicts in the order of the events.
 pub async fn write(
     connection: &mut PgConnection,
     project: &str,
@@ -127,7 +127,7 @@ impl UnitOfWork<'_> {
         if self.stored(id).is_some_and(|stored| stored.state == SearchState::Tracking) {
             self.step(thread, &step, Some((id, &append.hash)));
         } else {
-            // Its time shows that the session was over before.
+            // The time of the event shows that the search was over before.
             self.step_too_late(id, step, &append.hash);
         }
         Ok(Receipt::created(None))

@@ -1,21 +1,24 @@
-//! How searches are written, in one transaction each time: events that clients post ([`write`](fn@write)), entries of agents
-//! (`replay`), the ends of their turns (`end_turn`), and the silence of agents (`expire`).
+//! How searches are written, each time in one transaction: events that clients post ([`write`](fn@write)), entries of
+//! agents (`replay`), the ends of their turns (`end_turn`), and their silence (`expire`).
 //!
-//! There is no other way to the tables, and the ways in take only what has passed the project's policy
-//! ([`Kept`]). Each loads a `UnitOfWork`, tells it what happened, and saves it.
+//! Nothing else writes the tables, and these functions accept only what has passed the project's policy ([`Kept`]).
+//! Each loads a `UnitOfWork`, applies events to it, and saves it.
 //!
 //! # Lock, replay, save
 //!
-//! 1. **Lock.** `UnitOfWork::begin` locks the threads concerned, in id order, and reads their open searches with all that followed
-//!    them. A *thread* is the work of one agent: an agent session, or a subagent in it. Its row is what concurrent events of one
-//!    agent wait for.
-//! 2. **Replay.** `learner::AgentThread` takes the events in memory. It knows no clock but the events' own, so a transcript replayed
-//!    next year teaches the same: a gap longer than the window between two events of a thread ends its searches, however long
-//!    ago both were. Only while a tool has not answered yet is an agent not silent for ten windows: builds run, and somebody
-//!    has to allow things. Events older than the latest (a transcript that tells what a hook has told) move no clock, end only
-//!    searches made before them, and are no steps of later ones.
-//! 3. **Save.** New searches, fallbacks and ends are written, a statement each. `encounters` has the files that agents came across,
-//!    and `evidence::learn` adds what was found.
+//! 1. **Lock.** `UnitOfWork::begin` locks the threads concerned, in the order of their ids, and reads their open
+//!    searches with everything that followed them. A *thread* is the work of one agent: an agent session, or a
+//!    subagent in it. Concurrent events of one agent wait for the lock on its row.
+//!
+//! 2. **Replay.** `learner::AgentThread` applies the events in memory. It uses only the times of the events, so a
+//!    transcript that is replayed next year teaches the same: a gap between two events of a thread that is longer
+//!    than the window ends its searches, however long ago both were. While a tool runs, the agent is not considered
+//!    silent for ten windows, because builds take time and people have to give permissions. Events older than the
+//!    latest one (a transcript that repeats what a hook has reported) do not advance the time, end only searches that
+//!    began before them, and are not steps of later ones.
+//!
+//! 3. **Save.** New searches, fallbacks and ends are written, each kind by one statement. `encounters` stores the
+//!    files that agents encountered, and `evidence::learn` adds the evidence of what was found.
 
 mod corrections;
 mod counts;
@@ -41,7 +44,7 @@ use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
 use crate::types::Timestamp;
 
-/// Ends the turn of an agent's session, that is of all its threads but those that are in another turn by now.
+/// Ends the turn of an agent's session, in all of its threads except those that are already in another turn.
 pub(super) async fn end_turn(
     connection: &mut PgConnection,
     tenant: &Tenant,
@@ -66,8 +69,8 @@ pub(super) async fn end_turn(
     Ok(EndedTurn { agent_session_id, searches, associations_created: saved.associations })
 }
 
-/// Ends the open searches of these threads, of which nothing has been heard for too long. `received` is the present, by our
-/// clock.
+/// Ends the open searches of those threads that have been silent for too long. `received` is the current time by the
+/// server's clock.
 pub(super) async fn expire(
     connection: &mut PgConnection,
     project: &str,

@@ -1,4 +1,5 @@
-//! Entries of agents, from transcripts and hooks: what their tool calls did counts once it is known whether they worked.
+//! Entries of agents, from transcripts and hooks. The actions of a tool call count once it is known whether the call
+//! succeeded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,7 +74,7 @@ crate::texts! {
     SearchHit: path;
 }
 
-/// Learns from entries of one source, in order. `calls` are the calls that the entries are about, as far as they are known.
+/// Learns from entries of one source, in order. `calls` has the known calls to which the entries refer.
 pub(in crate::searches) async fn replay(
     connection: &mut PgConnection,
     tenant: &Tenant,
@@ -96,7 +97,7 @@ pub(in crate::searches) async fn replay(
     Ok(counts)
 }
 
-/// Counts what entries say, and learns nothing from them.
+/// Counts the contents of entries, and learns nothing from them.
 pub(in crate::searches) fn count(calls: &mut ToolCalls, entries: &[Kept<Entry>]) -> TranscriptCounts {
     let mut counts = TranscriptCounts::default();
     for entry in entries {
@@ -120,16 +121,17 @@ fn thread_of(entry: &Entry, source: &str) -> Uuid {
     key_of(entry).id(source.as_bytes())
 }
 
-/// The id of one action of a call. It is the same from a hook as from a transcript: told twice, it is learned once. So it is in a
-/// session that was forked from another, whose transcript begins with the calls of that one, under their own ids: an id that was
-/// drawn at random means the same call in every session, while others are counted within theirs.
+/// Returns the id of an action of a call, which is the same from a hook and from a transcript, so that the action is
+/// learned once. It is also the same in a forked session, whose transcript begins with the calls of the original
+/// session. Ids that were drawn at random are the same call in every session. Other ids are counted within their
+/// session.
 fn action_id(entry: &Entry, source: &str, call: &str, index: usize) -> Uuid {
     let session = if is_random(call) { "" } else { entry.session.as_deref().unwrap_or(source) };
     derived_id(&[b"action", session.as_bytes(), call.as_bytes(), &index.to_be_bytes()])
 }
 
-/// Whether the id of a call was drawn at random, like `toolu_01…`, `call_…` and `exec-` with a UUID, so that no other call has it.
-/// Names and numbers of tools have no such long part with digits in it.
+/// Returns whether the id of a call was drawn at random, like `toolu_01…`, `call_…` and `exec-` with a UUID, so that
+/// no other call has it. Names and numbers of tools have no such long part with digits.
 fn is_random(call: &str) -> bool {
     const LONG: usize = 20;
     let is_long = |part: &str| part.len() >= LONG && part.bytes().any(|byte| byte.is_ascii_digit());
@@ -138,7 +140,7 @@ fn is_random(call: &str) -> bool {
         || uuid.is_some_and(|uuid| Uuid::try_parse(uuid).is_ok())
 }
 
-/// The ids of the searches that these entries may start.
+/// Returns the ids of the searches that these entries may start.
 fn searches_in(entries: &[Kept<Entry>], calls: &ToolCalls, source: &str) -> Vec<Uuid> {
     let mut ids = Vec::new();
     for entry in entries {
@@ -161,7 +163,7 @@ fn searches_in(entries: &[Kept<Entry>], calls: &ToolCalls, source: &str) -> Vec<
     ids
 }
 
-/// The keys of the identifiers that the use of a tool writes to files.
+/// Returns the keys of the identifiers that the use of a tool writes to files.
 fn written(entry: &Entry, activity: &Activity, names: &Names) -> Vec<Key> {
     let Activity::ToolUse { id: Some(id), .. } = activity else { return Vec::new() };
     let written = entry
@@ -172,7 +174,7 @@ fn written(entry: &Entry, activity: &Activity, names: &Names) -> Vec<Key> {
     written.unwrap_or_default().into_iter().take(MOST_IDENTIFIERS).collect()
 }
 
-/// A call that has been answered.
+/// A call with its result.
 struct AnsweredCall<'a> {
     id: &'a str,
     made: &'a ToolUse,
@@ -180,7 +182,7 @@ struct AnsweredCall<'a> {
 }
 
 impl UnitOfWork<'_> {
-    /// Takes in an entry.
+    /// Applies an entry.
     fn enter(
         &mut self,
         entry: &Kept<Entry>,
@@ -190,7 +192,7 @@ impl UnitOfWork<'_> {
     ) {
         let thread = thread_of(entry, source);
         if let Some(at) = entry.at {
-            // The first folder that a thread works in is the root of its paths.
+            // The first folder in which a thread works is the root of its paths.
             let root = &mut self.thread(thread).root;
             if root.is_none() {
                 *root = entry.root.as_deref().map(paths::folder);
@@ -237,8 +239,8 @@ impl UnitOfWork<'_> {
         }
     }
 
-    /// What tells the names in an entry that is learned from, in the repository in which the thread works; none of an entry
-    /// without a session, as nobody could ask in it, or without a folder.
+    /// Returns what finds the names in an entry, in the repository in which the thread works. It is none for an entry
+    /// without a session, which could not ask for hints, or without a folder.
     fn names_known_to(&mut self, thread: Uuid, entry: &Entry) -> Option<Names> {
         let is_learned_from = self.rules().learn && entry.session.is_some();
         let project = self.project();
@@ -246,7 +248,7 @@ impl UnitOfWork<'_> {
         Some(Names::of(project, &repository(root)))
     }
 
-    /// Notes the names of files that a thread is told of.
+    /// Adds the names of files that a thread was told.
     fn hear(&mut self, thread: Uuid, entry: &Entry, names: &Names) {
         let is_of_turn = entry.at.is_some_and(|at| self.thread(thread).turn_at(at).is_some());
         let answers =
@@ -257,8 +259,8 @@ impl UnitOfWork<'_> {
         }
     }
 
-    /// Notes the files that a call has read or changed. What it has shown or written is told of one file only if there is no
-    /// other.
+    /// Adds the files that a call has read or changed. What it has shown or written is attributed to a file only if
+    /// it is the only one.
     fn touch_files(&mut self, thread: Uuid, entry: &Entry, call: &AnsweredCall<'_>, names: &Names) {
         let Some(at) = call.made.at.or(entry.at) else { return };
         let AgentThread { root: Some(root), .. } = self.thread(thread) else { return };
@@ -285,7 +287,7 @@ impl UnitOfWork<'_> {
         }
     }
 
-    /// Takes the actions of a call as steps, and its searches as searches.
+    /// Applies the actions of a call as steps, and its searches as searches.
     fn take_call(&mut self, thread: Uuid, entry: &Entry, source: &str, call: &AnsweredCall<'_>) {
         let Some(at) = call.made.at.or(entry.at) else { return };
         let root = self.thread(thread).root.clone();
@@ -351,7 +353,7 @@ impl UnitOfWork<'_> {
     }
 }
 
-/// The best score that is known of a search's output; 0 where it found nothing.
+/// Returns the best known score in a search's output. It is 0 if the search found nothing.
 fn best_score(output: &SearchOutput) -> Option<f64> {
     if output.is_empty() {
         return Some(0.0);

@@ -1,4 +1,4 @@
-//! What the transaction knows of threads, searches and steps beyond the rules.
+//! What the transaction knows of threads, searches and steps besides the rules.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::searches::SearchResult;
 use crate::searches::rules::learner::{FollowedStep, GivenHint, SearchState};
 use crate::types::{Timestamp, derived_id};
 
-/// What a thread is named by.
+/// The name of a thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ThreadKey {
     /// The agent session.
@@ -18,7 +18,7 @@ pub(super) struct ThreadKey {
 }
 
 impl ThreadKey {
-    /// The thread's id. Where no session is known, `alone` stands for one.
+    /// Returns the thread's id. If no session is known, `alone` is used in its place.
     pub(super) fn id(&self, alone: &[u8]) -> Uuid {
         let agent = self.agent.as_deref().unwrap_or_default().as_bytes();
         match &self.session {
@@ -28,7 +28,7 @@ impl ThreadKey {
     }
 }
 
-/// A search that is new.
+/// A new search.
 #[derive(Debug)]
 pub(super) struct StartedSearch {
     pub(super) id: Uuid,
@@ -42,15 +42,15 @@ pub(super) struct StartedSearch {
     pub(super) root: Option<String>,
     pub(super) at: Timestamp,
     pub(super) state: SearchState,
-    /// The hash of the request, where the search was posted.
+    /// The hash of the request, if the search was posted.
     pub(super) hash: Vec<u8>,
-    /// The files that the search was answered with, the best first; only of a search that is tracked.
+    /// The hints in the response to the search, best first. Only a tracked search has them.
     pub(super) hints: Vec<GivenHint>,
-    /// The search that this one repeats, where a person has objected to what that one led to.
+    /// The search that this one repeats, because a person has objected to the result of that one.
     pub(super) corrects: Option<Uuid>,
 }
 
-/// A search that has led somewhere.
+/// A search that led to files.
 #[derive(Debug, Clone)]
 pub(super) struct AnsweredSearch {
     pub(super) id: Uuid,
@@ -58,11 +58,11 @@ pub(super) struct AnsweredSearch {
     pub(super) query: String,
     pub(super) root: Option<String>,
     pub(super) at: Timestamp,
-    /// The paths of the files that were found, the heaviest first.
+    /// The paths of the files that were found, those with the most weight first.
     pub(super) found: Vec<String>,
 }
 
-/// What is known of a search that is stored.
+/// What is known of a stored search.
 #[derive(Debug)]
 pub(super) struct StoredSearch {
     pub(super) thread: Uuid,
@@ -70,14 +70,14 @@ pub(super) struct StoredSearch {
     pub(super) hash: Vec<u8>,
 }
 
-/// A step that is new, as one search sees it.
+/// A new step, as one search sees it.
 #[derive(Debug)]
 pub(super) struct AppendedStep {
     pub(super) search: Uuid,
     pub(super) followed: FollowedStep,
-    /// The hash of the request, where the step was posted for this very search.
+    /// The hash of the request, if the step was posted for this search.
     pub(super) hash: Option<Vec<u8>>,
 }
 
-/// The hashes of the requests by which fallbacks were posted, by search and id; none of a fallback that was not posted.
+/// The hashes of the requests that posted fallbacks, by search and id. A fallback that was not posted has none.
 pub(super) type PostedFallbacks = HashMap<(Uuid, Uuid), Option<Vec<u8>>>;

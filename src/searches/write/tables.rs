@@ -1,5 +1,5 @@
-//! The statements that read and write threads and searches, each for many rows. The columns of rows that are inserted come in
-//! as arrays, see [`insert`].
+//! The statements that read and write threads and searches, each for many rows. The columns of inserted rows are
+//! passed as arrays, see [`insert`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
@@ -18,12 +18,12 @@ use crate::searches::rules::learner::{
 };
 use crate::types::Timestamp;
 
-/// One column of the rows that a statement takes.
+/// One column of the rows of a statement.
 fn column<'a, R, T>(rows: &'a [R], value: impl Fn(&'a R) -> T) -> Vec<T> {
     rows.iter().map(value).collect()
 }
 
-/// The threads of searches that are stored.
+/// Returns the threads of stored searches.
 pub(super) async fn read_threads_of(
     connection: &mut PgConnection,
     project: &str,
@@ -36,7 +36,7 @@ pub(super) async fn read_threads_of(
     Ok(rows.into_iter().map(|(thread, session, agent)| (thread, ThreadKey { session, agent })).collect())
 }
 
-/// Makes the threads that are not there yet.
+/// Inserts the threads that do not exist yet.
 pub(super) async fn insert_threads(
     connection: &mut PgConnection,
     project: &str,
@@ -59,7 +59,7 @@ pub(super) async fn insert_threads(
     Ok(())
 }
 
-/// Locks threads, in id order, so that two that lock the same ones wait for each other instead of forming a deadlock.
+/// Locks threads in the order of their ids, so that two transactions wait for each other and do not deadlock.
 pub(super) async fn lock_threads(
     connection: &mut PgConnection,
     project: &str,
@@ -77,7 +77,7 @@ pub(super) async fn lock_threads(
     Ok(rows.into_iter().map(thread).collect())
 }
 
-/// Reads the open searches of locked threads, with all that followed them.
+/// Reads the open searches of locked threads, with everything that followed them.
 pub(super) async fn read_open_searches(
     connection: &mut PgConnection,
     project: &str,
@@ -147,7 +147,7 @@ async fn read_hints(
     Ok(hints)
 }
 
-/// Reads what is known of searches that are stored; their threads are locked.
+/// Reads what is stored about searches whose threads are locked.
 pub(super) async fn read_stored_searches(
     connection: &mut PgConnection,
     project: &str,
@@ -187,7 +187,7 @@ pub(super) async fn read_posted_fallbacks(
 }
 
 columns! {
-    /// The columns of a search that is new.
+    /// The columns of a new search.
     struct Searches<'a>(&'a StartedSearch);
     |search| {
         "id": "uuid" = search.id,
@@ -208,7 +208,7 @@ columns! {
 }
 
 columns! {
-    /// The columns of a hint that is new, with the search that it answers.
+    /// The columns of a new hint, with the search that it belongs to.
     struct Hints<'a>((Uuid, &'a GivenHint));
     |row| {
         "search_id": "uuid" = row.0,

@@ -1,4 +1,5 @@
-//! Uses of tools and their results, paired by the id that the agent gives them, whichever comes first.
+//! Uses of tools and their results, which are connected by the id that the agent gives them, in whatever order they
+//! arrive.
 
 use std::collections::HashMap;
 
@@ -11,19 +12,19 @@ use crate::privacy::kept::Kept;
 use crate::retrieval::keys::Key;
 use crate::types::{Timestamp, derived_id};
 
-/// A use of a tool and its result, or whichever of them is here.
+/// The use of a tool and its result, or the one of them that has arrived.
 #[derive(Debug, Default, Clone)]
 pub(in crate::searches) struct ToolCall {
     pub(in crate::searches) session: Option<String>,
     pub(in crate::searches) used: bool,
     pub(in crate::searches) answered: bool,
-    /// The half that is here and waits for the other.
+    /// The part that has arrived and waits for the other one.
     pub(in crate::searches) pending: Option<Half>,
     /// Whether the call has changed since it was read.
     pub(in crate::searches) changed: bool,
 }
 
-/// One half of a call. A use that does nothing of interest is not kept.
+/// A part of a call. A use without a relevant action is not stored.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::searches) enum Half {
     /// The use.
@@ -32,34 +33,34 @@ pub(in crate::searches) enum Half {
     Result(ToolResult),
 }
 
-/// A use of a tool.
+/// The use of a tool.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::searches) struct ToolUse {
     pub(super) at: Option<Timestamp>,
-    /// The folder that relative paths are relative to.
+    /// The folder to which relative paths refer.
     pub(super) folder: Option<String>,
     pub(super) actions: Vec<ToolAction>,
-    /// The keys of the identifiers that it writes to files.
+    /// The keys of the identifiers that the use writes to files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) wrote: Vec<Key>,
 }
 
-/// What a tool has answered.
+/// The result of a tool.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::searches) struct ToolResult {
     pub(super) ok: bool,
     pub(super) output: Option<SearchOutput>,
 }
 
-/// Calls by what is derived from the id that the agent gives them ([`call_id`]).
+/// Calls, by an id that is derived from the agent's own ([`call_id`]).
 pub(in crate::searches) type ToolCalls = HashMap<Uuid, ToolCall>;
 
-/// Derives the id under which a call is remembered from the one that the agent gives it, which may be of any length.
+/// Returns the id under which a call is stored, derived from the agent's own, which may be of any length.
 pub(super) fn call_id(given: &str) -> Uuid {
     derived_id(&[b"call", given.as_bytes()])
 }
 
-/// The ids of the calls that these entries are about.
+/// Returns the ids of the calls to which these entries refer.
 pub(in crate::searches) fn call_ids(entries: &[Kept<Entry>]) -> Vec<Uuid> {
     let id = |activity: &Activity| match activity {
         Activity::ToolUse { id, .. } | Activity::ToolResult { id, .. } => id.as_deref().map(call_id),
@@ -68,8 +69,8 @@ pub(in crate::searches) fn call_ids(entries: &[Kept<Entry>]) -> Vec<Uuid> {
     entries.iter().flat_map(|entry| &entry.activities).filter_map(id).collect()
 }
 
-/// Takes the half of a call that an activity is; returns the whole call, if the other half is here already. A half that was
-/// taken before counts no more. `wrote` are the keys of the identifiers that a use writes to files.
+/// Stores an activity as a part of a call. Returns the whole call, if the other part has already arrived. A part that
+/// arrives again does not count. `wrote` has the keys of the identifiers that a use writes to files.
 pub(super) fn pair<'e>(
     calls: &mut ToolCalls,
     entry: &Entry,
@@ -122,7 +123,7 @@ pub(super) fn pair<'e>(
 }
 
 impl Half {
-    /// Whether it is a use that does nothing of interest.
+    /// Returns whether this is a use without a relevant action.
     fn is_idle(&self) -> bool {
         matches!(self, Self::Use(made) if made.actions.is_empty())
     }

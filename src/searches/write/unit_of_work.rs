@@ -1,4 +1,4 @@
-//! What a transaction has loaded of searches, and what it is to change.
+//! The searches that a transaction has loaded, and the changes that it will save.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -26,13 +26,13 @@ pub(super) struct UnitOfWork<'a> {
     started: Vec<StartedSearch>,
     appended: Vec<AppendedStep>,
     ended: Vec<EndedSearch>,
-    /// What searches of the turns under way have led to.
+    /// The files to which searches of the current turns have led.
     answered: Vec<AnsweredSearch>,
     encounters: Encounters,
 }
 
 impl<'a> UnitOfWork<'a> {
-    /// Locks these threads, making those that are not there yet, and loads their open searches and what is known of
+    /// Locks these threads, creating those that do not exist, and loads their open searches and what is stored about
     /// `searches`.
     pub(super) async fn begin(
         connection: &mut PgConnection,
@@ -45,7 +45,7 @@ impl<'a> UnitOfWork<'a> {
         let mut threads = loop {
             tables::insert_threads(connection, project, threads).await?;
             let locked = tables::lock_threads(connection, project, &ids).await?;
-            // One that was erased just before it could be locked has to be made anew.
+            // A thread that was erased just before it could be locked is created again.
             if locked.len() == ids.len() {
                 break locked;
             }
@@ -55,7 +55,7 @@ impl<'a> UnitOfWork<'a> {
         Ok(Self { stored, ..Self::of(project, rules, threads) })
     }
 
-    /// Locks those of these threads that are there, and loads their open searches.
+    /// Locks those of these threads that exist, and loads their open searches.
     pub(super) async fn of_known_threads(
         connection: &mut PgConnection,
         project: &'a str,
@@ -81,8 +81,8 @@ impl<'a> UnitOfWork<'a> {
         }
     }
 
-    /// Loads what a correction may be about: the searches that these threads have made since a person last said
-    /// something. The searches that repeat them may be stored already, if the correction was reported before.
+    /// Loads the searches to which a correction may refer: those that these threads have made since the last prompt.
+    /// The searches that repeat them may already be stored, if the correction was reported before.
     pub(super) async fn load_answered(
         &mut self,
         connection: &mut PgConnection,
@@ -102,34 +102,34 @@ impl<'a> UnitOfWork<'a> {
         self.project
     }
 
-    /// What is come across.
+    /// What the threads have encountered.
     pub(super) fn encounters(&mut self) -> &mut Encounters {
         &mut self.encounters
     }
 
-    /// The settings in force.
+    /// The settings of the project.
     pub(super) fn rules(&self) -> &'a Rules {
         self.rules
     }
 
-    /// What is known of a search, if it is stored or was started in this unit.
+    /// Returns what is known of a search, if it is stored or was started in this unit.
     pub(super) fn stored(&self, search: Uuid) -> Option<&StoredSearch> {
         self.stored.get(&search)
     }
 
-    /// A thread that was locked.
+    /// Returns a thread that was locked.
     pub(super) fn thread(&mut self, id: Uuid) -> &mut AgentThread {
         self.threads.entry(id).or_default()
     }
 
-    /// Something happened on a thread.
+    /// Records that something happened on a thread.
     pub(super) fn advance(&mut self, thread: Uuid, at: Timestamp, turn: Option<&str>) {
         let rules = self.rules;
         let ended = self.thread(thread).advance(at, turn, rules);
         self.end(thread, ended);
     }
 
-    /// A search was made; it is followed if it is weak.
+    /// Adds a search, which is followed if it is weak.
     pub(super) fn start(&mut self, search: StartedSearch) {
         let stored = StoredSearch { thread: search.thread, state: search.state, hash: search.hash.clone() };
         self.stored.insert(search.id, stored);
@@ -151,8 +151,8 @@ impl<'a> UnitOfWork<'a> {
         }
     }
 
-    /// A step was taken that open searches may learn from. `addressed` is the search that the step was posted for, and the
-    /// hash of the request.
+    /// Adds a step, from which open searches may learn. `addressed` is the search for which the step was posted, with
+    /// the hash of the request.
     pub(super) fn step(&mut self, thread: Uuid, step: &Step, addressed: Option<(Uuid, &[u8])>) {
         let followed = self.thread(thread).step(step, addressed.map(|(search, _)| search));
         self.appended.extend(followed.into_iter().map(|(search, followed)| {
@@ -161,28 +161,28 @@ impl<'a> UnitOfWork<'a> {
         }));
     }
 
-    /// A step was posted for a search that is over: it is kept, and counts for nothing.
+    /// Adds a step that was posted for a search that is over. It is stored, but does not count.
     pub(super) fn step_too_late(&mut self, search: Uuid, step: Step, hash: &[u8]) {
         let followed = FollowedStep { step, share: 0.0, counts: false };
         self.appended.push(AppendedStep { search, followed, hash: Some(hash.to_vec()) });
     }
 
-    /// The turn of one search ended.
+    /// Ends the turn of one search.
     pub(super) fn end_search(&mut self, thread: Uuid, search: Uuid, at: Timestamp) {
         let rules = self.rules;
         let ended = self.thread(thread).end_search(search, at, rules);
         self.end(thread, ended);
     }
 
-    /// A turn ended.
+    /// Ends a turn.
     pub(super) fn end_turn(&mut self, thread: Uuid, at: Timestamp) {
         let rules = self.rules;
         let ended = self.thread(thread).end_turn(at, rules);
         self.end(thread, ended);
     }
 
-    /// A person says something: the turn before ends. If they object to what it came to, its searches are made again, as if
-    /// they had come back with just that.
+    /// Records a prompt of a person, which ends the previous turn. If it objects to the result, the searches of that
+    /// turn are repeated, as if they had returned just that result.
     pub(super) fn prompt(
         &mut self,
         thread: Uuid,
@@ -228,7 +228,7 @@ impl<'a> UnitOfWork<'a> {
         }
     }
 
-    /// Nothing has been heard of these agents for too long.
+    /// Ends the searches of agents that have been silent for too long.
     pub(super) fn expire(&mut self) {
         let rules = self.rules;
         let expire = |(id, thread): (&Uuid, &mut AgentThread)| (*id, thread.expire(rules));
@@ -238,7 +238,7 @@ impl<'a> UnitOfWork<'a> {
         }
     }
 
-    /// Notes that searches of a thread have ended.
+    /// Records that searches of a thread have ended.
     fn end(&mut self, thread: Uuid, ended: Vec<EndedSearch>) {
         for ended in ended {
             if ended.state == SearchState::Resolved {
@@ -259,14 +259,15 @@ impl<'a> UnitOfWork<'a> {
         }
     }
 
-    /// The searches that ended, in the order in which they were made.
+    /// Returns the searches that ended, in the order in which they were made.
     pub(super) fn ended_searches(&self) -> Vec<TurnSearch> {
         let mut ended: Vec<_> = self.ended.iter().collect();
         ended.sort_by_key(|ended| (ended.search.at, ended.search.id));
         ended.into_iter().map(|ended| TurnSearch { id: ended.search.id, state: ended.state }).collect()
     }
 
-    /// Saves what happened, and learns from the searches that have ended. `received` is when it came in, by our clock.
+    /// Saves the changes, and learns from the searches that have ended. `received` is the time of arrival by the
+    /// server's clock.
     pub(super) async fn save(
         mut self,
         connection: &mut PgConnection,
@@ -287,12 +288,12 @@ impl<'a> UnitOfWork<'a> {
     }
 }
 
-/// What was saved.
+/// The result of saving.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Saved {
-    /// How many searches are now followed.
+    /// The number of searches that are now followed.
     pub(super) started: usize,
-    /// How many searches were resolved.
+    /// The number of searches that were resolved.
     pub(super) resolved: usize,
     /// The number of new associations.
     pub(super) associations: usize,

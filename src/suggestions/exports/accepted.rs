@@ -54,7 +54,7 @@ pub struct AcceptedSuggestions {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 enum Prompt {
-    /// The messages of `llm_request`, or the context where it has none.
+    /// The messages of `llm_request`. Without `llm_request`, the context.
     #[default]
     Request,
     /// The context, as one message of the user.

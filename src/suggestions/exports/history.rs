@@ -1,4 +1,5 @@
-//! Suggestion history: finalized records as lines of the seed's own file, each with all that is needed to learn from it.
+//! Suggestion history: finalized records as lines of the file `suggestion_history.jsonl`, each of which is complete
+//! by itself.
 
 use std::borrow::Cow;
 
@@ -32,7 +33,7 @@ pub struct SuggestionHistory {
     server: Option<String>,
 }
 
-/// A line, with the seed's names in the seed's order.
+/// A line, with the names and the order of the seed.
 #[derive(Serialize, ToSchema)]
 struct Line<'a> {
     ts: f64,
@@ -79,7 +80,7 @@ impl Dataset for SuggestionHistory {
         query.push(" from suggestions s where s.project = $1");
         self.push_conditions(query, common);
         if common.is_exact() {
-            // A line that was posted has a time of its own, so only lines that were taken as they are can be equal.
+            // A posted record has its own time, so that only lines that were imported can be equal.
             query.push(" and (s.reported is null or (true");
             push_oldest(query, ("suggestions s", "s"), "request_hash", &["completed_at", "id"], |query| {
                 self.push_conditions(query, common);

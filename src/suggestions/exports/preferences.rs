@@ -1,5 +1,5 @@
 //! Preference pairs: what a user submitted, preferred to suggestions that they viewed but did not choose. The write
-//! that finalizes a record has noted which texts these are; here they are only read.
+//! that finalizes a record stores which texts form pairs.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};

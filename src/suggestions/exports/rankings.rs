@@ -41,49 +41,50 @@ pub struct Rankings {
     #[arg(long)]
     #[serde(deserialize_with = "flag")]
     assume_uniform: bool,
-    /// The least number of suggestions with a grade that a slate has. From one alone no order is learned. The default is 1.
+    /// The minimum number of suggestions with a grade in a slate. A slate with only one teaches no order. The default
+    /// is 1.
     #[arg(long, value_name = "N")]
     #[param(minimum = 1, example = 1)]
     min_candidates: Option<u32>,
-    /// What the position of a suggestion is. The default is bias.
+    /// How the position of a suggestion is exported. The default is bias.
     #[arg(long)]
     #[param(inline)]
     position: Option<PositionAs>,
-    /// Whether each suggestion has the propensity of its position: how often a suggestion there was looked at, in all finalized
-    /// slates of the project. It is empty where fewer than 100 slates say.
+    /// Whether each suggestion has the propensity of its position: the share of the project's finalized slates with
+    /// that position in which the suggestion there was viewed. It is empty for positions with fewer than 100 slates.
     #[arg(long)]
     #[serde(deserialize_with = "flag")]
     propensities: bool,
-    /// The propensities of the positions, once they are read.
+    /// The propensities of the positions, after they were read.
     #[serde(skip)]
     #[arg(skip)]
     #[param(ignore)]
     looked_at: Vec<Option<f64>>,
 }
 
-/// What the position of a suggestion is.
+/// How the position of a suggestion is exported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 enum PositionAs {
-    /// A bias, which a trainer corrects for: it stands in the comment of letor and in the column bias_position of lightgbm-tsv.
+    /// As a bias that a trainer corrects: in the comment in letor, and in the column bias_position in lightgbm-tsv.
     #[default]
     Bias,
-    /// A feature like the others, from which a model learns that what came first was chosen.
+    /// As a feature, from which a model learns to prefer what was shown first.
     Feature,
 }
 
-/// What is known of a suggestion when it is offered, by the names of the columns. The first is its position.
+/// The names of the properties of a suggestion that are known when it is shown. The first is its position.
 const FEATURES: [&str; 6] =
     ["position", "characters", "words", "context_blocks", "typed_before", "same_command"];
 
-/// How many slates must say how often a position was looked at.
+/// The minimum number of slates from which a propensity is computed.
 const ENOUGH: i64 = 100;
-/// The most positions of which that is worked out.
+/// The maximum number of positions with a propensity.
 const POSITIONS: i32 = 50;
 
-/// What a slate's features are worked out from.
+/// What the features of a slate are computed from.
 struct Typed {
-    /// What was typed in the blocks of the context, oldest first.
+    /// The texts that were typed in the blocks of the context, oldest first.
     inputs: Vec<String>,
     blocks: i32,
 }
@@ -111,7 +112,7 @@ struct Graded<'a> {
     text: &'a str,
     label: u8,
     viewed: bool,
-    /// How often a suggestion at this position was looked at, if that is asked for and known.
+    /// The propensity of the suggestion's position, if it is requested and known.
     #[expect(clippy::option_option, reason = "absent where nobody asks, and null where it is not known")]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<f64>, extensions(("x-may-be-absent" = json!(true))))]
@@ -172,12 +173,12 @@ impl Described for Rankings {
 impl Dataset for Rankings {
     fn check(&self, shape: Shape, checks: &mut Checks) {
         let fits = shape == Shape::Decision || !self.assume_uniform;
-        checks.require(fits, "assume_uniform", "only the format vw-dsjson has propensities");
+        checks.require(fits, "assume_uniform", "only the format vw-dsjson supports it");
         checks.require(self.min_candidates != Some(0), "min_candidates", "must be 1 or more");
         let fits = shape != Shape::Raw || self.position.is_none();
         checks.require(fits, "position", "the rows of this format have no features");
         let fits = shape != Shape::Decision || !self.propensities;
-        checks.require(fits, "propensities", "are those that were logged in this format");
+        checks.require(fits, "propensities", "this format has the propensities that were logged");
     }
 
     fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
@@ -252,7 +253,7 @@ impl Dataset for Rankings {
     }
 }
 
-/// Reads how often each position was looked at in the slates that have it, of those that were finalized before a time.
+/// Reads the propensity of each position from the slates that were finalized before a time.
 async fn propensities(db: &PgPool, project: &str, as_of: Timestamp) -> Result<Vec<Option<f64>>> {
     const SQL: &str = "
         select count(*), count(*) filter (where position = any(s.viewed_indices))
@@ -277,7 +278,7 @@ impl Rankings {
         self.looked_at.get(usize::try_from(index).ok()?).copied().flatten()
     }
 
-    /// What is known of a candidate that is not to be learned.
+    /// Returns the properties of a candidate that must not be learned.
     fn bias(&self, index: i32) -> Vec<(&'static str, Option<f64>)> {
         let mut bias = Vec::new();
         if self.position != Some(PositionAs::Feature) {
@@ -295,8 +296,8 @@ impl Rankings {
         Candidate { index: graded.index, grade: graded.label, features, bias }
     }
 
-    /// The decision that was logged: which suggestion came up first. It has earned its cost if it was what the user took, and
-    /// half of that if they changed it or took part of it.
+    /// Makes the decision that was logged: which suggestion came first. Its cost is -1 if the user accepted that
+    /// suggestion, -0.5 if they changed it or accepted a part of it, and 0 otherwise.
     fn decision<'a>(
         &self,
         row: &'a PgRow,
@@ -346,7 +347,7 @@ impl Rankings {
             query.push(" and s.propensities is not null");
         }
         if let Some(least) = self.min_candidates.filter(|least| *least > 1) {
-            // Those that have a grade.
+            // Only suggestions with a grade.
             query.push(
                 " and (select count(*) from json_array_elements_text(s.suggestions) with ordinality as offered (text, number)
                     where offered.number - 1 = s.accepted_index

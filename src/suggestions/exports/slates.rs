@@ -1,4 +1,4 @@
-//! What the data sets of suggestion records share: how their rows are told from others, read, and described.
+//! What the data sets of suggestion records share: which rows they have, and how these are read and described.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -50,14 +50,14 @@ impl<'de> Deserialize<'de> for MatchTypes {
 }
 
 impl MatchTypes {
-    /// Refuses slates of which nothing was accepted, unless what was typed instead is asked for.
+    /// Rejects kinds of matches without an accepted suggestion, unless typed texts are included.
     pub(super) fn check_typed(kinds: Option<&Self>, include_typed: bool, checks: &mut Checks) {
         let typed = kinds.is_some_and(|kinds| kinds.0.contains(&MatchType::None));
-        checks.require(include_typed || !typed, "include_typed", "match_type none needs it");
+        checks.require(include_typed || !typed, "include_typed", "must be true if match_type includes none");
     }
 }
 
-/// Adds the conditions on the record `s`: finalized, of these kinds, with that version.
+/// Adds the conditions on the record `s`: it is finalized, and has one of these kinds of matches and this version.
 pub(super) fn push_conditions(
     query: &mut QueryBuilder<Postgres>,
     kinds: Option<&[MatchType]>,
@@ -76,13 +76,13 @@ pub(super) fn push_conditions(
     common.push(query, "s.created_at", &Sides { session: SESSION, texts });
 }
 
-/// The SQL of the records that are left out where exact matches are learned from: without text it is not known of some
-/// whether they are any.
+/// The SQL of the records that are left out of data sets of exact matches because, without their text, it is not
+/// known whether they are one.
 pub(super) const WITHOUT_TEXT: &str =
     "from suggestions where project = $1 and state = 'finalized' and slate_hash is null
         and (match_type = 'exact' or match_type is null)";
 
-/// What decides in which part of a split a record stands where its texts do not.
+/// The SQL of what decides on the part of a split, if texts do not.
 const SESSION: &str = "coalesce(s.session_name, s.id::text)";
 
 /// The hash of the messages that were sent to the model, as a question.
@@ -95,7 +95,7 @@ pub(super) const CONTEXT: &str = "split_hash('prompt', s.context::text)";
 /// The hash of what was submitted, as an answer.
 pub(super) const INPUT: &str = "split_hash('input', s.actual_input)";
 
-/// The prompts of models, and what users chose and did not choose.
+/// The source of the texts of records: the prompts of models, and what users chose and did not choose.
 pub(super) static SOURCE: Source = Source {
     domain: "suggestions",
     sql: "
@@ -124,7 +124,7 @@ pub(super) static SOURCE: Source = Source {
         order by s.completed_at, s.id limit $5",
 };
 
-/// The kinds that are meant: exact matches, unless others are asked for; with what was typed, these too.
+/// Returns the kinds of matches that are exported: by default exact ones, and with `include_typed` also others.
 pub(super) fn kinds(asked: Option<&MatchTypes>, include_typed: bool) -> Vec<MatchType> {
     match asked {
         Some(MatchTypes(kinds)) => kinds.clone(),
@@ -171,7 +171,7 @@ impl<'r> Texts<'r> {
         Prompt::of(self.context)
     }
 
-    /// One of the texts offered.
+    /// Returns the suggestion with this index.
     pub(super) fn suggestion(&self, index: i32) -> Option<&str> {
         self.suggestions.get(usize::try_from(index).ok()?).map(String::as_str)
     }
@@ -182,7 +182,7 @@ pub(super) fn object<'r>(row: &'r PgRow, column: &str) -> sqlx::Result<Option<&'
     Ok(row.try_get::<Option<Json<&RawValue>>, _>(column)?.map(|Json(object)| object))
 }
 
-/// An object without line breaks: in JSON they only stand between values, where a space does as well.
+/// Returns an object without line breaks. In JSON, they can only be between values, where a space is the same.
 pub(super) fn on_one_line(object: Option<&RawValue>) -> serde_json::Result<Option<Cow<'_, RawValue>>> {
     let Some(object) = object.filter(|object| object.get().contains(['\n', '\r'])) else {
         return Ok(object.map(Cow::Borrowed));
@@ -195,7 +195,7 @@ pub(super) const METADATA: &str = ", s.session_name, s.server_name, s.suggestion
     s.temperature, s.total_tokens, s.prompt_tokens, s.completion_tokens, s.context_block_count, s.trigger_block_number,
     s.result_block_number, s.created_at, s.match_type, s.accepted_index, s.viewed_indices, s.cycle_count, s.displayed_index, s.time_to_action_ms";
 
-/// What is known of a record besides its texts.
+/// The properties of a record besides its texts.
 #[derive(Serialize, ToSchema, sqlx::FromRow)]
 pub(super) struct Metadata {
     #[sqlx(rename = "key_record_id")]
@@ -225,7 +225,7 @@ pub(super) struct Metadata {
 }
 
 impl Metadata {
-    /// That of a row, if it is asked for.
+    /// Reads the metadata of a row, if it is requested.
     pub(super) fn of(row: &PgRow, key: RowKey, common: &Common) -> sqlx::Result<Option<Self>> {
         if !common.with_metadata() {
             return Ok(None);
@@ -234,7 +234,7 @@ impl Metadata {
     }
 }
 
-/// The beginning of a text up to its first white space.
+/// Returns the beginning of a text up to its first white space.
 pub(super) fn first_word(text: &str) -> &str {
     text.split_whitespace().next().unwrap_or_default()
 }

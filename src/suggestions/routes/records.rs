@@ -195,7 +195,7 @@ fn address(id: Uuid) -> String {
 /// the same move with the same `at`, counts once. The response has the same fields as an entry of a list.
 #[utoipa::path(post, path = "/v1/suggestions/{id}/views", tag = "suggestions", params(ById, Writing),
     request_body(content = NewViews, examples(
-        ("one" = (summary = "A look", value = json!({"index": 1, "at": 1_736_937_001.5}))),
+        ("one" = (summary = "One view", value = json!({"index": 1, "at": 1_736_937_001.5}))),
         ("several" = (summary = "Several views", value = json!({"views": [
             {"index": 2, "at": 1_736_937_002.1},
             {"direction": "next", "at": 1_736_937_003.0},

@@ -249,7 +249,7 @@ async fn a_snapshot_never_changes_and_is_marked_when_a_record_of_it_is_erased() 
 }
 
 #[tokio::test]
-async fn the_same_request_is_the_same_snapshot_and_another_is_refused() {
+async fn the_same_request_returns_the_same_snapshot_and_another_is_a_conflict() {
     let service = Service::open().await;
     service.accept(&logs(2)).await;
     let id = Uuid::from_u128(7);
@@ -352,7 +352,7 @@ async fn a_snapshot_whose_builder_died_is_built_anew_as_the_same_bytes_and_given
 }
 
 #[tokio::test]
-async fn snapshots_are_kept_as_long_as_was_asked_for() {
+async fn snapshots_are_deleted_after_their_keep_days() {
     let service = Service::open().await;
     let [kept, old] =
         [json!({}), json!({"keep_days": 1})].map(|more| with(json!({"dataset": "training-pairs"}), &more));

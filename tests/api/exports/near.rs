@@ -23,7 +23,7 @@ async fn intents(service: &Service, path: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn of_records_that_are_alike_the_oldest_is_kept() {
+async fn of_similar_records_the_oldest_is_exported() {
     let service = Service::open().await;
     let other = format!("{LONG} please");
     service
@@ -56,7 +56,7 @@ async fn of_records_that_are_alike_the_oldest_is_kept() {
 }
 
 #[tokio::test]
-async fn what_is_like_what_does_not_change_with_what_comes_later_or_with_who_asks_at_once() {
+async fn similarity_does_not_depend_on_later_records_or_on_concurrent_exports() {
     let service = Service::open().await;
     // More than a page of records, in twenty clusters, and more equals than are compared with later ones.
     let event = |number: u128| {

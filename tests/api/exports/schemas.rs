@@ -113,7 +113,7 @@ async fn every_row_of_every_format_is_as_its_schema_says() {
 }
 
 #[tokio::test]
-async fn a_profile_says_what_is_repeated_and_what_rows_are_about() {
+async fn a_profile_counts_repeated_texts_and_shares() {
     let service = Service::open().await;
     let log = |number: u128| {
         let (intent, program) = match number {

@@ -116,7 +116,7 @@ async fn neither_an_intent_nor_a_program_stands_in_two_parts() {
 }
 
 #[tokio::test]
-async fn a_split_goes_by_what_it_is_asked_to_go_by() {
+async fn a_split_follows_split_by() {
     let service = Service::open().await;
     let log = |number: u128| {
         let log = solved(

@@ -92,7 +92,7 @@ async fn two_splits_that_begin_at_once_are_the_same() {
 }
 
 #[tokio::test]
-async fn what_is_erased_while_groups_are_made_is_forgotten() {
+async fn what_is_erased_while_groups_are_made_is_deleted_from_them() {
     let service = Service::open().await;
     service.accept(&(0..60).map(log).collect::<Vec<_>>()).await;
     service.get(&path("train")).await.rows();

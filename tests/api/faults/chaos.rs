@@ -15,7 +15,7 @@ pub(super) const FULL: [&str; 2] =
     ["the database has no space left on its disk", "the database cannot be reached"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_takes_no_writes_is_told_by_readiness_and_once_in_the_log_and_recovers() {
+async fn a_database_that_accepts_no_writes_is_reported_by_readiness_and_once_in_the_log_and_recovers() {
     let folder = folder();
     let log = folder.path().join("log");
     let mut command = gleaner(&folder);
@@ -33,11 +33,11 @@ async fn a_database_that_takes_no_writes_is_told_by_readiness_and_once_in_the_lo
     let trouble: Vec<_> =
         since.lines().filter(|line| line.contains(" WARN ") || line.contains(" ERROR ")).collect();
     assert!(trouble.len() <= 6, "{} lines about one outage, such as {:?}", trouble.len(), &trouble[..6]);
-    assert!(since.contains("the database takes writes again"), "{since}");
+    assert!(since.contains("the database accepts writes again"), "{since}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_whose_connections_others_have_taken_is_reached_again_once_there_are_some() {
+async fn the_server_reconnects_when_other_clients_release_the_connections_of_the_database() {
     let folder = folder();
     let mut scene = Scene::start(&folder, 4, None);
     scene.load.more(100).await;
@@ -60,7 +60,7 @@ async fn a_clock_that_jumps_and_a_disk_that_is_slow_lose_nothing_and_leave_the_s
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disk_that_is_full_is_told_by_readiness_and_loses_nothing_and_the_server_recovers() {
+async fn a_full_disk_is_reported_by_readiness_and_loses_nothing_and_the_server_recovers() {
     let Some(disk) = Disk::mount(256) else { return };
     let scene = Scene::start(&disk.folder, 4, None);
     scene.load.more(200).await;

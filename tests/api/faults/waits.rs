@@ -145,7 +145,7 @@ async fn a_server_with_all_connections_taken_answers_probes_and_refuses_the_rest
     let refused = read(ask("/v1/generations").await).await;
     assert!(refused.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{refused}");
     assert!(
-        refused.contains("\"detail\":\"the server has as many connections as it may; try again\""),
+        refused.contains("\"detail\":\"the server has the maximum number of connections; try again\""),
         "{refused}"
     );
     drop(idle);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{CHAT, MESSAGES, call, chat, sent};
+use super::{CHAT, MESSAGES, begun, call, chat, sent};
 use crate::support::provider;
 use crate::support::{Service, column};
 
@@ -141,4 +141,32 @@ async fn usage_that_passes_teaches_the_ratio_of_its_model() {
     assert!((second - reported).abs() < (first - reported).abs(), "{first} {second} {reported}");
     let figures = service.get("/v1/analytics/messages").await.expect(200);
     assert_eq!(figures["data"][0]["estimate"]["sends"], 2);
+}
+
+#[tokio::test]
+async fn a_send_that_somebody_else_has_ended_meanwhile_stays_as_they_ended_it() {
+    let (service, asked) = provider::service().await;
+    let task = begun(&service, &asked, CHAT, &chat("slow", &["x"])).await;
+    let id = sent(&service).await["id"].as_str().expect("an id").to_owned();
+    let outcome = json!({"assistant_text": "What they say."});
+    service.post(&format!("/v1/sends/{id}/finalize"), &outcome).await.expect(200);
+    let ended = sent(&service).await;
+    asked.go_on.notify_one();
+    assert_eq!(task.await.expect("an answer").status(), 200);
+    assert_eq!(sent(&service).await, ended);
+    let calls = "select count(*) from send_attempts";
+    assert_eq!(stored(&service, calls).await, 1);
+}
+
+#[tokio::test]
+async fn a_call_that_somebody_else_has_reported_meanwhile_counts_beside_the_last_one() {
+    let (service, asked) = provider::service().await;
+    let task = begun(&service, &asked, CHAT, &chat("slow", &["x"])).await;
+    let id = sent(&service).await["id"].as_str().expect("an id").to_owned();
+    let overflow = json!({"error": {"status": 400, "code": "context_length_exceeded", "message": "maximum context length"}});
+    service.post(&format!("/v1/sends/{id}/attempts"), &overflow).await.expect(201);
+    asked.go_on.notify_one();
+    assert_eq!(task.await.expect("an answer").status(), 200);
+    let ended = sent(&service).await;
+    assert_eq!((&ended["state"], &ended["attempts_used"]), (&json!("complete"), &json!(2)));
 }

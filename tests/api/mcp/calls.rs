@@ -160,7 +160,7 @@ async fn a_call_may_do_what_its_key_may_do_in_its_project() {
 }
 
 #[tokio::test]
-async fn what_a_project_keeps_and_how_fast_it_may_be_asked_holds_for_calls() {
+async fn capture_and_rates_apply_to_calls() {
     let service = Service::open().await;
     let secret = "AKIAIOSFODNN7EXAMPLQ";
     let stored =

@@ -14,7 +14,7 @@ fn mcp(folder: &TempDir, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn claude_code_is_told_of_the_tools_and_can_be_told_to_forget_them() {
+fn claude_code_gets_the_tools_until_they_are_uninstalled() {
     let folder = folder();
     let file = folder.path().join(".claude.json");
     let own = "{\n  \"numStartups\": 3,\n  \"mcpServers\": {}\n}\n";

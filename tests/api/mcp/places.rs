@@ -18,7 +18,7 @@ async fn remember(service: &Service) -> Value {
 }
 
 #[tokio::test]
-async fn a_client_that_names_its_session_beside_the_arguments_needs_not_name_it_again() {
+async fn a_client_that_sends_its_session_as_metadata_need_not_name_it_in_the_arguments() {
     let service = Service::open().await;
     let memory = remember(&service).await;
     ask(&service, "codex-thread", &[]).await;
@@ -40,7 +40,7 @@ async fn a_client_that_names_its_session_beside_the_arguments_needs_not_name_it_
 }
 
 #[tokio::test]
-async fn the_session_is_else_the_one_in_which_the_same_key_asked_last() {
+async fn the_default_session_is_the_one_in_which_the_same_key_last_asked() {
     let (service, operator) = Service::closed().await;
     let operator = format!("Bearer {operator}");
     let mut keys = Vec::new();
@@ -63,7 +63,7 @@ async fn the_session_is_else_the_one_in_which_the_same_key_asked_last() {
 }
 
 #[tokio::test]
-async fn where_no_session_is_known_nothing_is_suggested_and_the_model_is_told_how_to_name_it() {
+async fn without_a_session_nothing_is_suggested_and_the_model_learns_how_to_name_one() {
     let service = Service::open().await;
     remember(&service).await;
     let result = call(&service, "suggest_memories", json!({})).await;

@@ -32,7 +32,7 @@ async fn modern(service: &Service, method: &str, more: &[(&str, &str)]) -> Value
 }
 
 #[tokio::test]
-async fn a_client_of_any_version_learns_what_the_server_is_and_when_to_call_what() {
+async fn a_client_of_any_version_gets_the_name_of_the_server_and_instructions() {
     let service = Service::open().await;
     for version in ["2025-06-18", "2025-11-25"] {
         let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
@@ -58,7 +58,7 @@ async fn a_client_of_any_version_learns_what_the_server_is_and_when_to_call_what
 }
 
 #[tokio::test]
-async fn the_tools_are_listed_in_the_same_order_with_schemas_that_every_client_takes() {
+async fn the_tools_are_listed_in_the_same_order_with_schemas_that_every_client_accepts() {
     let service = Service::open().await;
     let list = post(&service, &message("tools/list", &json!({})), &[]).await.expect(200)["result"].clone();
     assert_whole!("tools", list);
@@ -98,7 +98,7 @@ fn look(schema: &Value, place: &str) {
 }
 
 #[tokio::test]
-async fn only_who_has_a_key_is_answered_and_no_page_of_another_site() {
+async fn only_callers_with_a_key_and_no_pages_of_other_sites_are_answered() {
     let (service, key) = Service::closed().await;
     let list = message("tools/list", &json!({}));
     post(&service, &list, &[]).await.refused(401, &[]);
@@ -118,7 +118,7 @@ async fn only_who_has_a_key_is_answered_and_no_page_of_another_site() {
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_refused_and_a_message_is_bounded() {
+async fn an_invalid_or_oversized_message_is_refused() {
     let service = Service::open().await;
     for method in [Method::GET, Method::DELETE] {
         let request = request(method, "/mcp").header("accept", "text/event-stream");

@@ -6,7 +6,7 @@ use super::{MIDNIGHT, append, associations, find, grep, paths, read, resolve, st
 use crate::support::{Service, column, encoded, with};
 
 #[tokio::test]
-async fn a_file_that_is_gone_is_told_no_more_until_it_is_found_again() {
+async fn a_file_that_is_gone_is_not_returned_until_it_is_found_again() {
     let service = Service::open().await;
     find(&service, weak("login button", 0), &["auth/a.rs", "b.rs"]).await;
     find(&service, weak("login form", 100), &["auth/a.rs"]).await;
@@ -45,7 +45,7 @@ async fn a_folder_knows_only_its_own_associations() {
 }
 
 #[tokio::test]
-async fn patterns_that_led_to_the_answer_are_told_for_similar_queries() {
+async fn patterns_that_led_to_the_answer_are_returned_for_similar_queries() {
     let service = Service::open().await;
     let search = start(&service, weak("login button component", 0)).await;
     append(&service, &search, &grep("login.*button", 1)).await.expect(201);

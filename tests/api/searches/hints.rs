@@ -128,7 +128,7 @@ async fn the_file_that_the_work_at_hand_leads_to_is_the_only_hint() {
 }
 
 #[tokio::test]
-async fn there_is_mostly_no_hint_whatever_the_limit_and_more_for_those_who_want_more() {
+async fn there_is_usually_no_hint_unless_a_lower_score_is_requested() {
     let service = Service::open().await;
     first().tell(&service).await;
     second().tell(&service).await;
@@ -169,7 +169,7 @@ async fn hooks_tell_as_much_as_transcripts_and_both_together_no_more() {
 }
 
 #[tokio::test]
-async fn what_the_session_has_touched_is_no_hint_whoever_has_told_of_it() {
+async fn a_file_that_the_session_has_touched_is_no_hint() {
     let service = Service::open().await;
     first().tell(&service).await;
     let all = "agent_session_id=first&min_score=0";
@@ -261,7 +261,7 @@ async fn a_file_that_is_gone_is_no_hint_until_it_is_touched_again() {
 }
 
 #[tokio::test]
-async fn what_a_session_came_across_goes_with_it() {
+async fn what_a_session_encountered_is_erased_with_it() {
     let service = Service::open().await;
     let steps = vec![
         Prompt("see secretfile.rs"),
@@ -285,7 +285,7 @@ async fn what_a_session_came_across_goes_with_it() {
 }
 
 #[tokio::test]
-async fn without_learning_nothing_is_kept_of_what_a_session_comes_across() {
+async fn without_learning_nothing_that_a_session_encounters_is_stored() {
     let service = Service::open().await;
     service.put("/v1/projects/default", &json!({"searches": {"learn": false}})).await.expect(200);
     first().tell(&service).await;
@@ -293,7 +293,7 @@ async fn without_learning_nothing_is_kept_of_what_a_session_comes_across() {
 }
 
 #[tokio::test]
-async fn what_is_kept_of_a_session_and_of_a_file_is_bounded() {
+async fn what_is_stored_of_a_session_and_of_a_file_is_limited() {
     let service = Service::open().await;
     let list: Vec<_> = (0..9_000).map(|number| format!("f{number}.rs")).collect();
     let command: Vec<_> = (0..1_010).map(|number| format!("cat src/f{number}.rs")).collect();

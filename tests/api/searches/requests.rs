@@ -68,7 +68,7 @@ async fn a_batch_does_what_the_single_requests_do() {
 }
 
 #[tokio::test]
-async fn a_search_that_cannot_be_is_refused_by_its_fields() {
+async fn an_invalid_search_is_refused_with_its_fields() {
     let service = Service::open().await;
     for (body, pointer) in [
         (json!({}), "/query"),
