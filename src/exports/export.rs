@@ -130,7 +130,7 @@ impl Export {
         self.as_of
     }
 
-    /// Makes the query of the last record within `limit`, and of the next one if there is another.
+    /// Makes the query of the last record within `limit`, and of the one after it if there is one.
     pub fn end(&self, limit: i64) -> Result<QueryBuilder<Postgres>> {
         let [completed_at, record_id, _] = self.dataset.sort_key();
         let columns = format!("select distinct {completed_at} as completed_at, {record_id} as record_id");
@@ -189,7 +189,8 @@ impl Export {
             query.push(format_args!(" and ({completed_at}, {record_id}, {row}) {comparison} ("));
             query.push_bind(key.completed_at).push(", ").push_bind(key.record_id);
             query.push(", ").push_bind(key.row).push(")");
-            // That follows from it. Where the row is of another table, an index of the record's can begin there only by this.
+            // This follows from the condition above. If the row number is from another table, an index on the
+            // records can only start at the key because of it.
             let comparison = if comparison.starts_with('>') { ">=" } else { "<=" };
             query.push(format_args!(" and ({completed_at}, {record_id}) {comparison} ("));
             query.push_bind(key.completed_at).push(", ").push_bind(key.record_id).push(")");

@@ -59,7 +59,7 @@ pub struct Description {
     pub raw: Option<fn() -> Value>,
     /// The schema of what `include=metadata` adds.
     pub metadata: Option<fn() -> Value>,
-    /// What decides which part of a split a record is in.
+    /// What decides on the part of a split that a record is in.
     pub split: Split,
     /// The table of the records from which the rows are made.
     pub table: &'static str,

@@ -150,7 +150,7 @@ pub(super) async fn catch_up(
     Ok(())
 }
 
-/// What is compared of a record.
+/// The text of a record that is compared.
 #[derive(Debug, FromRow)]
 struct Taught {
     text: Option<String>,

@@ -1,7 +1,7 @@
-//! Background work on the records of a project, in the order in which they were finalized, that stores something about each
-//! of them. Writing a record does none of it: an export that needs the work processes what was finalized since the last
-//! one, some records at a time, each time in its own transaction. Two exports that begin at the same time process the
-//! records one after the other.
+//! Work that stores something about each record of a project, in the order in which the records were finalized. Writing
+//! a record costs nothing: an export that needs the results first processes the records finalized since the last one,
+//! page by page, each page in a transaction. Two exports that begin at the same time process the records one after the
+//! other.
 
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, FromRow, PgConnection, PgPool, Postgres, Transaction};
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::types::Timestamp;
 
-/// A record, with what the work reads from it.
+/// A record with the columns that the work reads.
 #[derive(Debug, Clone, FromRow)]
 pub(super) struct Record<T> {
     pub(super) record: Uuid,
@@ -18,18 +18,19 @@ pub(super) struct Record<T> {
     pub(super) read: T,
 }
 
-/// The next records to process, and the transaction that stores something about them.
+/// The next records to be processed, and the transaction that stores the results.
 pub(super) struct Page<'a, T> {
     pub(super) transaction: Transaction<'static, Postgres>,
     pub(super) records: Vec<Record<T>>,
-    /// The last of the records.
+    /// When the last of the records was finalized, and its id.
     last: (Timestamp, Uuid),
     project: &'a str,
     work: &'a str,
 }
 
-/// Reads at most so many records that the work has not processed yet and that were finalized before `as_of`, if there are any.
-/// `sql` selects them, as described at [`Source`](super::split::Source). The same work waits elsewhere until the page ends.
+/// Reads the next records that were finalized before `as_of` and are not processed yet, `most` at a time, if there are
+/// any. `sql` selects them as described at [`Source`](super::split::Source). Others are kept from the same work until
+/// the page ends.
 pub(super) async fn next_page<'a, T>(
     db: &PgPool,
     (project, work): (&'a str, &'a str),
@@ -57,7 +58,7 @@ where
 }
 
 impl<T> Page<'_, T> {
-    /// Notes that the records were processed, and commits what was stored about them.
+    /// Stores that the records are processed, and commits the transaction.
     pub(super) async fn end(mut self) -> sqlx::Result<()> {
         const SQL: &str =
             "update text_progress set completed_at = $3, record = $4 where project = $1 and work = $2";

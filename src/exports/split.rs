@@ -13,11 +13,11 @@
 //! same bytes. Writing a record costs nothing: the first export with a split processes what was finalized since the
 //! last one, some 2,000 records at a time.
 //!
-//! Searches, suggested memories and conversations have only a question. A file or a memory that answers one question
-//! answers others in every part, and a conversation is identified by how it begins. The hash of the question alone decides
-//! their part, so no row is dropped. Records without texts are divided by their session.
+//! Searches, memory suggestions and conversations are divided by a hash of their question alone, and no rows are
+//! dropped. The files and memories that answer a query are not texts to be learned, so they may answer queries of every
+//! part. The question of a conversation is its first message. Records without texts are divided by session.
 //!
-//! Texts are compared by a hash, without their case, white space and quotation marks (`split_hash` in the migrations).
+//! Texts are compared by a hash that ignores case, white space and quotation marks (`split_hash` in the migrations).
 
 use std::collections::HashMap;
 use std::iter::once;
@@ -37,7 +37,7 @@ use crate::types::Timestamp;
 const HOLDOUT: f64 = 0.1;
 /// The number of records from which on an answer says nothing about what a record is about.
 const COMMON: i64 = 20;
-/// How many records are put into groups by one transaction.
+/// The number of records that one transaction puts into groups.
 const PAGE: i64 = 2_000;
 
 /// A part of a split.
@@ -56,8 +56,8 @@ pub enum Part {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum SplitBy {
-    /// Neither the question nor the answer of a row. The question where rows have no answer of their own, and the session where
-    /// they have no texts.
+    /// Neither the question nor the answer of a row. In data sets without answers only the question, and in data sets
+    /// without texts the session.
     #[default]
     Auto,
     /// A question (an intent, a prompt, a query).
@@ -68,19 +68,19 @@ pub enum SplitBy {
     Session,
 }
 
-/// What of its records decides in which part of a split they are, if a request does not say.
+/// What decides on the part of a record, unless a request names something else.
 #[derive(Debug, Clone, Copy)]
 pub enum Split {
     /// The agent's session.
     BySession,
     /// The question of a row, such as a query.
     ByQuestion,
-    /// The question and the answers, from here.
+    /// The question and the answers, which come from this source.
     ByTexts(&'static Source),
 }
 
 impl Split {
-    /// Where the texts come from, if they are put into groups.
+    /// Returns the source of the texts that are put into groups.
     #[must_use]
     pub fn source(self) -> Option<&'static Source> {
         match self {
@@ -89,7 +89,7 @@ impl Split {
         }
     }
 
-    /// Refuses to divide rows by what they do not have.
+    /// Rejects a property that the rows do not have.
     pub(super) fn check(self, by: Option<SplitBy>, checks: &mut Checks) {
         let refused = match (self, by) {
             (Self::BySession, Some(SplitBy::Intent | SplitBy::Program)) => {
@@ -102,23 +102,23 @@ impl Split {
     }
 }
 
-/// What decides in which part a row stands, as SQL over the row.
+/// What decides on the part of a row, as SQL over the row.
 #[derive(Debug, Clone, Copy)]
 pub struct Sides<'a> {
     /// The session of the row's record, or else another property of the record, as text.
     pub session: &'a str,
-    /// What the row says.
+    /// The texts of the row.
     pub contents: Contents<'a>,
 }
 
-/// What a row says, as SQL over the row.
+/// The texts of a row that decide on its part, as SQL over the row.
 #[derive(Debug, Clone, Copy)]
 pub enum Contents<'a> {
-    /// Nothing that other rows could say, too.
+    /// None.
     None,
-    /// The hash of its question.
+    /// The hash of the question.
     Question(&'a str),
-    /// Its question and its answers.
+    /// The question and the answers.
     Texts(Texts<'a>),
 }
 
@@ -154,7 +154,7 @@ pub struct Source {
     pub taught: &'static str,
 }
 
-/// The hashes of the texts by which a record is put into a group.
+/// The hashes of the texts of a record that is put into a group.
 #[derive(Debug, Clone, sqlx::FromRow)]
 struct Hashes {
     question: i64,
@@ -163,7 +163,7 @@ struct Hashes {
 }
 
 impl Hashes {
-    /// All of them, each once.
+    /// Returns all hashes, the question first and each answer once.
     fn all(&self) -> impl Iterator<Item = i64> {
         let mut answers = self.answers.clone();
         answers.sort_unstable();
@@ -181,7 +181,7 @@ struct Known {
     records: i64,
 }
 
-/// Returns the group of each record, and notes what is known of its texts from then on.
+/// Returns the group of each record, and updates what is known of its texts.
 fn assign(records: &[Record<Hashes>], known: &mut HashMap<i64, Known>) -> Vec<i64> {
     let group = |Record { read: hashes, .. }: &Record<Hashes>| {
         let of_question = known.get(&hashes.question).map(|text| text.group);

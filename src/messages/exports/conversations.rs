@@ -97,7 +97,7 @@ impl Dataset for Conversations {
     fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, _: Shape) {
         self.push_conversations(query, common);
         if common.is_exact() {
-            // No index has the texts of whole conversations: each page looks at all of them.
+            // No index has the texts of whole conversations, so each page reads all conversations.
             query.push(
                 " and last.id in (select id from (
                     select last.id, row_number() over (partition by c.texts order by last.completed_at, last.id) as nth",
@@ -151,7 +151,7 @@ impl Dataset for Conversations {
 }
 
 impl Conversations {
-    /// Adds `from` and `where`: the pair `last` with which a conversation ends, and the conversation as `c`.
+    /// Adds `from` and `where`. `last` is the last pair of a conversation, and `c` is the conversation.
     fn push_conversations(&self, query: &mut QueryBuilder<Postgres>, common: &Common) {
         query.push(
             " from pairs last
@@ -178,7 +178,7 @@ impl Conversations {
         common.push(query, "c.created_at", &Sides { session: "last.conversation::text", contents });
     }
 
-    /// Adds the conditions on a pair `p` of a conversation.
+    /// Adds the conditions on the pair `p` of a conversation.
     fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common) {
         query.push(r" and p.lifecycle_state = 'complete' and p.user_text ~ '\S' and p.assistant_text ~ '\S'");
         for (column, value) in
