@@ -17,6 +17,8 @@ use crate::table::Line;
 /// How many conversations of each kind ask for suggestions, and how many of the baseline's queries are measured.
 const CONVERSATIONS: usize = 300;
 const BASELINE_QUERIES: usize = 3;
+/// A request for suggestions that are not likely, too, so that there are some to record.
+const ASKED: &str = r#"{"confidence_threshold": 0}"#;
 /// How many queries a conversation has before it asks.
 const QUERIES: usize = 3;
 /// Every so many-th memory is one that conversations are about.
@@ -162,7 +164,7 @@ async fn ask(
         }
         let path = format!("/v1/conversations/{session}/suggest");
         let sent = Instant::now();
-        let answer = connection.send(&request("default", &path, Some(("application/json", "{}")))).await;
+        let answer = connection.send(&request("default", &path, Some(("application/json", ASKED)))).await;
         took.push(sent.elapsed().as_secs_f64() * 1e3);
         found += usize::from(!answer.contains(r#""total_suggestions":0"#));
     }
