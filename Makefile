@@ -3,7 +3,7 @@
 # make test    install what is missing, and check everything that CI checks
 # make lint    what the compiler, clippy, rustdoc, cargo-machete and typos have to say
 # make fmt     format the code
-# make bench   measure against pgbench, COPY and others: the table of benches/README.md (BENCH=start,ingest,depth,export,parquet,seeds,similar,redaction,retention,fairness,gateway SCALE=100000)
+# make bench   measure against pgbench, COPY and others: the table of benches/README.md (BENCH=start,ingest,depth,export,parquet,seeds,similar,memories,redaction,retention,fairness,gateway SCALE=100000)
 # make fuzz    feed the readers of what strangers send with inputs made by chance (FUZZ_SECONDS=60 for each)
 # make torture kill and restart the server and Postgres under load for minutes, fill the disk, move the clock (TORTURE_SECONDS=300)
 

@@ -1,6 +1,6 @@
 -- Memories: what is worth knowing again, the queries of conversations, and what was shown in them (seed 002).
 --
--- No foreign keys: a memory may be erased while figures of it stay.
+-- No foreign keys but that of embeddings: a memory may be erased while figures of it stay.
 
 create table memories (
     project      text not null,
@@ -36,6 +36,18 @@ comment on column memories.code_file is 'The file of source code that it is a pi
 comment on column memories.search_keys is 'Hashes of its terms, ascending; see memories/rules/terms.rs. Null: not kept, so it is never found.';
 comment on column memories.term_counts is 'How often the term of each search key stands in the memory, a byte each, 255 at most.';
 comment on column memories.request_hash is 'Of the request that made the memory: tells a replay from a conflict.';
+
+create table memory_embeddings (
+    project   text not null,
+    memory_id uuid not null,
+    model     text not null,
+    embedding real[] not null,
+    primary key (memory_id, project),
+    foreign key (memory_id, project) references memories (id, project) on delete cascade
+);
+
+comment on table memory_embeddings is 'What memories mean, by a model of embeddings, if one is configured. Filled in by a background task.';
+comment on column memory_embeddings.embedding is 'Empty: the model does not accept the text.';
 
 create table conversation_queries (
     project      text not null,

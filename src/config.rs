@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, Command, FromArgMatches, ValueEnum};
 
+use crate::embeddings::Embedder;
 use crate::exports::stream::Limits;
 use crate::privacy::capture::Capture;
 
@@ -105,12 +106,52 @@ pub struct Serve {
     /// Limits on exports.
     #[command(flatten)]
     pub exports: Limits,
+
+    /// The model of embeddings.
+    #[command(flatten)]
+    pub embeddings: Embeddings,
 }
 
 impl Serve {
     /// Returns the first key, given directly or in a file.
     pub fn key(&self) -> anyhow::Result<Option<String>> {
         secret(self.admin_key.as_deref(), self.admin_key_file.as_deref())
+    }
+}
+
+/// Which model computes what memories mean.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Embeddings")]
+pub struct Embeddings {
+    /// The base URL, with /v1, of an OpenAI-compatible API of embeddings. Memories and queries are sent to it.
+    #[arg(long, env = "GLEANER_EMBEDDINGS_URL", value_name = "URL")]
+    pub embeddings_url: Option<String>,
+
+    /// The name of the model of embeddings.
+    #[arg(
+        long,
+        env = "GLEANER_EMBEDDINGS_MODEL",
+        default_value = "text-embedding-3-small",
+        value_name = "NAME"
+    )]
+    pub embeddings_model: String,
+
+    /// The key of the API of embeddings.
+    #[arg(long, env = "GLEANER_EMBEDDINGS_KEY", hide_env_values = true, value_name = "KEY")]
+    pub embeddings_key: Option<String>,
+
+    /// The file that contains the key of the API of embeddings.
+    #[arg(long, env = "GLEANER_EMBEDDINGS_KEY_FILE", value_name = "FILE")]
+    pub embeddings_key_file: Option<PathBuf>,
+}
+
+impl Embeddings {
+    /// Returns the model of embeddings, if there is one.
+    pub fn embedder(&self) -> anyhow::Result<Option<Embedder>> {
+        let Some(url) = self.embeddings_url.as_deref().filter(|url| !url.is_empty()) else { return Ok(None) };
+        let key = secret(self.embeddings_key.as_deref(), self.embeddings_key_file.as_deref())?;
+        let embedder = Embedder::new(url, &self.embeddings_model, key.as_deref());
+        embedder.context("GLEANER_EMBEDDINGS_URL or its key cannot be used").map(Some)
     }
 }
 

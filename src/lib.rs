@@ -43,8 +43,9 @@
 //!   and [`help`] finds what is relevant to a conversation, on request or without one.
 //! - [`mcp`] serves operations of the API to models as tools.
 //! - [`gateway`] forwards requests of clients to model providers, and records them as sends. [`providers`] calls
-//!   model providers. [`retrieval`] finds texts that are similar to a given one, [`statistics`] has the mathematics
-//!   of the analytics, and [`types`] the values that every domain uses.
+//!   model providers, and [`embeddings`] an API that returns vectors for texts. [`retrieval`] finds texts that are
+//!   similar to a given one, [`statistics`] has the mathematics of the analytics, and [`types`] the values that every
+//!   domain uses.
 //!
 //! # One request, step by step
 //!
@@ -72,6 +73,7 @@ pub mod config;
 pub mod db;
 pub mod docs;
 pub mod domain;
+pub mod embeddings;
 pub mod erasure;
 pub mod error;
 pub mod exports;

@@ -13,12 +13,14 @@ use crate::auth::keyring::Keyring;
 use crate::auth::last_used::LastUsed;
 use crate::background::Task;
 use crate::db;
+use crate::embeddings::Embedder;
 use crate::erasure::retention::Retention;
 use crate::exports::snapshots::build::Snapshots;
 use crate::exports::stream::{self, Exports};
 use crate::http;
 use crate::http::memory::Budget;
 use crate::http::serve::Limits;
+use crate::memories::embeddings::Filling;
 use crate::messages::in_flight::InFlight;
 use crate::messages::lease::Leases;
 use crate::projects::Defaults;
@@ -46,6 +48,8 @@ pub struct Settings {
     pub most_connections: usize,
     /// The model providers.
     pub providers: Arc<Providers>,
+    /// The model of embeddings, if there is one.
+    pub embedder: Option<Arc<Embedder>>,
     /// How long a client may pause while it sends a request.
     pub patience: Duration,
     /// The time for which an agent is kept waiting for help without a request.
@@ -63,6 +67,7 @@ impl Default for Settings {
             body_memory: 256,
             most_connections: 4096,
             providers: Arc::default(),
+            embedder: None,
             patience: Duration::from_mins(1),
             help_patience: Duration::from_millis(150),
             trusts: false,
@@ -92,13 +97,16 @@ impl Running {
         let exports = Exports::new(options, settings.exports);
         let searches = IntakePool::new(options, settings.connections.div_ceil(4).max(2));
         let in_flight = Arc::new(InFlight::default());
-        let work = vec![
+        let mut work = vec![
             Task::start(Expiry::new(&searches.db, Arc::clone(&keyring))),
             Task::start(Leases { db: db.clone(), in_flight: Arc::clone(&in_flight) }),
             Task::start(Retention::new(&db, Arc::clone(&keyring))),
             Task::start(LastUsed(Arc::clone(&keyring))),
             Task::start(Snapshots(exports.clone())),
         ];
+        if let Some(embedder) = &settings.embedder {
+            work.push(Task::start(Filling::new(&db, Arc::clone(embedder))));
+        }
         let app = App(Arc::new(State {
             db,
             writer,
@@ -109,6 +117,7 @@ impl Running {
             samples: Arc::default(),
             bodies: Budget::new(settings.body_memory << 20),
             providers: settings.providers,
+            embedder: settings.embedder,
             in_flight,
             patience: settings.patience,
             help_patience: settings.help_patience,

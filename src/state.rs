@@ -10,6 +10,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use sqlx::PgPool;
 
 use crate::auth::keyring::Keyring;
+use crate::embeddings::Embedder;
 use crate::exports::stream::Exports;
 use crate::http::memory::Budget;
 use crate::messages::in_flight::InFlight;
@@ -51,6 +52,8 @@ pub struct State {
     pub bodies: Budget,
     /// The model providers.
     pub providers: Arc<Providers>,
+    /// The model of embeddings, if there is one.
+    pub embedder: Option<Arc<Embedder>>,
     /// The sends that this server performs.
     pub in_flight: Arc<InFlight>,
     /// How long a client may pause while it sends a request.

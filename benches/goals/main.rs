@@ -4,8 +4,8 @@
 //! These environment variables control the benchmarks:
 //!
 //! - `BENCH=ingest,export` measures some of the parts, which are `start`, `ingest`, `depth`, `export`, `parquet`,
-//!   `seeds`, `similar`, `gateway`, `redaction`, `retention` and `fairness`.
-//! - `SCALE` is the number of solved logs that are exported, selected with SQL, and searched (100 000).
+//!   `seeds`, `similar`, `memories`, `gateway`, `redaction`, `retention` and `fairness`.
+//! - `SCALE` is the number of solved logs that are exported, selected with SQL, and searched, and of memories (100 000).
 //! - `ROUNDS` is the number of times that each measurement is taken (5). Every figure is the median over the rounds.
 //!   A baseline is measured in turn with what is compared to it.
 //! - `SECONDS` is the duration of a measurement of `ingest` and `depth` (3).
@@ -25,6 +25,7 @@ mod gateway;
 mod ingest;
 mod load;
 mod machine;
+mod memories;
 mod parquet;
 mod redaction;
 mod retention;
@@ -91,9 +92,20 @@ fn main() {
     if plan.wants("start") {
         lines.extend(start::run(&plan));
     }
-    if ["ingest", "depth", "export", "parquet", "seeds", "similar", "redaction", "retention", "fairness"]
-        .iter()
-        .any(|part| plan.wants(part))
+    if [
+        "ingest",
+        "depth",
+        "export",
+        "parquet",
+        "seeds",
+        "similar",
+        "memories",
+        "redaction",
+        "retention",
+        "fairness",
+    ]
+    .iter()
+    .any(|part| plan.wants(part))
     {
         let machines: Vec<_> = plan.programs.iter().map(|program| Machine::start(program)).collect();
         runtime.block_on(async {
@@ -123,6 +135,9 @@ fn main() {
             }
             if plan.wants("similar") {
                 lines.extend(similar::run(&machines[0], &plan).await);
+            }
+            if plan.wants("memories") {
+                lines.extend(memories::run(&machines[0], &plan).await);
             }
             if plan.wants("retention") {
                 lines.extend(retention::run(&machines[0], &plan).await);

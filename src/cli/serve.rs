@@ -69,6 +69,7 @@ impl Options {
         let providers = file.map(|file| Providers::load(file, |name| std::env::var(name).ok()));
         let settings = Settings {
             providers: Arc::new(providers.transpose()?.unwrap_or_default()),
+            embedder: self.serve.embeddings.embedder()?.map(Arc::new),
             connections: self.serve.db_connections,
             exports: self.serve.exports,
             body_memory: self.serve.body_memory as usize,

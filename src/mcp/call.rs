@@ -33,7 +33,9 @@ pub(super) async fn call(
     if let Some(unknown) = arguments.keys().find(|name| !tool.takes(name)) {
         return refusal(&Error::invalid(format!("/{unknown}"), "there is no such argument"));
     }
-    for (name, value) in [("session_id", place.session), ("root", place.root)] {
+    let known =
+        [("session_id", place.session.clone()), ("agent_session_id", place.session), ("root", place.root)];
+    for (name, value) in known {
         if let Some(value) = value.filter(|_| tool.takes(name)) {
             arguments.entry(name).or_insert(Value::String(value));
         }

@@ -79,7 +79,7 @@ const TOOLS: [Entry; 8] = [
         description: "Returns the file that probably has the answer to a query, judging by earlier searches and work \
                       in this repository, or nothing. Call it when a search of the code finds nothing, or too much.",
         operation: "find_associations",
-        arguments: Some(&["query", "root", "limit"]),
+        arguments: Some(&["query", "root", "agent_session_id", "limit"]),
         effect: Effect::Reads,
     },
     Entry {

@@ -10,8 +10,10 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::SourceType;
+use super::embeddings::{Meaning, cosines};
 use super::rules::confidence::{Correction, FITTED, Outcome, Standing, Verdicts, probability, recency};
 use super::rules::context::Context;
+use super::rules::meaning::gains;
 use super::rules::ranking::{Compared, Evidence, Statistics, compare, score};
 use super::rules::reasons::reason;
 use super::rules::terms::{Indexed, terms};
@@ -73,13 +75,15 @@ pub(super) struct Sought<'a> {
     pub(super) tag: Option<&'a str>,
     /// Memories to leave out.
     pub(super) without: HashSet<Uuid>,
+    /// The meaning of the last query, if it is known.
+    pub(super) meaning: Option<Meaning>,
 }
 
 /// The four factors of a memory's relevance, each from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, ToSchema)]
 #[schema(as = RelevanceFactors)]
 pub struct Factors {
-    /// How similar the words of the memory and of the conversation are.
+    /// How similar the words of the memory and of the conversation are, or their meanings if embeddings are used.
     pub semantic_similarity: f64,
     /// How recent the memory is. The value halves every 30 days.
     pub recency: f64,
@@ -90,11 +94,13 @@ pub struct Factors {
 }
 
 impl Factors {
-    fn of(evidence: &Evidence, standing: &Standing, has_earlier: bool) -> Self {
+    fn of(evidence: &Evidence, standing: &Standing, has_earlier: bool, cosine: Option<f64>) -> Self {
         let root = standing.same_root.map(|same| if same { 1.0 } else { 0.0 });
         let fits: Vec<f64> = has_earlier.then_some(evidence.earlier).into_iter().chain(root).collect();
         Self {
-            semantic_similarity: f64::midpoint(evidence.saturation.min(1.0), evidence.grams).clamp(0.0, 1.0),
+            semantic_similarity: f64::midpoint(evidence.saturation.min(1.0), evidence.grams)
+                .max(cosine.unwrap_or_default())
+                .clamp(0.0, 1.0),
             recency: standing.recency,
             importance: standing.importance,
             // The sum of nothing is -0.0, which JSON would show.
@@ -169,6 +175,13 @@ pub(super) async fn find(
     let ids: Vec<_> = best.iter().map(|(memory, ..)| memory.id).collect();
     let texts = texts(db, project, &ids).await?;
     let verdicts = verdicts(db, project, &ids).await?;
+    let cosines: Vec<_> = match &sought.meaning {
+        Some(meaning) => {
+            let known = cosines(db, project, meaning, &ids).await?;
+            ids.iter().map(|id| known.get(id).copied()).collect()
+        }
+        None => vec![None; ids.len()],
+    };
     let correction = correction(db, project).await?;
     let standing: Vec<_> = best
         .iter()
@@ -186,18 +199,20 @@ pub(super) async fn find(
             .collect();
         let evidence = compare(&project, &context, &compared, &statistics);
         let has_earlier = !context.earlier.is_empty();
+        let by_meaning = cosines.iter().copied().zip(gains(&cosines));
         let mut found: Vec<_> = best
             .iter()
             .zip(evidence)
             .zip(standing)
-            .map(|(((memory, indexed, _), evidence), standing)| {
-                let log_odds = FITTED.log_odds(&evidence, &standing);
+            .zip(by_meaning)
+            .map(|((((memory, indexed, _), evidence), standing), (cosine, gain))| {
+                let log_odds = FITTED.log_odds(&evidence, &standing) + gain;
                 Found {
                     id: memory.id,
                     source_type: memory.source_type,
                     log_odds,
                     confidence: probability(correction.of(log_odds)),
-                    factors: Factors::of(&evidence, &standing, has_earlier),
+                    factors: Factors::of(&evidence, &standing, has_earlier, cosine),
                     reason: reason(&context, indexed, &statistics, days(memory.created_at, at)),
                 }
             })

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::event::Event;
 use super::finding::{self, Factors, Sought};
+use super::meaning::{self, PATIENCE};
 use super::{MOST_PATH, NewQuery, SourceType, folder, store};
 use crate::error::Result;
 use crate::http::memory::Memory;
@@ -86,6 +87,7 @@ pub async fn search(
     tenant.policy.redact(&mut wanted.query);
     tenant.policy.redact(&mut wanted.session_id);
     let at = Timestamp::now();
+    let meaning = meaning::of_query(app, tenant, &wanted.query, PATIENCE).await;
     let sought = Sought {
         queries: vec![&wanted.query],
         root: wanted.root.as_deref().map(folder),
@@ -93,6 +95,7 @@ pub async fn search(
         source_type: wanted.source_type,
         tag: wanted.tag.as_deref(),
         without: HashSet::new(),
+        meaning,
     };
     let turn = app.similar.take(&tenant.name, 1).await;
     let mut found = finding::find(&app.db, &app.samples, &tenant.name, &sought).await?;

@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sqlx::{PgExecutor, PgPool, Row as _};
 use uuid::Uuid;
 
 use super::event::{Event, Shown, Suggest};
 use super::finding::{self, Factors, Found, Sought};
+use super::meaning::{self, PATIENCE, PATIENCE_UNASKED};
 use super::rules::intent::{self, DetectedIntent};
 use super::store;
 use super::suggestion::{InForce, MemorySuggestion, NewSuggest, SuggestedMemory, SuggestionResponse};
@@ -116,6 +117,7 @@ pub async fn suggest(
             &known,
             &rules,
             &Moment { at: new.at.unwrap_or_else(Timestamp::now), search: None },
+            PATIENCE,
         )
         .await?;
     }
@@ -153,7 +155,7 @@ pub async fn propose(
         hash: request_hash(&(session, id)),
     };
     let known = Known::of(&app.db, &tenant.name, session, rules.window, true).await?;
-    fill(app, tenant, &mut event, &known, rules, moment).await?;
+    fill(app, tenant, &mut event, &known, rules, moment, PATIENCE_UNASKED).await?;
     event.took_ms = began.elapsed().as_secs_f64() * 1_000.0;
     Ok(event)
 }
@@ -169,7 +171,8 @@ pub async fn contents(
     Ok(store::contents(db, project, &ids, memory).await?.into_iter().collect())
 }
 
-/// Adds the memories that are relevant to a conversation to an event.
+/// Adds the memories that are relevant to a conversation to an event. `patience` is how long
+/// the embedding of the query may take.
 async fn fill(
     app: &App,
     tenant: &Arc<Tenant>,
@@ -177,17 +180,24 @@ async fn fill(
     known: &Known,
     rules: &InForce,
     moment: &Moment<'_>,
+    patience: Duration,
 ) -> Result<()> {
     let asked = known.texts();
     event.query = known.queries.first().map(|(id, ..)| *id);
     event.intent = intent::detect(&asked.iter().rev().copied().collect::<Vec<_>>());
+    let queries: Vec<_> = moment.search.into_iter().chain(asked).collect();
+    let meaning = match queries.first() {
+        Some(last) => meaning::of_query(app, tenant, last, patience).await,
+        None => None,
+    };
     let sought = Sought {
-        queries: moment.search.into_iter().chain(asked).collect(),
+        queries,
         root: known.queries.iter().find_map(|(_, _, root)| root.as_deref()),
         at: moment.at,
         source_type: rules.only(),
         tag: None,
         without: known.without.clone(),
+        meaning,
     };
     let turn = app.similar.take(&tenant.name, 1).await;
     let mut found = finding::find(&app.db, &app.samples, &tenant.name, &sought).await?;

@@ -87,10 +87,13 @@ pub(super) async fn change_memory(
         update memories set content = $3, importance = $4, tags = $5, file_path = $6, symbol = $7, root = $8, metadata = $9,
             search_keys = $10, term_counts = $11
         where project = $1 and id = $2";
+    const FORGET: &str = "delete from memory_embeddings where project = $1 and memory_id = $2";
     let Some(memory) = store::lock(connection, project, id).await? else {
         return Ok(false);
     };
     let content = change.content.as_deref().map(str::to_owned).or(memory.content).filter(|_| !drops_content);
+    let is_reworded =
+        change.content.is_some() || change.file_path.is_some() || change.symbol.is_some() || *drops_content;
     let importance = change.importance.unwrap_or(memory.importance);
     let tags = change.tags.clone().unwrap_or(memory.tags);
     let file_path = change.file_path.as_deref().map(str::to_owned).or(memory.file_path);
@@ -114,8 +117,11 @@ pub(super) async fn change_memory(
         .bind(Json(metadata))
         .bind(keys)
         .bind(counts)
-        .execute(connection)
+        .execute(&mut *connection)
         .await?;
+    if is_reworded {
+        sqlx::query(FORGET).bind(project).bind(id).execute(connection).await?;
+    }
     Ok(true)
 }
 

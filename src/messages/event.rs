@@ -6,9 +6,10 @@ use chrono::TimeDelta;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use super::begun::Begun;
 use super::candidates::Candidate;
 use super::failure::{Failure, forget, understood};
-use super::passed::{Begun, Passed};
+use super::passed::Passed;
 use super::requests::AskedMode;
 use super::rules::estimate::Length;
 use super::send::Mode;

@@ -4,8 +4,8 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::Mode;
+use super::begun::LockedSend;
 use super::rules::estimate::Lesson;
-use super::tables::LockedSend;
 
 /// A send that a model has answered.
 pub(super) struct Report {

@@ -9,6 +9,7 @@
 //! and [`analytics`] has the statistics.
 
 pub mod analytics;
+pub mod begun;
 pub mod candidates;
 pub mod event;
 pub mod exports;

@@ -1,14 +1,12 @@
 //! What a request to the gateway carries: a whole conversation, of which all but the end was carried before. Its messages are
 //! a chain, each named by a hash of the one before it and of itself, so that each is stored once however often it is sent.
 
-use std::sync::{Arc, OnceLock};
-
 use serde_json::Value;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use super::begun::Begun;
 use super::rules::estimate::Length;
-use super::tables::LockedSend;
 use crate::privacy::hash_key::HashKey;
 use crate::privacy::redact::{Redaction, Texts as _};
 use crate::types::derived_id;
@@ -31,22 +29,6 @@ pub struct Passed {
     pub generation_id: Option<Uuid>,
     /// Where the writer puts what it began.
     pub begun: Begun,
-}
-
-/// What the writer knows of a send that it has begun. Whoever ends the send hands it back, so that the writer need not read
-/// and lock the send first. It is empty if the send was not begun.
-#[derive(Debug, Clone, Default)]
-pub struct Begun(Arc<OnceLock<LockedSend>>);
-
-impl Begun {
-    pub(super) fn note(&self, send: LockedSend) {
-        // A transaction that is tried again says the same as before.
-        let _ = self.0.set(send);
-    }
-
-    pub(super) fn send(&self) -> Option<&LockedSend> {
-        self.0.get()
-    }
 }
 
 /// A message as it went through the gateway.

@@ -59,9 +59,13 @@ impl<J> Drop for Taken<J> {
 impl<J> Queue<J> {
     /// Makes an empty queue. `most_writers` is how many writers may write events of the same project at a time.
     pub(super) fn new(most_writers: usize) -> Self {
-        let (waiting, turns, writing) = (HashMap::new(), VecDeque::new(), HashMap::new());
-        let state = Mutex::new(State { waiting, turns, writing, is_closed: false });
-        Self { state, most_writers, arrived: Notify::new() }
+        let state = State {
+            waiting: HashMap::new(),
+            turns: VecDeque::new(),
+            writing: HashMap::new(),
+            is_closed: false,
+        };
+        Self { state: Mutex::new(state), most_writers, arrived: Notify::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State<J>> {

@@ -6,9 +6,6 @@
 //! and the more similar a program is to the prediction, the higher is its score. The second measure finds paraphrases
 //! that share few words with the intent, because several logs have their program. Of the best logs, those that differ
 //! from each other are returned, because five variants of one program are of little use to a model.
-//!
-//! On eight public data sets of intents and programs, a log with the right program is among the first five in 0.87 of
-//! the cases, compared to 0.70 by trigram similarity alone and 0.71 by BM25.
 
 use crate::retrieval::features::{Numbers, pairs_of};
 use crate::retrieval::matrix::{Matrix, solve, sum};

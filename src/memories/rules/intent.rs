@@ -1,16 +1,23 @@
-//! Detects the intent of queries with a table of patterns: the first type with a matching pattern.
+//! Detects the intent of queries. Rules recognize queries that state it outright ([`phrases`]), and a linear model
+//! estimates it for all others ([`model`]).
 
-use std::collections::HashSet;
-use std::sync::LazyLock;
+mod keywords;
+pub mod model;
+pub mod phrases;
 
-use regex::Regex;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::terms::written_terms;
+use self::keywords::keywords;
+use self::model::{CLASSES, Model, Values};
+use super::terms::terms;
 
-/// The maximum number of keywords of a conversation.
-const MOST_KEYWORDS: usize = 20;
+/// The weight of each query relative to the next one.
+const DECAY: f64 = 0.5;
+/// The probability of an intent that a query states outright. The other intents share the rest.
+const STATED: f64 = 0.9;
+/// The confidence in [`IntentType::Unknown`] for queries that have keywords.
+const UNKNOWN: f64 = 0.2;
 
 /// The intent type of queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type)]
@@ -56,84 +63,59 @@ pub struct DetectedIntent {
     pub search_query: String,
 }
 
-/// The patterns of each type, in the order in which they are tried.
-static PATTERNS: LazyLock<[(IntentType, Regex); 5]> = LazyLock::new(|| {
-    [
-        (
-            IntentType::Debugging,
-            r"\b(fix|debug\w*|errors?|exceptions?|crash\w*|fail\w*|broken|bugs?)\b|not work|doesn't work",
-        ),
-        (IntentType::Implementation, r"\b(implement\w*|add|adding|build|create|write|integrate)\b"),
-        (IntentType::Learning, r"\bhow (do|can|to)\b|\bwhat('s| is| are)\b|\blearn\b"),
-        (IntentType::Explanation, r"\bwhy\b|\bexplain\b"),
-        (IntentType::ExampleSeeking, r"\bshow me\b|\bexamples?\b"),
-    ]
-    .map(|(kind, pattern)| (kind, Regex::new(&format!("(?i){pattern}")).expect("the pattern is valid")))
-});
-
-/// Words of questions that are not keywords.
-const NO_KEYWORDS: [&str; 31] = [
-    "add",
-    "best",
-    "build",
-    "create",
-    "debug",
-    "explain",
-    "find",
-    "fix",
-    "get",
-    "give",
-    "handl",
-    "happen",
-    "help",
-    "implement",
-    "know",
-    "learn",
-    "like",
-    "make",
-    "mean",
-    "need",
-    "return",
-    "see",
-    "show",
-    "tell",
-    "thing",
-    "try",
-    "understand",
-    "use",
-    "want",
-    "way",
-    "work",
-];
-
 /// Detects the intent of queries, the oldest first.
 #[must_use]
 pub fn detect(queries: &[&str]) -> DetectedIntent {
-    let mut stems = HashSet::new();
-    let mut keywords = Vec::new();
-    for query in queries {
-        for (place, (stem, written)) in written_terms(query).enumerate() {
-            if NO_KEYWORDS.contains(&stem.as_str()) || keywords.len() == MOST_KEYWORDS || !stems.insert(stem)
-            {
-                continue;
-            }
-            // The capital letter of the first word of a sentence has no meaning.
-            let rest = written.char_indices().nth(1).map_or("", |(at, _)| &written[at..]);
-            let is_first = place == 0 && query.trim_start().starts_with(written);
-            let is_plain = is_first && rest.len() > 2 && rest.chars().all(char::is_lowercase);
-            keywords.push(if is_plain { written.to_lowercase() } else { written.to_owned() });
-        }
-    }
-    if keywords.is_empty() {
+    let keywords = keywords(queries);
+    if queries.iter().all(|query| terms(query).next().is_none()) {
         let intent_type = IntentType::Unknown;
         return DetectedIntent { intent_type, keywords, confidence: 0.0, search_query: String::new() };
     }
-    let found = PATTERNS.iter().find_map(|(kind, pattern)| {
-        let age = queries.iter().rev().position(|query| pattern.is_match(query))?;
-        Some((*kind, if age == 0 { 0.8 } else { 0.6 }))
-    });
-    let (intent_type, confidence) = found.unwrap_or((IntentType::Unknown, 0.2));
+    let (intent_type, confidence) = intent(Model::in_force(), queries);
     DetectedIntent { intent_type, search_query: keywords.join(" "), keywords, confidence }
+}
+
+/// Returns the most probable intent of queries, the oldest first, and its probability.
+#[must_use]
+pub fn intent(model: &Model, queries: &[&str]) -> (IntentType, f64) {
+    let mut shares = Values::default();
+    let mut weight = 1.0;
+    let mut total = 0.0;
+    // Whether all queries after the present one ask for examples.
+    let mut wants_examples = true;
+    for (age, query) in queries.iter().rev().enumerate() {
+        let prose = prose(query);
+        let stated = phrases::stated(&prose);
+        let Some(probabilities) = stated.map(certain).or_else(|| model.probabilities(&prose)) else {
+            continue;
+        };
+        // People who ask for examples of what they have just asked about are still learning it.
+        if age > 0 && wants_examples && stated == Some(IntentType::Learning) {
+            return (IntentType::Learning, STATED);
+        }
+        wants_examples &= stated == Some(IntentType::ExampleSeeking);
+        for (share, probability) in shares.iter_mut().zip(probabilities) {
+            *share += weight * probability;
+        }
+        total += weight;
+        weight *= DECAY;
+    }
+    let best = (0..CLASSES.len()).max_by(|&a, &b| shares[a].total_cmp(&shares[b]).then(b.cmp(&a)));
+    best.filter(|_| total > 0.0)
+        .map_or((IntentType::Unknown, UNKNOWN), |best| (CLASSES[best], shares[best] / total))
+}
+
+/// Returns the probabilities for a query that states its intent.
+fn certain(intent: IntentType) -> Values {
+    let rest = (1.0 - STATED) / (CLASSES.len() - 1) as f64;
+    CLASSES.map(|class| if class == intent { STATED } else { rest })
+}
+
+/// Returns what a person has written in a query, in lower case: without blocks of code.
+#[must_use]
+pub fn prose(query: &str) -> String {
+    let parts: Vec<_> = query.split("```").step_by(2).collect();
+    parts.join(" codeblock ").to_lowercase().replace('’', "'")
 }
 
 #[cfg(test)]
@@ -166,9 +148,13 @@ mod tests {
     fn the_seeds_patterns_have_their_intents() {
         for (query, expected) in [
             ("I need to add caching", IntentType::Implementation),
+            ("I need to implement a queue", IntentType::Implementation),
             ("How do I sort a list?", IntentType::Learning),
+            ("How do I use the linter?", IntentType::Learning),
             ("Why does the cache expire?", IntentType::Explanation),
+            ("Why does this happen?", IntentType::Explanation),
             ("Fix the login", IntentType::Debugging),
+            ("Debug the scheduler", IntentType::Debugging),
             ("Show me examples of macros", IntentType::ExampleSeeking),
             ("the of", IntentType::Unknown),
             ("", IntentType::Unknown),
@@ -176,5 +162,16 @@ mod tests {
             assert_eq!(told(&[query]).0, expected, "{query}");
         }
         assert_eq!(detect(&[]).confidence.to_string(), "0");
+    }
+
+    #[test]
+    fn a_query_in_unknown_words_has_an_unknown_intent() {
+        assert_eq!(told(&["基金"]).0, IntentType::Unknown);
+    }
+
+    #[test]
+    fn code_is_no_prose() {
+        assert_eq!(prose("Why?\n```rust\nfn fix() {}\n```\nIt’s odd"), "why?\n codeblock \nit's odd");
+        assert_eq!(prose("Look: ```fix me"), "look: ");
     }
 }

@@ -4,8 +4,8 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::{Action, Append, End, Event};
+use crate::messages::begun::Begun;
 use crate::messages::failure::{self, Failure};
-use crate::messages::passed::Begun;
 use crate::messages::rules::estimate::Length;
 use crate::messages::{CancelReason, NewAttempt, Tokens, tokens_of};
 use crate::providers::answer::Answer;

@@ -247,7 +247,7 @@ pub(in crate::messages) async fn end_sends(
                 where p.project = $1 and p.id = new.pair_id and p.send_id = new.id
             ),
             {learned}
-            select id, null as model, null::float8 as ratio, null::float8 as weight from ended
+            select id, null as model, 0::float8 as ratio, 0::float8 as weight from ended
             union all select null, model, ratio, weight from learned",
             ends = insert::unnested::<Ends>(of_ends),
             attempts = insert_attempts_from(2, "new.send_id in (select id from ended)"),
@@ -263,15 +263,11 @@ pub(in crate::messages) async fn end_sends(
         Ends::bind_all(ends, parameters)?;
         Lessons::bind_all(lessons, parameters)
     })?;
-    let rows: Vec<(Option<Uuid>, Option<String>, Option<f64>, Option<f64>)> =
+    let rows: Vec<(Option<Uuid>, Option<String>, f64, f64)> =
         sqlx::query_as_with(SQL.as_str(), parameters).fetch_all(connection).await?;
-    for row in rows {
-        match row {
-            (None, Some(model), Some(ratio), Some(weight)) => {
-                ended.learned.insert(model, Learned { ratio, weight });
-            }
-            (send, ..) => ended.sends.extend(send),
-        }
+    for (send, model, ratio, weight) in rows {
+        ended.sends.extend(send);
+        ended.learned.extend(model.map(|model| (model, Learned { ratio, weight })));
     }
     Ok(ended)
 }

@@ -11,11 +11,12 @@ use uuid::Uuid;
 use super::messages::{MessageRow, Messages, insert_messages_from, unknown_messages};
 use super::{PairRow, Pairs, insert_pairs_from};
 use crate::db::insert::{self, Columns as _, columns};
+use crate::messages::begun::LockedSend;
 use crate::messages::event::StartSend;
 use crate::messages::passed::Passed;
 use crate::messages::prediction::Predicted;
 use crate::messages::rules::trimming::Stage;
-use crate::messages::{GivenPair, Mode, State, named};
+use crate::messages::{GivenPair, named};
 
 /// A row of a send that begins.
 pub(in crate::messages) struct SendRow<'a> {
@@ -165,31 +166,6 @@ pub(in crate::messages) async fn insert_sends(
         ids.insert(id);
     }
     Ok(inserted)
-}
-
-/// A send that nobody else changes, because it is locked, or that this server has just begun.
-#[derive(Debug, sqlx::FromRow)]
-pub(in crate::messages) struct LockedSend {
-    pub(in crate::messages) id: Uuid,
-    pub(in crate::messages) state: State,
-    pub(in crate::messages) stage: Stage,
-    pub(in crate::messages) mode: Mode,
-    pub(in crate::messages) model: String,
-    pub(in crate::messages) pair_id: Uuid,
-    pub(in crate::messages) system_tokens: i64,
-    pub(in crate::messages) max_trim_attempts: i32,
-    pub(in crate::messages) ratio: Option<f64>,
-    pub(in crate::messages) selected_ids: Vec<Uuid>,
-    pub(in crate::messages) selected_tokens: Vec<i64>,
-    pub(in crate::messages) measured: Vec<bool>,
-    #[sqlx(json(nullable))]
-    pub(in crate::messages) given_pairs: Option<Vec<GivenPair>>,
-    pub(in crate::messages) aut: i64,
-    pub(in crate::messages) input_tokens: Option<i64>,
-    pub(in crate::messages) preflight_count: i32,
-    pub(in crate::messages) trimmed_count: i32,
-    pub(in crate::messages) attempts_used: i32,
-    pub(in crate::messages) outcome_hash: Option<Vec<u8>>,
 }
 
 /// Locks sends in the order of their ids, so that two transactions that lock the same ones wait for each other instead

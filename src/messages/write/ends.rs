@@ -8,11 +8,12 @@ use uuid::Uuid;
 use super::sends;
 use crate::db::receipt::{Receipt, Written};
 use crate::error::Error;
+use crate::messages::begun::LockedSend;
 use crate::messages::event::{Append, End};
 use crate::messages::learning::{self, Report};
 use crate::messages::rules::trimming::{Stage, final_kind};
 use crate::messages::settings::Rules;
-use crate::messages::tables::{self, EndRow, LockedSend};
+use crate::messages::tables::{self, EndRow};
 use crate::messages::{Action, Event, Mode, NewAttempt, SendError, State};
 use crate::privacy::kept::Kept;
 

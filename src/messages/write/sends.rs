@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::db::receipt::{Receipt, Written};
 use crate::error::Error;
+use crate::messages::begun::LockedSend;
 use crate::messages::candidates;
 use crate::messages::event::{Append, StartSend};
 use crate::messages::prediction::{self, Asked, Predicted};
@@ -14,7 +15,7 @@ use crate::messages::refusals::Failed;
 use crate::messages::rules::estimate::Length;
 use crate::messages::rules::trimming::{Failure, Stage, Trimming};
 use crate::messages::settings::Rules;
-use crate::messages::tables::{self, AttemptRow, LockedSend, MessageRow, PairRow, Reasked, SendRow, Table};
+use crate::messages::tables::{self, AttemptRow, MessageRow, PairRow, Reasked, SendRow, Table};
 use crate::messages::{Action, Event, PairState, State, named};
 use crate::privacy::kept::Kept;
 

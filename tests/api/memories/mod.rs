@@ -1,7 +1,9 @@
 //! Memories over HTTP: stored and found again, what is asked and judged in conversations, and what is suggested there.
 
 mod conversations;
+mod embeddings;
 mod figures;
+mod intents;
 mod privacy;
 mod searching;
 mod storing;
