@@ -104,7 +104,7 @@ async fn a_refusal_names_what_is_wrong_for_the_model_to_read() {
         (
             "memory_feedback",
             json!({"memory_id": Uuid::from_u128(1), "verdict": "used"}),
-            "session_id: name the conversation",
+            "session_id: must be given",
         ),
         ("memory_feedback", json!({"session_id": "s", "memory_id": "1", "verdict": "used"}), "memory_id: "),
         (
