@@ -78,8 +78,8 @@ impl Keyring {
             used: Mutex::default(),
             failures: Failures::default(),
             rates: Rates::default(),
-            // More than a few concurrent readers of one project would only take CPU time from others.
-            reading: Shares::new(connections.div_ceil(4).max(2)),
+            // One project leaves others a quarter of the connections.
+            reading: Shares::new((connections * 3).div_ceil(4)),
             projects: Mutex::default(),
             defaults,
             trusts: false,
