@@ -1,4 +1,4 @@
-//! What is known of a send while nobody else changes it.
+//! A send as the writer knows it while nobody else changes it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -32,8 +32,8 @@ pub struct LockedSend {
     pub(super) outcome_hash: Option<Vec<u8>>,
 }
 
-/// What the writer knows of a send that it has begun. Whoever ends the send hands it back, so that the writer need not read
-/// and lock the send first. It is empty if the send was not begun.
+/// What the writer knows about a send that it has recorded for the gateway. The event that ends the send carries it, so that
+/// the writer need not read and lock the send first. It is empty until the send is recorded, and for all other sends.
 #[derive(Debug, Clone, Default)]
 pub struct Begun(Arc<OnceLock<LockedSend>>);
 

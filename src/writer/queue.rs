@@ -19,12 +19,12 @@ struct State<J> {
     waiting: HashMap<Arc<str>, VecDeque<(usize, J)>>,
     /// These projects in the order of their turns.
     turns: VecDeque<Arc<str>>,
-    /// How many writers write events of a project, for each of which some do.
+    /// The number of writers that are writing events of a project. Projects without any are not in it.
     writing: HashMap<Arc<str>, usize>,
     is_closed: bool,
 }
 
-/// Jobs that a writer took. Once this is dropped, their projects have one writer less.
+/// Jobs that a writer has taken. It counts as a writer of their projects until this is dropped.
 pub(super) struct Taken<J> {
     /// The jobs.
     pub(super) jobs: Vec<J>,
@@ -93,6 +93,11 @@ impl<J> Queue<J> {
     pub(super) fn close(&self) {
         self.state().is_closed = true;
         self.arrived.notify_one();
+    }
+
+    /// Returns whether the queue accepts no further jobs.
+    pub(super) fn is_closed(&self) -> bool {
+        self.state().is_closed
     }
 
     /// Returns whether the queue accepts no further jobs and has none left.

@@ -28,8 +28,8 @@ fn end_of<'a>(event: &'a Kept<&Event>) -> Option<(Uuid, &'a End)> {
     }
 }
 
-/// Ends sends that this server has just begun, in a single statement. What the writer knows since then is taken to be true,
-/// and the statement does nothing where it no longer is: such sends are ended as all others.
+/// Ends sends that this server has recorded for the gateway, in a single statement without a lock. The statement skips a send
+/// that was changed since it was recorded, and that send is then ended like all others.
 pub(super) async fn end_begun(
     connection: &mut PgConnection,
     project: &str,
