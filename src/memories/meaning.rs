@@ -19,8 +19,10 @@ pub(super) async fn of_query(app: &App, tenant: &Tenant, query: &str, patience: 
     if tenant.policy.capture(Domain::Memories) != Capture::Full || terms(query).next().is_none() {
         return None;
     }
-    let mut query: String = query.chars().take(usize::try_from(LONGEST_TEXT).unwrap_or_default()).collect();
+    // A secret is only recognized whole, so the text is cut afterwards.
+    let mut query = query.to_owned();
     tenant.policy.redact(&mut query);
+    let query: String = query.chars().take(usize::try_from(LONGEST_TEXT).unwrap_or_default()).collect();
     match tokio::time::timeout(patience, embedder.embed(&[&query])).await {
         Ok(Ok(mut embeddings)) => {
             embeddings.pop().map(|embedding| Meaning { model: embedder.model.clone(), embedding })

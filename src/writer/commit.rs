@@ -1,4 +1,5 @@
-//! The commit of a batch: a transaction for each project and domain. A transaction that lost a race is
+//! The commit of a batch: a transaction for each project and domain, and a statement for the requests to the gateway that
+//! begin and for those that end (`Lane` in `messages/write.rs`). A transaction that lost a race is
 //! repeated, and one that fails because of an event is replaced by a transaction for each event.
 //!
 //! # When a transaction fails
