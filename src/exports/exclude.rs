@@ -60,6 +60,10 @@ impl Common {
         let Some(snapshot) = self.exclude else { return };
         let Texts { question, answer, .. } = texts;
         query.push(" and not exists (select from snapshot_texts other where other.project = $1 and other.snapshot_id = ");
-        query.push_bind(snapshot).push(format_args!(" and other.hash in ({question}, {answer}))"));
+        query.push_bind(snapshot).push(format_args!(
+            " and other.hash in ({}, {}))",
+            question.hash(),
+            answer.hash()
+        ));
     }
 }

@@ -11,6 +11,7 @@ use super::as_of::{before_writes_in_flight, settle};
 use super::format::{Format, Shape};
 use super::params::{Common, Order};
 use super::profile::Profile;
+use super::split::Text;
 use super::{Dataset, Description, Lines, RowKey, Told, cursor, exclude, near, split};
 use crate::error::{Error, Result};
 use crate::http::page::cursor_scope;
@@ -227,9 +228,9 @@ impl Export {
         self.header.take().unwrap_or_default().into_bytes()
     }
 
-    /// Returns the SQL of the hashes of a row's question and answer, if the row has them.
-    pub(super) fn hashes(&self) -> Option<[String; 2]> {
-        self.dataset.hashes()
+    /// Returns a row's question and answer, if it has them.
+    pub(super) fn texts(&self) -> Option<[Text<'static>; 2]> {
+        self.dataset.texts()
     }
 
     /// Writes a row of a page as a line, and moves the position to it. If there is a `profile`, it also gets the row.

@@ -42,7 +42,7 @@ use crate::types::Timestamp;
 use format::{Example, Format, Shape, Weights};
 use params::Common;
 use profile::Profile;
-use split::Split;
+use split::{Split, Text};
 
 /// What is known about a data set before a request is read.
 #[derive(Debug)]
@@ -114,8 +114,8 @@ pub trait Dataset: fmt::Debug + Send + Sync {
         Told::Request
     }
 
-    /// Returns the SQL of the hashes of a row's question and answer, if it has them.
-    fn hashes(&self) -> Option<[String; 2]> {
+    /// Returns a row's question and answer, if it has them.
+    fn texts(&self) -> Option<[Text<'static>; 2]> {
         None
     }
 

@@ -17,12 +17,14 @@
 //! dropped. The files and memories that answer a query are not texts to be learned, so they may answer queries of every
 //! part. The question of a conversation is its first message. Records without texts are divided by session.
 //!
-//! Texts are compared by a hash that ignores case, white space and quotation marks (`split_hash` in the migrations).
+//! Texts are compared by a hash that ignores case, white space and quotation marks (`split_hash` in the migrations,
+//! and [`Text`]).
 
 use std::collections::HashMap;
 use std::iter::once;
 
 use clap::ValueEnum;
+use md5::{Digest as _, Md5};
 use serde::Deserialize;
 use sqlx::{PgConnection, PgPool, Postgres, QueryBuilder};
 use utoipa::ToSchema;
@@ -116,8 +118,8 @@ pub struct Sides<'a> {
 pub enum Contents<'a> {
     /// None.
     None,
-    /// The hash of the question.
-    Question(&'a str),
+    /// The question.
+    Question(Text<'a>),
     /// The question and the answers.
     Texts(Texts<'a>),
 }
@@ -127,16 +129,48 @@ pub enum Contents<'a> {
 pub struct Texts<'a> {
     /// The id of the row's record.
     pub record: &'a str,
-    /// The hash of the question.
-    pub question: &'a str,
-    /// The hash of the answer that the row teaches.
-    pub answer: &'a str,
+    /// The question.
+    pub question: Text<'a>,
     /// The answer that the row teaches.
-    pub answer_text: &'a str,
+    pub answer: Text<'a>,
     /// The time when the record was finalized.
     pub completed_at: &'a str,
     /// The hashes of the other answers in the row, each after a comma.
     pub others: &'a str,
+}
+
+/// A text of a row that is compared with other texts by its hash.
+#[derive(Debug, Clone, Copy)]
+pub struct Text<'a> {
+    /// What the text is. Equal texts of two kinds have different hashes.
+    pub kind: &'static str,
+    /// The text, as SQL over the row.
+    pub sql: &'a str,
+}
+
+impl Text<'_> {
+    /// Returns the SQL of the text's hash.
+    #[must_use]
+    pub fn hash(self) -> String {
+        format!("split_hash('{}', {})", self.kind, self.sql)
+    }
+
+    /// Returns the hash of a text of this kind, as `split_hash` in the migrations computes it in several times as
+    /// long. Only ASCII has one here: the case of other letters depends on the locale of the database.
+    pub(super) fn hash_of(self, content: &str) -> Option<i64> {
+        const IGNORED: &[u8] = b" \t\n\r\x0c\x0b\"'`";
+        if !content.is_ascii() {
+            return None;
+        }
+        let compared = content.bytes().filter(|byte| !IGNORED.contains(byte));
+        let text: Vec<_> = self
+            .kind
+            .bytes()
+            .chain(once(b':'))
+            .chain(compared.map(|byte| byte.to_ascii_lowercase()))
+            .collect();
+        Md5::digest(text).first_chunk().map(|first| i64::from_be_bytes(*first))
+    }
 }
 
 /// The source of the texts of a domain's records.
@@ -318,12 +352,13 @@ impl Common {
     pub(super) fn push_answer(&self, query: &mut QueryBuilder<Postgres>, texts: &Texts<'_>) {
         for (bound, comparison) in [(self.min_chars, ">="), (self.max_chars, "<=")] {
             if let Some(bound) = bound {
-                query.push(format_args!(" and char_length({}) {comparison} ", texts.answer_text));
+                query.push(format_args!(" and char_length({}) {comparison} ", texts.answer.sql));
                 query.push_bind(i64::from(bound));
             }
         }
         if let Some(most) = self.max_per_answer {
             let Texts { record, answer, completed_at, .. } = texts;
+            let answer = answer.hash();
             query.push(format_args!(
                 " and (select count(*) from (
                     select from split_texts same where same.project = $1 and same.hash = {answer} and same.taught
@@ -340,9 +375,9 @@ impl Common {
         let (by, Sides { session, contents }) = (self.split_by.unwrap_or_default(), *sides);
         let key = match (by, contents) {
             (SplitBy::Session, _) | (_, Contents::None) => session.to_owned(),
-            (_, Contents::Question(question))
-            | (SplitBy::Intent, Contents::Texts(Texts { question, .. })) => format!("({question})::text"),
-            (SplitBy::Program, Contents::Texts(texts)) => format!("({})::text", texts.answer),
+            (_, Contents::Question(question)) => format!("({})::text", question.hash()),
+            (SplitBy::Intent, Contents::Texts(texts)) => format!("({})::text", texts.question.hash()),
+            (SplitBy::Program, Contents::Texts(texts)) => format!("({})::text", texts.answer.hash()),
             (SplitBy::Auto, Contents::Texts(texts)) => format!(
                 "(select split_group::text from split_texts where project = $1 and record = {} limit 1)",
                 texts.record
@@ -358,7 +393,9 @@ impl Common {
         }
         query.push(format_args!(
             " and not exists (select from split_texts other where other.project = $1
-                and other.hash = any(array[{question}, {answer}{others}]) and other.completed_at < "
+                and other.hash = any(array[{}, {}{others}]) and other.completed_at < ",
+            question.hash(),
+            answer.hash()
         ));
         query.push_bind(self.as_of).push(" and ");
         self.push_in(query, "other.split_group::text", bounds, part.before());

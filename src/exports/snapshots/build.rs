@@ -18,6 +18,7 @@ use super::store::{self, Building, Contents};
 use crate::background::Rounds;
 use crate::error::{Error, Result};
 use crate::exports::export::{Export, PAGE};
+use crate::exports::split::Text;
 use crate::exports::stream::Exports;
 use crate::outage::Outage;
 use crate::types::Timestamp;
@@ -28,6 +29,9 @@ const PAUSE: Duration = Duration::from_secs(5);
 const LEASE: TimeDelta = TimeDelta::seconds(15);
 /// The interval at which a builder renews its lease.
 const RENEWAL: Duration = Duration::from_secs(4);
+/// The columns of a row's question and answer: the text, and its hash unless the text is ASCII.
+const TEXT_COLUMNS: [[&str; 2]; 2] =
+    [["key_question", "key_question_hash"], ["key_answer", "key_answer_hash"]];
 /// The number of bytes of lines that are encoded at once.
 const LINES: usize = 1 << 20;
 
@@ -134,13 +138,10 @@ async fn build(db: &PgPool, building: &Building) -> anyhow::Result<()> {
     let encoder = Encoder::new(building.file, &building.row_schema)?;
     file.encoder = Some(encoder);
     still_ours(building.expect(db, expected, export.dropped).await?)?;
-    let hashes = export.hashes().filter(|_| building.has_texts);
-    let columns = hashes
-        .as_ref()
-        .map(|[question, answer]| format!(", {question} as key_question, {answer} as key_answer"));
+    let texts = export.texts().filter(|_| building.has_texts);
     let (mut rows, mut page) = (0_i64, 0_i32);
     loop {
-        let (count, contents) = write_page(&mut export, columns.as_deref(), &mut file).await?;
+        let (count, contents) = write_page(&mut export, texts, &mut file).await?;
         rows += i64::try_from(count)?;
         if count > 0 {
             still_ours(building.keep_contents(db, page, &contents).await?)?;
@@ -163,10 +164,18 @@ fn still_ours(is_ours: bool) -> anyhow::Result<()> {
 /// Writes a page of rows. Returns their number, and the records and texts in them.
 async fn write_page(
     export: &mut Export,
-    columns: Option<&str>,
+    texts: Option<[Text<'_>; 2]>,
     file: &mut FileBuilder<'_>,
 ) -> anyhow::Result<(usize, Contents)> {
-    let mut query = export.next_page(columns.unwrap_or_default())?;
+    let texts = texts.into_iter().flatten().zip(TEXT_COLUMNS);
+    // The database computes the hashes that the server cannot compute.
+    let columns = texts.clone().map(|(text, [content, hash])| {
+        let (sql, hash_of) = (text.sql, text.hash());
+        format!(
+            ", {sql} as {content}, case when octet_length({sql}) > char_length({sql}) then {hash_of} end as {hash}"
+        )
+    });
+    let mut query = export.next_page(&columns.collect::<String>())?;
     let (mut lines, mut contents, mut count) = (Vec::with_capacity(LINES), Contents::default(), 0);
     let mut last: Vec<Uuid> = Vec::new();
     let mut connection = file.db.acquire().await?;
@@ -178,10 +187,10 @@ async fn write_page(
             contents.records.extend(&records);
             last = records;
         }
-        if columns.is_some() {
-            for column in ["key_question", "key_answer"] {
-                contents.texts.extend(row.try_get::<Option<i64>, _>(column)?);
-            }
+        for (text, [content, hash]) in texts.clone() {
+            let content: Option<&str> = row.try_get(content)?;
+            let hash: Option<i64> = row.try_get(hash)?;
+            contents.texts.extend(hash.or_else(|| text.hash_of(content?)));
         }
         count += 1;
         if lines.len() >= LINES {
@@ -240,15 +249,16 @@ impl FileBuilder<'_> {
     async fn keep(&mut self, bytes: Vec<u8>) -> anyhow::Result<()> {
         self.sha256.update(&bytes);
         self.bytes += i64::try_from(bytes.len())?;
-        self.waiting.extend(bytes);
-        let mut kept = 0;
-        while self.waiting.len() - kept >= CHUNK {
-            let chunk = &self.waiting[kept..kept + CHUNK];
-            still_ours(self.building.keep_chunk(self.db, self.chunks, chunk).await?)?;
+        let mut bytes = bytes.as_slice();
+        while self.waiting.len() + bytes.len() >= CHUNK {
+            let (now, later) = bytes.split_at(CHUNK - self.waiting.len());
+            self.waiting.extend(now);
+            still_ours(self.building.keep_chunk(self.db, self.chunks, &self.waiting).await?)?;
             self.chunks += 1;
-            kept += CHUNK;
+            self.waiting.clear();
+            bytes = later;
         }
-        self.waiting.drain(..kept);
+        self.waiting.extend(bytes);
         Ok(())
     }
 

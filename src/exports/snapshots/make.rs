@@ -29,7 +29,7 @@ pub async fn make(
         Some(as_of) => as_of,
         None => as_of::before_writes_in_flight(&exports.db).await?,
     };
-    let has_texts = wanted.dataset.hashes().is_some();
+    let has_texts = wanted.dataset.texts().is_some();
     let fixed = Fixed { format, row_schema, as_of, has_texts };
     let mut transaction = db.begin().await?;
     let (id, is_new) = store::make(&mut transaction, project, exports.most_snapshots, new, &fixed).await?;

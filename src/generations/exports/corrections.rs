@@ -15,7 +15,7 @@ use crate::exports::format::{Example, Shape};
 use crate::exports::near::push_unlike;
 use crate::exports::params::Common;
 use crate::exports::schema;
-use crate::exports::split::{Contents, Sides, Split, Texts};
+use crate::exports::split::{Contents, Sides, Split, Text, Texts};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told, push_oldest};
 use crate::generations::Rating;
 use crate::http::Checks;
@@ -132,6 +132,9 @@ const WRONG: &str = "case when p.is_review then g.final_valid_dsl else b.extract
 /// The SQL of the right program of a row.
 const RIGHT: &str = "coalesce(f.extracted_dsl, g.corrected_dsl, g.final_valid_dsl)";
 
+/// The right program of a row, as an answer.
+const ANSWER: Text<'_> = Text { kind: "program", sql: RIGHT };
+
 /// The rows, with the log `g`, the failed attempt `b`, and the attempt `f` that repaired it.
 const FROM: &str = "correction_pairs p
     join generations g on g.project = $1 and g.id = p.generation_id
@@ -197,8 +200,8 @@ impl Dataset for CorrectionPairs {
         if self.prompt == Some(PromptOf::Sent) { Told::Request } else { Told::Intent }
     }
 
-    fn hashes(&self) -> Option<[String; 2]> {
-        Some([INTENT.to_owned(), format!("split_hash('program', {RIGHT})")])
+    fn texts(&self) -> Option<[Text<'static>; 2]> {
+        Some([INTENT, ANSWER])
     }
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
@@ -286,7 +289,6 @@ impl CorrectionPairs {
         if self.is_raw() {
             query.push(r" and b.raw_response ~ '\S' and f.raw_response ~ '\S'");
         }
-        let answer = format!("split_hash('program', {RIGHT})");
         let others = match shape {
             Shape::Steps => "] || array(select split_hash('program', a.extracted_dsl) from attempts a where a.project = $1
                 and a.generation_id = p.generation_id and a.extracted_dsl is not null)::bigint[] || array[null::bigint".to_owned(),
@@ -295,8 +297,7 @@ impl CorrectionPairs {
         let texts = Texts {
             record: "g.id",
             question: INTENT,
-            answer: &answer,
-            answer_text: RIGHT,
+            answer: ANSWER,
             completed_at: "p.completed_at",
             others: &others,
         };

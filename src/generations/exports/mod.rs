@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::exports::chat::Prompt;
 use crate::exports::format::Shape;
-use crate::exports::split::Source;
+use crate::exports::split::{Source, Text};
 use crate::generations::Rating;
 use crate::http::Checks;
 
@@ -47,8 +47,8 @@ static TEXTS: Source = Source {
         order by g.completed_at, g.id limit $5",
 };
 
-/// The hash of the intent of the log `g`, as a question.
-const INTENT: &str = "split_hash('intent', g.user_intent)";
+/// The intent of the log `g`, as a question.
+const INTENT: Text<'_> = Text { kind: "intent", sql: "g.user_intent" };
 
 /// The SQL of what decides on the part of a split, if texts do not: the session of the log `g`, or the log itself.
 const SESSION: &str = "coalesce(g.session_id, g.id::text)";

@@ -15,7 +15,7 @@ use crate::exports::format::{Example, Shape};
 use crate::exports::near::push_unlike;
 use crate::exports::params::Common;
 use crate::exports::schema;
-use crate::exports::split::{Contents, Sides, Split, Texts};
+use crate::exports::split::{Contents, Sides, Split, Text, Texts};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told, push_oldest};
 use crate::generations::Rating;
 use crate::http::Checks;
@@ -50,6 +50,9 @@ pub struct TrainingPairs {
 
 /// The SQL of the program that is exported.
 const PROGRAM: &str = "coalesce(g.corrected_dsl, g.final_valid_dsl)";
+
+/// The program that is exported, as an answer.
+const ANSWER: Text<'_> = Text { kind: "program", sql: PROGRAM };
 
 #[derive(Serialize, ToSchema)]
 struct Raw<'a> {
@@ -137,8 +140,8 @@ impl Dataset for TrainingPairs {
         if self.is_sent() { Told::Request } else { Told::Intent }
     }
 
-    fn hashes(&self) -> Option<[String; 2]> {
-        Some([INTENT.to_owned(), format!("split_hash('program', {PROGRAM})")])
+    fn texts(&self) -> Option<[Text<'static>; 2]> {
+        Some([INTENT, ANSWER])
     }
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
@@ -201,12 +204,10 @@ impl TrainingPairs {
         if self.is_raw() {
             query.push(format_args!(r" and g.corrected_dsl is null and {} ~ '\S'", of_last("raw_response")));
         }
-        let answer = format!("split_hash('program', {PROGRAM})");
         let texts = Texts {
             record: "g.id",
             question: INTENT,
-            answer: &answer,
-            answer_text: PROGRAM,
+            answer: ANSWER,
             completed_at: "g.completed_at",
             others: "",
         };

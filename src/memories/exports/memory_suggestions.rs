@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
 use crate::exports::schema;
-use crate::exports::split::{Contents, Sides, Split};
+use crate::exports::split::{Contents, Sides, Split, Text};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey};
 use crate::http::Checks;
 use crate::memories::{SourceType, Verdict};
@@ -190,8 +190,9 @@ impl MemorySuggestions {
             query.push(format_args!(" and {c}.source_type = ")).push_bind(source_type);
         }
         let session = format!("{c}.session_id");
-        let question = format!("split_hash('query', {q}.query)");
-        let sides = Sides { session: &session, contents: Contents::Question(&question) };
+        let question = format!("{q}.query");
+        let sides =
+            Sides { session: &session, contents: Contents::Question(Text { kind: "query", sql: &question }) };
         common.push(query, &format!("{c}.shown_at"), &sides);
     }
 }

@@ -13,7 +13,7 @@ use crate::exports::chat::{Message, Prompt};
 use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
 use crate::exports::schema;
-use crate::exports::split::{Contents, Sides, Split};
+use crate::exports::split::{Contents, Sides, Split, Text};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told};
 use crate::http::Checks;
 use crate::types::Timestamp;
@@ -174,7 +174,7 @@ impl Conversations {
         );
         self.push_conditions(query, common);
         query.push(" order by p.completed_at desc, p.id desc limit 1)");
-        let contents = Contents::Question("split_hash('message', c.question)");
+        let contents = Contents::Question(Text { kind: "message", sql: "c.question" });
         common.push(query, "c.created_at", &Sides { session: "last.conversation::text", contents });
     }
 

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
 use crate::exports::schema;
-use crate::exports::split::{Contents, Sides, Split};
+use crate::exports::split::{Contents, Sides, Split, Text};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey};
 use crate::http::Checks;
 use crate::searches::rules::paths;
@@ -175,8 +175,9 @@ impl SearchPairs {
             query.push(format_args!(" and {s}.root = ")).push_bind(paths::folder(root));
         }
         let session = format!("coalesce({s}.agent_session_id, {s}.id::text)");
-        let question = format!("split_hash('query', {s}.query)");
-        let sides = Sides { session: &session, contents: Contents::Question(&question) };
+        let question = format!("{s}.query");
+        let sides =
+            Sides { session: &session, contents: Contents::Question(Text { kind: "query", sql: &question }) };
         common.push(query, &format!("{s}.timestamp"), &sides);
     }
 }

@@ -19,7 +19,7 @@ use crate::exports::format::{Example, Shape};
 use crate::exports::near::push_unlike;
 use crate::exports::params::Common;
 use crate::exports::schema;
-use crate::exports::split::{self, Contents, Split};
+use crate::exports::split::{self, Contents, Split, Text};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told, push_oldest};
 use crate::http::{Checks, flag};
 use crate::suggestions::MatchType;
@@ -128,12 +128,12 @@ impl Dataset for AcceptedSuggestions {
         }
     }
 
-    fn hashes(&self) -> Option<[String; 2]> {
+    fn texts(&self) -> Option<[Text<'static>; 2]> {
         let question = match self.prompt.unwrap_or_default() {
             Prompt::Request => REQUEST,
             Prompt::Context => CONTEXT,
         };
-        Some([question.to_owned(), INPUT.to_owned()])
+        Some([question, INPUT])
     }
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
@@ -171,7 +171,6 @@ impl AcceptedSuggestions {
             record: "s.id",
             question,
             answer: INPUT,
-            answer_text: "s.actual_input",
             completed_at: "s.completed_at",
             others: "",
         };

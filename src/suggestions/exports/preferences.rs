@@ -17,7 +17,7 @@ use crate::exports::format::{Example, Shape};
 use crate::exports::near::push_unlike;
 use crate::exports::params::Common;
 use crate::exports::schema;
-use crate::exports::split::{self, Contents, Split};
+use crate::exports::split::{self, Contents, Split, Text};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
 use crate::http::{Checks, flag};
 use crate::suggestions::MatchType;
@@ -108,8 +108,8 @@ impl Dataset for PreferencePairs {
         format!("{TEXTS}{metadata}")
     }
 
-    fn hashes(&self) -> Option<[String; 2]> {
-        Some([REQUEST.to_owned(), INPUT.to_owned()])
+    fn texts(&self) -> Option<[Text<'static>; 2]> {
+        Some([REQUEST, INPUT])
     }
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
@@ -145,7 +145,6 @@ impl PreferencePairs {
             record: "s.id",
             question: REQUEST,
             answer: INPUT,
-            answer_text: "s.actual_input",
             completed_at: "l.completed_at",
             others: rejected,
         };

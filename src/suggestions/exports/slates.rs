@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::exports::RowKey;
 use crate::exports::chat::Prompt;
 use crate::exports::params::Common;
-use crate::exports::split::{Contents, Sides, Source};
+use crate::exports::split::{Contents, Sides, Source, Text};
 use crate::http::Checks;
 use crate::suggestions::MatchType;
 use crate::suggestions::rules::prompt;
@@ -85,15 +85,15 @@ pub(super) const WITHOUT_TEXT: &str =
 /// The SQL of what decides on the part of a split, if texts do not.
 const SESSION: &str = "coalesce(s.session_name, s.id::text)";
 
-/// The hash of the messages that were sent to the model, as a question.
-pub(super) const REQUEST: &str =
-    "split_hash('prompt', coalesce((s.llm_request -> 'messages')::text, s.context::text))";
+/// The messages that were sent to the model, as a question.
+pub(super) const REQUEST: Text<'_> =
+    Text { kind: "prompt", sql: "coalesce((s.llm_request -> 'messages')::text, s.context::text)" };
 
-/// The hash of the context, as a question.
-pub(super) const CONTEXT: &str = "split_hash('prompt', s.context::text)";
+/// The context, as a question.
+pub(super) const CONTEXT: Text<'_> = Text { kind: "prompt", sql: "s.context::text" };
 
-/// The hash of what was submitted, as an answer.
-pub(super) const INPUT: &str = "split_hash('input', s.actual_input)";
+/// What was submitted, as an answer.
+pub(super) const INPUT: Text<'_> = Text { kind: "input", sql: "s.actual_input" };
 
 /// The source of the texts of records: the prompts of models, and what users chose and did not choose.
 pub(super) static SOURCE: Source = Source {

@@ -409,3 +409,31 @@ async fn no_row_has_a_question_or_an_answer_of_the_snapshot_that_is_excluded() {
     let path = format!("{TRAINING}?exclude={}", rankings["id"].as_str().expect("an id"));
     service.get(&path).await.refused(422, &["/exclude"]);
 }
+
+#[tokio::test]
+async fn a_text_is_excluded_in_every_spelling_and_a_text_with_another_letter_is_not() {
+    let service = Service::open().await;
+    let characters: Vec<char> = ('\u{1}'..'\u{80}').chain("É߀«“\u{a0}ЯΣ日".chars()).collect();
+    let log = |number: usize, intent: &str| {
+        solved(number as u128, intent, &[passed(1, &format!("(program {number})"))])
+    };
+    let intents = || {
+        characters
+            .iter()
+            .enumerate()
+            .map(|(number, character)| (number, format!("Take {number} {character} of 'it'")))
+    };
+    service.accept(&intents().map(|(number, intent)| log(number, &intent)).collect::<Vec<_>>()).await;
+    let new = json!({"dataset": "training-pairs", "file": "jsonl", "format": "raw"});
+    let snapshot = built(&service, &new).await;
+    let again = intents().map(|(number, intent)| {
+        log(1_000 + number, &format!("\t{}\n", intent.to_lowercase().replace(' ', "\" ")))
+    });
+    let others = intents().map(|(number, intent)| log(2_000 + number, &format!("{intent} now")));
+    service.accept(&again.chain(others).collect::<Vec<_>>()).await;
+    let id = snapshot["id"].as_str().expect("an id");
+    let left = service.get(&format!("{TRAINING}?format=raw&exclude={id}")).await.rows();
+    let left: Vec<_> =
+        left.iter().map(|row| row["user_intent"].as_str().expect("an intent").to_owned()).collect();
+    assert_eq!(left, intents().map(|(_, intent)| format!("{intent} now")).collect::<Vec<_>>());
+}
