@@ -30,7 +30,7 @@ create table keys (
 create index keys_prefix on keys (prefix);
 
 comment on table keys is 'API keys. The secret itself is never stored. While this table is empty the service is open on loopback.';
-comment on column keys.prefix is 'First twelve characters of the key: finds it, and lets a person recognise it.';
+comment on column keys.prefix is 'First twelve characters of the key: finds it, and lets a person recognize it.';
 comment on column keys.hash is 'SHA-256 of the whole key.';
 comment on column keys.last_used_on is 'The last day, in UTC, on which a request brought it. Written now and then, not with each request.';
 comment on column keys.scopes is 'Out of write, read, admin, operator.';

@@ -28,7 +28,7 @@ use crate::providers::Providers;
 use crate::router::{router, starting};
 use crate::searches::expiry::Expiry;
 use crate::searches::intake_pool::IntakePool;
-use crate::sharing::Shares;
+use crate::sharing::{Crowd, Shares, processors};
 use crate::state::{App, State};
 use crate::telemetry;
 use crate::writer::{self, Writer};
@@ -91,10 +91,12 @@ impl Running {
         let db = db::pool(options, "gleaner", settings.connections);
         let writer_db = db::pool(options, db::WRITER_NAME, writer::WRITERS);
         let models = Arc::new(settings.providers.catalog());
-        let keyring = Keyring::new(db.clone(), Defaults { models, ..settings.defaults });
+        let crowd = Arc::new(Crowd::default());
+        let defaults = Defaults { models, ..settings.defaults };
+        let keyring = Keyring::new(db.clone(), defaults, Arc::clone(&crowd));
         let keyring = Arc::new(if settings.trusts { keyring.trusting() } else { keyring });
         let (writer, writing) = Writer::start(&writer_db, &db);
-        let exports = Exports::new(options, settings.exports);
+        let exports = Exports::new(options, settings.exports, &crowd);
         let searches = IntakePool::new(options, settings.connections.div_ceil(4).max(2));
         let in_flight = Arc::new(InFlight::default());
         let mut work = vec![
@@ -113,7 +115,8 @@ impl Running {
             exports,
             searches,
             keyring,
-            similar: Shares::new((settings.connections as usize).div_ceil(8)),
+            similar: Shares::new((settings.connections as usize).div_ceil(8))
+                .in_crowd(processors() / 2, &crowd),
             samples: Arc::default(),
             bodies: Budget::new(settings.body_memory << 20),
             providers: settings.providers,

@@ -1,5 +1,5 @@
 //! Suggestions of memories for conversations of a few queries, alone and beside 100 new memories per second, compared
-//! to a search by trigrams.
+//! to a search by trigrams; and the intents of such conversations.
 
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -56,7 +56,9 @@ pub(crate) async fn run(machine: &Machine, plan: &Plan) -> Vec<Line> {
     let _ = ask(machine, &subjects, About::AMemory, 50).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let most = if plan.scale > 100_000 { 150.0 } else { 100.0 };
-    let mut lines = Vec::new();
+    let took = intents(machine, &subjects).await;
+    let line = Line::new("the intent of a conversation of three queries".to_owned(), took.summary());
+    let mut lines = vec![line.goal("p99 < 5 ms", took.percentile(99) < 5.0)];
     for beside in [false, true] {
         for about in [About::AMemory, About::RareWords, About::CommonWords, About::LongTexts] {
             let asked = ask(machine, &subjects, about, CONVERSATIONS);
@@ -169,6 +171,21 @@ async fn ask(
         found += usize::from(!answer.contains(r#""total_suggestions":0"#));
     }
     (Latencies::new(took, begun.elapsed().as_secs_f64()), found)
+}
+
+/// Asks for the intents of conversations about memories. Returns how long the answers took.
+async fn intents(machine: &Machine, subjects: &[String]) -> Latencies {
+    let (mut maker, mut connection) = (Maker::new(24), Connection::open(&machine.address).await);
+    let (mut took, begun) = (Vec::new(), Instant::now());
+    for nth in 0..CONVERSATIONS {
+        let subject = &subjects[nth % subjects.len()];
+        let queries = (0..QUERIES).map(|turn| query(&mut maker, About::AMemory, subject, turn));
+        let body = json!({"recent_queries": queries.collect::<Vec<_>>()}).to_string();
+        let sent = Instant::now();
+        connection.send(&request("default", "/v1/intents/detect", Some(("application/json", &body)))).await;
+        took.push(sent.elapsed().as_secs_f64() * 1e3);
+    }
+    Latencies::new(took, begun.elapsed().as_secs_f64())
 }
 
 /// Does something while memories come in.

@@ -23,7 +23,7 @@ use super::rates::Rates;
 use crate::error::{Error, Result};
 use crate::privacy::capture::Capture;
 use crate::projects::{self, Defaults, Tenant};
-use crate::sharing::{Place, Shares};
+use crate::sharing::{Crowd, Place, Shares, processors};
 use crate::types::Timestamp;
 
 /// The header that names the project that a request is about.
@@ -57,6 +57,7 @@ pub struct Keyring {
     rates: Rates,
     /// The turns of projects at reading.
     reading: Shares,
+    crowd: Arc<Crowd>,
     projects: Mutex<KnownProjects>,
     /// The settings that apply where a project has none of its own.
     defaults: Defaults,
@@ -65,9 +66,10 @@ pub struct Keyring {
 }
 
 impl Keyring {
-    /// Makes an empty keyring for a server with these defaults, which reads by the connections of `db`.
+    /// Makes an empty keyring for a server with these defaults, which reads by the connections of `db`. It tells the
+    /// `crowd` of all requests.
     #[must_use]
-    pub fn new(db: PgPool, defaults: Defaults) -> Self {
+    pub fn new(db: PgPool, defaults: Defaults, crowd: Arc<Crowd>) -> Self {
         let connections = db.options().get_max_connections() as usize;
         Self {
             db,
@@ -79,7 +81,8 @@ impl Keyring {
             failures: Failures::default(),
             rates: Rates::default(),
             // One project leaves others a quarter of the connections.
-            reading: Shares::new((connections * 3).div_ceil(4)),
+            reading: Shares::new((connections * 3).div_ceil(4)).in_crowd(2 * processors(), &crowd),
+            crowd,
             projects: Mutex::default(),
             defaults,
             trusts: false,
@@ -91,6 +94,11 @@ impl Keyring {
     #[must_use]
     pub fn trusting(self) -> Self {
         Self { trusts: true, ..self }
+    }
+
+    /// Notes that a project sends requests, so that others leave a part of the machine to it.
+    pub(super) fn note(&self, project: &Arc<str>) {
+        self.crowd.note(project);
     }
 
     /// Waits until it is a project's turn to read. Requests of one project may wait for each other, but not for those

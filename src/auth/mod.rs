@@ -146,6 +146,7 @@ where
         }
         let tenant = keyring.project(key.as_deref(), &parts.headers).await?;
         keyring.admit(key.as_deref(), &tenant, N::SCOPE == Scope::Write, parts).await?;
+        keyring.note(&tenant.name);
         // Writes wait in the queue of the writer, which projects share anyway.
         let turn = match N::SCOPE {
             Scope::Read => Some(keyring.turn(&tenant.name).await?),

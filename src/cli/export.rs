@@ -168,7 +168,7 @@ async fn from_database(
     let export = Extent::prepare(db, project, &entry.description, dataset, common).await?;
     let (as_of, next_cursor) = (export.as_of(), export.next_cursor.clone());
     let (sender, mut chunks) = mpsc::channel(4);
-    let producer = tokio::spawn(export.run(db.clone(), sender, ()));
+    let producer = tokio::spawn(export.run(db.clone(), sender, None, ()));
     let mut rows = Rows::open(path)?;
     loop {
         let chunk = chunks.recv().await.context("the export was interrupted; the log has the cause")?;

@@ -159,7 +159,7 @@ impl Place {
                     projects::store::exists(&db, &project).await?,
                     "there is no project {project}; PUT /v1/projects/{project} creates it"
                 );
-                let exports = Exports::new(&local.options, Limits::default());
+                let exports = Exports::new(&local.options, Limits::default(), &std::sync::Arc::default());
                 Self::Database { db, exports, project, _local: local }
             }
         })

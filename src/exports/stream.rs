@@ -16,9 +16,10 @@
 //! 3. **Pages** (`Export::run`) have 5,000 rows in the order of their keys. Each is a statement with its own
 //!    snapshot, so that vacuum can proceed. Rows are read one by one, written as JSON in Rust, and sent in chunks of
 //!    64 KiB through a channel that holds four of them. An export needs no more memory than that. Building the JSON
-//!    in SQL is slower: 178 MB/s for `COPY (SELECT json …)` against 420 MB/s. Exports have their own connections (a
-//!    quarter as many as there are for reading, and at least two) and wait five seconds for one. A reader that reads
-//!    nothing for a minute is disconnected, so that slow readers do not delay others.
+//!    in SQL is slower: 178 MB/s for `COPY (SELECT json …)` against 420 MB/s. Exports have their own connections, four
+//!    for each project unless it is configured otherwise, and wait five seconds for one. A reader that reads nothing
+//!    for a minute is disconnected, so that slow readers do not delay others. While other projects send requests, the
+//!    exports of one project that do not wait for their readers take turns, and together use half of the processors.
 //!
 //! 4. **End.** If the reader is gone, the next chunk cannot be sent, and the export ends. If a statement fails, the
 //!    error is sent through the channel and breaks the body, so that a client sees a broken transfer and never a
@@ -54,12 +55,13 @@ use clap::Args;
 use futures_util::TryStreamExt as _;
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Mutex, mpsc};
 
 use super::export::{Export, PAGE};
 use crate::db::{self, EXPORT_NAME};
 use crate::error::{Error, Result};
-use crate::sharing::{Place, Shares};
+use crate::sharing::{Crowd, Place, Shares, processors};
 
 /// The time without reading after which a reader is disconnected and the export's database connection freed.
 pub(super) const STALL: Duration = Duration::from_mins(1);
@@ -83,13 +85,15 @@ enum Progress {
 impl Export {
     /// Sends the rows to `out` as chunks of lines, and an empty chunk at the end. If `out` closes without an empty
     /// chunk, the export was interrupted and must not look complete. It ends early if the reader is gone. The
-    /// `permit` is released before the reader sees the end.
-    pub async fn run<P>(mut self, db: PgPool, out: mpsc::Sender<Bytes>, permit: P) {
-        let mut reader = Reader { out, taken: 0, waited: Duration::ZERO };
+    /// `turns` and the `permit` are given back before the reader sees the end.
+    pub async fn run<P>(mut self, db: PgPool, out: mpsc::Sender<Bytes>, turns: Option<Turns>, permit: P) {
+        let mut reader = Reader { out, turns, taken: 0, waited: Duration::ZERO };
         loop {
+            reader.begin().await;
             match self.send_page(&db, &mut reader).await {
                 Ok(Progress::More) => {}
                 Ok(Progress::Done) => {
+                    reader.pause();
                     drop(permit);
                     let _ = reader.out.send(Bytes::new()).await;
                     return;
@@ -137,11 +141,34 @@ pub struct Exports {
     /// The maximum duration of an export.
     longest: Duration,
     places: Shares,
+    /// The exports that work at the same time, and do not wait for their readers.
+    working: Shares,
+}
+
+/// The turns of an export at work, among the exports of its project.
+#[derive(Debug)]
+pub struct Turns {
+    working: Shares,
+    project: Arc<str>,
+    turn: Option<Place>,
+}
+
+impl Turns {
+    /// Waits for a turn, after those who have waited longer.
+    pub(super) async fn begin(&mut self) {
+        self.end();
+        self.turn = Some(self.working.take(&self.project, 1).await);
+    }
+
+    /// Lets others work.
+    pub(super) fn end(&mut self) {
+        self.turn = None;
+    }
 }
 
 impl Exports {
     /// Makes the connections and permits that `limits` allow.
-    pub fn new(options: &PgConnectOptions, limits: Limits) -> Self {
+    pub fn new(options: &PgConnectOptions, limits: Limits, crowd: &Arc<Crowd>) -> Self {
         let places = Shares::new(limits.most_exports as usize);
         let size = u32::try_from(places.total()).unwrap_or(u32::MAX);
         Self {
@@ -150,6 +177,7 @@ impl Exports {
             building: Arc::default(),
             longest: Duration::from_secs(limits.longest_export),
             places,
+            working: Shares::new(limits.most_exports as usize).in_crowd(processors() / 2, crowd),
         }
     }
 
@@ -161,9 +189,16 @@ impl Exports {
 
     /// Runs an export for at most the maximum duration. An export that takes longer is interrupted.
     pub async fn run(self, export: Export, out: mpsc::Sender<Bytes>, place: Place) {
-        if tokio::time::timeout(self.longest, export.run(self.db, out, place)).await.is_err() {
+        let turns = self.turns(&export.project);
+        if tokio::time::timeout(self.longest, export.run(self.db, out, Some(turns), place)).await.is_err() {
             tracing::warn!(seconds = self.longest.as_secs(), "an export took too long and was stopped");
         }
+    }
+
+    /// Returns the turns at work of an export of a project.
+    #[must_use]
+    pub fn turns(&self, project: &str) -> Turns {
+        Turns { working: self.working.clone(), project: project.into(), turn: None }
     }
 
     /// Takes a place for an export of a project, and waits for a short time if there is none, because an export whose
@@ -206,6 +241,7 @@ impl Default for Limits {
 /// The reader of an export. It must read at a minimum rate, because a slow reader keeps a place from others.
 struct Reader {
     out: mpsc::Sender<Bytes>,
+    turns: Option<Turns>,
     /// The number of bytes that were sent to the reader.
     taken: u64,
     /// The time for which the export has waited for the reader.
@@ -213,17 +249,39 @@ struct Reader {
 }
 
 impl Reader {
+    /// Waits for the export's turn to work.
+    async fn begin(&mut self) {
+        if let Some(turns) = &mut self.turns {
+            turns.begin().await;
+        }
+    }
+
+    /// Lets other exports of the project work.
+    fn pause(&mut self) {
+        if let Some(turns) = &mut self.turns {
+            turns.end();
+        }
+    }
+
     /// Sends a chunk. Returns whether the reader is still there and fast enough.
     async fn send(&mut self, chunk: &mut Vec<u8>) -> bool {
         let bytes = Bytes::from(std::mem::replace(chunk, Vec::with_capacity(CHUNK * 2)));
         let length = bytes.len() as u64;
         metrics::counter!("gleaner_export_bytes_total").increment(length);
+        self.taken += length;
+        let bytes = match self.out.try_send(bytes) {
+            Ok(()) => return true,
+            Err(TrySendError::Full(bytes)) => bytes,
+            Err(TrySendError::Closed(_)) => return false,
+        };
+        // The reader has more than enough to read. Until it has read some of it, other exports can work.
+        self.pause();
         let allowed = STALL + Duration::from_secs(self.taken / SLOWEST);
         let patience = allowed.saturating_sub(self.waited).min(STALL);
         let begun = Instant::now();
         let sent = matches!(tokio::time::timeout(patience, self.out.send(bytes)).await, Ok(Ok(())));
         self.waited += begun.elapsed();
-        self.taken += length;
+        self.begin().await;
         sent
     }
 }

@@ -90,7 +90,7 @@ struct Uses {
     /// The number of times that there was such help.
     count: i64,
     /// The number of these times in which its use can be recognized.
-    recognisable: i64,
+    recognizable: i64,
     /// The number of these times in which it was used.
     used: i64,
     /// The share of used help among the help whose use can be recognized.
@@ -106,7 +106,7 @@ struct HelpRow {
     held_out: bool,
     sessions: i64,
     count: i64,
-    recognisable: i64,
+    recognizable: i64,
     used: i64,
 }
 
@@ -114,7 +114,7 @@ impl HelpFigures {
     fn of(kind: ItemKind, rows: &[HelpRow]) -> Self {
         let uses = |held_out| Uses::of(rows.iter().find(|row| row.kind == kind && row.held_out == held_out));
         let (shown, held_out) = (uses(false), uses(true));
-        let compared = compare((shown.used, shown.recognisable), (held_out.used, held_out.recognisable));
+        let compared = compare((shown.used, shown.recognizable), (held_out.used, held_out.recognizable));
         let (difference, difference_interval) =
             compared.map(|compared| (compared.difference, compared.interval)).unzip();
         Self { kind, shown, held_out, difference, difference_interval }
@@ -123,15 +123,15 @@ impl HelpFigures {
 
 impl Uses {
     fn of(row: Option<&HelpRow>) -> Self {
-        let (sessions, count, recognisable, used) =
-            row.map_or((0, 0, 0, 0), |row| (row.sessions, row.count, row.recognisable, row.used));
+        let (sessions, count, recognizable, used) =
+            row.map_or((0, 0, 0, 0), |row| (row.sessions, row.count, row.recognizable, row.used));
         Self {
             sessions,
             count,
-            recognisable,
+            recognizable,
             used,
-            used_rate: rate(used, recognisable),
-            used_interval: wilson(used, recognisable),
+            used_rate: rate(used, recognizable),
+            used_interval: wilson(used, recognizable),
         }
     }
 }
@@ -253,7 +253,7 @@ pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<Fi
     let rows: Vec<Row> = query.build_query_as().fetch_all(&mut *snapshot).await?;
     let mut query = QueryBuilder::<Postgres>::new(
         "select h.kind, h.held_out, count(distinct h.session_id) as sessions, count(*) as count,
-            count(*) filter (where h.signs <> '{}') as recognisable,
+            count(*) filter (where h.signs <> '{}') as recognizable,
             count(*) filter (where h.used_at is not null) as used
         from unasked_help h where h.project = ",
     );

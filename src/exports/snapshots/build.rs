@@ -77,7 +77,7 @@ async fn next(exports: &Exports) -> Result<bool> {
     let Some(building) = store::claim(db, Timestamp::now(), until()).await? else { return Ok(false) };
     let begun = std::time::Instant::now();
     let built = tokio::select! {
-        built = build(db, &building) => built,
+        built = build(exports, &building) => built,
         () = renew(db, &building) => return Ok(true),
     };
     match built {
@@ -118,7 +118,8 @@ async fn renew(db: &PgPool, building: &Building) {
     }
 }
 
-async fn build(db: &PgPool, building: &Building) -> anyhow::Result<()> {
+async fn build(exports: &Exports, building: &Building) -> anyhow::Result<()> {
+    let db = &exports.db;
     let Wanted { entry, dataset, mut common } = Wanted::read(&building.dataset, &building.parameters)?;
     common.as_of = Some(building.as_of);
     let formats = entry.formats().find(|format| format.name() == building.format);
@@ -139,8 +140,10 @@ async fn build(db: &PgPool, building: &Building) -> anyhow::Result<()> {
     file.encoder = Some(encoder);
     still_ours(building.expect(db, expected, export.dropped).await?)?;
     let texts = export.texts().filter(|_| building.has_texts);
+    let mut turns = exports.turns(&building.project);
     let (mut rows, mut page) = (0_i64, 0_i32);
     loop {
+        turns.begin().await;
         let (count, contents) = write_page(&mut export, texts, &mut file).await?;
         rows += i64::try_from(count)?;
         if count > 0 {

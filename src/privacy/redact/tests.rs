@@ -186,7 +186,7 @@ fn custom_rules_have_names_and_bounded_expressions() {
 }
 
 #[test]
-fn with_tags_equal_secrets_are_recognised_and_others_are_not() {
+fn with_tags_equal_secrets_are_recognized_and_others_are_not() {
     let redactor = Redactor::new(&["secrets"], &[], Some(HashKey::new(vec![7; 32]))).expect("built-in rules");
     let (one, two) = (format!("ghp_{}", random(36)), format!("ghp_{}", random(37)));
     let text = redacted(&redactor, &format!("{one} {two} {one}"));
