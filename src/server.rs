@@ -95,7 +95,7 @@ impl Running {
         let defaults = Defaults { models, ..settings.defaults };
         let keyring = Keyring::new(db.clone(), defaults, Arc::clone(&crowd));
         let keyring = Arc::new(if settings.trusts { keyring.trusting() } else { keyring });
-        let (writer, writing) = Writer::start(&writer_db, &db);
+        let (writer, writing) = Writer::start(&writer_db, &db, Arc::clone(&crowd));
         let exports = Exports::new(options, settings.exports, &crowd);
         let searches = IntakePool::new(options, settings.connections.div_ceil(4).max(2));
         let in_flight = Arc::new(InFlight::default());

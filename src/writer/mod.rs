@@ -5,7 +5,7 @@
 //! **Three writers.** The first does nearly all the work, because a few large transactions cost Postgres less than
 //! many small ones. The second joins in when 128 events wait or when a transaction takes longer than three
 //! milliseconds, so that a lock held by another transaction does not delay all events. At most two write events of
-//! the same project, so that one is free for the others.
+//! the same project, and only one while other projects send requests, so that one is free for the others.
 //!
 //! **What is stored.** The queue takes only what is [`Kept`]: an event is dropped, or reduced to what its project
 //! stores, before it is queued. What was computed from the text, such as an attempt's verdict, stays. A match that is
@@ -40,7 +40,7 @@ use crate::outage::Outage;
 use crate::privacy::capture::Capture;
 use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
-use crate::sharing::{Place, Shares};
+use crate::sharing::{Crowd, Place, Shares};
 
 /// The maximum number of events of one project that may wait or be written at a time. Beyond that, callers get a 503.
 const QUEUE: usize = 16_384;
@@ -49,8 +49,8 @@ const QUEUE: usize = 16_384;
 const BATCH: usize = 512;
 /// The number of writers, each with a database connection.
 pub const WRITERS: u32 = 3;
-/// The maximum number of writers that write events of the same project at the same time. The last one is free for
-/// other projects.
+/// The maximum number of writers that write events of the same project at the same time, if no other project sends
+/// requests. The last one is free for other projects.
 const WRITERS_OF_ONE: usize = 2;
 /// The number of events that must wait before a second transaction begins beside the one in progress. A few large
 /// transactions cost Postgres less than many small ones, so events usually wait for the first to end.
@@ -123,8 +123,8 @@ impl Tasks {
 impl Writer {
     /// Starts the writers on `db`, a pool of their own, and the upkeep of the GIN indexes on `tidy_db`.
     #[must_use]
-    pub fn start(db: &PgPool, tidy_db: &PgPool) -> (Self, Tasks) {
-        let queue = Arc::new(Queue::<Job>::new(WRITERS_OF_ONE));
+    pub fn start(db: &PgPool, tidy_db: &PgPool, crowd: Arc<Crowd>) -> (Self, Tasks) {
+        let queue = Arc::new(Queue::<Job>::new(WRITERS_OF_ONE, crowd));
         let (stop, stopped) = watch::channel(false);
         let load = Arc::<Load>::default();
         let away = Arc::<Away>::default();

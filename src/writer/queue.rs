@@ -5,11 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use crate::sharing::Crowd;
+
 /// The jobs that wait.
 pub(super) struct Queue<J> {
     state: Mutex<State<J>>,
-    /// How many writers may write events of the same project at a time.
+    /// How many writers may write events of the same project at a time, if no other project sends requests.
     most_writers: usize,
+    /// The other projects that send requests. While there are any, a project has one writer.
+    crowd: Arc<Crowd>,
     /// Wakes the writer that waits for a job.
     pub(super) arrived: Notify,
 }
@@ -57,15 +61,16 @@ impl<J> Drop for Taken<J> {
 }
 
 impl<J> Queue<J> {
-    /// Makes an empty queue. `most_writers` is how many writers may write events of the same project at a time.
-    pub(super) fn new(most_writers: usize) -> Self {
+    /// Makes an empty queue. `most_writers` is how many writers may write events of the same project at a time, unless
+    /// there is a `crowd`.
+    pub(super) fn new(most_writers: usize, crowd: Arc<Crowd>) -> Self {
         let state = State {
             waiting: HashMap::new(),
             turns: VecDeque::new(),
             writing: HashMap::new(),
             is_closed: false,
         };
-        Self { state: Mutex::new(state), most_writers, arrived: Notify::new() }
+        Self { state: Mutex::new(state), most_writers, crowd, arrived: Notify::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State<J>> {
@@ -112,8 +117,9 @@ impl<J> Queue<J> {
         let mut taken = Taken { jobs: Vec::new(), events: 0, projects: Vec::new(), queue: Arc::clone(self) };
         let mut state = self.state();
         let State { waiting, turns, writing, .. } = &mut *state;
+        let most_writers = if self.crowd.is_there() { 1 } else { self.most_writers };
         let may = |project: &Arc<str>, writing: &HashMap<_, usize>| {
-            writing.get(project).is_none_or(|writers| *writers < self.most_writers)
+            writing.get(project).is_none_or(|writers| *writers < most_writers)
         };
         let mut first_turns = turns.iter().filter(|project| may(project, writing)).count();
         let share = (most / first_turns.max(1)).max(1);
@@ -157,7 +163,7 @@ mod tests {
 
     #[test]
     fn who_waits_with_little_is_among_the_next_however_much_others_have_waiting() {
-        let queue = Arc::new(Queue::new(2));
+        let queue = Arc::new(Queue::new(2, Arc::default()));
         let take = |most| {
             let mut taken = queue.take(most);
             (std::mem::take(&mut taken.jobs), taken.events)
@@ -182,8 +188,24 @@ mod tests {
     }
 
     #[test]
+    fn a_project_has_one_writer_while_others_send_requests() {
+        let crowd = Arc::<Crowd>::default();
+        let queue = Arc::new(Queue::new(2, Arc::clone(&crowd)));
+        let [heavy, light]: [Arc<str>; 2] = ["heavy".into(), "light".into()];
+        crowd.note(&heavy);
+        crowd.note(&light);
+        for job in 0..3 {
+            queue.push(&heavy, 1, job);
+        }
+        let first = queue.take(1);
+        assert_eq!((first.jobs.as_slice(), queue.take(9).jobs.len()), ([0].as_slice(), 0));
+        drop(first);
+        assert_eq!(queue.take(9).jobs, [1, 2]);
+    }
+
+    #[test]
     fn a_project_has_so_many_writers_and_the_next_one_is_free_for_others() {
-        let queue = Arc::new(Queue::new(2));
+        let queue = Arc::new(Queue::new(2, Arc::default()));
         let [heavy, light]: [Arc<str>; 2] = ["heavy".into(), "light".into()];
         for job in 0..6 {
             queue.push(&heavy, 1, job);
@@ -209,7 +231,7 @@ mod tests {
         fn every_job_comes_out_once_and_those_of_a_project_in_their_order(
             jobs in proptest::collection::vec((0..4_usize, 1..600_usize), 0..60), most in 1..600_usize,
         ) {
-            let queue = Arc::new(Queue::new(1));
+            let queue = Arc::new(Queue::new(1, Arc::default()));
             let projects: Vec<Arc<str>> = (0..4).map(|project| project.to_string().into()).collect();
             for (number, (project, events)) in jobs.iter().enumerate() {
                 queue.push(&projects[*project], *events, (*project, number));
