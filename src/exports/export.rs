@@ -163,7 +163,12 @@ impl Export {
 
     /// Counts the remaining rows.
     pub(super) async fn count(&self, db: &PgPool) -> Result<i64> {
-        Ok(self.select("select count(*)")?.build_query_scalar().fetch_one(db).await?)
+        Ok(self.counted()?.build_query_scalar().fetch_one(db).await?)
+    }
+
+    /// Makes the query of the number of the remaining rows.
+    pub(super) fn counted(&self) -> Result<QueryBuilder<Postgres>> {
+        self.select("select count(*)")
     }
 
     /// Returns the number of records that were exported so far, also in earlier parts.

@@ -158,17 +158,13 @@ impl Text<'_> {
     /// Returns the hash of a text of this kind, as `split_hash` in the migrations computes it in several times as
     /// long. Only ASCII has one here: the case of other letters depends on the locale of the database.
     pub(super) fn hash_of(self, content: &str) -> Option<i64> {
-        const IGNORED: &[u8] = b" \t\n\r\x0c\x0b\"'`";
         if !content.is_ascii() {
             return None;
         }
-        let compared = content.bytes().filter(|byte| !IGNORED.contains(byte));
-        let text: Vec<_> = self
-            .kind
-            .bytes()
-            .chain(once(b':'))
-            .chain(compared.map(|byte| byte.to_ascii_lowercase()))
-            .collect();
+        let is_compared = |byte: &u8| !matches!(byte, b'\t'..=b'\r' | b' ' | b'"' | b'\'' | b'`');
+        let mut text = Vec::with_capacity(self.kind.len() + 1 + content.len());
+        text.extend(self.kind.bytes().chain(once(b':')));
+        text.extend(content.bytes().filter(is_compared).map(|byte| byte.to_ascii_lowercase()));
         Md5::digest(text).first_chunk().map(|first| i64::from_be_bytes(*first))
     }
 }

@@ -1,25 +1,24 @@
 //! The building of snapshots, one at a time on each server. Pages of an export become the bytes of a file, which the
-//! database stores in pieces. Memory is needed for the rows of a page, a row group, and a piece.
+//! database stores in pieces. Memory is needed for some megabytes of lines, a row group, and a few pieces.
 
+use std::mem::replace;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use chrono::TimeDelta;
 use futures_util::TryStreamExt as _;
-use sha2::{Digest as _, Sha256};
 use sqlx::{PgPool, Row as _};
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
-use super::CHUNK;
 use super::encode::Encoder;
 use super::request::Wanted;
 use super::store::{self, Building, Contents};
 use crate::background::Rounds;
 use crate::error::{Error, Result};
 use crate::exports::export::{Export, PAGE};
-use crate::exports::split::Text;
-use crate::exports::stream::Exports;
+use crate::exports::stream::{Exports, Turns};
 use crate::outage::Outage;
 use crate::types::Timestamp;
 
@@ -118,45 +117,28 @@ async fn renew(db: &PgPool, building: &Building) {
     }
 }
 
+/// Reads, encodes and stores at the same time. Only a few pieces wait between the three.
 async fn build(exports: &Exports, building: &Building) -> anyhow::Result<()> {
     let db = &exports.db;
     let Wanted { entry, dataset, mut common } = Wanted::read(&building.dataset, &building.parameters)?;
     common.as_of = Some(building.as_of);
     let formats = entry.formats().find(|format| format.name() == building.format);
     common.format = Some(formats.context("the format is not known anymore")?);
-    let mut export = Export::prepare(db, &building.project, &entry.description, dataset, common).await?;
-    let expected = export.count(db).await?;
-    let mut file = FileBuilder {
-        db,
-        building,
-        encoder: None,
-        encoding: None,
-        waiting: Vec::new(),
-        sha256: Sha256::new(),
-        bytes: 0,
-        chunks: 0,
+    let export = Export::prepare(db, &building.project, &entry.description, dataset, common).await?;
+    let (mut counted, dropped) = (export.counted()?, export.dropped);
+    let counting = async {
+        let expected = counted.build_query_scalar().fetch_one(db).await?;
+        still_ours(building.expect(db, expected, dropped).await?)
     };
     let encoder = Encoder::new(building.file, &building.row_schema)?;
-    file.encoder = Some(encoder);
-    still_ours(building.expect(db, expected, export.dropped).await?)?;
-    let texts = export.texts().filter(|_| building.has_texts);
-    let mut turns = exports.turns(&building.project);
-    let (mut rows, mut page) = (0_i64, 0_i32);
-    loop {
-        turns.begin().await;
-        let (count, contents) = write_page(&mut export, texts, &mut file).await?;
-        rows += i64::try_from(count)?;
-        if count > 0 {
-            still_ours(building.keep_contents(db, page, &contents).await?)?;
-            still_ours(building.progress(db, rows, file.bytes).await?)?;
-            page += 1;
-        }
-        if count < PAGE {
-            break;
-        }
-    }
-    let (bytes, sha256) = file.finish().await?;
-    still_ours(building.complete(db, rows, bytes, &sha256).await?)
+    let (lines, to_encode) = mpsc::channel(1);
+    let (parts, to_keep) = mpsc::channel(1);
+    let pages = parts.clone();
+    let encoding = spawn_blocking(move || encode(encoder, to_encode, &parts));
+    let reading = read(export, exports.turns(&building.project), building.has_texts, db, lines, pages);
+    let encoding = async { encoding.await? };
+    let (kept, sha256, (), ()) = tokio::try_join!(keep(db, building, to_keep), encoding, reading, counting)?;
+    still_ours(building.complete(db, kept.rows, kept.bytes, &sha256).await?)
 }
 
 /// Ends the building if another builder has taken over, or the snapshot was deleted.
@@ -164,12 +146,24 @@ fn still_ours(is_ours: bool) -> anyhow::Result<()> {
     if is_ours { Ok(()) } else { bail!("the snapshot was deleted, or another server builds it") }
 }
 
-/// Writes a page of rows. Returns their number, and the records and texts in them.
-async fn write_page(
-    export: &mut Export,
-    texts: Option<[Text<'_>; 2]>,
-    file: &mut FileBuilder<'_>,
-) -> anyhow::Result<(usize, Contents)> {
+/// What is stored of a file.
+enum Part {
+    /// The next piece of its bytes.
+    Piece(Vec<u8>),
+    /// A page of its rows: their number, and what is in them.
+    Page(usize, Contents),
+}
+
+/// Reads the rows page by page, as lines for the encoder. It ends early if nobody takes them.
+async fn read(
+    mut export: Export,
+    mut turns: Turns,
+    has_texts: bool,
+    db: &PgPool,
+    lines: mpsc::Sender<Vec<u8>>,
+    pages: mpsc::Sender<Part>,
+) -> anyhow::Result<()> {
+    let texts = export.texts().filter(|_| has_texts);
     let texts = texts.into_iter().flatten().zip(TEXT_COLUMNS);
     // The database computes the hashes that the server cannot compute.
     let columns = texts.clone().map(|(text, [content, hash])| {
@@ -178,103 +172,82 @@ async fn write_page(
             ", {sql} as {content}, case when octet_length({sql}) > char_length({sql}) then {hash_of} end as {hash}"
         )
     });
-    let mut query = export.next_page(&columns.collect::<String>())?;
-    let (mut lines, mut contents, mut count) = (Vec::with_capacity(LINES), Contents::default(), 0);
-    let mut last: Vec<Uuid> = Vec::new();
-    let mut connection = file.db.acquire().await?;
-    let query = query.build();
-    let mut rows = query.fetch(&mut *connection);
-    while let Some(row) = rows.try_next().await? {
-        let records = export.write(&row, &mut lines, None)?;
-        if records != last {
-            contents.records.extend(&records);
-            last = records;
+    let columns: String = columns.collect();
+    loop {
+        turns.begin().await;
+        let mut query = export.next_page(&columns)?;
+        let (mut ready, mut contents, mut count) = (Vec::with_capacity(LINES), Contents::default(), 0);
+        let mut last: Vec<Uuid> = Vec::new();
+        let mut connection = db.acquire().await?;
+        let mut rows = query.build().fetch(&mut *connection);
+        while let Some(row) = rows.try_next().await? {
+            let records = export.write(&row, &mut ready, None)?;
+            if records != last {
+                contents.records.extend(&records);
+                last = records;
+            }
+            for (text, [content, hash]) in texts.clone() {
+                let content: Option<&str> = row.try_get(content)?;
+                let hash: Option<i64> = row.try_get(hash)?;
+                contents.texts.extend(hash.or_else(|| text.hash_of(content?)));
+            }
+            count += 1;
+            if ready.len() >= LINES
+                && lines.send(replace(&mut ready, Vec::with_capacity(LINES))).await.is_err()
+            {
+                return Ok(());
+            }
         }
-        for (text, [content, hash]) in texts.clone() {
-            let content: Option<&str> = row.try_get(content)?;
-            let hash: Option<i64> = row.try_get(hash)?;
-            contents.texts.extend(hash.or_else(|| text.hash_of(content?)));
-        }
-        count += 1;
-        if lines.len() >= LINES {
-            file.write(std::mem::replace(&mut lines, Vec::with_capacity(LINES))).await?;
-        }
-    }
-    file.write(lines).await?;
-    contents.texts.sort_unstable();
-    contents.texts.dedup();
-    Ok((count, contents))
-}
-
-/// An encoder and the bytes that it has made.
-type Encoded = anyhow::Result<(Encoder, Vec<u8>)>;
-
-/// A file that grows in the database.
-struct FileBuilder<'a> {
-    db: &'a PgPool,
-    building: &'a Building,
-    /// The encoder, while it is idle.
-    encoder: Option<Encoder>,
-    /// The encoder at work, while the next rows are read.
-    encoding: Option<JoinHandle<Encoded>>,
-    /// The bytes that do not fill a piece yet.
-    waiting: Vec<u8>,
-    sha256: Sha256,
-    bytes: i64,
-    chunks: i32,
-}
-
-impl FileBuilder<'_> {
-    /// Adds lines. They are encoded while the caller continues.
-    async fn write(&mut self, lines: Vec<u8>) -> anyhow::Result<()> {
-        self.settle().await?;
-        if lines.is_empty() {
+        contents.texts.sort_unstable();
+        contents.texts.dedup();
+        let is_taken = lines.send(ready).await.is_ok()
+            && (count == 0 || pages.send(Part::Page(count, contents)).await.is_ok());
+        if count < PAGE || !is_taken {
             return Ok(());
         }
-        let mut encoder = self.encoder.take().context("there is an encoder")?;
-        self.encoding = Some(spawn_blocking(move || {
-            let bytes = encoder.write(&lines)?;
-            Ok((encoder, bytes))
-        }));
-        Ok(())
     }
+}
 
-    /// Waits for the encoder, and stores its bytes.
-    async fn settle(&mut self) -> anyhow::Result<()> {
-        if let Some(encoding) = self.encoding.take() {
-            let (encoder, bytes) = encoding.await??;
-            self.encoder = Some(encoder);
-            self.keep(bytes).await?;
-        }
-        Ok(())
+/// Encodes lines, on a thread of its own. Returns the SHA-256 of the file.
+fn encode(
+    mut encoder: Encoder,
+    mut lines: mpsc::Receiver<Vec<u8>>,
+    parts: &mpsc::Sender<Part>,
+) -> anyhow::Result<Vec<u8>> {
+    let send = |pieces: Vec<Vec<u8>>| {
+        pieces.into_iter().try_for_each(|piece| parts.blocking_send(Part::Piece(piece)))
+    };
+    while let Some(lines) = lines.blocking_recv() {
+        send(encoder.write(&lines)?)?;
     }
+    let (rest, sha256) = encoder.finish()?.end();
+    send(rest)?;
+    Ok(sha256)
+}
 
-    async fn keep(&mut self, bytes: Vec<u8>) -> anyhow::Result<()> {
-        self.sha256.update(&bytes);
-        self.bytes += i64::try_from(bytes.len())?;
-        let mut bytes = bytes.as_slice();
-        while self.waiting.len() + bytes.len() >= CHUNK {
-            let (now, later) = bytes.split_at(CHUNK - self.waiting.len());
-            self.waiting.extend(now);
-            still_ours(self.building.keep_chunk(self.db, self.chunks, &self.waiting).await?)?;
-            self.chunks += 1;
-            self.waiting.clear();
-            bytes = later;
-        }
-        self.waiting.extend(bytes);
-        Ok(())
-    }
+/// What was stored of a file.
+#[derive(Default)]
+struct Kept {
+    rows: i64,
+    bytes: i64,
+}
 
-    /// Completes the file. Returns its length and its SHA-256.
-    async fn finish(mut self) -> anyhow::Result<(i64, Vec<u8>)> {
-        self.settle().await?;
-        let encoder = self.encoder.take().context("there is an encoder")?;
-        let rest = spawn_blocking(move || encoder.finish()).await??;
-        self.keep(rest).await?;
-        if !self.waiting.is_empty() {
-            let rest = std::mem::take(&mut self.waiting);
-            still_ours(self.building.keep_chunk(self.db, self.chunks, &rest).await?)?;
+/// Stores the parts of a file.
+async fn keep(db: &PgPool, building: &Building, mut parts: mpsc::Receiver<Part>) -> anyhow::Result<Kept> {
+    let (mut kept, mut pieces, mut pages) = (Kept::default(), 0, 0);
+    while let Some(part) = parts.recv().await {
+        match part {
+            Part::Piece(piece) => {
+                still_ours(building.keep_chunk(db, pieces, &piece).await?)?;
+                kept.bytes += i64::try_from(piece.len())?;
+                pieces += 1;
+            }
+            Part::Page(rows, contents) => {
+                kept.rows += i64::try_from(rows)?;
+                still_ours(building.keep_page(db, pages, &contents, (kept.rows, kept.bytes)).await?)?;
+                pages += 1;
+            }
         }
-        Ok((self.bytes, self.sha256.finalize().to_vec()))
     }
+    Ok(kept)
 }

@@ -1,6 +1,6 @@
-//! Encoders of files: lines of JSON become the bytes of a file in bounded memory.
+//! Encoders of files: lines of JSON become the pieces of a file in bounded memory.
 
-use std::io::Write as _;
+use std::io::{self, Write};
 use std::mem::take;
 use std::sync::Arc;
 
@@ -13,9 +13,10 @@ use parquet::basic::{Compression as Codec, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use sha2::{Digest as _, Sha256};
 
-use super::File;
 use super::columns::Column;
+use super::{CHUNK, File};
 
 /// The maximum number of rows of a row group.
 const GROUP_ROWS: usize = 100_000;
@@ -26,8 +27,8 @@ const BATCH: (usize, usize) = (8_192, 4 << 20);
 
 /// An encoder that makes a file from lines.
 pub(super) enum Encoder {
-    Plain(Vec<u8>),
-    Gzip(GzEncoder<Vec<u8>>),
+    Plain(Pieces),
+    Gzip(GzEncoder<Pieces>),
     Parquet(Box<Parquet>),
 }
 
@@ -35,7 +36,7 @@ pub(super) enum Encoder {
 pub(super) struct Parquet {
     column: Column,
     decoder: Decoder,
-    writer: ArrowWriter<Vec<u8>>,
+    writer: ArrowWriter<Pieces>,
     /// The number of bytes that wait to be converted to columns.
     waiting: usize,
     /// A line in which JSON values are texts.
@@ -46,37 +47,79 @@ impl Encoder {
     /// Begins a file whose rows have this JSON Schema.
     pub(super) fn new(file: File, row_schema: &Value) -> anyhow::Result<Self> {
         Ok(match file {
-            File::Jsonl => Self::Plain(Vec::new()),
-            File::JsonlGz => Self::Gzip(GzEncoder::new(Vec::new(), Compression::default())),
+            File::Jsonl => Self::Plain(Pieces::default()),
+            File::JsonlGz => Self::Gzip(GzEncoder::new(Pieces::default(), Compression::default())),
             File::Parquet => Self::Parquet(Box::new(Parquet::new(row_schema)?)),
         })
     }
 
-    /// Adds whole lines. Returns the bytes of the file that are ready.
-    pub(super) fn write(&mut self, lines: &[u8]) -> anyhow::Result<Vec<u8>> {
-        Ok(match self {
-            Self::Plain(_) => lines.to_vec(),
+    /// Adds whole lines. Returns the pieces of the file that are complete.
+    pub(super) fn write(&mut self, lines: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
+        let pieces = match self {
+            Self::Plain(pieces) => {
+                pieces.write_all(lines)?;
+                pieces
+            }
             Self::Gzip(encoder) => {
                 encoder.write_all(lines)?;
-                take(encoder.get_mut())
+                encoder.get_mut()
             }
             Self::Parquet(parquet) => {
                 parquet.write(lines)?;
-                take(parquet.writer.inner_mut())
+                parquet.writer.inner_mut()
             }
-        })
+        };
+        Ok(take(&mut pieces.complete))
     }
 
-    /// Completes the file. Returns the rest of its bytes.
-    pub(super) fn finish(self) -> anyhow::Result<Vec<u8>> {
+    /// Completes the file, and returns the rest of it.
+    pub(super) fn finish(self) -> anyhow::Result<Pieces> {
         Ok(match self {
-            Self::Plain(rest) => rest,
+            Self::Plain(pieces) => pieces,
             Self::Gzip(encoder) => encoder.finish()?,
             Self::Parquet(mut parquet) => {
                 parquet.flush()?;
                 parquet.writer.into_inner()?
             }
         })
+    }
+}
+
+/// The bytes of a file, in the pieces in which the database stores them.
+#[derive(Default)]
+pub(super) struct Pieces {
+    complete: Vec<Vec<u8>>,
+    /// The bytes that do not fill a piece yet.
+    last: Vec<u8>,
+    sha256: Sha256,
+}
+
+impl Pieces {
+    /// Returns the pieces that were not taken yet, and the SHA-256 of the file.
+    pub(super) fn end(mut self) -> (Vec<Vec<u8>>, Vec<u8>) {
+        if !self.last.is_empty() {
+            self.complete.push(self.last);
+        }
+        (self.complete, self.sha256.finalize().to_vec())
+    }
+}
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.last.capacity() == 0 {
+            self.last.reserve_exact(CHUNK);
+        }
+        let now = &bytes[..bytes.len().min(CHUNK - self.last.len())];
+        self.last.extend(now);
+        self.sha256.update(now);
+        if self.last.len() == CHUNK {
+            self.complete.push(take(&mut self.last));
+        }
+        Ok(now.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -91,7 +134,7 @@ impl Parquet {
             .set_created_by(concat!("gleaner ", env!("CARGO_PKG_VERSION")).to_owned())
             .build();
         let decoder = ReaderBuilder::new(Arc::clone(&schema)).with_batch_size(BATCH.0).build_decoder()?;
-        let writer = ArrowWriter::try_new(Vec::new(), schema, Some(properties))?;
+        let writer = ArrowWriter::try_new(Pieces::default(), schema, Some(properties))?;
         Ok(Self { column, decoder, writer, waiting: 0, line: Vec::new() })
     }
 

@@ -301,15 +301,6 @@ impl Building {
         self.changed(query.bind(rows).bind(dropped), db).await
     }
 
-    /// Stores how many rows and bytes there are so far.
-    pub async fn progress(&self, db: &PgPool, rows: i64, bytes: i64) -> sqlx::Result<bool> {
-        const SQL: &str = "
-            update snapshots set row_count = $4, byte_count = $5
-            where project = $1 and id = $2 and lease = $3 and state = 'building'";
-        let query = sqlx::query(SQL).bind(&self.project).bind(self.id).bind(self.lease);
-        self.changed(query.bind(rows).bind(bytes), db).await
-    }
-
     /// Stores a piece of the file.
     pub async fn keep_chunk(&self, db: &PgPool, number: i32, bytes: &[u8]) -> sqlx::Result<bool> {
         debug_assert!(bytes.len() <= CHUNK, "a piece is as long as the others, or shorter");
@@ -320,13 +311,25 @@ impl Building {
         self.changed(query.bind(number).bind(bytes), db).await
     }
 
-    /// Stores the records and texts of a page of rows.
-    pub async fn keep_contents(&self, db: &PgPool, number: i32, contents: &Contents) -> sqlx::Result<bool> {
-        let sql = format!(
-            "insert into snapshot_contents (project, snapshot_id, number, records, texts) select $1, $2, $4, $5, $6 where {MINE}"
-        );
-        let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(&self.project).bind(self.id).bind(self.lease);
-        self.changed(query.bind(number).bind(&contents.records).bind(&contents.texts), db).await
+    /// Stores the records and texts of a page of rows, and how many rows and bytes there are so far.
+    pub async fn keep_page(
+        &self,
+        db: &PgPool,
+        number: i32,
+        contents: &Contents,
+        (rows, bytes): (i64, i64),
+    ) -> sqlx::Result<bool> {
+        const SQL: &str = "
+            with ours as (
+                update snapshots set row_count = $7, byte_count = $8
+                where project = $1 and id = $2 and lease = $3 and state = 'building'
+                returning id
+            )
+            insert into snapshot_contents (project, snapshot_id, number, records, texts)
+            select $1, ours.id, $4, $5, $6 from ours";
+        let query = sqlx::query(SQL).bind(&self.project).bind(self.id).bind(self.lease).bind(number);
+        let query = query.bind(&contents.records).bind(&contents.texts).bind(rows).bind(bytes);
+        self.changed(query, db).await
     }
 
     /// Completes the snapshot. It does not change afterwards.
