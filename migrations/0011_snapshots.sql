@@ -69,7 +69,10 @@ create table snapshot_contents (
     primary key (snapshot_id, number, project)
 );
 
-create index snapshot_contents_records on snapshot_contents using gin (records);
+-- Ids and hashes cannot be compressed.
+alter table snapshot_contents alter column records set storage external, alter column texts set storage external;
+
+create index snapshot_contents_records on snapshot_contents using gin (records) with (gin_pending_list_limit = 65536);
 
 comment on table snapshot_contents is 'Of which records a snapshot has rows, and the hashes of their questions and answers, for some thousand rows each.';
 

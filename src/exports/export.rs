@@ -233,8 +233,9 @@ impl Export {
         self.header.take().unwrap_or_default().into_bytes()
     }
 
-    /// Returns a row's question and answer, if it has them.
-    pub(super) fn texts(&self) -> Option<[Text<'static>; 2]> {
+    /// Returns a row's question and answer, if it has them, each with the name of the column that is the text, if there
+    /// is one.
+    pub(super) fn texts(&self) -> Option<[(Text<'static>, Option<&'static str>); 2]> {
         self.dataset.texts()
     }
 

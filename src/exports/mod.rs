@@ -114,8 +114,9 @@ pub trait Dataset: fmt::Debug + Send + Sync {
         Told::Request
     }
 
-    /// Returns a row's question and answer, if it has them.
-    fn texts(&self) -> Option<[Text<'static>; 2]> {
+    /// Returns a row's question and answer, if it has them, each with the name of the [column](Dataset::columns) that is
+    /// the text, if there is one.
+    fn texts(&self) -> Option<[(Text<'static>, Option<&'static str>); 2]> {
         None
     }
 

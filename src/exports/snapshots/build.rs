@@ -1,6 +1,7 @@
 //! The building of snapshots, one at a time on each server. Pages of an export become the bytes of a file, which the
 //! database stores in pieces. Memory is needed for some megabytes of lines, a row group, and a few pieces.
 
+use std::fmt::Write as _;
 use std::mem::replace;
 use std::time::Duration;
 
@@ -28,11 +29,16 @@ const PAUSE: Duration = Duration::from_secs(5);
 const LEASE: TimeDelta = TimeDelta::seconds(15);
 /// The interval at which a builder renews its lease.
 const RENEWAL: Duration = Duration::from_secs(4);
-/// The columns of a row's question and answer: the text, and its hash unless the text is ASCII.
+/// The columns that are added for a row's question and answer: the text, unless the row has it, and its hash, unless
+/// the text is ASCII.
 const TEXT_COLUMNS: [[&str; 2]; 2] =
     [["key_question", "key_question_hash"], ["key_answer", "key_answer_hash"]];
 /// The number of bytes of lines that are encoded at once.
-const LINES: usize = 1 << 20;
+const LINES: usize = 256 << 10;
+/// The number of such bunches of lines that wait for the encoder.
+const LINES_WAITING: usize = 4;
+/// The number of parts of a file that wait to be stored. A row group becomes some ten pieces at once.
+const PARTS_WAITING: usize = 12;
 
 /// The periodic work of building snapshots whose builder has died, and of deleting expired snapshots.
 #[derive(Debug)]
@@ -131,14 +137,18 @@ async fn build(exports: &Exports, building: &Building) -> anyhow::Result<()> {
         still_ours(building.expect(db, expected, dropped).await?)
     };
     let encoder = Encoder::new(building.file, &building.row_schema)?;
-    let (lines, to_encode) = mpsc::channel(1);
-    let (parts, to_keep) = mpsc::channel(1);
+    let (lines, to_encode) = mpsc::channel(LINES_WAITING);
+    let (parts, to_keep) = mpsc::channel(PARTS_WAITING);
     let pages = parts.clone();
     let encoding = spawn_blocking(move || encode(encoder, to_encode, &parts));
     let reading = read(export, exports.turns(&building.project), building.has_texts, db, lines, pages);
     let encoding = async { encoding.await? };
     let (kept, sha256, (), ()) = tokio::try_join!(keep(db, building, to_keep), encoding, reading, counting)?;
-    still_ours(building.complete(db, kept.rows, kept.bytes, &sha256).await?)
+    still_ours(building.complete(db, kept.rows, kept.bytes, &sha256).await?)?;
+    if let Err(error) = store::tidy(db).await {
+        tracing::debug!(%error, "the index of the records in snapshots could not be tidied");
+    }
+    Ok(())
 }
 
 /// Ends the building if another builder has taken over, or the snapshot was deleted.
@@ -163,16 +173,19 @@ async fn read(
     lines: mpsc::Sender<Vec<u8>>,
     pages: mpsc::Sender<Part>,
 ) -> anyhow::Result<()> {
-    let texts = export.texts().filter(|_| has_texts);
-    let texts = texts.into_iter().flatten().zip(TEXT_COLUMNS);
-    // The database computes the hashes that the server cannot compute.
-    let columns = texts.clone().map(|(text, [content, hash])| {
+    let mut columns = String::new();
+    let mut texts = Vec::new();
+    for ((text, column), [own, hash]) in
+        export.texts().filter(|_| has_texts).into_iter().flatten().zip(TEXT_COLUMNS)
+    {
         let (sql, hash_of) = (text.sql, text.hash());
-        format!(
-            ", {sql} as {content}, case when octet_length({sql}) > char_length({sql}) then {hash_of} end as {hash}"
-        )
-    });
-    let columns: String = columns.collect();
+        if column.is_none() {
+            write!(columns, ", {sql} as {own}")?;
+        }
+        // The database computes the hashes that the server cannot compute.
+        write!(columns, ", case when octet_length({sql}) > char_length({sql}) then {hash_of} end as {hash}")?;
+        texts.push((text, column.unwrap_or(own), hash));
+    }
     loop {
         turns.begin().await;
         let mut query = export.next_page(&columns)?;
@@ -186,8 +199,8 @@ async fn read(
                 contents.records.extend(&records);
                 last = records;
             }
-            for (text, [content, hash]) in texts.clone() {
-                let content: Option<&str> = row.try_get(content)?;
+            for (text, column, hash) in &texts {
+                let content: Option<&str> = row.try_get(column)?;
                 let hash: Option<i64> = row.try_get(hash)?;
                 contents.texts.extend(hash.or_else(|| text.hash_of(content?)));
             }

@@ -23,7 +23,7 @@ const GROUP_ROWS: usize = 100_000;
 /// The maximum number of bytes of a row group, which is in memory until it is complete.
 const GROUP_BYTES: usize = 64 << 20;
 /// The numbers of rows, and of bytes of JSON, after which lines are converted to columns.
-const BATCH: (usize, usize) = (8_192, 4 << 20);
+const BATCH: (usize, usize) = (4_096, 2 << 20);
 
 /// An encoder that makes a file from lines.
 pub(super) enum Encoder {
@@ -128,7 +128,7 @@ impl Parquet {
         let column = Column::of(row_schema);
         let schema = column.schema();
         let properties = WriterProperties::builder()
-            .set_compression(Codec::ZSTD(ZstdLevel::try_new(3)?))
+            .set_compression(Codec::ZSTD(ZstdLevel::try_new(1)?))
             .set_max_row_group_row_count(Some(GROUP_ROWS))
             .set_max_row_group_bytes(Some(GROUP_BYTES))
             .set_created_by(concat!("gleaner ", env!("CARGO_PKG_VERSION")).to_owned())

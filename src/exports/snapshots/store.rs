@@ -201,6 +201,14 @@ pub async fn chunk(db: &PgPool, project: &str, id: Uuid, number: u64) -> Result<
     bytes.ok_or(Error::NotFound("snapshot"))
 }
 
+/// Merges the list of new entries into the index of the records in snapshots, which takes longer than adding them.
+/// Erasures read that list to its end.
+pub async fn tidy(db: &PgPool) -> sqlx::Result<()> {
+    const SQL: &str = "select gin_clean_pending_list('snapshot_contents_records')";
+    sqlx::query(SQL).execute(db).await?;
+    Ok(())
+}
+
 /// A snapshot that is being built.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Building {

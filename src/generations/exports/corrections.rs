@@ -200,8 +200,8 @@ impl Dataset for CorrectionPairs {
         if self.prompt == Some(PromptOf::Sent) { Told::Request } else { Told::Intent }
     }
 
-    fn texts(&self) -> Option<[Text<'static>; 2]> {
-        Some([INTENT, ANSWER])
+    fn texts(&self) -> Option<[(Text<'static>, Option<&'static str>); 2]> {
+        Some([(INTENT, Some("user_intent")), (ANSWER, None)])
     }
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {

@@ -140,8 +140,8 @@ impl Dataset for TrainingPairs {
         if self.is_sent() { Told::Request } else { Told::Intent }
     }
 
-    fn texts(&self) -> Option<[Text<'static>; 2]> {
-        Some([INTENT, ANSWER])
+    fn texts(&self) -> Option<[(Text<'static>, Option<&'static str>); 2]> {
+        Some([(INTENT, Some("user_intent")), (ANSWER, Some("program"))])
     }
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {

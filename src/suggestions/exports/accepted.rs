@@ -128,12 +128,12 @@ impl Dataset for AcceptedSuggestions {
         }
     }
 
-    fn texts(&self) -> Option<[Text<'static>; 2]> {
+    fn texts(&self) -> Option<[(Text<'static>, Option<&'static str>); 2]> {
         let question = match self.prompt.unwrap_or_default() {
             Prompt::Request => REQUEST,
             Prompt::Context => CONTEXT,
         };
-        Some([question, INPUT])
+        Some([(question, None), (INPUT, Some("actual_input"))])
     }
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {

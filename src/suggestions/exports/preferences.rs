@@ -108,8 +108,8 @@ impl Dataset for PreferencePairs {
         format!("{TEXTS}{metadata}")
     }
 
-    fn texts(&self) -> Option<[Text<'static>; 2]> {
-        Some([REQUEST, INPUT])
+    fn texts(&self) -> Option<[(Text<'static>, Option<&'static str>); 2]> {
+        Some([(REQUEST, None), (INPUT, Some("actual_input"))])
     }
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
