@@ -58,7 +58,10 @@ impl Context {
             for (key, count) in counts {
                 *context.weights.entry(key).or_default() += weight * f64::from(count.min(MOST_REPEATED));
             }
-            for gram in grams(query).into_iter().take(MOST_TERMS * 8) {
+            let mut grams: Vec<_> = grams(query).into_iter().collect();
+            // Of more, always the same ones are compared.
+            grams.sort_unstable();
+            for gram in grams.into_iter().take(MOST_TERMS * 8) {
                 *context.grams.entry(gram).or_default() += weight;
             }
             weight *= DECAY;
