@@ -11,7 +11,7 @@ use super::as_of::{before_writes_in_flight, settle};
 use super::format::{Format, Shape};
 use super::params::{Common, Order};
 use super::profile::Profile;
-use super::split::Text;
+use super::split::QuestionAndAnswer;
 use super::{Dataset, Description, Lines, RowKey, Told, cursor, exclude, near, split};
 use crate::error::{Error, Result};
 use crate::http::page::cursor_scope;
@@ -233,9 +233,8 @@ impl Export {
         self.header.take().unwrap_or_default().into_bytes()
     }
 
-    /// Returns a row's question and answer, if it has them, each with the name of the column that is the text, if there
-    /// is one.
-    pub(super) fn texts(&self) -> Option<[(Text<'static>, Option<&'static str>); 2]> {
+    /// Returns a row's question and answer, if it has them.
+    pub(super) fn texts(&self) -> Option<QuestionAndAnswer> {
         self.dataset.texts()
     }
 

@@ -42,7 +42,7 @@ use crate::types::Timestamp;
 use format::{Example, Format, Shape, Weights};
 use params::Common;
 use profile::Profile;
-use split::{Split, Text};
+use split::{QuestionAndAnswer, Split};
 
 /// What is known about a data set before a request is read.
 #[derive(Debug)]
@@ -114,9 +114,8 @@ pub trait Dataset: fmt::Debug + Send + Sync {
         Told::Request
     }
 
-    /// Returns a row's question and answer, if it has them, each with the name of the [column](Dataset::columns) that is
-    /// the text, if there is one.
-    fn texts(&self) -> Option<[(Text<'static>, Option<&'static str>); 2]> {
+    /// Returns a row's question and answer, if it has them.
+    fn texts(&self) -> Option<QuestionAndAnswer> {
         None
     }
 

@@ -155,8 +155,8 @@ impl Text<'_> {
         format!("split_hash('{}', {})", self.kind, self.sql)
     }
 
-    /// Returns the hash of a text of this kind, as `split_hash` in the migrations computes it in several times as
-    /// long. Only ASCII has one here: the case of other letters depends on the locale of the database.
+    /// Returns the hash of a text of this kind. It equals that of `split_hash` in the migrations and takes a fraction of
+    /// its time. Only a text in ASCII has one, because the case of other letters depends on the database's locale.
     pub(super) fn hash_of(self, content: &str) -> Option<i64> {
         if !content.is_ascii() {
             return None;
@@ -168,6 +168,10 @@ impl Text<'_> {
         Md5::digest(text).first_chunk().map(|first| i64::from_be_bytes(*first))
     }
 }
+
+/// The question and the answer of a row, each with the name of the [column](super::Dataset::columns) that is the text,
+/// if there is one.
+pub type QuestionAndAnswer = [(Text<'static>, Option<&'static str>); 2];
 
 /// The source of the texts of a domain's records.
 #[derive(Debug)]

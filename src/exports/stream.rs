@@ -285,3 +285,35 @@ impl Reader {
         sent
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_export_that_waits_for_its_reader_lets_another_of_its_project_work() {
+        let crowd = Arc::new(Crowd::default());
+        for project in ["p", "q", "p"] {
+            crowd.note(&project.into());
+        }
+        let working = Shares::new(4).in_crowd(1, &crowd);
+        let turns = || Turns { working: working.clone(), project: "p".into(), turn: None };
+        let (out, mut chunks) = mpsc::channel(1);
+        let mut reader = Reader { out, turns: Some(turns()), taken: 0, waited: Duration::ZERO };
+        reader.begin().await;
+        let mut other = turns();
+        assert!(reader.send(&mut vec![1]).await);
+        assert!(other.begin().now_or_never().is_none(), "the first one works");
+        let mut second = vec![2];
+        let mut sending = Box::pin(reader.send(&mut second));
+        assert!(sending.as_mut().now_or_never().is_none(), "nobody reads");
+        other.begin().now_or_never().expect("its turn");
+        assert_eq!(chunks.recv().await.as_deref(), Some([1].as_slice()));
+        assert!(sending.as_mut().now_or_never().is_none(), "it is the other one's turn");
+        other.end();
+        assert!(sending.await);
+        assert_eq!(chunks.recv().await.as_deref(), Some([2].as_slice()));
+    }
+}

@@ -273,10 +273,6 @@ pub struct Contents {
     pub texts: Vec<i64>,
 }
 
-/// The condition that the snapshot `$1`, `$2` is still being built under the lease `$3`.
-const MINE: &str =
-    "exists (select from snapshots where project = $1 and id = $2 and lease = $3 and state = 'building')";
-
 impl Building {
     /// Renews the lease. Returns whether the snapshot is still wanted, and no other builder has taken over.
     pub async fn renew(&self, db: &PgPool, until: Timestamp) -> sqlx::Result<bool> {
@@ -311,11 +307,12 @@ impl Building {
 
     /// Stores a piece of the file.
     pub async fn keep_chunk(&self, db: &PgPool, number: i32, bytes: &[u8]) -> sqlx::Result<bool> {
+        const SQL: &str = "
+            insert into snapshot_chunks (project, snapshot_id, number, bytes)
+            select project, id, $4, $5 from snapshots
+            where project = $1 and id = $2 and lease = $3 and state = 'building'";
         debug_assert!(bytes.len() <= CHUNK, "a piece is as long as the others, or shorter");
-        let sql = format!(
-            "insert into snapshot_chunks (project, snapshot_id, number, bytes) select $1, $2, $4, $5 where {MINE}"
-        );
-        let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(&self.project).bind(self.id).bind(self.lease);
+        let query = sqlx::query(SQL).bind(&self.project).bind(self.id).bind(self.lease);
         self.changed(query.bind(number).bind(bytes), db).await
     }
 

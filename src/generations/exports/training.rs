@@ -15,7 +15,7 @@ use crate::exports::format::{Example, Shape};
 use crate::exports::near::push_unlike;
 use crate::exports::params::Common;
 use crate::exports::schema;
-use crate::exports::split::{Contents, Sides, Split, Text, Texts};
+use crate::exports::split::{Contents, QuestionAndAnswer, Sides, Split, Text, Texts};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told, push_oldest};
 use crate::generations::Rating;
 use crate::http::Checks;
@@ -140,7 +140,7 @@ impl Dataset for TrainingPairs {
         if self.is_sent() { Told::Request } else { Told::Intent }
     }
 
-    fn texts(&self) -> Option<[(Text<'static>, Option<&'static str>); 2]> {
+    fn texts(&self) -> Option<QuestionAndAnswer> {
         Some([(INTENT, Some("user_intent")), (ANSWER, Some("program"))])
     }
 

@@ -19,7 +19,7 @@ use crate::exports::format::{Example, Shape};
 use crate::exports::near::push_unlike;
 use crate::exports::params::Common;
 use crate::exports::schema;
-use crate::exports::split::{self, Contents, Split, Text};
+use crate::exports::split::{self, Contents, QuestionAndAnswer, Split, Text};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told, push_oldest};
 use crate::http::{Checks, flag};
 use crate::suggestions::MatchType;
@@ -128,12 +128,8 @@ impl Dataset for AcceptedSuggestions {
         }
     }
 
-    fn texts(&self) -> Option<[(Text<'static>, Option<&'static str>); 2]> {
-        let question = match self.prompt.unwrap_or_default() {
-            Prompt::Request => REQUEST,
-            Prompt::Context => CONTEXT,
-        };
-        Some([(question, None), (INPUT, Some("actual_input"))])
+    fn texts(&self) -> Option<QuestionAndAnswer> {
+        Some([(self.question(), None), (INPUT, Some("actual_input"))])
     }
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
@@ -160,16 +156,19 @@ impl Dataset for AcceptedSuggestions {
 }
 
 impl AcceptedSuggestions {
+    fn question(&self) -> Text<'static> {
+        match self.prompt.unwrap_or_default() {
+            Prompt::Request => REQUEST,
+            Prompt::Context => CONTEXT,
+        }
+    }
+
     fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common) {
         query.push(" and s.example_hash is not null");
         let kinds = kinds(self.match_type.as_ref(), self.include_typed);
-        let question = match self.prompt.unwrap_or_default() {
-            Prompt::Request => REQUEST,
-            Prompt::Context => CONTEXT,
-        };
         let texts = split::Texts {
             record: "s.id",
-            question,
+            question: self.question(),
             answer: INPUT,
             completed_at: "s.completed_at",
             others: "",

@@ -17,7 +17,7 @@ use crate::exports::format::{Example, Shape};
 use crate::exports::near::push_unlike;
 use crate::exports::params::Common;
 use crate::exports::schema;
-use crate::exports::split::{self, Contents, Split, Text};
+use crate::exports::split::{self, Contents, QuestionAndAnswer, Split};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
 use crate::http::{Checks, flag};
 use crate::suggestions::MatchType;
@@ -108,7 +108,7 @@ impl Dataset for PreferencePairs {
         format!("{TEXTS}{metadata}")
     }
 
-    fn texts(&self) -> Option<[(Text<'static>, Option<&'static str>); 2]> {
+    fn texts(&self) -> Option<QuestionAndAnswer> {
         Some([(REQUEST, None), (INPUT, Some("actual_input"))])
     }
 
