@@ -284,10 +284,10 @@ impl CorrectionPairs {
         push_log_conditions(query, self.domain_name.as_deref(), self.model_used.as_deref());
         push_min_rating(query, self.min_rating);
         if self.prompt == Some(PromptOf::Sent) {
-            query.push(r" and b.prompt_text ~ '\S'");
+            query.push(" and has_text(b.prompt_text)");
         }
         if self.is_raw() {
-            query.push(r" and b.raw_response ~ '\S' and f.raw_response ~ '\S'");
+            query.push(" and has_text(b.raw_response) and has_text(f.raw_response)");
         }
         let others = match shape {
             Shape::Steps => "] || array(select split_hash('program', a.extracted_dsl) from attempts a where a.project = $1

@@ -194,15 +194,16 @@ impl TrainingPairs {
     }
 
     fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common) {
-        query.push(format_args!(r" and g.user_intent ~ '\S' and {PROGRAM} ~ '\S'"));
+        query.push(format_args!(" and has_text(g.user_intent) and has_text({PROGRAM})"));
         query.push(" and g.success and (g.rating is distinct from 'poor' or g.corrected_dsl is not null)");
         push_log_conditions(query, self.domain_name.as_deref(), self.model_used.as_deref());
         push_min_rating(query, self.min_rating);
         if self.is_sent() {
-            query.push(format_args!(r" and {} ~ '\S'", of_last("prompt_text")));
+            query.push(format_args!(" and has_text({})", of_last("prompt_text")));
         }
         if self.is_raw() {
-            query.push(format_args!(r" and g.corrected_dsl is null and {} ~ '\S'", of_last("raw_response")));
+            query
+                .push(format_args!(" and g.corrected_dsl is null and has_text({})", of_last("raw_response")));
         }
         let texts = Texts {
             record: "g.id",
