@@ -13,6 +13,9 @@ use super::{Keyed, Scope};
 pub const MOST: usize = 1_000;
 /// The number of keys that are tried to find documents that have all of them.
 const TOGETHER: usize = 6;
+/// The maximum number of known words that are looked up in place of unknown ones. A text with more unknown words has
+/// enough others.
+const MOST_MEANT: usize = 100;
 /// The number of documents beyond which an arbitrary thousand of them is as good as any other.
 const HOPELESS: f64 = 5_000.0;
 
@@ -34,13 +37,13 @@ impl KeyPlan {
         if let Keyed::Terms(terms) = keyed {
             let key = |term: &String| keys::of_term(&scope.project, term);
             let terms = terms(text);
-            let meant = terms.iter().flat_map(|term| sample.similar_words(term));
+            let meant = terms.iter().flat_map(|term| sample.similar_words(term)).take(MOST_MEANT);
             let meant = meant.map(|term| keys::of_term(&scope.project, term));
             return Self::of_keys(terms.iter().map(key).chain(meant).collect(), Vec::new(), sample, project);
         }
         let text = text.to_lowercase();
         let mut of_words = scope.keys_of_words(&text);
-        let meant = words(&text).flat_map(|word| sample.similar_words(word));
+        let meant = words(&text).flat_map(|word| sample.similar_words(word)).take(MOST_MEANT);
         of_words.extend(meant.map(|word| scope.key_of_word(word)));
         Self::of_keys(of_words, scope.keys_of_parts(&text), sample, project)
     }

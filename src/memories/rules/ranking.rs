@@ -102,12 +102,22 @@ fn length(candidate: &Indexed) -> f64 {
 /// terms.
 fn bm25(query: &[(Key, f64)], candidate: &Indexed, length: f64) -> f64 {
     let norm = K1 * (1.0 - B + B * length);
-    let of_term = |(key, weight): &(Key, f64)| {
-        let place = candidate.keys.binary_search(key).ok()?;
+    let of_term = |weight: f64, place: usize| {
         let count = f64::from(candidate.counts[place]);
-        Some(weight * count * (K1 + 1.0) / (count + norm))
+        weight * count * (K1 + 1.0) / (count + norm)
     };
-    query.iter().filter_map(of_term).sum()
+    // Both are sorted by key. The terms of the shorter one are looked up in the other, in the same order.
+    if query.len() <= candidate.keys.len() {
+        let found =
+            |(key, weight): &(Key, f64)| Some(of_term(*weight, candidate.keys.binary_search(key).ok()?));
+        query.iter().filter_map(found).sum()
+    } else {
+        let found = |(place, key): (usize, &Key)| {
+            let at = query.binary_search_by_key(key, |(key, _)| *key).ok()?;
+            Some(of_term(query[at].1, place))
+        };
+        candidate.keys.iter().enumerate().filter_map(found).sum()
+    }
 }
 
 /// What a memory and a conversation have in common.
@@ -299,5 +309,17 @@ mod tests {
             (vec!["AuthMiddleware", "clock"], true)
         );
         assert_eq!(in_common(&context, &candidates[2], &statistics, 3), (vec!["invoices"], false));
+    }
+
+    #[test]
+    fn the_terms_of_a_text_longer_than_a_memory_count_like_each_alone() {
+        let memory = Indexed::of("p", [TEXTS[0]]);
+        let terms = TEXTS.iter().flat_map(|text| terms(text));
+        let mut query: Vec<_> = terms.map(|term| (keys::of_term("p", &term), 1.5)).collect();
+        query.sort_unstable_by_key(|(key, _)| *key);
+        query.dedup();
+        let alone: f64 = query.iter().map(|term| bm25(&[*term], &memory, 1.0)).sum();
+        assert!(query.len() > memory.keys.len() && alone > 0.0);
+        assert_eq!(bm25(&query, &memory, 1.0).to_bits(), alone.to_bits());
     }
 }
