@@ -21,7 +21,7 @@ use crate::types::Timestamp;
 /// The minimum and maximum pause between two checks for searches that are due.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 /// The number of threads whose searches one transaction ends.
-const PIECE: i64 = 100;
+const PIECE: i64 = write::MOST_THREADS as i64;
 
 /// The periodic work of ending searches.
 #[derive(Debug)]
