@@ -11,7 +11,7 @@ use super::as_of::{before_writes_in_flight, settle};
 use super::format::{Format, Shape};
 use super::params::{Common, Order};
 use super::profile::Profile;
-use super::split::QuestionAndAnswer;
+use super::text::QuestionAndAnswer;
 use super::{Dataset, Description, Lines, RowKey, Told, cursor, exclude, near, split};
 use crate::error::{Error, Result};
 use crate::http::page::cursor_scope;

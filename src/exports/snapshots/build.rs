@@ -11,6 +11,7 @@ use futures_util::TryStreamExt as _;
 use sqlx::{PgPool, Row as _};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::encode::Encoder;
@@ -20,6 +21,7 @@ use crate::background::Rounds;
 use crate::error::{Error, Result};
 use crate::exports::export::{Export, PAGE};
 use crate::exports::stream::{Exports, Turns};
+use crate::exports::text::Hashes;
 use crate::outage::Outage;
 use crate::types::Timestamp;
 
@@ -29,10 +31,10 @@ const PAUSE: Duration = Duration::from_secs(5);
 const LEASE: TimeDelta = TimeDelta::seconds(15);
 /// The interval at which a builder renews its lease.
 const RENEWAL: Duration = Duration::from_secs(4);
-/// The columns that are added for a row's question and answer: the text, unless the row has it, and its hash, unless
-/// the text is ASCII.
-const TEXT_COLUMNS: [[&str; 2]; 2] =
-    [["key_question", "key_question_hash"], ["key_answer", "key_answer_hash"]];
+/// The names of the columns that are added for the question and the answer of a row that does not have their texts.
+const TEXT_COLUMNS: [&str; 2] = ["key_question", "key_answer"];
+/// The time after which it is of use to know the progress of a building, for which the rows are counted.
+const COUNT_AFTER: Duration = Duration::from_secs(5);
 /// The number of bytes of lines that are encoded at once.
 const LINES: usize = 256 << 10;
 /// The number of such bunches of lines that wait for the encoder.
@@ -115,7 +117,7 @@ fn until() -> Timestamp {
 /// Renews the lease until the snapshot is no longer wanted, or another builder has taken over.
 async fn renew(db: &PgPool, building: &Building) {
     loop {
-        tokio::time::sleep(RENEWAL).await;
+        sleep(RENEWAL).await;
         if let Ok(false) = building.renew(db, until()).await {
             tracing::info!(id = %building.id, "the building of a snapshot has ended before its time");
             return;
@@ -133,8 +135,9 @@ async fn build(exports: &Exports, building: &Building) -> anyhow::Result<()> {
     let export = Export::prepare(db, &building.project, &entry.description, dataset, common).await?;
     let (mut counted, dropped) = (export.counted()?, export.dropped);
     let counting = async {
+        sleep(COUNT_AFTER).await;
         let expected = counted.build_query_scalar().fetch_one(db).await?;
-        still_ours(building.expect(db, expected, dropped).await?)
+        still_ours(building.expect(db, expected).await?)
     };
     let encoder = Encoder::new(building.file, &building.row_schema)?;
     let (lines, to_encode) = mpsc::channel(LINES_WAITING);
@@ -143,8 +146,13 @@ async fn build(exports: &Exports, building: &Building) -> anyhow::Result<()> {
     let encoding = spawn_blocking(move || encode(encoder, to_encode, &parts));
     let reading = read(export, exports.turns(&building.project), building.has_texts, db, lines, pages);
     let encoding = async { encoding.await? };
-    let (kept, sha256, (), ()) = tokio::try_join!(keep(db, building, to_keep), encoding, reading, counting)?;
-    still_ours(building.complete(db, kept.rows, kept.bytes, &sha256).await?)?;
+    let made = async { tokio::try_join!(keep(db, building, to_keep), encoding, reading) };
+    let (kept, sha256, ()) = tokio::select! {
+        made = made => made?,
+        // The rest goes on after the count, unless nobody wants the snapshot any more.
+        Err(error) = counting => return Err(error),
+    };
+    still_ours(building.complete(db, (kept.rows, kept.bytes), dropped, &sha256).await?)?;
     if let Err(error) = store::tidy(db).await {
         tracing::debug!(%error, "the index of the records in snapshots could not be tidied");
     }
@@ -173,19 +181,15 @@ async fn read(
     lines: mpsc::Sender<Vec<u8>>,
     pages: mpsc::Sender<Part>,
 ) -> anyhow::Result<()> {
-    let mut columns = String::new();
-    let mut texts = Vec::new();
-    for ((text, column), [own, hash]) in
-        export.texts().filter(|_| has_texts).into_iter().flatten().zip(TEXT_COLUMNS)
+    let (mut columns, mut texts) = (String::new(), Vec::new());
+    for ((text, column), own) in export.texts().filter(|_| has_texts).into_iter().flatten().zip(TEXT_COLUMNS)
     {
-        let (sql, hash_of) = (text.sql, text.hash());
         if column.is_none() {
-            write!(columns, ", {sql} as {own}")?;
+            write!(columns, ", {} as {own}", text.sql)?;
         }
-        // The database computes the hashes that the server cannot compute.
-        write!(columns, ", case when octet_length({sql}) > char_length({sql}) then {hash_of} end as {hash}")?;
-        texts.push((text, column.unwrap_or(own), hash));
+        texts.push((text.kind, column.unwrap_or(own)));
     }
+    let mut hashes = Hashes::default();
     loop {
         turns.begin().await;
         let mut query = export.next_page(&columns)?;
@@ -199,11 +203,12 @@ async fn read(
                 contents.records.extend(&records);
                 last = records;
             }
-            for (text, column, hash) in &texts {
-                let content: Option<&str> = row.try_get(column)?;
-                let hash: Option<i64> = row.try_get(hash)?;
-                contents.texts.extend(hash.or_else(|| text.hash_of(content?)));
+            for &(kind, column) in &texts {
+                if let Some(content) = row.try_get(column)? {
+                    hashes.add(kind, content);
+                }
             }
+            hashes.limit(db).await?;
             count += 1;
             if ready.len() >= LINES
                 && lines.send(replace(&mut ready, Vec::with_capacity(LINES))).await.is_err()
@@ -211,8 +216,7 @@ async fn read(
                 return Ok(());
             }
         }
-        contents.texts.sort_unstable();
-        contents.texts.dedup();
+        contents.texts = hashes.take(db).await?;
         let is_taken = lines.send(ready).await.is_ok()
             && (count == 0 || pages.send(Part::Page(count, contents)).await.is_ok());
         if count < PAGE || !is_taken {
