@@ -27,8 +27,6 @@ create index memories_session on memories (project, session_id, created_at) wher
 create index memories_code_file on memories (project, code_file) where code_file is not null;
 -- A path may be longer than what a B-tree takes: its hash is indexed.
 create index memories_file on memories (project, md5(file_path)) where file_path is not null;
--- With fewer, Postgres takes some forty rare keys for a fifth of all memories, and reads the whole table.
-alter table memories alter search_keys set statistics 500;
 create index memories_search_keys on memories using gin (search_keys) with (gin_pending_list_limit = 16384) where search_keys is not null;
 
 comment on table memories is 'What is worth knowing again: a note, a decision, a function.';

@@ -10,13 +10,13 @@ use crate::types::Timestamp;
 /// teaches. `step` has the attempts with a program. Two programs that differ in white space only teach nothing, and a
 /// program that a reviewer found poor is never the one to learn.
 pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &[Uuid]) -> sqlx::Result<()> {
-    const SQL: &str = r"
+    const SQL: &str = "
         with log as (
             select g.id, g.completed_at, g.user_intent, g.final_valid_dsl, g.corrected_dsl, g.review_note, g.rating,
                 case when g.corrected_dsl is not null then g.corrected_dsl
                     when g.rating is distinct from 'poor' then g.final_valid_dsl end as learned
             from generations g
-            where g.project = $1 and g.id = any($2) and g.success and g.user_intent ~ '\S'
+            where g.project = $1 and g.id = any($2) and g.success and has_text(g.user_intent)
         ),
         step as (
             select g.*, a.attempt, a.extracted_dsl as program, a.passed, a.error_message as error,
@@ -24,7 +24,7 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
                 lead(a.passed) over by_number as next_passed,
                 min(a.attempt) filter (where a.passed) over (partition by g.id) as first_passed
             from log g
-            join attempts a on a.project = $1 and a.generation_id = g.id and a.extracted_dsl ~ '\S'
+            join attempts a on a.project = $1 and a.generation_id = g.id and has_text(a.extracted_dsl)
             window by_number as (partition by g.id order by a.attempt)
         ),
         pair as (
@@ -58,7 +58,7 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
                 null, user_intent, final_valid_dsl, review_note, corrected_dsl
             from log, unnest(array['fix', 'next', 'final']) rule
         ) taught
-        where fixed ~ '\S' and bad ~ '\S' and without_space(bad) <> without_space(fixed)
+        where has_text(fixed) and has_text(bad) and without_space(bad) <> without_space(fixed)
         union all
         select $1, 'steps', false, completed_at, id, 0, null,
             md5(row(user_intent, array_agg(program order by attempt), array_agg(passed order by attempt))::text)::uuid

@@ -3,10 +3,10 @@
 use uuid::Uuid;
 
 use super::code::{Code, NewCode};
-use super::finding::{Factors, Found};
 use super::help::{Help, Traces};
 use super::rules::intent::DetectedIntent;
-use super::{BySession, Memory, MemoryChange, NewFeedback, NewMemory, NewQuery, SourceType, Verdict};
+use super::suggestion::Shown;
+use super::{BySession, Memory, MemoryChange, NewFeedback, NewMemory, NewQuery, Verdict};
 use crate::error::Result;
 use crate::http::Checks;
 use crate::http::line::{Line, Record};
@@ -120,30 +120,6 @@ pub struct Suggest {
     pub shown: Vec<Shown>,
     /// The hash of the request, which distinguishes a repeated request from a conflicting one.
     pub hash: Vec<u8>,
-}
-
-/// A memory that is suggested.
-#[derive(Debug, Clone)]
-pub struct Shown {
-    /// The memory.
-    pub memory: Uuid,
-    /// The kind of text in the memory.
-    pub source_type: SourceType,
-    /// The probability that the memory is relevant to the conversation.
-    pub confidence: f64,
-    /// The log odds of this probability before the project's verdicts corrected them.
-    pub log_odds: f64,
-    /// The four relevance factors.
-    pub factors: Factors,
-    /// Why the memory is suggested.
-    pub reason: String,
-}
-
-impl From<Found> for Shown {
-    fn from(found: Found) -> Self {
-        let Found { id: memory, source_type, log_odds, confidence, factors, reason } = found;
-        Self { memory, source_type, confidence, log_odds, factors, reason }
-    }
 }
 
 /// A verdict on a memory in a conversation.

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use sqlx::{PgExecutor, PgPool, Row as _};
 use uuid::Uuid;
 
-use super::event::{Event, Shown, Suggest};
+use super::event::{Event, Suggest};
 use super::finding::{self, Factors, Found, Sought};
 use super::meaning::{self, PATIENCE, PATIENCE_UNASKED};
 use super::rules::intent::{self, DetectedIntent};
 use super::store;
-use super::suggestion::{InForce, MemorySuggestion, NewSuggest, SuggestedMemory, SuggestionResponse};
+use super::suggestion::{InForce, MemorySuggestion, NewSuggest, Shown, SuggestedMemory, SuggestionResponse};
 use crate::error::{Error, Result};
 use crate::http::memory::Memory;
 use crate::privacy::capture::Capture;

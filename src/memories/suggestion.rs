@@ -1,10 +1,10 @@
-//! The requests and responses of suggestions.
+//! Suggestions of memories: the requests, the responses, and what is stored of them.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::finding::Factors;
+use super::finding::{Factors, Found};
 use super::rules::intent::DetectedIntent;
 use super::settings::{MemorySettings, check_count, check_threshold};
 use super::{ConversationQuery, SourceType, Verdict};
@@ -227,5 +227,29 @@ impl AnsweredQuery {
         let (suggestions, detected_intent) =
             answer.map(|answer| (answer.suggestions, answer.detected_intent)).unzip();
         Self { query, suggestions, detected_intent, confidence_threshold, total_suggestions, suggest_id }
+    }
+}
+
+/// A memory that is suggested.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// The memory.
+    pub memory: Uuid,
+    /// The kind of text in the memory.
+    pub source_type: SourceType,
+    /// The probability that the memory is relevant to the conversation.
+    pub confidence: f64,
+    /// The log odds of this probability before the project's verdicts corrected them.
+    pub log_odds: f64,
+    /// The four relevance factors.
+    pub factors: Factors,
+    /// Why the memory is suggested.
+    pub reason: String,
+}
+
+impl From<Found> for Shown {
+    fn from(found: Found) -> Self {
+        let Found { id: memory, source_type, log_odds, confidence, factors, reason } = found;
+        Self { memory, source_type, confidence, log_odds, factors, reason }
     }
 }

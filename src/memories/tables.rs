@@ -8,8 +8,9 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::event::{Ask, Change, Judge, Shown, Start, Suggest};
+use super::event::{Ask, Change, Judge, Start, Suggest};
 use super::rules::terms::Indexed;
+use super::suggestion::Shown;
 use super::{folder, store};
 use crate::db::insert::{self, Columns as _, columns};
 use crate::retrieval::keys;

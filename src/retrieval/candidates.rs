@@ -30,8 +30,8 @@ pub trait Candidate: for<'r> FromRow<'r, PgRow> + Send + Unpin {
 /// What is needed to read candidates.
 #[derive(Debug)]
 pub struct Candidates<'a> {
-    /// A connection for reading. Its statements are planned for the given values, because a generic plan would scan
-    /// the table.
+    /// A connection for reading. Its statements are planned for the given values, because a generic plan does not
+    /// know whether there is a facet.
     pub db: &'a PgPool,
     /// The samples from which frequencies of keys are estimated.
     pub samples: &'a Arc<Samples>,
@@ -83,10 +83,12 @@ impl Candidates<'_> {
                 // Postgres may combine the index with one of the other columns, and read all of a project or facet.
                 // With another collation than the column's, the project is not a condition of an index. If the table
                 // is distributed over several databases by project, the condition still says which of them has the
-                // rows.
+                // rows. Because the keys are the result of a subquery, Postgres does not estimate how many rows have
+                // them, but expects one in a hundred and uses the index. An estimate counts every rare key like the
+                // rarest of those in the table's statistics, which for some forty would seem to be most of the table.
                 let rows = format!(
                     "select * from {table}
-                    where project = $1 collate \"C\" and {indexed} and {keys} {having} $3 offset 0"
+                    where project = $1 collate \"C\" and {indexed} and {keys} {having} (select $3::int[]) offset 0"
                 );
                 all_read &= self.add(&mut found, &rows, of_plan, scope, bind).await?;
             }

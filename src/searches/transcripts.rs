@@ -13,8 +13,9 @@
 //! its result has arrived, because only then it is known whether it succeeded. Searches and fallbacks get ids that
 //! are derived from the agent's own, so that what both a hook and a transcript report is learned once.
 
+mod pieces;
+
 use std::collections::{HashSet, VecDeque};
-use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use sqlx::types::Json;
@@ -23,15 +24,16 @@ use tokio::sync::OwnedMutexGuard;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
+use self::pieces::{Parsed, ParsedLine, Piece, pieces};
 use super::intake_errors::{self, Fault};
 use super::intake_pool::IntakePool;
 use super::limits::{MOST_NAME, MOST_PATH, cut};
 use super::write::{self, Half, ToolCall, ToolCalls, TranscriptCounts, call_ids};
-use crate::agents::{Agent, Entry, NotAnObject, ToolPatterns};
+use crate::agents::{Agent, Entry};
 use crate::db::retry::Losses;
 use crate::domain::Domain;
 use crate::error::Result;
-use crate::http::{Check, Checks, boolean, clean_json, utf8};
+use crate::http::{Check, Checks, boolean};
 use crate::privacy::hash_key::HashKey;
 use crate::privacy::kept::Kept;
 use crate::privacy::policy::Private;
@@ -84,7 +86,6 @@ impl Origin {
 
     /// The id under which lines and calls are stored. Lines that were only counted have another id, so that they can
     /// still be learned from later.
-    /// to those who want to learn from them.
     fn id(&self) -> Uuid {
         if self.learns() {
             source_id(&self.source)
@@ -358,77 +359,6 @@ impl<'a, L: Listener> Intake<'a, L> {
             .execute(connection)
             .await?;
         Ok(())
-    }
-}
-
-/// The maximum number of lines in one transaction. A short line needs some hundred times its size in memory.
-const LINES: usize = 4_096;
-
-/// Divides lines into pieces.
-fn pieces(mut lines: &[u8]) -> impl Iterator<Item = &[u8]> {
-    std::iter::from_fn(move || {
-        let end = memchr::memchr_iter(b'\n', lines).nth(LINES - 1).map_or(lines.len(), |newline| newline + 1);
-        let (piece, rest) = lines.split_at(end);
-        lines = rest;
-        (!piece.is_empty()).then_some(piece)
-    })
-}
-
-/// Lines, each as its range in the bytes and the hash of its bytes.
-#[derive(Clone)]
-struct Piece {
-    bytes: Vec<u8>,
-    lines: Vec<(Range<usize>, Uuid)>,
-}
-
-/// A parsed line, with the hash of its bytes.
-struct ParsedLine {
-    hash: Uuid,
-    bytes: usize,
-    entry: Result<Entry, NotAnObject>,
-}
-
-/// Parsed lines.
-struct Parsed {
-    lines: Vec<ParsedLine>,
-    /// The number of characters that were replaced.
-    replaced: usize,
-}
-
-impl Piece {
-    /// Returns the lines that are not blank.
-    fn new(bytes: Vec<u8>) -> Self {
-        let mut lines = Vec::new();
-        let mut start = 0;
-        for line in bytes.split(|&byte| byte == b'\n') {
-            let end = start + line.len();
-            if !line.trim_ascii().is_empty() {
-                lines.push((start..end, derived_id(&[b"line", line])));
-            }
-            start = end + 1;
-        }
-        Self { bytes, lines }
-    }
-
-    /// Returns the lines that are not `known`, each once.
-    fn without(mut self, mut known: HashSet<Uuid>) -> Self {
-        self.lines.retain(|(_, hash)| known.insert(*hash));
-        self
-    }
-
-    /// Parses the lines.
-    fn parse(mut self, agent: &Agent, tools: &ToolPatterns) -> Parsed {
-        let mut replaced = 0;
-        let mut read = |line: &mut [u8]| {
-            replaced += clean_json(line).map_err(|_| NotAnObject)?;
-            (agent.parse_line)(utf8(line).map_err(|_| NotAnObject)?.trim(), tools)
-        };
-        let parse = |(range, hash): (Range<usize>, Uuid)| {
-            let bytes = range.len();
-            ParsedLine { hash, bytes, entry: read(&mut self.bytes[range]) }
-        };
-        let lines = self.lines.into_iter().map(parse).collect();
-        Parsed { lines, replaced }
     }
 }
 

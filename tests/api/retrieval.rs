@@ -1,8 +1,9 @@
-//! Retrieval while documents come in: similar examples are right whatever was known of their project before.
+//! Retrieval while documents come in: similar examples are right whatever was known of their project before. And
+//! retrieval by the index, however many rare words a text has.
 
 use serde_json::{Value, json};
 
-use crate::support::{Service, column, encoded};
+use crate::support::{Service, column, encoded, eventually};
 
 const DOMAINS: [&str; 2] = ["shell", "queries"];
 
@@ -61,5 +62,49 @@ async fn every_batch_is_found_as_soon_as_it_is_accepted_while_the_next_one_comes
         };
         let next = batch(number + 1, "shell");
         futures_util::join!(service.accept(&next), ask);
+    }
+}
+
+/// Documents of every kind, of which each has 30 of a thousand keys. Postgres takes any other key for nearly as
+/// frequent as the rarest of these.
+const DOCUMENTS: &str = "
+    insert into memories
+        (project, id, source_type, content, importance, created_at, search_keys, term_counts, request_hash)
+    select 'default', md5('memory ' || n)::uuid, 'memory', 'content', 0.5, now(),
+        array(select (n * 37 + k * 31) % 1000 from generate_series(1, 30) k), '', ''
+    from generate_series(1, 10000) n;
+    insert into generations
+        (project, id, user_intent, domain_name, created_at, success, final_valid_dsl, completed_at, search_keys,
+        request_hash)
+    select 'default', md5('log ' || n)::uuid, 'intent', 'shell', now(), true, '(program)', now(),
+        array(select (n * 37 + k * 31) % 1000 from generate_series(1, 30) k), ''
+    from generate_series(1, 10000) n;
+    insert into association_queries (project, id, root, repository, query, search_keys)
+    select 'default', md5('query ' || n)::uuid, '/srv/app', 'app', 'query',
+        array(select (n * 37 + k * 31) % 1000 from generate_series(1, 30) k)
+    from generate_series(1, 10000) n";
+
+#[tokio::test]
+async fn a_text_of_many_rare_words_is_looked_up_in_the_index() {
+    let service = Service::open().await;
+    sqlx::raw_sql(DOCUMENTS).execute(service.pool()).await.expect("documents");
+    sqlx::raw_sql("vacuum analyze").execute(service.pool()).await.expect("a vacuum");
+    let letters = "bcdfghjklmnpqrtvwxz";
+    let words = letters.chars().flat_map(|a| letters.chars().map(move |b| format!("q{a}{b}{a}{b}")));
+    let text = words.take(150).collect::<Vec<_>>().join(" ");
+    for path in ["/v1/memories/search?query=", "/v1/generations/similar?intent=", "/v1/associations?query="] {
+        service.get(&format!("{path}{text}", text = encoded(&text))).await.expect(200);
+    }
+    // A connection counts what it has read in the statistics when it is closed.
+    service.pool().close().await;
+    let mut connection = service.connection().await;
+    for table in ["memories", "generations", "association_queries"] {
+        let looked_up =
+            "select idx_scan > 0 from pg_stat_user_indexes where indexrelname = $1 || '_search_keys'";
+        eventually(&format!("{table} are looked up"), async || {
+            let query = sqlx::query_scalar(looked_up).bind(table);
+            query.fetch_one(&mut connection).await.expect("statistics")
+        })
+        .await;
     }
 }

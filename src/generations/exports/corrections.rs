@@ -15,7 +15,8 @@ use crate::exports::format::{Example, Shape};
 use crate::exports::near::push_unlike;
 use crate::exports::params::Common;
 use crate::exports::schema;
-use crate::exports::split::{Contents, QuestionAndAnswer, Sides, Split, Text, Texts};
+use crate::exports::split::{Contents, Sides, Split, Texts};
+use crate::exports::text::{QuestionAndAnswer, Text};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told, push_oldest};
 use crate::generations::Rating;
 use crate::http::Checks;
@@ -284,10 +285,10 @@ impl CorrectionPairs {
         push_log_conditions(query, self.domain_name.as_deref(), self.model_used.as_deref());
         push_min_rating(query, self.min_rating);
         if self.prompt == Some(PromptOf::Sent) {
-            query.push(r" and b.prompt_text ~ '\S'");
+            query.push(" and has_text(b.prompt_text)");
         }
         if self.is_raw() {
-            query.push(r" and b.raw_response ~ '\S' and f.raw_response ~ '\S'");
+            query.push(" and has_text(b.raw_response) and has_text(f.raw_response)");
         }
         let others = match shape {
             Shape::Steps => "] || array(select split_hash('program', a.extracted_dsl) from attempts a where a.project = $1

@@ -15,7 +15,8 @@ use crate::exports::format::{Example, Shape};
 use crate::exports::near::push_unlike;
 use crate::exports::params::Common;
 use crate::exports::schema;
-use crate::exports::split::{Contents, QuestionAndAnswer, Sides, Split, Text, Texts};
+use crate::exports::split::{Contents, Sides, Split, Texts};
+use crate::exports::text::{QuestionAndAnswer, Text};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told, push_oldest};
 use crate::generations::Rating;
 use crate::http::Checks;
@@ -194,15 +195,16 @@ impl TrainingPairs {
     }
 
     fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common) {
-        query.push(format_args!(r" and g.user_intent ~ '\S' and {PROGRAM} ~ '\S'"));
+        query.push(format_args!(" and has_text(g.user_intent) and has_text({PROGRAM})"));
         query.push(" and g.success and (g.rating is distinct from 'poor' or g.corrected_dsl is not null)");
         push_log_conditions(query, self.domain_name.as_deref(), self.model_used.as_deref());
         push_min_rating(query, self.min_rating);
         if self.is_sent() {
-            query.push(format_args!(r" and {} ~ '\S'", of_last("prompt_text")));
+            query.push(format_args!(" and has_text({})", of_last("prompt_text")));
         }
         if self.is_raw() {
-            query.push(format_args!(r" and g.corrected_dsl is null and {} ~ '\S'", of_last("raw_response")));
+            query
+                .push(format_args!(" and g.corrected_dsl is null and has_text({})", of_last("raw_response")));
         }
         let texts = Texts {
             record: "g.id",

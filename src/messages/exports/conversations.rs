@@ -13,7 +13,8 @@ use crate::exports::chat::{Message, Prompt};
 use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
 use crate::exports::schema;
-use crate::exports::split::{Contents, Sides, Split, Text};
+use crate::exports::split::{Contents, Sides, Split};
+use crate::exports::text::Text;
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told};
 use crate::http::Checks;
 use crate::types::Timestamp;
@@ -80,9 +81,9 @@ impl Described for Conversations {
         split: Split::ByQuestion,
         table: "pairs",
         count: Some(
-            r"from (
+            "from (
                 select distinct conversation from pairs
-                where project = $1 and lifecycle_state = 'complete' and user_text ~ '\S' and assistant_text ~ '\S'
+                where project = $1 and lifecycle_state = 'complete' and has_text(user_text) and has_text(assistant_text)
             ) pairs",
         ),
         skipped: Some("from pairs where project = $1 and lifecycle_state = 'complete' and user_text is null"),
@@ -180,7 +181,9 @@ impl Conversations {
 
     /// Adds the conditions on the pair `p` of a conversation.
     fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common) {
-        query.push(r" and p.lifecycle_state = 'complete' and p.user_text ~ '\S' and p.assistant_text ~ '\S'");
+        query.push(
+            " and p.lifecycle_state = 'complete' and has_text(p.user_text) and has_text(p.assistant_text)",
+        );
         for (column, value) in
             [("topic_id", &self.topic_id), ("model", &self.model), ("color_flag", &self.color_flag)]
         {

@@ -85,6 +85,21 @@ async fn a_piece_of_an_export_reads_little_more_than_it_gives() {
     }
 }
 
+/// A function that is called for each row takes many times as long as an expression.
+#[tokio::test]
+async fn whether_a_text_is_blank_is_asked_by_an_expression_that_agrees_with_the_regular_one() {
+    let service = Service::open().await;
+    let texts =
+        ["", " ", "\t\n\r", "\u{a0}\u{3000}", "\u{200b}", "a", " a", "\u{a0}a", "\u{e9}", "~", "\u{7f}"];
+    let agree =
+        r"select count(*) from unnest($1::text[]) as t (content) where has_text(content) = (content ~ '\S')";
+    let agree: i64 = sqlx::query_scalar(agree).bind(texts).fetch_one(service.pool()).await.expect("a number");
+    assert_eq!(agree, 11);
+    let plan = "explain select from generations where has_text(coalesce(corrected_dsl, final_valid_dsl))";
+    let plan: Vec<String> = sqlx::query_scalar(plan).fetch_all(service.pool()).await.expect("a plan");
+    assert!(!plan.join("\n").contains("has_text"), "{plan:?}");
+}
+
 /// A piece of an export, which is about to begin.
 async fn export(service: &Service, entry: &Entry, parameters: &[(&str, &str)]) -> Export {
     let mut pairs: Vec<_> =

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::{ask, suggest};
 use crate::support::{Service, assert_whole};
 
 /// The shape of a token of GitHub, which nobody has issued.
@@ -50,6 +51,24 @@ async fn without_text_what_happened_is_kept_and_the_text_is_nowhere() {
     let memory = service.get(&format!("/v1/memories/{}", Uuid::from_u128(1))).await.expect(200);
     assert_whole!("a_memory_without_text", memory);
     assert_eq!(service.get("/v1/conversations/s").await.expect(200)["queries"][0]["query"], json!(null));
+}
+
+#[tokio::test]
+async fn what_is_suggested_after_a_project_gives_up_text_is_recorded_without_words() {
+    let service = Service::open().await;
+    service
+        .post("/v1/memories", &json!({"content": "The needle of staging is on port 7443"}))
+        .await
+        .expect(201);
+    ask(&service, "s", "Where is the needle of staging?").await;
+    service.put("/v1/projects/default", &json!({"capture": "metadata"})).await.expect(200);
+    let found = suggest(&service, "s", &json!({"confidence_threshold": 0})).await;
+    assert_eq!(found["total_suggestions"], 1);
+    let words = "select a.search_query, a.keywords::text, coalesce(m.reason, '') from memory_suggests a
+        join conversation_memories m on m.suggest_id = a.id";
+    let recorded: Vec<(String, String, String)> =
+        sqlx::query_as(words).fetch_all(service.pool()).await.expect("what was suggested");
+    assert_eq!(recorded, [(String::new(), "[]".to_owned(), String::new())]);
 }
 
 #[tokio::test]

@@ -1,0 +1,82 @@
+//! The lines of a transcript in pieces: how many are read together, which of them are new, and what they say.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use uuid::Uuid;
+
+use crate::agents::{Agent, Entry, NotAnObject, ToolPatterns};
+use crate::error::Result;
+use crate::http::{clean_json, utf8};
+use crate::types::derived_id;
+
+/// The maximum number of lines in one transaction. A short line needs some hundred times its size in memory.
+const LINES: usize = 4_096;
+
+/// Divides lines into pieces.
+pub(super) fn pieces(mut lines: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let end = memchr::memchr_iter(b'\n', lines).nth(LINES - 1).map_or(lines.len(), |newline| newline + 1);
+        let (piece, rest) = lines.split_at(end);
+        lines = rest;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+/// Lines, each as its range in the bytes and the hash of its bytes.
+#[derive(Clone)]
+pub(super) struct Piece {
+    bytes: Vec<u8>,
+    pub(super) lines: Vec<(Range<usize>, Uuid)>,
+}
+
+/// A parsed line, with the hash of its bytes.
+pub(super) struct ParsedLine {
+    pub(super) hash: Uuid,
+    pub(super) bytes: usize,
+    pub(super) entry: Result<Entry, NotAnObject>,
+}
+
+/// Parsed lines.
+pub(super) struct Parsed {
+    pub(super) lines: Vec<ParsedLine>,
+    /// The number of characters that were replaced.
+    pub(super) replaced: usize,
+}
+
+impl Piece {
+    /// Returns the lines that are not blank.
+    pub(super) fn new(bytes: Vec<u8>) -> Self {
+        let mut lines = Vec::new();
+        let mut start = 0;
+        for line in bytes.split(|&byte| byte == b'\n') {
+            let end = start + line.len();
+            if !line.trim_ascii().is_empty() {
+                lines.push((start..end, derived_id(&[b"line", line])));
+            }
+            start = end + 1;
+        }
+        Self { bytes, lines }
+    }
+
+    /// Returns the lines that are not `known`, each once.
+    pub(super) fn without(mut self, mut known: HashSet<Uuid>) -> Self {
+        self.lines.retain(|(_, hash)| known.insert(*hash));
+        self
+    }
+
+    /// Parses the lines.
+    pub(super) fn parse(mut self, agent: &Agent, tools: &ToolPatterns) -> Parsed {
+        let mut replaced = 0;
+        let mut read = |line: &mut [u8]| {
+            replaced += clean_json(line).map_err(|_| NotAnObject)?;
+            (agent.parse_line)(utf8(line).map_err(|_| NotAnObject)?.trim(), tools)
+        };
+        let parse = |(range, hash): (Range<usize>, Uuid)| {
+            let bytes = range.len();
+            ParsedLine { hash, bytes, entry: read(&mut self.bytes[range]) }
+        };
+        let lines = self.lines.into_iter().map(parse).collect();
+        Parsed { lines, replaced }
+    }
+}
