@@ -284,7 +284,7 @@ fn encode(
     mut lines: mpsc::Receiver<Vec<u8>>,
     parts: mpsc::Sender<Part>,
 ) -> anyhow::Result<Vec<u8>> {
-    let send = |pieces: Vec<Vec<u8>>| {
+    let send = move |pieces: Vec<Vec<u8>>| {
         pieces.into_iter().try_for_each(|piece| parts.blocking_send(Part::Piece(piece)))
     };
     while let Some(lines) = lines.blocking_recv() {
