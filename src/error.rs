@@ -17,6 +17,7 @@ use tower_http::request_id::RequestId;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
 
+use crate::db::retry;
 use crate::outage::Outage;
 use crate::recurring;
 
@@ -180,6 +181,12 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::Starting(_))
     }
+
+    /// Returns whether a transaction failed only because it lost a race against another one.
+    #[must_use]
+    pub fn is_lost_race(&self) -> bool {
+        matches!(self, Self::Unavailable(reason) if *reason == retry::LOST)
+    }
 }
 
 impl FieldError {
@@ -270,13 +277,16 @@ fn describe(errors: &[FieldError]) -> String {
     text
 }
 
-/// An outage of the database becomes a 503, which clients may retry. Every other failure of a statement is a fault of the
-/// service.
+/// An outage of the database becomes a 503, which clients may retry, and so does a lost race against another
+/// transaction. Every other failure of a statement is a fault of the service.
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
         if let Some(outage) = Outage::of(&error) {
             recurring::warn(outage.refusal(), &error);
             return Self::Unavailable(outage.refusal());
+        }
+        if retry::lost_a_race(&error) {
+            return Self::Unavailable(retry::LOST);
         }
         Self::Internal(error.into())
     }

@@ -1,6 +1,9 @@
 //! Reasons why a database fails, whatever the statement: it cannot be reached, has no space left, or accepts no
 //! writes.
 
+use sqlx::error::DatabaseError;
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
+
 /// Why the database fails. Requests that need it get a 503 and can be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outage {
@@ -18,7 +21,8 @@ impl Outage {
 
     /// Returns the outage that made a statement fail, or none if the statement itself is at fault. The `SQLSTATE`
     /// classes are 08 (connection), 53 (resources) and 57 (operator intervention), and the codes are 53100 (disk
-    /// full) and 25006 (read-only).
+    /// full) and 25006 (read-only). If Postgres ends the session, the classes XX (internal error) and 58 (system
+    /// error) count too: it may not have been able to write a file of its own.
     #[must_use]
     pub fn of(error: &sqlx::Error) -> Option<Self> {
         match error {
@@ -31,7 +35,12 @@ impl Outage {
             sqlx::Error::Database(error) => match error.code()?.as_ref() {
                 "25006" => Some(Self::ReadOnly),
                 "53100" => Some(Self::Full),
-                code => ["08", "53", "57"].contains(&code.get(..2)?).then_some(Self::Unreachable),
+                code => {
+                    let class = code.get(..2)?;
+                    let is_outage = ["08", "53", "57"].contains(&class)
+                        || ["58", "XX"].contains(&class) && ends_session(error.as_ref());
+                    is_outage.then_some(Self::Unreachable)
+                }
             },
             _ => None,
         }
@@ -56,4 +65,10 @@ impl Outage {
             Self::ReadOnly => "the database is read-only",
         }
     }
+}
+
+/// Returns whether Postgres ends the session with this error.
+fn ends_session(error: &dyn DatabaseError) -> bool {
+    let error = error.try_downcast_ref::<PgDatabaseError>();
+    error.is_some_and(|error| matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic))
 }

@@ -106,6 +106,12 @@ impl<S> Caller<S> {
         self.expect(Scope::Read).is_ok()
     }
 
+    /// Returns whether the caller may record something.
+    #[must_use]
+    pub fn may_write(&self) -> bool {
+        self.expect(Scope::Write).is_ok()
+    }
+
     /// Answers 403 to a caller who may act neither on `project` nor on every project.
     pub fn expect_project(&self, project: &str) -> Result<()> {
         if *self.project == *project { Ok(()) } else { self.expect(Scope::Operator) }

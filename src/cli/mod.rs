@@ -235,7 +235,10 @@ fn start_logging(logging: &Logging) {
         Err(error) => (EnvFilter::new("info"), Some(error)),
     };
     let requests = format!("{}={}", telemetry::REQUESTS, if logging.log_requests { "info" } else { "off" });
-    let filter = filter.add_directive(requests.parse().expect("a target and a level"));
+    // The library of MCP logs what clients send to it, and how much of that is up to them.
+    let filter = [requests.as_str(), "rmcp=off"]
+        .iter()
+        .fold(filter, |filter, rule| filter.add_directive(rule.parse().expect("a target and a level")));
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

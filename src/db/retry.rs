@@ -5,6 +5,9 @@ use std::time::Duration;
 /// How often a transaction is repeated.
 const TRIES: u32 = 5;
 
+/// The message for clients whose transaction lost every race.
+pub const LOST: &str = "other requests change the same records at the same time; try again";
+
 /// Counts how often a transaction has lost a race.
 #[derive(Debug, Default)]
 pub struct Losses(u32);
@@ -13,7 +16,12 @@ impl Losses {
     /// Returns whether the transaction should be repeated after this error, and waits a little before it
     /// does.
     pub async fn again(&mut self, error: &sqlx::Error) -> bool {
-        let again = self.0 < TRIES && lost_a_race(error);
+        lost_a_race(error) && self.once_more().await
+    }
+
+    /// Returns whether a transaction that lost a race should be repeated, and waits a little before it does.
+    pub async fn once_more(&mut self) -> bool {
+        let again = self.0 < TRIES;
         if again {
             self.0 += 1;
             metrics::counter!("gleaner_commit_retries_total").increment(1);
@@ -24,7 +32,8 @@ impl Losses {
 }
 
 /// Returns whether a statement failed because of a deadlock (40P01) or a serialization failure (40001).
-fn lost_a_race(error: &sqlx::Error) -> bool {
+#[must_use]
+pub fn lost_a_race(error: &sqlx::Error) -> bool {
     error
         .as_database_error()
         .and_then(sqlx::error::DatabaseError::code)

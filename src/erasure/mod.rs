@@ -15,8 +15,9 @@ use uuid::Uuid;
 use crate::audit::{self, Action};
 use crate::auth::Actor;
 use crate::db::erased::{Counts, Learned};
+use crate::db::retry::Losses;
 use crate::domain::{Domain, SessionName};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::projects::Tenant;
 use crate::types::Timestamp;
 
@@ -55,15 +56,25 @@ pub async fn session(
     actor: &Actor,
     session: SessionName<'_>,
 ) -> Result<Erased> {
-    let mut transaction = db.begin().await?;
-    let mut erased = Erased::default();
-    for domain in Domain::ALL {
-        erased.add(domain.erase_session(&mut transaction, &tenant.name, &tenant.rules, session).await?);
+    let mut losses = Losses::default();
+    loop {
+        let erased = async {
+            let mut transaction = db.begin().await?;
+            let mut erased = Erased::default();
+            for domain in Domain::ALL {
+                erased
+                    .add(domain.erase_session(&mut transaction, &tenant.name, &tenant.rules, session).await?);
+            }
+            // The audit log does not contain the session's name, because the name was erased too.
+            note(&mut transaction, tenant, actor, json!({"by": "session", "erased": erased})).await?;
+            transaction.commit().await?;
+            Ok(erased)
+        };
+        match erased.await {
+            Err(error) if Error::is_lost_race(&error) && losses.once_more().await => {}
+            result => return result,
+        }
     }
-    // The audit log does not contain the session's name, because the name was erased too.
-    note(&mut transaction, tenant, actor, json!({"by": "session", "erased": erased})).await?;
-    transaction.commit().await?;
-    Ok(erased)
 }
 
 /// Erases the records with this id in some domains, with everything that belongs to them.
@@ -74,16 +85,26 @@ pub async fn record(
     domains: &[Domain],
     id: Uuid,
 ) -> Result<Erased> {
-    let mut transaction = db.begin().await?;
-    let mut erased = Erased::default();
-    for domain in domains {
-        erased.add(domain.erase_record(&mut transaction, &tenant.name, &tenant.rules, id).await?);
+    let mut losses = Losses::default();
+    loop {
+        let erased = async {
+            let mut transaction = db.begin().await?;
+            let mut erased = Erased::default();
+            for domain in domains {
+                erased.add(domain.erase_record(&mut transaction, &tenant.name, &tenant.rules, id).await?);
+            }
+            if !erased.is_nothing() {
+                note(&mut transaction, tenant, actor, json!({"by": "id", "id": id, "erased": erased}))
+                    .await?;
+            }
+            transaction.commit().await?;
+            Ok(erased)
+        };
+        match erased.await {
+            Err(error) if Error::is_lost_race(&error) && losses.once_more().await => {}
+            result => return result,
+        }
     }
-    if !erased.is_nothing() {
-        note(&mut transaction, tenant, actor, json!({"by": "id", "id": id, "erased": erased})).await?;
-    }
-    transaction.commit().await?;
-    Ok(erased)
 }
 
 /// The result of an erasure by age.
@@ -109,12 +130,20 @@ pub async fn before(
     let begun = Instant::now();
     let (mut erased, mut more) = (Erased::default(), false);
     'domains: for domain in domains {
+        let mut losses = Losses::default();
         loop {
-            let mut transaction = db.begin().await?;
-            let piece = domain
-                .erase_before(&mut transaction, &tenant.name, &tenant.rules, time, PIECE, Learned::Forget)
-                .await?;
-            transaction.commit().await?;
+            let piece = async {
+                let mut transaction = db.begin().await?;
+                let piece = domain
+                    .erase_before(&mut transaction, &tenant.name, &tenant.rules, time, PIECE, Learned::Forget)
+                    .await?;
+                transaction.commit().await?;
+                Ok(piece)
+            };
+            let piece = match piece.await {
+                Err(error) if Error::is_lost_race(&error) && losses.once_more().await => continue,
+                piece => piece?,
+            };
             erased.add(piece.erased);
             if !piece.more {
                 break;

@@ -1,6 +1,7 @@
 //! An export: its rows, which are fixed before the first one is read, and how they are read page by page.
 
 use std::fmt;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use sqlx::postgres::{PgArguments, PgRow};
@@ -11,7 +12,7 @@ use super::as_of::{before_writes_in_flight, settle};
 use super::format::{Format, Shape};
 use super::params::{Common, Order};
 use super::profile::Profile;
-use super::split::QuestionAndAnswer;
+use super::text::QuestionAndAnswer;
 use super::{Dataset, Description, Lines, RowKey, Told, cursor, exclude, near, split};
 use crate::error::{Error, Result};
 use crate::http::page::cursor_scope;
@@ -23,11 +24,8 @@ pub(super) const PAGE: usize = 5_000;
 
 /// An export whose rows are fixed and which is ready to begin.
 pub struct Export {
-    dataset: Box<dyn Dataset>,
-    pub(super) common: Common,
+    pub(super) rows: Rows,
     pub(super) project: String,
-    pub(super) format: Format,
-    pub(super) shape: Shape,
     as_of: Timestamp,
     /// The position after which the export begins, if it continues an earlier part.
     after: Option<RowKey>,
@@ -45,10 +43,7 @@ pub struct Export {
 
 impl fmt::Debug for Export {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Export")
-            .field("dataset", &self.dataset)
-            .field("as_of", &self.as_of)
-            .finish_non_exhaustive()
+        f.debug_struct("Export").field("rows", &self.rows).field("as_of", &self.as_of).finish_non_exhaustive()
     }
 }
 
@@ -95,11 +90,8 @@ impl Export {
         dataset.prepare(db, project, as_of).await?;
         let header = if after.is_none() { dataset.header(format) } else { None };
         let mut export = Self {
-            dataset,
-            common,
+            rows: Rows { dataset: dataset.into(), common, format, shape },
             project: project.to_owned(),
-            format,
-            shape,
             as_of,
             after,
             last: None,
@@ -109,10 +101,10 @@ impl Export {
             dropped: None,
         };
         // In an export that is divided by a limit, only the first part reports the number for all.
-        if export.after.is_none() && description.split.source().is_some() && export.common.drops() {
+        if export.after.is_none() && description.split.source().is_some() && export.rows.common.drops() {
             export.dropped = Some(export.count_dropped(db).await?);
         }
-        if let Some(limit) = export.common.limit {
+        if let Some(limit) = export.rows.common.limit {
             let mut connection = db.acquire().await?;
             let (last, more) = export.find_end(&mut connection, limit).await?;
             export.last = last;
@@ -123,7 +115,7 @@ impl Export {
 
     /// Returns the media type of the rows, unless they are NDJSON.
     pub fn media_type(&self) -> Option<&'static str> {
-        self.format.media_type()
+        self.rows.format.media_type()
     }
 
     /// Returns the time whose state of the data is exported.
@@ -133,7 +125,7 @@ impl Export {
 
     /// Makes the query of the last record within `limit`, and of the one after it if there is one.
     pub fn end(&self, limit: i64) -> Result<QueryBuilder<Postgres>> {
-        let [completed_at, record_id, _] = self.dataset.sort_key();
+        let [completed_at, record_id, _] = self.rows.dataset.sort_key();
         let columns = format!("select distinct {completed_at} as completed_at, {record_id} as record_id");
         let mut query = self.select(&columns)?;
         self.push_order(&mut query, &["completed_at", "record_id"]);
@@ -145,7 +137,7 @@ impl Export {
     async fn find_end(&self, connection: &mut PgConnection, limit: i64) -> Result<(Option<RowKey>, bool)> {
         let found: Vec<(Timestamp, Uuid)> = self.end(limit)?.build_query_as().fetch_all(connection).await?;
         let record = self.taken().saturating_add(limit);
-        let row = cursor::edge(self.common.order());
+        let row = cursor::edge(self.rows.common.order());
         let key = |&(completed_at, record_id)| RowKey { completed_at, record_id, row, record };
         Ok((found.first().map(key), found.len() > 1))
     }
@@ -154,7 +146,7 @@ impl Export {
     async fn count_dropped(&mut self, db: &PgPool) -> Result<i64> {
         let mut counts = [0, 0];
         for (with_overlaps, count) in [(true, 0), (false, 1)] {
-            self.common.with_overlaps = with_overlaps;
+            self.rows.common.with_overlaps = with_overlaps;
             counts[count] = self.count(db).await?;
         }
         let [all, kept]: [i64; 2] = counts;
@@ -179,14 +171,14 @@ impl Export {
     /// Makes a query of these columns over the remaining rows.
     fn select(&self, columns: &str) -> Result<QueryBuilder<Postgres>> {
         let mut query = query_of_project(columns, &self.project)?;
-        self.dataset.push_from(&mut query, &self.common, self.shape);
-        let [completed_at, record_id, row] = self.dataset.sort_key();
+        self.rows.dataset.push_from(&mut query, &self.rows.common, self.rows.shape);
+        let [completed_at, record_id, row] = self.rows.dataset.sort_key();
         query.push(format_args!(" and {completed_at} < ")).push_bind(self.as_of);
         if let Some(sample) = self.sample {
             query.push(format_args!(" and ('x' || left(md5({record_id}::text), 8))::bit(32)::bigint < "));
             query.push_bind(sample);
         }
-        let [behind, up_to] = match self.common.order() {
+        let [behind, up_to] = match self.rows.common.order() {
             Order::Oldest => [">", "<="],
             Order::Newest => ["<", ">="],
         };
@@ -206,7 +198,7 @@ impl Export {
 
     /// Adds the order of rows by these columns.
     fn push_order(&self, query: &mut QueryBuilder<Postgres>, columns: &[&str]) {
-        let direction = match self.common.order() {
+        let direction = match self.rows.common.order() {
             Order::Oldest => "asc",
             Order::Newest => "desc",
         };
@@ -218,8 +210,8 @@ impl Export {
 
     /// Makes the query of the next page of rows. `more` are additional columns, each after a comma.
     pub fn next_page(&self, more: &str) -> Result<QueryBuilder<Postgres>> {
-        let [completed_at, record_id, row] = self.dataset.sort_key();
-        let columns = self.dataset.columns(&self.common, self.shape);
+        let [completed_at, record_id, row] = self.rows.dataset.sort_key();
+        let columns = self.rows.dataset.columns(&self.rows.common, self.rows.shape);
         let mut query = self.select(&format!(
             "select {completed_at} as key_completed_at, {record_id} as key_record_id, {row} as key_row, {columns}{more}"
         ))?;
@@ -233,19 +225,20 @@ impl Export {
         self.header.take().unwrap_or_default().into_bytes()
     }
 
-    /// Returns a row's question and answer, if it has them.
-    pub(super) fn texts(&self) -> Option<QuestionAndAnswer> {
-        self.dataset.texts()
-    }
-
     /// Writes a row of a page as a line, and moves the position to it. If there is a `profile`, it also gets the row.
-    /// Returns the records whose texts are in the row.
     pub(super) fn write(
         &mut self,
         row: &PgRow,
         bytes: &mut Vec<u8>,
         profile: Option<&mut Profile>,
-    ) -> anyhow::Result<Vec<Uuid>> {
+    ) -> anyhow::Result<()> {
+        let key = self.pass(row)?;
+        self.rows.write(row, key, bytes, profile)?;
+        Ok(())
+    }
+
+    /// Moves the position to a row of a page.
+    pub(super) fn pass(&mut self, row: &PgRow) -> sqlx::Result<RowKey> {
         let record_id = row.try_get("key_record_id")?;
         let is_next = self.after.is_none_or(|after| after.record_id != record_id);
         let key = RowKey {
@@ -254,18 +247,45 @@ impl Export {
             row: row.try_get("key_row")?,
             record: self.taken() + i64::from(is_next),
         };
+        self.after = Some(key);
+        Ok(key)
+    }
+}
+
+/// What the rows of an export are, and how they are written.
+#[derive(Debug, Clone)]
+pub(super) struct Rows {
+    dataset: Arc<dyn Dataset>,
+    pub(super) common: Common,
+    pub(super) format: Format,
+    shape: Shape,
+}
+
+impl Rows {
+    /// Returns a row's question and answer, if it has them.
+    pub(super) fn texts(&self) -> Option<QuestionAndAnswer> {
+        self.dataset.texts()
+    }
+
+    /// Writes a row as a line. If there is a `profile`, it also gets the row. Returns the records whose texts are in the
+    /// row.
+    pub(super) fn write(
+        &self,
+        row: &PgRow,
+        key: RowKey,
+        bytes: &mut Vec<u8>,
+        profile: Option<&mut Profile>,
+    ) -> anyhow::Result<Vec<Uuid>> {
         let mut lines = Lines {
             format: self.format,
             shape: self.shape,
             weights: self.common.weights.unwrap_or_default(),
             bytes,
             profile,
-            records: vec![record_id],
+            records: vec![key.record_id],
         };
         self.dataset.write(row, key, &self.common, &mut lines)?;
-        let records = lines.records;
-        self.after = Some(key);
-        Ok(records)
+        Ok(lines.records)
     }
 }
 

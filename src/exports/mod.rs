@@ -2,7 +2,7 @@
 //! folder of its domain, and [`datasets`] lists all of them. [`mod@export`] fixes the rows of an export and their
 //! order, and [`stream`] sends them in bounded memory. [`format`](mod@format) and [`chat`] say how examples are
 //! written, [`schema`] describes a row, [`count`] counts rows, and [`profile`] describes all rows. [`split`],
-//! [`near`] and [`exclude`] find rows that share texts, [`snapshots`] store exports as files, and
+//! [`near`] and [`exclude`] find rows that share [texts](text), [`snapshots`] store exports as files, and
 //! [`routes`](mod@routes) has the endpoints.
 
 mod as_of;
@@ -26,6 +26,7 @@ pub mod schema;
 pub mod snapshots;
 pub mod split;
 pub mod stream;
+pub mod text;
 
 use std::fmt;
 
@@ -42,7 +43,8 @@ use crate::types::Timestamp;
 use format::{Example, Format, Shape, Weights};
 use params::Common;
 use profile::Profile;
-use split::{QuestionAndAnswer, Split};
+use split::Split;
+use text::QuestionAndAnswer;
 
 /// What is known about a data set before a request is read.
 #[derive(Debug)]

@@ -201,7 +201,7 @@ impl Export {
             self.sample = Some(sample);
         }
         // The shares need the metadata, even if the request does not.
-        self.common.include = Some(Include::Metadata);
+        self.rows.common.include = Some(Include::Metadata);
         let mut profile = Profile::default();
         let mut line = Vec::new();
         loop {
@@ -227,7 +227,7 @@ impl Export {
         });
         Ok(Report {
             dataset,
-            format: self.format,
+            format: self.rows.format,
             as_of: self.as_of(),
             rows,
             profiled: profile.rows,

@@ -17,14 +17,12 @@
 //! dropped. The files and memories that answer a query are not texts to be learned, so they may answer queries of every
 //! part. The question of a conversation is its first message. Records without texts are divided by session.
 //!
-//! Texts are compared by a hash that ignores case, white space and quotation marks (`split_hash` in the migrations,
-//! and [`Text`]).
+//! Texts are compared by their [hashes](super::text).
 
 use std::collections::HashMap;
 use std::iter::once;
 
 use clap::ValueEnum;
-use md5::{Digest as _, Md5};
 use serde::Deserialize;
 use sqlx::{PgConnection, PgPool, Postgres, QueryBuilder};
 use utoipa::ToSchema;
@@ -32,6 +30,7 @@ use uuid::Uuid;
 
 use super::params::Common;
 use super::progress::{self, Record};
+use super::text::Text;
 use crate::http::Checks;
 use crate::types::Timestamp;
 
@@ -138,40 +137,6 @@ pub struct Texts<'a> {
     /// The hashes of the other answers in the row, each after a comma.
     pub others: &'a str,
 }
-
-/// A text of a row that is compared with other texts by its hash.
-#[derive(Debug, Clone, Copy)]
-pub struct Text<'a> {
-    /// What the text is. Equal texts of two kinds have different hashes.
-    pub kind: &'static str,
-    /// The text, as SQL over the row.
-    pub sql: &'a str,
-}
-
-impl Text<'_> {
-    /// Returns the SQL of the text's hash.
-    #[must_use]
-    pub fn hash(self) -> String {
-        format!("split_hash('{}', {})", self.kind, self.sql)
-    }
-
-    /// Returns the hash of a text of this kind. It equals that of `split_hash` in the migrations and takes a fraction of
-    /// its time. Only a text in ASCII has one, because the case of other letters depends on the database's locale.
-    pub(super) fn hash_of(self, content: &str) -> Option<i64> {
-        if !content.is_ascii() {
-            return None;
-        }
-        let is_compared = |byte: &u8| !matches!(byte, b'\t'..=b'\r' | b' ' | b'"' | b'\'' | b'`');
-        let mut text = Vec::with_capacity(self.kind.len() + 1 + content.len());
-        text.extend(self.kind.bytes().chain(once(b':')));
-        text.extend(content.bytes().filter(is_compared).map(|byte| byte.to_ascii_lowercase()));
-        Md5::digest(text).first_chunk().map(|first| i64::from_be_bytes(*first))
-    }
-}
-
-/// The question and the answer of a row, each with the name of the [column](super::Dataset::columns) that is the text,
-/// if there is one.
-pub type QuestionAndAnswer = [(Text<'static>, Option<&'static str>); 2];
 
 /// The source of the texts of a domain's records.
 #[derive(Debug)]

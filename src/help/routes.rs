@@ -48,6 +48,7 @@ struct ConversationHelp {
 ///
 /// Suggested memories count as shown and are not suggested again in the conversation. A conversation without queries
 /// gets no suggestions. With an `id` or an `Idempotency-Key`, the request can be sent again if its response was lost.
+/// For a key without the scope `write`, nothing is recorded, as with `peek`.
 #[utoipa::path(post, path = "/v1/conversations/{session_id}/suggest", tag = "memories", params(BySession, IdempotencyKey),
     request_body(content = NewSuggest, example = json!({"max_suggestions": 3, "confidence_threshold": 0.5})),
     responses((status = 200, description = "The suggestions", body = ConversationHelp), Refusals))]
@@ -62,7 +63,8 @@ async fn suggest_memories(
     caller.tenant.policy.redact(&mut session_id);
     let parent = event::conversation(&session_id);
     let id = key.id(&caller.project, "suggest", Some(parent));
-    let suggestions = suggest::suggest(&app, &caller.tenant, &session_id, &new, id, &memory).await?;
+    let records = caller.may_write();
+    let suggestions = suggest::suggest(&app, &caller.tenant, &session_id, &new, id, records, &memory).await?;
     let (mut examples, mut files) = (None, None);
     if new.includes_more() {
         let last = conversations::last_query(&app.db, &caller.project, &session_id).await?;

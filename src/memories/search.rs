@@ -27,7 +27,7 @@ pub struct MemorySearch {
     #[param(min_length = 1, max_length = 2000, example = "Which port does staging use?")]
     query: String,
     /// The conversation of the search. The search is recorded as one of its queries, and the memories found count as
-    /// shown.
+    /// shown, unless the key lacks the scope `write`.
     #[param(min_length = 1, max_length = 200)]
     session_id: Option<String>,
     /// Only memories of this kind.
@@ -76,12 +76,13 @@ pub struct FoundMemory {
     pub factors: Factors,
 }
 
-/// Searches memories, and records the search in its conversation. `asked_by` is the key of who asks, if a key was needed.
+/// Searches memories. If the search is to be recorded in its conversation, `recorded` has the key of who asks, if a key
+/// was needed.
 pub async fn search(
     app: &App,
     tenant: &Arc<Tenant>,
     mut wanted: MemorySearch,
-    asked_by: Option<Uuid>,
+    recorded: Option<Option<Uuid>>,
     memory: &Memory,
 ) -> Result<Vec<FoundMemory>> {
     tenant.policy.redact(&mut wanted.query);
@@ -116,7 +117,7 @@ pub async fn search(
         })
     };
     let data: Vec<_> = found.into_iter().filter_map(shown).collect();
-    if let Some(session) = wanted.session_id {
+    if let Some((session, asked_by)) = wanted.session_id.zip(recorded) {
         let new = NewQuery {
             id: None,
             query: wanted.query,

@@ -80,20 +80,23 @@ impl Known {
     }
 }
 
-/// Suggests memories for a conversation. They count as shown once this returns, unless the request is a preview. `id`
-/// is used if the request has no id of its own. A repeated request gets the same suggestions.
+/// Suggests memories for a conversation. If they are to be recorded (`records`), they count as shown once this returns,
+/// unless the request is a preview. `id` is used if the request has no id of its own. A repeated request gets the same
+/// suggestions.
 pub async fn suggest(
     app: &App,
     tenant: &Arc<Tenant>,
     session: &str,
     new: &NewSuggest,
     id: Option<Uuid>,
+    records: bool,
     memory: &Memory,
 ) -> Result<SuggestionResponse> {
     let began = Instant::now();
     let (db, project) = (&app.db, &tenant.name);
     let rules = new.over(&tenant.memories);
-    let id = new.id.or(id);
+    let records = records && !new.peek.unwrap_or(false);
+    let id = new.id.or(id).filter(|_| records);
     let mut event = Suggest {
         id: id.unwrap_or_else(Uuid::now_v7),
         session: session.to_owned(),
@@ -122,7 +125,7 @@ pub async fn suggest(
         .await?;
     }
     event.took_ms = began.elapsed().as_secs_f64() * 1_000.0;
-    let is_kept = !new.peek.unwrap_or(false) && rules.enabled && (id.is_some() || event.query.is_some());
+    let is_kept = records && rules.enabled && (id.is_some() || event.query.is_some());
     if !is_kept {
         return answer(db, project, event, memory).await;
     }

@@ -20,8 +20,6 @@ use crate::types::Timestamp;
 
 /// The minimum and maximum pause between two checks for searches that are due.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
-/// The number of threads whose searches one transaction ends.
-const PIECE: i64 = 100;
 
 /// The periodic work of ending searches.
 #[derive(Debug)]
@@ -110,7 +108,7 @@ async fn expire_some(
         .bind(due_before(rules, false, now))
         .bind(due_before(rules, true, now))
         .bind(&failed.0)
-        .bind(PIECE)
+        .bind(i64::try_from(write::MOST_THREADS).unwrap_or(i64::MAX))
         .fetch_all(db)
         .await?;
     match expire_threads(db, project, rules, &due, now).await {

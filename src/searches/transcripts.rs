@@ -197,6 +197,9 @@ impl<'a, L: Listener> Intake<'a, L> {
 
     async fn take_piece(&self, piece: Vec<u8>) -> Result<(TranscriptCounts, usize, u32)> {
         let piece = blocking(move || Piece::new(piece)).await;
+        if piece.lines.is_empty() {
+            return Ok((TranscriptCounts::default(), 0, 0));
+        }
         let mut connection = self.db.acquire().await?;
         let mut losses = Losses::default();
         loop {

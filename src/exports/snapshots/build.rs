@@ -1,16 +1,17 @@
 //! The building of snapshots, one at a time on each server. Pages of an export become the bytes of a file, which the
 //! database stores in pieces. Memory is needed for some megabytes of lines, a row group, and a few pieces.
 
-use std::fmt::Write as _;
-use std::mem::replace;
+use std::mem::take;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use chrono::TimeDelta;
 use futures_util::TryStreamExt as _;
+use sqlx::postgres::PgRow;
 use sqlx::{PgPool, Row as _};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::encode::Encoder;
@@ -18,8 +19,10 @@ use super::request::Wanted;
 use super::store::{self, Building, Contents};
 use crate::background::Rounds;
 use crate::error::{Error, Result};
-use crate::exports::export::{Export, PAGE};
+use crate::exports::RowKey;
+use crate::exports::export::{Export, PAGE, Rows};
 use crate::exports::stream::{Exports, Turns};
+use crate::exports::text::{Hashes, QuestionAndAnswer};
 use crate::outage::Outage;
 use crate::types::Timestamp;
 
@@ -29,14 +32,14 @@ const PAUSE: Duration = Duration::from_secs(5);
 const LEASE: TimeDelta = TimeDelta::seconds(15);
 /// The interval at which a builder renews its lease.
 const RENEWAL: Duration = Duration::from_secs(4);
-/// The columns that are added for a row's question and answer: the text, unless the row has it, and its hash, unless
-/// the text is ASCII.
-const TEXT_COLUMNS: [[&str; 2]; 2] =
-    [["key_question", "key_question_hash"], ["key_answer", "key_answer_hash"]];
-/// The number of bytes of lines that are encoded at once.
-const LINES: usize = 256 << 10;
-/// The number of such bunches of lines that wait for the encoder.
-const LINES_WAITING: usize = 4;
+/// The names of the columns that are added for the question and the answer of a row that does not have their texts.
+const TEXT_COLUMNS: [&str; 2] = ["key_question", "key_answer"];
+/// The time after which it is of use to know the progress of a building, for which the rows are counted.
+const COUNT_AFTER: Duration = Duration::from_secs(5);
+/// The number of bytes of rows that are written at once, and that of lines that are encoded at once.
+const BUNCH: usize = 256 << 10;
+/// The number of bunches that wait to be written, and to be encoded.
+const BUNCHES_WAITING: usize = 2;
 /// The number of parts of a file that wait to be stored. A row group becomes some ten pieces at once.
 const PARTS_WAITING: usize = 12;
 
@@ -88,6 +91,9 @@ async fn next(exports: &Exports) -> Result<bool> {
     match built {
         Ok(()) => {
             tracing::info!(id = %building.id, seconds = begun.elapsed().as_secs(), "a snapshot is complete");
+            if let Err(error) = store::tidy(db).await {
+                tracing::debug!(%error, "the index of the records in snapshots could not be tidied");
+            }
         }
         Err(error) => {
             let cause = format!("{error:#}");
@@ -115,7 +121,7 @@ fn until() -> Timestamp {
 /// Renews the lease until the snapshot is no longer wanted, or another builder has taken over.
 async fn renew(db: &PgPool, building: &Building) {
     loop {
-        tokio::time::sleep(RENEWAL).await;
+        sleep(RENEWAL).await;
         if let Ok(false) = building.renew(db, until()).await {
             tracing::info!(id = %building.id, "the building of a snapshot has ended before its time");
             return;
@@ -123,7 +129,8 @@ async fn renew(db: &PgPool, building: &Building) {
     }
 }
 
-/// Reads, encodes and stores at the same time. Only a few pieces wait between the three.
+/// Reads rows, writes them as lines, encodes these, and stores the file, at the same time. Only a few megabytes wait
+/// between each two.
 async fn build(exports: &Exports, building: &Building) -> anyhow::Result<()> {
     let db = &exports.db;
     let Wanted { entry, dataset, mut common } = Wanted::read(&building.dataset, &building.parameters)?;
@@ -133,22 +140,41 @@ async fn build(exports: &Exports, building: &Building) -> anyhow::Result<()> {
     let export = Export::prepare(db, &building.project, &entry.description, dataset, common).await?;
     let (mut counted, dropped) = (export.counted()?, export.dropped);
     let counting = async {
+        sleep(COUNT_AFTER).await;
         let expected = counted.build_query_scalar().fetch_one(db).await?;
-        still_ours(building.expect(db, expected, dropped).await?)
+        still_ours(building.expect(db, expected).await?)
     };
     let encoder = Encoder::new(building.file, &building.row_schema)?;
-    let (lines, to_encode) = mpsc::channel(LINES_WAITING);
+    let (bunches, to_write) = mpsc::channel(BUNCHES_WAITING);
+    let (lines, to_encode) = mpsc::channel(BUNCHES_WAITING);
     let (parts, to_keep) = mpsc::channel(PARTS_WAITING);
-    let pages = parts.clone();
-    let encoding = spawn_blocking(move || encode(encoder, to_encode, &parts));
-    let reading = read(export, exports.turns(&building.project), building.has_texts, db, lines, pages);
-    let encoding = async { encoding.await? };
-    let (kept, sha256, (), ()) = tokio::try_join!(keep(db, building, to_keep), encoding, reading, counting)?;
-    still_ours(building.complete(db, kept.rows, kept.bytes, &sha256).await?)?;
-    if let Err(error) = store::tidy(db).await {
-        tracing::debug!(%error, "the index of the records in snapshots could not be tidied");
-    }
-    Ok(())
+    let (columns, texts) =
+        export.rows.texts().filter(|_| building.has_texts).map(columns).unwrap_or_default();
+    let writing = write(export.rows.clone(), texts, db.clone(), to_write, lines, parts.clone());
+    let (writing, encoding) = (tokio::spawn(writing), spawn_blocking(|| encode(encoder, to_encode, parts)));
+    let reading = read(export, &columns, exports.turns(&building.project), db, bunches);
+    let (writing, encoding) = (async { writing.await? }, async { encoding.await? });
+    let made = async { tokio::try_join!(keep(db, building, to_keep), encoding, writing, reading) };
+    let (kept, sha256, (), ()) = tokio::select! {
+        made = made => made?,
+        // The rest goes on after the count, unless nobody wants the snapshot any more.
+        Err(error) = counting => return Err(error),
+    };
+    still_ours(building.complete(db, (kept.rows, kept.bytes), dropped, &sha256).await?)
+}
+
+/// Returns the SQL of the columns that must be added for the question and the answer of a row, each after a comma, and
+/// the kinds of the two with the names of their columns.
+fn columns(texts: QuestionAndAnswer) -> (String, Vec<(&'static str, &'static str)>) {
+    let mut added = String::new();
+    let names = texts.into_iter().zip(TEXT_COLUMNS).map(|((text, column), own)| {
+        if column.is_none() {
+            added.extend([", ", text.sql, " as ", own]);
+        }
+        (text.kind, column.unwrap_or(own))
+    });
+    let names = names.collect();
+    (added, names)
 }
 
 /// Ends the building if another builder has taken over, or the snapshot was deleted.
@@ -164,70 +190,101 @@ enum Part {
     Page(usize, Contents),
 }
 
-/// Reads the rows page by page, as lines for the encoder. It ends early if nobody takes them.
+/// Rows of a page that were read, with their positions.
+#[derive(Default)]
+struct Bunch {
+    rows: Vec<(PgRow, RowKey)>,
+    /// The number of bytes of the rows.
+    bytes: usize,
+    /// Whether the page ends with these rows.
+    ends_page: bool,
+}
+
+impl Bunch {
+    fn push(&mut self, row: PgRow, key: RowKey) {
+        let values = (0..row.len()).filter_map(|column| row.try_get_raw(column).ok());
+        self.bytes += values.filter_map(|value| value.as_bytes().ok().map(<[u8]>::len)).sum::<usize>();
+        self.rows.push((row, key));
+    }
+}
+
+/// Reads the rows page by page. It ends early if nobody takes them.
 async fn read(
     mut export: Export,
+    columns: &str,
     mut turns: Turns,
-    has_texts: bool,
     db: &PgPool,
-    lines: mpsc::Sender<Vec<u8>>,
-    pages: mpsc::Sender<Part>,
+    bunches: mpsc::Sender<Bunch>,
 ) -> anyhow::Result<()> {
-    let mut columns = String::new();
-    let mut texts = Vec::new();
-    for ((text, column), [own, hash]) in
-        export.texts().filter(|_| has_texts).into_iter().flatten().zip(TEXT_COLUMNS)
-    {
-        let (sql, hash_of) = (text.sql, text.hash());
-        if column.is_none() {
-            write!(columns, ", {sql} as {own}")?;
-        }
-        // The database computes the hashes that the server cannot compute.
-        write!(columns, ", case when octet_length({sql}) > char_length({sql}) then {hash_of} end as {hash}")?;
-        texts.push((text, column.unwrap_or(own), hash));
-    }
     loop {
         turns.begin().await;
-        let mut query = export.next_page(&columns)?;
-        let (mut ready, mut contents, mut count) = (Vec::with_capacity(LINES), Contents::default(), 0);
-        let mut last: Vec<Uuid> = Vec::new();
+        let mut query = export.next_page(columns)?;
+        let (mut bunch, mut count) = (Bunch::default(), 0);
         let mut connection = db.acquire().await?;
         let mut rows = query.build().fetch(&mut *connection);
         while let Some(row) = rows.try_next().await? {
-            let records = export.write(&row, &mut ready, None)?;
+            let key = export.pass(&row)?;
+            bunch.push(row, key);
+            count += 1;
+            if bunch.bytes >= BUNCH && bunches.send(take(&mut bunch)).await.is_err() {
+                return Ok(());
+            }
+        }
+        bunch.ends_page = true;
+        if bunches.send(bunch).await.is_err() || count < PAGE {
+            return Ok(());
+        }
+    }
+}
+
+/// Writes rows as lines for the encoder, and collects what is in them. It ends early if nobody takes the lines.
+async fn write(
+    rows: Rows,
+    texts: Vec<(&'static str, &'static str)>,
+    db: PgPool,
+    mut bunches: mpsc::Receiver<Bunch>,
+    lines: mpsc::Sender<Vec<u8>>,
+    pages: mpsc::Sender<Part>,
+) -> anyhow::Result<()> {
+    let (mut contents, mut hashes, mut count) = (Contents::default(), Hashes::default(), 0);
+    let mut last: Vec<Uuid> = Vec::new();
+    while let Some(bunch) = bunches.recv().await {
+        let mut ready = Vec::with_capacity(bunch.bytes * 2);
+        for (row, key) in &bunch.rows {
+            let records = rows.write(row, *key, &mut ready, None)?;
             if records != last {
                 contents.records.extend(&records);
                 last = records;
             }
-            for (text, column, hash) in &texts {
-                let content: Option<&str> = row.try_get(column)?;
-                let hash: Option<i64> = row.try_get(hash)?;
-                contents.texts.extend(hash.or_else(|| text.hash_of(content?)));
+            for &(kind, column) in &texts {
+                if let Some(content) = row.try_get(column)? {
+                    hashes.add(kind, content);
+                }
             }
-            count += 1;
-            if ready.len() >= LINES
-                && lines.send(replace(&mut ready, Vec::with_capacity(LINES))).await.is_err()
-            {
+        }
+        count += bunch.rows.len();
+        hashes.limit(&db).await?;
+        if lines.send(ready).await.is_err() {
+            return Ok(());
+        }
+        if bunch.ends_page && count > 0 {
+            contents.texts = hashes.take(&db).await?;
+            last.clear();
+            if pages.send(Part::Page(take(&mut count), take(&mut contents))).await.is_err() {
                 return Ok(());
             }
         }
-        contents.texts.sort_unstable();
-        contents.texts.dedup();
-        let is_taken = lines.send(ready).await.is_ok()
-            && (count == 0 || pages.send(Part::Page(count, contents)).await.is_ok());
-        if count < PAGE || !is_taken {
-            return Ok(());
-        }
     }
+    Ok(())
 }
 
 /// Encodes lines, on a thread of its own. Returns the SHA-256 of the file.
 fn encode(
     mut encoder: Encoder,
     mut lines: mpsc::Receiver<Vec<u8>>,
-    parts: &mpsc::Sender<Part>,
+    parts: mpsc::Sender<Part>,
 ) -> anyhow::Result<Vec<u8>> {
-    let send = |pieces: Vec<Vec<u8>>| {
+    let send = move |pieces: Vec<Vec<u8>>| {
         pieces.into_iter().try_for_each(|piece| parts.blocking_send(Part::Piece(piece)))
     };
     while let Some(lines) = lines.blocking_recv() {

@@ -114,7 +114,8 @@ pub struct Snapshot {
     pub state: State,
     /// The reason why the snapshot could not be built.
     pub error: Option<String>,
-    /// The share of the rows that are written, from 0 to 1.
+    /// The share of the rows that are written, from 0 to 1. It is 0 until the rows are counted, which happens after
+    /// some seconds.
     #[sqlx(skip)]
     pub progress: f64,
     /// The time whose state of the data the snapshot contains.
@@ -123,7 +124,7 @@ pub struct Snapshot {
     #[sqlx(rename = "row_count")]
     pub rows: i64,
     /// The number of rows left out of this part of a split because their texts are also in another part. Null without
-    /// a split.
+    /// a split, and until the snapshot is complete.
     pub rows_dropped: Option<i64>,
     /// The length of the file so far, in bytes.
     #[sqlx(rename = "byte_count")]

@@ -296,13 +296,13 @@ impl Building {
         Ok(())
     }
 
-    /// Stores how many rows there will be, and how many were dropped.
-    pub async fn expect(&self, db: &PgPool, rows: i64, dropped: Option<i64>) -> sqlx::Result<bool> {
+    /// Stores how many rows there will be.
+    pub async fn expect(&self, db: &PgPool, rows: i64) -> sqlx::Result<bool> {
         const SQL: &str = "
-            update snapshots set rows_expected = $4, rows_dropped = $5
+            update snapshots set rows_expected = $4
             where project = $1 and id = $2 and lease = $3 and state = 'building'";
         let query = sqlx::query(SQL).bind(&self.project).bind(self.id).bind(self.lease);
-        self.changed(query.bind(rows).bind(dropped), db).await
+        self.changed(query.bind(rows), db).await
     }
 
     /// Stores a piece of the file.
@@ -337,8 +337,14 @@ impl Building {
         self.changed(query, db).await
     }
 
-    /// Completes the snapshot. It does not change afterwards.
-    pub async fn complete(&self, db: &PgPool, rows: i64, bytes: i64, sha256: &[u8]) -> Result<bool> {
+    /// Completes the snapshot, which has so many rows and bytes. It does not change afterwards.
+    pub async fn complete(
+        &self,
+        db: &PgPool,
+        (rows, bytes): (i64, i64),
+        dropped: Option<i64>,
+        sha256: &[u8],
+    ) -> Result<bool> {
         const LOCK: &str = "
             select true from snapshots where project = $1 and id = $2 and lease = $3 and state = 'building' for update";
         const ERASED: &str = "
@@ -348,7 +354,7 @@ impl Building {
                 where c.project = $1 and c.snapshot_id = $2 and c.records @> array[e.record])";
         const COMPLETE: &str = "
             update snapshots set state = 'complete', row_count = $3, byte_count = $4, sha256 = $5, erased = $6,
-                completed_at = $7, lease = null, lease_until = null
+                completed_at = $7, rows_dropped = $8, lease = null, lease_until = null
             where project = $1 and id = $2";
         let mut transaction = db.begin().await?;
         let lock = sqlx::query(LOCK).bind(&self.project).bind(self.id).bind(self.lease);
@@ -359,7 +365,7 @@ impl Building {
         let erased: i64 = query.fetch_one(&mut *transaction).await?;
         let query =
             sqlx::query(COMPLETE).bind(&self.project).bind(self.id).bind(rows).bind(bytes).bind(sha256);
-        query.bind(erased).bind(Timestamp::now()).execute(&mut *transaction).await?;
+        query.bind(erased).bind(Timestamp::now()).bind(dropped).execute(&mut *transaction).await?;
         sqlx::query("delete from snapshot_erased where project = $1 and snapshot_id = $2")
             .bind(&self.project)
             .bind(self.id)

@@ -10,7 +10,8 @@ use utoipa::ToSchema;
 
 use crate::exports::chat::Prompt;
 use crate::exports::format::Shape;
-use crate::exports::split::{Source, Text};
+use crate::exports::split::Source;
+use crate::exports::text::Text;
 use crate::generations::Rating;
 use crate::http::Checks;
 

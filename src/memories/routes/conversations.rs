@@ -56,9 +56,9 @@ async fn add_conversation_query(
         let of_query = Some(derived_id(&[b"suggest", id.as_bytes()])).filter(|_| suggests);
         let (tenant, new) = (&writing.caller.tenant, NewSuggest::default());
         let suggestions = match of_query {
-            Some(_) => {
-                Some(suggest(&writing.app, tenant, &session_id, &new, of_query, writing.memory()).await?)
-            }
+            Some(_) => Some(
+                suggest(&writing.app, tenant, &session_id, &new, of_query, true, writing.memory()).await?,
+            ),
             None => None,
         };
         Ok(AnsweredQuery::new(query, suggestions))

@@ -33,7 +33,7 @@ struct FoundMemories {
 /// Searches memories for a text and returns the best matches.
 ///
 /// With a `session_id`, the search is recorded as a query of that conversation, and the memories found count as shown
-/// there.
+/// there, unless the key lacks the scope `write`.
 #[utoipa::path(get, path = "/v1/memories/search", tag = "memories", params(MemorySearch),
     responses((status = 200, description = "The memories", body = FoundMemories), Refusals))]
 async fn search_memories(
@@ -42,7 +42,8 @@ async fn search_memories(
     memory: Memory,
     Query(wanted): Query<MemorySearch>,
 ) -> Result<axum::Json<FoundMemories>> {
-    let data = search::search(&app, &caller.tenant, wanted, caller.key(), &memory).await?;
+    let recorded = caller.may_write().then(|| caller.key());
+    let data = search::search(&app, &caller.tenant, wanted, recorded, &memory).await?;
     Ok(axum::Json(FoundMemories { data }))
 }
 

@@ -93,7 +93,8 @@ async fn start_search(writing: Writing, Json(new): Json<NewSearch>) -> Result<Cr
 /// Appends a fallback, which is something that the agent did after a tracked search.
 ///
 /// A fallback counts for every tracked search of the same agent, in proportion to its `share`. A fallback after a
-/// silence longer than `session_timeout` is stored but does not count, because the search was over by then.
+/// silence longer than `session_timeout` is stored but does not count, because the search was over by then. Neither
+/// does one after the first 1,000 of a search.
 #[utoipa::path(post, path = "/v1/searches/{id}/fallbacks", tag = "searches", params(ById, Writing),
     request_body(content = NewFallback, examples(
         ("read" = (summary = "A file was read", value = json!({

@@ -15,10 +15,6 @@ use super::terms::resemblance;
 use crate::searches::settings::Rules;
 use crate::types::Timestamp;
 
-/// The maximum number of searches of one agent that are followed at the same time. The oldest one is ended first.
-const MOST_OPEN: usize = 64;
-/// The maximum number of steps after a search that are considered.
-const MOST_STEPS: usize = 1_000;
 /// The number of windows for which an agent may wait for a tool, or for a permission, before it counts as silent.
 const PATIENCE: i32 = 10;
 /// The maximum number of calls of one agent whose results are awaited.
@@ -239,12 +235,9 @@ impl AgentThread {
         self.waiting.retain(|waiting| *waiting != call);
     }
 
-    /// Follows a weak search. Returns the search that is ended for it, if there are too many.
-    pub fn follow(&mut self, search: OpenSearch, rules: &Rules) -> Vec<EndedSearch> {
-        let oldest = (self.open.len() >= MOST_OPEN).then(|| self.open[0].id);
+    /// Follows a weak search.
+    pub fn follow(&mut self, search: OpenSearch) {
         self.open.push(search);
-        let at = self.last_at;
-        oldest.zip(at).map_or_else(Vec::new, |(oldest, at)| self.end_search(oldest, at, rules))
     }
 
     /// Applies a step, which counts for every open search made before it, by its share. `addressed` is the search
@@ -252,7 +245,7 @@ impl AgentThread {
     pub fn step(&mut self, step: &Step, addressed: Option<Uuid>) -> Vec<(Uuid, FollowedStep)> {
         let takes = |search: &OpenSearch| {
             (addressed == Some(search.id) || search.at <= step.at)
-                && search.steps.len() < MOST_STEPS
+                && search.has_room(step)
                 && search.steps.iter().all(|followed| followed.step.id != step.id)
         };
         let pattern = self.open.iter().flat_map(|search| &search.steps).rev();
@@ -295,7 +288,7 @@ impl AgentThread {
     }
 
     /// Ends the searches that `which` selects: as resolved if they have enough reads, and otherwise as `otherwise`.
-    fn end(
+    pub(super) fn end(
         &mut self,
         otherwise: SearchState,
         at: Timestamp,

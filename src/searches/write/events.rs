@@ -1,11 +1,13 @@
 //! Events that clients post: searches that start, are continued and end.
 
+use std::collections::BTreeMap;
+
 use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
 
 use super::rows::{PostedFallbacks, StartedSearch, StoredSearch, ThreadKey};
-use super::tables;
 use super::unit_of_work::UnitOfWork;
+use super::{MOST_THREADS, tables};
 use crate::db::receipt::{Receipt, Written};
 use crate::error::Error;
 use crate::privacy::kept::Kept;
@@ -24,25 +26,55 @@ pub async fn write(
     events: &[Kept<&Event>],
 ) -> sqlx::Result<Vec<Written>> {
     let mut transaction = connection.begin().await?;
+    let threads = threads_of(&mut transaction, project, events).await?;
+    let mut verdicts = Vec::with_capacity(events.len());
+    if threads.len() <= MOST_THREADS {
+        apply(&mut transaction, project, rules, &threads, events, &mut verdicts).await?;
+    } else {
+        UnitOfWork::lock(&mut transaction, project, &threads).await?;
+        for events in events.chunks(MOST_THREADS) {
+            let threads = threads_of(&mut transaction, project, events).await?;
+            apply(&mut transaction, project, rules, &threads, events, &mut verdicts).await?;
+        }
+    }
+    transaction.commit().await?;
+    Ok(verdicts)
+}
+
+/// Returns the threads that events concern.
+async fn threads_of(
+    connection: &mut PgConnection,
+    project: &str,
+    events: &[Kept<&Event>],
+) -> sqlx::Result<BTreeMap<Uuid, ThreadKey>> {
     let ids: Vec<_> = events.iter().map(|event| event.search_id).collect();
-    let mut threads = tables::read_threads_of(&mut transaction, project, &ids).await?;
+    let mut threads = tables::read_threads_of(connection, project, &ids).await?;
     for event in events {
         if let Action::Start(start) = &event.action {
             let key = start.thread_key();
             threads.insert(key.id(event.search_id.as_bytes()), key);
         }
     }
-    let mut unit = UnitOfWork::begin(&mut transaction, project, rules, &threads, &ids).await?;
+    Ok(threads)
+}
+
+/// Applies events of these threads together, and adds their verdicts.
+async fn apply(
+    connection: &mut PgConnection,
+    project: &str,
+    rules: &Rules,
+    threads: &BTreeMap<Uuid, ThreadKey>,
+    events: &[Kept<&Event>],
+    verdicts: &mut Vec<Written>,
+) -> sqlx::Result<()> {
+    let ids: Vec<_> = events.iter().map(|event| event.search_id).collect();
+    let mut unit = UnitOfWork::begin(connection, project, rules, threads, &ids).await?;
     let appends: Vec<_> =
         events.iter().filter_map(|event| Some((event.search_id, event.fallback_id()?))).collect();
-    let mut posted = tables::read_posted_fallbacks(&mut transaction, project, &appends).await?;
-    let mut verdicts = Vec::with_capacity(events.len());
-    for event in events {
-        verdicts.push(unit.apply(*event, &mut posted));
-    }
-    unit.save(&mut transaction, Timestamp::now()).await?;
-    transaction.commit().await?;
-    Ok(verdicts)
+    let mut posted = tables::read_posted_fallbacks(connection, project, &appends).await?;
+    verdicts.extend(events.iter().map(|event| unit.apply(*event, &mut posted)));
+    unit.save(connection, Timestamp::now()).await?;
+    Ok(())
 }
 
 impl Start {
@@ -128,7 +160,7 @@ impl UnitOfWork<'_> {
             self.step(thread, &step, Some((id, &append.hash)));
         } else {
             // The time of the event shows that the search was over before.
-            self.step_too_late(id, step, &append.hash);
+            self.step_in_vain(id, step, &append.hash);
         }
         Ok(Receipt::created(None))
     }

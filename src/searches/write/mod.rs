@@ -44,6 +44,10 @@ use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
 use crate::types::Timestamp;
 
+/// The number of threads whose open searches are in memory at the same time. More of them take their turns in the
+/// same transaction, which locks all of them first, in the order of their ids.
+pub(super) const MOST_THREADS: usize = 32;
+
 /// Ends the turn of an agent's session, in all of its threads except those that are already in another turn.
 pub(super) async fn end_turn(
     connection: &mut PgConnection,
@@ -51,22 +55,26 @@ pub(super) async fn end_turn(
     turn: &Kept<TurnEnd>,
     received: Timestamp,
 ) -> sqlx::Result<EndedTurn> {
-    const THREADS: &str = "select id from agent_threads where project = $1 and session = $2";
+    const THREADS: &str = "select id from agent_threads where project = $1 and session = $2 order by id";
     let at = turn.timestamp.unwrap_or(received);
     let query = sqlx::query_scalar(THREADS).bind(&*tenant.name).bind(&turn.agent_session_id);
     let threads: Vec<Uuid> = query.fetch_all(&mut *connection).await?;
-    let mut unit = UnitOfWork::of_known_threads(connection, &tenant.name, &tenant.rules, &threads).await?;
-    for thread in threads {
-        let under_way = unit.thread(thread).turn.clone();
-        if turn.turn_id.is_none() || under_way.is_none() || under_way == *turn.turn_id {
-            unit.advance(thread, at, None);
-            unit.end_turn(thread, at);
+    let (mut searches, mut associations_created) = (Vec::new(), 0);
+    for threads in threads.chunks(MOST_THREADS) {
+        let mut unit = UnitOfWork::of_known_threads(connection, &tenant.name, &tenant.rules, threads).await?;
+        for &thread in threads {
+            let under_way = unit.thread(thread).turn.clone();
+            if turn.turn_id.is_none() || under_way.is_none() || under_way == *turn.turn_id {
+                unit.advance(thread, at, None);
+                unit.end_turn(thread, at);
+            }
         }
+        searches.extend(unit.ended_searches());
+        associations_created += unit.save(connection, received).await?.associations;
     }
-    let searches = unit.ended_searches();
-    let saved = unit.save(connection, received).await?;
-    let agent_session_id = turn.agent_session_id.clone();
-    Ok(EndedTurn { agent_session_id, searches, associations_created: saved.associations })
+    searches.sort_by_key(|(at, search)| (*at, search.id));
+    let searches = searches.into_iter().map(|(_, search)| search).collect();
+    Ok(EndedTurn { agent_session_id: turn.agent_session_id.clone(), searches, associations_created })
 }
 
 /// Ends the open searches of those threads that have been silent for too long. `received` is the current time by the

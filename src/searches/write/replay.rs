@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::MOST_THREADS;
 use super::counts::TranscriptCounts;
 use super::rows::{StartedSearch, ThreadKey};
 use super::tool_calls::{Half, ToolCalls, ToolResult, ToolUse, call_id, pair};
@@ -82,10 +83,30 @@ pub(in crate::searches) async fn replay(
     calls: &mut ToolCalls,
     entries: &[Kept<Entry>],
 ) -> sqlx::Result<TranscriptCounts> {
-    let threads: BTreeMap<_, _> =
-        entries.iter().map(|entry| (thread_of(entry, source), key_of(entry))).collect();
+    let threads = threads_of(entries, source);
+    if threads.len() <= MOST_THREADS {
+        return replay_together(connection, tenant, source, calls, &threads, entries).await;
+    }
+    UnitOfWork::lock(connection, &tenant.name, &threads).await?;
+    let mut counts = TranscriptCounts::default();
+    for entries in entries.chunks(MOST_THREADS) {
+        let threads = threads_of(entries, source);
+        counts.add(replay_together(connection, tenant, source, calls, &threads, entries).await?);
+    }
+    Ok(counts)
+}
+
+/// Learns from entries of these threads at once.
+async fn replay_together(
+    connection: &mut PgConnection,
+    tenant: &Tenant,
+    source: &str,
+    calls: &mut ToolCalls,
+    threads: &BTreeMap<Uuid, ThreadKey>,
+    entries: &[Kept<Entry>],
+) -> sqlx::Result<TranscriptCounts> {
     let searches = searches_in(entries, calls, source);
-    let mut unit = UnitOfWork::begin(connection, &tenant.name, &tenant.rules, &threads, &searches).await?;
+    let mut unit = UnitOfWork::begin(connection, &tenant.name, &tenant.rules, threads, &searches).await?;
     let corrected = entries.iter().filter(|entry| entry.activities.contains(&Activity::Correction));
     let corrected: Vec<_> = corrected.map(|entry| thread_of(entry, source)).collect();
     unit.load_answered(connection, &corrected).await?;
@@ -115,6 +136,10 @@ fn count_prompt(activity: &Activity, counts: &mut TranscriptCounts) {
 
 fn key_of(entry: &Entry) -> ThreadKey {
     ThreadKey { session: entry.session.clone(), agent: entry.agent.clone() }
+}
+
+fn threads_of(entries: &[Kept<Entry>], source: &str) -> BTreeMap<Uuid, ThreadKey> {
+    entries.iter().map(|entry| (thread_of(entry, source), key_of(entry))).collect()
 }
 
 fn thread_of(entry: &Entry, source: &str) -> Uuid {

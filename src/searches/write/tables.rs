@@ -77,7 +77,7 @@ pub(super) async fn lock_threads(
     Ok(rows.into_iter().map(thread).collect())
 }
 
-/// Reads the open searches of locked threads, with everything that followed them.
+/// Reads the open searches of locked threads, with all steps after them that count.
 pub(super) async fn read_open_searches(
     connection: &mut PgConnection,
     project: &str,
@@ -119,7 +119,7 @@ async fn read_steps(
 ) -> sqlx::Result<HashMap<Uuid, Vec<FollowedStep>>> {
     const SQL: &str = "
         select search_id, id, kind, target, ok, timestamp, share, counts from fallbacks
-        where project = $1 and search_id = any($2) order by timestamp, id";
+        where project = $1 and search_id = any($2) and counts order by timestamp, id";
     type Row = (Uuid, Uuid, FallbackKind, String, bool, Timestamp, f64, bool);
     let rows: Vec<Row> = sqlx::query_as(SQL).bind(project).bind(searches).fetch_all(connection).await?;
     let mut steps: HashMap<Uuid, Vec<FollowedStep>> = HashMap::new();

@@ -41,18 +41,27 @@ impl<'a> UnitOfWork<'a> {
         threads: &BTreeMap<Uuid, ThreadKey>,
         searches: &[Uuid],
     ) -> sqlx::Result<Self> {
+        let mut threads = Self::lock(connection, project, threads).await?;
+        tables::read_open_searches(connection, project, &mut threads).await?;
+        let stored = tables::read_stored_searches(connection, project, searches).await?;
+        Ok(Self { stored, ..Self::of(project, rules, threads) })
+    }
+
+    /// Locks these threads, creating those that do not exist.
+    pub(super) async fn lock(
+        connection: &mut PgConnection,
+        project: &str,
+        threads: &BTreeMap<Uuid, ThreadKey>,
+    ) -> sqlx::Result<BTreeMap<Uuid, AgentThread>> {
         let ids: Vec<_> = threads.keys().copied().collect();
-        let mut threads = loop {
+        loop {
             tables::insert_threads(connection, project, threads).await?;
             let locked = tables::lock_threads(connection, project, &ids).await?;
             // A thread that was erased just before it could be locked is created again.
             if locked.len() == ids.len() {
-                break locked;
+                return Ok(locked);
             }
-        };
-        tables::read_open_searches(connection, project, &mut threads).await?;
-        let stored = tables::read_stored_searches(connection, project, searches).await?;
-        Ok(Self { stored, ..Self::of(project, rules, threads) })
+        }
     }
 
     /// Locks those of these threads that exist, and loads their open searches.
@@ -143,26 +152,40 @@ impl<'a> UnitOfWork<'a> {
             hints: search.hints.clone(),
             steps: Vec::new(),
         });
-        let (thread, rules) = (search.thread, self.rules);
+        let thread = search.thread;
         self.started.push(search);
         if let Some(open) = open {
-            let ended = self.thread(thread).follow(open, rules);
-            self.end(thread, ended);
+            self.thread(thread).follow(open);
+            self.make_room(thread);
         }
     }
 
+    /// Ends the oldest searches of a thread if they are more than is followed.
+    fn make_room(&mut self, thread: Uuid) {
+        let rules = self.rules;
+        let ended = self.thread(thread).make_room(rules);
+        self.end(thread, ended);
+    }
+
     /// Adds a step, from which open searches may learn. `addressed` is the search for which the step was posted, with
-    /// the hash of the request.
+    /// the hash of the request. It keeps the step even if it has too many to consider one more.
     pub(super) fn step(&mut self, thread: Uuid, step: &Step, addressed: Option<(Uuid, &[u8])>) {
         let followed = self.thread(thread).step(step, addressed.map(|(search, _)| search));
+        let ignored =
+            addressed.filter(|(addressed, _)| followed.iter().all(|(search, _)| search != addressed));
+        if let Some((search, hash)) = ignored {
+            self.step_in_vain(search, step.clone(), hash);
+        }
         self.appended.extend(followed.into_iter().map(|(search, followed)| {
             let hash = addressed.filter(|(addressed, _)| *addressed == search);
             AppendedStep { search, followed, hash: hash.map(|(_, hash)| hash.to_vec()) }
         }));
+        self.make_room(thread);
     }
 
-    /// Adds a step that was posted for a search that is over. It is stored, but does not count.
-    pub(super) fn step_too_late(&mut self, search: Uuid, step: Step, hash: &[u8]) {
+    /// Adds a step that was posted for a search that is over, or that has too many steps. It is stored, but does not
+    /// count.
+    pub(super) fn step_in_vain(&mut self, search: Uuid, step: Step, hash: &[u8]) {
         let followed = FollowedStep { step, share: 0.0, counts: false };
         self.appended.push(AppendedStep { search, followed, hash: Some(hash.to_vec()) });
     }
@@ -259,11 +282,11 @@ impl<'a> UnitOfWork<'a> {
         }
     }
 
-    /// Returns the searches that ended, in the order in which they were made.
-    pub(super) fn ended_searches(&self) -> Vec<TurnSearch> {
-        let mut ended: Vec<_> = self.ended.iter().collect();
-        ended.sort_by_key(|ended| (ended.search.at, ended.search.id));
-        ended.into_iter().map(|ended| TurnSearch { id: ended.search.id, state: ended.state }).collect()
+    /// Returns the searches that ended, each with the time at which it was made.
+    pub(super) fn ended_searches(&self) -> impl Iterator<Item = (Timestamp, TurnSearch)> {
+        self.ended
+            .iter()
+            .map(|ended| (ended.search.at, TurnSearch { id: ended.search.id, state: ended.state }))
     }
 
     /// Saves the changes, and learns from the searches that have ended. `received` is the time of arrival by the

@@ -2,6 +2,7 @@
 
 use axum::http::Method;
 use serde_json::{Value, json};
+use sqlx::Connection as _;
 use uuid::Uuid;
 
 use super::{one_of_each, rows};
@@ -131,4 +132,26 @@ async fn the_command_erases_by_session_by_age_and_by_id() {
     for line in ["--session s --before 0", "--domain generations", "--id 1", "--before yesterday"] {
         erase(line, 2);
     }
+}
+
+#[tokio::test]
+async fn an_erasure_that_meets_a_deadlock_is_done_again() {
+    let service = Service::open().await;
+    let events = [
+        json!({"event": "generation", "user_intent": "i", "domain_name": "d", "session_id": "s"}),
+        json!({"event": "search", "query": "q", "best_score": 0.1, "agent_session_id": "s"}),
+    ];
+    service.accept(&events).await;
+    let mut connection = service.connection().await;
+    let mut other = connection.begin().await.expect("begins");
+    sqlx::query("select from agent_threads for update").execute(&mut *other).await.expect("locks the thread");
+    // The erasure has the log and waits for the thread; this one has the thread and waits for the log.
+    let crosses = async {
+        service.blocked(1).await;
+        sqlx::query("update generations set metadata = '{}'").execute(&mut *other).await.expect("waits");
+        other.commit().await.expect("ends");
+    };
+    let (erased, ()) = tokio::join!(service.delete("/v1/sessions/s"), crosses);
+    let erased = erased.expect(200);
+    assert_eq!((&erased["generations"], &erased["searches"]), (&json!(1), &json!(1)), "{erased}");
 }

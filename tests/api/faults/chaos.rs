@@ -1,10 +1,11 @@
 //! The machine and the database fail in other ways than by ending: the server says so, and goes on by itself afterwards.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use super::disk::Disk;
-use super::fault::{Fault, Scene};
+use super::fault::{Fault, Scene, execute};
 use super::load::Load;
 use super::shim::Shim;
 use crate::support::server::{Server, folder, gleaner};
@@ -70,4 +71,33 @@ async fn a_full_disk_is_reported_by_readiness_and_loses_nothing_and_the_server_r
     scene.is_ready().await;
     scene.load.more(200).await;
     scene.load.assert_kept(&scene.server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_postgres_that_admits_nobody_because_its_disk_is_full_is_an_outage() {
+    const OURS: &str =
+        "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'gleaner%'";
+    let Some(disk) = Disk::mount(256) else { return };
+    let scene = Scene::start(&disk.folder, 4, None);
+    scene.load.more(200).await;
+    let mut admin = scene.connect().await.expect("Postgres answers");
+    // A session that finds no copy of the catalog writes one, and ends if it cannot: with an internal error.
+    for copy in caches(&disk.folder.path().join("data/pgdata")) {
+        fs::remove_file(copy).expect("it was there");
+    }
+    disk.fill();
+    execute(&mut admin, OURS).await;
+    scene.is_unready(&FULL).await;
+    disk.free();
+    scene.is_ready().await;
+    scene.load.more(200).await;
+    scene.load.assert_kept(&scene.server).await;
+}
+
+/// The files in which Postgres keeps copies of its catalog, of all databases and of each.
+fn caches(cluster: &Path) -> Vec<PathBuf> {
+    let databases =
+        fs::read_dir(cluster.join("base")).expect("a cluster").map(|entry| entry.expect("it").path());
+    let folders = databases.chain([cluster.join("global")]);
+    folders.map(|folder| folder.join("pg_internal.init")).filter(|file| file.exists()).collect()
 }

@@ -160,7 +160,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Connects to the server's Postgres.
-    async fn connect(&self) -> sqlx::Result<PgConnection> {
+    pub(super) async fn connect(&self) -> sqlx::Result<PgConnection> {
         let pid_file = self.folder.path().join("data/pgdata/postmaster.pid");
         let pid_file = std::fs::read_to_string(pid_file).unwrap_or_default();
         let socket = pid_file.lines().nth(4).unwrap_or_default().to_owned();
@@ -174,6 +174,7 @@ fn ready() -> (StatusCode, Value) {
     (StatusCode::OK, json!({"status": "ready"}))
 }
 
-async fn execute(connection: &mut PgConnection, sql: &str) {
+/// Executes this SQL.
+pub(super) async fn execute(connection: &mut PgConnection, sql: &str) {
     sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(connection).await.expect(sql);
 }

@@ -1,11 +1,17 @@
 //! The protocol: what a server says of itself, which tools it lists, and whom it answers.
 
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::Stdio;
+
 use axum::body::Body;
-use axum::http::Method;
+use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::post;
-use crate::support::{Service, assert_whole, request};
+use crate::support::server::{Server, folder, gleaner};
+use crate::support::{Service, assert_whole, eventually, request};
 
 fn message(method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
@@ -135,4 +141,33 @@ async fn an_invalid_or_oversized_message_is_refused() {
         &json!({"name": "store_memory", "arguments": {"content": "x".repeat(3 << 20)}}),
     );
     post(&service, &large, &[]).await.refused(413, &[]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_that_a_client_writes_is_logged() {
+    let folder = folder();
+    let log = folder.path().join("log");
+    let mut command = gleaner(&folder);
+    command.args(["serve", "--bind", "127.0.0.1:0"]);
+    command.stderr(Stdio::from(fs::File::create(&log).expect("a file")));
+    let server = Server::run(&mut command);
+    eventually("the server is ready", async || server.get("/readyz").await.0 == StatusCode::OK).await;
+    for (method, params) in [("tools/call", json!({"name": "xyzzy"})), ("xyzzy", json!({}))] {
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let body = message.to_string();
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nConnection: close\r\n\
+            Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n",
+            server.address,
+            body.len()
+        );
+        let mut stream = TcpStream::connect(&server.address).expect("connects");
+        stream.write_all((head + &body).as_bytes()).expect("sends");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.contains("\"error\""), "{answer}");
+    }
+    server.stop();
+    let log = fs::read_to_string(log).expect("a log");
+    assert!(log.contains("listening") && !log.contains("xyzzy"), "{log}");
 }

@@ -1,5 +1,6 @@
 //! Suggestions: what comes, what does not, and what is remembered of it.
 
+use axum::http::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -215,17 +216,13 @@ async fn who_may_read_may_ask_and_a_query_with_suggestions_needs_both() {
     let key = async |scopes: Value| {
         let new = json!({"name": "k", "scopes": scopes});
         let made = service
-            .call(axum::http::Method::POST, "/v1/keys", &[("authorization", &bearer(&operator))], Some(&new))
+            .call(Method::POST, "/v1/keys", &[("authorization", &bearer(&operator))], Some(&new))
             .await;
         bearer(made.expect(201)["key"].as_str().expect("a secret"))
     };
     let (reader, writer) = (key(json!(["read"])).await, key(json!(["write"])).await);
     let post = async |path: &str, key: &str, body: Value| {
-        service
-            .call(axum::http::Method::POST, path, &[("authorization", key)], Some(&body))
-            .await
-            .status
-            .as_u16()
+        service.call(Method::POST, path, &[("authorization", key)], Some(&body)).await.status.as_u16()
     };
     assert_eq!(post("/v1/conversations/s/suggest", &reader, json!({})).await, 200);
     assert_eq!(post("/v1/conversations/s/suggest", &writer, json!({})).await, 403);
@@ -235,4 +232,36 @@ async fn who_may_read_may_ask_and_a_query_with_suggestions_needs_both() {
         403
     );
     assert_eq!(post("/v1/conversations/s/queries", &reader, json!({"query": "x"})).await, 403);
+}
+
+#[tokio::test]
+async fn a_key_that_may_only_read_leaves_nothing_behind_and_gets_the_same_again() {
+    let service = Service::open().await;
+    notes(&service).await;
+    ask(&service, "s", "Why does AuthMiddleware refuse my JWT?").await;
+    let operator = format!("Bearer {}", service.first_key().await);
+    let new = json!({"name": "k", "scopes": ["read"]});
+    let made = service.call(Method::POST, "/v1/keys", &[("authorization", &operator)], Some(&new)).await;
+    let reader = format!("Bearer {}", made.expect(201)["key"].as_str().expect("a secret"));
+    let get = async |path: &str| service.call(Method::GET, path, &[("authorization", &reader)], None).await;
+    let post = async |key: &str, body: Value| {
+        let path = "/v1/conversations/s/suggest";
+        service.call(Method::POST, path, &[("authorization", key)], Some(&body)).await.expect(200)
+    };
+    let before = get("/v1/conversations/s").await.expect(200);
+
+    let id = Uuid::from_u128(50);
+    let body = json!({"confidence_threshold": 0, "id": id, "at": "2100-01-01T00:00:00Z"});
+    let suggested = post(&reader, body.clone()).await;
+    assert_eq!(suggested["suggest_id"], Value::Null);
+    assert_eq!(suggested["suggestions"][0]["memory_id"], json!(Uuid::from_u128(1)));
+    assert_eq!(post(&reader, body.clone()).await["suggestions"], suggested["suggestions"]);
+    let found = get("/v1/memories/search?query=staging+database&session_id=s").await.expect(200);
+    assert_eq!(found["data"][0]["memory_id"], json!(Uuid::from_u128(2)));
+    assert_eq!(get("/v1/conversations/s").await.expect(200), before);
+
+    // Who may write has the same suggestions, and they count as shown then.
+    let recorded = post(&operator, body.clone()).await;
+    assert_eq!((&recorded["suggest_id"], &recorded["suggestions"]), (&json!(id), &suggested["suggestions"]));
+    assert_eq!(post(&reader, body).await["suggestions"], json!([]), "all of them were shown");
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{MIDNIGHT, append, paths, read, resolve, start, weak};
-use crate::support::{Service, with};
+use crate::support::{Service, column, with};
 
 #[tokio::test]
 async fn a_search_and_its_fallbacks_sent_again_are_the_same() {
@@ -112,4 +112,77 @@ async fn an_invalid_search_is_refused_with_its_fields() {
     ] {
         service.put("/v1/projects/default", &json!({"searches": settings})).await.refused(422, &[pointer]);
     }
+}
+
+#[tokio::test]
+async fn a_fallback_after_the_thousandth_is_stored_and_does_not_count() {
+    let service = Service::open().await;
+    let search = start(&service, weak("login button", 0)).await;
+    let id = search.rsplit('/').next().expect("an id");
+    let fallback = |number: i64| {
+        let path = format!("{number}.rs");
+        with(json!({"event": "fallback", "search_id": id}), &read(&path, number / 100))
+    };
+    service.accept(&(0..1_000).map(fallback).collect::<Vec<_>>()).await;
+    let late = append(&service, &search, &read("late.rs", 11)).await.expect(201);
+    assert_eq!((&late["path"], &late["counts"]), (&json!("late.rs"), &json!(false)));
+    assert_eq!(append(&service, &search, &read("late.rs", 11)).await.expect(200), late);
+    let fallbacks = resolve(&service, &search, 12).await["fallbacks"].as_array().expect("a list").clone();
+    assert_eq!(fallbacks.iter().filter(|fallback| fallback["counts"] == true).count(), 1_000);
+    assert_eq!(fallbacks.len(), 1_001);
+}
+
+#[tokio::test]
+async fn the_oldest_searches_end_before_what_followed_them_becomes_large() {
+    let service = Service::open().await;
+    let id = |number: i64| Uuid::from_u128(number.unsigned_abs().into());
+    let events = |number: i64| {
+        let search = weak(&format!("query {number}"), number);
+        let path = format!("{number}/{}", "a".repeat(4_000));
+        [
+            with(search, &json!({"event": "search", "id": id(number)})),
+            with(read(&path, number), &json!({"event": "fallback", "search_id": id(number)})),
+        ]
+    };
+    // A path counts for each search before it, so that 40 of them would be 800 copies.
+    service.accept(&(0..40).flat_map(events).collect::<Vec<_>>()).await;
+    let searches = service.all("/v1/searches").await;
+    let open = searches.iter().take_while(|search| search["state"] == "tracking").count();
+    assert!((10..25).contains(&open), "{open} are open");
+    assert!(searches[open..].iter().all(|search| search["state"] == "resolved"), "{searches:?}");
+    let sql =
+        "select coalesce(sum(octet_length(target)), 0) from fallbacks f join searches s on s.id = search_id
+        where s.state = 'tracking'";
+    let size: i64 = sqlx::query_scalar(sql).fetch_one(&mut service.connection().await).await.expect("a sum");
+    assert!(size <= 1 << 20, "{size} bytes are read for each event");
+}
+
+#[tokio::test]
+async fn a_batch_of_more_agents_than_are_worked_on_at_once_is_like_any_other() {
+    let service = Service::open().await;
+    let id = |number: i64| Uuid::from_u128(number.unsigned_abs().into());
+    let search = |number: i64| {
+        let agent = json!({"event": "search", "id": id(number), "agent_id": format!("a{number}")});
+        with(weak(&format!("query {number}"), 100 - number), &agent)
+    };
+    let fallback = |number: i64| {
+        let search = json!({"event": "fallback", "search_id": id(number)});
+        with(read(&format!("{number}.rs"), 100 - number), &search)
+    };
+    let mut events: Vec<_> = (0..80).map(search).chain((0..80).map(fallback)).collect();
+    service.accept(&events).await;
+    events.push(with(search(7), &json!({"query": "other"})));
+    events.push(fallback(90));
+    let again = service.events(&events).await.expect(200);
+    let rejected = column(again["rejected"].as_array().expect("a list"), "status");
+    assert_eq!(
+        (&again["accepted"], &again["duplicates"], rejected),
+        (&json!(0), &json!(160), vec![json!(409), json!(404)])
+    );
+
+    let turn = json!({"agent_session_id": "s", "timestamp": MIDNIGHT + 110});
+    let ended = service.post("/v1/searches/turn-end", &turn).await.expect(200);
+    let expected: Vec<_> =
+        (0..80).rev().map(|number| json!({"id": id(number), "state": "resolved"})).collect();
+    assert_eq!((&ended["searches"], &ended["associations_created"]), (&json!(expected), &json!(80)));
 }

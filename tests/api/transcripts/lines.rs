@@ -218,3 +218,16 @@ async fn a_transcript_of_nobody_known_or_of_no_name_is_refused() {
     }
     service.post_text("/v1/transcripts?agent=codex&source=a", "text/plain", "{}").await.refused(415, &[]);
 }
+
+#[tokio::test]
+async fn blank_lines_are_passed_over_without_a_transaction() {
+    let service = Service::open().await;
+    let path = "/v1/transcripts?agent=codex&source=s";
+    let answer = service.post_text(path, "application/x-ndjson", " \r\n\n".repeat(10_000)).await.expect(200);
+    assert_eq!(answer["lines"], 0);
+    let sources: i64 = sqlx::query_scalar("select count(*) from transcripts")
+        .fetch_one(service.pool())
+        .await
+        .expect("a count");
+    assert_eq!(sources, 0);
+}
