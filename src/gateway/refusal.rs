@@ -1,13 +1,18 @@
 //! The gateway's own errors in the shape of a provider's errors, so that the provider's official client shows what is
 //! wrong.
 
+use std::collections::BTreeMap;
+
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use serde_json::json;
+use utoipa::openapi::{self, ContentBuilder, Ref, RefOr, ResponseBuilder};
+use utoipa::{IntoResponses, PartialSchema as _};
 
 use crate::error::{Problem, Refused};
 use crate::providers::Kind;
+use crate::types::FreeForm;
 
 /// Returns the kind of provider whose API a path belongs to, if it is a path of the gateway.
 #[must_use]
@@ -69,6 +74,40 @@ fn anthropic_type(status: u16) -> &'static str {
         429 => "rate_limit_error",
         500.. => "api_error",
         _ => "invalid_request_error",
+    }
+}
+
+/// The errors of providers and of the gateway, for the OpenAPI document, in which they are described like
+/// [`Refusals`](crate::error::Refusals).
+pub(crate) struct Errors;
+
+impl Errors {
+    /// The statuses, names and descriptions of the responses.
+    const ALL: [(&str, &str, &str); 2] = [
+        (
+            "4XX",
+            "Rejected",
+            "The provider or the gateway rejects the request; the body is like the provider's errors",
+        ),
+        ("5XX", "Failed", "The provider or the gateway fails; the body is like the provider's errors"),
+    ];
+
+    /// Returns the responses that operations refer to, with their names among the document's components.
+    pub(crate) fn components() -> impl Iterator<Item = (&'static str, openapi::Response)> {
+        Self::ALL.into_iter().map(|(_, name, description)| {
+            let error = ContentBuilder::new().schema(Some(FreeForm::schema())).build();
+            let response = ResponseBuilder::new().description(description);
+            (name, response.content("application/json", error).build())
+        })
+    }
+}
+
+impl IntoResponses for Errors {
+    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
+        let refer = |(status, name, _): (&str, &str, &str)| {
+            (status.to_owned(), RefOr::Ref(Ref::from_response_name(name)))
+        };
+        Self::ALL.into_iter().map(refer).collect()
     }
 }
 

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::asked::Asked;
 use super::headers::{Options, forwarded, name_key, returned};
 use super::passage::{self, Passage};
+use super::refusal::Errors;
 use crate::auth::{Caller, Write};
 use crate::error::{Error, PassedOn, Result};
 use crate::http::clean::clean_json;
@@ -52,7 +53,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[utoipa::path(post, path = "/openai/v1/chat/completions", tag = "gateway", params(Options),
     request_body(content = FreeForm, example = json!({
         "model": "my-model", "messages": [{"role": "user", "content": "How do I list files?"}]})),
-    responses((status = 200, description = "The provider's response", content((FreeForm = "application/json"), (String = "text/event-stream")))))]
+    responses((status = 200, description = "The provider's response", content((FreeForm = "application/json"), (String = "text/event-stream"))), Errors))]
 async fn create_chat_completion(State(app): State<App>, request: Request) -> Response {
     pass(app, Api::ChatCompletions, request).await
 }
@@ -62,7 +63,7 @@ async fn create_chat_completion(State(app): State<App>, request: Request) -> Res
 /// The gateway handles the request like one to `/openai/v1/chat/completions`.
 #[utoipa::path(post, path = "/openai/v1/responses", tag = "gateway", params(Options),
     request_body(content = FreeForm, example = json!({"model": "my-model", "input": "How do I list files?"})),
-    responses((status = 200, description = "The provider's response", content((FreeForm = "application/json"), (String = "text/event-stream")))))]
+    responses((status = 200, description = "The provider's response", content((FreeForm = "application/json"), (String = "text/event-stream"))), Errors))]
 async fn create_response(State(app): State<App>, request: Request) -> Response {
     pass(app, Api::Responses, request).await
 }
@@ -74,7 +75,7 @@ async fn create_response(State(app): State<App>, request: Request) -> Response {
 #[utoipa::path(post, path = "/anthropic/v1/messages", tag = "gateway", params(Options),
     request_body(content = FreeForm, example = json!({
         "model": "my-claude", "max_tokens": 512, "messages": [{"role": "user", "content": "How do I list files?"}]})),
-    responses((status = 200, description = "The provider's response", content((FreeForm = "application/json"), (String = "text/event-stream")))))]
+    responses((status = 200, description = "The provider's response", content((FreeForm = "application/json"), (String = "text/event-stream"))), Errors))]
 async fn create_message(State(app): State<App>, request: Request) -> Response {
     pass(app, Api::Messages, request).await
 }
@@ -83,7 +84,7 @@ async fn create_message(State(app): State<App>, request: Request) -> Response {
 #[utoipa::path(post, path = "/anthropic/v1/messages/count_tokens", tag = "gateway",
     request_body(content = FreeForm, example = json!({
         "model": "my-claude", "messages": [{"role": "user", "content": "How do I list files?"}]})),
-    responses((status = 200, description = "The provider's response", body = FreeForm)))]
+    responses((status = 200, description = "The provider's response", body = FreeForm), Errors))]
 async fn count_message_tokens(State(app): State<App>, request: Request) -> Response {
     respond(async {
         let (call, body) = read(&app, Kind::Anthropic, request).await?;
@@ -101,14 +102,14 @@ async fn count_message_tokens(State(app): State<App>, request: Request) -> Respo
 
 /// Lists the models of the first provider in the providers file that has `OpenAI`'s API.
 #[utoipa::path(get, path = "/openai/v1/models", tag = "gateway",
-    responses((status = 200, description = "The provider's response", body = FreeForm)))]
+    responses((status = 200, description = "The provider's response", body = FreeForm), Errors))]
 async fn list_openai_models(State(app): State<App>, request: Request) -> Response {
     list_models(app, Kind::Openai, request).await
 }
 
 /// Lists the models of the first provider in the providers file that has Anthropic's API.
 #[utoipa::path(get, path = "/anthropic/v1/models", tag = "gateway",
-    responses((status = 200, description = "The provider's response", body = FreeForm)))]
+    responses((status = 200, description = "The provider's response", body = FreeForm), Errors))]
 async fn list_anthropic_models(State(app): State<App>, request: Request) -> Response {
     list_models(app, Kind::Anthropic, request).await
 }
