@@ -40,6 +40,11 @@ use crate::{
     messages, projects, searches, sessions, suggestions,
 };
 
+/// The header with the id of a request, which a client may choose.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The maximum length of an id that is logged and returned, in bytes. A longer one is replaced.
+const LONGEST_REQUEST_ID: usize = 200;
+
 /// Returns every endpoint with its documentation.
 fn api() -> OpenApiRouter<App> {
     let mut api = OpenApiRouter::with_openapi(Document::openapi())
@@ -78,12 +83,12 @@ pub fn router(app: App) -> Router {
     let compression = CompressionLayer::new()
         .compress_when(DefaultPredicate::new().and(NotForContentType::new("application/gzip")).and(is_ours));
     let parameters = Arc::new(KnownParameters::of(&document));
-    let request_id = HeaderName::from_static("x-request-id");
     // The layers are added as one, because the router boxes every layer that is added to it, at a cost for
     // each request.
     let layers = ServiceBuilder::new()
-        .layer(SetRequestIdLayer::new(request_id.clone(), NewRequestId))
-        .layer(PropagateRequestIdLayer::new(request_id))
+        .layer(MapRequestLayer::new(without_long_id))
+        .layer(SetRequestIdLayer::new(REQUEST_ID, NewRequestId))
+        .layer(PropagateRequestIdLayer::new(REQUEST_ID))
         .layer(TraceLayer::new_for_http().make_span_with(span).on_failure(log_failure))
         .layer(compression)
         .layer(middleware::from_fn_with_state((app.clone(), parameters), surround))
@@ -108,14 +113,14 @@ pub fn router(app: App) -> Router {
 /// Returns what is served while the server is starting: health and version, and a 503 for everything else that
 /// says what `waiting_for` holds.
 pub fn starting(waiting_for: watch::Receiver<String>) -> Router {
-    let request_id = HeaderName::from_static("x-request-id");
     let refuse = move || {
         let waiting_for = waiting_for.borrow().clone();
         async move { Error::Starting(format!("the server is starting: {waiting_for}")) }
     };
     let layers = ServiceBuilder::new()
-        .layer(SetRequestIdLayer::new(request_id.clone(), NewRequestId))
-        .layer(PropagateRequestIdLayer::new(request_id))
+        .layer(MapRequestLayer::new(without_long_id))
+        .layer(SetRequestIdLayer::new(REQUEST_ID, NewRequestId))
+        .layer(PropagateRequestIdLayer::new(REQUEST_ID))
         .layer(middleware::from_fn(async |request: Request, next: Next| {
             let refused = Refused::of(&request);
             let provider = refusal::api_of(request.uri().path());
@@ -132,6 +137,14 @@ pub fn starting(waiting_for: watch::Receiver<String>) -> Router {
 /// Returns whether the body of a response was made here. What somebody else has made is passed on byte for byte.
 fn is_ours(_: StatusCode, _: Version, _: &HeaderMap, extensions: &Extensions) -> bool {
     extensions.get::<PassedOn>().is_none()
+}
+
+/// Removes a client's id of a request if it is too long to be logged and returned.
+fn without_long_id<B>(mut request: axum::http::Request<B>) -> axum::http::Request<B> {
+    if request.headers().get(REQUEST_ID).is_some_and(|id| id.len() > LONGEST_REQUEST_ID) {
+        request.headers_mut().remove(REQUEST_ID);
+    }
+    request
 }
 
 #[derive(Clone)]

@@ -17,7 +17,7 @@ use crate::auth::Actor;
 use crate::db::erased::{Counts, Learned};
 use crate::db::retry::Losses;
 use crate::domain::{Domain, SessionName};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::projects::Tenant;
 use crate::types::Timestamp;
 
@@ -49,6 +49,17 @@ impl Erased {
     }
 }
 
+/// Repeats a transaction that has lost a race against another one, such as a write of what it erases.
+async fn repeat<T, F: Future<Output = Result<T>>>(transaction: impl Fn() -> F) -> Result<T> {
+    let mut losses = Losses::default();
+    loop {
+        match transaction().await {
+            Err(error) if error.is_lost_race() && losses.once_more().await => {}
+            result => return result,
+        }
+    }
+}
+
 /// Erases everything that was recorded under a session's name, in all domains.
 pub async fn session(
     db: &PgPool,
@@ -56,25 +67,18 @@ pub async fn session(
     actor: &Actor,
     session: SessionName<'_>,
 ) -> Result<Erased> {
-    let mut losses = Losses::default();
-    loop {
-        let erased = async {
-            let mut transaction = db.begin().await?;
-            let mut erased = Erased::default();
-            for domain in Domain::ALL {
-                erased
-                    .add(domain.erase_session(&mut transaction, &tenant.name, &tenant.rules, session).await?);
-            }
-            // The audit log does not contain the session's name, because the name was erased too.
-            note(&mut transaction, tenant, actor, json!({"by": "session", "erased": erased})).await?;
-            transaction.commit().await?;
-            Ok(erased)
-        };
-        match erased.await {
-            Err(error) if Error::is_lost_race(&error) && losses.once_more().await => {}
-            result => return result,
+    repeat(|| async {
+        let mut transaction = db.begin().await?;
+        let mut erased = Erased::default();
+        for domain in Domain::ALL {
+            erased.add(domain.erase_session(&mut transaction, &tenant.name, &tenant.rules, session).await?);
         }
-    }
+        // The audit log does not contain the session's name, because the name was erased too.
+        note(&mut transaction, tenant, actor, json!({"by": "session", "erased": erased})).await?;
+        transaction.commit().await?;
+        Ok(erased)
+    })
+    .await
 }
 
 /// Erases the records with this id in some domains, with everything that belongs to them.
@@ -85,26 +89,19 @@ pub async fn record(
     domains: &[Domain],
     id: Uuid,
 ) -> Result<Erased> {
-    let mut losses = Losses::default();
-    loop {
-        let erased = async {
-            let mut transaction = db.begin().await?;
-            let mut erased = Erased::default();
-            for domain in domains {
-                erased.add(domain.erase_record(&mut transaction, &tenant.name, &tenant.rules, id).await?);
-            }
-            if !erased.is_nothing() {
-                note(&mut transaction, tenant, actor, json!({"by": "id", "id": id, "erased": erased}))
-                    .await?;
-            }
-            transaction.commit().await?;
-            Ok(erased)
-        };
-        match erased.await {
-            Err(error) if Error::is_lost_race(&error) && losses.once_more().await => {}
-            result => return result,
+    repeat(|| async {
+        let mut transaction = db.begin().await?;
+        let mut erased = Erased::default();
+        for domain in domains {
+            erased.add(domain.erase_record(&mut transaction, &tenant.name, &tenant.rules, id).await?);
         }
-    }
+        if !erased.is_nothing() {
+            note(&mut transaction, tenant, actor, json!({"by": "id", "id": id, "erased": erased})).await?;
+        }
+        transaction.commit().await?;
+        Ok(erased)
+    })
+    .await
 }
 
 /// The result of an erasure by age.
@@ -130,20 +127,16 @@ pub async fn before(
     let begun = Instant::now();
     let (mut erased, mut more) = (Erased::default(), false);
     'domains: for domain in domains {
-        let mut losses = Losses::default();
         loop {
-            let piece = async {
+            let piece = repeat(|| async {
                 let mut transaction = db.begin().await?;
                 let piece = domain
                     .erase_before(&mut transaction, &tenant.name, &tenant.rules, time, PIECE, Learned::Forget)
                     .await?;
                 transaction.commit().await?;
                 Ok(piece)
-            };
-            let piece = match piece.await {
-                Err(error) if Error::is_lost_race(&error) && losses.once_more().await => continue,
-                piece => piece?,
-            };
+            })
+            .await?;
             erased.add(piece.erased);
             if !piece.more {
                 break;

@@ -62,6 +62,18 @@ async fn an_unknown_path_is_a_problem_too() {
 }
 
 #[tokio::test]
+async fn an_id_of_a_request_that_is_too_long_is_replaced() {
+    let service = Service::open().await;
+    for (length, kept) in [(200, true), (201, false)] {
+        let id = "r".repeat(length);
+        let answer = service.call(Method::GET, "/healthz", &[("x-request-id", &id)], None).await;
+        let returned = answer.header("x-request-id").expect("an id");
+        assert_eq!(returned == id, kept, "{length}");
+        assert!(kept || returned.len() == 36, "{returned}");
+    }
+}
+
+#[tokio::test]
 async fn head_answers_as_get_does_but_without_a_body() {
     let service = Service::open().await;
     let log = open_log(&service).await;
