@@ -8,7 +8,6 @@ use utoipa::openapi::{ObjectBuilder, Ref, RefOr};
 
 use crate::auth::keyring::PROJECT;
 use crate::error::{self, Refusals};
-use crate::gateway::refusal::Errors;
 use crate::memories::code;
 use crate::memories::suggestion::AnsweredQuery;
 use crate::messages::AttemptAnswer;
@@ -60,8 +59,7 @@ const PROJECT_PARAMETER: &str = "Project";
 impl utoipa::Modify for Shared {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         let components = document.components.get_or_insert_default();
-        let responses = Refusals::components().chain(Errors::components());
-        let responses = responses.map(|(name, response)| (name.to_owned(), response.into()));
+        let responses = Refusals::components().map(|(name, response)| (name.to_owned(), response.into()));
         components.responses.extend(responses);
         let project = ParameterBuilder::new()
             .name(PROJECT)

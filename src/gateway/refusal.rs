@@ -79,7 +79,7 @@ fn anthropic_type(status: u16) -> &'static str {
 
 /// The errors of providers and of the gateway, for the OpenAPI document, in which they are described like
 /// [`Refusals`](crate::error::Refusals).
-pub(crate) struct Errors;
+pub(super) struct Errors;
 
 impl Errors {
     /// The statuses, names and descriptions of the responses.
@@ -93,11 +93,11 @@ impl Errors {
     ];
 
     /// Returns the responses that operations refer to, with their names among the document's components.
-    pub(crate) fn components() -> impl Iterator<Item = (&'static str, openapi::Response)> {
+    pub(super) fn components() -> impl Iterator<Item = (String, RefOr<openapi::Response>)> {
         Self::ALL.into_iter().map(|(_, name, description)| {
             let error = ContentBuilder::new().schema(Some(FreeForm::schema())).build();
             let response = ResponseBuilder::new().description(description);
-            (name, response.content("application/json", error).build())
+            (name.to_owned(), response.content("application/json", error).build().into())
         })
     }
 }

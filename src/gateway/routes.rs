@@ -36,13 +36,16 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Returns the endpoints of the gateway.
 pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
+    let mut router = OpenApiRouter::new()
         .routes(routes!(create_chat_completion))
         .routes(routes!(create_response))
         .routes(routes!(list_openai_models))
         .routes(routes!(create_message))
         .routes(routes!(count_message_tokens))
-        .routes(routes!(list_anthropic_models))
+        .routes(routes!(list_anthropic_models));
+    let components = router.get_openapi_mut().components.get_or_insert_default();
+    components.responses.extend(Errors::components());
+    router
 }
 
 /// Forwards a request to `OpenAI`'s Chat Completions API and records it as a send.

@@ -41,7 +41,7 @@ const BUNCH: usize = 256 << 10;
 /// The number of bunches that wait to be written, and to be encoded.
 const BUNCHES_WAITING: usize = 2;
 /// The number of parts of a file that wait to be stored. A row group becomes some ten pieces at once.
-const PARTS_WAITING: usize = 12;
+const PARTS_WAITING: usize = 10;
 
 /// The periodic work of building snapshots whose builder has died, and of deleting expired snapshots.
 #[derive(Debug)]
