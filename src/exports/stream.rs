@@ -132,7 +132,8 @@ impl Export {
 /// The connections reserved for exports, so that slow readers do not delay others.
 #[derive(Debug, Clone)]
 pub struct Exports {
-    /// The connections, as many as there are permits, and three for the building of snapshots.
+    /// The connections, as many as there are permits, and four for the building of a snapshot: for its rows, their
+    /// hashes, their number, and its file.
     pub db: PgPool,
     /// The maximum number of snapshots of a project.
     pub most_snapshots: i64,
@@ -172,7 +173,7 @@ impl Exports {
         let places = Shares::new(limits.most_exports as usize);
         let size = u32::try_from(places.total()).unwrap_or(u32::MAX);
         Self {
-            db: db::pool(options, EXPORT_NAME, size.saturating_add(3)),
+            db: db::pool(options, EXPORT_NAME, size.saturating_add(4)),
             most_snapshots: limits.most_snapshots.into(),
             building: Arc::default(),
             longest: Duration::from_secs(limits.longest_export),

@@ -76,13 +76,14 @@ pub struct FoundMemory {
     pub factors: Factors,
 }
 
-/// Searches memories. If the search is to be recorded in its conversation, `recorded` has the key of who asks, if a key
-/// was needed.
+/// Searches memories, and with `records` records the search in its conversation. `asked_by` is the key of who asks, if a
+/// key was needed.
 pub async fn search(
     app: &App,
     tenant: &Arc<Tenant>,
     mut wanted: MemorySearch,
-    recorded: Option<Option<Uuid>>,
+    asked_by: Option<Uuid>,
+    records: bool,
     memory: &Memory,
 ) -> Result<Vec<FoundMemory>> {
     tenant.policy.redact(&mut wanted.query);
@@ -117,7 +118,7 @@ pub async fn search(
         })
     };
     let data: Vec<_> = found.into_iter().filter_map(shown).collect();
-    if let Some((session, asked_by)) = wanted.session_id.zip(recorded) {
+    if let Some(session) = wanted.session_id.filter(|_| records) {
         let new = NewQuery {
             id: None,
             query: wanted.query,

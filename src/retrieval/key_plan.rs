@@ -13,8 +13,8 @@ use super::{Keyed, Scope};
 pub const MOST: usize = 1_000;
 /// The number of keys that are tried to find documents that have all of them.
 const TOGETHER: usize = 6;
-/// The maximum number of known words that are looked up in place of unknown ones. A text with more unknown words has
-/// enough others.
+/// The maximum number of known words that are looked up in place of unknown ones. In a text with more unknown
+/// words, these and the known ones are enough to find documents.
 const MOST_MEANT: usize = 100;
 /// The number of documents beyond which an arbitrary thousand of them is as good as any other.
 const HOPELESS: f64 = 5_000.0;

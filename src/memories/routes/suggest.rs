@@ -42,8 +42,8 @@ async fn search_memories(
     memory: Memory,
     Query(wanted): Query<MemorySearch>,
 ) -> Result<axum::Json<FoundMemories>> {
-    let recorded = caller.may_write().then(|| caller.key());
-    let data = search::search(&app, &caller.tenant, wanted, recorded, &memory).await?;
+    let (key, records) = (caller.key(), caller.may_write());
+    let data = search::search(&app, &caller.tenant, wanted, key, records, &memory).await?;
     Ok(axum::Json(FoundMemories { data }))
 }
 

@@ -1,4 +1,4 @@
-//! Snapshots: exports kept as files, downloaded in parts, marked when a record of them is erased, and excluded from others.
+//! Snapshots: exports kept as files, downloaded in parts, and marked when a record of them is erased.
 
 use std::io::Read as _;
 
@@ -8,14 +8,14 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::schemas::{everything, of_json};
-use super::{CORRECTIONS, TRAINING, solved};
+use super::{TRAINING, solved};
 use crate::support::program::{Limits, Settings};
 use crate::support::{Answer, Service, assert_text, encoded, eventually, failed, passed, settings, with};
 
 const SNAPSHOTS: &str = "/v1/snapshots";
 
 /// Asks for a snapshot, and waits until it is built or cannot be.
-async fn built(service: &Service, new: &Value) -> Value {
+pub(super) async fn built(service: &Service, new: &Value) -> Value {
     let answer = service.post(SNAPSHOTS, new).await;
     assert_eq!(answer.status, 202, "{}", answer.text());
     let address = answer.header("location").expect("an address").to_owned();
@@ -32,7 +32,7 @@ async fn settled(service: &Service, address: &str) -> Value {
     snapshot
 }
 
-fn path(snapshot: &Value) -> &str {
+pub(super) fn path(snapshot: &Value) -> &str {
     snapshot["path"].as_str().expect("a path")
 }
 
@@ -40,7 +40,7 @@ async fn part(service: &Service, path: &str, range: &str) -> Answer {
     service.call(Method::GET, path, &[("range", range)], None).await
 }
 
-fn logs(count: u128) -> Vec<Value> {
+pub(super) fn logs(count: u128) -> Vec<Value> {
     let log = |number| {
         let chain = [
             failed(1, &format!("(x {number})"), "e"),
@@ -363,77 +363,4 @@ async fn snapshots_are_deleted_after_their_keep_days() {
     service.build_snapshots().await;
     service.get(path(&old)).await.refused(404, &[]);
     assert_eq!(service.get(path(&kept)).await.status, 200);
-}
-
-#[tokio::test]
-async fn no_row_has_a_question_or_an_answer_of_the_snapshot_that_is_excluded() {
-    let service = Service::open().await;
-    service.accept(&logs(30)).await;
-    let tested = json!({"dataset": "correction-pairs", "split": "test", "holdout": 0.6, "file": "jsonl", "format": "raw"});
-    let snapshot = built(&service, &tested).await;
-    let tested: Vec<Value> = service
-        .get(path(&snapshot))
-        .await
-        .text()
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect();
-    assert!(!tested.is_empty() && tested.len() < 30, "{}", tested.len());
-    // The intent of a row that is tested on, and the program of another, in another spelling.
-    let intent = tested[0]["user_intent"].as_str().expect("an intent").to_uppercase();
-    let program = tested[1]["fixed_dsl"].as_str().expect("a program").replace(' ', "  ");
-    service
-        .accept(&[
-            solved(101, &intent, &[failed(1, "(a)", "e"), passed(2, "(new)")]),
-            solved(102, "another intent", &[failed(1, "(b)", "e"), passed(2, &program)]),
-        ])
-        .await;
-    let id = snapshot["id"].as_str().expect("an id");
-    for path in [TRAINING, CORRECTIONS] {
-        let all = service.get(&format!("{path}?format=raw")).await.rows();
-        let left = service.get(&format!("{path}?format=raw&exclude={id}")).await;
-        assert_eq!(left.rows().len(), all.len() - tested.len() - 2, "{path}");
-        let stands = |row: &Value| tested.iter().any(|other| other["user_intent"] == row["user_intent"]);
-        assert!(!left.rows().iter().any(stands));
-        let as_of = encoded(left.header("gleaner-as-of").expect("a time"));
-        assert_eq!(
-            service.get(&format!("{path}?format=raw&exclude={id}&as_of={as_of}")).await.text(),
-            left.text()
-        );
-    }
-    let without = built(&service, &json!({"dataset": "training-pairs", "exclude": id})).await;
-    assert_eq!(without["rows"], 30 - tested.len());
-    service.get(&format!("{TRAINING}?exclude={}", Uuid::nil())).await.refused(422, &["/exclude"]);
-    service.get(&format!("/v1/exports/rankings?exclude={id}")).await.refused(422, &["/exclude"]);
-    let rankings = built(&service, &json!({"dataset": "rankings", "format": "raw"})).await;
-    let path = format!("{TRAINING}?exclude={}", rankings["id"].as_str().expect("an id"));
-    service.get(&path).await.refused(422, &["/exclude"]);
-}
-
-#[tokio::test]
-async fn a_text_is_excluded_in_every_spelling_and_a_text_with_another_letter_is_not() {
-    let service = Service::open().await;
-    let characters: Vec<char> = ('\u{1}'..'\u{80}').chain("É߀«“\u{a0}ЯΣ日".chars()).collect();
-    let log = |number: usize, intent: &str| {
-        solved(number as u128, intent, &[passed(1, &format!("(program {number})"))])
-    };
-    let intents = || {
-        characters
-            .iter()
-            .enumerate()
-            .map(|(number, character)| (number, format!("Take {number} {character} of 'it'")))
-    };
-    service.accept(&intents().map(|(number, intent)| log(number, &intent)).collect::<Vec<_>>()).await;
-    let new = json!({"dataset": "training-pairs", "file": "jsonl", "format": "raw"});
-    let snapshot = built(&service, &new).await;
-    let again = intents().map(|(number, intent)| {
-        log(1_000 + number, &format!("\t{}\n", intent.to_lowercase().replace(' ', "\" ")))
-    });
-    let others = intents().map(|(number, intent)| log(2_000 + number, &format!("{intent} now")));
-    service.accept(&again.chain(others).collect::<Vec<_>>()).await;
-    let id = snapshot["id"].as_str().expect("an id");
-    let left = service.get(&format!("{TRAINING}?format=raw&exclude={id}")).await.rows();
-    let left: Vec<_> =
-        left.iter().map(|row| row["user_intent"].as_str().expect("an intent").to_owned()).collect();
-    assert_eq!(left, intents().map(|(_, intent)| format!("{intent} now")).collect::<Vec<_>>());
 }

@@ -7,6 +7,7 @@ mod cursors;
 mod datasets;
 mod documents;
 mod encodings;
+mod exclusion;
 mod files;
 mod formats;
 mod limits;

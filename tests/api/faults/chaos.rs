@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use super::disk::Disk;
 use super::fault::{Fault, Scene, execute};
 use super::load::Load;
 use super::shim::Shim;
-use crate::support::server::{Server, folder, gleaner};
+use crate::support::server::{Server, folder};
 
 /// What a server may say while its disk is full: writes fail, or Postgres ends, which it does where it cannot go on with
 /// its log.
@@ -18,11 +17,7 @@ pub(super) const FULL: [&str; 2] =
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_accepts_no_writes_is_reported_by_readiness_and_once_in_the_log_and_recovers() {
     let folder = folder();
-    let log = folder.path().join("log");
-    let mut command = gleaner(&folder);
-    command.args(["serve", "--bind", "127.0.0.1:0"]);
-    command.stderr(Stdio::from(fs::File::create(&log).expect("a file")));
-    let server = Server::run(&mut command);
+    let (server, log) = Server::start_logged(&folder);
     let load = Load::start(&server, 8);
     let mut scene = Scene { folder: &folder, server, load, shim: None };
     scene.load.more(200).await;

@@ -3,14 +3,13 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::Stdio;
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::post;
-use crate::support::server::{Server, folder, gleaner};
+use crate::support::server::{Server, folder};
 use crate::support::{Service, assert_whole, eventually, request};
 
 fn message(method: &str, params: &Value) -> Value {
@@ -146,11 +145,7 @@ async fn an_invalid_or_oversized_message_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_that_a_client_writes_is_logged() {
     let folder = folder();
-    let log = folder.path().join("log");
-    let mut command = gleaner(&folder);
-    command.args(["serve", "--bind", "127.0.0.1:0"]);
-    command.stderr(Stdio::from(fs::File::create(&log).expect("a file")));
-    let server = Server::run(&mut command);
+    let (server, log) = Server::start_logged(&folder);
     eventually("the server is ready", async || server.get("/readyz").await.0 == StatusCode::OK).await;
     for (method, params) in [("tools/call", json!({"name": "xyzzy"})), ("xyzzy", json!({}))] {
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});

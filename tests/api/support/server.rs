@@ -1,7 +1,9 @@
 //! The program as a process, for the tests that start it, load it and kill it.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
 use axum::http::StatusCode;
@@ -67,6 +69,15 @@ impl Server {
             };
         }
         Self::run(&mut shell)
+    }
+
+    /// A server that writes its log into a file, whose path is returned.
+    pub(crate) fn start_logged(folder: &TempDir) -> (Self, PathBuf) {
+        let log = folder.path().join("log");
+        let mut command = gleaner(folder);
+        command.args(["serve", "--bind", "127.0.0.1:0"]);
+        command.stderr(Stdio::from(fs::File::create(&log).expect("a file")));
+        (Self::run(&mut command), log)
     }
 
     /// Runs a command that serves.
