@@ -143,7 +143,7 @@ fn judge(set: &str, store: &Store, turns: &mut Vec<Judged>) {
             let Some(relevant) = &turn.relevant else { continue };
             let queries = conversation.turns[..=place].iter().rev().take(WINDOW).map(|turn| &*turn.query);
             let context = Context::of(PROJECT, queries);
-            let scores = score(&context, &indexed, &statistics);
+            let scores = score(&context, &indexed, &mut statistics);
             let mut best: Vec<_> = (0..scores.len()).filter(|&memory| scores[memory] > 0.0).collect();
             best.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
             best.truncate(COMPARED);

@@ -244,7 +244,7 @@ async fn candidates(
 fn best(
     context: &Context,
     mut found: Vec<Remembered>,
-    statistics: Statistics,
+    mut statistics: Statistics,
 ) -> (Vec<(Remembered, Indexed, f64)>, Statistics) {
     let indexed: Vec<_> = found
         .iter_mut()
@@ -253,8 +253,7 @@ fn best(
             counts: std::mem::take(&mut memory.term_counts),
         })
         .collect();
-    let statistics = statistics.seen(&indexed);
-    let scores = score(context, &indexed, &statistics);
+    let scores = score(context, &indexed, &mut statistics);
     let mut best: Vec<_> = found
         .into_iter()
         .zip(indexed)

@@ -36,35 +36,38 @@ impl Statistics {
     }
 
     /// Raises estimates that are below the number of candidates with a term.
-    #[must_use]
-    pub fn seen(mut self, candidates: &[Indexed]) -> Self {
-        let mut counts: KeyMap<f64> = KeyMap::default();
+    fn raise(&mut self, keys: impl Iterator<Item = Key>, candidates: &[Indexed]) {
+        let mut counts: KeyMap<f64> = keys.map(|key| (key, 0.0)).collect();
         for key in candidates.iter().flat_map(|candidate| &candidate.keys) {
-            *counts.entry(*key).or_default() += 1.0;
+            if let Some(count) = counts.get_mut(key) {
+                *count += 1.0;
+            }
         }
-        self.memories = self.memories.max(candidates.len() as f64);
         for (key, count) in counts {
-            let known = self.frequencies.entry(key).or_insert(count);
+            let known = self.frequencies.entry(key).or_default();
             *known = known.max(count);
         }
-        self
     }
 }
 
-/// Scores candidates by their terms. A score of 0 means that the memory has no term of the queries.
+/// Scores candidates by their terms. A score of 0 means that the memory has no term of the queries. The statistics are
+/// corrected by the candidates, which may be more than were expected.
 #[must_use]
-pub fn score(context: &Context, candidates: &[Indexed], statistics: &Statistics) -> Vec<f64> {
+pub fn score(context: &Context, candidates: &[Indexed], statistics: &mut Statistics) -> Vec<f64> {
+    statistics.memories = statistics.memories.max(candidates.len() as f64);
+    statistics.raise(context.weights.keys().copied(), candidates);
     let lengths: Vec<f64> = candidates.iter().map(length).collect();
     let average = (lengths.iter().sum::<f64>() / lengths.len().max(1) as f64).max(1.0);
-    let all = |weights: &KeyMap<f64>| -> Vec<f64> {
+    let all = |weights: &KeyMap<f64>, statistics: &Statistics| -> Vec<f64> {
         let query = weights.iter().map(|(key, weight)| (*key, weight * statistics.idf(*key))).collect();
         candidates.iter().zip(&lengths).map(|(it, length)| bm25(&query, it, length / average)).collect()
     };
-    let by_query = all(&context.weights);
+    let by_query = all(&context.weights, statistics);
     let mut best: Vec<_> = (0..candidates.len()).filter(|&place| by_query[place] > 0.0).collect();
     best.sort_by(|&a, &b| by_query[b].total_cmp(&by_query[a]).then(a.cmp(&b)));
     best.truncate(FEEDBACK_MEMORIES);
     let total: f64 = best.iter().map(|&place| by_query[place]).sum();
+    statistics.raise(best.iter().flat_map(|&place| candidates[place].keys.iter().copied()), candidates);
     let mut told: KeyMap<f64> = KeyMap::default();
     for &place in &best {
         let candidate = &candidates[place];
@@ -77,7 +80,7 @@ pub fn score(context: &Context, candidates: &[Indexed], statistics: &Statistics)
     told.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let most = told.first().map_or(1.0, |(_, weight)| *weight).max(f64::MIN_POSITIVE);
     let weight = |(key, weight): (Key, f64)| (key, FEEDBACK_WEIGHT * weight / most);
-    let by_feedback = all(&told.into_iter().take(FEEDBACK_TERMS).map(weight).collect());
+    let by_feedback = all(&told.into_iter().take(FEEDBACK_TERMS).map(weight).collect(), statistics);
     // A score is a sum over terms, so that the two add up.
     let sum = |(query, feedback)| if query > 0.0 { query + feedback } else { 0.0 };
     by_query.into_iter().zip(by_feedback).map(sum).collect()
@@ -247,8 +250,8 @@ mod tests {
     fn ranked(queries: &[&str]) -> Vec<(usize, Evidence)> {
         let context = Context::of("p", queries.iter().copied());
         let candidates: Vec<_> = TEXTS.iter().map(|text| Indexed::of("p", [*text])).collect();
-        let statistics = Statistics::default().seen(&candidates);
-        let scores = score(&context, &candidates, &statistics);
+        let mut statistics = Statistics::default();
+        let scores = score(&context, &candidates, &mut statistics);
         let mut order: Vec<_> = (0..TEXTS.len()).filter(|&place| scores[place] > 0.0).collect();
         order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
         let compared: Vec<_> = order
@@ -281,7 +284,8 @@ mod tests {
         let context = Context::of("p", ["AuthMiddleware clock skew", "invoices"]);
         let indexed = |text| Indexed::of("p", [text]);
         let candidates: Vec<_> = TEXTS.iter().map(|text| indexed(*text)).collect();
-        let statistics = Statistics::default().seen(&candidates);
+        let mut statistics = Statistics::default();
+        let _ = score(&context, &candidates, &mut statistics);
         assert_eq!(
             in_common(&context, &candidates[0], &statistics, 3),
             (vec!["AuthMiddleware", "clock"], true)
