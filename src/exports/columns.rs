@@ -1,10 +1,17 @@
-//! The columns of a Parquet file. They follow from the JSON Schema of a row. Values without fixed members, such as
-//! the parameters of a tool or a client's own object, are JSON texts, because loaders need the same type in all rows.
+//! The columns of a Parquet file, and how rows become columns. They follow from the JSON Schema of a row. Values without
+//! fixed members, such as the parameters of a tool or a client's own object, are JSON texts, because loaders need the
+//! same type in all rows.
 
 use std::collections::BTreeMap;
+use std::slice;
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, Fields, Schema};
+use anyhow::ensure;
+use arrow_array::RecordBatch;
+use arrow_json::ReaderBuilder;
+use arrow_json::reader::Decoder;
+use arrow_schema::{ArrowError, DataType, Field, Fields, Schema};
+use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -79,8 +86,7 @@ impl Column {
     }
 
     /// Returns the schema of a file whose rows are structs of this type.
-    #[must_use]
-    pub fn schema(&self) -> Arc<Schema> {
+    fn schema(&self) -> Arc<Schema> {
         let fields = match self {
             Self::Struct(members) => fields(members),
             _ => Fields::empty(),
@@ -100,8 +106,7 @@ impl Column {
     }
 
     /// Returns whether values of this type contain JSON that is stored as text.
-    #[must_use]
-    pub fn has_json(&self) -> bool {
+    fn has_json(&self) -> bool {
         match self {
             Self::Json => true,
             Self::List(items) => items.has_json(),
@@ -111,7 +116,7 @@ impl Column {
     }
 
     /// Writes a value, with the JSON in it as text.
-    pub fn rewrite(&self, value: &RawValue, out: &mut Vec<u8>) -> serde_json::Result<()> {
+    fn rewrite(&self, value: &RawValue, out: &mut Vec<u8>) -> serde_json::Result<()> {
         let is_null = value.get() == "null";
         match self {
             Self::Json if !is_null => serde_json::to_writer(out, value.get())?,
@@ -149,6 +154,57 @@ impl Column {
 
 fn fields(members: &[(String, Column)]) -> Fields {
     members.iter().map(|(name, member)| Field::new(name, member.data_type(), true)).collect()
+}
+
+/// Rows that become columns.
+#[derive(Debug)]
+pub struct Columns {
+    /// The type of a row.
+    row: Column,
+    has_json: bool,
+    schema: Arc<Schema>,
+    decoder: Decoder,
+    /// A row as JSON.
+    line: Vec<u8>,
+    /// The same row, with the JSON in it as text.
+    rewritten: Vec<u8>,
+}
+
+impl Columns {
+    /// Makes the columns of rows that have this JSON Schema. They are taken after at most `most` rows.
+    pub fn new(row_schema: &Value, most: usize) -> Result<Self, ArrowError> {
+        let row = Column::of(row_schema);
+        let schema = row.schema();
+        let decoder = ReaderBuilder::new(Arc::clone(&schema)).with_batch_size(most).build_decoder()?;
+        let has_json = row.has_json();
+        Ok(Self { row, has_json, schema, decoder, line: Vec::new(), rewritten: Vec::new() })
+    }
+
+    /// Returns the names and types of the columns.
+    #[must_use]
+    pub fn schema(&self) -> Arc<Schema> {
+        Arc::clone(&self.schema)
+    }
+
+    /// Adds a row.
+    pub fn push(&mut self, row: &impl Serialize) -> anyhow::Result<()> {
+        if !self.has_json {
+            self.decoder.serialize(slice::from_ref(row))?;
+            return Ok(());
+        }
+        self.line.clear();
+        self.rewritten.clear();
+        serde_json::to_writer(&mut self.line, row)?;
+        self.row.rewrite(serde_json::from_slice(&self.line)?, &mut self.rewritten)?;
+        let read = self.decoder.decode(&self.rewritten)?;
+        ensure!(read == self.rewritten.len(), "more rows are added than columns are made of");
+        Ok(())
+    }
+
+    /// Returns the columns of the rows that were added since the last time, if there are any.
+    pub fn take(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
+        self.decoder.flush()
+    }
 }
 
 #[cfg(test)]
