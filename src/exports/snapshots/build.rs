@@ -34,8 +34,6 @@ const LEASE: TimeDelta = TimeDelta::seconds(15);
 const RENEWAL: Duration = Duration::from_secs(4);
 /// The names of the columns that are added for the question and the answer of a row that does not have their texts.
 const TEXT_COLUMNS: [&str; 2] = ["key_question", "key_answer"];
-/// The time after which it is of use to know the progress of a building, for which the rows are counted.
-const COUNT_AFTER: Duration = Duration::from_secs(5);
 /// The number of bytes of rows that are written at once.
 const BUNCH: usize = 256 << 10;
 /// The number of bunches that wait to be written, and to be encoded.
@@ -150,7 +148,7 @@ async fn build(exports: &Exports, building: &Building) -> anyhow::Result<()> {
     let export = Export::prepare(db, &building.project, &entry.description, dataset, common).await?;
     let (mut counted, dropped) = (export.counted()?, export.dropped);
     let counting = async {
-        sleep(COUNT_AFTER).await;
+        sleep(exports.count_after).await;
         let expected = counted.build_query_scalar().fetch_one(db).await?;
         still_ours(building.expect(db, expected).await?)
     };
