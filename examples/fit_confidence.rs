@@ -22,6 +22,7 @@ use gleaner::memories::rules::confidence::{Coefficients, Standing, Verdicts, pro
 use gleaner::memories::rules::context::Context;
 use gleaner::memories::rules::ranking::{Compared, Evidence, Statistics, compare, score};
 use gleaner::memories::rules::terms::Indexed;
+use gleaner::retrieval::keys::KeyMap;
 use serde::Deserialize;
 
 /// The name of the project for which terms are made.
@@ -131,7 +132,7 @@ fn judge(set: &str, store: &Store, turns: &mut Vec<Judged>) {
         })
         .collect();
     let indexed: Vec<_> = texts.iter().map(|text| Indexed::of(PROJECT, [text.as_str()])).collect();
-    let mut statistics = Statistics { memories: indexed.len() as f64, frequencies: HashMap::new() };
+    let mut statistics = Statistics { memories: indexed.len() as f64, frequencies: KeyMap::default() };
     for key in indexed.iter().flat_map(|indexed| &indexed.keys) {
         *statistics.frequencies.entry(*key).or_default() += 1.0;
     }
