@@ -6,14 +6,13 @@ use std::collections::BTreeMap;
 use std::slice;
 use std::sync::Arc;
 
-use anyhow::ensure;
 use arrow_array::RecordBatch;
 use arrow_json::ReaderBuilder;
 use arrow_json::reader::Decoder;
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema};
 use serde::Serialize;
 use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 /// The type of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,40 +114,24 @@ impl Column {
         }
     }
 
-    /// Writes a value, with the JSON in it as text.
-    fn rewrite(&self, value: &RawValue, out: &mut Vec<u8>) -> serde_json::Result<()> {
-        let is_null = value.get() == "null";
+    /// Returns a value with the JSON in it as text.
+    fn with_texts(&self, value: &RawValue) -> serde_json::Result<Value> {
+        let text = value.get();
         match self {
-            Self::Json if !is_null => serde_json::to_writer(out, value.get())?,
-            Self::List(items) if !is_null && items.has_json() => {
-                let values: Vec<&RawValue> = serde_json::from_str(value.get())?;
-                out.push(b'[');
-                for (number, value) in values.into_iter().enumerate() {
-                    if number > 0 {
-                        out.push(b',');
-                    }
-                    items.rewrite(value, out)?;
-                }
-                out.push(b']');
+            _ if text == "null" => Ok(Value::Null),
+            Self::Json => Ok(text.into()),
+            Self::List(items) => {
+                let values: Vec<&RawValue> = serde_json::from_str(text)?;
+                values.into_iter().map(|value| items.with_texts(value)).collect()
             }
-            Self::Struct(members) if !is_null && self.has_json() => {
-                let values: BTreeMap<String, &RawValue> = serde_json::from_str(value.get())?;
-                out.push(b'{');
+            Self::Struct(members) => {
+                let values: BTreeMap<String, &RawValue> = serde_json::from_str(text)?;
                 let known =
                     members.iter().filter_map(|(name, member)| Some((name, member, values.get(name)?)));
-                for (number, (name, member, value)) in known.enumerate() {
-                    if number > 0 {
-                        out.push(b',');
-                    }
-                    serde_json::to_writer(&mut *out, name)?;
-                    out.push(b':');
-                    member.rewrite(value, out)?;
-                }
-                out.push(b'}');
+                known.map(|(name, member, value)| Ok((name.clone(), member.with_texts(value)?))).collect()
             }
-            _ => out.extend_from_slice(value.get().as_bytes()),
+            Self::Text | Self::Integer | Self::Number | Self::Boolean => serde_json::from_str(text),
         }
-        Ok(())
     }
 }
 
@@ -161,23 +144,19 @@ fn fields(members: &[(String, Column)]) -> Fields {
 pub struct Columns {
     /// The type of a row.
     row: Column,
+    /// Whether a row contains JSON that is stored as text.
     has_json: bool,
     schema: Arc<Schema>,
     decoder: Decoder,
-    /// A row as JSON.
-    line: Vec<u8>,
-    /// The same row, with the JSON in it as text.
-    rewritten: Vec<u8>,
 }
 
 impl Columns {
-    /// Makes the columns of rows that have this JSON Schema. They are taken after at most `most` rows.
-    pub fn new(row_schema: &Value, most: usize) -> Result<Self, ArrowError> {
+    /// Makes the columns of rows that have this JSON Schema.
+    pub fn new(row_schema: &Value) -> Result<Self, ArrowError> {
         let row = Column::of(row_schema);
         let schema = row.schema();
-        let decoder = ReaderBuilder::new(Arc::clone(&schema)).with_batch_size(most).build_decoder()?;
-        let has_json = row.has_json();
-        Ok(Self { row, has_json, schema, decoder, line: Vec::new(), rewritten: Vec::new() })
+        let decoder = ReaderBuilder::new(Arc::clone(&schema)).build_decoder()?;
+        Ok(Self { has_json: row.has_json(), row, schema, decoder })
     }
 
     /// Returns the names and types of the columns.
@@ -188,16 +167,12 @@ impl Columns {
 
     /// Adds a row.
     pub fn push(&mut self, row: &impl Serialize) -> anyhow::Result<()> {
-        if !self.has_json {
+        if self.has_json {
+            let row = self.row.with_texts(&to_raw_value(row)?)?;
+            self.decoder.serialize(&[row])?;
+        } else {
             self.decoder.serialize(slice::from_ref(row))?;
-            return Ok(());
         }
-        self.line.clear();
-        self.rewritten.clear();
-        serde_json::to_writer(&mut self.line, row)?;
-        self.row.rewrite(serde_json::from_slice(&self.line)?, &mut self.rewritten)?;
-        let read = self.decoder.decode(&self.rewritten)?;
-        ensure!(read == self.rewritten.len(), "more rows are added than columns are made of");
         Ok(())
     }
 
@@ -237,11 +212,8 @@ mod tests {
         let row =
             r#"{"a":"x","b":[{"n":1,"any":{"k":[1, 2]}},{"n":2,"any":null}],"c":1.5,"d":[{"t":"\""}],"f":7}"#;
         let row: &RawValue = serde_json::from_str(row).expect("JSON");
-        let mut out = Vec::new();
-        column.rewrite(row, &mut out).expect("JSON");
-        assert_eq!(
-            String::from_utf8(out).expect("text"),
-            r#"{"a":"x","b":[{"any":"{\"k\":[1, 2]}","n":1},{"any":null,"n":2}],"c":1.5,"d":"[{\"t\":\"\\\"\"}]","f":"7"}"#
-        );
+        let expected = json!({"a": "x", "b": [{"any": r#"{"k":[1, 2]}"#, "n": 1}, {"any": null, "n": 2}], "c": 1.5,
+            "d": r#"[{"t":"\""}]"#, "f": "7"});
+        assert_eq!(column.with_texts(row).expect("JSON"), expected);
     }
 }

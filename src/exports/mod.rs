@@ -1,9 +1,9 @@
 //! Exports: data sets, streamed. A [`Dataset`] says which rows it has and which example each row is. It is in the
 //! folder of its domain, and [`datasets`] lists all of them. [`mod@export`] fixes the rows of an export and their
 //! order, and [`stream`] sends them in bounded memory. [`format`](mod@format) and [`chat`] say how examples are
-//! written, [`schema`] describes a row, [`columns`] makes columns of rows, [`count`] counts rows, and [`profile`] describes all rows. [`split`],
-//! [`near`] and [`exclude`] find rows that share [texts](text), [`snapshots`] store exports as files, and
-//! [`routes`](mod@routes) has the endpoints.
+//! written, [`schema`] describes a row, [`columns`] makes columns of rows, [`count`] counts rows, and [`profile`]
+//! describes all rows. [`split`], [`near`] and [`exclude`] find rows that share [texts](text), [`snapshots`] store
+//! exports as files, and [`routes`](mod@routes) has the endpoints.
 
 mod as_of;
 pub mod chat;

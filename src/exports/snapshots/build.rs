@@ -155,7 +155,7 @@ async fn build(exports: &Exports, building: &Building) -> anyhow::Result<()> {
     let (bunches, to_write) = mpsc::channel(BUNCHES_WAITING);
     let (batches, to_encode) = mpsc::channel(BUNCHES_WAITING);
     let (parts, to_keep) = mpsc::channel(PARTS_WAITING);
-    let (collected, encoder) = encode::begin(building.file, &building.row_schema, PAGE, parts.clone())?;
+    let (collected, encoder) = encode::begin(building.file, &building.row_schema, parts.clone())?;
     let (columns, texts) =
         export.rows.texts().filter(|_| building.has_texts).map(columns).unwrap_or_default();
     let writing = write(export.rows.clone(), collected, texts, db.clone(), to_write, batches, parts);

@@ -43,12 +43,10 @@ pub(super) enum Encoder {
     Parquet(Box<ArrowWriter<Pieces>>),
 }
 
-/// Begins a file whose rows have this JSON Schema. At most `most` rows are encoded at once. The pieces of the file are
-/// sent to `parts`.
+/// Begins a file whose rows have this JSON Schema, and whose pieces are sent to `parts`.
 pub(super) fn begin(
     file: File,
     row_schema: &Value,
-    most: usize,
     parts: mpsc::Sender<Part>,
 ) -> anyhow::Result<(Collected, Encoder)> {
     let pieces = Pieces { parts, last: Vec::new(), sha256: Sha256::new() };
@@ -56,7 +54,7 @@ pub(super) fn begin(
         File::Jsonl => Encoder::Plain(pieces),
         File::JsonlGz => Encoder::Gzip(GzEncoder::new(pieces, Compression::default())),
         File::Parquet => {
-            let columns = Columns::new(row_schema, most)?;
+            let columns = Columns::new(row_schema)?;
             let properties = WriterProperties::builder()
                 .set_compression(Codec::ZSTD(ZstdLevel::try_new(1)?))
                 .set_max_row_group_row_count(Some(GROUP_ROWS))
