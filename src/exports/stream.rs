@@ -140,6 +140,8 @@ pub struct Exports {
     pub most_snapshots: i64,
     /// The lock that a server holds while it builds a snapshot, so that it builds one at a time.
     pub building: Arc<Mutex<()>>,
+    /// The time after which it is of use to know the progress of a building, for which the rows are counted.
+    pub count_after: Duration,
     /// The maximum duration of an export.
     longest: Duration,
     places: Shares,
@@ -184,6 +186,7 @@ impl Exports {
             db: db::pool(options, EXPORT_NAME, size.saturating_add(4)),
             most_snapshots: limits.most_snapshots.into(),
             building: Arc::default(),
+            count_after: limits.count_after,
             longest: Duration::from_secs(limits.longest_export),
             places,
             work: Arc::clone(work),
@@ -239,11 +242,20 @@ pub struct Limits {
     #[arg(long, env = "GLEANER_MOST_SNAPSHOTS", default_value_t = Self::default().most_snapshots, global = true, value_name = "N",
         value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub most_snapshots: u32,
+
+    /// The time after which the rows of a snapshot that is being built are counted.
+    #[arg(skip = Self::default().count_after)]
+    pub count_after: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { most_exports: 4, longest_export: 3600, most_snapshots: 50 }
+        Self {
+            most_exports: 4,
+            longest_export: 3600,
+            most_snapshots: 50,
+            count_after: Duration::from_secs(5),
+        }
     }
 }
 

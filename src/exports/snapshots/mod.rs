@@ -11,7 +11,6 @@
 
 pub mod build;
 pub mod card;
-pub mod columns;
 mod encode;
 pub mod erased;
 pub mod make;
