@@ -329,6 +329,15 @@ pub fn kinds() -> impl Iterator<Item = &'static str> {
 }
 
 impl Event {
+    /// Returns how many events it is: itself, and the attempts of a log that is already finished.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Generation(event) => 1 + event.attempts(),
+            Self::Suggestion(_) | Self::Search(_) | Self::Message(_) | Self::Memory(_) => 1,
+        }
+    }
+
     /// Returns with which events this one is written together.
     #[must_use]
     pub fn together(&self) -> Together {

@@ -12,6 +12,7 @@
 pub mod build;
 pub mod card;
 pub mod columns;
+mod download;
 mod encode;
 pub mod erased;
 pub mod make;
