@@ -146,8 +146,10 @@ fn schema_operation(entry: &Entry) -> Operation {
     let of_json: Vec<_> = entry.formats().filter(|format| format.is_json()).map(Format::name).collect();
     let with_example = |parameter: Parameter| match parameter.name.as_str() {
         "format" => {
+            let default = entry.formats().next().filter(|format| format.is_json()).map(Format::name);
+            let schema = one_of(of_json.clone()).default(default.map(Into::into));
             let example = of_json.first().cloned().map(Into::into);
-            ParameterBuilder::from(parameter).schema(Some(one_of(of_json.clone()))).example(example).build()
+            ParameterBuilder::from(parameter).schema(Some(schema)).example(example).build()
         }
         _ => parameter,
     };

@@ -17,14 +17,14 @@ use crate::exports::format::Format;
 use crate::exports::params::{COMMON, Common};
 use crate::http::params::from_pairs;
 use crate::http::{Check, Checks};
-use crate::types::OptionalName;
+use crate::types::{OptionalName, names_it};
 
 /// A request to store an export as a file. All other members are parameters of the export, with the same names as in
 /// the export's URL.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct NewSnapshot {
     /// The snapshot's id. Without it, the server chooses one.
-    #[serde(skip_serializing)]
+    #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
     /// The data set.
     #[schema(example = "training-pairs")]

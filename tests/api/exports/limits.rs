@@ -98,8 +98,8 @@ async fn one_download_more_than_allowed_at_once_is_a_503_and_one_of_a_deleted_sn
     let refused = service.get(path).await;
     assert!(refused.header("retry-after").is_some());
     assert_eq!(refused.expect(503)["detail"], "the maximum number of downloads is in progress; try again");
-    let head = service.call(Method::HEAD, path, &[], None).await;
-    assert_eq!(head.status, 200, "what has no body needs no place");
+    let bodiless = service.call(Method::HEAD, path, &[], None).await;
+    assert_eq!(bodiless.status, 200, "what has no body needs no place");
     let last = held.pop().expect("an answer");
     drop(held);
     assert_eq!(service.get(path).await.rows().len(), 2_000);
