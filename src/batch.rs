@@ -1,12 +1,10 @@
 //! `POST /v1/events`: many events of any kind, one on each line. A bad line does not affect the others.
 
-use std::fmt;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::header;
-use serde::de::{SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -23,11 +21,14 @@ use crate::privacy::capture::Capture;
 use crate::projects::Tenant;
 use crate::sharing::Kind;
 use crate::state::App;
-use crate::types::FreeForm;
 use crate::writer::Writer;
 
 /// The maximum number of events that one batch may hold.
 pub const MOST_LINES: usize = 20_000;
+/// The maximum number of attempts that the finished logs of a batch may have together.
+const MOST_ATTEMPTS: usize = 200_000;
+/// The number of bytes of memory that an attempt is assumed to take, besides its text.
+const ATTEMPT: usize = 300;
 
 /// The example of a batch in the OpenAPI document. It makes the records that other endpoints' examples erase.
 const EXAMPLE: &str = concat!(
@@ -108,13 +109,14 @@ impl Rejected {
 /// `send_attempt` and `send_outcome` (`send_id`); `memory` and `memory_code`; `conversation_query` and `memory_feedback`
 /// (`session_id`). A line of a `suggestion_history.jsonl` needs no `event`. A line without an id of its own may have
 /// a `line_id`, which is any UUID and makes it safe to send the line again. Later lines may refer to earlier ones,
-/// and events of one record take effect in line order. A batch has at most 20,000 lines and 64 MiB.
+/// and events of one record take effect in line order. A batch has at most 20,000 lines and 64 MiB, and
+/// its finished logs have at most 200,000 attempts together.
 #[utoipa::path(post, path = "/v1/events", tag = "batch",
     request_body(content(
         (String = "application/x-ndjson", example = json!(EXAMPLE)),
         (String = "application/jsonl"),
         (inline(File) = "application/octet-stream"),
-        (Vec<FreeForm> = "application/json", example = json!([
+        (Vec<serde_json::Value> = "application/json", example = json!([
             {"event": "generation", "id": "01946985-2100-7c4f-a5d2-3e8b7f9016c4", "user_intent": "Create a fund", "domain_name": "cbu"},
             {"event": "generation_outcome", "generation_id": "01946985-2100-7c4f-a5d2-3e8b7f9016c4", "success": false, "error": "given up"},
         ])),
@@ -150,21 +152,52 @@ async fn post_events(
 /// The lines of a batch with their numbers, each parsed as an event.
 pub type Lines = Vec<(usize, Result<Event>)>;
 
+/// What was read of a batch so far.
+struct Taken {
+    memory: Memory,
+    bytes: usize,
+    lines: usize,
+    attempts: usize,
+}
+
+impl Taken {
+    fn new(body: &Body) -> Self {
+        Self { memory: body.memory.clone(), bytes: body.bytes.len(), lines: 0, attempts: 0 }
+    }
+
+    /// Adds a line, and holds memory for it. It may wait for memory, so it needs a thread of its own.
+    fn add(&mut self, line: &Result<Event>) -> Result<()> {
+        self.lines += 1;
+        if self.lines > MOST_LINES {
+            return Err(too_many());
+        }
+        let attempts = line.as_ref().map_or(0, Event::attempts);
+        if attempts == 0 {
+            return Ok(());
+        }
+        self.attempts += attempts;
+        if self.attempts > MOST_ATTEMPTS {
+            let attempts = "the finished logs of a batch have at most";
+            return Err(Error::TooLarge(format!("{attempts} {MOST_ATTEMPTS} attempts, and these have more")));
+        }
+        let hold = self.memory.hold(self.bytes + self.attempts * ATTEMPT);
+        tokio::runtime::Handle::current().block_on(hold)
+    }
+}
+
 /// Parses the lines of a batch that are not blank. One line more than allowed ends it, before anything is
 /// kept of the rest.
 fn read_lines(project: &str, mut body: Body) -> Result<Lines> {
-    let mut lines = Vec::new();
+    let (mut lines, mut taken) = (Vec::new(), Taken::new(&body));
     for (index, line) in body.bytes.split_mut(|&byte| byte == b'\n').enumerate() {
         if line.trim_ascii().is_empty() {
             continue;
-        }
-        if lines.len() == MOST_LINES {
-            return Err(too_many());
         }
         let event = clean_json(line).and_then(|count| {
             body.replaced.add(count);
             domain::read(project, utf8(line)?, None)
         });
+        taken.add(&event)?;
         lines.push((index + 1, event));
     }
     Ok(lines)
@@ -173,44 +206,21 @@ fn read_lines(project: &str, mut body: Body) -> Result<Lines> {
 /// Parses the members of a batch that is a JSON array.
 fn read_array(project: &str, mut body: Body) -> Result<Lines> {
     body.replaced.add(clean_json(&mut body.bytes)?);
-    let Members(members) = json::decode(utf8(&body.bytes)?)?;
-    if members.len() > MOST_LINES {
-        return Err(too_many());
-    }
-    let read = |(number, member): (usize, &RawValue)| (number, domain::read(project, member.get(), None));
-    Ok((1..).zip(members).map(read).collect())
+    let members: Vec<&RawValue> = json::decode(utf8(&body.bytes)?).map_err(|error| match error {
+        Error::TooLarge(_) => too_many(),
+        other => other,
+    })?;
+    let mut taken = Taken::new(&body);
+    let read = |(number, member): (usize, &RawValue)| {
+        let event = domain::read(project, member.get(), None);
+        taken.add(&event)?;
+        Ok((number, event))
+    };
+    (1..).zip(members).map(read).collect()
 }
 
 fn too_many() -> Error {
     Error::TooLarge(format!("a batch has at most {MOST_LINES} events, and this one has more"))
-}
-
-/// The members of a JSON array, unparsed: as many as a batch may have and one more, so that an array of any
-/// length takes a bounded amount of memory.
-struct Members<'a>(Vec<&'a RawValue>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct First;
-        impl<'de> Visitor<'de> for First {
-            type Value = Vec<&'de RawValue>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an array of events")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = array.next_element()? {
-                    if members.len() <= MOST_LINES {
-                        members.push(member);
-                    }
-                }
-                Ok(members)
-            }
-        }
-        deserializer.deserialize_seq(First).map(Members)
-    }
 }
 
 /// Writes the lines that could be read. Returns what became of them, and how many spans were redacted. Fails as a whole only if the database or the queue accepted none of

@@ -329,6 +329,12 @@ pub fn kinds() -> impl Iterator<Item = &'static str> {
 }
 
 impl Event {
+    /// Returns the number of attempts that a log begins with.
+    #[must_use]
+    pub fn attempts(&self) -> usize {
+        if let Self::Generation(event) = self { event.attempts() } else { 0 }
+    }
+
     /// Returns with which events this one is written together.
     #[must_use]
     pub fn together(&self) -> Together {

@@ -1,13 +1,14 @@
 //! The OpenAPI document: what it says about the whole service. Each endpoint documents itself.
 
-use utoipa::OpenApi;
 use utoipa::openapi::path::{ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::Type;
 use utoipa::openapi::security::SecurityRequirement;
-use utoipa::openapi::{ObjectBuilder, Ref, RefOr};
+use utoipa::openapi::{ObjectBuilder, Ref, RefOr, Schema};
+use utoipa::{OpenApi, ToSchema as _};
 
 use crate::auth::keyring::PROJECT;
 use crate::error::{self, Refusals};
+use crate::exports::snapshots::request::{self, NewSnapshot};
 use crate::memories::code;
 use crate::memories::suggestion::AnsweredQuery;
 use crate::messages::AttemptAnswer;
@@ -76,6 +77,10 @@ impl utoipa::Modify for Shared {
 /// What is left to be said once every endpoint has brought its part: whatever is about a project takes the header that names
 /// it, and refusals that only a body, or only a key, can bring about are not said of operations that take none.
 pub fn complete(document: &mut utoipa::openapi::OpenApi) {
+    let schemas = &mut document.components.get_or_insert_default().schemas;
+    if let Some(RefOr::T(Schema::Object(snapshot))) = schemas.get_mut(&*NewSnapshot::name()) {
+        request::complete(snapshot);
+    }
     for (path, item) in &mut document.paths.paths {
         let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
         for operation in operations.into_iter().flatten() {

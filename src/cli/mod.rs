@@ -235,8 +235,8 @@ fn start_logging(logging: &Logging) {
         Err(error) => (EnvFilter::new("info"), Some(error)),
     };
     let requests = format!("{}={}", telemetry::REQUESTS, if logging.log_requests { "info" } else { "off" });
-    // The library of MCP logs what clients send to it, and how much of that is up to them.
-    let filter = [requests.as_str(), "rmcp=off"]
+    // The libraries of MCP and HTTP/2 log what clients send to them, and how much of that is up to them.
+    let filter = [requests.as_str(), "rmcp=off", "h2=error"]
         .iter()
         .fold(filter, |filter, rule| filter.add_directive(rule.parse().expect("a target and a level")));
     let subscriber = tracing_subscriber::fmt()

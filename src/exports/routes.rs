@@ -8,6 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use clap::ValueEnum;
 use serde::Serialize;
 use tokio::sync::mpsc;
 use utoipa::openapi::path::{
@@ -24,7 +25,7 @@ use super::count::{Summary, summaries};
 use super::datasets::{self, AnyDataset, Entry};
 use super::export::{self, Export};
 use super::format::Format;
-use super::params::{COMMON, Common};
+use super::params::{COMMON, Common, Dedupe};
 use super::profile::Report;
 use crate::auth::{Caller, Read};
 use crate::error::{Error, Refusals, Result};
@@ -104,17 +105,35 @@ fn operation(entry: &Entry) -> Operation {
 
 /// Returns the documented parameters of a data set whose names `wanted` accepts.
 fn parameters(entry: &Entry, wanted: impl Fn(&str) -> bool) -> Vec<Parameter> {
+    let split = entry.description.split;
     let mut common = Common::into_params(|| Some(ParameterIn::Query));
     common.retain(|parameter| entry.description.has_parameter(&parameter.name));
-    let offered: Vec<_> = entry.formats().map(Format::name).collect();
-    for parameter in common.iter_mut().filter(|parameter| parameter.name == "format") {
-        let schema = ObjectBuilder::new().schema_type(Type::String);
-        let schema =
-            schema.default(offered.first().cloned().map(Into::into)).enum_values(Some(offered.clone()));
-        parameter.schema = Some(schema.into());
+    for parameter in &mut common {
+        let (values, default) = match parameter.name.as_str() {
+            "format" => {
+                let offered: Vec<_> = entry.formats().map(Format::name).collect();
+                let default = offered.first().cloned();
+                (offered, default)
+            }
+            "dedupe" if split.source().is_none() => (names(&[Dedupe::None, Dedupe::Exact]), None),
+            "split_by" => (names(split.properties()), None),
+            _ => continue,
+        };
+        parameter.schema = Some(one_of(values).default(default.map(Into::into)).into());
     }
     let all = common.into_iter().chain((entry.parameters)());
     all.filter(|parameter| wanted(&parameter.name)).collect()
+}
+
+/// Returns the names of values of a parameter.
+fn names(values: &[impl ValueEnum]) -> Vec<String> {
+    let names = values.iter().filter_map(ValueEnum::to_possible_value);
+    names.map(|value| value.get_name().to_owned()).collect()
+}
+
+/// The schema of a text that is one of these.
+fn one_of(values: Vec<String>) -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(values))
 }
 
 /// The documentation of the schema of a data set's rows.
@@ -125,9 +144,14 @@ fn schema_operation(entry: &Entry) -> Operation {
     let schema = ResponseBuilder::new().description("The JSON Schema").content("application/json", content);
     // Only these parameters change what a row looks like.
     let wanted = |name: &str| ["format", "include", "weights", "prompt", "propensities"].contains(&name);
-    let of_json = entry.formats().find(|format| format.is_json()).map(Format::name);
+    let of_json: Vec<_> = entry.formats().filter(|format| format.is_json()).map(Format::name).collect();
     let with_example = |parameter: Parameter| match parameter.name.as_str() {
-        "format" => ParameterBuilder::from(parameter).example(of_json.clone().map(Into::into)).build(),
+        "format" => {
+            let default = entry.formats().next().filter(|format| format.is_json()).map(Format::name);
+            let schema = one_of(of_json.clone()).default(default.map(Into::into));
+            let example = of_json.first().cloned().map(Into::into);
+            ParameterBuilder::from(parameter).schema(Some(schema)).example(example).build()
+        }
         _ => parameter,
     };
     let parameters: Vec<_> = parameters(entry, wanted).into_iter().map(with_example).collect();

@@ -92,14 +92,23 @@ impl Split {
 
     /// Rejects a property that the rows do not have.
     pub(super) fn check(self, by: Option<SplitBy>, checks: &mut Checks) {
-        let refused = match (self, by) {
-            (Self::BySession, Some(SplitBy::Intent | SplitBy::Program)) => {
+        let has_it = by.is_none_or(|by| self.properties().contains(&by));
+        let refused = match self {
+            Self::BySession => {
                 "the rows of this data set have no question and answer of their own, and are split by session"
             }
-            (Self::ByQuestion, Some(SplitBy::Program)) => "the rows of this data set have no program",
-            _ => return,
+            Self::ByQuestion | Self::ByTexts(_) => "the rows of this data set have no program",
         };
-        checks.fail("split_by", refused);
+        checks.require(has_it, "split_by", refused);
+    }
+
+    /// Returns the properties by which the rows can be split.
+    pub(super) fn properties(self) -> &'static [SplitBy] {
+        match self {
+            Self::BySession => &[SplitBy::Auto, SplitBy::Session],
+            Self::ByQuestion => &[SplitBy::Auto, SplitBy::Intent, SplitBy::Session],
+            Self::ByTexts(_) => &[SplitBy::Auto, SplitBy::Intent, SplitBy::Program, SplitBy::Session],
+        }
     }
 }
 

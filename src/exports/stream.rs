@@ -71,6 +71,9 @@ pub(super) const STALL: Duration = Duration::from_mins(1);
 const SLOWEST: u64 = 16 << 10;
 /// The time that an export waits for others to end.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The maximum number of concurrent downloads of snapshots of one project. All projects together have four times as
+/// many.
+const MOST_DOWNLOADS: usize = 16;
 /// The number of bytes that are sent at a time.
 pub(super) const CHUNK: usize = 64 << 10;
 
@@ -88,7 +91,7 @@ impl Export {
     /// chunk, the export was interrupted and must not look complete. It ends early if the reader is gone. The
     /// `turns` and the `permit` are given back before the reader sees the end.
     pub async fn run<P>(mut self, db: PgPool, out: mpsc::Sender<Bytes>, turns: Option<Turns>, permit: P) {
-        let mut reader = Reader { out, turns, taken: 0, waited: Duration::ZERO };
+        let mut reader = Reader::new(out, turns);
         loop {
             reader.begin().await;
             match self.send_page(&db, &mut reader).await {
@@ -119,11 +122,11 @@ impl Export {
         while let Some(row) = rows.try_next().await? {
             self.write(&row, &mut chunk, None)?;
             count += 1;
-            if chunk.len() >= CHUNK && !reader.send(&mut chunk).await {
+            if chunk.len() >= CHUNK && !reader.take(&mut chunk).await {
                 return Ok(Progress::Abandoned);
             }
         }
-        if !chunk.is_empty() && !reader.send(&mut chunk).await {
+        if !chunk.is_empty() && !reader.take(&mut chunk).await {
             return Ok(Progress::Abandoned);
         }
         Ok(if count == PAGE { Progress::More } else { Progress::Done })
@@ -145,6 +148,8 @@ pub struct Exports {
     /// The maximum duration of an export.
     longest: Duration,
     places: Shares,
+    /// The downloads of snapshots in progress.
+    downloads: Shares,
     work: Arc<Work>,
 }
 
@@ -189,6 +194,7 @@ impl Exports {
             count_after: limits.count_after,
             longest: Duration::from_secs(limits.longest_export),
             places,
+            downloads: Shares::new(MOST_DOWNLOADS),
             work: Arc::clone(work),
         }
     }
@@ -219,6 +225,14 @@ impl Exports {
     pub async fn place(&self, project: &Arc<str>) -> Result<Place> {
         let place = tokio::time::timeout(PATIENCE, self.places.take(project, 1)).await;
         let taken = || Error::Unavailable("the maximum number of exports is in progress; try again");
+        place.map_err(|_| taken())
+    }
+
+    /// Takes a place for the download of a snapshot, in the same way. Readers of Parquet request several parts of a
+    /// file at once.
+    pub async fn download(&self, project: &Arc<str>) -> Result<Place> {
+        let place = tokio::time::timeout(PATIENCE, self.downloads.take(project, 1)).await;
+        let taken = || Error::Unavailable("the maximum number of downloads is in progress; try again");
         place.map_err(|_| taken())
     }
 }
@@ -259,8 +273,8 @@ impl Default for Limits {
     }
 }
 
-/// The reader of an export. It must read at a minimum rate, because a slow reader keeps a place from others.
-struct Reader {
+/// The reader of an export or of a snapshot. It must read at a minimum rate, because a slow reader keeps a place from others.
+pub(super) struct Reader {
     out: mpsc::Sender<Bytes>,
     turns: Option<Turns>,
     /// The number of bytes that were sent to the reader.
@@ -270,6 +284,11 @@ struct Reader {
 }
 
 impl Reader {
+    /// Makes a reader who has read nothing yet.
+    pub(super) fn new(out: mpsc::Sender<Bytes>, turns: Option<Turns>) -> Self {
+        Self { out, turns, taken: 0, waited: Duration::ZERO }
+    }
+
     /// Waits for the export's turn to work.
     async fn begin(&mut self) {
         if let Some(turns) = &mut self.turns {
@@ -284,12 +303,16 @@ impl Reader {
         }
     }
 
-    /// Sends a chunk. Returns whether the reader is still there and fast enough.
-    async fn send(&mut self, chunk: &mut Vec<u8>) -> bool {
+    /// Sends rows, and leaves room for further ones. Returns whether the reader is still there and fast enough.
+    async fn take(&mut self, chunk: &mut Vec<u8>) -> bool {
         let bytes = Bytes::from(std::mem::replace(chunk, Vec::with_capacity(CHUNK * 2)));
-        let length = bytes.len() as u64;
-        metrics::counter!("gleaner_export_bytes_total").increment(length);
-        self.taken += length;
+        metrics::counter!("gleaner_export_bytes_total").increment(bytes.len() as u64);
+        self.send(bytes).await
+    }
+
+    /// Sends a chunk. Returns whether the reader is still there and fast enough.
+    pub(super) async fn send(&mut self, bytes: Bytes) -> bool {
+        self.taken += bytes.len() as u64;
         let bytes = match self.out.try_send(bytes) {
             Ok(()) => {
                 if let Some(turns) = &mut self.turns {
@@ -327,13 +350,12 @@ mod tests {
         }
         let turns = || Turns { work: Arc::clone(&work), project: "p".into(), turn: None };
         let (out, mut chunks) = mpsc::channel(1);
-        let mut reader = Reader { out, turns: Some(turns()), taken: 0, waited: Duration::ZERO };
+        let mut reader = Reader::new(out, Some(turns()));
         reader.begin().await;
         let mut other = turns();
-        assert!(reader.send(&mut vec![1]).await);
+        assert!(reader.send(vec![1].into()).await);
         assert!(other.begin().now_or_never().is_none(), "the first one works");
-        let mut second = vec![2];
-        let mut sending = Box::pin(reader.send(&mut second));
+        let mut sending = Box::pin(reader.send(vec![2].into()));
         assert!(sending.as_mut().now_or_never().is_none(), "nobody reads");
         other.begin().now_or_never().expect("its turn");
         assert_eq!(chunks.recv().await.as_deref(), Some([1].as_slice()));

@@ -171,8 +171,11 @@ impl Passage {
             }
         }
         let bytes = if let [bytes] = pieces.as_slice() { bytes.clone() } else { pieces.concat().into() };
-        if response.status().is_redirection() {
-            return Called::None(failure::reported(response.status().as_u16(), &bytes, None), redirected());
+        if leads_elsewhere(response.status()) {
+            return Called::None(
+                failure::reported(response.status().as_u16(), &bytes, None),
+                led_elsewhere(),
+            );
         }
         Called::Whole(response.status(), response.headers().clone(), bytes)
     }
@@ -254,12 +257,17 @@ pub(super) fn bad_gateway(error: &reqwest::Error) -> Error {
     upstream(status, failure.message.unwrap_or_default())
 }
 
-/// Returns the error for the client if the provider answers with a redirect. Following it would send the client's
-/// keys elsewhere.
-pub(super) fn redirected() -> Error {
+/// Returns whether an answer redirects to another address or switches to another protocol.
+pub(super) fn leads_elsewhere(status: StatusCode) -> bool {
+    status.is_redirection() || status.is_informational()
+}
+
+/// Returns the error for the client if the provider answers in this way. Following a redirect would send the client's
+/// keys elsewhere, and nobody speaks another protocol here.
+pub(super) fn led_elsewhere() -> Error {
     upstream(
         StatusCode::BAD_GATEWAY,
-        "the provider answered with a redirect, which is not followed".to_owned(),
+        "the provider answered with a redirect or a change of protocol, which is not followed".to_owned(),
     )
 }
 

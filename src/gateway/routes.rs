@@ -18,7 +18,7 @@ use super::passage::{self, Passage};
 use super::refusal::Errors;
 use crate::auth::{Caller, Write};
 use crate::error::{Error, PassedOn, Result};
-use crate::http::clean::clean_json;
+use crate::http::clean::{clean_json, values};
 use crate::http::json;
 use crate::http::memory::Memory;
 use crate::providers::Kind;
@@ -91,7 +91,7 @@ async fn create_message(State(app): State<App>, request: Request) -> Response {
 async fn count_message_tokens(State(app): State<App>, request: Request) -> Response {
     respond(async {
         let (call, body) = read(&app, Kind::Anthropic, request).await?;
-        let (bytes, asked) = understood(Api::Messages, body, None).await?;
+        let (bytes, asked) = understood(Api::Messages, body, None, &call.memory).await?;
         let found = app.providers.find(Some(Kind::Anthropic), &asked.model);
         let (provider, model) = found.ok_or(passage::NO_PROVIDER)?;
         let body = asked.request(&bytes, model, 0);
@@ -179,25 +179,44 @@ async fn caller(app: &App, parts: &mut Parts) -> Result<Caller<Write>> {
 
 /// Parses a body as far as its record needs it. Characters that Postgres cannot store are replaced in the parsed
 /// copy, which has the same length as the original.
-async fn understood(api: Api, body: Vec<u8>, session: Option<String>) -> Result<(axum::body::Bytes, Asked)> {
+async fn understood(
+    api: Api,
+    body: Vec<u8>,
+    session: Option<String>,
+    memory: &Memory,
+) -> Result<(axum::body::Bytes, Asked)> {
     let size = body.len();
-    let understand = move || {
+    let (body, clean, values) = apart(size, move || {
         let mut clean = body.clone();
         clean_json(&mut clean)?;
+        let values = values(&clean);
+        Ok((body, clean, values))
+    })
+    .await?;
+    memory.hold_values(size, values).await?;
+    apart(size, move || {
         let asked = Asked::read(api, json::utf8(&clean)?, session.as_deref())?;
         Ok((body.into(), asked))
-    };
+    })
+    .await
+}
+
+/// Runs a step of parsing, on a thread of its own if the body is large.
+async fn apart<T: Send + 'static>(
+    size: usize,
+    step: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     if size < LARGE {
-        return understand();
+        return step();
     }
-    tokio::task::spawn_blocking(understand).await.map_err(anyhow::Error::from)?
+    tokio::task::spawn_blocking(step).await.map_err(anyhow::Error::from)?
 }
 
 /// Forwards a request on a task of its own, so that the outcome is recorded even if the client disconnects.
 async fn pass(app: App, api: Api, request: Request) -> Response {
     respond(async {
         let (call, body) = read(&app, api.kind(), request).await?;
-        let (body, asked) = understood(api, body, call.options.session.clone()).await?;
+        let (body, asked) = understood(api, body, call.options.session.clone(), &call.memory).await?;
         let path = call.path(api.path());
         let (client, answer) = oneshot::channel();
         let passage = Passage {
@@ -225,8 +244,8 @@ async fn respond(answer: impl Future<Output = Result<Response>>) -> Response {
 /// Returns a provider's response unchanged, without recording anything.
 fn passed_on(answer: reqwest::Result<reqwest::Response>) -> Result<Response> {
     let answer = answer.map_err(|error| passage::bad_gateway(&error))?;
-    if answer.status().is_redirection() {
-        return Err(passage::redirected());
+    if passage::leads_elsewhere(answer.status()) {
+        return Err(passage::led_elsewhere());
     }
     let (status, headers) = (answer.status(), returned(answer.headers()));
     let body = Body::from_stream(answer.bytes_stream());

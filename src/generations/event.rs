@@ -98,6 +98,12 @@ impl Event {
         }]
     }
 
+    /// Returns the number of attempts that a log begins with.
+    #[must_use]
+    pub fn attempts(&self) -> usize {
+        if let Action::Start(start) = &self.action { start.attempts.len() } else { 0 }
+    }
+
     /// Makes the event that a log begins. `id` is used if the request has no id of its own; without either
     /// the server makes one.
     #[must_use]

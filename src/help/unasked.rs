@@ -45,7 +45,8 @@ pub struct Wanted {
     /// The kinds of help that the response may contain although the agent has not asked a question, separated by
     /// commas: `memories`, `files` and `examples`. The key then needs the scope `read` besides `write`. Without
     /// `read`, the response contains no help.
-    #[param(value_type = Option<String>, example = "memories,files,examples")]
+    #[param(value_type = Option<String>, pattern = "^ *(memories|files|examples)? *(, *(memories|files|examples)? *)*$",
+        example = "memories,files,examples")]
     suggest: Kinds,
 }
 

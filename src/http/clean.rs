@@ -53,6 +53,36 @@ pub fn clean_json(json: &mut [u8]) -> Result<usize> {
     Ok(replaced)
 }
 
+/// The maximum number of values in a JSON text that is parsed as a whole, whatever it contains. That is more than a
+/// model can read, and takes at most some 80 MB of memory.
+pub const MOST_VALUES: usize = 250_000;
+
+/// Returns the number of values in a JSON text, or a few more. It counts brackets and commas.
+#[must_use]
+pub fn values(json: &[u8]) -> usize {
+    let (mut values, mut at) = (1, 0);
+    while let Some(byte) = json.get(at) {
+        at = match byte {
+            b'"' => end_of_string(json, at + 1),
+            _ => at + 1,
+        };
+        values += usize::from(matches!(byte, b',' | b'[' | b'{'));
+    }
+    values
+}
+
+/// Returns the position after the closing quote of the string whose content begins at `at`.
+fn end_of_string(json: &[u8], mut at: usize) -> usize {
+    while let Some(plain) = json.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+        at += plain;
+        if json[at] == b'"' {
+            return at + 1;
+        }
+        at += 2;
+    }
+    json.len()
+}
+
 /// Returns whether a number fits both a double and Postgres's `numeric`, which has at most 16 383 digits
 /// after the point. Text that is not a number passes, because the parser refuses it.
 fn can_be_kept(number: &str) -> bool {

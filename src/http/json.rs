@@ -1,6 +1,7 @@
 //! JSON bodies: [`Json`] reads, cleans, parses and checks one. [`body`], [`decode`] and the other functions
 //! are its steps, for endpoints whose body is not a single JSON object.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use axum::extract::{FromRequest, Request};
@@ -14,7 +15,7 @@ use tower_http::timeout::TimeoutError;
 use super::check::{Check, Checks};
 use super::clean::{Replaced, clean_json};
 use super::memory::Memory;
-use super::objects::ObjectsOnly;
+use super::strict::{MOST_ELEMENTS, Strict};
 use super::words;
 use crate::error::{Error, Result};
 
@@ -27,13 +28,12 @@ pub const NDJSON_LIMIT: usize = 64 << 20;
 #[derive(Debug)]
 pub struct Json<T>(pub T);
 
-impl<S: Send + Sync, T: DeserializeOwned + Check> FromRequest<S> for Json<T> {
+impl<S: Send + Sync, T: DeserializeOwned + Check + Send> FromRequest<S> for Json<T> {
     type Rejection = Error;
 
     async fn from_request(request: Request, _: &S) -> Result<Self> {
         expect_media_type(request.headers(), &["application/json"])?;
-        let mut body = body(request, JSON_LIMIT).await?;
-        parse(&mut body.bytes, &body.replaced).map(Self)
+        body(request, JSON_LIMIT).await?.parse().await.map(Self)
     }
 }
 
@@ -43,6 +43,22 @@ pub struct Body {
     pub bytes: Vec<u8>,
     /// Counts what cleaning replaces, for the `Gleaner-Replaced` header.
     pub replaced: Replaced,
+    /// The request's share of the memory for bodies.
+    pub memory: Memory,
+}
+
+/// The number of bytes of memory that an element of an array is assumed to take when it is parsed.
+const ELEMENT: usize = 512;
+
+impl Body {
+    /// Cleans, parses and checks the body, which is one JSON text.
+    pub async fn parse<T: DeserializeOwned + Check>(mut self) -> Result<T> {
+        self.replaced.add(clean_json(&mut self.bytes)?);
+        let (value, elements) = decode_counted(utf8(&self.bytes)?)?;
+        let value = Checks::of(value)?;
+        self.memory.hold(self.bytes.len() + elements * ELEMENT).await?;
+        Ok(value)
+    }
 }
 
 /// Reads a body of at most `limit` bytes. A longer one is a 413, and one for which there is no memory a 503.
@@ -69,7 +85,7 @@ pub async fn body(request: Request, limit: usize) -> Result<Body> {
         }
         bytes.extend_from_slice(&data);
     }
-    Ok(Body { bytes, replaced })
+    Ok(Body { bytes, replaced, memory })
 }
 
 /// How long a body may take, however short it is.
@@ -105,12 +121,6 @@ pub fn expect_media_type(headers: &HeaderMap, allowed: &[&str]) -> Result<()> {
     )))
 }
 
-/// Cleans, parses and checks one JSON text.
-pub fn parse<T: DeserializeOwned + Check>(json: &mut [u8], replaced: &Replaced) -> Result<T> {
-    replaced.add(clean_json(json)?);
-    Checks::of(decode(utf8(json)?)?)
-}
-
 /// Reads a field where null means the same as leaving the field out.
 pub fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
@@ -140,9 +150,21 @@ const MAGIC: [(&[u8], &str); 5] = [
 /// Parses clean JSON. Only when that fails is it parsed again, more slowly: first to tell whether it is JSON at all, whatever
 /// was wrong with a value before, and then to name the wrong field.
 pub fn decode<'de, T: Deserialize<'de>>(json: &'de str) -> Result<T> {
+    decode_counted(json).map(|(value, _)| value)
+}
+
+/// Parses clean JSON like [`decode`]. Returns also the number of elements in its arrays.
+fn decode_counted<'de, T: Deserialize<'de>>(json: &'de str) -> Result<(T, usize)> {
+    let left = Cell::new(Some(MOST_ELEMENTS));
     let mut deserializer = serde_json::Deserializer::from_str(json);
-    let parsed = T::deserialize(ObjectsOnly(&mut deserializer));
-    parsed.and_then(|value| deserializer.end().map(|()| value)).map_err(|error| {
+    let parsed = T::deserialize(Strict::new(&mut deserializer, &left));
+    let parsed = parsed.and_then(|value| deserializer.end().map(|()| value));
+    let Some(still_left) = left.get() else {
+        return Err(Error::TooLarge(format!(
+            "the arrays of the body have more than {MOST_ELEMENTS} elements together"
+        )));
+    };
+    let value = parsed.map_err(|error| {
         if json.starts_with('\u{feff}') {
             let reason =
                 "the text begins with a byte order mark (BOM), which is not JSON; send UTF-8 without one";
@@ -153,14 +175,16 @@ pub fn decode<'de, T: Deserialize<'de>>(json: &'de str) -> Result<T> {
             return malformed(if error.is_data() { syntax } else { error });
         }
         let mut deserializer = serde_json::Deserializer::from_str(json);
-        match serde_path_to_error::deserialize::<_, T>(ObjectsOnly(&mut deserializer)) {
+        left.set(Some(MOST_ELEMENTS));
+        match serde_path_to_error::deserialize::<_, T>(Strict::new(&mut deserializer, &left)) {
             Err(error) => {
                 let path = error.path().clone();
                 field_error(&path, &error.into_inner().to_string())
             }
             Ok(_) => malformed(error),
         }
-    })
+    })?;
+    Ok((value, MOST_ELEMENTS - still_left))
 }
 
 /// Returns the 422 of a value that does not fit its type. The pointer names a missing, unknown or repeated

@@ -14,6 +14,7 @@ use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::clean::MOST_VALUES;
 use crate::error::{Error, Result};
 use crate::sharing::Turn;
 
@@ -131,6 +132,20 @@ impl Memory {
             None => *units = Some(taken),
         }
         Ok(())
+    }
+}
+
+/// The number of bytes that a JSON value is assumed to take when it is parsed, besides its text.
+const VALUE: usize = 300;
+
+impl Memory {
+    /// Holds memory for a JSON text of so many bytes and values that is parsed as a whole. One with more than
+    /// [`MOST_VALUES`] is a 413.
+    pub async fn hold_values(&self, bytes: usize, values: usize) -> Result<()> {
+        if values > MOST_VALUES {
+            return Err(Error::TooLarge(format!("the body has more than {MOST_VALUES} JSON values")));
+        }
+        self.hold(bytes + values * VALUE / 2).await
     }
 }
 

@@ -9,12 +9,12 @@ pub mod idempotency;
 pub mod json;
 pub mod line;
 pub mod memory;
-mod objects;
 pub mod page;
 pub mod params;
 pub mod received;
 pub mod reply;
 pub mod serve;
+mod strict;
 pub mod unpack;
 mod words;
 

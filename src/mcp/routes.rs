@@ -16,7 +16,9 @@ use utoipa::openapi::OpenApi;
 use super::{Door, Mcp, Place, Tools};
 use crate::auth::{Known, is_of_other_page};
 use crate::error::{Error, PassedOn, Result};
+use crate::http::clean::values;
 use crate::http::json::{self, JSON_LIMIT};
+use crate::http::memory::Memory;
 use crate::memories::conversations;
 use crate::state::App;
 
@@ -63,6 +65,7 @@ async fn admit(app: App, request: Request) -> Result<axum::http::Request<Full<by
     let (mut parts, body) = request.into_parts();
     let known = Known::from_request_parts(&mut parts, &app).await?;
     let body = json::body(Request::from_parts(parts.clone(), body), LIMIT).await?;
+    Memory::of(&parts.extensions).hold_values(body.bytes.len(), values(&body.bytes)).await?;
     parts.extensions.insert(LastActive { app, known: Arc::new(known) });
     Ok(axum::http::Request::from_parts(parts, Full::new(body.bytes.into())))
 }

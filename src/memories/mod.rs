@@ -28,7 +28,9 @@ mod tables;
 pub mod write;
 
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
 use uuid::Uuid;
 
 pub use event::{Action, Event};
@@ -106,7 +108,7 @@ pub struct NewMemory {
     pub importance: Option<f64>,
     /// The client's own labels.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
-    #[schema(max_items = 100)]
+    #[schema(max_items = 100, value_type = Vec<Tag>)]
     pub tags: Vec<String>,
     /// The file that the memory is about.
     #[serde(default, skip_serializing_if = "OptionalName::is_none")]
@@ -154,7 +156,7 @@ pub struct MemoryChange {
     pub importance: Option<f64>,
     /// The client's own labels, which replace the memory's present labels.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_items = 100)]
+    #[schema(max_items = 100, value_type = Option<Vec<Tag>>)]
     pub tags: Option<Vec<String>>,
     /// The file that the memory is about.
     #[serde(default, skip_serializing_if = "OptionalName::is_none")]
@@ -291,6 +293,22 @@ fn check_importance(checks: &mut Checks, importance: Option<f64>) {
     let fits = importance.is_none_or(|importance| (0.0..=1.0).contains(&importance));
     checks.require(fits, "importance", "must be 0 to 1");
 }
+
+/// The schema of a label in the OpenAPI document.
+pub struct Tag;
+
+impl PartialSchema for Tag {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .min_length(Some(1))
+            .max_length(Some(200))
+            .description(Some("A client's own label of a memory."))
+            .into()
+    }
+}
+
+impl ToSchema for Tag {}
 
 fn check_tags(checks: &mut Checks, tags: &[String]) {
     checks.require(tags.len() <= MOST_TAGS, "tags", "has more than 100 tags");

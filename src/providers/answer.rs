@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::Kind;
+use crate::http::clean::{MOST_VALUES, values};
 
 /// An API of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,8 +39,13 @@ impl Api {
     }
 }
 
-/// The maximum size in bytes of a streamed answer's text that is recorded, which is more than any model writes.
+/// The maximum size in bytes of the text and the tool calls of an answer that are recorded, which is more than any model
+/// writes.
 const MOST_TEXT: usize = 8 << 20;
+/// The number of bytes that a tool call is assumed to take besides its texts.
+const CALL: usize = 100;
+/// The maximum number of members of a usage, and of the values in one of them.
+const MOST_USAGE: usize = 100;
 
 /// An answer, as far as it has come.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -56,6 +62,8 @@ pub struct Answer {
     pub is_whole: bool,
     /// The error that the provider reported in the middle of the answer.
     pub error: Option<String>,
+    /// The number of bytes of the text and the tool calls.
+    size: usize,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -69,7 +77,7 @@ impl Answer {
     /// Reads a whole answer. Returns none if the body is no answer of this API.
     #[must_use]
     pub fn read(api: Api, body: &[u8]) -> Option<Self> {
-        let body: Value = serde_json::from_slice(body).ok()?;
+        let body = parse(body)?;
         let mut answer = Self { is_whole: true, ..Self::default() };
         match api {
             Api::ChatCompletions => {
@@ -114,7 +122,7 @@ impl Answer {
             self.is_whole = true;
             return None;
         }
-        let event: Value = serde_json::from_str(data).ok()?;
+        let event = parse(data.as_bytes())?;
         if event["error"].is_object() || event["type"] == "error" {
             self.error = Some(data.to_owned());
             return None;
@@ -140,8 +148,7 @@ impl Answer {
 
     /// Appends to the text up to the maximum size that is recorded.
     fn add(&mut self, text: &str) {
-        let room = MOST_TEXT.saturating_sub(self.text.len());
-        self.text.push_str(&text[..text.floor_char_boundary(room)]);
+        self.text.push_str(fitting(&mut self.size, text));
     }
 
     fn chunk(&mut self, event: &Value) {
@@ -186,6 +193,7 @@ impl Answer {
             "response.completed" | "response.incomplete" => {
                 let response = &event["response"];
                 let streamed = std::mem::take(&mut self.text);
+                self.size -= streamed.len();
                 self.output(response);
                 if self.text.len() < streamed.len() {
                     self.text = streamed;
@@ -203,7 +211,7 @@ impl Answer {
     fn output(&mut self, response: &Value) {
         for (index, item) in (0..).zip(response["output"].as_array().into_iter().flatten()) {
             match item["type"].as_str().unwrap_or_default() {
-                "message" => self.text.push_str(&text(&item["content"])),
+                "message" => self.add(&text(&item["content"])),
                 "function_call" => self.call(index, &item["call_id"], &item["name"], &item["arguments"]),
                 "custom_tool_call" => self.call(index, &item["call_id"], &item["name"], &item["input"]),
                 _ => {}
@@ -225,25 +233,52 @@ impl Answer {
     }
 
     fn call(&mut self, index: u64, id: &Value, called: &Value, arguments: &Value) {
+        if !self.calls.contains_key(&index) {
+            if self.size + CALL > MOST_TEXT {
+                return;
+            }
+            self.size += CALL;
+        }
         let call = self.calls.entry(index).or_default();
-        call.id.push_str(id.as_str().unwrap_or_default());
-        call.name.push_str(called.as_str().unwrap_or_default());
-        if call.arguments.len() < MOST_TEXT {
-            call.arguments.push_str(arguments.as_str().unwrap_or_default());
+        for (part, added) in [(&mut call.id, id), (&mut call.name, called), (&mut call.arguments, arguments)]
+        {
+            part.push_str(fitting(&mut self.size, added.as_str().unwrap_or_default()));
         }
     }
 
     fn usage(&mut self, usage: &Value) {
         if let Some(usage) = usage.as_object() {
             let known = self.usage.get_or_insert_default();
-            known.extend(
-                usage
-                    .iter()
-                    .filter(|(_, value)| !value.is_null())
-                    .map(|(name, value)| (name.clone(), value.clone())),
-            );
+            for (name, value) in usage.iter().filter(|(_, value)| is_usage(value)) {
+                if known.len() < MOST_USAGE || known.contains_key(name) {
+                    known.insert(name.clone(), value.clone());
+                }
+            }
         }
     }
+}
+
+/// Returns the part of a text for which there is room in an answer of this size, and adds it to the size.
+fn fitting<'a>(size: &mut usize, text: &'a str) -> &'a str {
+    let fitting = &text[..text.floor_char_boundary(MOST_TEXT.saturating_sub(*size))];
+    *size += fitting.len();
+    fitting
+}
+
+/// Returns whether a value can be a member of a usage: a number, a name, or an object of such values.
+fn is_usage(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Object(parts) => parts.len() <= MOST_USAGE,
+        Value::String(name) => name.len() <= 1_000,
+        Value::Array(parts) => parts.len() <= MOST_USAGE,
+        Value::Bool(_) | Value::Number(_) => true,
+    }
+}
+
+/// Parses JSON of a provider, unless it has more values than any answer.
+fn parse(json: &[u8]) -> Option<Value> {
+    if values(json) > MOST_VALUES { None } else { serde_json::from_slice(json).ok() }
 }
 
 /// Returns the text of a message's content, which is a text or an array of parts.
@@ -319,6 +354,30 @@ mod tests {
         );
         assert_eq!(deltas, "Hey");
         assert_eq!(Some(answer), Answer::read(Api::Responses, whole.to_string().as_bytes()));
+    }
+
+    #[test]
+    fn an_answer_without_an_end_takes_bounded_memory() {
+        let long = "x".repeat(1 << 20);
+        let mut answer = Answer::default();
+        for index in 0..40 {
+            let call =
+                json!({"index": index % 20, "id": long, "function": {"name": long, "arguments": long}});
+            let event = json!({"choices": [{"delta": {"content": long, "tool_calls": [call]}}], "usage": {
+                index.to_string(): {"tokens": 1}, "long": long}});
+            answer.event(Api::ChatCompletions, &event.to_string());
+        }
+        for index in 0..100_000 {
+            let event = json!({"choices": [{"delta": {"tool_calls": [{"index": index}]}}], "usage": {
+                index.to_string(): 1}});
+            answer.event(Api::ChatCompletions, &event.to_string());
+        }
+        let calls = answer.tool_calls().expect("calls").to_string().len();
+        assert!(answer.text.len() + calls < 9 << 20, "{} and {calls} bytes", answer.text.len());
+        assert_eq!(answer.usage.as_ref().map(Map::len), Some(MOST_USAGE));
+        let values = format!("{{\"choices\": [{{}}], \"x\": [{}0]}}", "0,".repeat(MOST_VALUES));
+        assert_eq!(Answer::read(Api::ChatCompletions, values.as_bytes()), None);
+        assert!(Answer::default().event(Api::ChatCompletions, &values).is_none());
     }
 
     #[test]

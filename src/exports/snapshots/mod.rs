@@ -11,6 +11,7 @@
 
 pub mod build;
 pub mod card;
+mod download;
 mod encode;
 pub mod erased;
 pub mod make;

@@ -1,8 +1,12 @@
 //! The request for a snapshot: the parameters of the export, and the properties of the file.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{AdditionalProperties, Object, ObjectBuilder, SchemaType, Type};
+use utoipa::openapi::{RefOr, Schema};
 use uuid::Uuid;
 
 use super::File;
@@ -13,14 +17,14 @@ use crate::exports::format::Format;
 use crate::exports::params::{COMMON, Common};
 use crate::http::params::from_pairs;
 use crate::http::{Check, Checks};
-use crate::types::OptionalName;
+use crate::types::{OptionalName, names_it};
 
 /// A request to store an export as a file. All other members are parameters of the export, with the same names as in
 /// the export's URL.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct NewSnapshot {
     /// The snapshot's id. Without it, the server chooses one.
-    #[serde(skip_serializing)]
+    #[serde(skip_serializing_if = "names_it")]
     pub id: Option<Uuid>,
     /// The data set.
     #[schema(example = "training-pairs")]
@@ -43,6 +47,24 @@ pub struct NewSnapshot {
     /// The parameters of the export.
     #[serde(flatten)]
     pub parameters: Map<String, Value>,
+}
+
+/// Adds the names of data sets, and the names and types of their parameters, to the schema of [`NewSnapshot`].
+pub fn complete(schema: &mut Object) {
+    let text = |values: Vec<String>| ObjectBuilder::new().schema_type(Type::String).enum_values(Some(values));
+    let names = datasets::ALL.iter().map(|entry| entry.description.name.to_owned());
+    let own = datasets::ALL.iter().flat_map(|entry| (entry.parameters)()).map(|parameter| parameter.name);
+    let common = COMMON.iter().filter(|name| **name != "cursor").map(|name| (*name).to_owned());
+    let members: BTreeSet<_> = schema.properties.keys().cloned().chain(common).chain(own).collect();
+    schema.property_names = Some(Box::new(text(members.into_iter().collect()).into()));
+    if let Some(RefOr::T(Schema::Object(dataset))) = schema.properties.get_mut("dataset") {
+        dataset.enum_values = Some(names.map(Value::from).collect());
+    }
+    let value = [Type::String, Type::Number, Type::Boolean, Type::Null];
+    let value = ObjectBuilder::new()
+        .schema_type(SchemaType::from_iter(value))
+        .description(Some("A parameter of the export."));
+    schema.additional_properties = Some(Box::new(AdditionalProperties::RefOr(RefOr::T(value.into()))));
 }
 
 impl Check for NewSnapshot {

@@ -1,14 +1,11 @@
 //! The endpoints of snapshots.
 
-use std::sync::Arc;
-
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use futures_util::stream;
 use http_range_header::parse_range_header;
 use serde::Deserialize;
 use serde_json::json;
@@ -17,10 +14,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
+use super::download::Part;
 use super::make::make;
 use super::request::NewSnapshot;
 use super::store::{self, Filter};
-use super::{CHUNK, Snapshot, State as SnapshotState, build, card};
+use super::{Snapshot, State as SnapshotState, build, card};
 use crate::audit::{self, Action};
 use crate::auth::{Caller, Read, Write};
 use crate::error::{Error, PassedOn, Refusals, Result, Special};
@@ -143,6 +141,7 @@ async fn download_snapshot(
     State(app): State<App>,
     caller: Caller<Read>,
     Path(OfFile { id, file_name }): Path<OfFile>,
+    method: Method,
     headers: HeaderMap,
 ) -> Result<Response> {
     let snapshot = store::get(&app.db, &caller.project, id).await?;
@@ -166,9 +165,17 @@ async fn download_snapshot(
     let mut response = if is_known(header::IF_NONE_MATCH) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        let range = wanted_range(&headers, &tag, length)?;
+        // Only for GET is it defined what a range means (RFC 9110, section 14.2).
+        let is_read = method == Method::GET;
+        let range = if is_read { wanted_range(&headers, &tag, length)? } else { None };
         let (start, end) = range.unwrap_or((0, length));
-        let mut response = Response::new(file_body(&app, &caller, id, start, end));
+        let body = if is_read {
+            let place = app.exports.download(&caller.project).await?;
+            Part { db: app.db.clone(), project: caller.project, id, start, end }.body(place)
+        } else {
+            Body::empty()
+        };
+        let mut response = Response::new(body);
         response.headers_mut().insert(header::CONTENT_LENGTH, (end - start).into());
         if range.is_some() {
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
@@ -221,29 +228,4 @@ fn wanted_range(headers: &HeaderMap, tag: &str, length: u64) -> Result<Option<(u
             headers: vec![("content-range", format!("bytes */{length}"))],
         }))),
     }
-}
-
-/// Returns the bytes of a file from `start` to before `end`. A piece is read after the previous one was sent, and no
-/// database connection is held in between.
-fn file_body(app: &App, caller: &Caller<Read>, id: Uuid, start: u64, end: u64) -> Body {
-    let (db, project) = (app.db.clone(), Arc::clone(&caller.project));
-    let size = CHUNK as u64;
-    Body::from_stream(stream::try_unfold(start, move |at| {
-        let (db, project) = (db.clone(), Arc::clone(&project));
-        async move {
-            if at >= end {
-                return Ok::<_, Error>(None);
-            }
-            let (number, skipped) = (at / size, at % size);
-            let chunk = Bytes::from(store::chunk(&db, &project, id, number).await?);
-            let [from, to] = [skipped, (skipped + end - at).min(chunk.len() as u64)]
-                .map(|place| usize::try_from(place).unwrap_or(usize::MAX));
-            if from >= to {
-                return Err(Error::NotFound("snapshot"));
-            }
-            let part = chunk.slice(from..to);
-            let next = at + part.len() as u64;
-            Ok(Some((part, next)))
-        }
-    }))
 }

@@ -160,13 +160,13 @@ impl ToSchema for SlateOrLine {
     responses(Created<Answer>, Refusals))]
 async fn start_suggestion(writing: Writing, request: Request) -> Result<Created<Answer>> {
     expect_media_type(request.headers(), &["application/json"])?;
-    let mut body = json::body(request, JSON_LIMIT).await?;
+    let body = json::body(request, JSON_LIMIT).await?;
     let key = writing.id("suggestions", None);
     let event = if str::from_utf8(&body.bytes).is_ok_and(is_history_line) {
         let id = key.unwrap_or_else(|| line_id(body.bytes.trim_ascii(), 1));
-        Event::line(json::parse(&mut body.bytes, &body.replaced)?, id)
+        Event::line(body.parse().await?, id)
     } else {
-        Event::start(json::parse(&mut body.bytes, &body.replaced)?, key)
+        Event::start(body.parse().await?, key)
     };
     let id = event.suggestion_id;
     // The address of a discarded record would be of no use to the client.

@@ -8,6 +8,32 @@ use super::{LOGS, count, log, open_log};
 use crate::support::{Service, with};
 
 #[tokio::test]
+async fn a_number_without_a_fraction_is_an_integer_however_it_is_written() {
+    let service = Service::open().await;
+    let attempts = format!("{}/attempts", open_log(&service).await);
+    let attempt =
+        r#"{"attempt": 3.0, "latency_ms": 1e3, "input_tokens": -0.0, "parse_result": {"success": true}}"#;
+    let made = service.post_text(&attempts, "application/json", attempt).await.expect(201);
+    assert_eq!(
+        (&made["attempt"], &made["latency_ms"], &made["input_tokens"]),
+        (&json!(3), &json!(1000), &json!(0))
+    );
+    service
+        .post(
+            &attempts,
+            &json!({"attempt": 3, "latency_ms": 1000, "input_tokens": 0, "parse_result": {"success": true}}),
+        )
+        .await
+        .expect(200);
+    for wrong in ["3.5", "1e300", "-1.0", "3000000000.0"] {
+        let body = format!("{{\"attempt\": {wrong}}}");
+        service.post_text(&attempts, "application/json", body).await.refused(422, &["/attempt"]);
+    }
+    let status = json!({"status": 429.0, "message": "m"});
+    assert_eq!(service.post("/v1/errors/classify", &status).await.expect(200)["class"], "quota");
+}
+
+#[tokio::test]
 async fn a_log_of_wrong_types_or_values_is_refused_by_the_fields_names() {
     let service = Service::open().await;
     let long = "é".repeat(51);

@@ -67,6 +67,27 @@ async fn a_batch_of_more_lines_than_allowed_is_too_large() {
 }
 
 #[tokio::test]
+async fn arrays_have_at_most_20_000_elements_in_a_body_and_the_logs_of_a_batch_200_000_attempts() {
+    let service = Service::open().await;
+    let attempts = |count: usize| with(log("a"), &json!({"iterations": vec![json!({}); count]}));
+    assert_eq!(service.post(LOGS, &attempts(20_000)).await.expect(201)["total_attempts"], 20_000);
+    let refused = service.post(LOGS, &attempts(20_001)).await;
+    assert_eq!(
+        refused.refused(413, &[])["detail"],
+        "the arrays of the body have more than 20000 elements together"
+    );
+    let memory = |count: usize| json!({"event": "memory", "content": "c", "source_type": "memory", "tags": vec![""; count]});
+    let many = service.events(&[memory(20_001), line("small")]).await.expect(200);
+    assert_eq!((&many["rejected"][0]["status"], &many["accepted"]), (&json!(413), &json!(1)));
+    let logs = |count: usize| with(line("a"), &json!({"iterations": vec![json!({}); count]}));
+    let refused = service.events(&vec![logs(20_000); 11]).await;
+    let detail = "the finished logs of a batch have at most 200000 attempts, and these have more";
+    assert_eq!(refused.refused(413, &[])["detail"], detail);
+    let several = service.events(&[logs(10_000), logs(10_001)]).await.expect(200);
+    assert_eq!(several["accepted"], 2);
+}
+
+#[tokio::test]
 async fn a_page_of_large_records_ends_early_and_the_next_goes_on() {
     let service = Service::open().await;
     let text = "x".repeat(2_000_000);

@@ -7,6 +7,7 @@ use http_body_util::BodyExt as _;
 use serde_json::json;
 use tower::ServiceExt as _;
 
+use super::files::{built, path};
 use super::{TRAINING, rows, solved};
 use crate::support::program::{Limits, Settings};
 use crate::support::{Service, passed, settings};
@@ -21,6 +22,8 @@ async fn exports_asked_for_at_once_wait_for_each_other() {
     }
 }
 
+const ALL: &str = "/v1/exports/training-pairs";
+
 /// Logs that are together more than what lies between the database and a reader, even compressed.
 async fn many(service: &Service) {
     let mut random = fastrand::Rng::with_seed(1);
@@ -34,9 +37,9 @@ async fn many(service: &Service) {
     service.accept(&events).await;
 }
 
-/// The answer to an export whose body nobody reads.
-async fn unread(service: &Service, headers: &[(&str, &str)]) -> Response {
-    let mut request = Request::get("/v1/exports/training-pairs").header("host", "localhost");
+/// The answer to a request whose body nobody reads.
+async fn unread(service: &Service, path: &str, headers: &[(&str, &str)]) -> Response {
+    let mut request = Request::get(path).header("host", "localhost");
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
@@ -50,7 +53,8 @@ async fn unread(service: &Service, headers: &[(&str, &str)]) -> Response {
 async fn one_export_more_than_allowed_at_once_is_a_503_until_a_reader_goes_away() {
     let service = Service::open().await;
     many(&service).await;
-    let held = [unread(&service, &[]).await, unread(&service, &[("accept-encoding", "gzip")]).await];
+    let held =
+        [unread(&service, ALL, &[]).await, unread(&service, ALL, &[("accept-encoding", "gzip")]).await];
     let refused = service.get("/v1/exports/training-pairs").await;
     assert!(refused.header("retry-after").is_some());
     let problem = refused.expect(503);
@@ -64,7 +68,7 @@ async fn readers_of_one_project_leave_places_for_those_of_another() {
     let service = Service::open().await;
     service.put("/v1/projects/other", &json!({})).await.expect(201);
     many(&service).await;
-    let _held = [unread(&service, &[]).await, unread(&service, &[]).await];
+    let _held = [unread(&service, ALL, &[]).await, unread(&service, ALL, &[]).await];
     let other = service.call(Method::GET, TRAINING, &[("gleaner-project", "other")], None).await;
     assert_eq!(other.rows().len(), 0);
 }
@@ -74,8 +78,31 @@ async fn an_export_that_takes_too_long_is_broken_off_and_gives_its_place_free() 
     let exports = Limits { most_exports: 1, longest_export: 1, ..Limits::default() };
     let service = Service::with(Settings { exports, ..settings() }).await;
     many(&service).await;
-    let slow = unread(&service, &[]).await;
+    let slow = unread(&service, ALL, &[]).await;
     // Gets the only place once the slow one has lost it.
     assert_eq!(rows(&service, "/v1/exports/training-pairs?limit=5").await.len(), 5);
     slow.into_body().collect().await.expect_err("it must not look whole");
+}
+
+#[tokio::test]
+async fn one_download_more_than_allowed_at_once_is_a_503_and_one_of_a_deleted_snapshot_breaks_off() {
+    let service = Service::open().await;
+    many(&service).await;
+    let new = json!({"dataset": "training-pairs", "file": "jsonl"});
+    let snapshot = built(&service, &new).await;
+    let path = path(&snapshot);
+    let mut held = Vec::new();
+    for _ in 0..16 {
+        held.push(unread(&service, path, &[]).await);
+    }
+    let refused = service.get(path).await;
+    assert!(refused.header("retry-after").is_some());
+    assert_eq!(refused.expect(503)["detail"], "the maximum number of downloads is in progress; try again");
+    let bodiless = service.call(Method::HEAD, path, &[], None).await;
+    assert_eq!(bodiless.status, 200, "what has no body needs no place");
+    let last = held.pop().expect("an answer");
+    drop(held);
+    assert_eq!(service.get(path).await.rows().len(), 2_000);
+    service.delete(&format!("/v1/snapshots/{}", snapshot["id"].as_str().expect("an id"))).await.expect(204);
+    last.into_body().collect().await.expect_err("the rest of the file is gone");
 }

@@ -36,6 +36,7 @@ async fn the_worst_of_each_kind_at_once_takes_bounded_memory_and_holds_up_nobody
         tokio::spawn(odd_methods(address.clone())),
         tokio::spawn(forged(address.clone())),
         tokio::spawn(hooks(address.clone())),
+        tokio::spawn(many_values(address.clone())),
     ]);
     let mut answered = 0;
     let others = async {
@@ -271,4 +272,45 @@ async fn hooks(address: String) {
     let head =
         "POST /v1/hooks/claude-code HTTP/1.1\r\nContent-Type: application/json\r\nContent-Encoding: gzip";
     all(&address, 8, head, &gzip(report.to_string().as_bytes()), &[200]).await;
+}
+
+/// Short texts of JSON that take a hundred times as much memory when they are parsed.
+async fn many_values(address: String) {
+    let body = |before: &str, value: &str, bytes: usize, after: &str| {
+        let values = value.repeat(bytes / value.len());
+        gzip(format!("{before}{}{after}", values.trim_end_matches(',')).as_bytes())
+    };
+    for (path, before, after, statuses) in [
+        ("/openai/v1/chat/completions", r#"{"model": "m", "messages": ["#, "]}", &[413, 503][..]),
+        ("/anthropic/v1/messages", r#"{"model": "m", "system": ["#, "]}", &[413, 503]),
+        (
+            "/v1/generations",
+            r#"{"user_intent": "a", "domain_name": "d", "iterations": ["#,
+            "]}",
+            &[413, 422, 503],
+        ),
+        ("/v1/context/predict", r#"{"model_limit": 1, "pairs": ["#, "]}", &[413, 422, 503]),
+        ("/v1/snapshots", r#"{"dataset": "training-pairs", "x": ["#, "]}", &[413, 503]),
+        (
+            "/mcp",
+            r#"{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "log_generation", "arguments": {"x": ["#,
+            "]}}}",
+            &[200, 413, 503],
+        ),
+        ("/v1/hooks/codex", r#"{"hook_event_name": "PostToolUse", "tool_response": ["#, "]}", &[200]),
+    ] {
+        let bytes = if path.starts_with("/v1/") || path == "/mcp" { 2_000_000 } else { 31 << 20 };
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\n\
+            Accept: application/json, text/event-stream"
+        );
+        for value in ["{},", "0,", r#"{"":0},"#] {
+            all(&address, 4, &head, &body(before, value, bytes, after), statuses).await;
+        }
+    }
+    let head = "POST /v1/events HTTP/1.1\r\nContent-Type: application/jsonl\r\nContent-Encoding: gzip";
+    let tags = r#"{"event": "memory", "content": "c", "source_type": "memory", "tags": ["#;
+    all(&address, 4, head, &body(tags, "\"\",", 60 << 20, "]}"), &[200, 503]).await;
+    let log = r#"{"event": "generation", "user_intent": "a", "domain_name": "d", "iterations": ["#;
+    all(&address, 4, head, &body(log, "{},", 60 << 20, "]}"), &[200, 503]).await;
 }

@@ -46,6 +46,20 @@ async fn refusals_say_what_is_wrong_as_the_provider_would() {
 }
 
 #[tokio::test]
+async fn a_body_of_nothing_but_values_is_refused_before_it_is_parsed() {
+    let (service, asked) = provider::service().await;
+    for (path, list) in [(CHAT, "messages"), (RESPONSES, "input"), (MESSAGES, "system")] {
+        let body = format!("{{\"model\": \"m\", \"{list}\": [{}0]}}", "0,".repeat(250_000));
+        let error = service.post_text(path, "application/json", body).await.expect(413);
+        assert_eq!(error["error"]["message"], "the body has more than 250000 JSON values");
+    }
+    assert_eq!(asked.calls(), 0);
+    let commas = chat("m", &[&",[{".repeat(250_000)]);
+    call(&service, CHAT, &[], &commas).await;
+    assert_eq!(asked.calls(), 1, "commas in a text are no values");
+}
+
+#[tokio::test]
 async fn a_model_that_no_provider_has_is_a_404_and_a_redirect_is_not_followed() {
     let service = crate::support::Service::open().await;
     let unknown = call(&service, CHAT, &[], &chat("m", &["x"])).await.expect(404);

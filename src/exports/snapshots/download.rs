@@ -1,0 +1,78 @@
+//! Sends the file of a snapshot, or a part of it. It is read from the database piece by piece, and no connection is
+//! held in between.
+
+use std::io;
+use std::sync::Arc;
+use std::task::Poll;
+
+use axum::body::{Body, Bytes};
+use futures_util::stream;
+use sqlx::PgPool;
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use super::{CHUNK as PIECE, store};
+use crate::error::Result;
+use crate::exports::stream::{CHUNK, Reader};
+use crate::sharing::Place;
+
+/// The number of chunks that wait for the reader.
+const WAITING: usize = 4;
+
+/// The bytes of a file that are sent: from `start` to before `end`.
+pub(super) struct Part {
+    pub(super) db: PgPool,
+    pub(super) project: Arc<str>,
+    pub(super) id: Uuid,
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+impl Part {
+    /// Returns the bytes as the body of a response. They are read in the background, at most two pieces ahead of the
+    /// reader, who must read at a minimum rate. The `place` is given back at the end.
+    pub(super) fn body(self, place: Place) -> Body {
+        let (out, mut chunks) = mpsc::channel(WAITING);
+        let mut left = self.end - self.start;
+        tokio::spawn(async move {
+            let _place = place;
+            if let Err(error) = self.send(Reader::new(out, None)).await {
+                tracing::warn!(%error, "the download of a snapshot was interrupted");
+            }
+        });
+        Body::from_stream(stream::poll_fn(move |context| {
+            let chunk: Option<Bytes> = std::task::ready!(chunks.poll_recv(context));
+            let Some(chunk) = chunk else {
+                // A file that ends too early must not look whole.
+                let is_short = std::mem::take(&mut left) > 0;
+                return Poll::Ready(is_short.then(|| Err(io::ErrorKind::ConnectionAborted.into())));
+            };
+            left = left.saturating_sub(chunk.len() as u64);
+            Poll::Ready(Some(Ok::<_, io::Error>(chunk)))
+        }))
+    }
+
+    /// Sends the bytes. It ends early if the reader is gone or too slow.
+    async fn send(self, mut reader: Reader) -> Result<()> {
+        let mut at = self.start;
+        while at < self.end {
+            let (number, skipped) = (at / PIECE as u64, at % PIECE as u64);
+            let piece = Bytes::from(store::chunk(&self.db, &self.project, self.id, number).await?);
+            let length = piece.len() as u64;
+            let to = (skipped + self.end - at).min(length);
+            let [from, to] = [skipped.min(to), to].map(|place| usize::try_from(place).unwrap_or(usize::MAX));
+            let mut rest = piece.slice(from..to);
+            at += rest.len() as u64;
+            if rest.is_empty() {
+                return Ok(());
+            }
+            while !rest.is_empty() {
+                let chunk = rest.split_to(CHUNK.min(rest.len()));
+                if !reader.send(chunk).await {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
