@@ -22,6 +22,7 @@ use gleaner::memories::rules::confidence::{Coefficients, Standing, Verdicts, pro
 use gleaner::memories::rules::context::Context;
 use gleaner::memories::rules::ranking::{Compared, Evidence, Statistics, compare, score};
 use gleaner::memories::rules::terms::Indexed;
+use gleaner::retrieval::keys::KeyMap;
 use serde::Deserialize;
 
 /// The name of the project for which terms are made.
@@ -131,7 +132,7 @@ fn judge(set: &str, store: &Store, turns: &mut Vec<Judged>) {
         })
         .collect();
     let indexed: Vec<_> = texts.iter().map(|text| Indexed::of(PROJECT, [text.as_str()])).collect();
-    let mut statistics = Statistics { memories: indexed.len() as f64, frequencies: HashMap::new() };
+    let mut statistics = Statistics { memories: indexed.len() as f64, frequencies: KeyMap::default() };
     for key in indexed.iter().flat_map(|indexed| &indexed.keys) {
         *statistics.frequencies.entry(*key).or_default() += 1.0;
     }
@@ -142,7 +143,7 @@ fn judge(set: &str, store: &Store, turns: &mut Vec<Judged>) {
             let Some(relevant) = &turn.relevant else { continue };
             let queries = conversation.turns[..=place].iter().rev().take(WINDOW).map(|turn| &*turn.query);
             let context = Context::of(PROJECT, queries);
-            let scores = score(&context, &indexed, &statistics);
+            let scores = score(&context, &indexed, &mut statistics);
             let mut best: Vec<_> = (0..scores.len()).filter(|&memory| scores[memory] > 0.0).collect();
             best.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
             best.truncate(COMPARED);

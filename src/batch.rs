@@ -19,6 +19,7 @@ use crate::http::memory::Memory;
 use crate::http::{NDJSON_LIMIT, Replaced, clean_json, utf8};
 use crate::privacy::capture::Capture;
 use crate::projects::Tenant;
+use crate::sharing::Kind;
 use crate::state::App;
 use crate::writer::Writer;
 
@@ -134,9 +135,11 @@ async fn post_events(
     let replaced = Replaced::of(request.extensions());
     let body = json::body(request, NDJSON_LIMIT).await?;
     let project = Arc::clone(&caller.project);
+    let turn = app.work.turn(&project, Kind::Parse).await;
     // A large batch takes seconds to parse, for which the other requests of this thread would wait.
     let read = move || if is_array { read_array(&project, body) } else { read_lines(&project, body) };
     let lines = tokio::task::spawn_blocking(read).await.map_err(anyhow::Error::from)??;
+    drop(turn);
     let (summary, redacted) = write(&app.writer, &caller.tenant, lines, &memory).await?;
     replaced.add_redacted(redacted);
     Ok(axum::Json(summary))

@@ -28,7 +28,7 @@ use crate::providers::Providers;
 use crate::router::{router, starting};
 use crate::searches::expiry::Expiry;
 use crate::searches::intake_pool::IntakePool;
-use crate::sharing::{Crowd, Shares, processors};
+use crate::sharing::{self, Shares, Work};
 use crate::state::{App, State};
 use crate::telemetry;
 use crate::writer::{self, Writer};
@@ -54,6 +54,8 @@ pub struct Settings {
     pub patience: Duration,
     /// The time for which an agent is kept waiting for help without a request.
     pub help_patience: Duration,
+    /// Limits on the turns of a project at working beside others.
+    pub turns: sharing::Limits,
     /// Whether no key is needed, because only the user who runs the program sends requests.
     pub trusts: bool,
 }
@@ -70,6 +72,7 @@ impl Default for Settings {
             embedder: None,
             patience: Duration::from_mins(1),
             help_patience: Duration::from_millis(150),
+            turns: sharing::Limits::default(),
             trusts: false,
         }
     }
@@ -80,7 +83,7 @@ pub struct Running {
     /// The state that handlers share.
     pub app: App,
     writing: writer::Tasks,
-    work: Vec<Task>,
+    tasks: Vec<Task>,
     writer_db: PgPool,
 }
 
@@ -91,15 +94,15 @@ impl Running {
         let db = db::pool(options, "gleaner", settings.connections);
         let writer_db = db::pool(options, db::WRITER_NAME, writer::WRITERS);
         let models = Arc::new(settings.providers.catalog());
-        let crowd = Arc::new(Crowd::default());
+        let work = Arc::new(Work::new(settings.turns));
         let defaults = Defaults { models, ..settings.defaults };
-        let keyring = Keyring::new(db.clone(), defaults, Arc::clone(&crowd));
+        let keyring = Keyring::new(db.clone(), defaults, Arc::clone(&work));
         let keyring = Arc::new(if settings.trusts { keyring.trusting() } else { keyring });
-        let (writer, writing) = Writer::start(&writer_db, &db, Arc::clone(&crowd));
-        let exports = Exports::new(options, settings.exports, &crowd);
+        let (writer, writing) = Writer::start(&writer_db, &db, &work);
+        let exports = Exports::new(options, settings.exports, &work);
         let searches = IntakePool::new(options, settings.connections.div_ceil(4).max(2));
         let in_flight = Arc::new(InFlight::default());
-        let mut work = vec![
+        let mut tasks = vec![
             Task::start(Expiry::new(&searches.db, Arc::clone(&keyring))),
             Task::start(Leases { db: db.clone(), in_flight: Arc::clone(&in_flight) }),
             Task::start(Retention::new(&db, Arc::clone(&keyring))),
@@ -107,7 +110,7 @@ impl Running {
             Task::start(Snapshots(exports.clone())),
         ];
         if let Some(embedder) = &settings.embedder {
-            work.push(Task::start(Filling::new(&db, Arc::clone(embedder))));
+            tasks.push(Task::start(Filling::new(&db, Arc::clone(embedder))));
         }
         let app = App(Arc::new(State {
             db,
@@ -115,8 +118,8 @@ impl Running {
             exports,
             searches,
             keyring,
-            similar: Shares::new((settings.connections as usize).div_ceil(8))
-                .in_crowd(processors() / 2, &crowd),
+            similar: Shares::new((settings.connections as usize).div_ceil(8)),
+            work,
             samples: Arc::default(),
             bodies: Budget::new(settings.body_memory << 20),
             providers: settings.providers,
@@ -127,13 +130,13 @@ impl Running {
             stopping: AtomicBool::new(false),
             metrics: telemetry::recorder(),
         }));
-        Self { app, writing, work, writer_db }
+        Self { app, writing, tasks, writer_db }
     }
 
     /// Waits until every event handed to the writer is committed or refused, then closes the database
     /// connections.
     pub async fn finish(self) {
-        for task in self.work {
+        for task in self.tasks {
             task.finish().await;
         }
         self.writing.finish().await;

@@ -17,7 +17,7 @@ use crate::messages::in_flight::InFlight;
 use crate::providers::Providers;
 use crate::retrieval::Samples;
 use crate::searches::intake_pool::IntakePool;
-use crate::sharing::Shares;
+use crate::sharing::{Shares, Work};
 use crate::writer::Writer;
 
 /// The state that handlers share. Clones refer to the same state.
@@ -44,8 +44,10 @@ pub struct State {
     pub searches: IntakePool,
     /// The cache of keys and projects.
     pub keyring: Arc<Keyring>,
-    /// The turns of projects at looking for similar texts, which is the most expensive kind of reading.
+    /// The places of projects at looking for similar texts, which is the most expensive kind of reading.
     pub similar: Shares,
+    /// The turns of projects at working.
+    pub work: Arc<Work>,
     /// The samples of stored texts, with which searches for similar texts are planned.
     pub samples: Arc<Samples>,
     /// The memory for the bodies of requests.

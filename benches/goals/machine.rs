@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::ConnectOptions as _;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
@@ -115,6 +115,15 @@ impl Machine {
     /// Writes the changes in the database to the disk.
     pub(crate) async fn checkpoint(&self) {
         sqlx::raw_sql("checkpoint").execute(&mut self.connect().await).await.expect("a checkpoint");
+    }
+
+    /// Merges the new entries of the index of the records in snapshots, which the server would do in the next seconds.
+    /// Returns how long it takes, in seconds.
+    pub(crate) async fn merge_snapshots(&self) -> f64 {
+        const SQL: &str = "select gin_clean_pending_list('snapshot_contents_records')";
+        let (mut connection, begun) = (self.connect().await, Instant::now());
+        sqlx::raw_sql(SQL).execute(&mut connection).await.expect("a merged index");
+        begun.elapsed().as_secs_f64()
     }
 
     /// Returns the folder of the socket of its Postgres.

@@ -26,11 +26,12 @@ pub(crate) async fn run(machine: &Machine, plan: &Plan) -> Vec<Line> {
         eprintln!("DuckDB is not installed: nothing converts the CSV to Parquet, and there is no ratio");
     }
     let folder = folder();
-    let mut files = FORMATS.map(|_| Vec::new());
+    let (mut files, mut mergers) = (FORMATS.map(|_| Vec::new()), Vec::new());
     let (mut copies, mut conversions) = (Vec::new(), FORMATS.map(|_| Vec::new()));
     for _ in 0..plan.rounds {
         for ((format, _), files) in FORMATS.iter().zip(&mut files) {
             files.push(Snapshot::take(machine, format).await);
+            mergers.push(machine.merge_snapshots().await);
         }
         let csv = folder.path().join("pairs.csv");
         copies.push(copy(machine, &csv));
@@ -57,7 +58,10 @@ pub(crate) async fn run(machine: &Machine, plan: &Plan) -> Vec<Line> {
         let what = format!("Parquet of training-pairs, {format}: growth of memory, at most");
         [speed, Line::new(what, megabytes(growth)).goal("< 64 MB", growth < 64e6)]
     });
-    lines.collect()
+    let merging = format!("{:.2} s", median(mergers));
+    lines
+        .chain([Line::new("the index of the records in such a snapshot, merged afterwards", merging)])
+        .collect()
 }
 
 /// A snapshot that was made and downloaded.

@@ -23,7 +23,7 @@ use super::rates::Rates;
 use crate::error::{Error, Result};
 use crate::privacy::capture::Capture;
 use crate::projects::{self, Defaults, Tenant};
-use crate::sharing::{Crowd, Place, Shares, processors};
+use crate::sharing::{Kind, Place, Shares, Turn, Work};
 use crate::types::Timestamp;
 
 /// The header that names the project that a request is about.
@@ -55,9 +55,9 @@ pub struct Keyring {
     used: Mutex<HashSet<Uuid>>,
     failures: Failures,
     rates: Rates,
-    /// The turns of projects at reading.
+    /// The places of projects at reading.
     reading: Shares,
-    crowd: Arc<Crowd>,
+    work: Arc<Work>,
     projects: Mutex<KnownProjects>,
     /// The settings that apply where a project has none of its own.
     defaults: Defaults,
@@ -66,10 +66,10 @@ pub struct Keyring {
 }
 
 impl Keyring {
-    /// Makes an empty keyring for a server with these defaults, which reads by the connections of `db`. It tells the
-    /// `crowd` of all requests.
+    /// Makes an empty keyring for a server with these defaults, which reads by the connections of `db`. It tells
+    /// `work` of all requests.
     #[must_use]
-    pub fn new(db: PgPool, defaults: Defaults, crowd: Arc<Crowd>) -> Self {
+    pub fn new(db: PgPool, defaults: Defaults, work: Arc<Work>) -> Self {
         let connections = db.options().get_max_connections() as usize;
         Self {
             db,
@@ -81,8 +81,8 @@ impl Keyring {
             failures: Failures::default(),
             rates: Rates::default(),
             // One project leaves others a quarter of the connections.
-            reading: Shares::new((connections * 3).div_ceil(4)).in_crowd(2 * processors(), &crowd),
-            crowd,
+            reading: Shares::new((connections * 3).div_ceil(4)),
+            work,
             projects: Mutex::default(),
             defaults,
             trusts: false,
@@ -98,13 +98,17 @@ impl Keyring {
 
     /// Notes that a project sends requests, so that others leave a part of the machine to it.
     pub(super) fn note(&self, project: &Arc<str>) {
-        self.crowd.note(project);
+        self.work.note(project);
     }
 
     /// Waits until it is a project's turn to read. Requests of one project may wait for each other, but not for those
     /// of other projects.
-    pub async fn turn(&self, project: &Arc<str>) -> Result<Place> {
-        let turn = tokio::time::timeout(PATIENCE, self.reading.take(project, 1)).await;
+    pub(super) async fn turn(&self, project: &Arc<str>) -> Result<(Place, Turn)> {
+        let turn = async {
+            let place = self.reading.take(project, 1).await;
+            (place, self.work.turn(project, Kind::Read).await)
+        };
+        let turn = tokio::time::timeout(PATIENCE, turn).await;
         turn.map_err(|_| Error::Unavailable("this project has too many requests in progress; try again"))
     }
 

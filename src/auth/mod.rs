@@ -19,6 +19,7 @@ use axum::http::{HeaderMap, Version, header};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
+use crate::http::memory::Memory;
 use crate::projects::Tenant;
 use crate::sharing::Place;
 use keyring::Keyring;
@@ -60,7 +61,7 @@ pub struct Caller<S> {
     /// The caller's key; none on an open server.
     key: Option<Arc<ApiKey>>,
     /// The project's place among the readers, until the request is answered.
-    _turn: Option<Place>,
+    _place: Option<Place>,
     scope: PhantomData<S>,
 }
 
@@ -134,7 +135,7 @@ impl<N: Needs> Caller<N> {
         if let Some(key) = &key {
             expect_scope(key, N::SCOPE)?;
         }
-        Ok(Some(Self { project: Arc::clone(&tenant.name), tenant, key, _turn: None, scope: PhantomData }))
+        Ok(Some(Self { project: Arc::clone(&tenant.name), tenant, key, _place: None, scope: PhantomData }))
     }
 }
 
@@ -153,12 +154,16 @@ where
         let tenant = keyring.project(key.as_deref(), &parts.headers).await?;
         keyring.admit(key.as_deref(), &tenant, N::SCOPE == Scope::Write, parts).await?;
         keyring.note(&tenant.name);
-        // Writes wait in the queue of the writer, which projects share anyway.
-        let turn = match N::SCOPE {
-            Scope::Read => Some(keyring.turn(&tenant.name).await?),
+        // The work of writing is that of the writer, which takes turns for it.
+        let place = match N::SCOPE {
+            Scope::Read => {
+                let (place, turn) = keyring.turn(&tenant.name).await?;
+                Memory::of(&parts.extensions).begin_turn(turn);
+                Some(place)
+            }
             _ => None,
         };
-        Ok(Self { project: Arc::clone(&tenant.name), tenant, key, _turn: turn, scope: PhantomData })
+        Ok(Self { project: Arc::clone(&tenant.name), tenant, key, _place: place, scope: PhantomData })
     }
 }
 

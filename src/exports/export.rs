@@ -12,6 +12,7 @@ use super::as_of::{before_writes_in_flight, settle};
 use super::format::{Format, Shape};
 use super::params::{Common, Order};
 use super::profile::Profile;
+use super::rows::Out;
 use super::text::QuestionAndAnswer;
 use super::{Dataset, Description, Lines, RowKey, Told, cursor, exclude, near, split};
 use crate::error::{Error, Result};
@@ -233,7 +234,7 @@ impl Export {
         profile: Option<&mut Profile>,
     ) -> anyhow::Result<()> {
         let key = self.pass(row)?;
-        self.rows.write(row, key, bytes, profile)?;
+        self.rows.write(row, key, Out::Lines(bytes), profile)?;
         Ok(())
     }
 
@@ -267,20 +268,19 @@ impl Rows {
         self.dataset.texts()
     }
 
-    /// Writes a row as a line. If there is a `profile`, it also gets the row. Returns the records whose texts are in the
-    /// row.
+    /// Writes a row. If there is a `profile`, it also gets the row. Returns the records whose texts are in the row.
     pub(super) fn write(
         &self,
         row: &PgRow,
         key: RowKey,
-        bytes: &mut Vec<u8>,
+        out: Out<'_>,
         profile: Option<&mut Profile>,
     ) -> anyhow::Result<Vec<Uuid>> {
         let mut lines = Lines {
             format: self.format,
             shape: self.shape,
             weights: self.common.weights.unwrap_or_default(),
-            bytes,
+            out,
             profile,
             records: vec![key.record_id],
         };

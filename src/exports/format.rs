@@ -287,6 +287,7 @@ mod tests {
     use clap::ValueEnum as _;
 
     use super::*;
+    use crate::exports::rows::Out;
     use crate::types::Timestamp;
 
     /// An example of each shape.
@@ -327,7 +328,8 @@ mod tests {
     fn a_format_writes_the_shapes_that_it_names_and_no_others() {
         for &format in Format::value_variants() {
             for (shape, example) in examples() {
-                let written = format.write(Weights::default(), example, None::<()>, &mut Vec::new());
+                let written =
+                    format.write(Weights::default(), example, None::<()>, &mut Out::Lines(&mut Vec::new()));
                 assert_eq!(written.is_ok(), format.shapes().contains(&shape), "{format:?} {shape:?}");
             }
         }

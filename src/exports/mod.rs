@@ -1,12 +1,13 @@
 //! Exports: data sets, streamed. A [`Dataset`] says which rows it has and which example each row is. It is in the
 //! folder of its domain, and [`datasets`] lists all of them. [`mod@export`] fixes the rows of an export and their
 //! order, and [`stream`] sends them in bounded memory. [`format`](mod@format) and [`chat`] say how examples are
-//! written, [`schema`] describes a row, [`count`] counts rows, and [`profile`] describes all rows. [`split`],
-//! [`near`] and [`exclude`] find rows that share [texts](text), [`snapshots`] store exports as files, and
-//! [`routes`](mod@routes) has the endpoints.
+//! written, [`schema`] describes a row, [`columns`] makes columns of rows, [`count`] counts rows, and [`profile`]
+//! describes all rows. [`split`], [`near`] and [`exclude`] find rows that share [texts](text), [`snapshots`] store
+//! exports as files, and [`routes`](mod@routes) has the endpoints.
 
 mod as_of;
 pub mod chat;
+pub mod columns;
 mod compress;
 pub mod count;
 mod cursor;
@@ -43,6 +44,7 @@ use crate::types::Timestamp;
 use format::{Example, Format, Shape, Weights};
 use params::Common;
 use profile::Profile;
+use rows::Out;
 use split::Split;
 use text::QuestionAndAnswer;
 
@@ -159,13 +161,13 @@ pub struct RowKey {
     pub record: i64,
 }
 
-/// The lines of an export that are ready to be sent.
+/// The lines of an export, to which each row is added.
 #[derive(Debug)]
 pub struct Lines<'a> {
     format: Format,
     shape: Shape,
     weights: Weights,
-    bytes: &'a mut Vec<u8>,
+    out: Out<'a>,
     /// The profile that gets the row, if one is made.
     profile: Option<&'a mut Profile>,
     /// The records whose texts are in the row.
@@ -186,11 +188,11 @@ impl Lines<'_> {
         metadata: Option<impl Serialize>,
     ) -> anyhow::Result<()> {
         let Some(profile) = &mut self.profile else {
-            return self.format.write(self.weights, example, metadata, self.bytes);
+            return self.format.write(self.weights, example, metadata, &mut self.out);
         };
         let metadata = metadata.map(serde_json::to_value).transpose()?;
         profile.see(&example, metadata.as_ref());
-        self.format.write(self.weights, example, None::<()>, self.bytes)
+        self.format.write(self.weights, example, None::<()>, &mut self.out)
     }
 
     /// Sets the records whose texts are in the row, if they are others than the record that the row is named after.

@@ -30,6 +30,7 @@ use super::profile::Report;
 use crate::auth::{Caller, Read};
 use crate::error::{Error, Refusals, Result};
 use crate::http::line;
+use crate::http::memory::Memory;
 use crate::http::params::{from_pairs, query_pairs};
 use crate::state::App;
 
@@ -201,9 +202,11 @@ fn read(entry: &Entry, parts: &Parts) -> Result<(AnyDataset, Common)> {
 /// Makes the profile of a data set. The default is the first format other than `raw`, because rows in the format
 /// `raw` have no question and no answer.
 async fn profile(app: &App, caller: &Caller<Read>, entry: &Entry, request: Request) -> Result<Report> {
-    let (dataset, mut common) = read(entry, &request.into_parts().0)?;
+    let (parts, _) = request.into_parts();
+    let (dataset, mut common) = read(entry, &parts)?;
     let told = entry.formats().find(|format| *format != Format::Raw);
     common.format = common.format.or(told);
+    Memory::of(&parts.extensions).end_turn();
     let _place = app.exports.place(&caller.project).await?;
     let db = &app.exports.db;
     let export = Export::prepare(db, &caller.project, &entry.description, dataset, common).await?;
@@ -240,6 +243,8 @@ async fn export(
 ) -> Result<Response> {
     let (parts, _) = request.into_parts();
     let (dataset, common) = read(entry, &parts)?;
+    // The export itself takes turns.
+    Memory::of(&parts.extensions).end_turn();
     let place = app.exports.place(&caller.project).await?;
     let export =
         Export::prepare(&app.exports.db, &caller.project, &entry.description, dataset, common).await?;

@@ -8,17 +8,47 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::chat::{Message, Prompt};
+use super::columns::Columns;
 use super::dsjson::Dsjson;
 use super::format::{Candidate, Example, Format, Weights};
 
+/// Where rows are written.
+#[derive(Debug)]
+pub enum Out<'a> {
+    /// As lines of text.
+    Lines(&'a mut Vec<u8>),
+    /// As the columns of a table.
+    Columns(&'a mut Columns),
+}
+
+impl Out<'_> {
+    fn row(&mut self, row: &impl Serialize) -> anyhow::Result<()> {
+        match self {
+            Self::Lines(lines) => {
+                serde_json::to_writer(&mut **lines, row)?;
+                lines.push(b'\n');
+            }
+            Self::Columns(columns) => columns.push(row)?,
+        }
+        Ok(())
+    }
+
+    /// Writes lines that are not JSON.
+    fn lines(&mut self, text: &str) -> anyhow::Result<()> {
+        let Self::Lines(lines) = self else { bail!("the rows of this format have no columns") };
+        lines.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
 impl Format {
-    /// Writes one row, with a line break at its end. Fails if the format cannot write examples of that shape.
+    /// Writes one row. Fails if the format cannot write examples of that shape.
     pub fn write<R: Serialize>(
         self,
         weights: Weights,
         example: Example<'_, R>,
         metadata: Option<impl Serialize>,
-        out: &mut Vec<u8>,
+        out: &mut Out<'_>,
     ) -> anyhow::Result<()> {
         match (self, example) {
             (Self::Raw, Example::Raw(row)) => write(out, row, metadata)?,
@@ -43,7 +73,7 @@ impl Format {
                     known.try_for_each(|(name, value)| write!(lines, " {name}={value}"))?;
                     lines.push('\n');
                 }
-                out.extend(lines.into_bytes());
+                out.lines(&lines)?;
             }
             (Self::LightgbmTsv, Example::Ranking { query, candidates, .. }) => {
                 let mut lines = String::new();
@@ -58,7 +88,7 @@ impl Format {
                     features.iter().try_for_each(|feature| write!(lines, "\t{feature}"))?;
                     lines.push('\n');
                 }
-                out.extend(lines.into_bytes());
+                out.lines(&lines)?;
             }
             (_, Example::Preference { prompt, chosen, rejected }) => {
                 self.write_preference(prompt, said(chosen), said(rejected), metadata, out)?;
@@ -77,7 +107,7 @@ impl Format {
         chosen: Message<'_>,
         rejected: Message<'_>,
         metadata: Option<impl Serialize>,
-        out: &mut Vec<u8>,
+        out: &mut Out<'_>,
     ) -> anyhow::Result<()> {
         match self {
             Self::TrlPreference => {
@@ -107,7 +137,7 @@ impl Format {
         answer: Message<'a>,
         chosen: bool,
         metadata: Option<impl Serialize>,
-        out: &mut Vec<u8>,
+        out: &mut Out<'_>,
     ) -> anyhow::Result<()> {
         match self {
             Self::TrlKto => {
@@ -129,7 +159,7 @@ impl Format {
         weights: Weights,
         example: Example<'_, R>,
         metadata: Option<impl Serialize>,
-        out: &mut Vec<u8>,
+        out: &mut Out<'_>,
     ) -> anyhow::Result<()> {
         match (self, example) {
             (Self::Rft, Example::Solution { prompt, solution }) => {
@@ -343,12 +373,10 @@ struct WithMetadata<R, M> {
     metadata: M,
 }
 
-fn write(out: &mut Vec<u8>, row: impl Serialize, metadata: Option<impl Serialize>) -> serde_json::Result<()> {
+fn write(out: &mut Out<'_>, row: impl Serialize, metadata: Option<impl Serialize>) -> anyhow::Result<()> {
     // Flattening buffers every value, which rows without metadata do not need.
     match metadata {
-        None => serde_json::to_writer(&mut *out, &row)?,
-        Some(metadata) => serde_json::to_writer(&mut *out, &WithMetadata { row, metadata })?,
+        None => out.row(&row),
+        Some(metadata) => out.row(&WithMetadata { row, metadata }),
     }
-    out.push(b'\n');
-    Ok(())
 }

@@ -19,7 +19,8 @@
 //!    in SQL is slower: 178 MB/s for `COPY (SELECT json …)` against 420 MB/s. Exports have their own connections, four
 //!    for each project unless it is configured otherwise, and wait five seconds for one. A reader that reads nothing
 //!    for a minute is disconnected, so that slow readers do not delay others. While other projects send requests, the
-//!    exports of one project that do not wait for their readers take turns, and together use half of the processors.
+//!    exports of one project take turns at working with each other and with its other requests, and an export that
+//!    waits for its reader has none.
 //!
 //! 4. **End.** If the reader is gone, the next chunk cannot be sent, and the export ends. If a statement fails, the
 //!    error is sent through the channel and breaks the body, so that a client sees a broken transfer and never a
@@ -61,7 +62,7 @@ use tokio::sync::{Mutex, mpsc};
 use super::export::{Export, PAGE};
 use crate::db::{self, EXPORT_NAME};
 use crate::error::{Error, Result};
-use crate::sharing::{Crowd, Place, Shares, processors};
+use crate::sharing::{Kind, Place, Shares, Turn, Work};
 
 /// The time without reading after which a reader is disconnected and the export's database connection freed.
 pub(super) const STALL: Duration = Duration::from_mins(1);
@@ -142,28 +143,37 @@ pub struct Exports {
     pub most_snapshots: i64,
     /// The lock that a server holds while it builds a snapshot, so that it builds one at a time.
     pub building: Arc<Mutex<()>>,
+    /// The time after which it is of use to know the progress of a building, for which the rows are counted.
+    pub count_after: Duration,
     /// The maximum duration of an export.
     longest: Duration,
     places: Shares,
     /// The downloads of snapshots in progress.
     downloads: Shares,
-    /// The exports that work at the same time, and do not wait for their readers.
-    working: Shares,
+    work: Arc<Work>,
 }
 
-/// The turns of an export at work, among the exports of its project.
+/// The turns of an export at working.
 #[derive(Debug)]
 pub struct Turns {
-    working: Shares,
+    work: Arc<Work>,
     project: Arc<str>,
-    turn: Option<Place>,
+    turn: Option<Turn>,
 }
 
 impl Turns {
     /// Waits for a turn, after those who have waited longer.
     pub(super) async fn begin(&mut self) {
         self.end();
-        self.turn = Some(self.working.take(&self.project, 1).await);
+        self.work.note(&self.project);
+        self.turn = Some(self.work.turn(&self.project, Kind::Export).await);
+    }
+
+    /// Waits for the next turn if the last one is over.
+    async fn proceed(&mut self) {
+        if self.turn.as_ref().is_some_and(Turn::is_over) {
+            self.begin().await;
+        }
     }
 
     /// Lets others work.
@@ -174,17 +184,18 @@ impl Turns {
 
 impl Exports {
     /// Makes the connections and permits that `limits` allow.
-    pub fn new(options: &PgConnectOptions, limits: Limits, crowd: &Arc<Crowd>) -> Self {
+    pub fn new(options: &PgConnectOptions, limits: Limits, work: &Arc<Work>) -> Self {
         let places = Shares::new(limits.most_exports as usize);
         let size = u32::try_from(places.total()).unwrap_or(u32::MAX);
         Self {
             db: db::pool(options, EXPORT_NAME, size.saturating_add(4)),
             most_snapshots: limits.most_snapshots.into(),
             building: Arc::default(),
+            count_after: limits.count_after,
             longest: Duration::from_secs(limits.longest_export),
             places,
             downloads: Shares::new(MOST_DOWNLOADS),
-            working: Shares::new(limits.most_exports as usize).in_crowd(processors() / 2, crowd),
+            work: Arc::clone(work),
         }
     }
 
@@ -205,7 +216,7 @@ impl Exports {
     /// Returns the turns at work of an export of a project.
     #[must_use]
     pub fn turns(&self, project: &str) -> Turns {
-        Turns { working: self.working.clone(), project: project.into(), turn: None }
+        Turns { work: Arc::clone(&self.work), project: project.into(), turn: None }
     }
 
     /// Takes a place for an export of a project, and waits for a short time if there is none, because an export whose
@@ -245,11 +256,20 @@ pub struct Limits {
     #[arg(long, env = "GLEANER_MOST_SNAPSHOTS", default_value_t = Self::default().most_snapshots, global = true, value_name = "N",
         value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub most_snapshots: u32,
+
+    /// The time after which the rows of a snapshot that is being built are counted.
+    #[arg(skip = Self::default().count_after)]
+    pub count_after: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { most_exports: 4, longest_export: 3600, most_snapshots: 50 }
+        Self {
+            most_exports: 4,
+            longest_export: 3600,
+            most_snapshots: 50,
+            count_after: Duration::from_secs(5),
+        }
     }
 }
 
@@ -294,7 +314,12 @@ impl Reader {
     pub(super) async fn send(&mut self, bytes: Bytes) -> bool {
         self.taken += bytes.len() as u64;
         let bytes = match self.out.try_send(bytes) {
-            Ok(()) => return true,
+            Ok(()) => {
+                if let Some(turns) = &mut self.turns {
+                    turns.proceed().await;
+                }
+                return true;
+            }
             Err(TrySendError::Full(bytes)) => bytes,
             Err(TrySendError::Closed(_)) => return false,
         };
@@ -315,15 +340,15 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::*;
+    use crate::sharing;
 
     #[tokio::test]
     async fn an_export_that_waits_for_its_reader_lets_another_of_its_project_work() {
-        let crowd = Arc::new(Crowd::default());
+        let work = Arc::new(Work::new(sharing::Limits { at_a_time: 1, ..Default::default() }));
         for project in ["p", "q", "p"] {
-            crowd.note(&project.into());
+            work.note(&project.into());
         }
-        let working = Shares::new(4).in_crowd(1, &crowd);
-        let turns = || Turns { working: working.clone(), project: "p".into(), turn: None };
+        let turns = || Turns { work: Arc::clone(&work), project: "p".into(), turn: None };
         let (out, mut chunks) = mpsc::channel(1);
         let mut reader = Reader::new(out, Some(turns()));
         reader.begin().await;

@@ -1,10 +1,8 @@
 //! The texts of rows, which are compared by a hash that ignores case, white space and quotation marks (`split_hash` in
 //! the migrations).
 
-use std::iter::once;
 use std::mem::take;
 
-use md5::{Digest as _, Md5};
 use sqlx::PgPool;
 
 /// A text of a row that is compared with other texts by its hash.
@@ -49,6 +47,8 @@ impl Text<'_> {
 #[derive(Debug, Default)]
 pub(super) struct Hashes {
     known: Vec<i64>,
+    /// A text as it is compared.
+    compared: Vec<u8>,
     /// The kinds of the texts whose hashes are not known yet.
     kinds: Vec<&'static str>,
     /// Those texts.
@@ -60,8 +60,11 @@ pub(super) struct Hashes {
 impl Hashes {
     /// Adds a text of this kind.
     pub(super) fn add(&mut self, kind: &'static str, content: &str) {
-        if let Some(hash) = of_ascii(kind, content) {
-            self.known.push(hash);
+        if content.is_ascii() {
+            self.compared.clear();
+            self.compared.extend([kind.as_bytes(), b":"].concat());
+            extend_compared(&mut self.compared, content);
+            self.known.push(hash(&self.compared));
         } else {
             self.kinds.push(kind);
             self.texts.push(content.to_owned());
@@ -99,19 +102,48 @@ impl Hashes {
     }
 }
 
-/// Returns the hash of a text, if it is ASCII.
-fn of_ascii(kind: &str, content: &str) -> Option<i64> {
-    if !content.is_ascii() {
-        return None;
-    }
-    let mut text: Vec<u8> = kind.bytes().chain(once(b':')).collect();
-    let mut length = text.len();
-    text.resize(length + content.len(), 0);
+/// Adds the characters of an ASCII text that are compared.
+fn extend_compared(compared: &mut Vec<u8>, content: &str) {
+    let mut length = compared.len();
+    compared.resize(length + content.len(), 0);
     for byte in content.bytes() {
-        let compared = COMPARED[usize::from(byte)];
+        let byte = COMPARED[usize::from(byte)];
         // What is left out is overwritten by the next character.
-        text[length] = compared;
-        length += usize::from(compared != 0);
+        compared[length] = byte;
+        length += usize::from(byte != 0);
     }
-    Md5::digest(&text[..length]).first_chunk().map(|first| i64::from_be_bytes(*first))
+    compared.truncate(length);
+}
+
+/// Returns what `hashtextextended(text, 0)` returns in Postgres on a little-endian machine: Bob Jenkins's lookup3, with other
+/// initial values, and with the last four bytes of an incomplete block in the upper part of their word.
+fn hash(text: &[u8]) -> i64 {
+    #[expect(clippy::cast_possible_truncation, reason = "a text of Postgres is below 1 GiB")]
+    let start = 0x9e37_79b9_u32.wrapping_add(text.len() as u32).wrapping_add(3_923_095);
+    let mut state = [start; 3];
+    let (blocks, rest) = text.as_chunks();
+    for block in blocks {
+        add(&mut state, block, 0);
+        for (step, rotation) in [4, 6, 8, 16, 19, 4].into_iter().enumerate() {
+            let [x, y, z] = [step % 3, (step + 1) % 3, (step + 2) % 3];
+            state[x] = state[x].wrapping_sub(state[z]) ^ state[z].rotate_left(rotation);
+            state[z] = state[z].wrapping_add(state[y]);
+        }
+    }
+    let mut last = [0; 12];
+    last[..rest.len()].copy_from_slice(rest);
+    add(&mut state, &last, 8);
+    for (step, rotation) in [14, 11, 25, 16, 4, 14, 24].into_iter().enumerate() {
+        let [x, z] = [(step + 2) % 3, (step + 1) % 3];
+        state[x] = (state[x] ^ state[z]).wrapping_sub(state[z].rotate_left(rotation));
+    }
+    (i64::from(state[1]) << 32) | i64::from(state[2])
+}
+
+/// Adds the words of a block to the state, the last one shifted.
+fn add(state: &mut [u32; 3], block: &[u8; 12], shift: u32) {
+    let words = block.as_chunks().0.iter().copied().map(u32::from_le_bytes);
+    for ((state, word), shift) in state.iter_mut().zip(words).zip([0, 0, shift]) {
+        *state = state.wrapping_add(word << shift);
+    }
 }

@@ -24,6 +24,7 @@ use crate::projects::Tenant;
 use crate::searches::hints::{self, Asked, Asker, Hint};
 use crate::searches::rules::paths;
 use crate::searches::rules::repository::{file_id, repository};
+use crate::sharing::Kind;
 use crate::state::App;
 use crate::types::derived_id;
 
@@ -120,11 +121,13 @@ pub async fn find(
     memory: &Memory,
 ) -> Result<Option<Found>> {
     let kinds = wanted.suggest;
+    let turn = app.work.turn(&tenant.name, Kind::Read).await;
     let (suggest, files, examples) = tokio::try_join!(
         memories(app, tenant, at, kinds.memories, memory),
         files(app, tenant, at, kinds.files),
         examples(app, tenant, at, kinds.examples && !at.is_search, memory),
     )?;
+    drop(turn);
     let memories = suggest.as_ref().map(|(_, contents)| contents.as_slice()).unwrap_or_default();
     let parts = [
         Part { heading: "Memories:", pieces: memories.iter().map(told_memory).collect() },

@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::clean::MOST_VALUES;
 use crate::error::{Error, Result};
+use crate::sharing::Turn;
 
 /// How many bytes of a request are not counted. Nearly all requests stay below, and cost no bookkeeping.
 const FREE: usize = 16 << 10;
@@ -38,8 +39,8 @@ impl Budget {
     }
 }
 
-/// What one request holds of the budget. Clones hold it together: it is given back when the last one is dropped,
-/// which is that of the writer's queue if the client closes the connection before its events are written.
+/// What one request holds of the budget, and its turn at working. Clones hold it together: memory is given back when the
+/// last one is dropped, which is that of the writer's queue if the client closes the connection before its events are written.
 #[derive(Debug, Clone)]
 pub struct Memory(Arc<Held>);
 
@@ -55,12 +56,14 @@ impl<S: Sync> FromRequestParts<S> for Memory {
 struct Held {
     budget: Budget,
     units: Mutex<Option<OwnedSemaphorePermit>>,
+    turn: Mutex<Option<Turn>>,
 }
 
 impl Memory {
     /// Attaches to the request that it holds nothing yet.
     pub fn begin(request: &mut Request, budget: &Budget) -> Self {
-        let memory = Self(Arc::new(Held { budget: budget.clone(), units: Mutex::default() }));
+        let memory =
+            Self(Arc::new(Held { budget: budget.clone(), units: Mutex::default(), turn: Mutex::default() }));
         request.extensions_mut().insert(memory.clone());
         memory
     }
@@ -74,11 +77,26 @@ impl Memory {
     /// Returns a budget of its own without a bound, for what is no request.
     #[must_use]
     pub fn unbounded() -> Self {
-        Self(Arc::new(Held { budget: Budget::new(usize::MAX), units: Mutex::default() }))
+        Self(Arc::new(Held {
+            budget: Budget::new(usize::MAX),
+            units: Mutex::default(),
+            turn: Mutex::default(),
+        }))
+    }
+
+    /// Makes the request hold its project's turn at working until its response is made.
+    pub fn begin_turn(&self, turn: Turn) {
+        *self.0.turn.lock().unwrap_or_else(PoisonError::into_inner) = Some(turn);
+    }
+
+    /// Ends the request's turn at working, if it has one, because it now waits for something.
+    pub fn end_turn(&self) {
+        self.0.turn.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     /// Makes a response hold the memory until it is sent, if there is any to hold.
     pub fn until_sent(self, response: Response) -> Response {
+        self.end_turn();
         let holds_nothing = self.0.units.lock().unwrap_or_else(PoisonError::into_inner).is_none();
         if holds_nothing {
             return response;

@@ -18,6 +18,7 @@ use super::rules::ranking::{Compared, Evidence, Statistics, compare, score};
 use super::rules::reasons::reason;
 use super::rules::terms::{Indexed, terms};
 use crate::error::Result;
+use crate::retrieval::keys::StoredKeys;
 use crate::retrieval::{Candidate, Candidates, Corpus, Keyed, Samples, Scope};
 use crate::types::Timestamp;
 
@@ -50,7 +51,7 @@ struct Remembered {
     importance: f64,
     root: Option<String>,
     created_at: Timestamp,
-    search_keys: Vec<i32>,
+    search_keys: StoredKeys,
     term_counts: Vec<u8>,
 }
 
@@ -243,17 +244,16 @@ async fn candidates(
 fn best(
     context: &Context,
     mut found: Vec<Remembered>,
-    statistics: Statistics,
+    mut statistics: Statistics,
 ) -> (Vec<(Remembered, Indexed, f64)>, Statistics) {
     let indexed: Vec<_> = found
         .iter_mut()
         .map(|memory| Indexed {
-            keys: std::mem::take(&mut memory.search_keys),
+            keys: std::mem::take(&mut memory.search_keys.0),
             counts: std::mem::take(&mut memory.term_counts),
         })
         .collect();
-    let statistics = statistics.seen(&indexed);
-    let scores = score(context, &indexed, &statistics);
+    let scores = score(context, &indexed, &mut statistics);
     let mut best: Vec<_> = found
         .into_iter()
         .zip(indexed)

@@ -2,6 +2,7 @@
 //! million documents may share a word with it. Rare keys are used first, while about [`MOST`] documents have any of
 //! them. If these find few documents, documents are also found that have several common keys together.
 
+use std::collections::HashSet;
 use std::iter;
 
 use super::keys::{self, Key};
@@ -13,9 +14,9 @@ use super::{Keyed, Scope};
 pub const MOST: usize = 1_000;
 /// The number of keys that are tried to find documents that have all of them.
 const TOGETHER: usize = 6;
-/// The maximum number of known words that are looked up in place of unknown ones. In a text with more unknown
-/// words, these and the known ones are enough to find documents.
-const MOST_MEANT: usize = 100;
+/// The maximum number of different words that may be misspelled. In a longer text, the others are enough to find
+/// documents.
+const MOST_MISSPELLED: usize = 100;
 /// The number of documents beyond which an arbitrary thousand of them is as good as any other.
 const HOPELESS: f64 = 5_000.0;
 
@@ -35,16 +36,17 @@ impl KeyPlan {
     /// Plans the search for a text in a scope, with samples of the scope and of its whole project.
     pub(super) fn new(text: &str, scope: &Scope, keyed: Keyed, sample: &Sample, project: &Sample) -> Self {
         if let Keyed::Terms(terms) = keyed {
-            let key = |term: &String| keys::of_term(&scope.project, term);
-            let terms = terms(text);
-            let meant = terms.iter().flat_map(|term| sample.similar_words(term)).take(MOST_MEANT);
-            let meant = meant.map(|term| keys::of_term(&scope.project, term));
-            return Self::of_keys(terms.iter().map(key).chain(meant).collect(), Vec::new(), sample, project);
+            let mut terms = terms(text);
+            let mut before = HashSet::new();
+            terms.retain(|term| before.insert(term.clone()));
+            let meant = meant(terms.iter().map(String::as_str), sample);
+            let all = terms.iter().map(String::as_str).chain(meant);
+            let keys = all.map(|term| keys::of_term(&scope.project, term));
+            return Self::of_keys(keys.collect(), Vec::new(), sample, project);
         }
         let text = text.to_lowercase();
         let mut of_words = scope.keys_of_words(&text);
-        let meant = words(&text).flat_map(|word| sample.similar_words(word)).take(MOST_MEANT);
-        of_words.extend(meant.map(|word| scope.key_of_word(word)));
+        of_words.extend(meant(words(&text), sample).map(|word| scope.key_of_word(word)));
         Self::of_keys(of_words, scope.keys_of_parts(&text), sample, project)
     }
 
@@ -85,6 +87,11 @@ impl KeyPlan {
             Self { any, all, first_rows: false }
         }
     }
+}
+
+/// Returns the known words of which these words may be misspellings.
+fn meant<'a>(words: impl Iterator<Item = &'a str>, sample: &'a Sample) -> impl Iterator<Item = &'a str> {
+    words.filter(|word| !sample.knows(word)).take(MOST_MISSPELLED).flat_map(|word| sample.similar_words(word))
 }
 
 /// Returns keys in order until few documents have all of them, and an estimate of how many these are.

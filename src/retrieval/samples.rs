@@ -234,10 +234,15 @@ impl Sample {
         (rows as f64).max(0.5) / self.rows.max(1) as f64 * self.documents as f64
     }
 
+    /// Returns whether a word is among those of the sample.
+    pub(super) fn knows(&self, word: &str) -> bool {
+        self.words.binary_search_by(|known| known.as_str().cmp(word)).is_ok()
+    }
+
     /// Returns the words of the sample of which an unknown word may be a misspelling, the most probable first.
     pub(super) fn similar_words(&self, word: &str) -> Vec<&str> {
         let length = word.chars().count();
-        if length < 3 || self.words.binary_search_by(|known| known.as_str().cmp(word)).is_ok() {
+        if length < 3 {
             return Vec::new();
         }
         let mut in_common = vec![0_u16; self.words.len()];
@@ -279,7 +284,7 @@ mod tests {
         assert!(sample.is_of_few() && !sample_of(&[row(&[1])], 20_001).is_of_few());
         assert_eq!(sample.postings(2).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(sample.similar_words("crate"), ["create"]);
-        assert_eq!(sample.similar_words("create"), Vec::<&str>::new());
+        assert!(sample.knows("create") && !sample.knows("crate"));
         assert_eq!(sample.similar_words("xyzzy"), Vec::<&str>::new());
     }
 }

@@ -23,11 +23,12 @@ use crate::error::Error;
 use crate::outage::Outage;
 use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
+use crate::sharing::{Kind, Work};
 use crate::telemetry;
 
-/// Writes the jobs' events in a transaction for each project and domain, and answers each job. Projects with few
-/// events do not wait for those with many.
-pub(super) async fn commit(connection: &mut KeptConnection, away: &Away, mut batch: Taken<Job>) {
+/// Writes the jobs' events in a transaction for each project and domain, when it is the project's turn, and answers each
+/// job. Projects with few events do not wait for those with many.
+pub(super) async fn commit(connection: &mut KeptConnection, away: &Away, work: &Work, mut batch: Taken<Job>) {
     let jobs = std::mem::take(&mut batch.jobs);
     let mut projects: HashMap<Arc<str>, Vec<Job>> = HashMap::new();
     for job in jobs {
@@ -36,7 +37,9 @@ pub(super) async fn commit(connection: &mut KeptConnection, away: &Away, mut bat
     let mut projects: Vec<_> = projects.into_values().collect();
     projects.sort_by_key(|jobs| jobs.iter().map(|job| job.events.len()).sum::<usize>());
     for jobs in projects {
+        let turn = work.turn(&jobs[0].tenant.name, Kind::Commit).await;
         commit_project(connection, away, jobs).await;
+        drop(turn);
     }
 }
 

@@ -5,7 +5,8 @@
 //! **Three writers.** The first does nearly all the work, because a few large transactions cost Postgres less than
 //! many small ones. The second joins in when 128 events wait or when a transaction takes longer than three
 //! milliseconds, so that a lock held by another transaction does not delay all events. At most two write events of
-//! the same project, and only one while other projects send requests, so that one is free for the others.
+//! the same project, and only one while other projects send requests, so that one is free for the others. It then waits
+//! for the project's turn at working, and events of other projects are written meanwhile.
 //!
 //! **What is stored.** The queue takes only what is [`Kept`]: an event is dropped, or reduced to what its project
 //! stores, before it is queued. What was computed from the text, such as an attempt's verdict, stays. A match that is
@@ -40,7 +41,7 @@ use crate::outage::Outage;
 use crate::privacy::capture::Capture;
 use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
-use crate::sharing::{Crowd, Place, Shares};
+use crate::sharing::{Place, Shares, Work};
 
 /// The maximum number of events of one project that may wait or be written at a time. Beyond that, callers get a 503.
 const QUEUE: usize = 16_384;
@@ -123,8 +124,8 @@ impl Tasks {
 impl Writer {
     /// Starts the writers on `db`, a pool of their own, and the upkeep of the GIN indexes on `tidy_db`.
     #[must_use]
-    pub fn start(db: &PgPool, tidy_db: &PgPool, crowd: Arc<Crowd>) -> (Self, Tasks) {
-        let queue = Arc::new(Queue::<Job>::new(WRITERS_OF_ONE, crowd));
+    pub fn start(db: &PgPool, tidy_db: &PgPool, work: &Arc<Work>) -> (Self, Tasks) {
+        let queue = Arc::new(Queue::<Job>::new(WRITERS_OF_ONE, Arc::clone(work)));
         let (stop, stopped) = watch::channel(false);
         let load = Arc::<Load>::default();
         let away = Arc::<Away>::default();
@@ -132,6 +133,7 @@ impl Writer {
             queue: Arc::clone(&queue),
             load: Arc::clone(&load),
             away: Arc::clone(&away),
+            work: Arc::clone(work),
             stopped,
             written: Arc::default(),
         };
@@ -227,6 +229,7 @@ impl Writer {
         } else {
             self.room.take(&tenant.name, size).await
         };
+        memory.end_turn();
         let (reply, written) = oneshot::channel();
         let job = Job { tenant: Arc::clone(tenant), events, reply, _memory: memory.clone(), _room: room };
         self.load.waiting.fetch_add(size as usize, Ordering::Relaxed);
@@ -245,6 +248,7 @@ struct Task {
     queue: Arc<Queue<Job>>,
     load: Arc<Load>,
     away: Arc<Away>,
+    work: Arc<Work>,
     stopped: watch::Receiver<bool>,
     /// Notified after each transaction.
     written: Arc<Notify>,
@@ -268,8 +272,10 @@ impl Task {
                 }
                 continue;
             }
-            let mut commit = std::pin::pin!(commit::commit(&mut connection, &self.away, batch));
-            if tokio::time::timeout(LATE, &mut commit).await.is_err() {
+            let mut commit = std::pin::pin!(commit::commit(&mut connection, &self.away, &self.work, batch));
+            // What another project has to write does not wait for this.
+            let late = if self.work.is_shared() { Duration::ZERO } else { LATE };
+            if tokio::time::timeout(late, &mut commit).await.is_err() {
                 self.load.late.store(true, Ordering::Relaxed);
                 self.load.check();
                 commit.await;
@@ -288,7 +294,7 @@ impl Task {
             }
             let batch = self.take();
             if !batch.jobs.is_empty() {
-                commit::commit(&mut connection, &self.away, batch).await;
+                commit::commit(&mut connection, &self.away, &self.work, batch).await;
                 self.written.notify_one();
                 self.load.check();
             }

@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::sharing::Crowd;
+use crate::sharing::Work;
 
 /// The jobs that wait.
 pub(super) struct Queue<J> {
     state: Mutex<State<J>>,
     /// How many writers may write events of the same project at a time, if no other project sends requests.
     most_writers: usize,
-    /// The other projects that send requests. While there are any, a project has one writer.
-    crowd: Arc<Crowd>,
+    /// Whether several projects send requests. While they do, a project has one writer.
+    work: Arc<Work>,
     /// Wakes the writer that waits for a job.
     pub(super) arrived: Notify,
 }
@@ -62,15 +62,15 @@ impl<J> Drop for Taken<J> {
 
 impl<J> Queue<J> {
     /// Makes an empty queue. `most_writers` is how many writers may write events of the same project at a time, unless
-    /// there is a `crowd`.
-    pub(super) fn new(most_writers: usize, crowd: Arc<Crowd>) -> Self {
+    /// several projects send requests.
+    pub(super) fn new(most_writers: usize, work: Arc<Work>) -> Self {
         let state = State {
             waiting: HashMap::new(),
             turns: VecDeque::new(),
             writing: HashMap::new(),
             is_closed: false,
         };
-        Self { state: Mutex::new(state), most_writers, crowd, arrived: Notify::new() }
+        Self { state: Mutex::new(state), most_writers, work, arrived: Notify::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State<J>> {
@@ -117,7 +117,7 @@ impl<J> Queue<J> {
         let mut taken = Taken { jobs: Vec::new(), events: 0, projects: Vec::new(), queue: Arc::clone(self) };
         let mut state = self.state();
         let State { waiting, turns, writing, .. } = &mut *state;
-        let most_writers = if self.crowd.is_there() { 1 } else { self.most_writers };
+        let most_writers = if self.work.is_shared() { 1 } else { self.most_writers };
         let may = |project: &Arc<str>, writing: &HashMap<_, usize>| {
             writing.get(project).is_none_or(|writers| *writers < most_writers)
         };
@@ -189,11 +189,11 @@ mod tests {
 
     #[test]
     fn a_project_has_one_writer_while_others_send_requests() {
-        let crowd = Arc::<Crowd>::default();
-        let queue = Arc::new(Queue::new(2, Arc::clone(&crowd)));
+        let work = Arc::<Work>::default();
+        let queue = Arc::new(Queue::new(2, Arc::clone(&work)));
         let [heavy, light]: [Arc<str>; 2] = ["heavy".into(), "light".into()];
-        crowd.note(&heavy);
-        crowd.note(&light);
+        work.note(&heavy);
+        work.note(&light);
         for job in 0..3 {
             queue.push(&heavy, 1, job);
         }

@@ -1,12 +1,15 @@
 //! Two projects on one server, one at full load: the other has its turn in everything that they share.
 
+use std::time::Duration;
+
 use axum::http::Method;
 use futures_util::future::{Either, join_all, select};
 use serde_json::{Value, json};
 use sqlx::{Connection as _, Executor as _};
 use uuid::Uuid;
 
-use crate::support::{Service, eventually};
+use crate::support::program::{Settings, Turns};
+use crate::support::{Service, eventually, settings};
 
 /// The project that leaves the others answered.
 const QUIET: [(&str, &str); 1] = [("gleaner-project", "quiet")];
@@ -14,6 +17,14 @@ const QUIET: [(&str, &str); 1] = [("gleaner-project", "quiet")];
 /// A service with a project beside the first one.
 async fn two_projects() -> Service {
     let service = Service::open().await;
+    service.project("quiet").await;
+    service
+}
+
+/// The same, but a project has one turn at a time beside others, which lasts until it is given back.
+async fn two_projects_in_turn() -> Service {
+    let turns = Turns { at_a_time: 1, longest: Duration::from_hours(1) };
+    let service = Service::with(Settings { turns, ..settings() }).await;
     service.project("quiet").await;
     service
 }
@@ -124,6 +135,82 @@ async fn a_project_that_reads_leaves_connections_to_others() {
     let (heavy, quiet) = futures_util::join!(heavy, quiet);
     for answer in heavy.iter().chain([&quiet]) {
         assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn whatever_a_project_has_to_do_beside_another_waits_for_its_turn() {
+    let service = two_projects_in_turn().await;
+    service.accept(&[log(Uuid::from_u128(1))]).await;
+    let mut other = service.connection().await;
+    let mut transaction = other.begin().await.expect("a transaction");
+    transaction.execute("lock table suggestions in access exclusive mode").await.expect("a lock");
+    let quiet = async |method: Method, path: &str, body: Option<Value>| {
+        let answer = service.call(method, path, &QUIET, body.as_ref()).await;
+        assert!(answer.status.is_success(), "{path}: {}", answer.text());
+        answer
+    };
+    quiet(Method::GET, "/v1/generations", None).await;
+    let lists = join_all((0..12).map(|_| service.get("/v1/suggestions")));
+    let others = async {
+        service.blocked(1).await;
+        let event = json!({"user_intent": "Create a fund", "domain_name": "cbu"});
+        let batch = [log(Uuid::from_u128(2))];
+        futures_util::join!(
+            service.post("/v1/generations", &event),
+            service.events(&batch),
+            service.get("/v1/generations/similar?intent=Create+a+fund"),
+            service.get("/v1/exports/training-pairs"),
+        )
+    };
+    let beside = async {
+        service.blocked(1).await;
+        for number in 3..13 {
+            let mut event = log(Uuid::from_u128(number));
+            event.as_object_mut().expect("an object").remove("event");
+            quiet(Method::POST, "/v1/generations", Some(event)).await;
+            quiet(Method::GET, "/v1/generations/similar?intent=Create+a+fund", None).await;
+            quiet(Method::GET, "/v1/exports/training-pairs", None).await;
+            service.blocked(1).await;
+        }
+        let sql = "select count(*) from generations where project = 'default'";
+        let written: i64 = sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a count");
+        assert_eq!(written, 1, "the events of the project with the slow lists wait, too");
+        transaction.commit().await.expect("released");
+    };
+    let (lists, others, ()) = futures_util::join!(lists, others, beside);
+    let (event, batch, similar, export) = others;
+    for answer in lists.iter().chain([&event, &batch, &similar, &export]) {
+        assert!(answer.status.is_success(), "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn every_request_gives_its_turn_back() {
+    let service = two_projects_in_turn().await;
+    let batch = [log(Uuid::from_u128(1))];
+    service.accept(&batch).await;
+    for (method, path, body) in [
+        (Method::GET, "/v1/generations", None),
+        (Method::GET, "/v1/generations/similar?intent=Create+a+fund", None),
+        (Method::GET, "/v1/exports/training-pairs", None),
+        (Method::GET, "/v1/exports/training-pairs/profile", None),
+        (Method::GET, "/v1/exports/unknown", None),
+        (Method::POST, "/v1/events", Some(json!(batch))),
+        (Method::POST, "/v1/conversations/s/queries", Some(json!({"query": "login button"}))),
+        // These read, and then write what they have found.
+        (Method::GET, "/v1/memories/search?query=login+button&session_id=s", None),
+        (Method::POST, "/v1/conversations/s/suggest", Some(json!({}))),
+        (
+            Method::POST,
+            "/v1/searches",
+            Some(json!({"query": "login button", "result_count": 1, "agent_session_id": "s"})),
+        ),
+    ] {
+        for headers in [&QUIET[..], &[], &QUIET, &[]] {
+            let answer = service.call(method.clone(), path, headers, body.as_ref()).await;
+            assert!(!answer.status.is_server_error(), "{path}: {}", answer.text());
+        }
     }
 }
 

@@ -134,10 +134,10 @@ pub(crate) fn conversation(data: &[u8]) {
     assert!((0.0..=1.0).contains(&intent.confidence), "{intent:?}");
     let context = Context::of("p", lines.iter().rev().copied());
     let indexed: Vec<_> = lines.iter().map(|line| Indexed::of("p", [*line])).collect();
-    let statistics = Statistics::default().seen(&indexed);
-    let scores = score(&context, &indexed, &statistics);
+    let mut statistics = Statistics::default();
+    let scores = score(&context, &indexed, &mut statistics);
     assert!(scores.iter().all(|score| score.is_finite() && *score >= 0.0), "{scores:?}");
-    assert_eq!(scores, score(&context, &indexed, &statistics));
+    assert_eq!(scores, score(&context, &indexed, &mut statistics));
     let mut compared: Vec<_> = indexed
         .iter()
         .zip(&scores)

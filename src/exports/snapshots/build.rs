@@ -14,9 +14,9 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use uuid::Uuid;
 
-use super::encode::Encoder;
+use super::encode::{self, Batch, Collected, Encoder};
 use super::request::Wanted;
-use super::store::{self, Building, Contents};
+use super::store::{self, Building, Contents, Part};
 use crate::background::Rounds;
 use crate::error::{Error, Result};
 use crate::exports::RowKey;
@@ -34,9 +34,7 @@ const LEASE: TimeDelta = TimeDelta::seconds(15);
 const RENEWAL: Duration = Duration::from_secs(4);
 /// The names of the columns that are added for the question and the answer of a row that does not have their texts.
 const TEXT_COLUMNS: [&str; 2] = ["key_question", "key_answer"];
-/// The time after which it is of use to know the progress of a building, for which the rows are counted.
-const COUNT_AFTER: Duration = Duration::from_secs(5);
-/// The number of bytes of rows that are written at once, and that of lines that are encoded at once.
+/// The number of bytes of rows that are written at once.
 const BUNCH: usize = 256 << 10;
 /// The number of bunches that wait to be written, and to be encoded.
 const BUNCHES_WAITING: usize = 2;
@@ -52,7 +50,10 @@ impl Rounds for Snapshots {
 
     async fn round(&mut self) -> Result<Duration> {
         store::expire(&self.0.db, Timestamp::now()).await?;
-        tokio::spawn(work(self.0.clone()));
+        // Whoever builds a snapshot also builds those that wait for it.
+        if self.0.building.try_lock().is_ok() {
+            tokio::spawn(upkeep(self.0.clone()));
+        }
         Ok(PAUSE)
     }
 }
@@ -62,6 +63,16 @@ pub async fn build_due(exports: Exports) -> Result<()> {
     store::expire(&exports.db, Timestamp::now()).await?;
     work(exports).await;
     Ok(())
+}
+
+/// Builds the waiting snapshots. The index of the records in them is merged here, so that a snapshot that is requested
+/// after another one need not wait for that.
+async fn upkeep(exports: Exports) {
+    let db = exports.db.clone();
+    work(exports).await;
+    if let Err(error) = store::tidy(&db).await {
+        tracing::debug!(%error, "the index of the records in snapshots could not be tidied");
+    }
 }
 
 /// Builds the waiting snapshots, one after the other.
@@ -91,9 +102,6 @@ async fn next(exports: &Exports) -> Result<bool> {
     match built {
         Ok(()) => {
             tracing::info!(id = %building.id, seconds = begun.elapsed().as_secs(), "a snapshot is complete");
-            if let Err(error) = store::tidy(db).await {
-                tracing::debug!(%error, "the index of the records in snapshots could not be tidied");
-            }
         }
         Err(error) => {
             let cause = format!("{error:#}");
@@ -129,8 +137,8 @@ async fn renew(db: &PgPool, building: &Building) {
     }
 }
 
-/// Reads rows, writes them as lines, encodes these, and stores the file, at the same time. Only a few megabytes wait
-/// between each two.
+/// Reads rows, writes them as lines or columns, encodes these, and stores the file, at the same time. Only a few
+/// megabytes wait between each two.
 async fn build(exports: &Exports, building: &Building) -> anyhow::Result<()> {
     let db = &exports.db;
     let Wanted { entry, dataset, mut common } = Wanted::read(&building.dataset, &building.parameters)?;
@@ -140,18 +148,18 @@ async fn build(exports: &Exports, building: &Building) -> anyhow::Result<()> {
     let export = Export::prepare(db, &building.project, &entry.description, dataset, common).await?;
     let (mut counted, dropped) = (export.counted()?, export.dropped);
     let counting = async {
-        sleep(COUNT_AFTER).await;
+        sleep(exports.count_after).await;
         let expected = counted.build_query_scalar().fetch_one(db).await?;
         still_ours(building.expect(db, expected).await?)
     };
-    let encoder = Encoder::new(building.file, &building.row_schema)?;
     let (bunches, to_write) = mpsc::channel(BUNCHES_WAITING);
-    let (lines, to_encode) = mpsc::channel(BUNCHES_WAITING);
+    let (batches, to_encode) = mpsc::channel(BUNCHES_WAITING);
     let (parts, to_keep) = mpsc::channel(PARTS_WAITING);
+    let (collected, encoder) = encode::begin(building.file, &building.row_schema, parts.clone())?;
     let (columns, texts) =
         export.rows.texts().filter(|_| building.has_texts).map(columns).unwrap_or_default();
-    let writing = write(export.rows.clone(), texts, db.clone(), to_write, lines, parts.clone());
-    let (writing, encoding) = (tokio::spawn(writing), spawn_blocking(|| encode(encoder, to_encode, parts)));
+    let writing = write(export.rows.clone(), collected, texts, db.clone(), to_write, batches, parts);
+    let (writing, encoding) = (tokio::spawn(writing), spawn_blocking(|| encode(encoder, to_encode)));
     let reading = read(export, &columns, exports.turns(&building.project), db, bunches);
     let (writing, encoding) = (async { writing.await? }, async { encoding.await? });
     let made = async { tokio::try_join!(keep(db, building, to_keep), encoding, writing, reading) };
@@ -180,14 +188,6 @@ fn columns(texts: QuestionAndAnswer) -> (String, Vec<(&'static str, &'static str
 /// Ends the building if another builder has taken over, or the snapshot was deleted.
 fn still_ours(is_ours: bool) -> anyhow::Result<()> {
     if is_ours { Ok(()) } else { bail!("the snapshot was deleted, or another server builds it") }
-}
-
-/// What is stored of a file.
-enum Part {
-    /// The next piece of its bytes.
-    Piece(Vec<u8>),
-    /// A page of its rows: their number, and what is in them.
-    Page(usize, Contents),
 }
 
 /// Rows of a page that were read, with their positions.
@@ -237,21 +237,21 @@ async fn read(
     }
 }
 
-/// Writes rows as lines for the encoder, and collects what is in them. It ends early if nobody takes the lines.
+/// Writes rows for the encoder, and collects what is in them. It ends early if nobody takes them.
 async fn write(
     rows: Rows,
+    mut collected: Collected,
     texts: Vec<(&'static str, &'static str)>,
     db: PgPool,
     mut bunches: mpsc::Receiver<Bunch>,
-    lines: mpsc::Sender<Vec<u8>>,
+    batches: mpsc::Sender<Batch>,
     pages: mpsc::Sender<Part>,
 ) -> anyhow::Result<()> {
     let (mut contents, mut hashes, mut count) = (Contents::default(), Hashes::default(), 0);
     let mut last: Vec<Uuid> = Vec::new();
     while let Some(bunch) = bunches.recv().await {
-        let mut ready = Vec::with_capacity(bunch.bytes * 2);
         for (row, key) in &bunch.rows {
-            let records = rows.write(row, *key, &mut ready, None)?;
+            let records = rows.write(row, *key, collected.out(), None)?;
             if records != last {
                 contents.records.extend(&records);
                 last = records;
@@ -264,7 +264,9 @@ async fn write(
         }
         count += bunch.rows.len();
         hashes.limit(&db).await?;
-        if lines.send(ready).await.is_err() {
+        if let Some(batch) = collected.take()?
+            && batches.send(batch).await.is_err()
+        {
             return Ok(());
         }
         if bunch.ends_page && count > 0 {
@@ -278,21 +280,12 @@ async fn write(
     Ok(())
 }
 
-/// Encodes lines, on a thread of its own. Returns the SHA-256 of the file.
-fn encode(
-    mut encoder: Encoder,
-    mut lines: mpsc::Receiver<Vec<u8>>,
-    parts: mpsc::Sender<Part>,
-) -> anyhow::Result<Vec<u8>> {
-    let send = move |pieces: Vec<Vec<u8>>| {
-        pieces.into_iter().try_for_each(|piece| parts.blocking_send(Part::Piece(piece)))
-    };
-    while let Some(lines) = lines.blocking_recv() {
-        send(encoder.write(&lines)?)?;
+/// Encodes rows, on a thread of its own. Returns the SHA-256 of the file.
+fn encode(mut encoder: Encoder, mut batches: mpsc::Receiver<Batch>) -> anyhow::Result<Vec<u8>> {
+    while let Some(batch) = batches.blocking_recv() {
+        encoder.write(batch)?;
     }
-    let (rest, sha256) = encoder.finish()?.end();
-    send(rest)?;
-    Ok(sha256)
+    encoder.finish()
 }
 
 /// What was stored of a file.

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::columns::Column;
 use super::{File, Snapshot, State};
+use crate::exports::columns::Column;
 
 /// Returns the card in Markdown.
 #[must_use]

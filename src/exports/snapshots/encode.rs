@@ -1,106 +1,138 @@
-//! Encoders of files: lines of JSON become the pieces of a file in bounded memory.
+//! Encoders of files: rows become the pieces of a file in bounded memory.
 
 use std::io::{self, Write};
-use std::mem::take;
-use std::sync::Arc;
+use std::mem::{replace, take};
 
-use arrow_json::ReaderBuilder;
-use arrow_json::reader::Decoder;
+use anyhow::bail;
+use arrow_array::RecordBatch;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression as Codec, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use serde_json::Value;
-use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::mpsc;
 
-use super::columns::Column;
+use super::store::Part;
 use super::{CHUNK, File};
+use crate::exports::columns::Columns;
+use crate::exports::rows::Out;
 
 /// The maximum number of rows of a row group.
 const GROUP_ROWS: usize = 100_000;
 /// The maximum number of bytes of a row group, which is in memory until it is complete.
-const GROUP_BYTES: usize = 64 << 20;
-/// The numbers of rows, and of bytes of JSON, after which lines are converted to columns.
-const BATCH: (usize, usize) = (4_096, 2 << 20);
+const GROUP_BYTES: usize = 32 << 20;
 
-/// An encoder that makes a file from lines.
+/// Rows on their way to the encoder, in the form that it takes.
+pub(super) enum Collected {
+    Lines(Vec<u8>),
+    Columns(Box<Columns>),
+}
+
+/// Rows that are encoded at once.
+pub(super) enum Batch {
+    Lines(Vec<u8>),
+    Columns(RecordBatch),
+}
+
+/// An encoder that makes a file from rows.
 pub(super) enum Encoder {
     Plain(Pieces),
     Gzip(GzEncoder<Pieces>),
-    Parquet(Box<Parquet>),
+    Parquet(Box<ArrowWriter<Pieces>>),
 }
 
-/// An encoder that makes a Parquet file from lines of JSON.
-pub(super) struct Parquet {
-    column: Column,
-    decoder: Decoder,
-    writer: ArrowWriter<Pieces>,
-    /// The number of bytes that wait to be converted to columns.
-    waiting: usize,
-    /// A line in which JSON values are texts.
-    line: Vec<u8>,
+/// Begins a file whose rows have this JSON Schema, and whose pieces are sent to `parts`.
+pub(super) fn begin(
+    file: File,
+    row_schema: &Value,
+    parts: mpsc::Sender<Part>,
+) -> anyhow::Result<(Collected, Encoder)> {
+    let pieces = Pieces { parts, last: Vec::new(), sha256: Sha256::new() };
+    let encoder = match file {
+        File::Jsonl => Encoder::Plain(pieces),
+        File::JsonlGz => Encoder::Gzip(GzEncoder::new(pieces, Compression::default())),
+        File::Parquet => {
+            let columns = Columns::new(row_schema)?;
+            let properties = WriterProperties::builder()
+                .set_compression(Codec::ZSTD(ZstdLevel::try_new(1)?))
+                .set_max_row_group_row_count(Some(GROUP_ROWS))
+                .set_max_row_group_bytes(Some(GROUP_BYTES))
+                .set_created_by(concat!("gleaner ", env!("CARGO_PKG_VERSION")).to_owned())
+                .build();
+            let writer = ArrowWriter::try_new(pieces, columns.schema(), Some(properties))?;
+            return Ok((Collected::Columns(columns.into()), Encoder::Parquet(writer.into())));
+        }
+    };
+    Ok((Collected::Lines(Vec::new()), encoder))
+}
+
+impl Collected {
+    /// Returns where rows are written.
+    pub(super) fn out(&mut self) -> Out<'_> {
+        match self {
+            Self::Lines(lines) => Out::Lines(lines),
+            Self::Columns(columns) => Out::Columns(columns),
+        }
+    }
+
+    /// Returns the rows that were written since the last time, if there are any.
+    pub(super) fn take(&mut self) -> anyhow::Result<Option<Batch>> {
+        Ok(match self {
+            Self::Lines(lines) if lines.is_empty() => None,
+            Self::Lines(lines) => {
+                let next = Vec::with_capacity(lines.len());
+                Some(Batch::Lines(replace(lines, next)))
+            }
+            Self::Columns(columns) => columns.take()?.map(Batch::Columns),
+        })
+    }
 }
 
 impl Encoder {
-    /// Begins a file whose rows have this JSON Schema.
-    pub(super) fn new(file: File, row_schema: &Value) -> anyhow::Result<Self> {
-        Ok(match file {
-            File::Jsonl => Self::Plain(Pieces::default()),
-            File::JsonlGz => Self::Gzip(GzEncoder::new(Pieces::default(), Compression::default())),
-            File::Parquet => Self::Parquet(Box::new(Parquet::new(row_schema)?)),
-        })
+    /// Adds rows.
+    pub(super) fn write(&mut self, rows: Batch) -> anyhow::Result<()> {
+        match (self, rows) {
+            (Self::Plain(pieces), Batch::Lines(lines)) => pieces.write_all(&lines)?,
+            (Self::Gzip(encoder), Batch::Lines(lines)) => encoder.write_all(&lines)?,
+            (Self::Parquet(writer), Batch::Columns(columns)) => writer.write(&columns)?,
+            _ => bail!("the encoder does not take rows of this form"),
+        }
+        Ok(())
     }
 
-    /// Adds whole lines. Returns the pieces of the file that are complete.
-    pub(super) fn write(&mut self, lines: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
+    /// Completes the file, and returns its SHA-256.
+    pub(super) fn finish(self) -> anyhow::Result<Vec<u8>> {
         let pieces = match self {
-            Self::Plain(pieces) => {
-                pieces.write_all(lines)?;
-                pieces
-            }
-            Self::Gzip(encoder) => {
-                encoder.write_all(lines)?;
-                encoder.get_mut()
-            }
-            Self::Parquet(parquet) => {
-                parquet.write(lines)?;
-                parquet.writer.inner_mut()
-            }
-        };
-        Ok(take(&mut pieces.complete))
-    }
-
-    /// Completes the file, and returns the rest of it.
-    pub(super) fn finish(self) -> anyhow::Result<Pieces> {
-        Ok(match self {
             Self::Plain(pieces) => pieces,
             Self::Gzip(encoder) => encoder.finish()?,
-            Self::Parquet(mut parquet) => {
-                parquet.flush()?;
-                parquet.writer.into_inner()?
-            }
-        })
+            Self::Parquet(writer) => writer.into_inner()?,
+        };
+        Ok(pieces.end()?)
     }
 }
 
-/// The bytes of a file, in the pieces in which the database stores them.
-#[derive(Default)]
+/// The bytes of a file, in the pieces in which the database stores them. They are sent on a thread that may wait.
 pub(super) struct Pieces {
-    complete: Vec<Vec<u8>>,
+    parts: mpsc::Sender<Part>,
     /// The bytes that do not fill a piece yet.
     last: Vec<u8>,
     sha256: Sha256,
 }
 
 impl Pieces {
-    /// Returns the pieces that were not taken yet, and the SHA-256 of the file.
-    pub(super) fn end(mut self) -> (Vec<Vec<u8>>, Vec<u8>) {
+    /// Sends the last piece, and returns the SHA-256 of the file.
+    fn end(mut self) -> io::Result<Vec<u8>> {
         if !self.last.is_empty() {
-            self.complete.push(self.last);
+            self.send()?;
         }
-        (self.complete, self.sha256.finalize().to_vec())
+        Ok(self.sha256.finalize().to_vec())
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        let piece = Part::Piece(take(&mut self.last));
+        self.parts.blocking_send(piece).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 
@@ -113,66 +145,12 @@ impl Write for Pieces {
         self.last.extend(now);
         self.sha256.update(now);
         if self.last.len() == CHUNK {
-            self.complete.push(take(&mut self.last));
+            self.send()?;
         }
         Ok(now.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Parquet {
-    fn new(row_schema: &Value) -> anyhow::Result<Self> {
-        let column = Column::of(row_schema);
-        let schema = column.schema();
-        let properties = WriterProperties::builder()
-            .set_compression(Codec::ZSTD(ZstdLevel::try_new(1)?))
-            .set_max_row_group_row_count(Some(GROUP_ROWS))
-            .set_max_row_group_bytes(Some(GROUP_BYTES))
-            .set_created_by(concat!("gleaner ", env!("CARGO_PKG_VERSION")).to_owned())
-            .build();
-        let decoder = ReaderBuilder::new(Arc::clone(&schema)).with_batch_size(BATCH.0).build_decoder()?;
-        let writer = ArrowWriter::try_new(Pieces::default(), schema, Some(properties))?;
-        Ok(Self { column, decoder, writer, waiting: 0, line: Vec::new() })
-    }
-
-    fn write(&mut self, lines: &[u8]) -> anyhow::Result<()> {
-        if !self.column.has_json() {
-            return self.decode(lines);
-        }
-        let mut rewritten = take(&mut self.line);
-        for line in lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
-            let row: &RawValue = serde_json::from_slice(line)?;
-            self.column.rewrite(row, &mut rewritten)?;
-            rewritten.push(b'\n');
-        }
-        self.decode(&rewritten)?;
-        rewritten.clear();
-        self.line = rewritten;
-        Ok(())
-    }
-
-    fn decode(&mut self, mut lines: &[u8]) -> anyhow::Result<()> {
-        while !lines.is_empty() {
-            let read = self.decoder.decode(lines)?;
-            self.waiting += read;
-            lines = &lines[read..];
-            // The decoder accepts no more rows once its batch is full.
-            if !lines.is_empty() || self.waiting >= BATCH.1 {
-                self.flush()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Converts the waiting rows to columns.
-    fn flush(&mut self) -> anyhow::Result<()> {
-        if let Some(batch) = self.decoder.flush()? {
-            self.writer.write(&batch)?;
-        }
-        self.waiting = 0;
         Ok(())
     }
 }

@@ -11,7 +11,6 @@
 
 pub mod build;
 pub mod card;
-pub mod columns;
 mod download;
 mod encode;
 pub mod erased;

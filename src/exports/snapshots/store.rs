@@ -201,8 +201,8 @@ pub async fn chunk(db: &PgPool, project: &str, id: Uuid, number: u64) -> Result<
     bytes.ok_or(Error::NotFound("snapshot"))
 }
 
-/// Merges the list of new entries into the index of the records in snapshots, which takes longer than adding them.
-/// Erasures read that list to its end.
+/// Merges the list of new entries into the index of the records in snapshots, which takes a few seconds for a million
+/// records. Erasures read that list to its end.
 pub async fn tidy(db: &PgPool) -> sqlx::Result<()> {
     const SQL: &str = "select gin_clean_pending_list('snapshot_contents_records')";
     sqlx::query(SQL).execute(db).await?;
@@ -262,6 +262,15 @@ pub async fn claim(db: &PgPool, now: Timestamp, until: Timestamp) -> Result<Opti
         return Ok(Some(building));
     }
     Ok(None)
+}
+
+/// What is stored of a file while it is built.
+#[derive(Debug)]
+pub enum Part {
+    /// The next piece of its bytes.
+    Piece(Vec<u8>),
+    /// A page of its rows: their number, and what is in them.
+    Page(usize, Contents),
 }
 
 /// What a page of rows adds to the contents of a snapshot.

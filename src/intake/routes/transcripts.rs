@@ -18,6 +18,7 @@ use crate::http::{NDJSON_LIMIT, Query, Replaced, line};
 use crate::intake::prompts::Conversations;
 use crate::searches::transcripts::{Intake, Origin};
 use crate::searches::write::TranscriptCounts;
+use crate::sharing::Kind;
 use crate::state::App;
 
 /// How many bytes of lines are taken at once, or one line if that is longer.
@@ -79,7 +80,9 @@ async fn append_transcript(
         json::expect_pace(begun, lines.0.len())?;
         memory.hold(lines.0.len() + chunk.as_ref().map_or(0, Bytes::len)).await?;
         if let Some(piece) = lines.push(chunk)? {
+            let turn = app.work.turn(&caller.project, Kind::Parse).await;
             let (piece, characters, redacted) = intake.take(piece).await?;
+            drop(turn);
             begun = Instant::now();
             counts.add(piece);
             replaced.add(characters);

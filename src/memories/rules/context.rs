@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::grams::grams;
 use super::terms::written_terms;
-use crate::retrieval::keys::{self, Key};
+use crate::retrieval::keys::{self, Key, KeyMap};
 
 /// The weight of each query relative to the next one. Measured on multi-turn questions, earlier queries help most
 /// with 0.3 and not at all with 1.
@@ -18,7 +18,7 @@ const MOST_TERMS: usize = 200;
 #[derive(Debug, Default)]
 pub struct Context {
     /// The terms of all its queries, with their weights.
-    pub weights: HashMap<Key, f64>,
+    pub weights: KeyMap<f64>,
     /// The terms of the last query, in order, each once.
     pub own: Vec<Key>,
     /// The terms that only earlier queries have.
@@ -28,7 +28,7 @@ pub struct Context {
     /// The character 4-grams of all queries, with their weights.
     pub grams: HashMap<u64, f64>,
     /// How the terms were written.
-    pub written: HashMap<Key, String>,
+    pub written: KeyMap<String>,
 }
 
 impl Context {
@@ -38,7 +38,7 @@ impl Context {
         let mut context = Self::default();
         let mut weight = 1.0;
         for (age, query) in queries.into_iter().enumerate() {
-            let (mut counts, mut sequence): (HashMap<Key, u32>, Vec<Key>) = (HashMap::new(), Vec::new());
+            let (mut counts, mut sequence): (KeyMap<u32>, Vec<Key>) = (KeyMap::default(), Vec::new());
             for (term, written) in written_terms(query) {
                 let key = keys::of_term(project, &term);
                 if counts.len() >= MOST_TERMS && !counts.contains_key(&key) {

@@ -44,8 +44,7 @@ mod tests {
         let context = Context::of("p", ["Why does AuthMiddleware refuse a JWT?", "invoices"]);
         let of = |text: &str, days: f64| {
             let indexed = Indexed::of("p", [text]);
-            let statistics = Statistics::default().seen(std::slice::from_ref(&indexed));
-            reason(&context, &indexed, &statistics, days)
+            reason(&context, &indexed, &Statistics::default(), days)
         };
         assert_eq!(
             of("The JWT of AuthMiddleware", 3.5),

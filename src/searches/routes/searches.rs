@@ -20,6 +20,7 @@ use crate::searches::store::{self, Filter};
 use crate::searches::{
     AppendedFallback, EndedTurn, Event, NewFallback, NewSearch, Resolve, Search, TurnEnd, turns,
 };
+use crate::sharing::Kind;
 use crate::state::App;
 use crate::writing::Writing;
 
@@ -73,7 +74,8 @@ async fn start_search(writing: Writing, Json(new): Json<NewSearch>) -> Result<Cr
             limit: usize::MAX,
             least: None,
         };
-        let _turn = app.similar.take(&tenant.name, 1).await;
+        let _place = app.similar.take(&tenant.name, 1).await;
+        let _turn = app.work.turn(&tenant.name, Kind::Read).await;
         hints::find(&app.db, &app.samples, &tenant.name, &tenant.rules, &asked).await?
     } else {
         Vec::new()

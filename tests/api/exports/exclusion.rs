@@ -80,6 +80,24 @@ async fn a_text_is_excluded_in_every_spelling_and_a_text_with_another_letter_is_
     assert_eq!(left, intents().map(|(_, intent)| format!("{intent} now")).collect::<Vec<_>>());
 }
 
+#[tokio::test]
+async fn a_snapshot_has_the_hashes_that_the_database_computes_of_texts_of_every_length() {
+    let service = Service::open().await;
+    let log = |number: usize| {
+        let intent: String = ('!'..='~').cycle().skip(number).take(number).collect();
+        solved(number as u128, &intent, &[passed(1, &format!("(Program of\t{intent})"))])
+    };
+    service.accept(&(1..=60).map(log).collect::<Vec<_>>()).await;
+    built(&service, &json!({"dataset": "training-pairs"})).await;
+    let sql = "select array(select distinct unnest(texts) from snapshot_contents order by 1), array(
+            select split_hash('intent', user_intent) from generations
+            union select split_hash('program', final_valid_dsl) from generations order by 1)";
+    let (stored, computed): (Vec<i64>, Vec<i64>) =
+        sqlx::query_as(sql).fetch_one(service.pool()).await.expect("hashes");
+    assert_eq!(stored, computed);
+    assert!(stored.len() > 100, "{}", stored.len());
+}
+
 /// While a page is read, the database is asked for hashes each time that a megabyte of texts waits for them.
 #[tokio::test]
 async fn long_texts_that_are_not_ascii_are_excluded_too() {

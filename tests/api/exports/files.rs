@@ -1,6 +1,7 @@
 //! Snapshots: exports kept as files, downloaded in parts, and marked when a record of them is erased.
 
 use std::io::Read as _;
+use std::time::Duration;
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -294,6 +295,34 @@ async fn the_same_request_returns_the_same_snapshot_and_another_is_a_conflict() 
             sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(service.pool()).await.expect("a count");
         assert_eq!(count, 0, "{table}");
     }
+}
+
+#[tokio::test]
+async fn a_snapshot_that_takes_long_says_how_far_it_is() {
+    let exports = Limits { count_after: Duration::ZERO, ..settings().exports };
+    let service = Service::with(Settings { exports, ..settings() }).await;
+    service.accept(&logs(3)).await;
+    let id = Uuid::from_u128(1);
+    // The row of the file's first piece, which the builder therefore waits to store.
+    let mut held = service.pool().begin().await.expect("a transaction");
+    sqlx::query(
+        "insert into snapshot_chunks (project, snapshot_id, number, bytes) values ('default', $1, 0, '')",
+    )
+    .bind(id)
+    .execute(&mut *held)
+    .await
+    .expect("a row");
+    service.post(SNAPSHOTS, &json!({"id": id, "dataset": "training-pairs"})).await.expect(202);
+    let address = format!("{SNAPSHOTS}/{id}");
+    let mut snapshot = Value::Null;
+    eventually("the rows are counted", async || {
+        snapshot = service.get(&address).await.expect(200);
+        snapshot["progress"] == 1.0
+    })
+    .await;
+    assert_eq!([&snapshot["state"], &snapshot["rows"]], [&json!("building"), &json!(3)]);
+    held.rollback().await.expect("released");
+    assert_eq!(settled(&service, &address).await["state"], "complete");
 }
 
 #[tokio::test]

@@ -18,4 +18,5 @@ pub(crate) use gleaner::providers::Providers;
 pub(crate) use gleaner::router::{openapi, router};
 pub(crate) use gleaner::searches::expiry::{Failed, expire};
 pub(crate) use gleaner::server::{Running, Settings};
+pub(crate) use gleaner::sharing::Limits as Turns;
 pub(crate) use gleaner::types::Timestamp;

@@ -1,12 +1,18 @@
-//! The columns of a Parquet file. They follow from the JSON Schema of a row. Values without fixed members, such as
-//! the parameters of a tool or a client's own object, are JSON texts, because loaders need the same type in all rows.
+//! The columns of a Parquet file, and how rows become columns. They follow from the JSON Schema of a row. Values without
+//! fixed members, such as the parameters of a tool or a client's own object, are JSON texts, because loaders need the
+//! same type in all rows.
 
 use std::collections::BTreeMap;
+use std::slice;
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, Fields, Schema};
+use arrow_array::RecordBatch;
+use arrow_json::ReaderBuilder;
+use arrow_json::reader::Decoder;
+use arrow_schema::{ArrowError, DataType, Field, Fields, Schema};
+use serde::Serialize;
 use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 /// The type of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,8 +85,7 @@ impl Column {
     }
 
     /// Returns the schema of a file whose rows are structs of this type.
-    #[must_use]
-    pub fn schema(&self) -> Arc<Schema> {
+    fn schema(&self) -> Arc<Schema> {
         let fields = match self {
             Self::Struct(members) => fields(members),
             _ => Fields::empty(),
@@ -100,8 +105,7 @@ impl Column {
     }
 
     /// Returns whether values of this type contain JSON that is stored as text.
-    #[must_use]
-    pub fn has_json(&self) -> bool {
+    fn has_json(&self) -> bool {
         match self {
             Self::Json => true,
             Self::List(items) => items.has_json(),
@@ -110,45 +114,72 @@ impl Column {
         }
     }
 
-    /// Writes a value, with the JSON in it as text.
-    pub fn rewrite(&self, value: &RawValue, out: &mut Vec<u8>) -> serde_json::Result<()> {
-        let is_null = value.get() == "null";
+    /// Returns a value with the JSON in it as text.
+    fn with_texts(&self, value: &RawValue) -> serde_json::Result<Value> {
+        let text = value.get();
         match self {
-            Self::Json if !is_null => serde_json::to_writer(out, value.get())?,
-            Self::List(items) if !is_null && items.has_json() => {
-                let values: Vec<&RawValue> = serde_json::from_str(value.get())?;
-                out.push(b'[');
-                for (number, value) in values.into_iter().enumerate() {
-                    if number > 0 {
-                        out.push(b',');
-                    }
-                    items.rewrite(value, out)?;
-                }
-                out.push(b']');
+            _ if text == "null" => Ok(Value::Null),
+            Self::Json => Ok(text.into()),
+            Self::List(items) => {
+                let values: Vec<&RawValue> = serde_json::from_str(text)?;
+                values.into_iter().map(|value| items.with_texts(value)).collect()
             }
-            Self::Struct(members) if !is_null && self.has_json() => {
-                let values: BTreeMap<String, &RawValue> = serde_json::from_str(value.get())?;
-                out.push(b'{');
+            Self::Struct(members) => {
+                let values: BTreeMap<String, &RawValue> = serde_json::from_str(text)?;
                 let known =
                     members.iter().filter_map(|(name, member)| Some((name, member, values.get(name)?)));
-                for (number, (name, member, value)) in known.enumerate() {
-                    if number > 0 {
-                        out.push(b',');
-                    }
-                    serde_json::to_writer(&mut *out, name)?;
-                    out.push(b':');
-                    member.rewrite(value, out)?;
-                }
-                out.push(b'}');
+                known.map(|(name, member, value)| Ok((name.clone(), member.with_texts(value)?))).collect()
             }
-            _ => out.extend_from_slice(value.get().as_bytes()),
+            Self::Text | Self::Integer | Self::Number | Self::Boolean => serde_json::from_str(text),
         }
-        Ok(())
     }
 }
 
 fn fields(members: &[(String, Column)]) -> Fields {
     members.iter().map(|(name, member)| Field::new(name, member.data_type(), true)).collect()
+}
+
+/// Rows that become columns.
+#[derive(Debug)]
+pub struct Columns {
+    /// The type of a row.
+    row: Column,
+    /// Whether a row contains JSON that is stored as text.
+    has_json: bool,
+    schema: Arc<Schema>,
+    decoder: Decoder,
+}
+
+impl Columns {
+    /// Makes the columns of rows that have this JSON Schema.
+    pub fn new(row_schema: &Value) -> Result<Self, ArrowError> {
+        let row = Column::of(row_schema);
+        let schema = row.schema();
+        let decoder = ReaderBuilder::new(Arc::clone(&schema)).build_decoder()?;
+        Ok(Self { has_json: row.has_json(), row, schema, decoder })
+    }
+
+    /// Returns the names and types of the columns.
+    #[must_use]
+    pub fn schema(&self) -> Arc<Schema> {
+        Arc::clone(&self.schema)
+    }
+
+    /// Adds a row.
+    pub fn push(&mut self, row: &impl Serialize) -> anyhow::Result<()> {
+        if self.has_json {
+            let row = self.row.with_texts(&to_raw_value(row)?)?;
+            self.decoder.serialize(&[row])?;
+        } else {
+            self.decoder.serialize(slice::from_ref(row))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the columns of the rows that were added since the last time, if there are any.
+    pub fn take(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
+        self.decoder.flush()
+    }
 }
 
 #[cfg(test)]
@@ -181,11 +212,8 @@ mod tests {
         let row =
             r#"{"a":"x","b":[{"n":1,"any":{"k":[1, 2]}},{"n":2,"any":null}],"c":1.5,"d":[{"t":"\""}],"f":7}"#;
         let row: &RawValue = serde_json::from_str(row).expect("JSON");
-        let mut out = Vec::new();
-        column.rewrite(row, &mut out).expect("JSON");
-        assert_eq!(
-            String::from_utf8(out).expect("text"),
-            r#"{"a":"x","b":[{"any":"{\"k\":[1, 2]}","n":1},{"any":null,"n":2}],"c":1.5,"d":"[{\"t\":\"\\\"\"}]","f":"7"}"#
-        );
+        let expected = json!({"a": "x", "b": [{"any": r#"{"k":[1, 2]}"#, "n": 1}, {"any": null, "n": 2}], "c": 1.5,
+            "d": r#"[{"t":"\""}]"#, "f": "7"});
+        assert_eq!(column.with_texts(row).expect("JSON"), expected);
     }
 }
