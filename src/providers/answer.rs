@@ -83,7 +83,7 @@ impl Answer {
             Api::ChatCompletions => {
                 let choice = body["choices"].get(0)?;
                 let message = &choice["message"];
-                answer.text = text(&message["content"]);
+                answer.add(&text(&message["content"]));
                 for (index, call) in (0..).zip(message["tool_calls"].as_array().into_iter().flatten()) {
                     answer.call(
                         index,
@@ -196,6 +196,7 @@ impl Answer {
                 self.size -= streamed.len();
                 self.output(response);
                 if self.text.len() < streamed.len() {
+                    self.size += streamed.len() - self.text.len();
                     self.text = streamed;
                 }
                 self.usage(&response["usage"]);
