@@ -57,6 +57,21 @@ pub fn clean_json(json: &mut [u8]) -> Result<usize> {
 /// model can read, and takes at most some 80 MB of memory.
 pub const MOST_VALUES: usize = 250_000;
 
+/// Rejects a JSON text with more values than [`MOST_VALUES`]. A client's own objects are kept as text, but they are
+/// parsed to be hashed and redacted.
+pub fn expect_few_values(json: &[u8]) -> Result<()> {
+    // A value takes a byte at least.
+    if json.len() > MOST_VALUES && values(json) > MOST_VALUES {
+        return Err(too_many_values());
+    }
+    Ok(())
+}
+
+/// Returns the error about a text with more than [`MOST_VALUES`].
+pub(super) fn too_many_values() -> Error {
+    Error::TooLarge(format!("the body has more than {MOST_VALUES} JSON values"))
+}
+
 /// Returns the number of values in a JSON text, or a few more. It counts brackets and commas.
 #[must_use]
 pub fn values(json: &[u8]) -> usize {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tower_http::timeout::TimeoutError;
 
 use super::check::{Check, Checks};
-use super::clean::{Replaced, clean_json};
+use super::clean::{Replaced, clean_json, expect_few_values};
 use super::memory::Memory;
 use super::strict::{MOST_ELEMENTS, Strict};
 use super::words;
@@ -54,6 +54,7 @@ impl Body {
     /// Cleans, parses and checks the body, which is one JSON text.
     pub async fn parse<T: DeserializeOwned + Check>(mut self) -> Result<T> {
         self.replaced.add(clean_json(&mut self.bytes)?);
+        expect_few_values(&self.bytes)?;
         let (value, elements) = decode_counted(utf8(&self.bytes)?)?;
         let value = Checks::of(value)?;
         self.memory.hold(self.bytes.len() + elements * ELEMENT).await?;

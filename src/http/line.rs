@@ -14,6 +14,7 @@ use utoipa::{PartialSchema, ToSchema};
 use uuid::Uuid;
 
 use super::check::{Check, Checks};
+use super::clean::expect_few_values;
 use super::json;
 use crate::error::{Error, Result};
 
@@ -79,6 +80,7 @@ impl<'a> Line<'a> {
                 "a line is one event, a JSON object; an array of events is sent whole, as application/json";
             return Err(Error::invalid("", reason));
         }
+        expect_few_values(text.as_bytes())?;
         let Named { event, line_id } = json::decode(text)?;
         Ok(Self { project, text, kind: event, id: line_id.or(id) })
     }

@@ -14,7 +14,7 @@ use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::clean::MOST_VALUES;
+use super::clean::{MOST_VALUES, too_many_values};
 use crate::error::{Error, Result};
 use crate::sharing::Turn;
 
@@ -143,7 +143,7 @@ impl Memory {
     /// [`MOST_VALUES`] is a 413.
     pub async fn hold_values(&self, bytes: usize, values: usize) -> Result<()> {
         if values > MOST_VALUES {
-            return Err(Error::TooLarge(format!("the body has more than {MOST_VALUES} JSON values")));
+            return Err(too_many_values());
         }
         self.hold(bytes + values * VALUE / 2).await
     }

@@ -79,6 +79,9 @@ async fn arrays_have_at_most_20_000_elements_in_a_body_and_the_logs_of_a_batch_2
     let memory = |count: usize| json!({"event": "memory", "content": "c", "source_type": "memory", "tags": vec![""; count]});
     let many = service.events(&[memory(20_001), line("small")]).await.expect(200);
     assert_eq!((&many["rejected"][0]["status"], &many["accepted"]), (&json!(413), &json!(1)));
+    let own = |count: usize| with(line("a"), &json!({"metadata": {"a": vec![0; count]}}));
+    let many = service.events(&[own(250_000), own(249_000)]).await.expect(200);
+    assert_eq!((&many["rejected"][0]["status"], &many["accepted"]), (&json!(413), &json!(1)));
     let logs = |count: usize| with(line("a"), &json!({"iterations": vec![json!({}); count]}));
     let refused = service.events(&vec![logs(20_000); 11]).await;
     let detail = "the finished logs of a batch have at most 200000 attempts, and these have more";

@@ -313,4 +313,6 @@ async fn many_values(address: String) {
     all(&address, 4, head, &body(tags, "\"\",", 60 << 20, "]}"), &[200, 503]).await;
     let log = r#"{"event": "generation", "user_intent": "a", "domain_name": "d", "iterations": ["#;
     all(&address, 4, head, &body(log, "{},", 60 << 20, "]}"), &[200, 503]).await;
+    let own = r#"{"event": "generation", "user_intent": "a", "domain_name": "d", "metadata": {"a": ["#;
+    all(&address, 4, head, &body(own, r#"{"":0},"#, 60 << 20, "]}}"), &[200, 503]).await;
 }
