@@ -18,6 +18,7 @@ use super::{OPEN, Places};
 
 /// How long a project counts as one that sends requests.
 const LATELY: Duration = Duration::from_secs(1);
+
 /// Limits on the turns of a project beside others.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {

@@ -19,8 +19,8 @@ use crate::sharing::Place;
 /// The number of chunks that wait for the reader.
 const WAITING: usize = 4;
 
-/// The bytes of a file that are sent: from `start` to before `end`.
-pub(super) struct Part {
+/// A download: the bytes of a file from `start` to before `end`.
+pub(super) struct Download {
     pub(super) db: PgPool,
     pub(super) project: Arc<str>,
     pub(super) id: Uuid,
@@ -28,7 +28,7 @@ pub(super) struct Part {
     pub(super) end: u64,
 }
 
-impl Part {
+impl Download {
     /// Returns the bytes as the body of a response. They are read in the background, at most two pieces ahead of the
     /// reader, who must read at a minimum rate. The `place` is given back at the end.
     pub(super) fn body(self, place: Place) -> Body {

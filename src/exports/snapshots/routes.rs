@@ -14,7 +14,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::download::Part;
+use super::download::Download;
 use super::make::make;
 use super::request::NewSnapshot;
 use super::store::{self, Filter};
@@ -171,7 +171,7 @@ async fn download_snapshot(
         let (start, end) = range.unwrap_or((0, length));
         let body = if is_read {
             let place = app.exports.download(&caller.project).await?;
-            Part { db: app.db.clone(), project: caller.project, id, start, end }.body(place)
+            Download { db: app.db.clone(), project: caller.project, id, start, end }.body(place)
         } else {
             Body::empty()
         };

@@ -60,7 +60,7 @@ async fn a_body_of_nothing_but_values_is_refused_before_it_is_parsed() {
 }
 
 #[tokio::test]
-async fn a_model_that_no_provider_has_is_a_404_and_a_redirect_is_not_followed() {
+async fn a_model_that_no_provider_has_is_a_404_and_an_answer_that_leads_elsewhere_is_not_followed() {
     let service = crate::support::Service::open().await;
     let unknown = call(&service, CHAT, &[], &chat("m", &["x"])).await.expect(404);
     assert_eq!(unknown["error"]["message"], "no such model in the providers file");
@@ -71,4 +71,7 @@ async fn a_model_that_no_provider_has_is_a_404_and_a_redirect_is_not_followed() 
     assert_eq!(moved.header("location"), None);
     assert_eq!(moved.expect(502)["error"]["type"], "server_error");
     assert_eq!(sent(&service).await["state"], "error");
+    let switched = call(&service, CHAT, &[], &chat("moved", &["another protocol"])).await;
+    assert_eq!(switched.header("upgrade"), None);
+    assert_eq!(switched.expect(502)["error"]["type"], "server_error");
 }

@@ -152,6 +152,10 @@ async fn answer(asked: &Arc<Asked>, headers: HeaderMap, body: &[u8], is_anthropi
         }
         "refused" => return error(401, json!({"error": {"message": "Incorrect API key provided"}})),
         "broken" => return (StatusCode::OK, "no JSON").into_response(),
+        "moved" if body["messages"][0]["content"] == "another protocol" => {
+            return (StatusCode::SWITCHING_PROTOCOLS, [("upgrade", "other"), ("connection", "upgrade")])
+                .into_response();
+        }
         "moved" => return (StatusCode::FOUND, [("location", "http://example.com/")]).into_response(),
         _ => {}
     }
