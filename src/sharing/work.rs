@@ -16,9 +16,6 @@ use tokio::task::AbortHandle;
 
 use super::{OPEN, Places};
 
-/// How long a project counts as one that sends requests.
-const LATELY: Duration = Duration::from_secs(1);
-
 /// Limits on the turns of a project beside others.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -26,12 +23,14 @@ pub struct Limits {
     pub at_a_time: usize,
     /// The maximum duration of a turn.
     pub longest: Duration,
+    /// How long a project counts as one that sends requests.
+    pub lately: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { at_a_time: processors / 2, longest: Duration::from_millis(50) }
+        Self { at_a_time: processors / 2, longest: Duration::from_millis(50), lately: Duration::from_secs(1) }
     }
 }
 
@@ -39,6 +38,7 @@ impl Default for Limits {
 #[derive(Debug)]
 pub struct Work {
     longest: Duration,
+    lately: Duration,
     seen: Mutex<Seen>,
     /// The turns of each project that can be taken at the same time.
     turns: Places,
@@ -109,9 +109,10 @@ impl Default for Work {
 impl Work {
     /// Limits the turns of each project.
     #[must_use]
-    pub fn new(Limits { at_a_time, longest }: Limits) -> Self {
+    pub fn new(Limits { at_a_time, longest, lately }: Limits) -> Self {
         let places = || Places::new(at_a_time.max(1));
-        Self { longest, seen: Mutex::default(), turns: places(), kinds: std::array::from_fn(|_| places()) }
+        let kinds = std::array::from_fn(|_| places());
+        Self { longest, lately, seen: Mutex::default(), turns: places(), kinds }
     }
 
     /// Notes that a project sends requests.
@@ -131,7 +132,7 @@ impl Work {
     #[must_use]
     pub fn is_shared(&self) -> bool {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.other.is_some_and(|at| at.elapsed() < LATELY)
+        seen.other.is_some_and(|at| at.elapsed() < self.lately)
     }
 
     /// Waits for a turn of a project, after those who have waited longer for work of this kind. There is nothing to
@@ -160,7 +161,7 @@ mod tests {
 
     /// The turns of projects, each of which has one at a time.
     fn work() -> Work {
-        Work::new(Limits { at_a_time: 1, ..Limits::default() })
+        Work::new(Limits { at_a_time: 1, lately: Duration::from_hours(1), ..Limits::default() })
     }
 
     /// Two projects that have sent requests.

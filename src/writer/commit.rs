@@ -1,4 +1,4 @@
-//! The commit of a batch: a transaction for each project and domain, and a statement for the requests to the gateway that
+//! The commit of a project's batch: a transaction for each domain, and a statement for the requests to the gateway that
 //! begin and for those that end (`Lane` in `messages/write.rs`). A transaction that lost a race is
 //! repeated, and one that fails because of an event is replaced by a transaction for each event.
 //!
@@ -8,8 +8,7 @@
 //! or a server that is out of resources or shutting down, is a 503 for every event of the batch. Anything else means that
 //! some row is not acceptable: the events are written again one by one, so that a poisoned one harms no neighbor.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::Job;
@@ -23,28 +22,11 @@ use crate::error::Error;
 use crate::outage::Outage;
 use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
-use crate::sharing::{Kind, Work};
 use crate::telemetry;
 
-/// Writes the jobs' events in a transaction for each project and domain, when it is the project's turn, and answers each
-/// job. Projects with few events do not wait for those with many.
-pub(super) async fn commit(connection: &mut KeptConnection, away: &Away, work: &Work, mut batch: Taken<Job>) {
+/// Writes the events of a project's jobs in a transaction for each domain, and answers each job.
+pub(super) async fn commit(connection: &mut KeptConnection, away: &Away, mut batch: Taken<Job>) {
     let jobs = std::mem::take(&mut batch.jobs);
-    let mut projects: HashMap<Arc<str>, Vec<Job>> = HashMap::new();
-    for job in jobs {
-        projects.entry(Arc::clone(&job.tenant.name)).or_default().push(job);
-    }
-    let mut projects: Vec<_> = projects.into_values().collect();
-    projects.sort_by_key(|jobs| jobs.iter().map(|job| job.events.len()).sum::<usize>());
-    for jobs in projects {
-        let turn = work.turn(&jobs[0].tenant.name, Kind::Commit).await;
-        commit_project(connection, away, jobs).await;
-        drop(turn);
-    }
-}
-
-/// Writes the events of one project's jobs.
-async fn commit_project(connection: &mut KeptConnection, away: &Away, jobs: Vec<Job>) {
     let started = Instant::now();
     let mut verdicts: Vec<Vec<Option<Written>>> =
         jobs.iter().map(|job| job.events.iter().map(|_| None).collect()).collect();

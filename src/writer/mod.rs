@@ -5,8 +5,8 @@
 //! **Three writers.** The first does nearly all the work, because a few large transactions cost Postgres less than
 //! many small ones. The second joins in when 128 events wait or when a transaction takes longer than three
 //! milliseconds, so that a lock held by another transaction does not delay all events. At most two write events of
-//! the same project, and only one while other projects send requests, so that one is free for the others. It then waits
-//! for the project's turn at working, and events of other projects are written meanwhile.
+//! the same project, and only one while other projects send requests, so that one is free for the others. Events that
+//! wait for their project's turn at working wait in the queue, while the writers write those of other projects.
 //!
 //! **What is stored.** The queue takes only what is [`Kept`]: an event is dropped, or reduced to what its project
 //! stores, before it is queued. What was computed from the text, such as an attempt's verdict, stays. A match that is
@@ -22,7 +22,6 @@ mod connection;
 mod queue;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use sqlx::PgPool;
@@ -31,7 +30,7 @@ use tokio::task::JoinHandle;
 
 use self::away::Away;
 use self::connection::KeptConnection;
-use self::queue::{Queue, Taken};
+use self::queue::Queue;
 use crate::db::gin;
 use crate::db::receipt::{Receipt, Written};
 use crate::domain::Event;
@@ -53,9 +52,6 @@ pub const WRITERS: u32 = 3;
 /// The maximum number of writers that write events of the same project at the same time, if no other project sends
 /// requests. The last one is free for other projects.
 const WRITERS_OF_ONE: usize = 2;
-/// The number of events that must wait before a second transaction begins beside the one in progress. A few large
-/// transactions cost Postgres less than many small ones, so events usually wait for the first to end.
-const ENOUGH: usize = BATCH / 4;
 /// The time for which the texts of a batch are redacted before other requests of the thread get their turn.
 const TURN: Duration = Duration::from_millis(1);
 /// The duration of the first writer's transaction after which another writer joins in.
@@ -75,29 +71,7 @@ struct Job {
 pub struct Writer {
     queue: Arc<Queue<Job>>,
     room: Shares,
-    load: Arc<Load>,
     away: Arc<Away>,
-}
-
-/// How much there is to write, and whether the first writer keeps up.
-#[derive(Debug, Default)]
-struct Load {
-    /// How many events are in the queue.
-    waiting: AtomicUsize,
-    /// Whether the first writer's transaction is taking longer than [`LATE`].
-    late: AtomicBool,
-    /// Wakes a further writer.
-    help: Notify,
-}
-
-impl Load {
-    /// Wakes a further writer if there is work for it.
-    fn check(&self) {
-        let waiting = self.waiting.load(Ordering::Relaxed);
-        if waiting >= ENOUGH || waiting > 0 && self.late.load(Ordering::Relaxed) {
-            self.help.notify_one();
-        }
-    }
 }
 
 /// The background tasks of writing.
@@ -127,11 +101,9 @@ impl Writer {
     pub fn start(db: &PgPool, tidy_db: &PgPool, work: &Arc<Work>) -> (Self, Tasks) {
         let queue = Arc::new(Queue::<Job>::new(WRITERS_OF_ONE, Arc::clone(work)));
         let (stop, stopped) = watch::channel(false);
-        let load = Arc::<Load>::default();
         let away = Arc::<Away>::default();
         let task = Task {
             queue: Arc::clone(&queue),
-            load: Arc::clone(&load),
             away: Arc::clone(&away),
             work: Arc::clone(work),
             stopped,
@@ -142,7 +114,7 @@ impl Writer {
         let mut handles: Vec<_> = (1..WRITERS).map(helper).collect();
         handles.push(tokio::spawn(task.run(KeptConnection::new(db.clone()))));
         let room = Shares::new(QUEUE);
-        (Self { queue, room, load, away }, Tasks { stop, handles, tidying })
+        (Self { queue, room, away }, Tasks { stop, handles, tidying })
     }
 
     /// Writes what the project keeps of one event. Returns once that is committed. The queue keeps `memory`
@@ -232,12 +204,9 @@ impl Writer {
         memory.end_turn();
         let (reply, written) = oneshot::channel();
         let job = Job { tenant: Arc::clone(tenant), events, reply, _memory: memory.clone(), _room: room };
-        self.load.waiting.fetch_add(size as usize, Ordering::Relaxed);
         if !self.queue.push(&tenant.name, size as usize, job) {
-            self.load.waiting.fetch_sub(size as usize, Ordering::Relaxed);
             return Err(STOPPING);
         }
-        self.load.check();
         written.await.map_err(|_| STOPPING)
     }
 }
@@ -246,7 +215,6 @@ impl Writer {
 #[derive(Clone)]
 struct Task {
     queue: Arc<Queue<Job>>,
-    load: Arc<Load>,
     away: Arc<Away>,
     work: Arc<Work>,
     stopped: watch::Receiver<bool>,
@@ -258,8 +226,7 @@ impl Task {
     /// Runs the first writer, which takes whatever waits until the queue is closed and empty.
     async fn run(mut self, mut connection: KeptConnection) {
         loop {
-            let batch = self.take();
-            if batch.jobs.is_empty() {
+            let Some(batch) = self.queue.take(BATCH) else {
                 if self.queue.is_finished() {
                     return;
                 }
@@ -271,15 +238,14 @@ impl Task {
                     () = self.away.try_again(&mut connection), if self.away.outage().is_some() => {}
                 }
                 continue;
-            }
-            let mut commit = std::pin::pin!(commit::commit(&mut connection, &self.away, &self.work, batch));
+            };
+            let mut commit = std::pin::pin!(commit::commit(&mut connection, &self.away, batch));
             // What another project has to write does not wait for this.
             let late = if self.work.is_shared() { Duration::ZERO } else { LATE };
             if tokio::time::timeout(late, &mut commit).await.is_err() {
-                self.load.late.store(true, Ordering::Relaxed);
-                self.load.check();
+                self.queue.set_late(true);
                 commit.await;
-                self.load.late.store(false, Ordering::Relaxed);
+                self.queue.set_late(false);
             }
             self.written.notify_one();
         }
@@ -289,22 +255,13 @@ impl Task {
     async fn help(mut self, mut connection: KeptConnection) {
         loop {
             tokio::select! {
-                () = self.load.help.notified() => {}
+                () = self.queue.help.notified() => {}
                 _ = self.stopped.changed() => return,
             }
-            let batch = self.take();
-            if !batch.jobs.is_empty() {
-                commit::commit(&mut connection, &self.away, &self.work, batch).await;
+            if let Some(batch) = self.queue.take(BATCH) {
+                commit::commit(&mut connection, &self.away, batch).await;
                 self.written.notify_one();
-                self.load.check();
             }
         }
-    }
-
-    /// Takes as many of the waiting jobs as fit into one round.
-    fn take(&self) -> Taken<Job> {
-        let batch = self.queue.take(BATCH);
-        self.load.waiting.fetch_sub(batch.events, Ordering::Relaxed);
-        batch
     }
 }

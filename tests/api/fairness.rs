@@ -21,9 +21,11 @@ async fn two_projects() -> Service {
     service
 }
 
-/// The same, but a project has one turn at a time beside others, which lasts until it is given back.
+/// The same, but a project has one turn at a time beside others, which lasts until it is given back, and the projects
+/// count as such that send requests however slow the machine is.
 async fn two_projects_in_turn() -> Service {
-    let turns = Turns { at_a_time: 1, longest: Duration::from_hours(1) };
+    let hour = Duration::from_hours(1);
+    let turns = Turns { at_a_time: 1, longest: hour, lately: hour };
     let service = Service::with(Settings { turns, ..settings() }).await;
     service.project("quiet").await;
     service
