@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{Extensions, HeaderMap, HeaderName, StatusCode, Version, header};
+use axum::http::{Extensions, HeaderMap, HeaderName, StatusCode, Version};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -30,6 +31,7 @@ use crate::http::end_line::end_line;
 use crate::http::memory::Memory;
 use crate::http::params::KnownParameters;
 use crate::http::received;
+use crate::http::send::{self, Compressors, Shared};
 use crate::http::unpack;
 use crate::mcp::Door;
 use crate::openapi::{self, Document};
@@ -78,8 +80,8 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 /// Returns the whole service.
 pub fn router(app: App) -> Router {
     let (api, document) = api().split_for_parts();
-    let yaml = document.to_yaml().expect("the document is made of plain values");
-    let json = document.to_json().expect("the document is made of plain values");
+    let yaml = Bytes::from(document.to_yaml().expect("the document is made of plain values"));
+    let json = Bytes::from(document.to_json().expect("the document is made of plain values") + "\n");
     let compression = CompressionLayer::new()
         .compress_when(DefaultPredicate::new().and(NotForContentType::new("application/gzip")).and(is_ours));
     let parameters = Arc::new(KnownParameters::of(&document));
@@ -90,6 +92,7 @@ pub fn router(app: App) -> Router {
         .layer(SetRequestIdLayer::new(REQUEST_ID, NewRequestId))
         .layer(PropagateRequestIdLayer::new(REQUEST_ID))
         .layer(TraceLayer::new_for_http().make_span_with(span).on_failure(log_failure))
+        .layer(middleware::from_fn_with_state(Compressors::default(), send::send))
         .layer(compression)
         .layer(middleware::from_fn_with_state((app.clone(), parameters), surround))
         .layer(CatchPanicLayer::custom(|_| {
@@ -100,8 +103,8 @@ pub fn router(app: App) -> Router {
         .layer(RequestDecompressionLayer::new());
     let service = api
         .merge(docs::routes())
-        .route("/openapi.yaml", get(|| async move { ([(header::CONTENT_TYPE, "application/yaml")], yaml) }))
-        .route("/openapi.json", get(|| async move { ([(header::CONTENT_TYPE, "application/json")], json) }))
+        .route("/openapi.yaml", get(|| async move { docs::shared("application/yaml", yaml) }))
+        .route("/openapi.json", get(|| async move { docs::shared("application/json", json) }))
         .method_not_allowed_fallback(|| async { StatusCode::METHOD_NOT_ALLOWED })
         .layer(layers.clone())
         .with_state(app.clone());
@@ -134,9 +137,10 @@ pub fn starting(waiting_for: watch::Receiver<String>) -> Router {
     health::early().fallback(refuse).layer(layers)
 }
 
-/// Returns whether the body of a response was made here. What somebody else has made is passed on byte for byte.
+/// Returns whether a response may be compressed. What somebody else has made is passed on byte for byte, and what all
+/// responses share stays as it is.
 fn is_ours(_: StatusCode, _: Version, _: &HeaderMap, extensions: &Extensions) -> bool {
-    extensions.get::<PassedOn>().is_none()
+    extensions.get::<PassedOn>().is_none() && extensions.get::<Shared>().is_none()
 }
 
 /// Removes a client's id of a request if it is too long to be logged and returned.
@@ -169,6 +173,7 @@ async fn surround(
     let refused = Refused::of(&request);
     let replaced = Replaced::begin(&mut request);
     let memory = Memory::begin(&mut request, &app.bodies);
+    let accepts = send::accepts_encodings(request.headers());
     let provider = refusal::api_of(request.uri().path());
     let request = received::count(request);
     let known = if provider.is_some() { Ok(()) } else { parameters.expect(&request) };
@@ -177,7 +182,7 @@ async fn surround(
         Err(error) => Err(error),
     };
     let mut response = match admitted.and(known) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => send::hold(next.run(request).await, &memory).await,
         Err(error) => error.into_response(),
     };
     match provider {
@@ -185,7 +190,8 @@ async fn surround(
         None => refused.render(&mut response),
     }
     replaced.report(&mut response);
-    let response = memory.until_sent(end_line(response));
+    let mut response = end_line(response);
+    send::note(&mut response, accepts, memory);
     telemetry::log_request(response.status().as_u16(), started.elapsed());
     let labels =
         [("method", method.to_owned()), ("route", route), ("status", response.status().as_u16().to_string())];

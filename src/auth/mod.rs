@@ -154,6 +154,7 @@ where
         let tenant = keyring.project(key.as_deref(), &parts.headers).await?;
         keyring.admit(key.as_deref(), &tenant, N::SCOPE == Scope::Write, parts).await?;
         keyring.note(&tenant.name);
+        Memory::of(&parts.extensions).set_project(&tenant.name);
         // The work of writing is that of the writer, which takes turns for it.
         let place = match N::SCOPE {
             Scope::Read => {

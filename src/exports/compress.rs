@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use zstd::stream::write::Encoder as ZstdEncoder;
 
-use super::stream::STALL;
+use crate::http::pace::STALL;
 
 /// How a body is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

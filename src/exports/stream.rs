@@ -49,7 +49,7 @@
 //! [`split`](super::split).
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args;
@@ -62,13 +62,9 @@ use tokio::sync::{Mutex, mpsc};
 use super::export::{Export, PAGE};
 use crate::db::{self, EXPORT_NAME};
 use crate::error::{Error, Result};
+use crate::http::pace::Pace;
 use crate::sharing::{Kind, Place, Shares, Turn, Work};
 
-/// The time without reading after which a reader is disconnected and the export's database connection freed.
-pub(super) const STALL: Duration = Duration::from_mins(1);
-/// The minimum average rate of a reader in bytes per second, before compression and after the first minute of
-/// waiting.
-const SLOWEST: u64 = 16 << 10;
 /// The time that an export waits for others to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The maximum number of concurrent downloads of snapshots of one project. All projects together have four times as
@@ -277,16 +273,13 @@ impl Default for Limits {
 pub(super) struct Reader {
     out: mpsc::Sender<Bytes>,
     turns: Option<Turns>,
-    /// The number of bytes that were sent to the reader.
-    taken: u64,
-    /// The time for which the export has waited for the reader.
-    waited: Duration,
+    pace: Pace,
 }
 
 impl Reader {
     /// Makes a reader who has read nothing yet.
     pub(super) fn new(out: mpsc::Sender<Bytes>, turns: Option<Turns>) -> Self {
-        Self { out, turns, taken: 0, waited: Duration::ZERO }
+        Self { out, turns, pace: Pace::default() }
     }
 
     /// Waits for the export's turn to work.
@@ -312,7 +305,7 @@ impl Reader {
 
     /// Sends a chunk. Returns whether the reader is still there and fast enough.
     pub(super) async fn send(&mut self, bytes: Bytes) -> bool {
-        self.taken += bytes.len() as u64;
+        self.pace.note(bytes.len());
         let bytes = match self.out.try_send(bytes) {
             Ok(()) => {
                 if let Some(turns) = &mut self.turns {
@@ -325,11 +318,7 @@ impl Reader {
         };
         // The reader has more than enough to read. Until it has read some of it, other exports can work.
         self.pause();
-        let allowed = STALL + Duration::from_secs(self.taken / SLOWEST);
-        let patience = allowed.saturating_sub(self.waited).min(STALL);
-        let begun = Instant::now();
-        let sent = matches!(tokio::time::timeout(patience, self.out.send(bytes)).await, Ok(Ok(())));
-        self.waited += begun.elapsed();
+        let sent = self.pace.wait(&self.out, bytes).await;
         self.begin().await;
         sent
     }

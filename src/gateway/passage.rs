@@ -201,7 +201,8 @@ impl Passage {
     ) {
         let Passed { mut response, begun, client, flight } = passed;
         let (status, headers) = (response.status(), response.headers().clone());
-        let (mut passing, body) = Passing::new(self.api, is_stream(status, &headers));
+        let (mut passing, body) =
+            Passing::new(self.api, is_stream(status, &headers), self.memory.clone(), self.body.len());
         let _ = client.send(Ok(reply(status, &headers, record.is_recorded(), body)));
         let outcome = tokio::select! {
             biased;

@@ -7,7 +7,9 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use futures_util::stream;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
+use crate::http::memory::Memory;
 use crate::messages::CancelReason;
 use crate::messages::failure::{self, Failure};
 use crate::providers::answer::{Answer, Api};
@@ -30,15 +32,19 @@ pub(super) struct Passing {
     /// The pieces with the end of the answer.
     held: Vec<Bytes>,
     client: mpsc::Sender<io::Result<Bytes>>,
+    /// What the request holds of the memory for bodies, which is that of its own body at first.
+    memory: Memory,
+    own: usize,
 }
 
 impl Passing {
-    /// Makes a stream, and the body through which the client receives it.
-    pub(super) fn new(api: Api, is_stream: bool) -> (Self, Body) {
+    /// Makes a stream, and the body through which the client receives it. The request has a body of `own` bytes, and holds
+    /// memory for what is kept of the answer, too.
+    pub(super) fn new(api: Api, is_stream: bool, memory: Memory, own: usize) -> (Self, Body) {
         let (client, mut pieces) = mpsc::channel(WAITING);
         let body = Body::from_stream(stream::poll_fn(move |context| pieces.poll_recv(context)));
         let (events, answer) = (Events::default(), Answer::default());
-        (Self { api, is_stream, events, answer, held: Vec::new(), client }, body)
+        (Self { api, is_stream, events, answer, held: Vec::new(), client, memory, own }, body)
     }
 
     /// Forwards the part of an answer that has already arrived, and then the rest. Returns whether the answer ended
@@ -51,13 +57,18 @@ impl Passing {
         for piece in begun {
             self.take(piece).await?;
         }
+        let mut ended = None;
         loop {
             let has_ended = self.answer.has_ended();
+            if has_ended && ended.is_none() {
+                ended = Some(Instant::now());
+            }
+            let until = ended.unwrap_or_else(Instant::now) + AFTER_END;
             let next = tokio::select! {
                 biased;
                 () = self.client.closed(), if !has_ended => return Err(CancelReason::ClientGone),
+                () = tokio::time::sleep_until(until), if has_ended => Ok(None),
                 next = response.chunk() => next,
-                () = tokio::time::sleep(AFTER_END), if has_ended => Ok(None),
             };
             match next {
                 Ok(Some(piece)) => self.take(piece).await?,
@@ -78,6 +89,10 @@ impl Passing {
         if self.is_stream {
             for data in self.events.push(&piece) {
                 self.answer.event(self.api, &data);
+            }
+            // What there is no memory for is forwarded all the same.
+            if self.memory.hold(self.own + self.events.size()).await.is_err() {
+                self.events.clear();
             }
         }
         self.held.push(piece);

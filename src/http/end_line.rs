@@ -9,12 +9,14 @@ use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 
 use crate::error::PassedOn;
+use crate::http::send::Shared;
 
-/// Ends a JSON body with a newline. Other bodies, and none, and those of others, stay as they are.
+/// Ends a JSON body with a newline. Other bodies, and none, and those of others or for everybody, stay as they are.
 #[must_use]
 pub fn end_line(response: Response) -> Response {
     let is_empty = response.body().size_hint().exact() == Some(0);
-    let is_ours = response.extensions().get::<PassedOn>().is_none();
+    let is_shared = response.extensions().get::<Shared>().is_some();
+    let is_ours = !is_shared && response.extensions().get::<PassedOn>().is_none();
     if is_empty || !is_ours || !is_json(response.headers()) {
         return response;
     }

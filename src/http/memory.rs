@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use axum::http::Extensions;
 use axum::http::request::Parts;
 use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 use super::clean::{MOST_VALUES, too_many_values};
 use crate::error::{Error, Result};
-use crate::sharing::Turn;
+use crate::sharing::{Place, Shares, Turn};
 
 /// How many bytes of a request are not counted. Nearly all requests stay below, and cost no bookkeeping.
-const FREE: usize = 16 << 10;
+pub(super) const FREE: usize = 16 << 10;
 
 /// The unit of bookkeeping, in bytes.
 const UNIT: usize = 1 << 10;
@@ -27,15 +27,23 @@ const UNIT: usize = 1 << 10;
 /// How long a request waits for memory that others hold.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The memory that all requests share.
+/// The memory that all requests share. Those of one project take at most half of it, and so do those of nobody knows which
+/// project.
 #[derive(Debug, Clone)]
-pub struct Budget(Arc<Semaphore>);
+pub struct Budget(Shares);
 
 impl Budget {
     /// Makes a budget of `bytes`.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
-        Self(Arc::new(Semaphore::new((bytes / UNIT).min(Semaphore::MAX_PERMITS))))
+        let units = (bytes / UNIT).min(Semaphore::MAX_PERMITS);
+        Self(Shares::with_total(units / 2, units))
+    }
+
+    /// Returns how many bytes are held.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.0.taken() * UNIT
     }
 }
 
@@ -55,15 +63,15 @@ impl<S: Sync> FromRequestParts<S> for Memory {
 #[derive(Debug)]
 struct Held {
     budget: Budget,
-    units: Mutex<Option<OwnedSemaphorePermit>>,
+    project: OnceLock<Arc<str>>,
+    places: Mutex<Vec<Place>>,
     turn: Mutex<Option<Turn>>,
 }
 
 impl Memory {
     /// Attaches to the request that it holds nothing yet.
     pub fn begin(request: &mut Request, budget: &Budget) -> Self {
-        let memory =
-            Self(Arc::new(Held { budget: budget.clone(), units: Mutex::default(), turn: Mutex::default() }));
+        let memory = Self::holding_nothing(budget.clone());
         request.extensions_mut().insert(memory.clone());
         memory
     }
@@ -77,11 +85,27 @@ impl Memory {
     /// Returns a budget of its own without a bound, for what is no request.
     #[must_use]
     pub fn unbounded() -> Self {
-        Self(Arc::new(Held {
-            budget: Budget::new(usize::MAX),
-            units: Mutex::default(),
-            turn: Mutex::default(),
-        }))
+        Self::holding_nothing(Budget::new(usize::MAX))
+    }
+
+    fn holding_nothing(budget: Budget) -> Self {
+        let (project, places, turn) = (OnceLock::new(), Mutex::default(), Mutex::default());
+        Self(Arc::new(Held { budget, project, places, turn }))
+    }
+
+    fn places(&self) -> MutexGuard<'_, Vec<Place>> {
+        self.0.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether any memory is held.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        !self.places().is_empty()
+    }
+
+    /// Makes what is held from now on that of a project.
+    pub fn set_project(&self, project: &Arc<str>) {
+        let _ = self.0.project.set(Arc::clone(project));
     }
 
     /// Makes the request hold its project's turn at working until its response is made.
@@ -94,13 +118,8 @@ impl Memory {
         self.0.turn.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Makes a response hold the memory until it is sent, if there is any to hold.
+    /// Makes a response hold the memory until it is sent.
     pub fn until_sent(self, response: Response) -> Response {
-        self.end_turn();
-        let holds_nothing = self.0.units.lock().unwrap_or_else(PoisonError::into_inner).is_none();
-        if holds_nothing {
-            return response;
-        }
         response.map(|body| Body::new(Holding { body, _memory: self }))
     }
 
@@ -110,27 +129,18 @@ impl Memory {
         if bytes <= FREE {
             return Ok(());
         }
-        let held = self
-            .0
-            .units
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .as_ref()
-            .map_or(0, tokio::sync::OwnedSemaphorePermit::num_permits);
-        let wanted = (2 * bytes).div_ceil(UNIT).saturating_sub(held);
+        let Budget(budget) = &self.0.budget;
+        let held: usize = self.places().iter().map(Place::count).sum();
+        // Who wants more than there can be for them waits until they are alone.
+        let wanted = (2 * bytes).div_ceil(UNIT).min(budget.of_one()).saturating_sub(held);
         if wanted == 0 {
             return Ok(());
         }
-        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
-        let taken =
-            tokio::time::timeout(PATIENCE, Arc::clone(&self.0.budget.0).acquire_many_owned(wanted)).await;
+        let project = self.0.project.get_or_init(Arc::default);
+        let taken = budget.take(project, u32::try_from(wanted).unwrap_or(u32::MAX));
         let full = || Error::Unavailable("other requests use all the memory for bodies; try again");
-        let taken = taken.ok().and_then(std::result::Result::ok).ok_or_else(full)?;
-        let mut units = self.0.units.lock().unwrap_or_else(PoisonError::into_inner);
-        match units.as_mut() {
-            Some(units) => units.merge(taken),
-            None => *units = Some(taken),
-        }
+        let taken = tokio::time::timeout(PATIENCE, taken).await.ok().ok_or_else(full)?;
+        self.places().push(taken);
         Ok(())
     }
 }

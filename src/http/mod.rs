@@ -1,6 +1,6 @@
 //! Extractors and responses that handlers share, whose refusals are the service's own
 //! [`Error`](crate::error::Error): bodies ([`json`], [`mod@line`]), parameters ([`params`]), lists ([`page`]) and
-//! responses to writes ([`reply`]). [`serve`] accepts the connections.
+//! responses to writes ([`reply`]). [`serve`] accepts the connections, and [`send`] sends what they are answered.
 
 pub mod check;
 pub mod clean;
@@ -9,10 +9,12 @@ pub mod idempotency;
 pub mod json;
 pub mod line;
 pub mod memory;
+pub mod pace;
 pub mod page;
 pub mod params;
 pub mod received;
 pub mod reply;
+pub mod send;
 pub mod serve;
 mod strict;
 pub mod unpack;

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::Kind;
 use crate::http::clean::{MOST_VALUES, values};
+use crate::messages::failure::ERROR_BODY;
 
 /// An API of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,8 +45,12 @@ impl Api {
 const MOST_TEXT: usize = 8 << 20;
 /// The number of bytes that a tool call is assumed to take besides its texts.
 const CALL: usize = 100;
-/// The maximum number of members of a usage, and of the values in one of them.
+/// The maximum number of members of a usage.
 const MOST_USAGE: usize = 100;
+/// The maximum size in bytes of a member of a usage, with its name.
+const LONGEST_USAGE: usize = 1_000;
+/// The maximum size in bytes of the reason why a model stopped.
+const LONGEST_REASON: usize = 200;
 
 /// An answer, as far as it has come.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -92,18 +97,18 @@ impl Answer {
                         &call["function"]["arguments"],
                     );
                 }
-                answer.finish_reason = name(&choice["finish_reason"]);
+                answer.finish_reason = reason(&choice["finish_reason"]);
             }
             Api::Responses => {
                 answer.output(&body);
-                answer.finish_reason = name(&body["status"]);
+                answer.finish_reason = reason(&body["status"]);
                 body["output"].as_array()?;
             }
             Api::Messages => {
                 for (index, block) in (0..).zip(body["content"].as_array()?) {
                     answer.block(index, block);
                 }
-                answer.finish_reason = name(&body["stop_reason"]);
+                answer.finish_reason = reason(&body["stop_reason"]);
             }
         }
         answer.usage(&body["usage"]);
@@ -124,7 +129,7 @@ impl Answer {
         }
         let event = parse(data.as_bytes())?;
         if event["error"].is_object() || event["type"] == "error" {
-            self.error = Some(data.to_owned());
+            self.error = Some(data[..data.floor_char_boundary(ERROR_BODY)].to_owned());
             return None;
         }
         let before = self.text.len();
@@ -159,7 +164,7 @@ impl Answer {
             let index = call["index"].as_u64().unwrap_or_default();
             self.call(index, &call["id"], &call["function"]["name"], &call["function"]["arguments"]);
         }
-        if let Some(reason) = name(&choice["finish_reason"]) {
+        if let Some(reason) = reason(&choice["finish_reason"]) {
             self.finish_reason = Some(reason);
             self.is_whole = true;
         }
@@ -180,7 +185,7 @@ impl Answer {
             "message_delta" => {
                 self.usage(&event["usage"]);
                 self.finish_reason =
-                    name(&event["delta"]["stop_reason"]).or_else(|| self.finish_reason.take());
+                    reason(&event["delta"]["stop_reason"]).or_else(|| self.finish_reason.take());
             }
             "message_stop" => self.is_whole = true,
             _ => {}
@@ -200,10 +205,14 @@ impl Answer {
                     self.text = streamed;
                 }
                 self.usage(&response["usage"]);
-                self.finish_reason = name(&response["status"]);
+                self.finish_reason = reason(&response["status"]);
                 self.is_whole = true;
             }
-            "response.failed" => self.error = Some(event["response"]["error"].to_string()),
+            "response.failed" => {
+                let mut error = event["response"]["error"].to_string();
+                error.truncate(error.floor_char_boundary(ERROR_BODY));
+                self.error = Some(error);
+            }
             _ => {}
         }
     }
@@ -250,7 +259,7 @@ impl Answer {
     fn usage(&mut self, usage: &Value) {
         if let Some(usage) = usage.as_object() {
             let known = self.usage.get_or_insert_default();
-            for (name, value) in usage.iter().filter(|(_, value)| is_usage(value)) {
+            for (name, value) in usage.iter().filter(|(name, value)| is_usage(name, value)) {
                 if known.len() < MOST_USAGE || known.contains_key(name) {
                     known.insert(name.clone(), value.clone());
                 }
@@ -266,15 +275,9 @@ fn fitting<'a>(size: &mut usize, text: &'a str) -> &'a str {
     fitting
 }
 
-/// Returns whether a value can be a member of a usage: a number, a name, or an object of such values.
-fn is_usage(value: &Value) -> bool {
-    match value {
-        Value::Null => false,
-        Value::Object(parts) => parts.len() <= MOST_USAGE,
-        Value::String(name) => name.len() <= 1_000,
-        Value::Array(parts) => parts.len() <= MOST_USAGE,
-        Value::Bool(_) | Value::Number(_) => true,
-    }
+/// Returns whether a value can be a member of a usage, which is any but null that is small.
+fn is_usage(name: &str, value: &Value) -> bool {
+    !value.is_null() && name.len() + value.to_string().len() < LONGEST_USAGE
 }
 
 /// Parses JSON of a provider, unless it has more values than any answer.
@@ -295,8 +298,9 @@ pub fn text(content: &Value) -> String {
     }
 }
 
-fn name(value: &Value) -> Option<String> {
-    value.as_str().map(str::to_owned)
+/// Returns a reason why a model stopped, or its beginning.
+fn reason(value: &Value) -> Option<String> {
+    value.as_str().map(|name| name[..name.floor_char_boundary(LONGEST_REASON)].to_owned())
 }
 
 #[cfg(test)]
@@ -365,7 +369,7 @@ mod tests {
             let call =
                 json!({"index": index % 20, "id": long, "function": {"name": long, "arguments": long}});
             let event = json!({"choices": [{"delta": {"content": long, "tool_calls": [call]}}], "usage": {
-                index.to_string(): {"tokens": 1}, "long": long}});
+                index.to_string(): {"tokens": 1}, "long": long, "nested": {"a": [long]}, &long: 1}});
             answer.event(Api::ChatCompletions, &event.to_string());
         }
         for index in 0..100_000 {
@@ -376,6 +380,11 @@ mod tests {
         let calls = answer.tool_calls().expect("calls").to_string().len();
         assert!(answer.text.len() + calls < 9 << 20, "{} and {calls} bytes", answer.text.len());
         assert_eq!(answer.usage.as_ref().map(Map::len), Some(MOST_USAGE));
+        assert!(json!(answer.usage).to_string().len() < MOST_USAGE * LONGEST_USAGE);
+        answer.event(Api::ChatCompletions, &json!({"choices": [{"finish_reason": long}]}).to_string());
+        assert_eq!(answer.finish_reason.as_deref().map(str::len), Some(LONGEST_REASON));
+        answer.event(Api::ChatCompletions, &json!({"error": {"message": long}}).to_string());
+        assert_eq!(answer.error.as_deref().map(str::len), Some(ERROR_BODY));
         let values = format!("{{\"choices\": [{{}}], \"x\": [{}0]}}", "0,".repeat(MOST_VALUES));
         assert_eq!(Answer::read(Api::ChatCompletions, values.as_bytes()), None);
         assert!(Answer::default().event(Api::ChatCompletions, &values).is_none());

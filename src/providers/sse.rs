@@ -7,8 +7,8 @@ pub struct Events {
     data: Option<String>,
 }
 
-/// The most bytes of a line, and of the lines of an event, that are kept; what has more is no event of a provider.
-const LONGEST: usize = 32 << 20;
+/// The most bytes of an event that are kept; what has more is no event of a provider.
+const LONGEST: usize = 8 << 20;
 
 impl Events {
     /// Takes further bytes. Returns the data of the events that they complete.
@@ -19,10 +19,21 @@ impl Events {
             bytes = &bytes[end + 1..];
             events.extend(self.end_of_line());
         }
-        if self.line.len() + bytes.len() <= LONGEST {
+        if self.size() + bytes.len() <= LONGEST {
             self.line.extend_from_slice(bytes);
         }
         events
+    }
+
+    /// Returns the number of bytes that are kept of an event that is not complete.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.line.len() + self.data.as_ref().map_or(0, String::len)
+    }
+
+    /// Forgets the event that is not complete.
+    pub fn clear(&mut self) {
+        *self = Self::default();
     }
 
     /// Ends the stream. Returns the data of an event that was complete but for the empty line after it.
@@ -64,6 +75,22 @@ mod tests {
         let stream = ": ping\n\nevent: x\ndata: {\"a\": 1}\r\n\r\ndata:one\ndata: two\n\ndata: [DONE]";
         assert_eq!(events.push(stream.as_bytes()), ["{\"a\": 1}", "one\ntwo"]);
         assert_eq!(events.finish().as_deref(), Some("[DONE]"));
+    }
+
+    #[test]
+    fn an_event_without_an_end_takes_bounded_memory() {
+        let piece = [b'x'; 1 << 20];
+        let mut events = Events::default();
+        for _ in 0..5 {
+            events.push(b"data: ");
+            for _ in 0..20 {
+                events.push(&piece);
+            }
+            events.push(b"\n");
+        }
+        assert!(events.size() <= LONGEST, "{} bytes", events.size());
+        events.clear();
+        assert_eq!(events.push(b"data: next\n\n"), ["next"]);
     }
 
     proptest! {

@@ -43,32 +43,53 @@ impl Places {
     }
 }
 
-/// A limit on concurrent work: each project has a number of places, and all projects together have four times as
-/// many. A project that uses all of its places leaves places for the others.
+/// A limit on concurrent work: each project has a number of places, and all projects together have more, usually four
+/// times as many. A project that uses all of its places leaves places for the others.
 #[derive(Debug, Clone)]
 pub struct Shares {
     all: Arc<Semaphore>,
     own: Arc<Places>,
+    total: usize,
 }
 
 /// Places that were taken. Dropping this value gives them back.
 #[derive(Debug)]
 pub struct Place {
-    _own: OwnedSemaphorePermit,
+    own: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
 }
 
+impl Place {
+    /// Returns how many places these are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.own.num_permits()
+    }
+}
+
 impl Shares {
-    /// Makes a limit with so many places for each project.
+    /// Makes a limit with so many places for each project, and four times as many in total.
     #[must_use]
     pub fn new(of_one: usize) -> Self {
-        Self { all: Arc::new(Semaphore::new(of_one * CROWDED_PROJECTS)), own: Arc::new(Places::new(of_one)) }
+        Self::with_total(of_one, of_one * CROWDED_PROJECTS)
+    }
+
+    /// Makes a limit with so many places for each project and in total.
+    #[must_use]
+    pub fn with_total(of_one: usize, total: usize) -> Self {
+        Self { all: Arc::new(Semaphore::new(total)), own: Arc::new(Places::new(of_one)), total }
+    }
+
+    /// Returns the number of places of a project.
+    #[must_use]
+    pub fn of_one(&self) -> usize {
+        self.own.of_one
     }
 
     /// Returns the number of places for all projects together.
     #[must_use]
     pub fn total(&self) -> usize {
-        self.own.of_one * CROWDED_PROJECTS
+        self.total
     }
 
     /// Returns the number of places that are taken.
@@ -82,7 +103,7 @@ impl Shares {
     pub async fn take(&self, project: &Arc<str>, count: u32) -> Place {
         let own = self.own.of(project).acquire_many_owned(count).await.expect(OPEN);
         let all = Arc::clone(&self.all).acquire_many_owned(count).await.expect(OPEN);
-        Place { _own: own, _all: all }
+        Place { own, _all: all }
     }
 
     /// Takes a number of places for a project if they are free.
@@ -90,7 +111,7 @@ impl Shares {
     pub fn try_take(&self, project: &Arc<str>, count: u32) -> Option<Place> {
         let own = self.own.of(project).try_acquire_many_owned(count).ok()?;
         let all = Arc::clone(&self.all).try_acquire_many_owned(count).ok()?;
-        Some(Place { _own: own, _all: all })
+        Some(Place { own, _all: all })
     }
 }
 

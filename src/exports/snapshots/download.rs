@@ -1,12 +1,9 @@
 //! Sends the file of a snapshot, or a part of it. It is read from the database piece by piece, and no connection is
 //! held in between.
 
-use std::io;
 use std::sync::Arc;
-use std::task::Poll;
 
 use axum::body::{Body, Bytes};
-use futures_util::stream;
 use sqlx::PgPool;
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -14,6 +11,7 @@ use uuid::Uuid;
 use super::{CHUNK as PIECE, store};
 use crate::error::Result;
 use crate::exports::stream::{CHUNK, Reader};
+use crate::http::pace;
 use crate::sharing::Place;
 
 /// The number of chunks that wait for the reader.
@@ -32,24 +30,15 @@ impl Download {
     /// Returns the bytes as the body of a response. They are read in the background, at most two pieces ahead of the
     /// reader, who must read at a minimum rate. The `place` is given back at the end.
     pub(super) fn body(self, place: Place) -> Body {
-        let (out, mut chunks) = mpsc::channel(WAITING);
-        let mut left = self.end - self.start;
+        let (out, chunks) = mpsc::channel(WAITING);
+        let size = self.end - self.start;
         tokio::spawn(async move {
             let _place = place;
             if let Err(error) = self.send(Reader::new(out, None)).await {
                 tracing::warn!(%error, "the download of a snapshot was interrupted");
             }
         });
-        Body::from_stream(stream::poll_fn(move |context| {
-            let chunk: Option<Bytes> = std::task::ready!(chunks.poll_recv(context));
-            let Some(chunk) = chunk else {
-                // A file that ends too early must not look whole.
-                let is_short = std::mem::take(&mut left) > 0;
-                return Poll::Ready(is_short.then(|| Err(io::ErrorKind::ConnectionAborted.into())));
-            };
-            left = left.saturating_sub(chunk.len() as u64);
-            Poll::Ready(Some(Ok::<_, io::Error>(chunk)))
-        }))
+        pace::body(chunks, size)
     }
 
     /// Sends the bytes. It ends early if the reader is gone or too slow.

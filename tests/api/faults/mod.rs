@@ -9,4 +9,5 @@ mod load;
 mod memory;
 mod shim;
 mod torture;
+mod unread;
 mod waits;

@@ -1,0 +1,106 @@
+//! Clients that ask for much and read none of it, on connections of HTTP/2, which have many requests each and may keep every
+//! response waiting.
+
+use axum::body::Body;
+use axum::http::{Request, Response};
+use futures_util::future::join_all;
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::json;
+use tokio::net::TcpStream;
+
+use super::memory::fill;
+use crate::support::server::{Server, folder};
+
+/// The address space of the server in KiB.
+const ADDRESS_SPACE: u64 = 3 << 20;
+const JSON: &str = "application/json";
+/// The number of requests on a connection.
+const STREAMS: usize = 32;
+
+/// A connection whose client has room for a byte of each response.
+async fn connect(address: &str) -> SendRequest<Body> {
+    let stream = TcpStream::connect(address).await.expect("connects");
+    let mut client = Builder::new(TokioExecutor::new());
+    client.initial_stream_window_size(1).initial_connection_window_size(1 << 30);
+    let (requests, connection) = client.handshake(TokioIo::new(stream)).await.expect("HTTP/2");
+    tokio::spawn(connection);
+    requests
+}
+
+/// The responses to requests for the same on so many connections, of which nothing is read.
+async fn unread(
+    address: &str,
+    connections: usize,
+    path: &str,
+    encoding: &str,
+) -> Vec<(SendRequest<Body>, Vec<Response<Incoming>>)> {
+    let connection = async |_| {
+        let requests = connect(address).await;
+        let responses = join_all((0..STREAMS).map(|_| {
+            let request = Request::get(format!("http://{address}{path}")).header("accept-encoding", encoding);
+            requests.clone().send_request(request.body(Body::empty()).expect("a request"))
+        }));
+        let responses = responses.await.into_iter().map(|response| response.expect("a response")).collect();
+        (requests, responses)
+    };
+    join_all((0..connections).map(connection)).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn documents_and_answers_that_nobody_reads_take_little_memory() {
+    let folder = folder();
+    let server = Server::start_within(&folder, ADDRESS_SPACE, &["--log", "off"]);
+    let log = json!({"user_intent": "a ".repeat(6_000), "domain_name": "d"});
+    let (status, made) = server.post("/v1/generations", &log).await;
+    assert_eq!(status, 201);
+    let record = format!("/v1/generations/{}", made["id"].as_str().expect("an id"));
+    let before = server.peak();
+    let mut unread_yet = Vec::new();
+    for encoding in ["identity", "zstd", "gzip"] {
+        for path in ["/openapi.json", record.as_str(), "/metrics"] {
+            let responses = unread(&server.address, 3, path, encoding).await;
+            for response in responses.iter().flat_map(|(_, responses)| responses) {
+                assert_eq!(response.status(), 200, "{path}");
+            }
+            unread_yet.push(responses);
+        }
+    }
+    let (status, _) = server.get("/v1/generations").await;
+    let taken = server.peak() - before;
+    assert_eq!(status, 200);
+    assert!(taken < 120 << 10, "{} responses that wait for their clients take {taken} KiB", 9 * 3 * STREAMS);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_that_a_project_leaves_unread_take_bounded_memory_and_leave_some_to_others() {
+    let folder = folder();
+    let server = Server::start_within(&folder, ADDRESS_SPACE, &["--body-memory", "128", "--log", "off"]);
+    let address = &server.address;
+    fill(address).await;
+    let project = format!("http://{address}/v1/projects/quiet");
+    as_quiet(|agent| agent.put(project).content_type(JSON).send("{}")).await;
+    let unread = unread(address, 2, "/v1/generations?limit=500", "identity").await;
+    let refused =
+        unread.iter().flat_map(|(_, responses)| responses).filter(|response| response.status() == 503);
+    assert!(refused.count() > STREAMS, "most of them find no memory");
+    let log = json!({"user_intent": "a ".repeat(10_000), "domain_name": "d"});
+    let logs = format!("http://{address}/v1/generations");
+    as_quiet(move |agent| {
+        agent.post(logs).header("gleaner-project", "quiet").content_type(JSON).send(&log.to_string())
+    })
+    .await;
+    let peak = server.peak();
+    assert!(peak < 400 << 10, "{peak} KiB");
+}
+
+/// Sends a request that must make something.
+async fn as_quiet(
+    send: impl FnOnce(ureq::Agent) -> Result<ureq::http::Response<ureq::Body>, ureq::Error> + Send + 'static,
+) {
+    let agent = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().into();
+    let response =
+        tokio::task::spawn_blocking(move || send(agent)).await.expect("no panic").expect("an answer");
+    assert_eq!(response.status(), 201);
+}
