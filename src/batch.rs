@@ -13,6 +13,7 @@ use utoipa_axum::routes;
 use crate::auth::{Caller, Write};
 use crate::domain::{self, Event};
 use crate::error::{Error, FieldError, Refusals, Result};
+use crate::http::clean::{MOST_VALUES, values};
 use crate::http::json::{self, Body, expect_media_type};
 use crate::http::line::{File, LINES};
 use crate::http::memory::Memory;
@@ -27,6 +28,11 @@ use crate::writer::Writer;
 pub const MOST_LINES: usize = 20_000;
 /// The maximum number of attempts that the finished logs of a batch may have together.
 const MOST_ATTEMPTS: usize = 200_000;
+/// The maximum number of wrong fields that are named of a batch, besides one of each line.
+const MOST_FIELDS: usize = 10_000;
+/// The number of bytes below which a line does not have so many values that as many lines as are written together have more
+/// than [`MOST_VALUES`].
+const SHORT: usize = 1_000;
 /// The number of bytes of memory that an attempt is assumed to take, besides its text.
 const ATTEMPT: usize = 300;
 
@@ -149,8 +155,23 @@ async fn post_events(
     Ok(axum::Json(summary))
 }
 
-/// The lines of a batch with their numbers, each parsed as an event.
-pub type Lines = Vec<(usize, Result<Event>)>;
+/// A line of a batch.
+pub struct Line {
+    /// Its number in the batch, from 1 on.
+    pub number: usize,
+    /// The number of its JSON values, unless it is too short to have many.
+    pub values: usize,
+    /// The event that it is parsed as.
+    pub event: Result<Event>,
+}
+
+impl Line {
+    /// Makes a line of its text and the event that this is parsed as.
+    #[must_use]
+    pub fn new(number: usize, text: &[u8], event: Result<Event>) -> Self {
+        Self { number, values: if text.len() < SHORT { 1 } else { values(text) }, event }
+    }
+}
 
 /// What was read of a batch so far.
 struct Taken {
@@ -158,20 +179,25 @@ struct Taken {
     bytes: usize,
     lines: usize,
     attempts: usize,
+    errors: usize,
 }
 
 impl Taken {
     fn new(body: &Body) -> Self {
-        Self { memory: body.memory.clone(), bytes: body.bytes.len(), lines: 0, attempts: 0 }
+        Self { memory: body.memory.clone(), bytes: body.bytes.len(), lines: 0, attempts: 0, errors: 0 }
     }
 
-    /// Adds a line, and holds memory for it. It may wait for memory, so it needs a thread of its own.
-    fn add(&mut self, line: &Result<Event>) -> Result<()> {
+    /// Adds an event, and holds memory for it. It may wait for memory, so it needs a thread of its own.
+    fn add(&mut self, event: &mut Result<Event>) -> Result<()> {
         self.lines += 1;
         if self.lines > MOST_LINES {
             return Err(too_many());
         }
-        let attempts = line.as_ref().map_or(0, Event::attempts);
+        if let Err(Error::Invalid(errors)) = event {
+            errors.truncate(MOST_FIELDS.saturating_sub(self.errors).max(1));
+            self.errors += errors.len();
+        }
+        let attempts = event.as_ref().map_or(0, Event::attempts);
         if attempts == 0 {
             return Ok(());
         }
@@ -187,24 +213,24 @@ impl Taken {
 
 /// Parses the lines of a batch that are not blank. One line more than allowed ends it, before anything is
 /// kept of the rest.
-fn read_lines(project: &str, mut body: Body) -> Result<Lines> {
+fn read_lines(project: &str, mut body: Body) -> Result<Vec<Line>> {
     let (mut lines, mut taken) = (Vec::new(), Taken::new(&body));
     for (index, line) in body.bytes.split_mut(|&byte| byte == b'\n').enumerate() {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let event = clean_json(line).and_then(|count| {
+        let mut event = clean_json(line).and_then(|count| {
             body.replaced.add(count);
             domain::read(project, utf8(line)?, None)
         });
-        taken.add(&event)?;
-        lines.push((index + 1, event));
+        taken.add(&mut event)?;
+        lines.push(Line::new(index + 1, line, event));
     }
     Ok(lines)
 }
 
 /// Parses the members of a batch that is a JSON array.
-fn read_array(project: &str, mut body: Body) -> Result<Lines> {
+fn read_array(project: &str, mut body: Body) -> Result<Vec<Line>> {
     body.replaced.add(clean_json(&mut body.bytes)?);
     let members: Vec<&RawValue> = json::decode(utf8(&body.bytes)?).map_err(|error| match error {
         Error::TooLarge(_) => too_many(),
@@ -212,9 +238,9 @@ fn read_array(project: &str, mut body: Body) -> Result<Lines> {
     })?;
     let mut taken = Taken::new(&body);
     let read = |(number, member): (usize, &RawValue)| {
-        let event = domain::read(project, member.get(), None);
-        taken.add(&event)?;
-        Ok((number, event))
+        let mut event = domain::read(project, member.get(), None);
+        taken.add(&mut event)?;
+        Ok(Line::new(number, member.get().as_bytes(), event))
     };
     (1..).zip(members).map(read).collect()
 }
@@ -223,28 +249,36 @@ fn too_many() -> Error {
     Error::TooLarge(format!("a batch has at most {MOST_LINES} events, and this one has more"))
 }
 
-/// Writes the lines that could be read. Returns what became of them, and how many spans were redacted. Fails as a whole only if the database or the queue accepted none of
-/// them, in which case the client should send the batch again.
+/// Writes the lines that could be read, as many together as have the JSON values that a single line may have, because Postgres
+/// takes a hundred bytes for each until they are written. Returns what became of them, and how many spans were redacted.
+/// Fails as a whole only if the database or the queue accepted none of them, in which case the client should send the batch
+/// again.
 pub async fn write(
     writer: &Writer,
     tenant: &Arc<Tenant>,
-    lines: Lines,
+    lines: Vec<Line>,
     memory: &Memory,
 ) -> Result<(Summary, u32)> {
     let mut summary = Summary::default();
     let mut redacted = 0;
     let mut numbers = Vec::with_capacity(lines.len());
-    let mut events = Vec::with_capacity(lines.len());
-    for (number, line) in lines {
-        match line {
+    let (mut events, mut written) = (Vec::with_capacity(lines.len()), Vec::with_capacity(lines.len()));
+    let mut sum = 0;
+    for Line { number, values, event } in lines {
+        match event {
             Ok(event) => {
+                sum += values;
+                if sum > MOST_VALUES && !events.is_empty() {
+                    written.extend(writer.write_all(tenant, std::mem::take(&mut events), memory).await);
+                    sum = values;
+                }
                 numbers.push(number);
                 events.push(event);
             }
             Err(error) => summary.rejected.push(Rejected::new(number, &error)),
         }
     }
-    let written = writer.write_all(tenant, events, memory).await;
+    written.extend(writer.write_all(tenant, events, memory).await);
     if !written.is_empty() && written.iter().all(|written| written.as_ref().is_err_and(Error::is_transient)) {
         return Err(written.into_iter().find_map(Result::err).unwrap_or(Error::Unavailable("try again")));
     }

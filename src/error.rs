@@ -197,7 +197,7 @@ impl FieldError {
 }
 
 /// The maximum number of invalid fields that one problem names.
-const MOST_ERRORS: usize = 100;
+pub const MOST_ERRORS: usize = 100;
 /// The maximum number of characters of the client's input that a problem repeats in one place.
 const MOST_QUOTED: usize = 200;
 /// The maximum number of characters of a message.

@@ -48,6 +48,9 @@ pub struct Settings {
     pub most_connections: usize,
     /// The model providers.
     pub providers: Arc<Providers>,
+    /// The maximum number of requests of a project that may wait for providers. Those of all projects are four times as many,
+    /// and each has a connection.
+    pub calls: usize,
     /// The model of embeddings, if there is one.
     pub embedder: Option<Arc<Embedder>>,
     /// How long a client may pause while it sends a request.
@@ -69,6 +72,7 @@ impl Default for Settings {
             body_memory: 256,
             most_connections: 4096,
             providers: Arc::default(),
+            calls: 256,
             embedder: None,
             patience: Duration::from_mins(1),
             help_patience: Duration::from_millis(150),
@@ -123,6 +127,7 @@ impl Running {
             samples: Arc::default(),
             bodies: Budget::new(settings.body_memory << 20),
             providers: settings.providers,
+            calls: Shares::new(settings.calls),
             embedder: settings.embedder,
             in_flight,
             patience: settings.patience,

@@ -54,6 +54,8 @@ pub struct State {
     pub bodies: Budget,
     /// The model providers.
     pub providers: Arc<Providers>,
+    /// The places of projects at waiting for providers.
+    pub calls: Shares,
     /// The model of embeddings, if there is one.
     pub embedder: Option<Arc<Embedder>>,
     /// The sends that this server performs.

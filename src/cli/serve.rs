@@ -67,7 +67,7 @@ impl Options {
         let url = self.database.url()?.map(|url| parse_url(&url)).transpose()?;
         let file = self.serve.providers_file.as_deref().filter(|file| !file.as_os_str().is_empty());
         let providers = file.map(|file| Providers::load(file, |name| std::env::var(name).ok()));
-        let settings = Settings {
+        let mut settings = Settings {
             providers: Arc::new(providers.transpose()?.unwrap_or_default()),
             embedder: self.serve.embeddings.embedder()?.map(Arc::new),
             connections: self.serve.db_connections,
@@ -76,10 +76,9 @@ impl Options {
             defaults,
             ..Settings::default()
         };
-        let limits = Limits {
-            connections: most_connections(self.serve.most_connections)?,
-            patience: settings.patience,
-        };
+        let connections = most_connections(self.serve.most_connections)?;
+        settings.calls = settings.calls.min(connections / CONNECTIONS_OF_A_CALL).max(1);
+        let limits = Limits { connections, patience: settings.patience };
         // The address is taken before anything is made, so that a second server leaves nothing behind.
         let listener = listen(self.serve.bind).await?;
         let address = listener.local_addr()?;
@@ -166,15 +165,20 @@ impl Options {
     }
 }
 
-/// How many files the process needs beside its clients' connections: those of the database, logs and pipes.
+/// How many files the process needs beside its clients' connections and those to providers: those of the database, logs and
+/// pipes.
 const OTHER_FILES: u64 = 256;
+/// How many connections of clients there are for each request of a project that waits for a provider, so that the requests of
+/// all projects take a fifth of the files.
+const CONNECTIONS_OF_A_CALL: usize = 16;
 
 /// Raises the limit of open files as far as the system lets this process, and returns how many connections fit
 /// below it: `wanted`, or fewer.
 fn most_connections(wanted: usize) -> anyhow::Result<usize> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
-    Ok(wanted.min(usize::try_from(most.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX)).max(1))
+    let fitting = most.saturating_sub(OTHER_FILES) / 5 * 4;
+    Ok(wanted.min(usize::try_from(fitting).unwrap_or(usize::MAX)).max(1))
 }
 
 /// Takes the address, or says who has it.

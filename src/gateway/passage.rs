@@ -25,6 +25,7 @@ use crate::messages::settings::SendSettings;
 use crate::projects::Tenant;
 use crate::providers::Provider;
 use crate::providers::answer::{Answer, Api};
+use crate::sharing::Place;
 use crate::state::App;
 
 /// The error for a model that no provider offers.
@@ -50,6 +51,7 @@ pub(super) struct Passage {
     pub(super) asked: Asked,
     /// The request's share of the memory for bodies.
     pub(super) memory: Memory,
+    pub(super) _place: Place,
 }
 
 /// Where the client waits for the head of the answer.

@@ -23,6 +23,7 @@ use crate::http::json;
 use crate::http::memory::Memory;
 use crate::providers::Kind;
 use crate::providers::answer::Api;
+use crate::sharing::Place;
 use crate::state::App;
 use crate::types::FreeForm;
 
@@ -128,6 +129,8 @@ async fn list_models(app: App, kind: Kind, request: Request) -> Response {
     .await
 }
 
+const BUSY: &str = "the project has as many requests waiting for providers as it may; try again";
+
 /// A request to the gateway without its body.
 struct Call {
     caller: Caller<Write>,
@@ -136,6 +139,7 @@ struct Call {
     forwarded: HeaderMap,
     query: Option<String>,
     memory: Memory,
+    place: Place,
 }
 
 impl Call {
@@ -152,8 +156,10 @@ async fn read(app: &App, kind: Kind, request: Request) -> Result<(Call, Vec<u8>)
     let (mut parts, body) = request.into_parts();
     name_key(kind, &mut parts.headers);
     let caller = caller(app, &mut parts).await?;
+    let place = app.calls.try_take(&caller.project, 1).ok_or(Error::Unavailable(BUSY))?;
     let call = Call {
         caller,
+        place,
         options: Options::of(&parts.headers)?,
         forwarded: forwarded(&parts.headers),
         query: parts.uri.query().map(str::to_owned),
@@ -230,6 +236,7 @@ async fn pass(app: App, api: Api, request: Request) -> Response {
             body,
             asked,
             memory: call.memory,
+            _place: call.place,
         };
         tokio::spawn(passage.run(client));
         answer.await.map_err(|_| anyhow::anyhow!("a request through the gateway was interrupted"))?

@@ -1,6 +1,6 @@
 //! Checks of a parsed request that its types cannot express.
 
-use crate::error::{Error, FieldError, Result};
+use crate::error::{Error, FieldError, MOST_ERRORS, Result};
 
 /// A value whose fields must satisfy more than their types say.
 pub trait Check {
@@ -28,8 +28,11 @@ impl Checks {
         if self.errors.is_empty() { Ok(()) } else { Err(Error::Invalid(self.errors)) }
     }
 
-    /// Reports `field`, the last part of a JSON Pointer, as wrong.
+    /// Reports `field`, the last part of a JSON Pointer, as wrong. More fields than a problem names are not kept.
     pub fn fail(&mut self, field: &str, detail: impl Into<String>) {
+        if self.errors.len() == MOST_ERRORS {
+            return;
+        }
         self.errors.push(FieldError { pointer: format!("{}/{field}", self.prefix), detail: detail.into() });
     }
 

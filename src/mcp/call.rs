@@ -6,6 +6,7 @@ use super::tools::{Part, Tool};
 use super::{Door, Place};
 use crate::auth::keyring::PROJECT;
 use crate::error::Error;
+use crate::http::memory::Memory;
 use axum::extract::ConnectInfo;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Request, Response, StatusCode, header};
@@ -89,8 +90,16 @@ fn request(tool: &Tool, arguments: JsonObject, parts: Option<&Parts>) -> Result<
             request = request.header(name, value);
         }
     }
+    // HTTP/2 names the host in the address.
+    let authority = parts.and_then(|parts| parts.uri.authority());
+    if let Some(authority) = authority.filter(|_| !headers.contains_key(header::HOST)) {
+        request = request.header(header::HOST, authority.as_str());
+    }
     if let Some(peer) = parts.and_then(|parts| parts.extensions.get::<ConnectInfo<SocketAddr>>()) {
         request = request.extension(*peer);
+    }
+    if let Some(memory) = parts.and_then(|parts| parts.extensions.get::<Memory>()) {
+        request = request.extension(memory.clone());
     }
     let body = if tool.method == Method::GET {
         Bytes::new()

@@ -4,12 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::http::{Request, Response};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http_body_util::BodyExt as _;
 use tower::ServiceExt as _;
+
+use crate::http::memory::Memory;
+
+/// The number of times that a response is in memory until the result of the call is sent.
+const COPIES: usize = 6;
 
 type Passed = BoxFuture<'static, anyhow::Result<Response<Bytes>>>;
 
@@ -29,8 +34,12 @@ impl Door {
         Self::new(move |request| {
             let service = service.clone();
             Box::pin(async move {
+                let memory = Memory::of(request.extensions());
                 let Ok(response) = service.oneshot(request.map(Body::from)).await;
                 let (parts, body) = response.into_parts();
+                // The response is read, parsed, and written into another one, as text and as JSON.
+                let size = body.size_hint().exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
+                memory.hold(COPIES / 2 * size).await?;
                 let body = body.collect().await.map_err(anyhow::Error::from)?;
                 Ok(Response::from_parts(parts, body.to_bytes()))
             })

@@ -114,7 +114,7 @@ impl Store {
                         replaced += clean_json(&mut line)?;
                         domain::read(&tenant.name, utf8(&line)?, Some(id))
                     })();
-                    (number, event)
+                    batch::Line::new(number, &line, event)
                 });
                 let events = events.collect();
                 let written = batch::write(&running.app.writer, tenant, events, &Memory::unbounded()).await;

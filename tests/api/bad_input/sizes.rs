@@ -46,6 +46,27 @@ async fn a_line_of_a_batch_may_have_three_mebibytes() {
 }
 
 #[tokio::test]
+async fn a_batch_whose_fields_are_all_wrong_is_told_of_some() {
+    let service = Service::open().await;
+    let line = json!({"event": "memory", "content": "c", "tags": vec![""; 1_000]});
+    let lines = vec![line.to_string(); 200].join("\n");
+    let summary = service.post_text("/v1/events", "application/x-ndjson", lines).await.expect(200);
+    let rejected = summary["rejected"].as_array().expect("rejected");
+    let named: Vec<_> = rejected.iter().map(|line| line["errors"].as_array().map_or(0, Vec::len)).collect();
+    assert_eq!((named.len(), named[0], named[99], named[100], named[199]), (200, 100, 100, 1, 1));
+}
+
+#[tokio::test]
+async fn lines_with_very_many_values_are_written_in_several_statements() {
+    let service = Service::open().await;
+    let many = with(line("many"), &json!({"metadata": {"values": vec![0; 120_000]}}));
+    service.accept(&[many.clone(), line("few"), many.clone(), many, line("few")]).await;
+    let sql = "select count(distinct xmin::text) from generations";
+    let statements: i64 = sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a count");
+    assert_eq!(statements, 2);
+}
+
+#[tokio::test]
 async fn a_batch_of_more_lines_than_allowed_is_too_large() {
     let service = Service::open().await;
     let lines = |count: usize| "{}\n\n".repeat(count);

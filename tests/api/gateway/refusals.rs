@@ -3,8 +3,9 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use super::{CHAT, MESSAGES, RESPONSES, call, chat, sent};
-use crate::support::provider;
+use super::{CHAT, MESSAGES, RESPONSES, begun, call, chat, sent};
+use crate::support::program::Settings;
+use crate::support::{Service, provider};
 
 #[tokio::test]
 async fn refusals_say_what_is_wrong_as_the_provider_would() {
@@ -74,4 +75,21 @@ async fn a_model_that_no_provider_has_is_a_404_and_an_answer_that_leads_elsewher
     let switched = call(&service, CHAT, &[], &chat("moved", &["another protocol"])).await;
     assert_eq!(switched.header("upgrade"), None);
     assert_eq!(switched.expect(502)["error"]["type"], "server_error");
+}
+
+#[tokio::test]
+async fn a_project_has_so_many_requests_waiting_for_providers_and_others_have_theirs() {
+    let (settings, asked) = provider::settings_with_providers().await;
+    let service = Service::with(Settings { calls: 1, ..settings }).await;
+    service.project("quiet").await;
+    let first = begun(&service, &asked, CHAT, &chat("slow", &["x"])).await;
+    let refused = call(&service, CHAT, &[], &chat("m", &["x"])).await.expect(503);
+    assert_eq!(
+        refused["error"]["message"],
+        "the project has as many requests waiting for providers as it may; try again"
+    );
+    call(&service, CHAT, &[("gleaner-project", "quiet")], &chat("m", &["x"])).await.expect(200);
+    asked.go_on.notify_one();
+    assert_eq!(first.await.expect("ends").status(), 200);
+    call(&service, CHAT, &[], &chat("m", &["x"])).await.expect(200);
 }

@@ -3,8 +3,13 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use axum::body::Body;
+use axum::http::Method;
+use tower::ServiceExt as _;
+
 use super::{call, call_with, content, refused};
-use crate::support::{Service, assert_whole, column};
+use crate::support::program::Settings;
+use crate::support::{Service, assert_whole, column, request, settings};
 
 #[tokio::test]
 async fn what_is_stored_in_one_session_is_suggested_and_found_in_another() {
@@ -181,4 +186,28 @@ async fn capture_and_rates_apply_to_calls() {
     }
     refused(&last);
     assert_eq!(last["structuredContent"]["status"], 429, "{last}");
+}
+
+#[tokio::test]
+async fn a_result_holds_memory_until_it_is_read() {
+    let service = Service::with(Settings { body_memory: 1, ..settings() }).await;
+    service
+        .post("/v1/memories", &json!({"content": "login ".repeat(10_000), "source_type": "memory"}))
+        .await
+        .expect(201);
+    let body = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
+        "params": {"name": "search_memories", "arguments": {"query": "login"}}});
+    let asked = request(Method::POST, "/mcp")
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2025-11-25")
+        .body(Body::from(body.to_string()))
+        .expect("a request");
+    let unread = service.router.clone().oneshot(asked).await.expect("an answer");
+    assert_eq!(unread.status(), 200);
+    // The project may hold half of the memory, and this takes all of that.
+    let log = json!({"user_intent": "a".repeat(300_000), "domain_name": "d"});
+    service.post("/v1/generations", &log).await.refused(503, &[]);
+    drop(unread);
+    service.post("/v1/generations", &log).await.expect(201);
 }

@@ -166,3 +166,15 @@ async fn nothing_that_a_client_writes_is_logged() {
     let log = fs::read_to_string(log).expect("a log");
     assert!(log.contains("listening") && !log.contains("xyzzy"), "{log}");
 }
+
+#[tokio::test]
+async fn a_tool_can_be_called_where_the_address_names_the_host_as_in_http_2() {
+    let service = Service::open().await;
+    let message = message("tools/call", &json!({"name": "search_memories", "arguments": {"query": "login"}}));
+    let request = axum::http::Request::post("http://localhost:8080/mcp")
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2025-11-25");
+    let answer = service.send(request.body(Body::from(message.to_string())).expect("a request")).await;
+    assert_eq!(answer.expect(200)["result"]["structuredContent"]["data"], json!([]));
+}
