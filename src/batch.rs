@@ -26,15 +26,13 @@ use crate::writer::Writer;
 
 /// The maximum number of events that one batch may hold.
 pub const MOST_LINES: usize = 20_000;
-/// The maximum number of attempts that the finished logs of a batch may have together.
-const MOST_ATTEMPTS: usize = 200_000;
+/// The maximum number of attempts of its finished logs and pieces of its files that a batch may have together.
+const MOST_PARTS: usize = 200_000;
 /// The maximum number of wrong fields that are named of a batch, besides one of each line.
 const MOST_FIELDS: usize = 10_000;
 /// The number of bytes below which a line does not have so many values that as many lines as are written together have more
 /// than [`MOST_VALUES`].
 const SHORT: usize = 1_000;
-/// The number of bytes of memory that an attempt is assumed to take, besides its text.
-const ATTEMPT: usize = 300;
 
 /// The example of a batch in the OpenAPI document. It makes the records that other endpoints' examples erase.
 const EXAMPLE: &str = concat!(
@@ -116,7 +114,7 @@ impl Rejected {
 /// (`session_id`). A line of a `suggestion_history.jsonl` needs no `event`. A line without an id of its own may have
 /// a `line_id`, which is any UUID and makes it safe to send the line again. Later lines may refer to earlier ones,
 /// and events of one record take effect in line order. A batch has at most 20,000 lines and 64 MiB, and
-/// its finished logs have at most 200,000 attempts together.
+/// the attempts of its finished logs and the pieces of its files are at most 200,000 together.
 #[utoipa::path(post, path = "/v1/events", tag = "batch",
     request_body(content(
         (String = "application/x-ndjson", example = json!(EXAMPLE)),
@@ -178,13 +176,13 @@ struct Taken {
     memory: Memory,
     bytes: usize,
     lines: usize,
-    attempts: usize,
+    parts: usize,
     errors: usize,
 }
 
 impl Taken {
     fn new(body: &Body) -> Self {
-        Self { memory: body.memory.clone(), bytes: body.bytes.len(), lines: 0, attempts: 0, errors: 0 }
+        Self { memory: body.memory.clone(), bytes: body.bytes.len(), lines: 0, parts: 0, errors: 0 }
     }
 
     /// Adds an event, and holds memory for it. It may wait for memory, so it needs a thread of its own.
@@ -197,16 +195,19 @@ impl Taken {
             errors.truncate(MOST_FIELDS.saturating_sub(self.errors).max(1));
             self.errors += errors.len();
         }
-        let attempts = event.as_ref().map_or(0, Event::attempts);
-        if attempts == 0 {
+        let (parts, size) = event.as_ref().map_or((0, 0), Event::parts);
+        if parts == 0 {
             return Ok(());
         }
-        self.attempts += attempts;
-        if self.attempts > MOST_ATTEMPTS {
-            let attempts = "the finished logs of a batch have at most";
-            return Err(Error::TooLarge(format!("{attempts} {MOST_ATTEMPTS} attempts, and these have more")));
+        self.parts += parts;
+        if self.parts > MOST_PARTS {
+            let parts = "a batch has at most";
+            return Err(Error::TooLarge(format!(
+                "{parts} {MOST_PARTS} attempts and pieces, and this one has more"
+            )));
         }
-        let hold = self.memory.hold(self.bytes + self.attempts * ATTEMPT);
+        self.bytes += size;
+        let hold = self.memory.hold(self.bytes);
         tokio::runtime::Handle::current().block_on(hold)
     }
 }

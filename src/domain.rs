@@ -328,11 +328,19 @@ pub fn kinds() -> impl Iterator<Item = &'static str> {
     Domain::ALL.iter().flat_map(of).copied()
 }
 
+/// The number of bytes of memory that an attempt is assumed to take, besides its text.
+const ATTEMPT: usize = 300;
+
 impl Event {
-    /// Returns the number of attempts that a log begins with.
+    /// Returns the number of records that the event makes besides its own, and how many bytes of memory they are assumed to
+    /// take besides their texts: the attempts that a log begins with, and the pieces of a file.
     #[must_use]
-    pub fn attempts(&self) -> usize {
-        if let Self::Generation(event) = self { event.attempts() } else { 0 }
+    pub fn parts(&self) -> (usize, usize) {
+        match self {
+            Self::Generation(event) => (event.attempts(), event.attempts() * ATTEMPT),
+            Self::Memory(event) => event.pieces().map_or((0, 0), |code| (code.chunks.len(), code.size())),
+            _ => (0, 0),
+        }
     }
 
     /// Returns with which events this one is written together.

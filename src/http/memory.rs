@@ -13,6 +13,7 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use hyper::body::Frame;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use super::clean::{MOST_VALUES, too_many_values};
 use crate::error::{Error, Result};
@@ -65,6 +66,8 @@ struct Held {
     budget: Budget,
     project: OnceLock<Arc<str>>,
     places: Mutex<Vec<Place>>,
+    /// How long the request has waited for memory.
+    waited: Mutex<Duration>,
     turn: Mutex<Option<Turn>>,
 }
 
@@ -92,8 +95,13 @@ impl Memory {
     }
 
     fn holding_nothing(budget: Budget) -> Self {
-        let (project, places, turn) = (OnceLock::new(), Mutex::default(), Mutex::default());
-        Self(Arc::new(Held { budget, project, places, turn }))
+        Self(Arc::new(Held {
+            budget,
+            project: OnceLock::new(),
+            places: Mutex::default(),
+            waited: Mutex::default(),
+            turn: Mutex::default(),
+        }))
     }
 
     fn places(&self) -> MutexGuard<'_, Vec<Place>> {
@@ -141,9 +149,13 @@ impl Memory {
         }
         let project = self.0.project.get_or_init(Arc::default);
         let taken = budget.take(project, u32::try_from(wanted).unwrap_or(u32::MAX));
+        let waited = || self.0.waited.lock().unwrap_or_else(PoisonError::into_inner);
+        let patience = PATIENCE.saturating_sub(*waited());
+        let begun = Instant::now();
+        let taken = tokio::time::timeout(patience, taken).await;
+        *waited() += begun.elapsed();
         let full = || Error::Unavailable("other requests use all the memory for bodies; try again");
-        let taken = tokio::time::timeout(PATIENCE, taken).await.ok().ok_or_else(full)?;
-        self.places().push(taken);
+        self.places().push(taken.ok().ok_or_else(full)?);
         Ok(())
     }
 }

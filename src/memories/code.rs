@@ -15,6 +15,11 @@ use crate::types::{OptionalName, Timestamp, derived_id, request_hash};
 
 /// The maximum number of pieces of a file.
 const MOST_CHUNKS: usize = 5_000;
+/// The maximum number of bytes that folder and path may take in all the memories of a file together. Each has both.
+const MOST_PLACES: usize = 8 << 20;
+
+/// The number of bytes that a memory is assumed to take, besides its texts.
+const CHUNK: usize = 500;
 
 /// The functions and other pieces of a source file, which replace the file's memories.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -52,6 +57,8 @@ impl Check for NewCode {
         checks.text("root", &self.root, MOST_PATH);
         checks.text("path", &self.path, MOST_PATH);
         checks.require(self.chunks.len() <= MOST_CHUNKS, "chunks", "has more than 5000 pieces");
+        let places = (self.root.len() + self.path.len()) * self.chunks.len();
+        checks.require(places <= MOST_PLACES, "chunks", "has too many pieces for so long a path");
         for (index, chunk) in self.chunks.iter().enumerate() {
             checks.text(&format!("chunks/{index}/content"), &chunk.content, MOST_CONTENT);
             checks.name(&format!("chunks/{index}/symbol"), chunk.symbol.as_deref());
@@ -81,6 +88,15 @@ pub struct Code {
 }
 
 impl Code {
+    /// Returns how many bytes the memories take besides their texts.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let place = |start: &Start| {
+            [&start.new.root, &start.new.file_path].map(|place| place.as_deref().map_or(0, str::len))
+        };
+        self.chunks.iter().map(|(_, start)| CHUNK + place(start).iter().sum::<usize>()).sum()
+    }
+
     /// Makes memories from the pieces. A memory's id is derived from folder, path and symbol, or position, so that it
     /// stays the same.
     #[must_use]

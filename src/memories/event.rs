@@ -134,6 +134,12 @@ pub struct Judge {
 }
 
 impl Event {
+    /// Returns the file whose pieces the event stores, if it is one.
+    #[must_use]
+    pub fn pieces(&self) -> Option<&Code> {
+        if let Action::Replace(code) = &self.action { Some(code) } else { None }
+    }
+
     /// Makes the event that stores a memory. `id` is used if the request has no id of its own. Without either, a new
     /// id is made.
     #[must_use]

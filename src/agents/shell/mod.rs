@@ -20,12 +20,21 @@ const DEPTH: usize = 3;
 /// The maximum number of bytes of a command line that are parsed.
 const MOST_BYTES: usize = 256 << 10;
 
+/// The maximum number of actions of a command line.
+const MOST_ACTIONS: usize = 1_000;
+
+/// The maximum number of bytes of a command line's paths, for each byte of its own. Each is joined to the folder from which it
+/// is seen, which may be long.
+const PATHS: usize = 16;
+
 /// Returns the actions of `command`, in order. Relative paths are resolved from `directory`, if it is given. Paths
 /// that only the shell knows (variables, patterns) are left out.
 #[must_use]
 pub(super) fn actions(command: &str, directory: Option<&str>) -> Vec<ToolAction> {
-    let mut walk = Walk { folders: vec![Some(directory.unwrap_or("").to_owned())], ..Walk::default() };
-    walk.line(&command[..command.floor_char_boundary(MOST_BYTES)], DEPTH);
+    let command = &command[..command.floor_char_boundary(MOST_BYTES)];
+    let room = PATHS * (command.len() + directory.map_or(0, str::len));
+    let mut walk = Walk { folders: vec![Some(directory.unwrap_or("").to_owned())], room, ..Walk::default() };
+    walk.line(command, DEPTH);
     walk.actions
 }
 
@@ -49,6 +58,8 @@ struct Walk {
     folders: Vec<Option<String>>,
     /// Whether the names of files come through the pipe.
     names_piped: bool,
+    /// How many bytes further paths may have.
+    room: usize,
 }
 
 impl Walk {
@@ -94,9 +105,9 @@ impl Walk {
                 }
                 Effect::List => self.names_piped = true,
                 Effect::Read(files) => {
-                    let paths = files.iter().filter_map(|file| self.resolve(file));
+                    let paths = files.iter().take(MOST_ACTIONS).filter_map(|file| self.resolve(file));
                     let reads: Vec<_> = paths.map(|path| ToolAction::Read { path }).collect();
-                    self.actions.extend(reads);
+                    self.add(reads);
                 }
                 Effect::Edit(files) => self.edit(&files),
                 Effect::Go(folder) => {
@@ -121,8 +132,9 @@ impl Walk {
         // A program that sorts or filters names passes names on.
         self.names_piped |= listed;
         self.names_piped &= command.output == Output::Piped;
-        let reads: Vec<_> = command.sources.iter().filter_map(|file| self.resolve(file)).collect();
-        self.actions.extend(reads.into_iter().map(|path| ToolAction::Read { path }));
+        let reads: Vec<_> =
+            command.sources.iter().take(MOST_ACTIONS).filter_map(|file| self.resolve(file)).collect();
+        self.add(reads.into_iter().map(|path| ToolAction::Read { path }));
         self.edit(&command.targets);
     }
 
@@ -131,13 +143,30 @@ impl Walk {
         if let Some(tool) = tool.filter(|_| known) {
             let path = path.and_then(|path| self.resolve(&path));
             let path = path.or_else(|| self.folder().filter(|folder| !folder.is_empty()).map(str::to_owned));
-            self.actions.push(ToolAction::Search { tool, query, path });
+            self.add([ToolAction::Search { tool, query, path }]);
         }
     }
 
     fn edit(&mut self, files: &[String]) {
-        let edits: Vec<_> = files.iter().filter_map(|file| self.resolve(file)).collect();
-        self.actions.extend(edits.into_iter().map(|path| ToolAction::Edit { path }));
+        let edits: Vec<_> = files.iter().take(MOST_ACTIONS).filter_map(|file| self.resolve(file)).collect();
+        self.add(edits.into_iter().map(|path| ToolAction::Edit { path }));
+    }
+
+    /// Adds actions as long as there is room for their paths.
+    fn add(&mut self, actions: impl IntoIterator<Item = ToolAction>) {
+        for action in actions {
+            let size = match &action {
+                ToolAction::Read { path } | ToolAction::Edit { path } | ToolAction::Index { path } => {
+                    path.len()
+                }
+                ToolAction::Search { path, .. } => path.as_ref().map_or(0, String::len),
+            };
+            if self.actions.len() == MOST_ACTIONS || size > self.room {
+                return;
+            }
+            self.room -= size;
+            self.actions.push(action);
+        }
     }
 }
 

@@ -191,3 +191,22 @@ fn long_and_deep_command_lines_take_no_longer_a_byte() {
         assert!(started.elapsed().as_secs() < 2, "{part}");
     }
 }
+
+#[test]
+fn a_command_with_very_many_paths_has_few_actions_and_its_paths_are_about_as_long_as_it_is() {
+    let files: Vec<_> = (0..30_000).map(|number| number.to_string()).collect();
+    let folder = "long/".repeat(700);
+    for command in [
+        format!("cat {}", files.join(" ")),
+        format!("cd /{folder}; cat {}", files.join(" ")),
+        format!(
+            "cd /{folder} && {}",
+            files.iter().map(|file| format!("cat {file}")).collect::<Vec<_>>().join(";")
+        ),
+    ] {
+        let actions = actions(&command, Some("/app"));
+        let size: usize = actions.iter().map(|action| format!("{action:?}").len()).sum();
+        assert!((100..=1_000).contains(&actions.len()), "{}", actions.len());
+        assert!(size < 32 * command.len(), "{size} bytes of {}", command.len());
+    }
+}

@@ -4,8 +4,9 @@
 //! A touched file is one row of its thread, in however many turns it was touched. Everything is limited: the oldest
 //! files of a thread, the oldest threads of a file, and the oldest names of a thread are deleted first.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -30,14 +31,18 @@ const MOST_NAMES: usize = 16_384;
 #[derive(Debug, Default)]
 pub(super) struct Encounters {
     touched: BTreeMap<(Uuid, Uuid), Touched>,
+    /// How many files of each thread there are in `touched`.
+    files: HashMap<Uuid, i64>,
+    /// The folders in which threads work, each with the name of its repository.
+    roots: HashMap<Arc<str>, Arc<str>>,
     named: BTreeMap<Uuid, BTreeSet<Key>>,
 }
 
 /// What a thread has done with a file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Touched {
-    repository: String,
-    root: String,
+    repository: Arc<str>,
+    root: Arc<str>,
     path: String,
     turns: BTreeSet<i32>,
     identifiers: BTreeSet<Key>,
@@ -45,7 +50,8 @@ struct Touched {
 }
 
 impl Encounters {
-    /// Adds a file that a thread, which works in `root`, has read or changed in a turn.
+    /// Adds a file that a thread, which works in `root`, has read or changed in a turn. More files than are stored of a
+    /// thread are left out.
     pub(super) fn touch(
         &mut self,
         thread: Uuid,
@@ -54,12 +60,39 @@ impl Encounters {
         (turn, at): (i32, Timestamp),
         identifiers: impl IntoIterator<Item = Key>,
     ) {
-        let repository = repository(root);
-        let touched = self.touched.entry((thread, file_id(&repository, path))).or_default();
+        let (root, repository) = self.root(root);
+        let touched = match self.touched.entry((thread, file_id(&repository, path))) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let files = self.files.entry(thread).or_default();
+                if *files == MOST_FILES {
+                    return;
+                }
+                *files += 1;
+                new.insert(Touched {
+                    repository,
+                    root: Arc::clone(&root),
+                    path: path.to_owned(),
+                    turns: BTreeSet::new(),
+                    identifiers: BTreeSet::new(),
+                    at: None,
+                })
+            }
+        };
         touched.turns.insert(turn);
         touched.identifiers.extend(identifiers);
         touched.at = touched.at.max(Some(at));
-        (touched.repository, touched.root, touched.path) = (repository, root.to_owned(), path.to_owned());
+        touched.root = root;
+    }
+
+    /// Returns a folder and the name of its repository.
+    fn root(&mut self, root: &str) -> (Arc<str>, Arc<str>) {
+        if let Some((root, repository)) = self.roots.get_key_value(root) {
+            return (Arc::clone(root), Arc::clone(repository));
+        }
+        let (root, repository): (Arc<str>, Arc<str>) = (root.into(), repository(root).into());
+        self.roots.insert(Arc::clone(&root), Arc::clone(&repository));
+        (root, repository)
     }
 
     /// Adds the names of files that a thread was told.
@@ -125,7 +158,7 @@ impl Encounters {
         });
         let mut names: HashMap<&str, Names> = HashMap::new();
         let rows = self.touched.iter().map(|((thread, file), touched)| {
-            let repository = touched.repository.as_str();
+            let repository = &*touched.repository;
             let names = names.entry(repository).or_insert_with(|| Names::of(project, repository));
             Row { thread: *thread, file: *file, touched, names: names.clone() }
         });
@@ -235,8 +268,8 @@ columns! {
     |row| {
         "thread_id": "uuid" = row.thread,
         "file_id": "uuid" = row.file,
-        "repository": "text" = row.touched.repository.as_str(),
-        "root": "text" = row.touched.root.as_str(),
+        "repository": "text" = &*row.touched.repository,
+        "root": "text" = &*row.touched.root,
         "path": "text" = row.touched.path.as_str(),
         "name": "int" = row.names.file(&row.touched.path),
         "words": "text" as "int[]" = keys::literal(&row.names.words(&row.touched.path).into_iter().collect::<Vec<_>>()),

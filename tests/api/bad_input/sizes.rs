@@ -105,8 +105,19 @@ async fn arrays_have_at_most_20_000_elements_in_a_body_and_the_logs_of_a_batch_2
     assert_eq!((&many["rejected"][0]["status"], &many["accepted"]), (&json!(413), &json!(1)));
     let logs = |count: usize| with(line("a"), &json!({"iterations": vec![json!({}); count]}));
     let refused = service.events(&vec![logs(20_000); 11]).await;
-    let detail = "the finished logs of a batch have at most 200000 attempts, and these have more";
+    let detail = "a batch has at most 200000 attempts and pieces, and this one has more";
     assert_eq!(refused.refused(413, &[])["detail"], detail);
+    let file = |path: &str, pieces: usize| {
+        let pieces = vec![json!({"content": "c"}); pieces];
+        json!({"event": "memory_code", "root": "/r", "path": path, "chunks": pieces})
+    };
+    let refused = service.events(&vec![file("p", 5_000); 41]).await;
+    assert_eq!(refused.refused(413, &[])["detail"], detail);
+    let long = service.events(&[file(&"p".repeat(2_000), 5_000), file("p", 10)]).await.expect(200);
+    assert_eq!(
+        (&long["rejected"][0]["errors"][0]["pointer"], &long["accepted"]),
+        (&json!("/chunks"), &json!(1))
+    );
     let several = service.events(&[logs(10_000), logs(10_001)]).await.expect(200);
     assert_eq!(several["accepted"], 2);
 }
