@@ -149,11 +149,11 @@ impl Memory {
         }
         let project = self.0.project.get_or_init(Arc::default);
         let taken = budget.take(project, u32::try_from(wanted).unwrap_or(u32::MAX));
-        let waited = || self.0.waited.lock().unwrap_or_else(PoisonError::into_inner);
-        let patience = PATIENCE.saturating_sub(*waited());
+        let spent = || self.0.waited.lock().unwrap_or_else(PoisonError::into_inner);
+        let patience = PATIENCE.saturating_sub(*spent());
         let begun = Instant::now();
         let taken = tokio::time::timeout(patience, taken).await;
-        *waited() += begun.elapsed();
+        *spent() += begun.elapsed();
         let full = || Error::Unavailable("other requests use all the memory for bodies; try again");
         self.places().push(taken.ok().ok_or_else(full)?);
         Ok(())

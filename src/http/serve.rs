@@ -37,11 +37,11 @@ const SPARE_PATIENCE: Duration = Duration::from_secs(2);
 const MOST_HEAD: usize = 64 << 10;
 
 /// The maximum number of concurrent requests on a connection in HTTP/2.
-const STREAMS: usize = 32;
+const STREAMS: u32 = 32;
 
 /// The number of connections that may have so many. A client that leaves its responses unread takes memory for each of
 /// them, so that the more connections are open the fewer requests a new one may have.
-const WITH_ALL_STREAMS: usize = 32;
+const WITH_ALL_STREAMS: u32 = 32;
 
 /// How many bytes of bodies a client may send in HTTP/2 before they are asked for.
 const WINDOW: u32 = 256 << 10;
@@ -88,13 +88,14 @@ pub async fn serve(
         let Ok(place) = place.or_else(|_| Arc::clone(&spare_places).try_acquire_owned()) else {
             continue;
         };
-        let others = limits.connections - places.available_permits();
-        let streams = (STREAMS * WITH_ALL_STREAMS / others.max(1)).clamp(1, STREAMS);
+        let connections = limits.connections - places.available_permits();
+        let connections = u32::try_from(connections).unwrap_or(u32::MAX).max(1);
+        let streams = (STREAMS * WITH_ALL_STREAMS / connections).clamp(1, STREAMS);
         let patience = if is_full { SPARE_PATIENCE } else { limits.patience };
         let mut server = Builder::new(TokioExecutor::new());
         server.http1().timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(MOST_HEAD);
         let mut http2 = server.http2();
-        http2.timer(TokioTimer::new()).keep_alive_interval(patience).max_concurrent_streams(streams as u32);
+        http2.timer(TokioTimer::new()).keep_alive_interval(patience).max_concurrent_streams(streams);
         http2.initial_connection_window_size(WINDOW).initial_stream_window_size(WINDOW);
         let routers = routers.clone();
         let asked = Arc::new(AtomicBool::new(false));

@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn an_event_without_an_end_takes_bounded_memory() {
-        let piece = [b'x'; 1 << 20];
+        let piece = vec![b'x'; 1 << 20];
         let mut events = Events::default();
         for _ in 0..5 {
             events.push(b"data: ");
