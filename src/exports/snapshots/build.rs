@@ -35,11 +35,11 @@ const RENEWAL: Duration = Duration::from_secs(4);
 /// The names of the columns that are added for the question and the answer of a row that does not have their texts.
 const TEXT_COLUMNS: [&str; 2] = ["key_question", "key_answer"];
 /// The number of bytes of rows that are written at once.
-const BUNCH: usize = 256 << 10;
+const BUNCH: usize = 64 << 10;
 /// The number of bunches that wait to be written, and to be encoded.
 const BUNCHES_WAITING: usize = 2;
 /// The number of parts of a file that wait to be stored. A row group becomes some ten pieces at once.
-const PARTS_WAITING: usize = 10;
+const PARTS_WAITING: usize = 4;
 
 /// The periodic work of building snapshots whose builder has died, and of deleting expired snapshots.
 #[derive(Debug)]
