@@ -201,9 +201,8 @@ impl Taken {
         }
         self.parts += parts;
         if self.parts > MOST_PARTS {
-            let parts = "a batch has at most";
             return Err(Error::TooLarge(format!(
-                "{parts} {MOST_PARTS} attempts and pieces, and this one has more"
+                "a batch has at most {MOST_PARTS} attempts and pieces, and this one has more"
             )));
         }
         self.bytes += size;

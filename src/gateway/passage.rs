@@ -51,6 +51,7 @@ pub(super) struct Passage {
     pub(super) asked: Asked,
     /// The request's share of the memory for bodies.
     pub(super) memory: Memory,
+    /// The request's place among those of its project that wait for providers.
     pub(super) _place: Place,
 }
 

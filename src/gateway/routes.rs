@@ -129,6 +129,7 @@ async fn list_models(app: App, kind: Kind, request: Request) -> Response {
     .await
 }
 
+/// The refusal of a request while too many requests of its project wait for providers.
 const BUSY: &str = "the project has as many requests waiting for providers as it may; try again";
 
 /// A request to the gateway without its body.

@@ -32,8 +32,9 @@ pub(super) struct Passing {
     /// The pieces with the end of the answer.
     held: Vec<Bytes>,
     client: mpsc::Sender<io::Result<Bytes>>,
-    /// What the request holds of the memory for bodies, which is that of its own body at first.
+    /// What the request holds of the memory for bodies.
     memory: Memory,
+    /// The number of bytes of the request's own body.
     own: usize,
 }
 

@@ -1,8 +1,8 @@
 //! Sending of responses to clients that read slowly, or not at all. Each connection of HTTP/2 may leave many responses
 //! unread, so that what one of them takes must be small, shared or counted:
 //!
-//! - A response of 16 KiB at most is not counted.
-//! - What is larger is sent in small pieces at a minimum [`pace`], and holds the memory of its request until the last of
+//! - A response of 16 KiB at most is sent as it is.
+//! - What is larger is sent in small pieces at a minimum [`pace`], and from 32 KiB on it holds memory until the last of
 //!   them. A connection of HTTP/2 keeps a whole chunk for a client that has room for one byte.
 //! - A document that is the same for everybody is [`Shared`], and takes nothing.
 //! - A response is compressed before any of it is sent, because the state of a compressor takes a megabyte. Streams are

@@ -50,8 +50,8 @@ struct Touched {
 }
 
 impl Encounters {
-    /// Adds a file that a thread, which works in `root`, has read or changed in a turn. More files than are stored of a
-    /// thread are left out.
+    /// Adds a file that a thread, which works in `root`, has read or changed in a turn. Of more files than are
+    /// stored of a thread, the first ones count.
     pub(super) fn touch(
         &mut self,
         thread: Uuid,
