@@ -119,12 +119,17 @@ comment on column attempts.request_hash is 'Of the request that made it: tells a
 
 -- A text as it is compared where white space does not count.
 create function without_space(text) returns text language sql immutable strict parallel safe
-    return translate($1, E' \t\n\r\f\x0b\u00a0', '');
+    return replace(replace(replace(replace(replace(replace(replace($1,
+        ' ', ''), E'\t', ''), E'\n', ''), E'\r', ''), E'\f', ''), E'\x0b', ''), E'\u00a0', '');
 
 -- Whether a text has more than white space. Most texts begin with a printable character of ASCII; the others are searched
 -- by an expression that takes ten times as long. It is not strict, since Postgres would not inline it then.
 create function has_text(text) returns boolean language sql immutable parallel safe
     return ascii($1) between 33 and 126 or $1 ~ '\S';
+
+-- What a text is compared by where white space does not count; null for one of nothing but white space.
+create function bare_hash(text) returns text language sql immutable strict parallel safe
+    return case when has_text($1) then md5(without_space($1)) end;
 
 create table correction_pairs (
     project       text not null,

@@ -172,6 +172,8 @@ create table search_hints (
     primary key (project, search_id, rank)
 );
 
+create index search_hints_association on search_hints (association_id, project) where association_id is not null;
+
 comment on table search_hints is 'Files that a tracked search was answered with.';
 comment on column search_hints.association_id is 'The association that spoke for the file, if one did.';
 comment on column search_hints.rank is 'The rank among the hints of the search, by score, from 1.';

@@ -58,7 +58,7 @@ create table snapshot_chunks (
 -- Files are compressed already.
 alter table snapshot_chunks alter column bytes set storage external;
 
-comment on table snapshot_chunks is 'The bytes of snapshots, in pieces of 1 MiB; the last one may be shorter.';
+comment on table snapshot_chunks is 'The bytes of snapshots, in pieces of 512 KiB; the last one may be shorter.';
 
 create table snapshot_contents (
     project     text not null,

@@ -37,6 +37,8 @@ pub enum Action {
     ProjectMade,
     /// The settings of a project were changed.
     SettingsChanged,
+    /// The limits of a model were set.
+    ModelChanged,
     /// Records were erased.
     RecordsErased,
     /// A snapshot was made.

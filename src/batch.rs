@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::auth::keys::Scope;
 use crate::auth::{Caller, Write};
 use crate::domain::{self, Event};
 use crate::error::{Error, FieldError, Refusals, Result};
@@ -146,8 +147,13 @@ async fn post_events(
     let turn = app.work.turn(&project, Kind::Parse).await;
     // A large batch takes seconds to parse, for which the other requests of this thread would wait.
     let read = move || if is_array { read_array(&project, body) } else { read_lines(&project, body) };
-    let lines = tokio::task::spawn_blocking(read).await.map_err(anyhow::Error::from)??;
+    let mut lines = tokio::task::spawn_blocking(read).await.map_err(anyhow::Error::from)??;
     drop(turn);
+    for line in lines.iter_mut().filter(|line| line.event.as_ref().is_ok_and(Event::shows_others)) {
+        if let Err(error) = caller.expect(Scope::Read) {
+            line.event = Err(error);
+        }
+    }
     let (summary, redacted) = write(&app.writer, &caller.tenant, lines, &memory).await?;
     replaced.add_redacted(redacted);
     Ok(axum::Json(summary))

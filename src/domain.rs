@@ -343,6 +343,22 @@ impl Event {
         }
     }
 
+    /// Returns how many records the event makes, of those that a quota limits.
+    #[must_use]
+    pub fn records(&self) -> usize {
+        match (self, self.kind()) {
+            (Self::Memory(event), "memory_code") => event.pieces().map_or(0, |code| code.chunks.len()),
+            (_, "generation" | "suggestion" | "search" | "pair" | "send" | "memory") => 1,
+            _ => 0,
+        }
+    }
+
+    /// Returns whether the event makes a record that shows what others have posted.
+    #[must_use]
+    pub fn shows_others(&self) -> bool {
+        matches!(self, Self::Message(event) if event.shows_pairs())
+    }
+
     /// Returns with which events this one is written together.
     #[must_use]
     pub fn together(&self) -> Together {

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -123,6 +124,31 @@ pub struct Problem {
 }
 
 impl Error {
+    /// Makes the response to a request that exceeds a rate or quota. Its headers follow the tenth draft of the IETF's
+    /// HTTPAPI group on rate limits.
+    pub fn exceeded(
+        policy: &'static str,
+        quota: u64,
+        window: Duration,
+        wait: Duration,
+        detail: String,
+    ) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        Self::Special(Box::new(Special {
+            status: 429,
+            kind: "too-many-requests",
+            title: "Too Many Requests",
+            detail,
+            errors: Vec::new(),
+            members: serde_json::Map::new(),
+            retry_after_s: Some(i64::try_from(seconds).unwrap_or(i64::MAX)),
+            headers: vec![
+                ("ratelimit-policy", format!("\"{policy}\";q={quota};w={}", window.as_secs())),
+                ("ratelimit", format!("\"{policy}\";r=0;t={seconds}")),
+            ],
+        }))
+    }
+
     /// Makes a 422 about one field, which `pointer` names as a JSON Pointer (RFC 6901).
     pub fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::Invalid(vec![FieldError { pointer: pointer.into(), detail: detail.into() }])

@@ -306,9 +306,13 @@ fn today() -> NaiveDate {
 /// Reads the key of a request: a bearer token, or the user name of Basic (RFC 7617), which is what clients
 /// make of `https://KEY@host/`.
 fn credential(headers: &HeaderMap) -> Result<Option<String>> {
-    let Some(value) = headers.get(header::AUTHORIZATION) else {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let Some(value) = values.next() else {
         return Ok(None);
     };
+    if values.next().is_some() {
+        return Err(Error::Unauthorized("the request has several Authorization headers"));
+    }
     let malformed = Error::Unauthorized("the Authorization header is neither Bearer <key> nor Basic");
     let Ok(value) = value.to_str() else {
         return Err(malformed);

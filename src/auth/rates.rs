@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::http::request::Parts;
 use chrono::{NaiveDate, NaiveTime, Utc};
@@ -17,12 +17,9 @@ use uuid::Uuid;
 
 use super::keys::ApiKey;
 use crate::domain::Domain;
-use crate::error::{Error, Result, Special};
+use crate::error::{Error, Result};
 use crate::http::received;
-use crate::projects::Tenant;
-
-/// How long the count of a project's records is cached.
-const FRESH: Duration = Duration::from_secs(10);
+use crate::projects::{Tenant, room};
 
 /// The key or project of a rate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -43,8 +40,6 @@ struct Sent {
 pub struct Rates {
     requests: Mutex<HashMap<Whose, (NonZeroU32, Arc<DefaultDirectRateLimiter>)>>,
     sent: Mutex<HashMap<Arc<str>, Sent>>,
-    /// The time at which a project's records were counted, and whether the quota was reached.
-    full: Mutex<HashMap<Arc<str>, (Instant, bool)>>,
 }
 
 impl Rates {
@@ -74,7 +69,7 @@ impl Rates {
             self.count_bytes(&tenant.name, most, parts)?;
         }
         if let Some(most) = quotas.rows {
-            self.count_records(db, &tenant.name, most).await?;
+            count_records(db, tenant, most).await?;
         }
         Ok(())
     }
@@ -97,7 +92,7 @@ impl Rates {
         limiter.check().map_err(|until| {
             let wait = until.wait_time_from(clock.now());
             let detail = format!("this {policy} has sent more than {rate} requests per second");
-            exceeded(policy, rate.get().into(), Duration::from_secs(1), wait, detail)
+            Error::exceeded(policy, rate.get().into(), Duration::from_secs(1), wait, detail)
         })
     }
 
@@ -116,71 +111,41 @@ impl Rates {
             const DAY: Duration = Duration::from_hours(24);
             let passed = (now.time() - NaiveTime::MIN).to_std().unwrap_or_default();
             let detail = format!("this project has used its quota of {most} bytes for today (UTC)");
-            return Err(exceeded("bytes", most, DAY, DAY.saturating_sub(passed), detail));
+            return Err(Error::exceeded("bytes", most, DAY, DAY.saturating_sub(passed), detail));
         }
         received::add_to(&count, &parts.headers, &parts.extensions);
         Ok(())
     }
+}
 
-    async fn count_records(&self, db: &PgPool, project: &Arc<str>, most: u64) -> Result<()> {
-        let known = self.full.lock().unwrap_or_else(PoisonError::into_inner).get(project).copied();
-        let is_full = match known {
-            Some((counted, is_full)) if counted.elapsed() < FRESH => is_full,
-            _ => {
-                let is_full = has_records(db, project, most).await?;
-                let mut full = self.full.lock().unwrap_or_else(PoisonError::into_inner);
-                full.insert(Arc::clone(project), (Instant::now(), is_full));
-                is_full
-            }
-        };
-        if is_full {
-            let detail = format!(
-                "this project has reached its quota of {most} records; erase some, or set retention_days"
-            );
-            return Err(exceeded("rows", most, FRESH, FRESH, detail));
+/// Counts a project's records if that was not done lately, and rejects a request if there is no room for another one.
+async fn count_records(db: &PgPool, tenant: &Tenant, quota: u64) -> Result<()> {
+    let left = match tenant.room.left() {
+        Some(left) => left,
+        None => {
+            let left = records_left(db, &tenant.name, quota).await?;
+            tenant.room.set(left);
+            left
         }
-        Ok(())
-    }
+    };
+    if left > 0 { Ok(()) } else { Err(room::full(quota)) }
 }
 
 fn new_limiter(rate: NonZeroU32) -> (NonZeroU32, Arc<DefaultDirectRateLimiter>) {
     (rate, Arc::new(RateLimiter::direct(Quota::per_second(rate))))
 }
 
-/// Returns whether a project has this many records in all domains.
-async fn has_records(db: &PgPool, project: &str, most: u64) -> Result<bool> {
-    let most = i64::try_from(most).unwrap_or(i64::MAX);
-    let mut left = most;
+/// Returns how many records a project may still store in all domains together.
+async fn records_left(db: &PgPool, project: &str, quota: u64) -> Result<i64> {
+    let mut left = i64::try_from(quota).unwrap_or(i64::MAX);
     for domain in Domain::ALL {
         let table = domain.session_columns().table;
         let mut query = QueryBuilder::<Postgres>::new(format!(
             "select count(*) from (select from {table} where project = "
         ));
-        query.push_bind(project).push(" limit ").push_bind(left).push(") records");
+        query.push_bind(project).push(" limit ").push_bind(left.max(0)).push(") records");
         let count: i64 = query.build_query_scalar().fetch_one(db).await?;
         left -= count;
-        if left <= 0 {
-            return Ok(true);
-        }
     }
-    Ok(false)
-}
-
-/// Makes the response to a request that exceeds a rate or quota. Its headers follow the tenth draft of the IETF's
-/// HTTPAPI group on rate limits.
-fn exceeded(policy: &'static str, quota: u64, window: Duration, wait: Duration, detail: String) -> Error {
-    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-    Error::Special(Box::new(Special {
-        status: 429,
-        kind: "too-many-requests",
-        title: "Too Many Requests",
-        detail,
-        errors: Vec::new(),
-        members: serde_json::Map::new(),
-        retry_after_s: Some(i64::try_from(seconds).unwrap_or(i64::MAX)),
-        headers: vec![
-            ("ratelimit-policy", format!("\"{policy}\";q={quota};w={}", window.as_secs())),
-            ("ratelimit", format!("\"{policy}\";r=0;t={seconds}")),
-        ],
-    }))
+    Ok(left)
 }

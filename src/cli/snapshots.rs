@@ -242,23 +242,26 @@ impl Place {
     /// complete.
     async fn download(&self, known: &Known, output: Option<PathBuf>) -> anyhow::Result<()> {
         ensure!(known.state == "complete", "the snapshot {} is {}", known.id, known.state);
-        let output = output.unwrap_or_else(|| format!("{}.{}", known.name, known.file.ending()).into());
+        let output = match output {
+            Some(output) => output,
+            None => known.file_name()?,
+        };
         let mut part = output.as_os_str().to_owned();
         part.push(".part");
         let part = PathBuf::from(part);
         let mut retries = 0;
         loop {
-            let from = fs::metadata(&part).map_or(0, |metadata| metadata.len());
-            if from >= known.bytes {
-                break;
-            }
             let mut file = OpenOptions::new().create(true).append(true).open(&part);
             let file =
                 file.as_mut().map_err(|error| anyhow::anyhow!("cannot write {}: {error}", part.display()))?;
+            let from = file.metadata()?.len();
+            if from >= known.bytes {
+                break;
+            }
             let read = match self {
-                Self::Server { client, project } => tokio::task::block_in_place(|| {
-                    from_server(client, project.as_deref(), &known.path, from, file)
-                }),
+                Self::Server { client, project } => {
+                    tokio::task::block_in_place(|| from_server(client, project.as_deref(), known, from, file))
+                }
                 Self::Database { db, project, .. } => from_database(db, project, known, from, file).await,
             };
             let grown = fs::metadata(&part).is_ok_and(|metadata| metadata.len() > from);
@@ -278,6 +281,16 @@ impl Place {
     }
 }
 
+impl Known {
+    /// Returns the name of the file if none is chosen. A server that is not ours could name any file of this machine.
+    fn file_name(&self) -> anyhow::Result<PathBuf> {
+        let name = format!("{}.{}", self.name, self.file.ending());
+        let is_plain = Path::new(&name).file_name().is_some_and(|last| last == name.as_str());
+        ensure!(is_plain, "{name:?} is not the name of a file; choose one with --output");
+        Ok(name.into())
+    }
+}
+
 fn known(snapshot: &snapshots::Snapshot) -> anyhow::Result<Known> {
     Ok(serde_json::from_value(serde_json::to_value(snapshot)?)?)
 }
@@ -285,16 +298,19 @@ fn known(snapshot: &snapshots::Snapshot) -> anyhow::Result<Known> {
 fn from_server(
     client: &Client,
     project: Option<&str>,
-    path: &str,
+    known: &Known,
     from: u64,
     file: &mut File,
 ) -> anyhow::Result<()> {
-    let response = client.stream_from(path, project, from).map_err(|error| client.unanswered(&error))?;
+    // Anything else could be the address of another server, which would be given the key.
+    ensure!(known.path.starts_with('/'), "the server has given {:?} as the path of the file", known.path);
+    let response =
+        client.stream_from(&known.path, project, from).map_err(|error| client.unanswered(&error))?;
     if response.status() != 206 {
         let answer = Answer::read(response).map_err(|error| client.unanswered(&error))?;
         bail!("{}", client.refusal(&answer));
     }
-    let mut body = response.into_body().into_reader();
+    let mut body = response.into_body().into_reader().take(known.bytes - from);
     let mut chunk = vec![0; 64 << 10];
     loop {
         let read = body

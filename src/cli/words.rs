@@ -21,12 +21,26 @@ pub(super) fn write_out(bytes: &[u8]) -> anyhow::Result<()> {
 
 /// Writes a line to standard output.
 pub(super) fn print(line: impl Display) -> anyhow::Result<()> {
-    write_out(format!("{line}\n").as_bytes())
+    write_out(format!("{}\n", visible(&line.to_string())).as_bytes())
 }
 
 /// Writes a line to standard error. Nothing happens if nobody reads it.
 pub(super) fn note(line: impl Display) {
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = writeln!(io::stderr(), "{}", visible(&line.to_string()));
+}
+
+/// Escapes the characters by which a text from a server could change what a terminal does or shows.
+fn visible(text: &str) -> String {
+    let mut visible = String::with_capacity(text.len());
+    for c in text.chars() {
+        let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if turns || c.is_control() && c != '\n' && c != '\t' {
+            visible.extend(c.escape_unicode());
+        } else {
+            visible.push(c);
+        }
+    }
+    visible
 }
 
 /// Describes an error with its causes, each said once, without numbers and names that only programmers know.
@@ -70,6 +84,11 @@ mod tests {
     use anyhow::Context as _;
 
     use super::*;
+
+    #[test]
+    fn a_text_does_not_control_the_terminal() {
+        assert_eq!(visible("a\u{1b}[31mb\r\n\tc\u{202e}é"), "a\\u{1b}[31mb\\u{d}\n\tc\\u{202e}é");
+    }
 
     #[test]
     fn an_error_says_each_cause_once_and_no_numbers() {

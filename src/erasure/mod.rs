@@ -60,18 +60,27 @@ async fn repeat<T, F: Future<Output = Result<T>>>(transaction: impl Fn() -> F) -
     }
 }
 
-/// Erases everything that was recorded under a session's name, in all domains.
+/// Erases everything that was recorded under a session's name, in all domains. A name to which a redaction rule applies is
+/// stored redacted, unless the record is older than the rule.
 pub async fn session(
     db: &PgPool,
     tenant: &Tenant,
     actor: &Actor,
     session: SessionName<'_>,
 ) -> Result<Erased> {
+    let mut redacted = session.session.to_owned();
+    tenant.policy.redact_session(&mut redacted);
+    let mut names = vec![session];
+    if redacted != session.session {
+        names.push(SessionName { session: &redacted, ..session });
+    }
     repeat(|| async {
         let mut transaction = db.begin().await?;
         let mut erased = Erased::default();
         for domain in Domain::ALL {
-            erased.add(domain.erase_session(&mut transaction, &tenant.name, &tenant.rules, session).await?);
+            for name in &names {
+                erased.add(domain.erase_session(&mut transaction, &tenant.name, &tenant.rules, *name).await?);
+            }
         }
         // The audit log does not contain the session's name, because the name was erased too.
         note(&mut transaction, tenant, actor, json!({"by": "session", "erased": erased})).await?;

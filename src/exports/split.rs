@@ -158,7 +158,8 @@ pub struct Source {
     /// the order in which they were finalized.
     pub sql: &'static str,
     /// SQL that selects, from the same records in the same order and with the same parameters, `record`,
-    /// `completed_at`, and as `text` the question together with the answer that the record teaches.
+    /// `completed_at`, and as `text` the question together with the answer that the record teaches: the first 16,384
+    /// characters of each, because some hundred are read at once.
     pub taught: &'static str,
 }
 

@@ -8,30 +8,46 @@ use crate::types::Timestamp;
 
 /// Stores which attempts of these logs teach a correction, by each of the pairing rules, and what a reviewer's correction
 /// teaches. `step` has the attempts with a program. Two programs that differ in white space only teach nothing, and a
-/// program that a reviewer found poor is never the one to learn.
+/// program that a reviewer found poor is never the one to learn. Programs may be long, so each is hashed once, and the
+/// hashes are compared. The steps of a log whose programs have more than 16 MiB are no row, which would be as long.
 pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &[Uuid]) -> sqlx::Result<()> {
     const SQL: &str = "
         with log as (
-            select g.id, g.completed_at, g.user_intent, g.final_valid_dsl, g.corrected_dsl, g.review_note, g.rating,
-                case when g.corrected_dsl is not null then g.corrected_dsl
-                    when g.rating is distinct from 'poor' then g.final_valid_dsl end as learned
+            select g.id, g.completed_at, md5(g.user_intent) as intent, g.review_note, g.rating,
+                md5(g.final_valid_dsl) as final, bare_hash(g.final_valid_dsl) as final_bare,
+                md5(g.corrected_dsl) as corrected, bare_hash(g.corrected_dsl) as corrected_bare
             from generations g
             where g.project = $1 and g.id = any($2) and g.success and has_text(g.user_intent)
         ),
-        step as (
-            select g.*, a.attempt, a.extracted_dsl as program, a.passed, a.error_message as error,
-                lead(a.attempt) over by_number as next_attempt, lead(a.extracted_dsl) over by_number as next_program,
-                lead(a.passed) over by_number as next_passed,
-                min(a.attempt) filter (where a.passed) over (partition by g.id) as first_passed
+        taught as (
+            select log.*,
+                case when corrected is not null then corrected when rating is distinct from 'poor' then final end as learned,
+                case when corrected is not null then corrected_bare
+                    when rating is distinct from 'poor' then final_bare end as learned_bare
+            from log
+        ),
+        attempt as (
+            select a.generation_id, a.attempt, a.passed, a.error_message as error, octet_length(a.extracted_dsl) as bytes,
+                md5(a.extracted_dsl) as program, bare_hash(a.extracted_dsl) as bare
             from log g
             join attempts a on a.project = $1 and a.generation_id = g.id and has_text(a.extracted_dsl)
+        ),
+        step as (
+            select g.*, a.attempt, a.passed, a.error, a.bytes, a.program, a.bare,
+                lead(a.attempt) over by_number as next_attempt, lead(a.program) over by_number as next_program,
+                lead(a.bare) over by_number as next_bare, lead(a.passed) over by_number as next_passed,
+                min(a.attempt) filter (where a.passed) over (partition by g.id) as first_passed
+            from taught g
+            join attempt a on a.generation_id = g.id
             window by_number as (partition by g.id order by a.attempt)
         ),
         pair as (
             select distinct on (bad.id) 'fix' as kind, bad.id, bad.completed_at, bad.attempt as bad_attempt,
-                case when bad.corrected_dsl is null then fixed.attempt end as fixed_attempt, bad.user_intent,
-                bad.program as bad, bad.error,
-                case when bad.learned is not null then coalesce(bad.corrected_dsl, fixed.program) end as fixed
+                case when bad.corrected is null then fixed.attempt end as fixed_attempt, bad.intent,
+                bad.program as bad, bad.bare as bad_bare, bad.error,
+                case when bad.learned is not null then coalesce(bad.corrected, fixed.program) end as fixed,
+                case when bad.learned is not null then
+                    case when bad.corrected is null then fixed.bare else bad.corrected_bare end end as fixed_bare
             from step bad
             join step fixed on fixed.id = bad.id and fixed.attempt = bad.first_passed
             where bad.passed = false and bad.error is not null and bad.attempt < bad.first_passed
@@ -40,31 +56,32 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
         insert into correction_pairs
             (project, kind, is_review, completed_at, generation_id, bad_attempt, fixed_attempt, row_hash)
         select $1, kind, is_review, completed_at, id, bad_attempt, fixed_attempt,
-            md5(row(user_intent, bad, error, fixed)::text)::uuid
+            md5(row(intent, bad, error, fixed)::text)::uuid
         from (
             select false as is_review, pair.* from pair
             union all
-            select false, 'next', id, completed_at, attempt, case when not replaced then next_attempt end, user_intent, program,
-                error, case when replaced then corrected_dsl else next_program end
+            select false, 'next', id, completed_at, attempt, case when not replaced then next_attempt end, intent, program, bare,
+                error, case when replaced then corrected else next_program end,
+                case when replaced then corrected_bare else next_bare end
             from step
-            cross join lateral (select corrected_dsl is not null and next_program = final_valid_dsl as replaced) next
+            cross join lateral (select corrected is not null and next_program = final as replaced) next
             where passed = false and next_attempt is not null and (learned is not null or next_passed is not true)
             union all
-            select false, 'final', id, completed_at, attempt, null, user_intent, program, error, learned
+            select false, 'final', id, completed_at, attempt, null, intent, program, bare, error, learned, learned_bare
             from step where passed = false
             union all
             select true, rule, id, completed_at,
-                coalesce((select max(a.attempt) from attempts a where a.project = $1 and a.generation_id = log.id and a.passed), 0),
-                null, user_intent, final_valid_dsl, review_note, corrected_dsl
-            from log, unnest(array['fix', 'next', 'final']) rule
-        ) taught
-        where has_text(fixed) and has_text(bad) and without_space(bad) <> without_space(fixed)
+                coalesce((select max(a.attempt) from attempt a where a.generation_id = taught.id and a.passed), 0),
+                null, intent, final, final_bare, review_note, corrected, corrected_bare
+            from taught, unnest(array['fix', 'next', 'final']) rule
+        ) pairs
+        where bad_bare <> fixed_bare
         union all
         select $1, 'steps', false, completed_at, id, 0, null,
-            md5(row(user_intent, array_agg(program order by attempt), array_agg(passed order by attempt))::text)::uuid
-        from step where passed is not null and rating is distinct from 'poor' and corrected_dsl is null
-        group by id, completed_at, user_intent
-        having bool_or(not passed)";
+            md5(intent || string_agg(program || passed::text, ',' order by attempt))::uuid
+        from step where passed is not null and rating is distinct from 'poor' and corrected is null
+        group by id, completed_at, intent
+        having bool_or(not passed) and sum(bytes) <= 16777216";
     if !logs.is_empty() {
         sqlx::query(SQL).bind(project).bind(logs).execute(connection).await?;
     }

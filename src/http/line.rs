@@ -2,12 +2,14 @@
 //! endpoint takes.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use axum::http::{HeaderMap, header};
 use serde::Deserialize;
 use serde::de::value::{CowStrDeserializer, MapAccessDeserializer};
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, Type};
 use utoipa::{PartialSchema, ToSchema};
@@ -21,6 +23,12 @@ use crate::error::{Error, Result};
 /// The media types that a body of lines may have. `application/octet-stream` is for clients that do not know
 /// what a file contains.
 pub const LINES: &[&str] = &["application/x-ndjson", "application/jsonl", "application/octet-stream"];
+
+/// The maximum number of bytes of each part of a line that is written for itself, and of the rest of the line.
+const LONGEST_PART: usize = 8 << 20;
+
+/// The members of a line whose elements are written for themselves: the attempts of a log, and the pieces of a file.
+const PARTS: [&str; 2] = ["iterations", "chunks"];
 
 /// Chooses the media type of a response of lines. That is JSONL or plain text (which browsers display) if the
 /// client accepts it, and otherwise NDJSON.
@@ -81,6 +89,7 @@ impl<'a> Line<'a> {
             return Err(Error::invalid("", reason));
         }
         expect_few_values(text.as_bytes())?;
+        expect_short_parts(text)?;
         let Named { event, line_id } = json::decode(text)?;
         Ok(Self { project, text, kind: event, id: line_id.or(id) })
     }
@@ -103,6 +112,31 @@ impl<'a> Line<'a> {
             }
         }
     }
+}
+
+/// Fails with the members of a line that are too long for a row. What is written as one row is also read as one, and
+/// databases and their clients make several copies of it.
+fn expect_short_parts(line: &str) -> Result<()> {
+    if line.len() <= LONGEST_PART {
+        return Ok(());
+    }
+    let members: BTreeMap<String, &RawValue> = json::decode(line)?;
+    let (mut checks, mut rest) = (Checks::default(), 0);
+    let detail = format!("has more than {LONGEST_PART} bytes, with the members before it");
+    for (name, member) in members {
+        let parts = PARTS.contains(&name.as_str()).then(|| serde_json::from_str(member.get()).ok()).flatten();
+        let Some::<Vec<&RawValue>>(parts) = parts else {
+            rest += member.get().len();
+            checks.require(rest <= LONGEST_PART, &name, &detail);
+            continue;
+        };
+        for (index, part) in parts.into_iter().enumerate() {
+            let fits = part.get().len() <= LONGEST_PART;
+            let detail = format!("has more than {LONGEST_PART} bytes");
+            checks.require(fits, &format!("{name}/{index}"), &detail);
+        }
+    }
+    checks.finish()
 }
 
 /// A line's two parts: the id of the record it refers to, and the body of the kind's own endpoint.

@@ -337,7 +337,7 @@ pub fn folder(path: &str) -> &str {
 }
 
 crate::texts! {
-    NewMemory: content, tags, file_path, symbol, root, session_id, metadata;
+    NewMemory: content, tags, file_path, symbol, root, metadata | session_id;
     MemoryChange: content, tags, file_path, symbol, root, metadata;
     NewQuery: query, root;
 }

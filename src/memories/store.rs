@@ -1,7 +1,7 @@
 //! How memories are read and erased. [`write`](super::write) writes them.
 
 use serde::Deserialize;
-use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
+use sqlx::{PgConnection, PgExecutor, Postgres, QueryBuilder};
 use utoipa::IntoParams;
 use uuid::Uuid;
 
@@ -98,13 +98,6 @@ fn select(project: &str, id: Uuid) -> QueryBuilder<Postgres> {
 }
 
 /// Erases a memory. The statistics of what was suggested of it stay. Returns whether there was one.
-pub async fn delete(db: &PgPool, project: &str, id: Uuid) -> Result<bool> {
-    let mut transaction = db.begin().await?;
-    let erased = delete_all(&mut transaction, project, &[id]).await?;
-    transaction.commit().await?;
-    Ok(erased > 0)
-}
-
 /// Erases memories, and the reasons for which they were suggested.
 pub(super) async fn delete_all(
     connection: &mut PgConnection,

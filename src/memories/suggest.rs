@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::event::{Event, Suggest};
 use super::finding::{self, Factors, Found, Sought};
 use super::meaning::{self, PATIENCE, PATIENCE_UNASKED};
-use super::rules::intent::{self, DetectedIntent};
+use super::rules::intent::{self, DetectedIntent, LONGEST_QUERY};
 use super::store;
 use super::suggestion::{InForce, MemorySuggestion, NewSuggest, Shown, SuggestedMemory, SuggestionResponse};
 use crate::error::{Error, Result};
@@ -19,9 +19,6 @@ use crate::privacy::capture::Capture;
 use crate::projects::Tenant;
 use crate::state::App;
 use crate::types::{Timestamp, request_hash};
-
-/// The maximum number of characters of a query that are used. Only pasted files are longer.
-const LONGEST_QUERY: i32 = 6_000;
 
 /// The state of a conversation before suggestions are made.
 struct Known {
@@ -67,7 +64,8 @@ impl Known {
             union select subject from unasked_help
                 where project = $1 and session_id = $2 and kind = 'memory' and held_out and $3";
         let limit = i64::try_from(window).unwrap_or(i64::MAX);
-        let queries = sqlx::query_as(QUERIES).bind(project).bind(session).bind(limit).bind(LONGEST_QUERY);
+        let queries =
+            sqlx::query_as(QUERIES).bind(project).bind(session).bind(limit).bind(i32::from(LONGEST_QUERY));
         let queries = queries.fetch_all(db).await?;
         let without: Vec<Uuid> =
             sqlx::query_scalar(WITHOUT).bind(project).bind(session).bind(is_unasked).fetch_all(db).await?;

@@ -267,6 +267,12 @@ impl Event {
         Self::new(send, Action::End(Box::new(end)))
     }
 
+    /// Returns whether the event makes a send that has to do with stored pairs.
+    #[must_use]
+    pub fn shows_pairs(&self) -> bool {
+        matches!(&self.action, Action::Send(start) if start.new.shows_pairs())
+    }
+
     /// Returns the event's kind, one of [`KINDS`].
     #[must_use]
     pub fn kind(&self) -> &'static str {

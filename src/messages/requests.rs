@@ -61,6 +61,14 @@ pub struct NewSend {
     pub stream: Option<bool>,
 }
 
+impl NewSend {
+    /// Returns whether the send has to do with pairs that are stored. The texts of these are in its messages.
+    #[must_use]
+    pub fn shows_pairs(&self) -> bool {
+        self.visible.is_some() || self.reask_of.is_some()
+    }
+}
+
 /// Who calls the provider for a new send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -263,8 +271,8 @@ pub struct Cancellation {
 impl Check for Cancellation {}
 
 crate::texts! {
-    NewSend: user_text, model, topic_id, session_id, pairs, system;
-    GivenPair: user_text, assistant_text;
-    NewAttempt: error, usage;
+    NewSend: user_text, model, topic_id, pairs, system | session_id;
+    GivenPair: id, user_text, assistant_text;
+    NewAttempt: included_ids, error, usage;
     Reported: provider, code, message;
 }

@@ -16,7 +16,7 @@ use utoipa::{PartialSchema, ToSchema};
 use super::capture::Capture;
 use super::hash_key::HashKey;
 use super::kept::Kept;
-use super::redact::{RedactRules, Redaction, Redactor, Texts};
+use super::redact::{RedactRules, Redaction, Redactor, SessionName, Texts};
 use crate::domain::{Domain, Event};
 use crate::error::Result;
 
@@ -95,6 +95,11 @@ impl Policy {
     #[must_use]
     pub fn key(&self) -> &HashKey {
         &self.key
+    }
+
+    /// Redacts the name of a session as it is redacted where it is stored.
+    pub fn redact_session(&self, name: &mut impl SessionName) {
+        name.session_name(&mut Redaction::new(&self.redactor, &self.key));
     }
 
     /// Redacts texts that are stored whatever `capture` says, such as prompt templates, or texts that are compared

@@ -1,6 +1,7 @@
 //! Projects, which keep tenants apart: their settings and how those apply. Keys say who may act for a project
 //! ([`auth`](crate::auth)).
 
+pub mod room;
 pub mod routes;
 pub mod store;
 
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use self::room::Room;
 use crate::http::{Check, Checks, null_as_default};
 use crate::memories::settings::MemorySettings;
 use crate::messages;
@@ -157,6 +159,8 @@ pub struct Tenant {
     pub retention: DaysByDomain,
     /// How much the project may use.
     pub quotas: Quotas,
+    /// The records that it may still store.
+    pub room: Arc<Room>,
     /// How the project's searches are judged and learned from.
     pub rules: Rules,
     /// How the project's sends are predicted, and the models that the server knows.

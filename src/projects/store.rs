@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sqlx::PgExecutor;
 use sqlx::types::Json;
 
+use super::room::Room;
 use super::{Defaults, Project, Settings, Tenant};
 use crate::error::Result;
 use crate::messages;
@@ -33,6 +34,7 @@ pub async fn tenant(db: impl PgExecutor<'_>, project: &str, defaults: &Defaults)
             policy: Policy::new(capture.as_ref(), defaults.capture, redact, HashKey::new(key))?,
             retention: retention_days.clone().unwrap_or_default(),
             quotas: quotas.clone(),
+            room: Arc::new(Room::default()),
             rules: Rules::new(searches, &defaults.searches),
             messages: messages::settings::Rules {
                 settings: own_messages.clone(),

@@ -5,6 +5,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::MatchType;
+use super::rules::views::is_duration;
 use crate::http::{Check, Checks};
 use crate::types::{FreeForm, OptionalName, Timestamp, names_it};
 
@@ -210,9 +211,9 @@ impl Outcome {
 impl Check for Outcome {
     fn check(&self, checks: &mut Checks) {
         checks.require(
-            self.time_to_action_ms.is_none_or(|time| time >= 0.0),
+            self.time_to_action_ms.is_none_or(is_duration),
             "time_to_action_ms",
-            "must not be negative",
+            "must be from 0 to 2147483647",
         );
         checks.require(
             self.displayed_index_at_submit.is_none_or(|index| index >= -1),
@@ -234,7 +235,6 @@ pub struct Amendment {
 impl Check for Amendment {}
 
 crate::texts! {
-    NewSuggestion: context, suggestions, llm_request, llm_response, error, suggestion_node_version, session_name, server_name,
-        policy_id, actual_input;
+    NewSuggestion: context, suggestions, llm_request, llm_response, error, suggestion_node_version, server_name, policy_id, actual_input | session_name;
     Outcome: actual_input, suggestions;
 }

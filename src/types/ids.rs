@@ -1,7 +1,7 @@
 //! Hashes that tell a repeated request from a conflicting one, and ids that are derived from content.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, BufWriter};
 
 use serde::Serialize;
 use serde_json::ser::Formatter;
@@ -18,10 +18,26 @@ pub fn names_it<T>(_: &T) -> bool {
 /// order of an object's members make no difference. Ids are left out: where an id matters, it has found the
 /// record already.
 pub fn request_hash(request: &impl Serialize) -> Vec<u8> {
-    let mut canonical = Vec::with_capacity(4 << 10);
+    const BACK: &str = "requests come from JSON and go back to it";
+    let mut canonical = BufWriter::with_capacity(4 << 10, Hashed(Sha256::new()));
     let mut serializer = serde_json::Serializer::with_formatter(&mut canonical, Canonical);
-    request.serialize(&mut serializer).expect("requests come from JSON and go back to it");
-    Sha256::digest(canonical)[..16].to_vec()
+    request.serialize(&mut serializer).expect(BACK);
+    let Hashed(hash) = canonical.into_inner().map_err(io::IntoInnerError::into_error).expect(BACK);
+    hash.finalize()[..16].to_vec()
+}
+
+/// The hash of what is written, which is not kept.
+struct Hashed(Sha256);
+
+impl io::Write for Hashed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Writes unparsed JSON with its members sorted. Everything else is serialized in a fixed order anyway.

@@ -135,6 +135,10 @@ impl Writer {
                 tokio::task::yield_now().await;
                 begun = Instant::now();
             }
+            if let Err(full) = tenant.room.take(event.records(), tenant.quotas.rows) {
+                verdicts.push(Some(Err(full)));
+                continue;
+            }
             let capture = tenant.policy.capture(event.domain());
             match tenant.policy.keep(event) {
                 Some(event) => {

@@ -161,3 +161,28 @@ async fn rules_that_cannot_be_used_are_refused_by_their_place() {
         redact(&service, rules).await.refused(422, &[pointer]);
     }
 }
+
+#[tokio::test]
+async fn sessions_whose_names_are_redacted_stay_different_and_are_erased_by_their_names() {
+    let service = Service::open().await;
+    let pair = |session: &str| json!({"event": "pair", "user_text": session, "assistant_text": "a", "session_id": session});
+    let search = |session: &str| json!({"event": "search", "query": "q", "best_score": 0.1, "agent_session_id": session});
+    let asked = |session: &str| json!({"event": "conversation_query", "session_id": session, "query": "q"});
+    let post = async || {
+        let names = ["ann@example.org", "bob@example.org"];
+        let events: Vec<_> = names.iter().flat_map(|name| [pair(name), search(name), asked(name)]).collect();
+        service.accept(&events).await;
+    };
+    // A record of ann's from before the rule.
+    service.accept(&[pair("ann@example.org")]).await;
+    redact(&service, json!({"builtin": ["emails"]})).await.expect(200);
+    post().await;
+    let listed = service.get("/v1/sessions").await.expect(200);
+    let names: Vec<_> =
+        listed["data"].as_array().expect("data").iter().map(|session| &session["session"]).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    let erased = service.call(Method::DELETE, "/v1/sessions/ann@example.org", &[], None).await.expect(200);
+    assert_eq!(erased["pairs"], 2, "{erased}");
+    let left = service.get("/v1/sessions").await.expect(200);
+    assert_eq!(left["data"].as_array().map(Vec::len), Some(1), "{left}");
+}

@@ -10,6 +10,8 @@ mod programs;
 mod split;
 
 pub(super) use self::patch::patched_files;
+use std::rc::Rc;
+
 use self::programs::{Effect, effects};
 use self::split::{Command, Output, Part, split};
 use super::action::{SearchTool, ToolAction};
@@ -23,17 +25,18 @@ const MOST_BYTES: usize = 256 << 10;
 /// The maximum number of actions of a command line.
 const MOST_ACTIONS: usize = 1_000;
 
-/// The maximum number of bytes of a command line's paths, for each byte of its own. Each is joined to the folder from which it
-/// is seen, which may be long.
-const PATHS: usize = 16;
+/// The maximum number of bytes of a command line's paths: so many, and more for each byte of its own. Each is joined to
+/// the folder from which it is seen, which may be long.
+const PATHS: (usize, usize) = (8 << 10, 2);
 
 /// Returns the actions of `command`, in order. Relative paths are resolved from `directory`, if it is given. Paths
 /// that only the shell knows (variables, patterns) are left out.
 #[must_use]
 pub(super) fn actions(command: &str, directory: Option<&str>) -> Vec<ToolAction> {
     let command = &command[..command.floor_char_boundary(MOST_BYTES)];
-    let room = PATHS * (command.len() + directory.map_or(0, str::len));
-    let mut walk = Walk { folders: vec![Some(directory.unwrap_or("").to_owned())], room, ..Walk::default() };
+    let (base, times) = PATHS;
+    let room = base + times * (command.len() + directory.map_or(0, str::len));
+    let mut walk = Walk { folders: vec![Some(directory.unwrap_or("").into())], room, ..Walk::default() };
     walk.line(command, DEPTH);
     walk.actions
 }
@@ -55,7 +58,7 @@ struct Walk {
     actions: Vec<ToolAction>,
     /// The shell's current folder, and those to which it returns at the ends of groups. A folder is none if it is not
     /// known.
-    folders: Vec<Option<String>>,
+    folders: Vec<Option<Rc<str>>>,
     /// Whether the names of files come through the pipe.
     names_piped: bool,
     /// How many bytes further paths may have.
@@ -66,7 +69,7 @@ impl Walk {
     fn line(&mut self, line: &str, depth: usize) {
         for part in split(line) {
             match part {
-                Part::Open => self.folders.push(self.folder().map(str::to_owned)),
+                Part::Open => self.folders.push(self.folders.last().cloned().flatten()),
                 Part::Close if self.folders.len() > 1 => drop(self.folders.pop()),
                 Part::Close => {}
                 Part::Run(command) => self.run(&command, depth),
@@ -113,11 +116,11 @@ impl Walk {
                 Effect::Go(folder) => {
                     let there = folder.and_then(|folder| self.resolve(&folder));
                     if let Some(here) = self.folders.last_mut() {
-                        *here = there;
+                        *here = there.map(Rc::from);
                     }
                 }
                 Effect::Shell(line) if depth > 0 => {
-                    self.folders.push(self.folder().map(str::to_owned));
+                    self.folders.push(self.folders.last().cloned().flatten());
                     let outer = self.folders.len();
                     self.line(&line, depth - 1);
                     self.folders.truncate(outer - 1);

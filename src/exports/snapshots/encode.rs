@@ -24,6 +24,10 @@ const GROUP_ROWS: usize = 100_000;
 /// The maximum number of bytes of a row group, which is in memory until it is complete.
 const GROUP_BYTES: usize = 32 << 20;
 
+/// The maximum number of bytes of a column's dictionary. Names repeat and need less; texts of which most differ have a
+/// dictionary only until it has so many bytes.
+const DICTIONARY: usize = 256 << 10;
+
 /// Rows on their way to the encoder, in the form that it takes.
 pub(super) enum Collected {
     Lines(Vec<u8>),
@@ -59,6 +63,7 @@ pub(super) fn begin(
                 .set_compression(Codec::ZSTD(ZstdLevel::try_new(1)?))
                 .set_max_row_group_row_count(Some(GROUP_ROWS))
                 .set_max_row_group_bytes(Some(GROUP_BYTES))
+                .set_dictionary_page_size_limit(DICTIONARY)
                 .set_created_by(concat!("gleaner ", env!("CARGO_PKG_VERSION")).to_owned())
                 .build();
             let writer = ArrowWriter::try_new(pieces, columns.schema(), Some(properties))?;

@@ -28,7 +28,7 @@ use crate::http::page::Listed;
 use crate::types::{FreeForm, Timestamp};
 
 /// The maximum number of bytes of a file that one row of the database contains.
-pub const CHUNK: usize = 1 << 20;
+pub const CHUNK: usize = 512 << 10;
 
 /// The kind of file that a snapshot is.
 #[derive(

@@ -40,7 +40,7 @@ static TEXTS: Source = Source {
         order by g.completed_at, g.id limit $5",
     taught: "
         select g.id as record, g.completed_at,
-            g.user_intent || E'\n' || coalesce(g.corrected_dsl, g.final_valid_dsl) as text
+            left(g.user_intent, 16384) || E'\n' || left(coalesce(g.corrected_dsl, g.final_valid_dsl), 16384) as text
         from generations g
         where g.project = $1 and g.success and g.user_intent is not null and g.completed_at < $4
             and (g.completed_at, g.id) >

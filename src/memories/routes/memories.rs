@@ -8,6 +8,8 @@ use uuid::Uuid;
 
 use crate::auth::{Admin, Caller, Read};
 use crate::db::receipt::Receipt;
+use crate::domain::Domain;
+use crate::erasure;
 use crate::error::{Error, Refusals, Result};
 use crate::http::page::{List, Page, PageParams};
 use crate::http::reply::{Changed, Created, Prefer};
@@ -119,8 +121,8 @@ async fn delete_memory(
     caller: Caller<Admin>,
     Path(ById { id }): Path<ById>,
 ) -> Result<StatusCode> {
-    let erased = store::delete(&app.db, &caller.project, id).await?;
-    if erased { Ok(StatusCode::NO_CONTENT) } else { Err(Error::NotFound("memory")) }
+    let erased = erasure::record(&app.db, &caller.tenant, &caller.actor(), &[Domain::Memories], id).await?;
+    if erased.is_nothing() { Err(Error::NotFound("memory")) } else { Ok(StatusCode::NO_CONTENT) }
 }
 
 async fn stored(app: &App, project: &str, id: Uuid) -> Result<Memory> {

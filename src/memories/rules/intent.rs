@@ -12,6 +12,8 @@ use self::keywords::keywords;
 use self::model::{CLASSES, Model, Values};
 use super::terms::terms;
 
+/// The number of characters of a query that count. Only pasted files are longer.
+pub const LONGEST_QUERY: u16 = 6_000;
 /// The weight of each query relative to the next one.
 const DECAY: f64 = 0.5;
 /// The probability of an intent that a query states outright. The other intents share the rest.
@@ -63,9 +65,10 @@ pub struct DetectedIntent {
     pub search_query: String,
 }
 
-/// Detects the intent of queries, the oldest first.
+/// Detects the intent of queries, the oldest first. Of each query, the first [`LONGEST_QUERY`] characters count.
 #[must_use]
 pub fn detect(queries: &[&str]) -> DetectedIntent {
+    let queries = &queries.iter().map(|query| beginning(query)).collect::<Vec<_>>();
     let keywords = keywords(queries);
     if queries.iter().all(|query| terms(query).next().is_none()) {
         let intent_type = IntentType::Unknown;
@@ -73,6 +76,12 @@ pub fn detect(queries: &[&str]) -> DetectedIntent {
     }
     let (intent_type, confidence) = intent(Model::in_force(), queries);
     DetectedIntent { intent_type, search_query: keywords.join(" "), keywords, confidence }
+}
+
+/// Returns what counts of a query.
+fn beginning(query: &str) -> &str {
+    let end = query.char_indices().nth(LONGEST_QUERY.into()).map_or(query.len(), |(at, _)| at);
+    &query[..end]
 }
 
 /// Returns the most probable intent of queries, the oldest first, and its probability.

@@ -73,7 +73,7 @@ impl Described for Conversations {
         name: "conversations",
         summary: "Chats of completed message pairs.",
         notes: "A row is the pairs of a topic, or of a session if they have no topic, or a single pair without either. The oldest \
-            pair comes first. If several calls answered the same message, as when tools are used, the last one counts. \
+            pair comes first. A conversation of more than 16 MiB is left out. If several calls answered the same message, as when tools are used, the last one counts. \
             `split` divides the rows by the message that they begin with.",
         shapes: &[Shape::Answer, Shape::Raw],
         raw: Some(schema::of::<Raw<'_>>),
@@ -159,18 +159,19 @@ impl Conversations {
             cross join lateral (
                 select min(p.created_at) as created_at, max(p.topic_id) as topic_id, max(p.session_id) as session_id,
                     (array_agg(p.user_text order by p.created_at, p.id))[1] as question,
-                    md5(string_agg(length(p.user_text) || ':' || p.user_text || p.assistant_text, ',' order by p.created_at, p.id)) as texts,
+                    md5(string_agg(md5(p.user_text) || md5(p.assistant_text), ',' order by p.created_at, p.id)) as texts,
                     json_agg(json_build_object('id', p.id, 'model', p.model, 'user_text', p.user_text,
                         'assistant_text', p.assistant_text, 'star', p.star, 'color_flag', p.color_flag,
                         'created_at', p.created_at) order by p.created_at, p.id) as pairs
                 from (
-                    select p.*, row_number() over (partition by coalesce(p.turn, p.id) order by p.created_at desc, p.id desc) as later
+                    select p.*, row_number() over (partition by coalesce(p.turn, p.id) order by p.created_at desc, p.id desc) as later,
+                        sum(octet_length(p.user_text) + octet_length(p.assistant_text)) over () as bytes
                     from pairs p where p.project = $1 and p.conversation = last.conversation",
         );
         self.push_conditions(query, common);
         query.push(
-            ") p where p.later = 1) c
-            where last.project = $1 and last.lifecycle_state = 'complete' and last.id = (
+            ") p where p.later = 1 and p.bytes <= 16777216) c
+            where c.pairs is not null and last.project = $1 and last.lifecycle_state = 'complete' and last.id = (
                 select p.id from pairs p where p.project = $1 and p.conversation = last.conversation",
         );
         self.push_conditions(query, common);

@@ -4,10 +4,12 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::audit::{self, Action};
 use crate::auth::{Admin, Caller, Read};
 use crate::error::{Error, Refusals, Result};
 use crate::http::{Check, Checks, Json, Path};
@@ -49,10 +51,13 @@ async fn put_model(
     Path(ByName { model }): Path<ByName>,
     Json(limits): Json<ModelLimits>,
 ) -> Result<impl IntoResponse> {
-    let made = models::put(&app.db, &caller.project, &model, &limits).await?;
-    let mut connection = app.db.acquire().await?;
-    let known = models::list(&mut connection, &caller.project, &caller.tenant.messages.catalog).await?;
+    let mut transaction = app.db.begin().await?;
+    let made = models::put(&mut *transaction, &caller.project, &model, &limits).await?;
+    let details = json!({"model": model, "limits": limits});
+    audit::note(&mut transaction, &caller.project, &caller.actor(), Action::ModelChanged, details).await?;
+    let known = models::list(&mut transaction, &caller.project, &caller.tenant.messages.catalog).await?;
     let known = known.into_iter().find(|known| known.model == model).ok_or(Error::NotFound("model"))?;
+    transaction.commit().await?;
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, [(header::LOCATION, "/v1/models".to_owned())], axum::Json(known)))
 }

@@ -8,6 +8,7 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::execute;
+use crate::auth::keys::Scope;
 use crate::auth::{Admin, Caller, Read};
 use crate::db::receipt::Receipt;
 use crate::erasure;
@@ -34,7 +35,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 /// Creates a send: predicts which pairs fit, and creates a pair for the new message.
 ///
 /// With `mode: record`, the client calls the provider itself, first with the `messages` of the response, and reports
-/// the result of each call. A send that would exceed a quota of the model is rejected with 429. If the new message
+/// the result of each call. A send that would exceed a quota of the model is rejected with 429. A send with `visible` or `reask_of` also needs the scope `read`. If the new message
 /// alone exceeds the model's limit, the response is a 422 problem with the members `aut` and `max_context`. Nothing
 /// is stored of a rejected send.
 ///
@@ -54,6 +55,9 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     })),
     responses(Created<Send>, Refusals))]
 async fn start_send(writing: Writing, Json(new): Json<NewSend>) -> Result<Response> {
+    if new.shows_pairs() {
+        writing.caller.expect(Scope::Read)?;
+    }
     if new.mode == AskedMode::Execute {
         return execute::start(writing, new).await;
     }

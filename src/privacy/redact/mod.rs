@@ -7,17 +7,18 @@ pub mod rules;
 mod secrets;
 mod texts;
 
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use nix::time::{ClockId, clock_gettime};
 use regex::{Captures, Regex, RegexBuilder};
 
 use super::hash_key::HashKey;
 
 pub use rules::RedactRules;
 pub use secrets::issuers;
-pub use texts::{Redaction, Texts};
+pub use texts::{Redaction, SessionName, Texts};
 
 /// The names of the built-in rules.
 pub const BUILTIN: [&str; 4] = ["secrets", "emails", "ips", "home-paths"];
@@ -28,8 +29,12 @@ pub const CUSTOM: &str = "custom";
 /// The maximum number of bytes that one custom expression may take when compiled.
 const CUSTOM_SIZE: usize = 64 << 10;
 
-/// How long the custom expressions may take with one text.
-const CUSTOM_TIME: Duration = Duration::from_millis(250);
+/// The processor time that custom expressions may take with a text, and with each byte of it. Most need a tenth of it.
+const CUSTOM_TIME: (Duration, Duration) = (Duration::from_micros(50), Duration::from_nanos(200));
+
+/// The processor time that custom expressions may take beyond that, until the rules of the project are read again. They
+/// need some at first, when the automata are built.
+const CUSTOM_SPARE: Duration = Duration::from_millis(250);
 
 /// A regular expression with its anchors: one of them occurs in each match, in upper or lower case.
 struct Pattern {
@@ -111,6 +116,8 @@ pub struct Redactor {
     custom: Vec<Compiled>,
     /// The names of the custom rules, whose numbers follow those of the built-in ones.
     custom_names: Vec<Box<str>>,
+    /// What is left of [`CUSTOM_SPARE`].
+    spare: Mutex<Duration>,
     /// Makes the tags by which equal spans are recognized.
     tags: Option<HashKey>,
 }
@@ -150,20 +157,31 @@ impl Redactor {
             builtin,
             custom: custom.iter().enumerate().map(compile).collect::<Result<_, _>>()?,
             custom_names: custom.iter().map(|(name, _)| (*name).into()).collect(),
+            spare: Mutex::new(CUSTOM_SPARE),
             tags,
         })
+    }
+
+    /// Returns whether there are custom rules, whose expressions may take long.
+    fn has_custom(&self) -> bool {
+        !self.custom.is_empty()
     }
 
     /// Returns whether a text may have a span to replace, after one pass over it. The text may also be JSON, in which
     /// strings are escaped.
     #[must_use]
     pub fn may_match(&self, text: &str) -> bool {
-        !self.custom.is_empty() || !self.builtin.others.is_empty() || self.builtin.anchors.is_match(text)
+        self.has_custom() || !self.builtin.others.is_empty() || self.builtin.anchors.is_match(text)
     }
 
     /// Returns a text without its private spans, or none if it has none. `found` is called with the name of the rule
     /// for each span.
-    pub fn redact(&self, text: &str, mut found: impl FnMut(&str)) -> Option<String> {
+    pub fn redact(&self, text: &str, found: impl FnMut(&str)) -> Option<String> {
+        self.redact_with(self.tags.as_ref(), text, found)
+    }
+
+    /// Returns a text without its private spans, with tags that are made with a key if there is one.
+    fn redact_with(&self, tags: Option<&HashKey>, text: &str, mut found: impl FnMut(&str)) -> Option<String> {
         let Builtin { anchored, anchors, owners, others, .. } = self.builtin;
         let mut spans = Vec::new();
         // How far each expression has searched.
@@ -190,9 +208,8 @@ impl Redactor {
         for other in others {
             other.collect(text, &mut spans);
         }
-        let begun = Instant::now();
-        for custom in &self.custom {
-            custom.collect_until(begun + CUSTOM_TIME, text, &mut spans);
+        if self.has_custom() {
+            self.collect_custom(text, &mut spans);
         }
         if spans.is_empty() {
             return None;
@@ -211,7 +228,7 @@ impl Redactor {
             found(name);
             redacted.push_str("[redacted:");
             redacted.push_str(name);
-            if let Some(key) = &self.tags {
+            if let Some(key) = tags {
                 let hash = key.hash(&text.as_bytes()[span.start..span.end]);
                 redacted.push(':');
                 redacted.extend(hash[..4].iter().map(|byte| format!("{byte:02x}")));
@@ -225,6 +242,22 @@ impl Redactor {
 }
 
 impl Redactor {
+    /// Adds the spans of a text that match a custom expression. A search takes linear time, but each search may read the
+    /// whole rest of the text. What has not been searched when the time is over is replaced as a whole.
+    fn collect_custom(&self, text: &str, spans: &mut Vec<Span>) {
+        let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let (base, of_byte) = CUSTOM_TIME;
+        let own = base + of_byte.saturating_mul(u32::try_from(text.len()).unwrap_or(u32::MAX));
+        let begun = processor_time();
+        let end = begun + own + *spare();
+        for custom in &self.custom {
+            custom.collect_until(end, text, spans);
+        }
+        let beyond = (processor_time() - begun).saturating_sub(own);
+        let mut spare = spare();
+        *spare = spare.saturating_sub(beyond);
+    }
+
     fn name(&self, rule: usize) -> &str {
         let builtin = &self.builtin.names;
         builtin.get(rule).copied().unwrap_or_else(|| &self.custom_names[rule - builtin.len()])
@@ -235,8 +268,9 @@ impl Compiled {
     /// Adds the span that begins at an anchor, if it matches. A text inside a word, such as the `sk-` of `task-…`, is
     /// not an anchor. Returns where the span ends, or the position of the anchor if there is no span.
     fn collect_at(&self, text: &str, at: usize, spans: &mut Vec<Span>) -> usize {
-        let is_within_word = text[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
-        if is_within_word {
+        let before = &text[..at];
+        let is_within_word = before.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        if is_within_word && !ends_with_code(before) {
             return at;
         }
         let Some(found) = self.regex.find(&text[at..]) else { return at };
@@ -249,15 +283,15 @@ impl Compiled {
         spans.extend(self.regex.captures_iter(text).filter_map(|captures| self.span(&captures)));
     }
 
-    /// Adds the spans of a text that match. A search takes linear time, but each search may read the whole rest of
-    /// the text. What a custom expression has not searched at the end of the time is replaced as a whole.
-    fn collect_until(&self, end: Instant, text: &str, spans: &mut Vec<Span>) {
-        if Instant::now() > end {
+    /// Adds the spans of a text that match, until this thread has taken so much processor time. The rest of the text is
+    /// a span then.
+    fn collect_until(&self, end: Duration, text: &str, spans: &mut Vec<Span>) {
+        if processor_time() > end {
             spans.push(Span { start: 0, end: text.len(), rule: self.rule });
             return;
         }
         for captures in self.regex.captures_iter(text) {
-            if Instant::now() > end {
+            if processor_time() > end {
                 let start = captures.get(0).map_or(0, |found| found.start());
                 spans.push(Span { start, end: text.len(), rule: self.rule });
                 return;
@@ -272,6 +306,25 @@ impl Compiled {
         let is_meant = (self.accepts)(span.as_str());
         is_meant.then(|| Span { start: span.start(), end: span.end(), rule: self.rule })
     }
+}
+
+/// A code for other characters: an escape of JSON or of a programming language, a color of a terminal, or a percent code of
+/// an address. Its last letter is not part of a word.
+const CODE: &str = r"(?:(?:\x1b|\\(?:u001[bB]|x1[bB]|e|033))\[[0-9;]{0,12}[A-Za-z]|\\(?:[abefnrtv0]|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|033)|%[0-9A-Fa-f]{2})";
+
+/// The maximum number of bytes of such a code.
+const LONGEST_CODE: usize = 20;
+
+/// Returns whether a text ends with such a code.
+fn ends_with_code(text: &str) -> bool {
+    static END: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(&format!("{CODE}$")).expect("the pattern is valid"));
+    END.is_match(&text[text.ceil_char_boundary(text.len().saturating_sub(LONGEST_CODE))..])
+}
+
+/// Returns the processor time that this thread has taken, which does not grow while others work.
+fn processor_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 /// Returns the patterns of a built-in rule.

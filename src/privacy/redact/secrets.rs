@@ -1,7 +1,7 @@
 //! The built-in rule `secrets`: keys and tokens by the forms that their issuers have published, and passwords by the
 //! names before them.
 
-use super::{Pattern, always};
+use super::{CODE, Pattern, always};
 
 /// A token that begins with its issuer's prefix and continues with at least this many characters of a class.
 struct Shape {
@@ -170,11 +170,21 @@ pub(super) fn patterns() -> Vec<Pattern> {
     };
     let others = [
         // Application secrets of Entra ID, and API tokens of HCP Terraform, have their mark in the middle.
-        pattern(&["8Q~"], r"(?:^|[^A-Za-z0-9_~.-])([A-Za-z0-9_~.-]{3}8Q~[A-Za-z0-9_~.-]{31,34})", always),
+        pattern(
+            &["8Q~"],
+            &format!("(?:^|[^A-Za-z0-9_~.-]|{CODE})([A-Za-z0-9_~.-]{{3}}8Q~[A-Za-z0-9_~.-]{{31,34}})"),
+            always,
+        ),
         pattern(&[".atlasv1."], r"([A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,70})", always),
         pattern(&["T3BlbkFJ"], r"(sk-[A-Za-z0-9_-]{20,}T3BlbkFJ[A-Za-z0-9_-]{20,})", always),
         // JSON Web Tokens (RFC 7519), whose first two parts are JSON objects in base64url.
-        pattern(&["eyJ"], r"\b(eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?)", always),
+        pattern(
+            &["eyJ"],
+            &format!(
+                r"(?:^|[^A-Za-z0-9_]|{CODE})(eyJ[A-Za-z0-9_-]{{8,}}\.eyJ[A-Za-z0-9_-]{{8,}}(?:\.[A-Za-z0-9_-]*)?)"
+            ),
+            always,
+        ),
         // Private keys in PEM (RFC 7468). One that was cut off has no last line.
         pattern(
             &["PRIVATE KEY"],

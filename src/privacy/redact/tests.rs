@@ -39,6 +39,11 @@ fn tokens_are_replaced_wherever_they_stand_in_a_text() {
             ("{\"key\": \"", "\"}"),
             ("?key=", "&x=1"),
             ("Client::new(\"", "\")"),
+            (r#"{\"command\":\"export A=1\n"#, r#"\n\"}"#),
+            ("\u{1b}[1;32m", "\u{1b}[0m"),
+            (r"\u001b[31m", ""),
+            ("?q=a%3D", "&x=1"),
+            ("%22", "%22"),
         ] {
             let text = format!("{before}{token}{after}");
             assert_eq!(redacted(&redactor, &text), format!("{before}[redacted:secrets]{after}"));
@@ -72,13 +77,62 @@ fn a_long_name_is_not_looked_at_again_for_each_of_its_values() {
     assert_eq!(redaction.spans(), 1);
 }
 
+/// From every place of a text of capital letters it looks at all of the rest, in vain.
+const SLOW: &str = "(?s).*[^A-Z]|[A-Z]";
+
 #[test]
 fn an_expression_of_a_projects_own_that_takes_too_long_hides_the_rest_of_the_text() {
-    // From every place it looks at all of the rest, in vain.
-    let slow = Redactor::new(&[], &[("slow", ".*[^A-Z]|[A-Z]")], None).expect("an expression");
+    let slow = Redactor::new(&[], &[("slow", SLOW)], None).expect("an expression");
     let text = "A".repeat(2 << 20);
     let hidden = redacted(&slow, &text);
     assert!(hidden.ends_with("[redacted:slow]") && !hidden.contains('A'));
+}
+
+#[test]
+fn what_one_text_has_taken_of_the_time_of_slow_expressions_is_not_there_for_the_next() {
+    let slow = Redactor::new(&[], &[("slow", SLOW)], None).expect("an expression");
+    let text = "A".repeat(60_000);
+    let letters = || redacted(&slow, &text).matches("[redacted:slow]").count();
+    let begun = processor_time();
+    // One letter after the other is replaced, and at last the rest.
+    let first = letters();
+    let took = processor_time() - begun;
+    assert!(took > CUSTOM_SPARE && letters() < first);
+    assert_eq!(*slow.spare.lock().expect("no thread panics"), Duration::ZERO);
+    assert_eq!(redacted(&slow, "abc D"), "[redacted:slow][redacted:slow]");
+}
+
+#[test]
+fn secrets_in_json_are_found_however_they_are_written_there_and_the_rest_stays_as_it_was() {
+    let (redactor, key) = (secrets(), HashKey::new(vec![1; 32]));
+    let (token, value) = (format!("ghp_{}", random(36)), random(32));
+    let escaped: String = token.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect();
+    for (before, after) in [
+        (format!(r#"{{"a": "{escaped}", "n": 1.50}}"#), r#"{"a": "[redacted:secrets]", "n": 1.50}"#),
+        (
+            format!(r#"{{"\u0070assword": "{value}", "b": "\u00e9"}}"#),
+            r#"{"\u0070assword": "[redacted:secrets]", "b": "\u00e9"}"#,
+        ),
+        (
+            format!(r#"{{"db": "postgres:\/\/app:{value}@db\/x"}}"#),
+            r#"{"db": "postgres://[redacted:secrets]@db/x"}"#,
+        ),
+        (format!(r#"{{"a": "{token}", "a": 1e2}}"#), r#"{"a": "[redacted:secrets]", "a": 1e2}"#),
+        (
+            format!(r#"{{"token": ["{value}", {{"x": "{value}"}}, "{value}"], "x": "{value}"}}"#),
+            &format!(
+                r#"{{"token": ["[redacted:secrets]", {{"x": "{value}"}}, "[redacted:secrets]"], "x": "{value}"}}"#
+            ),
+        ),
+        (
+            format!(r#"{{"{token}" : {{}}, "c\\": "\"{token}"}}"#),
+            r#"{"[redacted:secrets]" : {}, "c\\": "\"[redacted:secrets]"}"#,
+        ),
+    ] {
+        let mut json: crate::types::FreeForm = serde_json::from_str(&before).expect("an object");
+        json.texts(&mut Redaction::new(&redactor, &key));
+        assert_eq!(json.as_str(), after, "{before}");
+    }
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! The application of the rules to what clients send.
 
-use serde_json::Value;
+use std::rc::Rc;
+
 use serde_json::value::RawValue;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::block_in_place;
 use uuid::Uuid;
 
 use super::Redactor;
@@ -17,13 +20,21 @@ pub trait Texts {
     fn texts(&mut self, redaction: &mut Redaction<'_>);
 }
 
-/// Implements [`Texts`] for structs, by the fields that have texts.
+/// The name of an agent session.
+pub trait SessionName {
+    /// Applies the rules to the name. Whatever its project has chosen, equal spans are replaced by equal texts and different
+    /// ones by different texts, so that a session is still found by its name, and no other session is.
+    fn session_name(&mut self, redaction: &mut Redaction<'_>);
+}
+
+/// Implements [`Texts`] for structs, by the fields that have texts. The name of a session is after them.
 #[macro_export]
 macro_rules! texts {
-    ($($body:ty: $($field:ident),+;)+) => {
+    ($($body:ty: $($field:ident),+ $(| $session:ident)?;)+) => {
         $(impl $crate::privacy::redact::Texts for $body {
             fn texts(&mut self, redaction: &mut $crate::privacy::redact::Redaction<'_>) {
                 $($crate::privacy::redact::Texts::texts(&mut self.$field, redaction);)+
+                $($crate::privacy::redact::SessionName::session_name(&mut self.$session, redaction);)?
             }
         })+
     };
@@ -34,12 +45,18 @@ pub struct Redaction<'a> {
     redactor: &'a Redactor,
     key: &'a HashKey,
     spans: u32,
+    /// The number of bytes of the texts that were shown so far.
+    bytes: usize,
 }
+
+/// The number of bytes of texts of an event after which the other requests of this thread should not wait for custom
+/// rules any longer.
+const LONG: usize = 16 << 10;
 
 impl<'a> Redaction<'a> {
     /// Begins with a project's rules and the key of its hashes.
     pub(in crate::privacy) fn new(redactor: &'a Redactor, key: &'a HashKey) -> Self {
-        Self { redactor, key, spans: 0 }
+        Self { redactor, key, spans: 0, bytes: 0 }
     }
 
     /// Returns the number of spans that were replaced so far.
@@ -60,7 +77,19 @@ impl<'a> Redaction<'a> {
     }
 
     fn redacted(&mut self, text: &str) -> Option<String> {
-        self.redactor.redact(text, |rule| {
+        self.redacted_with(self.redactor.tags.as_ref(), text)
+    }
+
+    fn redacted_with(&mut self, tags: Option<&HashKey>, text: &str) -> Option<String> {
+        self.bytes += text.len();
+        if self.bytes > LONG && self.redactor.has_custom() && has_several_threads() {
+            return block_in_place(|| self.redacted_here(tags, text));
+        }
+        self.redacted_here(tags, text)
+    }
+
+    fn redacted_here(&mut self, tags: Option<&HashKey>, text: &str) -> Option<String> {
+        self.redactor.redact_with(tags, text, |rule| {
             self.spans += 1;
             // Clients choose the names of custom rules, and the labels of a metric are never forgotten.
             let rule = super::BUILTIN.into_iter().find(|name| *name == rule).unwrap_or(super::CUSTOM);
@@ -68,41 +97,74 @@ impl<'a> Redaction<'a> {
         })
     }
 
-    /// Applies the rules to the strings of a JSON value. A member's name counts as the text before its value, so that
-    /// `{"password": "…"}` is treated like `password: …`.
-    fn json(&mut self, value: &mut Value, name: Option<&str>) -> bool {
-        match value {
-            Value::String(text) => {
-                let before = self.spans;
-                let redacted = self.redacted(text).or_else(|| {
-                    let name = format!("{}: ", end_of(name?));
-                    let line = self.redacted(&format!("{name}{text}"))?;
-                    line.strip_prefix(&name).map(str::to_owned)
-                });
-                if let Some(redacted) = redacted {
-                    *text = redacted;
-                }
-                self.spans > before
-            }
-            Value::Array(values) => {
-                let before = self.spans;
-                for value in values {
-                    self.json(value, name);
-                }
-                self.spans > before
-            }
-            Value::Object(members) => {
-                let before = self.spans;
-                let redact = |(name, mut value): (String, Value)| {
-                    self.json(&mut value, Some(&name));
-                    (self.redacted(&name).unwrap_or(name), value)
-                };
-                *members = std::mem::take(members).into_iter().map(redact).collect();
-                self.spans > before
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    /// Applies the rules to the strings of a JSON text. Everything else stays as it was written, such as numbers, and
+    /// members that have the same name. A member's name counts as the text before its value, so that
+    /// `{"password": "…"}` is treated like `password: …`. Returns none if nothing is replaced.
+    fn json(&mut self, json: &str) -> Option<String> {
+        // Escapes hide what the rules look for.
+        let has_escapes = [r"\u", r"\/"].iter().any(|escape| json.contains(escape));
+        if !has_escapes && !self.redactor.may_match(json) {
+            return None;
         }
+        let before = self.spans;
+        let (mut redacted, mut end, mut at) = (String::new(), 0, 0);
+        // The name before the value that comes next, and before each array and object that has begun.
+        let (mut name, mut outer) = (None, Vec::new());
+        while let Some(next) = json[at..].find(['"', '{', '[', '}', ']']) {
+            at += next;
+            match json.as_bytes()[at] {
+                b'{' | b'[' => outer.push(name.clone()),
+                b'}' | b']' => name = outer.pop().flatten(),
+                _ => {
+                    let string = &json[at..at + length(&json[at..])];
+                    let after = at + string.len();
+                    let is_name = json[after..].trim_ascii_start().starts_with(':');
+                    if let Ok(text) = serde_json::from_str::<String>(string) {
+                        let new =
+                            if is_name { self.redacted(&text) } else { self.value(&text, name.as_deref()) };
+                        if let Some(new) = new {
+                            redacted.push_str(&json[end..at]);
+                            redacted.extend(serde_json::to_string(&new));
+                            end = after;
+                        }
+                        if is_name {
+                            name = Some(Rc::from(format!("{}: ", end_of(&text))));
+                        }
+                    }
+                    at = after;
+                    continue;
+                }
+            }
+            at += 1;
+        }
+        redacted.push_str(&json[end..]);
+        (self.spans > before).then_some(redacted)
     }
+
+    /// Applies the rules to a string of a JSON text, with what is before it.
+    fn value(&mut self, text: &str, name: Option<&str>) -> Option<String> {
+        self.redacted(text).or_else(|| {
+            let name = name?;
+            let line = self.redacted(&format!("{name}{text}"))?;
+            line.strip_prefix(name).map(str::to_owned)
+        })
+    }
+}
+
+/// Returns whether another thread can take over the other requests of this one.
+fn has_several_threads() -> bool {
+    Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
+}
+
+/// Returns the length of the JSON string with which a text begins.
+fn length(json: &str) -> usize {
+    let mut is_escaped = false;
+    let end = json.bytes().skip(1).position(|byte| {
+        let ends = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        ends
+    });
+    end.map_or(json.len(), |end| end + 2)
 }
 
 /// The number of bytes of a member's name that count as the text before its value. The name is repeated for each
@@ -146,15 +208,33 @@ impl Texts for OptionalName {
     }
 }
 
+impl SessionName for String {
+    fn session_name(&mut self, redaction: &mut Redaction<'_>) {
+        if let Some(redacted) = redaction.redacted_with(Some(redaction.key), self) {
+            *self = redacted;
+        }
+    }
+}
+
+impl SessionName for Option<String> {
+    fn session_name(&mut self, redaction: &mut Redaction<'_>) {
+        if let Some(name) = self {
+            name.session_name(redaction);
+        }
+    }
+}
+
+impl SessionName for OptionalName {
+    fn session_name(&mut self, redaction: &mut Redaction<'_>) {
+        let mut name = std::mem::take(self).into();
+        Option::<String>::session_name(&mut name, redaction);
+        *self = name.into();
+    }
+}
+
 impl Texts for Box<RawValue> {
     fn texts(&mut self, redaction: &mut Redaction<'_>) {
-        if !redaction.redactor.may_match(self.get()) {
-            return;
-        }
-        let Ok(mut value) = serde_json::from_str(self.get()) else { return };
-        if redaction.json(&mut value, None)
-            && let Ok(redacted) = serde_json::value::to_raw_value(&value)
-        {
+        if let Some(redacted) = redaction.json(self.get()).and_then(|json| RawValue::from_string(json).ok()) {
             *self = redacted;
         }
     }
@@ -162,12 +242,8 @@ impl Texts for Box<RawValue> {
 
 impl Texts for FreeForm {
     fn texts(&mut self, redaction: &mut Redaction<'_>) {
-        if !redaction.redactor.may_match(self.as_str()) {
-            return;
-        }
-        let Ok(mut value) = serde_json::from_str(self.as_str()) else { return };
-        if redaction.json(&mut value, None)
-            && let Ok(redacted) = serde_json::from_value(value)
+        if let Some(redacted) =
+            redaction.json(self.as_str()).and_then(|json| serde_json::from_str(&json).ok())
         {
             *self = redacted;
         }

@@ -301,6 +301,9 @@ pub(in crate::searches) async fn forget(
     let (dropped, queries): (Vec<_>, Vec<_>) = dropped.into_iter().unzip();
     let sql = "delete from association_evidence where project = $1 and association_id = any($2)";
     sqlx::query(sql).bind(project).bind(&dropped).execute(&mut *connection).await?;
+    // Other searches were answered with the paths of these associations.
+    let sql = "delete from search_hints where project = $1 and association_id = any($2)";
+    sqlx::query(sql).bind(project).bind(&dropped).execute(&mut *connection).await?;
     sqlx::query(WEIGH).bind(project).bind(&changed).bind(rules.half_life).execute(&mut *connection).await?;
     sqlx::query(DROP_QUERIES).bind(project).bind(queries).execute(&mut *connection).await?;
     feed.note(connection, project, &changed).await

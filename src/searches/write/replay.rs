@@ -16,7 +16,7 @@ use crate::domain::Domain;
 use crate::privacy::hash_key::HashKey;
 use crate::privacy::kept::Kept;
 use crate::privacy::policy::Private;
-use crate::privacy::redact::{Redaction, Texts};
+use crate::privacy::redact::{Redaction, SessionName as _, Texts};
 use crate::projects::Tenant;
 use crate::retrieval::keys::Key;
 use crate::searches::SearchResult;
@@ -43,7 +43,8 @@ impl Private for Entry {
 
 impl Texts for Entry {
     fn texts(&mut self, redaction: &mut Redaction<'_>) {
-        for name in [&mut self.session, &mut self.agent, &mut self.turn, &mut self.root, &mut self.prompt] {
+        self.session.session_name(redaction);
+        for name in [&mut self.agent, &mut self.turn, &mut self.root, &mut self.prompt] {
             name.texts(redaction);
         }
         for activity in &mut self.activities {

@@ -117,7 +117,8 @@ pub(super) static SOURCE: Source = Source {
         order by s.completed_at, s.id limit $5",
     taught: "
         select s.id as record, s.completed_at,
-            coalesce((s.llm_request -> 'messages')::text, s.context::text) || E'\n' || s.actual_input as text
+            left(coalesce((s.llm_request -> 'messages')::text, s.context::text), 16384)
+                || E'\n' || left(s.actual_input, 16384) as text
         from suggestions s
         where s.project = $1 and s.state = 'finalized' and s.example_hash is not null and s.completed_at < $4
             and (s.completed_at, s.id) >

@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::matching::MatchType;
+use super::views::is_duration;
 use crate::http::{Check, Checks};
 use crate::suggestions::requests::NewSuggestion;
 use crate::types::{FreeForm, OptionalName, Timestamp};
@@ -133,7 +134,7 @@ impl HistoryLine {
                 .displayed_index_at_submit
                 .filter(|index| *index == -1 || inside(index)),
             submit_ts: self.submit_ts,
-            time_to_action_ms: self.time_to_action_ms.filter(|time| *time >= 0.0),
+            time_to_action_ms: self.time_to_action_ms.filter(|time| is_duration(*time)),
             result_block_number: self.result_block,
             match_type: None,
             accepted_index: None,

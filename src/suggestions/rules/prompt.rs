@@ -45,9 +45,11 @@ pub struct Tokens {
 }
 
 impl Usage {
-    /// Returns the numbers of tokens by whichever names the provider uses. Negative ones are none.
+    /// Returns the numbers of tokens by whichever names the provider uses. Impossible ones are left out.
     fn tokens(&self) -> Tokens {
-        let count = |one: Option<i64>, other: Option<i64>| one.or(other).filter(|count| *count >= 0);
+        let count = |one: Option<i64>, other: Option<i64>| {
+            one.or(other).filter(|count| (0..=1_000_000_000).contains(count))
+        };
         let prompt = count(self.prompt_tokens, self.input_tokens);
         let completion = count(self.completion_tokens, self.output_tokens);
         let both = prompt.zip(completion).and_then(|(prompt, completion)| prompt.checked_add(completion));

@@ -88,7 +88,15 @@ pub fn elapsed_ms(begin: f64, end: f64) -> Option<f64> {
     let same_clock = is_unix(begin) == is_unix(end);
     (same_clock && begin <= end)
         .then(|| ((end - begin) * 1e6).round() / 1e3)
-        .filter(|elapsed| elapsed.is_finite())
+        .filter(|elapsed| is_duration(*elapsed))
+}
+
+/// The maximum duration, in milliseconds. Postgres cannot average durations that are much longer.
+pub const LONGEST_MS: f64 = i32::MAX as f64;
+
+/// Returns whether this is a duration in milliseconds.
+pub fn is_duration(ms: f64) -> bool {
+    (0.0..=LONGEST_MS).contains(&ms)
 }
 
 #[cfg(test)]

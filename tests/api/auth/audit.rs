@@ -142,3 +142,17 @@ async fn wrong_keys_are_counted_and_held_up_from_an_address_that_sends_many() {
     }
     panic!("nobody is held up");
 }
+
+#[tokio::test]
+async fn the_erasure_of_a_memory_and_the_limits_of_a_model_are_noted() {
+    let service = Service::open().await;
+    let memory = service.create("/v1/memories", json!({"content": "c"})).await;
+    let id = memory.as_str();
+    service.call(Method::DELETE, &format!("/v1/memories/{id}"), &[], None).await.gone();
+    service.put("/v1/models/m", &json!({"context_window": 1000})).await.expect(201);
+    let entries = service.get("/v1/audit").await.expect(200);
+    let noted = |nth: usize| (&entries["data"][nth]["action"], &entries["data"][nth]["details"]);
+    assert_eq!(noted(0).0, "model_changed");
+    assert_eq!((&noted(0).1["model"], &noted(0).1["limits"]["context_window"]), (&json!("m"), &json!(1000)));
+    assert_eq!((noted(1).0, &noted(1).1["id"]), (&json!("records_erased"), &json!(id)));
+}

@@ -262,3 +262,34 @@ async fn a_key_shows_the_day_on_which_it_was_last_used() {
     call(&service, &reader, Method::POST, LOGS, Some(json!({}))).await.refused(403, &[]);
     assert_eq!(days().await, today);
 }
+
+#[tokio::test]
+async fn a_key_that_may_only_write_makes_no_send_that_shows_pairs() {
+    let (service, operator) = Service::closed().await;
+    let (writer, _) = make(&service, &operator, json!({"scopes": ["write"]})).await;
+    let (both, _) = make(&service, &operator, json!({"scopes": ["write", "read"]})).await;
+    let send = |more: Value| with(json!({"mode": "record", "user_text": "q", "model": "m"}), &more);
+    let shows = [json!({"visible": {"filter": {}}}), json!({"reask_of": Uuid::nil()})];
+    let limits = json!({"context_window": 1000});
+    call(&service, &operator, Method::PUT, "/v1/models/m", Some(limits)).await.expect(201);
+    for more in shows {
+        call(&service, &writer, Method::POST, "/v1/sends", Some(send(more.clone()))).await.refused(403, &[]);
+        let line = with(send(more), &json!({"event": "send"}));
+        let summary =
+            call(&service, &writer, Method::POST, "/v1/events", Some(json!([line]))).await.expect(200);
+        assert_eq!(summary["rejected"][0]["status"], 403);
+    }
+    call(&service, &writer, Method::POST, "/v1/sends", Some(send(json!({})))).await.expect(201);
+    let visible = send(json!({"visible": {"filter": {}}}));
+    call(&service, &both, Method::POST, "/v1/sends", Some(visible)).await.expect(201);
+}
+
+#[tokio::test]
+async fn a_request_with_two_keys_is_refused() {
+    let (service, operator) = Service::closed().await;
+    let key = format!("Bearer {operator}");
+    for other in ["Bearer wrong", key.as_str()] {
+        let headers = [("authorization", key.as_str()), ("authorization", other)];
+        service.call(Method::GET, LOGS, &headers, None).await.refused(401, &[]);
+    }
+}

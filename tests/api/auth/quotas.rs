@@ -95,9 +95,31 @@ async fn a_project_that_has_its_records_writes_no_more_until_some_are_erased() {
     let settings = json!({"quotas": {"rows": 3}});
     call(&service, &operator, Method::PUT, "/v1/projects/a", Some(settings)).await.expect(200);
     let answer = call(&service, &a, Method::POST, LOGS, Some(log())).await;
-    assert_eq!(answer.header("ratelimit-policy"), Some("\"rows\";q=3;w=10"));
+    assert_eq!(answer.header("ratelimit-policy"), Some("\"rows\";q=3;w=5"));
     answer.refused(429, &[]);
     call(&service, &a, Method::GET, LOGS, None).await.expect(200);
     call(&service, &a, Method::DELETE, "/v1/records?before=2999-01-01T00:00:00Z", None).await.expect(200);
     call(&service, &b, Method::POST, LOGS, Some(log())).await.expect(201);
+}
+
+#[tokio::test]
+async fn a_batch_stores_no_more_records_than_a_quota_has_room_for() {
+    let (service, _, [a, _]) = two_projects(json!({"rows": 10})).await;
+    let line = |n: usize| json!({"event": "generation", "user_intent": format!("i{n}"), "domain_name": "d"});
+    let batch = json!((0..7).map(line).collect::<Vec<_>>());
+    let batches = (0..3).map(|_| call(&service, &a, Method::POST, "/v1/events", Some(batch.clone())));
+    let mut accepted = 0;
+    for answer in join_all(batches).await {
+        if answer.status == 429 {
+            continue;
+        }
+        let summary = answer.expect(200);
+        accepted += summary["accepted"].as_u64().expect("a count");
+        for rejected in summary["rejected"].as_array().expect("rejected") {
+            assert_eq!(rejected["status"], 429);
+        }
+    }
+    let sql = "select count(*) from generations";
+    let stored: i64 = sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a count");
+    assert_eq!((accepted, stored), (10, 10));
 }

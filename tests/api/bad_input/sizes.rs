@@ -247,3 +247,28 @@ async fn a_refusal_repeats_little_of_what_was_sent() {
     let answer = service.events(&[event.clone(), event]).await;
     assert!(answer.status == 200 && answer.body.len() < 2_000, "{} bytes", answer.body.len());
 }
+
+#[tokio::test]
+async fn a_line_may_be_long_but_none_of_its_parts() {
+    let service = Service::open().await;
+    let text = "x".repeat(9 << 20);
+    let attempts: Vec<_> = (1..=9)
+        .map(|attempt| json!({"attempt": attempt, "extracted_dsl": format!("({attempt})"), "prompt_text": &text[..1 << 20]}))
+        .collect();
+    let long = with(line("long"), &json!({"iterations": attempts, "success": false}));
+    let mut attempts = attempts;
+    attempts[1]["raw_response"] = json!(text);
+    let lines = [
+        long.to_string(),
+        with(line("attempt"), &json!({"iterations": attempts, "success": false})).to_string(),
+        line(&text).to_string(),
+        with(line("short"), &json!({"metadata": {"a": &text[..5 << 20], "b": &text[..5 << 20]}})).to_string(),
+    ];
+    let summary = service.post_text("/v1/events", "application/x-ndjson", lines.join("\n")).await.expect(200);
+    assert_eq!(summary["accepted"], 1);
+    let rejected = summary["rejected"].as_array().expect("rejected");
+    let named: Vec<_> =
+        rejected.iter().map(|line| (&line["status"], &line["errors"][0]["pointer"])).collect();
+    let expected = ["/iterations/1", "/user_intent", "/metadata"].map(|pointer| (422, pointer));
+    assert_eq!(json!(named), json!(expected));
+}

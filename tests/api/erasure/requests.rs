@@ -155,3 +155,19 @@ async fn an_erasure_that_meets_a_deadlock_is_done_again() {
     let erased = erased.expect(200);
     assert_eq!((&erased["generations"], &erased["searches"]), (&json!(1), &json!(1)), "{erased}");
 }
+
+#[tokio::test]
+async fn a_path_that_an_erased_session_has_taught_is_gone_from_the_answers_to_others() {
+    let service = Service::open().await;
+    let search = |session: &str| json!({"query": "login button color", "best_score": 0.2, "agent_session_id": session, "root": "/app"});
+    let first = format!("/v1/searches/{}", service.create("/v1/searches", search("a")).await);
+    service
+        .post(&format!("{first}/fallbacks"), &json!({"kind": "read", "path": "/app/ui/Login.tsx"}))
+        .await
+        .expect(201);
+    service.post(&format!("{first}/resolve"), &json!({})).await.expect(200);
+    let second = format!("/v1/searches/{}", service.create("/v1/searches", search("b")).await);
+    assert_eq!(service.get(&second).await.expect(200)["hints"][0]["path"], "ui/Login.tsx");
+    service.call(Method::DELETE, "/v1/sessions/a", &[], None).await.expect(200);
+    assert_eq!(service.get(&second).await.expect(200)["hints"], json!([]));
+}

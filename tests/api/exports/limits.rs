@@ -10,7 +10,7 @@ use tower::ServiceExt as _;
 use super::files::{built, path};
 use super::{TRAINING, rows, solved};
 use crate::support::program::{Limits, Settings};
-use crate::support::{Service, passed, settings};
+use crate::support::{Service, failed, passed, settings};
 
 #[tokio::test]
 async fn exports_asked_for_at_once_wait_for_each_other() {
@@ -105,4 +105,32 @@ async fn one_download_more_than_allowed_at_once_is_a_503_and_one_of_a_deleted_sn
     assert_eq!(service.get(path).await.rows().len(), 2_000);
     service.delete(&format!("/v1/snapshots/{}", snapshot["id"].as_str().expect("an id"))).await.expect(204);
     last.into_body().collect().await.expect_err("the rest of the file is gone");
+}
+
+#[tokio::test]
+async fn a_conversation_or_the_steps_of_a_log_that_would_be_a_very_long_row_are_left_out() {
+    let service = Service::open().await;
+    let text = "x ".repeat(1 << 20);
+    let pair = |topic: &str, text: &str| json!({"event": "pair", "user_text": text, "assistant_text": "a", "topic_id": topic, "model": "m"});
+    let long = (0..9).map(|_| pair("long", &text));
+    let others = (0..2).map(|_| pair("short", "q"));
+    service.accept(&long.chain(others).collect::<Vec<_>>()).await;
+    let rows = service.get("/v1/exports/conversations").await.rows();
+    let turns: Vec<_> = rows.iter().map(|row| row["messages"].as_array().map_or(0, Vec::len)).collect();
+    assert_eq!(turns, [4]);
+
+    let attempts: Vec<_> = (1..=9)
+        .map(|number| failed(number, &format!("({number}) {text}"), "no"))
+        .chain([passed(10, "(ok)")])
+        .collect();
+    service
+        .accept(&[
+            solved(1, "long", &attempts),
+            solved(2, "short", &[failed(1, "(a)", "no"), passed(2, "(b)")]),
+        ])
+        .await;
+    let steps = service.get("/v1/exports/correction-pairs?format=trl-stepwise").await.rows();
+    assert_eq!(steps.len(), 1);
+    let pairs = service.get("/v1/exports/correction-pairs").await.rows();
+    assert_eq!(pairs.len(), 2);
 }

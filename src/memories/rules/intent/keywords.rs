@@ -54,18 +54,26 @@ static NAMES: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(&format!("{path}|{qualified}|{code}")).expect("the pattern is valid")
 });
 
+/// Runs of the characters of which names consist.
+static RUNS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"[\w@./:~-]+").expect("the pattern is valid"));
+
+/// The maximum number of bytes of a run in which names are searched. Each search may read the whole rest of it.
+const LONGEST_RUN: usize = 256;
+
 /// Returns the keywords of queries, the oldest first: each once, in the order and the spelling of their first appearance.
 pub(super) fn keywords(queries: &[&str]) -> Vec<String> {
     let mut keywords = Keywords::default();
     for query in queries {
         let mut end = 0;
-        for name in NAMES.find_iter(query) {
-            if query[..name.start()].ends_with(char::is_alphanumeric) {
-                continue;
+        for run in RUNS.find_iter(query).filter(|run| run.len() <= LONGEST_RUN) {
+            for name in NAMES.find_iter(run.as_str()) {
+                if run.as_str()[..name.start()].ends_with(char::is_alphanumeric) {
+                    continue;
+                }
+                keywords.add_words(query, end..run.start() + name.start());
+                keywords.add(name.as_str().to_lowercase(), name.as_str().to_owned());
+                end = run.start() + name.end();
             }
-            keywords.add_words(query, end..name.start());
-            keywords.add(name.as_str().to_lowercase(), name.as_str().to_owned());
-            end = name.end();
         }
         keywords.add_words(query, end..query.len());
     }
@@ -81,10 +89,10 @@ struct Keywords {
 impl Keywords {
     /// Adds the words in a range of a query. An identifier is one word.
     fn add_words(&mut self, query: &str, range: std::ops::Range<usize>) {
-        let mut at = range.start;
+        let (first, mut at) = (query.len() - query.trim_start().len(), range.start);
         let separator = |c: char| !(c.is_alphanumeric() || c == '_');
         for run in query[range].split_inclusive(separator) {
-            let is_first = query[..at].trim().is_empty();
+            let is_first = at <= first;
             at += run.len();
             let terms = written_terms(run.trim_end_matches(separator));
             // The first term of an identifier is the identifier itself.
@@ -128,6 +136,16 @@ mod tests {
         ] {
             assert_eq!(keywords(&[query]), expected, "{query}");
         }
+    }
+
+    #[test]
+    fn a_text_of_nothing_but_beginnings_of_names_is_read_once() {
+        // Read from each beginning to the end, these would take hours.
+        for text in ["ab.c-", "A-1@", "\n", "Z ", "./"] {
+            assert!(keywords(&[&text.repeat(400_000)]).len() <= MOST);
+        }
+        let long = format!("{}/b.rs", "a".repeat(LONGEST_RUN));
+        assert_eq!(keywords(&[&long]), [&"a".repeat(LONGEST_RUN), "b", "rs"]);
     }
 
     #[test]

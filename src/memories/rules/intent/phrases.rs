@@ -87,6 +87,9 @@ static RULES: LazyLock<Vec<(Option<IntentType>, Regex)>> = LazyLock::new(|| {
     .collect()
 });
 
+/// The number of bytes of a sentence that are read. Each rule reads them again.
+const LONGEST_SENTENCE: usize = 1_000;
+
 /// Returns the intent that a query states outright in its first or its last sentence. `prose` is the query as
 /// [`prose`](super::prose) returns it.
 #[must_use]
@@ -100,6 +103,7 @@ pub fn stated(prose: &str) -> Option<IntentType> {
 }
 
 fn of_sentence(sentence: &str) -> Option<IntentType> {
+    let sentence = &sentence[..sentence.floor_char_boundary(LONGEST_SENTENCE)];
     let request = OPENING.replace(sentence, "");
     RULES.iter().find(|(_, rule)| rule.is_match(&request)).and_then(|(intent, _)| *intent)
 }
