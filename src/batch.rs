@@ -115,7 +115,8 @@ impl Rejected {
 /// (`session_id`). A line of a `suggestion_history.jsonl` needs no `event`. A line without an id of its own may have
 /// a `line_id`, which is any UUID and makes it safe to send the line again. Later lines may refer to earlier ones,
 /// and events of one record take effect in line order. A batch has at most 20,000 lines and 64 MiB, and
-/// the attempts of its finished logs and the pieces of its files are at most 200,000 together.
+/// the attempts of its finished logs and the pieces of its files are at most 200,000 together. Each of these, and the rest of a line, has
+/// at most 8 MiB. A line of a send with `visible` or `reask_of` needs the scope `read`, too.
 #[utoipa::path(post, path = "/v1/events", tag = "batch",
     request_body(content(
         (String = "application/x-ndjson", example = json!(EXAMPLE)),

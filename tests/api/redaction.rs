@@ -186,3 +186,17 @@ async fn sessions_whose_names_are_redacted_stay_different_and_are_erased_by_thei
     let left = service.get("/v1/sessions").await.expect(200);
     assert_eq!(left["data"].as_array().map(Vec::len), Some(1), "{left}");
 }
+
+#[tokio::test]
+async fn the_ids_of_pairs_that_a_send_brings_are_redacted_too() {
+    let service = Service::open().await;
+    service.put("/v1/models/m", &json!({"context_window": 1000})).await.expect(201);
+    let pairs =
+        json!([{"id": TOKEN, "user_text": "a", "assistant_text": TOKEN}, {"id": "b", "user_text": "b"}]);
+    let send = json!({"mode": "record", "model": "m", "user_text": "q", "pairs": pairs});
+    let answer = service.post("/v1/sends", &send).await;
+    assert_eq!(answer.header("gleaner-redacted"), Some("2"));
+    let sql = "select given_pairs::text from sends";
+    let stored: String = sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a send");
+    assert!(stored.contains(GONE) && !stored.contains(TOKEN), "{stored}");
+}

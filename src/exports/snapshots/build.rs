@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::encode::{self, Batch, Collected, Encoder};
 use super::request::Wanted;
-use super::store::{self, Building, Contents, Part};
+use super::store::{self, Building, Contents, Kept, Part};
 use crate::background::Rounds;
 use crate::error::{Error, Result};
 use crate::exports::RowKey;
@@ -168,7 +168,7 @@ async fn build(exports: &Exports, building: &Building) -> anyhow::Result<()> {
         // The rest goes on after the count, unless nobody wants the snapshot any more.
         Err(error) = counting => return Err(error),
     };
-    still_ours(building.complete(db, (kept.rows, kept.bytes), dropped, &sha256).await?)
+    still_ours(building.complete(db, kept, dropped, &sha256).await?)
 }
 
 /// Returns the SQL of the columns that must be added for the question and the answer of a row, each after a comma, and
@@ -288,27 +288,20 @@ fn encode(mut encoder: Encoder, mut batches: mpsc::Receiver<Batch>) -> anyhow::R
     encoder.finish()
 }
 
-/// What was stored of a file.
-#[derive(Default)]
-struct Kept {
-    rows: i64,
-    bytes: i64,
-}
-
 /// Stores the parts of a file.
 async fn keep(db: &PgPool, building: &Building, mut parts: mpsc::Receiver<Part>) -> anyhow::Result<Kept> {
-    let (mut kept, mut pieces, mut pages) = (Kept::default(), 0, 0);
+    let mut kept = Kept::default();
     while let Some(part) = parts.recv().await {
         match part {
             Part::Piece(piece) => {
-                still_ours(building.keep_chunk(db, pieces, &piece).await?)?;
+                still_ours(building.keep_chunk(db, kept.pieces, &piece).await?)?;
                 kept.bytes += i64::try_from(piece.len())?;
-                pieces += 1;
+                kept.pieces += 1;
             }
             Part::Page(rows, contents) => {
                 kept.rows += i64::try_from(rows)?;
-                still_ours(building.keep_page(db, pages, &contents, (kept.rows, kept.bytes)).await?)?;
-                pages += 1;
+                still_ours(building.keep_page(db, kept.pages, &contents, (kept.rows, kept.bytes)).await?)?;
+                kept.pages += 1;
             }
         }
     }

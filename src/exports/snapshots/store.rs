@@ -273,6 +273,19 @@ pub enum Part {
     Page(usize, Contents),
 }
 
+/// What was stored of a file.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Kept {
+    /// The number of its rows.
+    pub rows: i64,
+    /// The number of its bytes.
+    pub bytes: i64,
+    /// The number of its pieces.
+    pub pieces: i32,
+    /// The number of pages of its rows.
+    pub pages: i32,
+}
+
 /// What a page of rows adds to the contents of a snapshot.
 #[derive(Debug, Default)]
 pub struct Contents {
@@ -314,18 +327,18 @@ impl Building {
         self.changed(query.bind(rows), db).await
     }
 
-    /// Stores a piece of the file.
+    /// Stores a piece of the file, without waiting for the disk: a snapshot is not complete without all of its pieces.
     pub async fn keep_chunk(&self, db: &PgPool, number: i32, bytes: &[u8]) -> sqlx::Result<bool> {
         const SQL: &str = "
             insert into snapshot_chunks (project, snapshot_id, number, bytes)
-            select project, id, $4, $5 from snapshots
+            select project, id, $4, $5 from snapshots, set_config('synchronous_commit', 'off', true)
             where project = $1 and id = $2 and lease = $3 and state = 'building'";
         debug_assert!(bytes.len() <= CHUNK, "a piece is as long as the others, or shorter");
         let query = sqlx::query(SQL).bind(&self.project).bind(self.id).bind(self.lease);
         self.changed(query.bind(number).bind(bytes), db).await
     }
 
-    /// Stores the records and texts of a page of rows, and how many rows and bytes there are so far.
+    /// Stores the records and texts of a page of rows, and how many rows and bytes there are so far, in the same way.
     pub async fn keep_page(
         &self,
         db: &PgPool,
@@ -340,20 +353,24 @@ impl Building {
                 returning id
             )
             insert into snapshot_contents (project, snapshot_id, number, records, texts)
-            select $1, ours.id, $4, $5, $6 from ours";
+            select $1, ours.id, $4, $5, $6 from ours, set_config('synchronous_commit', 'off', true)";
         let query = sqlx::query(SQL).bind(&self.project).bind(self.id).bind(self.lease).bind(number);
         let query = query.bind(&contents.records).bind(&contents.texts).bind(rows).bind(bytes);
         self.changed(query, db).await
     }
 
-    /// Completes the snapshot, which has so many rows and bytes. It does not change afterwards.
+    /// Completes the snapshot, which does not change afterwards. If Postgres has crashed during the building, what was
+    /// kept shortly before may be lost; the snapshot is then built again.
     pub async fn complete(
         &self,
         db: &PgPool,
-        (rows, bytes): (i64, i64),
+        kept: Kept,
         dropped: Option<i64>,
         sha256: &[u8],
     ) -> Result<bool> {
+        const ALL: &str = "
+            select (select count(*) from snapshot_chunks where project = $1 and snapshot_id = $2) = $3
+                and (select count(*) from snapshot_contents where project = $1 and snapshot_id = $2) = $4";
         const LOCK: &str = "
             select true from snapshots where project = $1 and id = $2 and lease = $3 and state = 'building' for update";
         const ERASED: &str = "
@@ -370,10 +387,21 @@ impl Building {
         if lock.fetch_optional(&mut *transaction).await?.is_none() {
             return Ok(false);
         }
+        let query = sqlx::query_scalar(ALL).bind(&self.project).bind(self.id);
+        let has_all: bool = query.bind(kept.pieces).bind(kept.pages).fetch_one(&mut *transaction).await?;
+        if !has_all {
+            return Err(Error::Unavailable(
+                "the database has lost a part of the snapshot, which is built again",
+            ));
+        }
         let query = sqlx::query_scalar(ERASED).bind(&self.project).bind(self.id);
         let erased: i64 = query.fetch_one(&mut *transaction).await?;
-        let query =
-            sqlx::query(COMPLETE).bind(&self.project).bind(self.id).bind(rows).bind(bytes).bind(sha256);
+        let query = sqlx::query(COMPLETE)
+            .bind(&self.project)
+            .bind(self.id)
+            .bind(kept.rows)
+            .bind(kept.bytes)
+            .bind(sha256);
         query.bind(erased).bind(Timestamp::now()).bind(dropped).execute(&mut *transaction).await?;
         sqlx::query("delete from snapshot_erased where project = $1 and snapshot_id = $2")
             .bind(&self.project)

@@ -14,6 +14,7 @@ use crate::error::{Error, Refusals, Result};
 use crate::generations::templates::store::{self, Filter};
 use crate::generations::templates::{NewTemplate, Template};
 use crate::http::page::{List, Page, PageParams};
+use crate::http::reply::{Changed, Shown};
 use crate::http::{Check, Checks, Json, Path, Query, Replaced};
 use crate::state::App;
 
@@ -111,12 +112,14 @@ async fn list_prompt_templates(
 
 /// Deprecates all versions of a prompt template. A version created later is in use again.
 #[utoipa::path(post, path = "/v1/prompt-templates/{template_id}/deprecate", tag = "generations", params(ByName),
-    responses((status = 200, description = "The newest version", body = Template), Refusals))]
+    responses(Changed<Template>, Refusals))]
 async fn deprecate_prompt_template(
     State(app): State<App>,
     caller: Caller<Write>,
     Path(ByName { template_id }): Path<ByName>,
-) -> Result<axum::Json<Template>> {
+) -> Result<Changed<Template>> {
     let found = store::deprecate(&app.db, &caller.project, &template_id).await?;
-    found.map(axum::Json).ok_or(Error::NotFound("prompt template"))
+    let newest = found.ok_or(Error::NotFound("prompt template"))?;
+    // The name of a template is easy to guess.
+    Ok(Changed(if caller.may_read() { Shown::Record(newest) } else { Shown::Minimal }))
 }

@@ -384,6 +384,29 @@ async fn a_snapshot_whose_builder_died_is_built_anew_as_the_same_bytes_and_given
 }
 
 #[tokio::test]
+async fn a_snapshot_of_which_a_crash_of_the_database_has_taken_a_piece_is_built_again() {
+    let service = Service::open().await;
+    service.accept(&logs(20)).await;
+    let snapshot = built(&service, &json!({"dataset": "training-pairs", "file": "parquet"})).await;
+    let address = format!("{SNAPSHOTS}/{}", snapshot["id"].as_str().expect("an id"));
+    let again = async |before: &str| {
+        let sql = format!(
+            "{before}; update snapshots set state = 'building', lease = gen_random_uuid(), sha256 = null, attempts = 1,
+                lease_until = now() - interval '1 second'"
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(service.pool()).await.expect("it is due");
+        service.build_snapshots().await;
+        service.get(&address).await.expect(200)
+    };
+    let loses = "create function lose() returns trigger language plpgsql as
+            $$ begin delete from snapshot_chunks; return null; end $$;
+        create trigger lose after insert on snapshot_chunks execute function lose()";
+    assert_eq!(again(loses).await["state"], "building");
+    let whole = again("drop trigger lose on snapshot_chunks").await;
+    assert_eq!((&whole["state"], &whole["sha256"]), (&json!("complete"), &snapshot["sha256"]));
+}
+
+#[tokio::test]
 async fn snapshots_are_deleted_after_their_keep_days() {
     let service = Service::open().await;
     let [kept, old] =
