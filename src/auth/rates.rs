@@ -120,13 +120,12 @@ impl Rates {
 
 /// Counts a project's records if that was not done lately, and rejects a request if there is no room for another one.
 async fn count_records(db: &PgPool, tenant: &Tenant, quota: u64) -> Result<()> {
-    let left = match tenant.room.left() {
-        Some(left) => left,
-        None => {
-            let left = records_left(db, &tenant.name, quota).await?;
-            tenant.room.set(left);
-            left
-        }
+    let left = if let Some(left) = tenant.room.left() {
+        left
+    } else {
+        let left = records_left(db, &tenant.name, quota).await?;
+        tenant.room.set(left);
+        left
     };
     if left > 0 { Ok(()) } else { Err(room::full(quota)) }
 }

@@ -120,21 +120,30 @@ fn expect_short_parts(line: &str) -> Result<()> {
     if line.len() <= LONGEST_PART {
         return Ok(());
     }
-    let members: BTreeMap<String, &RawValue> = json::decode(line)?;
-    let (mut checks, mut rest) = (Checks::default(), 0);
-    let detail = format!("has more than {LONGEST_PART} bytes, with the members before it");
-    for (name, member) in members {
-        let parts = PARTS.contains(&name.as_str()).then(|| serde_json::from_str(member.get()).ok()).flatten();
-        let Some::<Vec<&RawValue>>(parts) = parts else {
-            rest += member.get().len();
-            checks.require(rest <= LONGEST_PART, &name, &detail);
-            continue;
-        };
-        for (index, part) in parts.into_iter().enumerate() {
-            let fits = part.get().len() <= LONGEST_PART;
-            let detail = format!("has more than {LONGEST_PART} bytes");
-            checks.require(fits, &format!("{name}/{index}"), &detail);
+    let (mut parts, mut rest) = (Vec::new(), Vec::new());
+    for (name, member) in json::decode::<BTreeMap<String, &RawValue>>(line)? {
+        let elements =
+            PARTS.contains(&name.as_str()).then(|| serde_json::from_str(member.get()).ok()).flatten();
+        match elements {
+            Some::<Vec<&RawValue>>(elements) => {
+                let pointer =
+                    |(index, part): (usize, &RawValue)| (format!("{name}/{index}"), part.get().len());
+                parts.extend(elements.into_iter().enumerate().map(pointer));
+            }
+            None => rest.push((name, member.get().len())),
         }
+    }
+    let mut checks = Checks::default();
+    for (pointer, _) in parts.iter().filter(|(_, bytes)| *bytes > LONGEST_PART) {
+        checks.fail(pointer, format!("has more than {LONGEST_PART} bytes"));
+    }
+    if rest.iter().map(|(_, bytes)| bytes).sum::<usize>() > LONGEST_PART
+        && let Some((longest, _)) = rest.iter().max_by_key(|(_, bytes)| bytes)
+    {
+        checks.fail(
+            longest,
+            format!("is too long: without its parts, a line has at most {LONGEST_PART} bytes"),
+        );
     }
     checks.finish()
 }

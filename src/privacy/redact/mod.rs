@@ -253,7 +253,7 @@ impl Redactor {
         for custom in &self.custom {
             custom.collect_until(end, text, spans);
         }
-        let beyond = (processor_time() - begun).saturating_sub(own);
+        let beyond = processor_time().saturating_sub(begun).saturating_sub(own);
         let mut spare = spare();
         *spare = spare.saturating_sub(beyond);
     }
