@@ -22,15 +22,12 @@ use super::keys::{self, ApiKey, PREFIX, Scope};
 use super::rates::Rates;
 use crate::error::{Error, Result};
 use crate::privacy::capture::Capture;
-use crate::projects::{self, Defaults, Tenant};
+use crate::projects::{self, Defaults, FRESH, Tenant};
 use crate::sharing::{Kind, Place, Shares, Turn, Work};
 use crate::types::Timestamp;
 
 /// The header that names the project that a request is about.
 pub const PROJECT: &str = "Gleaner-Project";
-/// How long a cached key or project is used, which is how late a change by another server can take effect.
-const FRESH: Duration = Duration::from_secs(5);
-
 /// How long a request waits for its turn to read.
 const PATIENCE: Duration = Duration::from_secs(5);
 

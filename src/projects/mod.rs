@@ -6,6 +6,7 @@ pub mod routes;
 pub mod store;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -168,6 +169,9 @@ pub struct Tenant {
     /// What is suggested in the project's conversations.
     pub memories: MemorySettings,
 }
+
+/// How long a project or key that was read is used, which is how late a change by another server can take effect.
+pub const FRESH: Duration = Duration::from_secs(5);
 
 /// The server's own settings, which apply where a project has none.
 #[derive(Debug, Clone, Default)]

@@ -1,16 +1,12 @@
 //! The records that a project may still store by its quota.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
+use super::FRESH;
 use crate::error::{Error, Result};
 
-/// How long a count of a project's records is used. It is that of a [`Tenant`](super::Tenant), which is read again after
-/// this time.
-const COUNTED_FOR: Duration = Duration::from_secs(5);
-
 /// The records that a project may still store. It is counted when the project first writes, and what is written afterwards
-/// is subtracted. A record that is sent again counts like a new one until the next count.
+/// is subtracted, until the project is read again. A record that is sent again counts like a new one until the next count.
 #[derive(Debug, Default)]
 pub struct Room(Mutex<Option<i64>>);
 
@@ -46,5 +42,5 @@ impl Room {
 pub fn full(quota: u64) -> Error {
     let detail =
         format!("this project has reached its quota of {quota} records; erase some, or set retention_days");
-    Error::exceeded("rows", quota, COUNTED_FOR, COUNTED_FOR, detail)
+    Error::exceeded("rows", quota, FRESH, FRESH, detail)
 }

@@ -82,7 +82,7 @@ pub struct NewSuggestion {
     /// The time between showing the slate and the user's submission, in milliseconds. The default is `submit_ts`
     /// minus `fetch_end_ts`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0)]
+    #[schema(minimum = 0, maximum = 2_147_483_647)]
     pub time_to_action_ms: Option<f64>,
     /// The number of the block that the submitted text became.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -183,7 +183,7 @@ pub struct Outcome {
     /// The time between showing the slate and the user's submission, in milliseconds. The default is `submit_ts`
     /// minus `fetch_end_ts`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0)]
+    #[schema(minimum = 0, maximum = 2_147_483_647)]
     pub time_to_action_ms: Option<f64>,
     /// The number of the block that the submitted text became.
     #[serde(skip_serializing_if = "Option::is_none")]

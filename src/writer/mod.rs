@@ -135,11 +135,13 @@ impl Writer {
                 tokio::task::yield_now().await;
                 begun = Instant::now();
             }
-            if let Err(full) = tenant.room.take(event.records(), tenant.quotas.rows) {
+            let capture = tenant.policy.capture(event.domain());
+            if capture != Capture::Off
+                && let Err(full) = tenant.room.take(event.records(), tenant.quotas.rows)
+            {
                 verdicts.push(Some(Err(full)));
                 continue;
             }
-            let capture = tenant.policy.capture(event.domain());
             match tenant.policy.keep(event) {
                 Some(event) => {
                     members.push((index, capture, event.redacted()));

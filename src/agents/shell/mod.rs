@@ -9,9 +9,9 @@ mod patch;
 mod programs;
 mod split;
 
-pub(super) use self::patch::patched_files;
 use std::rc::Rc;
 
+pub(super) use self::patch::patched_files;
 use self::programs::{Effect, effects};
 use self::split::{Command, Output, Part, split};
 use super::action::{SearchTool, ToolAction};

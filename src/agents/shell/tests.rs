@@ -206,7 +206,7 @@ fn a_command_with_very_many_paths_has_few_actions_and_its_paths_are_about_as_lon
     ] {
         let actions = actions(&command, Some("/app"));
         let size: usize = actions.iter().map(|action| format!("{action:?}").len()).sum();
-        assert!((2..=1_000).contains(&actions.len()), "{}", actions.len());
+        assert!((100..=1_000).contains(&actions.len()), "{}", actions.len());
         assert!(size < 8 * command.len(), "{size} bytes of {}", command.len());
     }
 }

@@ -92,7 +92,7 @@ pub fn elapsed_ms(begin: f64, end: f64) -> Option<f64> {
 }
 
 /// The maximum duration, in milliseconds. Postgres cannot average durations that are much longer.
-pub const LONGEST_MS: f64 = i32::MAX as f64;
+const LONGEST_MS: f64 = i32::MAX as f64;
 
 /// Returns whether this is a duration in milliseconds.
 pub fn is_duration(ms: f64) -> bool {

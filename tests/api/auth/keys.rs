@@ -293,3 +293,17 @@ async fn a_request_with_two_keys_is_refused() {
         service.call(Method::GET, LOGS, &headers, None).await.refused(401, &[]);
     }
 }
+
+#[tokio::test]
+async fn a_key_that_may_only_write_is_not_shown_the_template_that_it_deprecates() {
+    let (service, operator) = Service::closed().await;
+    let (writer, _) = make(&service, &operator, json!({"scopes": ["write"]})).await;
+    let template = json!({"template_text": "needle", "domain_name": "d"});
+    let path = "/v1/prompt-templates/t";
+    call(&service, &operator, Method::PUT, path, Some(template)).await.expect(201);
+    let path = format!("{path}/deprecate");
+    let answer = call(&service, &writer, Method::POST, &path, None).await;
+    assert!(answer.status.is_success() && !answer.text().contains("needle"), "{}", answer.text());
+    let shown = call(&service, &operator, Method::POST, &path, None).await.expect(200);
+    assert_eq!(shown["template_text"], "needle");
+}

@@ -207,3 +207,23 @@ async fn each_negative_signal_lists_its_records() {
     service.get("/v1/suggestions/negative-signals").await.refused(422, &["/signal"]);
     service.get("/v1/suggestions/negative-signals?signal=sad").await.refused(422, &["/signal"]);
 }
+
+#[tokio::test]
+async fn impossible_durations_are_refused_and_impossible_tokens_do_not_count() {
+    let service = Service::open().await;
+    let record = |more: serde_json::Value| {
+        with(json!({"event": "suggestion", "context": {}, "suggestions": ["a"], "actual_input": "a"}), &more)
+    };
+    let tokens = json!({"llm_response": {"usage": {"total_tokens": i64::MAX, "prompt_tokens": i64::MAX}}});
+    let lines = json!([
+        record(json!({"time_to_action_ms": 1e200})),
+        record(json!({"fetch_end_ts": 0, "submit_ts": 1e8})),
+        record(tokens.clone()),
+        record(tokens),
+    ]);
+    let summary = service.post("/v1/events", &lines).await.expect(200);
+    assert_eq!(summary["rejected"][0]["errors"][0]["pointer"], "/time_to_action_ms");
+    assert_eq!((&summary["accepted"], summary["rejected"].as_array().map(Vec::len)), (&json!(3), Some(1)));
+    let figures = service.get("/v1/analytics/suggestions").await.expect(200);
+    assert_eq!((&figures["records"], &figures["think_time"]["count"]), (&json!(3), &json!(0)));
+}
