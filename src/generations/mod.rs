@@ -295,7 +295,8 @@ impl Check for Amendment {
 }
 
 crate::texts! {
-    NewGeneration: user_intent, domain_name, cbu_id, model_used, metadata, iterations, final_valid_dsl, instance_id | session_id;
+    NewGeneration: user_intent, domain_name, cbu_id, model_used, metadata, iterations, final_valid_dsl,
+        instance_id | session_id;
     Outcome: final_valid_dsl, instance_id, error;
     NewReview: reviewer, note, corrected_dsl;
     Amendment: instance_id, cbu_id, metadata;

@@ -73,7 +73,8 @@ impl Described for Conversations {
         name: "conversations",
         summary: "Chats of completed message pairs.",
         notes: "A row is the pairs of a topic, or of a session if they have no topic, or a single pair without either. The oldest \
-            pair comes first. A conversation of more than 16 MiB is left out. If several calls answered the same message, as when tools are used, the last one counts. \
+            pair comes first. A conversation of more than 16 MiB is left out. If several calls answered the same \
+            message, as when tools are used, the last one counts. \
             `split` divides the rows by the message that they begin with.",
         shapes: &[Shape::Answer, Shape::Raw],
         raw: Some(schema::of::<Raw<'_>>),
