@@ -12,6 +12,8 @@ const MOST: usize = 6_000;
 const MOST_OF_LINES: usize = 2_000;
 /// The maximum depth at which definitions are found.
 const DEPTH: usize = 64;
+/// The maximum number of characters of a private key, which is not divided.
+const LONGEST_KEY: usize = 16_000;
 /// The longest name of a symbol.
 const LONGEST_SYMBOL: usize = 200;
 
@@ -191,13 +193,20 @@ fn first_member(language: Language, node: Node<'_>) -> Option<Node<'_>> {
 fn lines(symbol: Option<&str>, text: &str, most: usize) -> Vec<Chunk> {
     let mut chunks = Vec::new();
     let (mut piece, mut size) = (String::new(), 0);
+    // The number of characters of the private key that a line continues.
+    let mut key: Option<usize> = None;
     for line in text.split_inclusive('\n') {
         let length = line.chars().count();
         let is_break = line.trim().is_empty() && size > most / 2;
-        if size > 0 && (size + length > most || is_break) {
+        // Redaction recognizes a whole key, but not its parts.
+        if size > 0 && key.is_none() && (size + length > most || is_break) {
             chunks.push(std::mem::take(&mut piece));
             size = 0;
         }
+        if line.contains("PRIVATE KEY") && line.contains("-----") {
+            key = line.contains("BEGIN").then_some(0);
+        }
+        key = key.map(|known| known + length).filter(|known| *known < LONGEST_KEY);
         // People rarely read or write a line that is longer than a piece.
         piece.extend(line.chars().take(most));
         size += length.min(most);
@@ -217,6 +226,20 @@ mod tests {
 
     fn symbols(path: &str, text: &str) -> Vec<String> {
         chunks(Path::new(path), text).into_iter().map(|chunk| chunk.symbol.unwrap_or_default()).collect()
+    }
+
+    #[test]
+    fn a_private_key_is_in_one_piece() {
+        let line = |number: usize| format!("{number:A>64}\n");
+        let key: String = (0..50).map(line).collect();
+        let kind = "RSA PRIVATE KEY";
+        let key = format!("-----BEGIN {kind}-----\n{key}-----END {kind}-----\n");
+        let before = "Some words before it.\n".repeat(80);
+        let found = chunks(Path::new("setup.md"), &format!("{before}\n{key}\nAnd after it.\n"));
+        assert!(found.iter().any(|chunk| chunk.content.contains(key.trim_end())), "{found:?}");
+        assert!(found.iter().all(|chunk| chunk.content.len() < 2 * MOST));
+        let endless = key.replace("END", "").repeat(9);
+        assert!(chunks(Path::new("a.txt"), &endless).len() > 1);
     }
 
     #[test]

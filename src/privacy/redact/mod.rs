@@ -3,16 +3,19 @@
 //! A rule is a name and regular expressions. Those of built-in rules have *anchors*, texts without which they cannot
 //! match: one pass over a text finds the anchors in it, and most texts have none.
 
+mod named;
+mod random;
 pub mod rules;
 mod secrets;
 mod texts;
 
+use std::net::IpAddr;
 use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use nix::time::{ClockId, clock_gettime};
-use regex::{Captures, Regex, RegexBuilder};
+use regex::{Captures, Match, Regex, RegexBuilder};
 
 use super::hash_key::HashKey;
 
@@ -36,10 +39,14 @@ const CUSTOM_TIME: (Duration, Duration) = (Duration::from_micros(50), Duration::
 /// need some at first, when the automata are built.
 const CUSTOM_SPARE: Duration = Duration::from_millis(250);
 
+/// The maximum number of spans of an event that are replaced one by one. A name in a replacement may be longer than what
+/// it replaces, so that the event would become too long.
+const MOST_SPANS: usize = 100_000;
+
 /// A regular expression with its anchors: one of them occurs in each match, in upper or lower case.
 struct Pattern {
     anchors: Vec<&'static str>,
-    /// The span to replace is its first group, or the whole match if it has none.
+    /// The span to replace is the first of its groups that is part of the match, or the whole match.
     regex: String,
     /// Whether a match begins with the anchor, which must not be inside a word.
     begins_with_anchor: bool,
@@ -174,14 +181,9 @@ impl Redactor {
         self.has_custom() || !self.builtin.others.is_empty() || self.builtin.anchors.is_match(text)
     }
 
-    /// Returns a text without its private spans, or none if it has none. `found` is called with the name of the rule
-    /// for each span.
-    pub fn redact(&self, text: &str, found: impl FnMut(&str)) -> Option<String> {
-        self.redact_with(self.tags.as_ref(), text, found)
-    }
-
-    /// Returns a text without its private spans, with tags that are made with a key if there is one.
-    fn redact_with(&self, tags: Option<&HashKey>, text: &str, mut found: impl FnMut(&str)) -> Option<String> {
+    /// Returns the private spans of a text that end behind `start`, in their order and apart from each other, but no more
+    /// than `most`, unless a built-in rule finds more.
+    fn spans(&self, text: &str, start: usize, most: usize) -> Vec<Span> {
         let Builtin { anchored, anchors, owners, others, .. } = self.builtin;
         let mut spans = Vec::new();
         // How far each expression has searched.
@@ -209,27 +211,37 @@ impl Redactor {
             other.collect(text, &mut spans);
         }
         if self.has_custom() {
-            self.collect_custom(text, &mut spans);
+            self.collect_custom(text, most, &mut spans);
         }
+        spans.retain(|span| span.end > start);
+        spans.sort_unstable();
+        // A span that begins within another one is replaced together with it.
+        spans.dedup_by(|next, span| {
+            let is_within = next.start < span.end;
+            if is_within {
+                span.end = span.end.max(next.end);
+            }
+            is_within
+        });
+        spans
+    }
+
+    /// Returns a text from `start` on with replacements for these spans, whose tags are made with a key if there is one.
+    /// Returns none if there are no spans.
+    fn replace(&self, text: &str, start: usize, spans: &[Span], tags: Option<&HashKey>) -> Option<String> {
         if spans.is_empty() {
             return None;
         }
-        spans.sort_unstable();
-        let mut redacted = String::with_capacity(text.len());
-        let mut end = 0;
+        let mut redacted = String::with_capacity(text.len() - start);
+        let mut end = start;
         for span in spans {
-            if span.start < end {
-                // This span begins within the previous one, and the rest of it is replaced together with that one.
-                end = end.max(span.end);
-                continue;
-            }
-            redacted.push_str(&text[end..span.start]);
-            let name = self.name(span.rule);
-            found(name);
+            // The text before `start` stays, and a span that begins there is replaced from `start` on.
+            let begin = span.start.max(start);
+            redacted.push_str(&text[end..begin]);
             redacted.push_str("[redacted:");
-            redacted.push_str(name);
+            redacted.push_str(self.name(span.rule));
             if let Some(key) = tags {
-                let hash = key.hash(&text.as_bytes()[span.start..span.end]);
+                let hash = key.hash(&text.as_bytes()[begin..span.end]);
                 redacted.push(':');
                 redacted.extend(hash[..4].iter().map(|byte| format!("{byte:02x}")));
             }
@@ -243,15 +255,17 @@ impl Redactor {
 
 impl Redactor {
     /// Adds the spans of a text that match a custom expression. A search takes linear time, but each search may read the
-    /// whole rest of the text. What has not been searched when the time is over is replaced as a whole.
-    fn collect_custom(&self, text: &str, spans: &mut Vec<Span>) {
+    /// whole rest of the text. What has not been searched when the time is over, or when there are more than `most`
+    /// spans, is replaced as a whole.
+    fn collect_custom(&self, text: &str, most: usize, spans: &mut Vec<Span>) {
         let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let (base, of_byte) = CUSTOM_TIME;
         let own = base + of_byte.saturating_mul(u32::try_from(text.len()).unwrap_or(u32::MAX));
         let begun = processor_time();
         let end = begun + own + *spare();
+        let most = spans.len() + most;
         for custom in &self.custom {
-            custom.collect_until(end, text, spans);
+            custom.collect_until(end, most, text, spans);
         }
         let beyond = processor_time().saturating_sub(begun).saturating_sub(own);
         let mut spare = spare();
@@ -278,20 +292,25 @@ impl Compiled {
         at + found.end()
     }
 
-    /// Adds the spans of a text that match.
+    /// Adds the spans of a text that match. What is behind a span may also be the beginning of the next match.
     fn collect(&self, text: &str, spans: &mut Vec<Span>) {
-        spans.extend(self.regex.captures_iter(text).filter_map(|captures| self.span(&captures)));
+        let mut at = 0;
+        while let Some(captures) = self.regex.captures_at(text, at) {
+            let Some(found) = meant(&captures) else { return };
+            spans.extend(self.span(&captures));
+            at = found.end();
+        }
     }
 
-    /// Adds the spans of a text that match, until this thread has taken so much processor time. The rest of the text is
-    /// a span then.
-    fn collect_until(&self, end: Duration, text: &str, spans: &mut Vec<Span>) {
+    /// Adds the spans of a text that match, until this thread has taken so much processor time, or there are more than
+    /// `most`. The rest of the text is a span then.
+    fn collect_until(&self, end: Duration, most: usize, text: &str, spans: &mut Vec<Span>) {
         if processor_time() > end {
             spans.push(Span { start: 0, end: text.len(), rule: self.rule });
             return;
         }
         for captures in self.regex.captures_iter(text) {
-            if processor_time() > end {
+            if spans.len() >= most || processor_time() > end {
                 let start = captures.get(0).map_or(0, |found| found.start());
                 spans.push(Span { start, end: text.len(), rule: self.rule });
                 return;
@@ -302,10 +321,17 @@ impl Compiled {
 
     /// Returns the part of a match that is replaced.
     fn span(&self, captures: &Captures<'_>) -> Option<Span> {
-        let span = captures.get(1).or_else(|| captures.get(0)).filter(|span| !span.is_empty())?;
+        let span = meant(captures)?;
         let is_meant = (self.accepts)(span.as_str());
         is_meant.then(|| Span { start: span.start(), end: span.end(), rule: self.rule })
     }
+}
+
+/// Returns the part of a match that its expression is about, unless it is empty: the first of its groups that are part of
+/// the match, or all of it.
+fn meant<'a>(captures: &Captures<'a>) -> Option<Match<'a>> {
+    let group = captures.iter().skip(1).flatten().next();
+    group.or_else(|| captures.get(0)).filter(|span| !span.is_empty())
 }
 
 /// A code for other characters: an escape of JSON or of a programming language, a color of a terminal, or a percent code of
@@ -347,7 +373,8 @@ fn patterns(name: &str) -> Vec<Pattern> {
         "ips" => [
             // IP addresses of version 4, also before a port.
             r"(?:^|[^0-9A-Za-z.:])((?:[0-9]{1,3}\.){3}[0-9]{1,3})(?:$|[^0-9A-Za-z.]|\.(?:$|[^0-9A-Za-z]))",
-            r"(?:^|[^0-9A-Za-z.:])((?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4})(?:$|[^0-9A-Za-z.:]|[.:](?:$|[^0-9A-Za-z]))",
+            // Those of version 6, also with one of version 4 as their end (RFC 4291, section 2.2).
+            r"(?:^|[^0-9A-Za-z.:])((?:[0-9A-Fa-f]{0,4}:){2,7}(?:(?:[0-9]{1,3}\.){3}[0-9]{1,3}|[0-9A-Fa-f]{0,4}))(?:$|[^0-9A-Za-z.:]|[.:](?:$|[^0-9A-Za-z]))",
         ]
         .into_iter()
         .flat_map(|regex| pattern(&[], regex, is_address))
@@ -363,7 +390,8 @@ fn patterns(name: &str) -> Vec<Pattern> {
 
 /// Returns whether a text is an address of another machine.
 fn is_address(text: &str) -> bool {
-    text.parse().is_ok_and(|address: std::net::IpAddr| !address.is_loopback() && !address.is_unspecified())
+    let address = text.parse::<IpAddr>().map(|address| address.to_canonical());
+    address.is_ok_and(|address| !address.is_loopback() && !address.is_unspecified())
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The built-in rule `secrets`: keys and tokens by the forms that their issuers have published, and passwords by the
 //! names before them.
 
-use super::{CODE, Pattern, always};
+use super::random::is_random;
+use super::{CODE, Pattern, always, named};
 
 /// A token that begins with its issuer's prefix and continues with at least this many characters of a class.
 struct Shape {
@@ -185,80 +186,64 @@ pub(super) fn patterns() -> Vec<Pattern> {
             ),
             always,
         ),
-        // Private keys in PEM (RFC 7468). One that was cut off has no last line.
+        // Private keys in PEM (RFC 7468) and of OpenPGP (RFC 9580), also as the lines of a listing or of a program. Of one
+        // that was cut off, the first or the last lines are missing.
+        pattern(&["PRIVATE KEY"], &private_key(), always),
+        // The credentials of an Authorization header (RFC 9110), also in the quotes and escapes of code.
         pattern(
-            &["PRIVATE KEY"],
-            r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----((?:[^-]|-[^-])*(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----)?)",
-            always,
+            &["authorization"],
+            &format!("(?i){AUTHORIZATION}(?:apikey|basic|bearer|bot|key|ssws|token)\\s+({CREDENTIALS})"),
+            is_credential,
         ),
-        // The values of an Authorization header (RFC 9110), also in the quotes and escapes of code.
         pattern(
             &["authorization", "bearer "],
-            r#"(?i)(?:authorization\\?["']?\s{0,3}[:=]\s{0,3}\\?["']?(?:bearer|basic|token|apikey)\s+|\bbearer\s+)([A-Za-z0-9._~+/=-]{12,})"#,
+            &format!("(?i)(?:{AUTHORIZATION}(?:[a-z0-9-]{{2,20}}\\s+)?|\\bbearer\\s+)({CREDENTIALS})"),
             is_random,
         ),
         pattern(
             &["cookie"],
-            r#"(?i)\b(?:set-)?cookie\\?["']?:\s{0,3}\\?["']?([^\r\n"'\\]{8,4096})"#,
+            r#"(?i)\b(?:set-)?cookie\\?["']?:\s{0,3}\\?["']?((?:[^\r\n"'\\]|="|";){8,4096})"#,
             has_random_value,
         ),
-        // A password in an address (RFC 3986, section 3.2.1).
+        // A password in an address (RFC 3986, section 3.2.1). One that begins with a dollar sign is a variable.
         pattern(
             &["://"],
-            r#"[A-Za-z][A-Za-z0-9+.-]{1,20}://([^\s:/@"'<>{}$`]{0,100}:[^\s/@"'<>{}$`]{3,200})@"#,
+            r#"[A-Za-z][A-Za-z0-9+.-]{1,20}://([^\s:/@"'<>{}$`]{0,100}:[^\s/@"'<>{}$`][^\s/@"<>{}`]{2,199})@"#,
             is_login,
         ),
-        // A value after the name of a secret, in code, JSON, YAML, shells and forms. A name before a parenthesis is
-        // that of a function.
-        pattern(
-            &[
-                "password",
-                "passwd",
-                "passphrase",
-                "pwd",
-                "secret",
-                "token",
-                "apikey",
-                "api_key",
-                "api-key",
-                "_key",
-                "-key",
-                "credential",
-            ],
-            r#"(?i)(?:[a-z0-9_.-]{0,60}(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|credential)s?(?:[_-][a-z0-9_-]{1,30})?|[a-z0-9_-]{0,60}[_-]key)\\?["']?\s{0,3}(?::=|=>|[:=])\s{0,3}\\?["']?([A-Za-z0-9_+/=~!@#$%^*.:-]{8,})(?:[^A-Za-z0-9_+/=~!@#$%^*.:(-]|$)"#,
-            is_random,
-        ),
     ];
-    by_shape.chain(others).collect()
+    by_shape.chain(others).chain(named::patterns()).collect()
 }
 
-/// Returns whether a text looks random: letters of both cases and digits alternate without order, while words, paths
-/// and identifiers rarely change from one to the other.
-fn is_random(value: &str) -> bool {
-    let value = value.trim_end_matches(['=', '.', ':']);
-    if value.len() < 12 || value.contains("://") {
-        return false;
-    }
-    let class = |byte: u8| match byte {
-        b'a'..=b'z' => 0,
-        b'A'..=b'Z' => 1,
-        b'0'..=b'9' => 2,
-        _ => 3,
-    };
-    let bytes: Vec<u8> = value.bytes().map(class).collect();
-    let has = |wanted: u8| bytes.contains(&wanted);
-    if !has(0) && !has(1) {
-        return false;
-    }
-    let changes = bytes.windows(2).filter(|pair| pair[0] != pair[1] && pair[0] != 3 && pair[1] != 3).count();
-    let plain = bytes.iter().filter(|class| **class != 3).count();
-    // Dates, versions and addresses have many punctuation marks among few characters.
-    plain * 4 >= value.len() * 3 && if has(2) { changes * 4 >= plain } else { changes * 3 >= plain }
+/// Returns the expression of a private key behind its first line.
+fn private_key() -> String {
+    // What is between two lines of a key: the ends of lines and strings, the marks of quotations, and numbers of lines.
+    const BETWEEN: &str = r#"(?:\\+[nrt]|[\s"',+>|\\#]|[0-9]{1,6}[:\t|→])"#;
+    const KIND: &str = "[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----";
+    let header = format!("[A-Za-z-]{{3,20}}: [^\\r\\n\\\\\"']{{0,100}}{BETWEEN}+");
+    let lines = format!("[A-Za-z0-9+/=]{{16,}}(?:{BETWEEN}{{1,30}}[A-Za-z0-9+/=]{{16,}})*");
+    // The last lines of the key, which may be short, and the one behind it.
+    let end = format!("(?:{BETWEEN}{{1,30}}[A-Za-z0-9+/=]{{1,15}}){{0,2}}{BETWEEN}*-----END {KIND}");
+    format!("-----BEGIN {KIND}({BETWEEN}*(?:{header}){{0,6}}{lines}(?:{end})?)|({lines}{end})")
+}
+
+/// The name of the header, and what is between it and its value.
+const AUTHORIZATION: &str = r#"authorization\\?["'`]?\s{0,40}[:=]\s{0,40}\\?["'`]?"#;
+
+/// Credentials in a header: a token68, or what servers that do not keep to the standard accept.
+const CREDENTIALS: &str = "[A-Za-z0-9._~+/=|-]{12,}";
+
+/// Returns whether the text after a scheme is a credential, rather than a description of one.
+fn is_credential(text: &str) -> bool {
+    const WORDS: [&str; 8] = ["token", "key", "your", "secret", "example", "password", "xxx", "credential"];
+    let lower = text.to_ascii_lowercase();
+    let is_long = text.len() >= 20 || text.bytes().any(|byte| byte.is_ascii_digit());
+    is_random(text) || is_long && !WORDS.iter().any(|word| lower.contains(word))
 }
 
 /// Returns whether one of a cookie's values looks random.
 fn has_random_value(cookie: &str) -> bool {
-    cookie.split(['=', ';', ' ', ',']).any(is_random)
+    cookie.split(['=', ';', ' ', ',', '"']).any(is_random)
 }
 
 /// Returns whether a user and a password in an address are probably real. Examples repeat the user's name or use a

@@ -5,7 +5,8 @@ fn secrets() -> Redactor {
 }
 
 fn redacted(redactor: &Redactor, text: &str) -> String {
-    redactor.redact(text, |_| {}).unwrap_or_else(|| text.to_owned())
+    let spans = redactor.spans(text, 0, MOST_SPANS);
+    redactor.replace(text, 0, &spans, redactor.tags.as_ref()).unwrap_or_else(|| text.to_owned())
 }
 
 /// Characters that look drawn at random, always the same.
@@ -103,6 +104,21 @@ fn what_one_text_has_taken_of_the_time_of_slow_expressions_is_not_there_for_the_
 }
 
 #[test]
+fn what_many_replacements_add_to_an_event_is_bounded() {
+    let name = "n".repeat(50);
+    let each = Redactor::new(&[], &[(&name, "[a-z]")], None).expect("an expression");
+    let (key, text) = (HashKey::new(vec![1; 32]), "a1".repeat(MOST_SPANS * 2));
+    let mut redaction = Redaction::new(&each, &key);
+    let mut texts = vec![text.clone(), text, "1".to_owned(), "a".to_owned()];
+    texts.texts(&mut redaction);
+    // The first text ends with one replacement of all that is left.
+    let replacement = format!("[redacted:{name}]");
+    assert!(texts[0].ends_with(&format!("1{replacement}")));
+    assert_eq!(texts[0].matches(&replacement).count(), MOST_SPANS + 1);
+    assert_eq!(texts[1..], ["*", "1", "*"]);
+}
+
+#[test]
 fn secrets_in_json_are_found_however_they_are_written_there_and_the_rest_stays_as_it_was() {
     let (redactor, key) = (secrets(), HashKey::new(vec![1; 32]));
     let (token, value) = (format!("ghp_{}", random(36)), random(32));
@@ -129,6 +145,10 @@ fn secrets_in_json_are_found_however_they_are_written_there_and_the_rest_stays_a
             format!(r#"{{"{token}" : {{}}, "c\\": "\"{token}"}}"#),
             r#"{"[redacted:secrets]" : {}, "c\\": "\"[redacted:secrets]"}"#,
         ),
+        (
+            format!(r#"{{"{token} password": "{value}", "password": "{value} and {token}"}}"#),
+            r#"{"[redacted:secrets] password": "[redacted:secrets]", "password": "[redacted:secrets] and [redacted:secrets]"}"#,
+        ),
     ] {
         let mut json: crate::types::FreeForm = serde_json::from_str(&before).expect("an object");
         json.texts(&mut Redaction::new(&redactor, &key));
@@ -151,6 +171,38 @@ fn what_stands_behind_the_name_of_a_secret_is_replaced() {
         ("let api_key = \"", "\";"),
         ("login(token=", ")"),
         ("token: ", ", other"),
+        ("  password             = \"", "\"\n"),
+        ("password:\n      ", "\n"),
+        ("\"SecretAccessKey\": \"", "\","),
+        ("secretKey: '", "'"),
+        ("AccountName=x;AccountKey=", ";EndpointSuffix=y"),
+        ("tokenValue = ", "\n"),
+        ("psql --password ", " -h db"),
+        ("os.environ[\"API_TOKEN\"] = \"", "\""),
+        ("const API_KEY: &str = \"", "\";"),
+        ("const API_KEY: &'static str = \"", "\";"),
+        ("char password[] = \"", "\";"),
+        ("password = b\"", "\""),
+        ("token: Some(\"", "\".into())"),
+        ("secret = Secret::new(\"", "\")"),
+        ("setPassword(\"", "\")"),
+        ("os.getenv(\"X_TOKEN\", \"", "\")"),
+        ("define('DB_PASSWORD', '", "');"),
+        ("token = `", "`"),
+        ("<password>", "</password>"),
+        ("#define API_KEY \"", "\""),
+        ("ENV API_TOKEN ", "\nRUN x"),
+        ("set -gx API_TOKEN ", "\n"),
+        ("if token == \"", "\" {"),
+        ("?token%3D", "&x=1"),
+        ("token=&quot;", "&quot;"),
+        ("\u{1b}[1mtoken\u{1b}[0m: \u{1b}[32m", "\u{1b}[0m"),
+        ("CREATE ROLE a PASSWORD '", "'"),
+        ("- name: DB_PASSWORD\n  value: ", "\n"),
+        ("Authorization: ", ""),
+        ("Authorization: Bearer 12|", ""),
+        ("postgres://app:a$b'c", "@db/app"),
+        ("authorization: SSWS ", "\n"),
         ("Authorization: Bearer ", ""),
         ("-H \"Authorization: Basic ", "\""),
         ("\"authorization\": \"Bearer ", "\""),
@@ -162,6 +214,11 @@ fn what_stands_behind_the_name_of_a_secret_is_replaced() {
             "{text}"
         );
     }
+    let letters = "qwertyuiopasdfghjklzxcvb";
+    let header = redacted(&redactor, &format!("Authorization: Bearer {letters}\n"));
+    assert_eq!(header, "Authorization: Bearer [redacted:secrets]\n");
+    let quoted = redacted(&redactor, &format!("Cookie: a=\"{value}\"\n"));
+    assert_eq!(quoted, "Cookie: [redacted:secrets]\"\n");
     let cookie = redacted(&redactor, &format!("Cookie: theme=dark; session={value}\nAccept: text/html"));
     assert_eq!(cookie, "Cookie: [redacted:secrets]\nAccept: text/html");
 }
@@ -175,6 +232,16 @@ fn a_private_key_goes_also_if_it_was_cut_off() {
     assert_eq!(redacted(&redactor, &whole), format!("a\n-----BEGIN {kind}-----[redacted:secrets]\nb"));
     let cut = format!("-----BEGIN {kind}-----\n{lines}");
     assert_eq!(redacted(&redactor, &cut), format!("-----BEGIN {kind}-----[redacted:secrets]"));
+    for line in ["    3→", "4:", "> ", "\", \"", "\\n"] {
+        let listed = whole.replace('\n', &format!("\n{line}"));
+        let listed = redacted(&redactor, &listed);
+        assert!(listed.ends_with(&format!("-----[redacted:secrets]\n{line}b")), "{listed}");
+    }
+    let locked =
+        whole.replacen("KEY-----\n", "KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00FF\n\n", 1);
+    assert_eq!(redacted(&redactor, &locked), redacted(&redactor, &whole));
+    let (_, last) = whole.split_once("KEY-----\n").expect("a first line");
+    assert_eq!(redacted(&redactor, last), "[redacted:secrets]\nb");
     let certificate = whole.replace(kind, "CERTIFICATE");
     assert_eq!(redacted(&redactor, &certificate), certificate);
 }
@@ -198,9 +265,16 @@ fn what_only_looks_like_a_secret_is_left_alone() {
         "postgres://postgres:postgres@localhost:5432/app",
         "DATABASE_URL=postgres://$USER:$PASSWORD@db/app",
         "Authorization: Bearer $GLEANER_KEY",
+        "Authorization: Bearer your-access-token-of-32-letters",
+        "Authorization: Basic authentication is not used here",
+        "bearer authentication with documentation-page",
         "secret_name: my-application-production-2",
         "primary_key=customer_identifier_2026",
         "API_KEY=your-api-key-goes-here",
+        "password                  = var.database_master_password_2",
+        "let token = tokens.next(); let secret = Secret::from_environment(\"GLEANER_SECRET\");",
+        "if s.startswith(\"-----BEGIN PRIVATE KEY-----\"):\n    load(s)\nelse:\n    raise ValueError(s)",
+        "A file with -----BEGIN PRIVATE KEY----- in it is a key, and whoever reads it must not show it.",
         "the cookie: chocolate, with a long description of how to bake it",
     ] {
         assert_eq!(redacted(&redactor, text), text);
@@ -214,6 +288,12 @@ fn addresses_and_home_folders_are_replaced_if_asked_for() {
         ("Ann <ann.b+x@mail.example.org>, hi", "Ann <[redacted:emails]>, hi"),
         ("git@github.com:x/y", "[redacted:emails]:x/y"),
         ("from 203.0.113.7:443 and 2001:db8::1.", "from [redacted:ips]:443 and [redacted:ips]."),
+        (
+            "10.1.2.3,10.1.2.4 10.1.2.5\n10.1.2.6",
+            "[redacted:ips],[redacted:ips] [redacted:ips]\n[redacted:ips]",
+        ),
+        ("2001:db8::1 2001:db8::2", "[redacted:ips] [redacted:ips]"),
+        ("from ::ffff:203.0.113.7, ::ffff:127.0.0.1", "from [redacted:ips], ::ffff:127.0.0.1"),
         (
             "on 127.0.0.1:8080, ::1, 0.0.0.0; version 1.2.3.400 at 10:00:00",
             "on 127.0.0.1:8080, ::1, 0.0.0.0; version 1.2.3.400 at 10:00:00",
@@ -230,10 +310,14 @@ fn addresses_and_home_folders_are_replaced_if_asked_for() {
 fn custom_rules_have_names_and_bounded_expressions() {
     let redactor = Redactor::new(&[], &[("ticket", "ACME-[0-9]+"), ("name", "(?:Mr|Ms) (\\w+)")], None);
     let redactor = redactor.expect("valid expressions");
-    let mut found = Vec::new();
-    let text = redactor.redact("Ms Ann opened ACME-17 and ACME-18", |name| found.push(name.to_owned()));
-    assert_eq!(text.as_deref(), Some("Ms [redacted:name] opened [redacted:ticket] and [redacted:ticket]"));
-    assert_eq!(found, ["name", "ticket", "ticket"]);
+    let text = "Ms Ann opened ACME-17 and ACME-18";
+    assert_eq!(
+        redacted(&redactor, text),
+        "Ms [redacted:name] opened [redacted:ticket] and [redacted:ticket]"
+    );
+    let rules: Vec<_> =
+        redactor.spans(text, 0, MOST_SPANS).iter().map(|span| redactor.name(span.rule)).collect();
+    assert_eq!(rules, ["name", "ticket", "ticket"]);
     for wrong in ["(", "(?:a{1000}){1000}", r"(a)\1"] {
         let refused = Redactor::new(&[], &[("fine", "x"), ("wrong", wrong)], None);
         assert_eq!(refused.expect_err("no such expression").0, 1, "{wrong}");

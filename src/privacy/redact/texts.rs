@@ -7,7 +7,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 use uuid::Uuid;
 
-use super::Redactor;
+use super::{MOST_SPANS, Redactor};
 use crate::privacy::hash_key::HashKey;
 use crate::types::{FreeForm, OptionalName};
 
@@ -53,6 +53,9 @@ pub struct Redaction<'a> {
 /// rules any longer.
 const LONG: usize = 16 << 10;
 
+/// What a text with a private span becomes in an event of which [`MOST_SPANS`] were replaced already.
+const WITHOUT_NAMES: &str = "*";
+
 impl<'a> Redaction<'a> {
     /// Begins with a project's rules and the key of its hashes.
     pub(in crate::privacy) fn new(redactor: &'a Redactor, key: &'a HashKey) -> Self {
@@ -77,24 +80,27 @@ impl<'a> Redaction<'a> {
     }
 
     fn redacted(&mut self, text: &str) -> Option<String> {
-        self.redacted_with(self.redactor.tags.as_ref(), text)
+        self.redacted_from(text, 0, self.redactor.tags.as_ref())
     }
 
-    fn redacted_with(&mut self, tags: Option<&HashKey>, text: &str) -> Option<String> {
+    /// Returns a text from `start` on without its private spans, or none if it has none.
+    fn redacted_from(&mut self, text: &str, start: usize, tags: Option<&HashKey>) -> Option<String> {
         self.bytes += text.len();
-        if self.bytes > LONG && self.redactor.has_custom() && has_several_threads() {
-            return block_in_place(|| self.redacted_here(tags, text));
-        }
-        self.redacted_here(tags, text)
-    }
-
-    fn redacted_here(&mut self, tags: Option<&HashKey>, text: &str) -> Option<String> {
-        self.redactor.redact_with(tags, text, |rule| {
+        let left = MOST_SPANS.saturating_sub(self.spans as usize);
+        let find = || self.redactor.spans(text, start, left);
+        let is_long = self.bytes > LONG && self.redactor.has_custom() && has_several_threads();
+        let spans = if is_long { block_in_place(find) } else { find() };
+        for span in &spans {
             self.spans += 1;
+            let rule = self.redactor.name(span.rule);
             // Clients choose the names of custom rules, and the labels of a metric are never forgotten.
             let rule = super::BUILTIN.into_iter().find(|name| *name == rule).unwrap_or(super::CUSTOM);
             metrics::counter!("gleaner_redacted_spans_total", "rule" => rule).increment(1);
-        })
+        }
+        if left == 0 && !spans.is_empty() {
+            return Some(WITHOUT_NAMES.to_owned());
+        }
+        self.redactor.replace(text, start, &spans, tags)
     }
 
     /// Applies the rules to the strings of a JSON text. Everything else stays as it was written, such as numbers, and
@@ -141,13 +147,12 @@ impl<'a> Redaction<'a> {
         (self.spans > before).then_some(redacted)
     }
 
-    /// Applies the rules to a string of a JSON text, with what is before it.
+    /// Applies the rules to a string of a JSON text, by itself and with the name before it.
     fn value(&mut self, text: &str, name: Option<&str>) -> Option<String> {
-        self.redacted(text).or_else(|| {
-            let name = name?;
-            let line = self.redacted(&format!("{name}{text}"))?;
-            line.strip_prefix(name).map(str::to_owned)
-        })
+        let redacted = self.redacted(text);
+        let Some(name) = name else { return redacted };
+        let line = [name, redacted.as_deref().unwrap_or(text)].concat();
+        self.redacted_from(&line, name.len(), self.redactor.tags.as_ref()).or(redacted)
     }
 }
 
@@ -210,7 +215,7 @@ impl Texts for OptionalName {
 
 impl SessionName for String {
     fn session_name(&mut self, redaction: &mut Redaction<'_>) {
-        if let Some(redacted) = redaction.redacted_with(Some(redaction.key), self) {
+        if let Some(redacted) = redaction.redacted_from(self, 0, Some(redaction.key)) {
             *self = redacted;
         }
     }
