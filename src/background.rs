@@ -10,13 +10,16 @@ use crate::error::Result;
 /// The pause after a failed round.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
+/// The maximum duration of the last round.
+const LAST_ROUND: Duration = Duration::from_secs(10);
+
 /// Work that is done in rounds.
 pub trait Rounds: Send + 'static {
     /// The name of the work in the log.
     const NAME: &'static str;
 
-    /// Does one round of the work, and returns how long to pause before the next. A server that stops waits for the round
-    /// to end, so one should not take long.
+    /// Does one round of the work, and returns how long to pause before the next. A server that stops waits ten seconds
+    /// for the round to end, and then drops it.
     fn round(&mut self) -> impl Future<Output = Result<Duration>> + Send;
 }
 
@@ -57,11 +60,41 @@ impl Task {
         Self { name: R::NAME, stop, handle }
     }
 
-    /// Stops the task after the current round.
-    pub async fn finish(self) {
+    /// Stops the task after the current round, or drops the round if it takes too long, for example because it waits for
+    /// a lock in the database. What it has not committed is as if it had not begun.
+    pub async fn finish(mut self) {
         let _ = self.stop.send(true);
-        if let Err(error) = self.handle.await {
-            tracing::error!(%error, "{} ended with an error", self.name);
+        match tokio::time::timeout(LAST_ROUND, &mut self.handle).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "{} ended with an error", self.name),
+            Err(_) => {
+                tracing::warn!("{} did not end in time and was stopped", self.name);
+                self.handle.abort();
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Endless;
+
+    impl Rounds for Endless {
+        const NAME: &'static str = "work without an end";
+
+        async fn round(&mut self) -> Result<Duration> {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_round_that_does_not_end_is_dropped_when_the_server_stops() {
+        let begun = tokio::time::Instant::now();
+        let task = Task::start(Endless);
+        tokio::task::yield_now().await;
+        task.finish().await;
+        assert_eq!(begun.elapsed().as_secs(), LAST_ROUND.as_secs());
     }
 }

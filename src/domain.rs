@@ -77,7 +77,7 @@ pub struct SessionColumns {
 }
 
 /// The name of an agent session, by which its records are erased.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionName<'a> {
     /// The name that clients gave the session.
     pub session: &'a str,

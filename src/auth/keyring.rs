@@ -54,6 +54,8 @@ pub struct Keyring {
     rates: Rates,
     /// The places of projects at reading.
     reading: Shares,
+    /// The places of projects at changing what is not an event, such as erasures. They wait for locks.
+    changing: Shares,
     work: Arc<Work>,
     projects: Mutex<KnownProjects>,
     /// The settings that apply where a project has none of its own.
@@ -79,6 +81,7 @@ impl Keyring {
             rates: Rates::default(),
             // One project leaves others a quarter of the connections.
             reading: Shares::new((connections * 3).div_ceil(4)),
+            changing: Shares::with_total(connections.div_ceil(8), connections.div_ceil(4)),
             work,
             projects: Mutex::default(),
             defaults,
@@ -105,8 +108,12 @@ impl Keyring {
             let place = self.reading.take(project, 1).await;
             (place, self.work.turn(project, Kind::Read).await)
         };
-        let turn = tokio::time::timeout(PATIENCE, turn).await;
-        turn.map_err(|_| Error::Unavailable("this project has too many requests in progress; try again"))
+        patiently(turn).await
+    }
+
+    /// Waits until a project may change something. All projects together leave most connections to readers.
+    pub(super) async fn change(&self, project: &Arc<str>) -> Result<Place> {
+        patiently(self.changing.take(project, 1)).await
     }
 
     /// Returns the server's default of the capture setting.
@@ -333,4 +340,10 @@ fn credential(headers: &HeaderMap) -> Result<Option<String>> {
         }
         _ => Err(malformed),
     }
+}
+
+/// Waits for a place of a project, but not for long.
+async fn patiently<T>(place: impl Future<Output = T>) -> Result<T> {
+    let taken = tokio::time::timeout(PATIENCE, place).await;
+    taken.map_err(|_| Error::Unavailable("this project has too many requests in progress; try again"))
 }

@@ -60,7 +60,7 @@ pub struct Caller<S> {
     pub tenant: Arc<Tenant>,
     /// The caller's key; none on an open server.
     key: Option<Arc<ApiKey>>,
-    /// The project's place among the readers, until the request is answered.
+    /// The project's place among those who read or change something, until the request is answered.
     _place: Option<Place>,
     scope: PhantomData<S>,
 }
@@ -162,6 +162,7 @@ where
                 Memory::of(&parts.extensions).begin_turn(turn);
                 Some(place)
             }
+            Scope::Admin => Some(keyring.change(&tenant.name).await?),
             _ => None,
         };
         Ok(Self { project: Arc::clone(&tenant.name), tenant, key, _place: place, scope: PhantomData })

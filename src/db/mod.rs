@@ -23,12 +23,20 @@ use sqlx::{ConnectOptions as _, Connection as _, PgPool};
 
 use crate::error::{Error, Result};
 use crate::outage::Outage;
+use crate::types::derived_id;
 
 /// The migrations of the schema, embedded in the program.
 pub static MIGRATOR: Migrator = sqlx::migrate!();
 
-/// The application name of connections that write. An export waits until their writes in progress have ended.
+/// The application name of connections that write, as long as they do not have the [`writer_name`] of a project.
 pub const WRITER_NAME: &str = "gleaner-writer";
+
+/// Returns the application name of a connection that writes in a project. Exports of the project wait until its writes in
+/// progress have ended, and not for those of other projects.
+#[must_use]
+pub fn writer_name(project: &str) -> String {
+    format!("{WRITER_NAME} {}", derived_id(&[project.as_bytes()]).simple())
+}
 
 /// The application name of connections that export.
 pub const EXPORT_NAME: &str = "gleaner-export";

@@ -68,11 +68,20 @@ pub async fn session(
     actor: &Actor,
     session: SessionName<'_>,
 ) -> Result<Erased> {
-    let mut redacted = session.session.to_owned();
-    tenant.policy.redact_session(&mut redacted);
+    let redacted = |name: &str| {
+        let mut redacted = name.to_owned();
+        tenant.policy.redact_name(&mut redacted);
+        redacted
+    };
+    let (name, server) = (redacted(session.session), session.server.map(redacted));
     let mut names = vec![session];
-    if redacted != session.session {
-        names.push(SessionName { session: &redacted, ..session });
+    for session in [session.session, &name] {
+        for server in [names[0].server, server.as_deref()] {
+            let name = SessionName { session, server };
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
     }
     repeat(|| async {
         let mut transaction = db.begin().await?;

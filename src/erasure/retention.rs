@@ -5,6 +5,7 @@
 //! one took, and the pause after a batch is several times as long as the batch, so that erasing never takes most of
 //! the time. What was learned from searches keeps its weight.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -33,8 +34,8 @@ const PIECE_TIME: (Duration, Duration) = (Duration::from_millis(10), Duration::f
 pub struct Retention {
     db: PgPool,
     keyring: Arc<Keyring>,
-    /// The rest of the current pass.
-    left: Vec<(String, Domain)>,
+    /// The rest of the current pass. Each project gets a batch of each domain in turn.
+    left: VecDeque<(String, Domain)>,
     /// The number of records of the next batch.
     most: i64,
 }
@@ -43,19 +44,19 @@ impl Retention {
     /// Makes the work for this database.
     #[must_use]
     pub fn new(db: &PgPool, keyring: Arc<Keyring>) -> Self {
-        Self { db: db.clone(), keyring, left: Vec::new(), most: 100 }
+        Self { db: db.clone(), keyring, left: VecDeque::new(), most: 100 }
     }
 
     /// Erases one batch of the current pass over all projects, and begins a new pass if there is none. Returns
     /// whether the pass goes on.
     pub async fn piece(&mut self, now: Timestamp) -> Result<bool> {
         if self.left.is_empty() {
-            self.left = wanted(&self.db).await?;
+            self.left = wanted(&self.db).await?.into();
         }
-        if let Some((project, domain)) = self.left.last().cloned()
-            && !self.erase(&project, domain, now).await?
+        if let Some((project, domain)) = self.left.pop_front()
+            && self.erase(&project, domain, now).await?
         {
-            self.left.pop();
+            self.left.push_back((project, domain));
         }
         Ok(!self.left.is_empty())
     }

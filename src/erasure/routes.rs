@@ -12,6 +12,7 @@ use super::{ByAge, Erased};
 use crate::auth::{Admin, Caller};
 use crate::domain::Domain;
 use crate::error::{Error, Refusals, Result};
+use crate::http::page::time_in_query;
 use crate::http::{ById, Check, Path, Query};
 use crate::state::App;
 use crate::types::Timestamp;
@@ -30,6 +31,8 @@ pub fn routes() -> OpenApiRouter<App> {
 #[into_params(parameter_in = Query)]
 struct Old {
     /// Only records that were finalized before this time, or, if they were never finalized, created before it.
+    /// It is given as RFC 3339 or Unix seconds.
+    #[serde(deserialize_with = "time_in_query")]
     #[param(example = "2020-01-01T00:00:00Z")]
     before: Timestamp,
     /// Only records of this domain. By default, records of all domains are erased.

@@ -71,10 +71,10 @@ impl Export {
         }
         let as_of = match common.as_of.or(from_cursor) {
             Some(as_of) => {
-                settle(db, as_of).await?;
+                settle(db, project, as_of).await?;
                 as_of
             }
-            None => before_writes_in_flight(db).await?,
+            None => before_writes_in_flight(db, project).await?,
         };
         common.as_of = Some(as_of);
         if let Some(source) = description.split.source() {

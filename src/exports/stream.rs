@@ -33,8 +33,8 @@
 //! **`as_of`.** An export can be repeated if it has exactly the records with `completed_at < as_of`, and if no such
 //! record can appear later. `completed_at` comes from the database's clock, read in the transaction that finalizes
 //! the record, and Postgres publishes when a transaction began before any of its statements runs. An export therefore
-//! reads the database's clock, then the start of the oldest transaction of all connections named `gleaner-writer`,
-//! and uses the earlier of the two. A transaction that it sees began at `as_of` or later, so its records are later
+//! reads the database's clock, then the start of the oldest transaction of all connections whose name says that
+//! they may write in the project (`db::writer_name`), and uses the earlier of the two. A transaction that it sees began at `as_of` or later, so its records are later
 //! too. A transaction that it does not see has committed already, or began after the clock was read. This is true for
 //! any number of servers and imports on one database, and needs no table. A given `as_of` must not be in the future,
 //! and the export waits up to five seconds until no older write is in progress. Reviews and erasures take effect in

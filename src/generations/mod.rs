@@ -265,7 +265,8 @@ pub struct NewReview {
 impl Check for NewReview {
     fn check(&self, checks: &mut Checks) {
         checks.name("reviewer", self.reviewer.as_deref());
-        checks.require(self.corrected_dsl.as_deref() != Some(""), "corrected_dsl", "must not be empty");
+        let is_blank = self.corrected_dsl.as_deref().is_some_and(|program| program.trim().is_empty());
+        checks.require(!is_blank, "corrected_dsl", "must not be blank");
     }
 }
 

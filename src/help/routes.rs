@@ -60,7 +60,7 @@ async fn suggest_memories(
     Path(BySession { mut session_id }): Path<BySession>,
     Json(new): Json<NewSuggest>,
 ) -> Result<axum::Json<ConversationHelp>> {
-    caller.tenant.policy.redact_session(&mut session_id);
+    caller.tenant.policy.redact_name(&mut session_id);
     let parent = event::conversation(&session_id);
     let id = key.id(&caller.project, "suggest", Some(parent));
     let records = caller.may_write();

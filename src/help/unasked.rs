@@ -215,6 +215,7 @@ async fn files(app: &App, tenant: &Arc<Tenant>, at: &At<'_>, wanted: bool) -> Re
         limit: MOST_FILES,
         ..Asked::default()
     };
+    let _turn = app.similar.take(&tenant.name, 1).await;
     hints::find(&app.db, &app.samples, &tenant.name, &tenant.rules, &asked).await
 }
 

@@ -46,9 +46,10 @@ pub struct PageParams {
     until: Option<Timestamp>,
 }
 
-/// Reads a time parameter of a query string.
-pub fn time_in_query<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
-    String::deserialize(deserializer)?.parse().map(Some).map_err(serde::de::Error::custom)
+/// Reads a time parameter of a query string, which may be optional.
+pub fn time_in_query<'de, T: From<Timestamp>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    let time: Result<Timestamp, _> = String::deserialize(deserializer)?.parse();
+    time.map(T::from).map_err(serde::de::Error::custom)
 }
 
 /// Reports a time range whose beginning is after its end.

@@ -86,7 +86,8 @@ fn request(tool: &Tool, arguments: JsonObject, parts: Option<&Parts>) -> Result<
     let none = HeaderMap::new();
     let headers = parts.map_or(&none, |parts| &parts.headers);
     for name in TAKEN_ALONG {
-        if let Some(value) = headers.get(name) {
+        // A header that is there twice is refused as it is for other requests.
+        for value in headers.get_all(name) {
             request = request.header(name, value);
         }
     }

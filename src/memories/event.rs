@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::http::Checks;
 use crate::http::line::{Line, Record};
 use crate::privacy::hash_key::HashKey;
-use crate::privacy::redact::{Redaction, SessionName as _, Texts as _};
+use crate::privacy::redact::{GroupName as _, Redaction, Texts as _};
 use crate::types::{OptionalName, Timestamp, derived_id, request_hash};
 
 /// Something that happens to a memory or in a conversation. It is validated, and has its id and times.
@@ -287,20 +287,20 @@ impl Event {
             Action::Replace(code) => code.chunks.iter_mut().for_each(|(_, start)| start.redact(redaction)),
             Action::Change(change) => change.change.texts(redaction),
             Action::Ask(ask) => {
-                ask.session.session_name(redaction);
+                ask.session.group_name(redaction);
                 ask.new.texts(redaction);
                 redaction.hide(&mut ask.hash);
             }
             Action::Suggest(suggest) => {
-                suggest.session.session_name(redaction);
+                suggest.session.group_name(redaction);
                 suggest.intent.keywords.texts(redaction);
                 suggest.intent.search_query.texts(redaction);
                 suggest.shown.iter_mut().for_each(|shown| shown.reason.texts(redaction));
                 redaction.hide(&mut suggest.hash);
             }
-            Action::Judge(judge) => judge.session.session_name(redaction),
-            Action::Help(help) => help.session.session_name(redaction),
-            Action::Traces(traces) => traces.session.session_name(redaction),
+            Action::Judge(judge) => judge.session.group_name(redaction),
+            Action::Help(help) => help.session.group_name(redaction),
+            Action::Traces(traces) => traces.session.group_name(redaction),
         }
     }
 

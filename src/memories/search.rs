@@ -87,7 +87,7 @@ pub async fn search(
     memory: &Memory,
 ) -> Result<Vec<FoundMemory>> {
     tenant.policy.redact(&mut wanted.query);
-    tenant.policy.redact_session(&mut wanted.session_id);
+    tenant.policy.redact_name(&mut wanted.session_id);
     let at = Timestamp::now();
     let meaning = meaning::of_query(app, tenant, &wanted.query, PATIENCE).await;
     let sought = Sought {

@@ -219,6 +219,6 @@ pub(crate) fn named(name: Option<&str>) -> Option<&str> {
 }
 
 crate::texts! {
-    NewPair: topic_id, model, user_text, assistant_text, color_flag | session_id;
-    PairChange: user_text, assistant_text, topic_id, model, color_flag;
+    NewPair: model, user_text, assistant_text, color_flag | topic_id, session_id;
+    PairChange: user_text, assistant_text, model, color_flag | topic_id;
 }

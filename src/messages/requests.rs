@@ -271,7 +271,7 @@ pub struct Cancellation {
 impl Check for Cancellation {}
 
 crate::texts! {
-    NewSend: user_text, model, topic_id, pairs, system | session_id;
+    NewSend: user_text, model, pairs, system, visible | topic_id, session_id;
     GivenPair: id, user_text, assistant_text;
     NewAttempt: included_ids, error, usage;
     Reported: provider, code, message;

@@ -5,9 +5,10 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::Pair;
-use super::rules::errors::{Class, Kind};
+use super::rules::errors::{Class, Kind, label};
 use super::rules::quota::Quota;
 use super::rules::trimming::{Next, Stage};
+use crate::privacy::redact::{Redaction, Texts};
 use crate::types::{FreeForm, Timestamp};
 
 /// A send: a new message with the history that fits, and its outcome. Fields that begin with `predicted` do not
@@ -245,6 +246,13 @@ pub enum CancelReason {
     ClientGone,
 }
 
-crate::texts! {
-    SendError: message, label;
+impl Texts for SendError {
+    fn texts(&mut self, redaction: &mut Redaction<'_>) {
+        self.message.texts(redaction);
+        match &self.message {
+            // The label is short, and may have cut a secret off.
+            Some(message) => self.label = label(self.class, message),
+            None => self.label.texts(redaction),
+        }
+    }
 }

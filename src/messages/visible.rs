@@ -11,6 +11,8 @@ use super::PairState;
 use super::requests::MOST_PAIRS;
 use crate::http::page::check_range;
 use crate::http::{Check, Checks};
+use crate::privacy::redact::{GroupName, Redaction, Texts};
+use crate::texts;
 use crate::types::Timestamp;
 
 /// The stored pairs that are visible, given either as `ids` or as `filter`.
@@ -105,6 +107,34 @@ pub struct PairFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub not: Option<Box<Self>>,
+}
+
+texts! {
+    Visible: filter;
+    PairFilter: model, color_flag, not | topic_id, session_id;
+}
+
+impl<T> AnyOf<T> {
+    fn each(&mut self, change: impl FnMut(&mut T)) {
+        match self {
+            Self::One(value) => std::slice::from_mut(value),
+            Self::Several(values) => values,
+        }
+        .iter_mut()
+        .for_each(change);
+    }
+}
+
+impl<T: Texts> Texts for AnyOf<T> {
+    fn texts(&mut self, redaction: &mut Redaction<'_>) {
+        self.each(|value| value.texts(redaction));
+    }
+}
+
+impl<T: GroupName> GroupName for AnyOf<T> {
+    fn group_name(&mut self, redaction: &mut Redaction<'_>) {
+        self.each(|value| value.group_name(redaction));
+    }
 }
 
 /// How deep filters may be nested.

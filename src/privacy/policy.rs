@@ -16,7 +16,7 @@ use utoipa::{PartialSchema, ToSchema};
 use super::capture::Capture;
 use super::hash_key::HashKey;
 use super::kept::Kept;
-use super::redact::{RedactRules, Redaction, Redactor, SessionName, Texts};
+use super::redact::{GroupName, RedactRules, Redaction, Redactor, Texts};
 use crate::domain::{Domain, Event};
 use crate::error::Result;
 
@@ -97,9 +97,9 @@ impl Policy {
         &self.key
     }
 
-    /// Redacts the name of a session as it is redacted where it is stored.
-    pub fn redact_session(&self, name: &mut impl SessionName) {
-        name.session_name(&mut Redaction::new(&self.redactor, &self.key));
+    /// Redacts the name of a session, a topic or a server as it is redacted where it is stored.
+    pub fn redact_name(&self, name: &mut impl GroupName) {
+        name.group_name(&mut Redaction::new(&self.redactor, &self.key));
     }
 
     /// Redacts texts that are stored whatever `capture` says, such as prompt templates, or texts that are compared

@@ -9,8 +9,6 @@
 
 use std::collections::HashMap;
 
-use sqlx::PgPool;
-
 use super::intake_errors::{self, Fault};
 use super::intake_pool::IntakePool;
 use super::transcripts::{Origin, source_id};
@@ -63,14 +61,14 @@ impl Report {
 
     /// Learns from the report. Reports of one session wait for each other, in the order in which they arrived.
     pub async fn learn(self, pool: &IntakePool, tenant: &Tenant) -> Result<()> {
-        let Said::Entries(entries) = &self.said else { return self.note_malformed(&pool.db, tenant).await };
+        let Said::Entries(entries) = &self.said else { return self.note_malformed(pool, tenant).await };
         let Some(first) = entries.first() else { return Ok(()) };
         let session = first.session.as_deref().unwrap_or_default();
         let queue = derived_id(&[self.origin.source.as_bytes(), session.as_bytes()]);
         let _turn = pool.turn(&tenant.name, queue).await;
         let mut losses = Losses::default();
         loop {
-            match self.replay(&pool.db, tenant, entries).await {
+            match self.replay(pool, tenant, entries).await {
                 Err(error) if losses.again(&error).await => {}
                 result => return Ok(result?),
             }
@@ -79,20 +77,19 @@ impl Report {
 
     /// Learns from entries. A hook that reports a tool's result reports the whole call, so incomplete calls need not
     /// be stored.
-    /// remembered.
-    async fn replay(&self, db: &PgPool, tenant: &Tenant, entries: &[Kept<Entry>]) -> sqlx::Result<()> {
-        let mut transaction = db.begin().await?;
+    async fn replay(&self, pool: &IntakePool, tenant: &Tenant, entries: &[Kept<Entry>]) -> sqlx::Result<()> {
+        let (_place, mut transaction) = pool.begin(&tenant.name).await?;
         let source = &self.origin.source;
         write::replay(&mut transaction, tenant, source, &mut HashMap::new(), entries).await?;
         transaction.commit().await
     }
 
     /// Counts the payload as a malformed line of the agent's hooks.
-    async fn note_malformed(&self, db: &PgPool, tenant: &Tenant) -> Result<()> {
+    async fn note_malformed(&self, pool: &IntakePool, tenant: &Tenant) -> Result<()> {
         let Said::Malformed { bytes } = self.said else { return Ok(()) };
         let fault = Fault::of_hook(self.origin.agent, bytes, self.received);
         let source = source_id(&self.origin.source);
-        let mut transaction = db.begin().await?;
+        let (_place, mut transaction) = pool.begin(&tenant.name).await?;
         intake_errors::note(&mut transaction, &tenant.name, source, &[fault], 1).await?;
         Ok(transaction.commit().await?)
     }

@@ -3,25 +3,29 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
-use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
+use sqlx::{AssertSqlSafe, PgPool, Postgres, Transaction};
+use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
 use crate::db;
+use crate::sharing::{Place, Shares};
 use crate::types::derived_id;
 
-/// The maximum number of hook reports that are processed at the same time.
-const REPORTS: usize = 1_024;
+/// The maximum number of hook reports of one project that are processed at the same time. All projects together have four
+/// times as many.
+const REPORTS: usize = 256;
 
 /// The connections with which hooks, transcripts and expiry write, and the turns of those who send lines.
 #[derive(Debug, Clone)]
 pub struct IntakePool {
     /// The connections. They have the writer's application name, because exports wait for connections with it.
     pub db: PgPool,
+    /// The projects' places at these connections, of which one project leaves half to others.
+    shares: Shares,
     turns: Arc<Mutex<HashMap<Uuid, Weak<tokio::sync::Mutex<()>>>>>,
     /// The places for hook reports, whose processing may outlast their requests.
-    places: Arc<Semaphore>,
+    reports: Shares,
 }
 
 impl IntakePool {
@@ -29,12 +33,24 @@ impl IntakePool {
     #[must_use]
     pub fn new(options: &PgConnectOptions, connections: u32) -> Self {
         let db = db::pool(options, db::WRITER_NAME, connections);
-        Self { db, turns: Arc::default(), places: Arc::new(Semaphore::new(REPORTS)) }
+        let connections = connections as usize;
+        let shares = Shares::with_total((connections / 2).max(1), connections);
+        Self { db, shares, turns: Arc::default(), reports: Shares::new(REPORTS) }
     }
 
-    /// Returns a place for a hook report, or none if there are too many.
-    pub fn place(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.places).try_acquire_owned().ok()
+    /// Begins a transaction when it is the project's turn. The place is given back when it is dropped.
+    pub(super) async fn begin(
+        &self,
+        project: &Arc<str>,
+    ) -> sqlx::Result<(Place, Transaction<'static, Postgres>)> {
+        let place = self.shares.take(project, 1).await;
+        let begin = format!("begin; set local application_name = '{}'", db::writer_name(project));
+        Ok((place, self.db.begin_with(AssertSqlSafe(begin)).await?))
+    }
+
+    /// Returns a place for a hook report of a project, or none if it has too many.
+    pub fn place(&self, project: &Arc<str>) -> Option<Place> {
+        self.reports.try_take(project, 1)
     }
 
     /// Waits until no other request sends lines of this source in the project. The turn ends when the guard is
@@ -49,5 +65,19 @@ impl IntakePool {
             turn
         };
         turn.lock_owned().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_project_leaves_places_for_the_hook_reports_of_others() {
+        let pool = IntakePool::new(&PgConnectOptions::new(), 4);
+        let [busy, quiet]: [Arc<str>; 2] = ["busy".into(), "quiet".into()];
+        let held: Vec<_> = std::iter::from_fn(|| pool.place(&busy)).collect();
+        assert_eq!(held.len(), REPORTS);
+        assert!(pool.place(&quiet).is_some());
     }
 }

@@ -38,7 +38,7 @@ use crate::domain::Domain;
 use crate::http::{Check, Checks, null_as_default};
 use crate::privacy::hash_key::HashKey;
 use crate::privacy::policy::Private;
-use crate::privacy::redact::{Redaction, SessionName as _, Texts as _};
+use crate::privacy::redact::{GroupName as _, Redaction, Texts as _};
 use crate::types::{OptionalName, Timestamp};
 use associations::Association;
 use hints::Hint;
@@ -328,7 +328,7 @@ impl Private for TurnEnd {
     }
 
     fn redact(&mut self, redaction: &mut Redaction<'_>) {
-        self.agent_session_id.session_name(redaction);
+        self.agent_session_id.group_name(redaction);
         self.turn_id.texts(redaction);
     }
 }

@@ -18,8 +18,8 @@ mod pieces;
 use std::collections::{HashSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
+use sqlx::PgConnection;
 use sqlx::types::Json;
-use sqlx::{Connection as _, PgConnection, PgPool};
 use tokio::sync::OwnedMutexGuard;
 use utoipa::IntoParams;
 use uuid::Uuid;
@@ -165,7 +165,7 @@ pub trait Listener: Send + Sync {
 /// The intake of one source's lines. Other requests with lines of the same source wait on this server until it is
 /// dropped.
 pub struct Intake<'a, L> {
-    db: &'a PgPool,
+    pool: &'a IntakePool,
     tenant: &'a Tenant,
     origin: Kept<Origin>,
     listener: L,
@@ -179,7 +179,7 @@ impl<'a, L: Listener> Intake<'a, L> {
     pub async fn begin(pool: &'a IntakePool, tenant: &'a Tenant, origin: Kept<Origin>, listener: L) -> Self {
         let id = origin.id();
         let turn = pool.turn(&tenant.name, id).await;
-        Self { db: &pool.db, tenant, origin, listener, id, _turn: turn }
+        Self { pool, tenant, origin, listener, id, _turn: turn }
     }
 
     /// Stores whole lines, a limited number in one transaction. Returns the outcome, the number of replaced
@@ -200,22 +200,17 @@ impl<'a, L: Listener> Intake<'a, L> {
         if piece.lines.is_empty() {
             return Ok((TranscriptCounts::default(), 0, 0));
         }
-        let mut connection = self.db.acquire().await?;
         let mut losses = Losses::default();
         loop {
-            match self.store(&mut connection, piece.clone()).await {
+            match self.store(piece.clone()).await {
                 Err(error) if losses.again(&error).await => {}
                 result => return Ok(result?),
             }
         }
     }
 
-    async fn store(
-        &self,
-        connection: &mut PgConnection,
-        piece: Piece,
-    ) -> sqlx::Result<(TranscriptCounts, usize, u32)> {
-        let mut transaction = connection.begin().await?;
+    async fn store(&self, piece: Piece) -> sqlx::Result<(TranscriptCounts, usize, u32)> {
+        let (_place, mut transaction) = self.pool.begin(&self.tenant.name).await?;
         let Source { mut context, error_lines } = self.lock(&mut transaction).await?;
         // Another server may have stored the same lines just before, so this is read under the lock.
         let mut known = self.known(&mut transaction, &piece).await?;

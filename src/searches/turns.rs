@@ -1,7 +1,6 @@
 //! The ends of turns, reported by clients that run an agent without hooks.
 
-use sqlx::PgPool;
-
+use super::intake_pool::IntakePool;
 use super::{EndedTurn, TurnEnd, write};
 use crate::db::retry::Losses;
 use crate::error::Result;
@@ -9,20 +8,32 @@ use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
 use crate::types::Timestamp;
 
-/// Ends a turn: every tracked search of the agent's session ends, and is learned from.
-pub async fn end(db: &PgPool, tenant: &Tenant, turn: &Kept<TurnEnd>) -> Result<EndedTurn> {
+/// Ends a turn: every tracked search of the agent's session ends, and is learned from. A session may have any number of
+/// subagents, so each transaction ends the searches of some of them.
+pub async fn end(pool: &IntakePool, tenant: &Tenant, turn: &Kept<TurnEnd>) -> Result<EndedTurn> {
     let received = Timestamp::now();
-    let mut losses = Losses::default();
-    loop {
-        let ended = async {
-            let mut transaction = db.begin().await?;
-            let ended = write::end_turn(&mut transaction, tenant, turn, received).await?;
-            transaction.commit().await?;
-            Ok(ended)
+    let (place, mut transaction) = pool.begin(&tenant.name).await?;
+    let threads = write::threads_of_session(&mut transaction, &tenant.name, &turn.agent_session_id).await?;
+    drop((transaction, place));
+    let (mut searches, mut associations_created) = (Vec::new(), 0);
+    for threads in threads.chunks(write::MOST_THREADS) {
+        let mut losses = Losses::default();
+        let (ended, associations) = loop {
+            let ended = async {
+                let (_place, mut transaction) = pool.begin(&tenant.name).await?;
+                let ended = write::end_turn(&mut transaction, tenant, turn, threads, received).await?;
+                transaction.commit().await?;
+                Ok(ended)
+            };
+            match ended.await {
+                Err(error) if losses.again(&error).await => {}
+                result => break result?,
+            }
         };
-        match ended.await {
-            Err(error) if losses.again(&error).await => {}
-            result => return Ok(result?),
-        }
+        searches.extend(ended);
+        associations_created += associations;
     }
+    searches.sort_by_key(|(at, search)| (*at, search.id));
+    let searches = searches.into_iter().map(|(_, search)| search).collect();
+    Ok(EndedTurn { agent_session_id: turn.agent_session_id.clone(), searches, associations_created })
 }

@@ -235,7 +235,7 @@ pub struct Amendment {
 impl Check for Amendment {}
 
 crate::texts! {
-    NewSuggestion: context, suggestions, llm_request, llm_response, error, suggestion_node_version, server_name,
-        policy_id, actual_input | session_name;
+    NewSuggestion: context, suggestions, llm_request, llm_response, error, suggestion_node_version, policy_id,
+        actual_input | server_name, session_name;
     Outcome: actual_input, suggestions;
 }

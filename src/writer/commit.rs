@@ -91,7 +91,7 @@ async fn try_write(
     let mut losses = Losses::default();
     loop {
         let rules = InForce { searches: &tenant.rules, messages: &tenant.messages };
-        let written = domain::write(connection.get().await?, &tenant.name, rules, events).await;
+        let written = domain::write(connection.named(&tenant.name).await?, &tenant.name, rules, events).await;
         match written {
             Err(error) if losses.again(&error).await => {}
             Err(error) => {

@@ -1,15 +1,25 @@
 //! The database connection that a writer keeps between batches.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, PgPool, Postgres};
 
+use crate::db::writer_name;
+
 /// A writer's connection and when it was last used. It is kept between batches because the pool tests every
 /// connection that it hands out, which costs a round trip.
 pub(super) struct KeptConnection {
     db: PgPool,
-    connection: Option<(PoolConnection<Postgres>, Instant)>,
+    connection: Option<Kept>,
+}
+
+struct Kept {
+    connection: PoolConnection<Postgres>,
+    used: Instant,
+    /// The project whose name the connection has.
+    project: Option<Arc<str>>,
 }
 
 impl KeptConnection {
@@ -23,15 +33,30 @@ impl KeptConnection {
 
     /// Returns the connection. It is taken from the pool if there is none or if it was idle too long.
     pub(super) async fn get(&mut self) -> sqlx::Result<&mut PgConnection> {
-        let connection = match self.connection.take() {
-            Some((connection, used)) if used.elapsed() < Self::REST => connection,
+        Ok(&mut self.kept().await?.connection)
+    }
+
+    /// Returns the connection, with the name of the project in which it is going to write.
+    pub(super) async fn named(&mut self, project: &Arc<str>) -> sqlx::Result<&mut PgConnection> {
+        const NAME: &str = "select set_config('application_name', $1, false)";
+        let Kept { connection, project: known, .. } = self.kept().await?;
+        if known.as_ref() != Some(project) {
+            sqlx::query(NAME).bind(writer_name(project)).execute(&mut **connection).await?;
+            *known = Some(Arc::clone(project));
+        }
+        Ok(connection)
+    }
+
+    async fn kept(&mut self) -> sqlx::Result<&mut Kept> {
+        let mut kept = match self.connection.take() {
+            Some(kept) if kept.used.elapsed() < Self::REST => kept,
             rested => {
                 drop(rested);
-                self.db.acquire().await?
+                Kept { connection: self.db.acquire().await?, used: Instant::now(), project: None }
             }
         };
-        let (connection, _) = self.connection.insert((connection, Instant::now()));
-        Ok(connection)
+        kept.used = Instant::now();
+        Ok(self.connection.insert(kept))
     }
 
     /// Drops the connection, in whatever state it is.

@@ -257,3 +257,63 @@ async fn a_project_is_answered_in_everything_beside_another_at_full_load() {
         Either::Right(((), _)) => {}
     }
 }
+
+#[tokio::test]
+async fn what_waits_for_a_lock_leaves_connections_to_other_projects() {
+    let service = two_projects().await;
+    let turn = json!({"agent_session_id": "s"});
+    for (lock, method, path, body, of_quiet) in [
+        (
+            "lock table audit in exclusive mode",
+            Method::DELETE,
+            "/v1/sessions/s",
+            None,
+            (Method::GET, "/v1/generations", None),
+        ),
+        (
+            "lock table association_feeds in exclusive mode",
+            Method::POST,
+            "/v1/associations/gone",
+            Some(json!({"path": "a.rs"})),
+            (Method::POST, "/v1/searches/turn-end", Some(&turn)),
+        ),
+    ] {
+        let mut other = service.connection().await;
+        let mut transaction = other.begin().await.expect("a transaction");
+        transaction.execute(lock).await.expect("a lock");
+        let waiting = join_all((0..20).map(|_| service.call(method.clone(), path, &[], body.as_ref())));
+        let quiet = async {
+            // All that this kind of work has for one project.
+            service.blocked(1).await;
+            let (method, path, body) = of_quiet;
+            service.call(method, path, &QUIET, body).await.expect(200);
+            transaction.commit().await.expect("released");
+        };
+        let (waited, ()) = futures_util::join!(waiting, quiet);
+        for answer in waited {
+            answer.expect(200);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_export_has_what_was_acknowledged_whatever_another_project_is_writing() {
+    let service = two_projects().await;
+    let mut other = service.connection().await;
+    let mut transaction = other.begin().await.expect("a transaction");
+    transaction.execute("lock table memories in exclusive mode").await.expect("a lock");
+    let slow = service.post("/v1/memories", &json!({"content": "It takes a while"}));
+    let quiet = async {
+        service.blocked(1).await;
+        let log = log(Uuid::from_u128(1));
+        service.call(Method::POST, "/v1/generations", &QUIET, Some(&log)).await.expect(201);
+        let path = "/v1/exports/training-pairs";
+        let rows = service.call(Method::GET, path, &QUIET, None).await.rows().len();
+        let own = service.get(path).await.rows().len();
+        transaction.commit().await.expect("released");
+        (rows, own)
+    };
+    let (slow, rows) = futures_util::join!(slow, quiet);
+    slow.expect(201);
+    assert_eq!(rows, (1, 0));
+}

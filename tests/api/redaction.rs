@@ -4,7 +4,7 @@ use axum::http::Method;
 use serde_json::{Value, json};
 
 use crate::capture::{lines, post_all};
-use crate::support::{Answer, Service, with};
+use crate::support::{Answer, Service, encoded, with};
 
 /// The shape of a token of GitHub, which nobody has issued.
 const TOKEN: &str = "ghp_0dZ8sQx3Wv5Lr7Tn1Ky9Mb2Cf4Hg6Jp8aEuI";
@@ -199,4 +199,44 @@ async fn the_ids_of_pairs_that_a_send_brings_are_redacted_too() {
     let sql = "select given_pairs::text from sends";
     let stored: String = sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a send");
     assert!(stored.contains(GONE) && !stored.contains(TOKEN), "{stored}");
+}
+
+#[tokio::test]
+async fn topics_and_servers_whose_names_are_redacted_stay_different_and_filters_find_them() {
+    let service = Service::open().await;
+    service.put("/v1/models/m", &json!({"context_window": 1000})).await.expect(201);
+    redact(&service, json!({"builtin": ["emails"]})).await.expect(200);
+    let [ann, bob] = ["ann@example.org", "bob@example.org"];
+    let pair = |name: &str| json!({"event": "pair", "topic_id": name, "session_id": name, "user_text": "q", "assistant_text": "a"});
+    let slate = |server: &str| json!({"event": "suggestion", "context": {}, "suggestions": ["a"], "session_name": "s", "server_name": server});
+    service.accept(&[pair(ann), pair(bob), slate(ann), slate(bob)]).await;
+    assert_eq!(service.all("/v1/topics").await.len(), 2);
+    for name in ["topic_id", "session_id"] {
+        for filter in [json!({name: ann}), json!({name: [ann]}), json!({"not": {name: bob}})] {
+            let asked = json!({"model": "m", "user_text": "q", "visible": {"filter": filter}});
+            let predicted = service.post("/v1/context/predict", &asked).await.expect(200);
+            assert_eq!(predicted["visible_count"], 1, "{asked}");
+            let send = with(asked, &json!({"mode": "record"}));
+            let sent = service.post("/v1/sends", &send).await.expect(201);
+            assert_eq!(sent["visible_count"], 1, "{send}");
+        }
+    }
+    let path = format!("/v1/sessions/s?server={}", encoded(ann));
+    let erased = service.delete(&path).await.expect(200);
+    assert_eq!(erased["suggestions"], 1, "{erased}");
+}
+
+#[tokio::test]
+async fn the_label_of_an_error_is_cut_after_its_secrets_are_gone() {
+    let service = Service::open().await;
+    service.put("/v1/models/m", &json!({"context_window": 1000})).await.expect(201);
+    let message = format!("{} {TOKEN}", "The key is not valid. ".repeat(6));
+    let send = json!({"mode": "record", "model": "m", "user_text": "q"});
+    let address = service.create("/v1/sends", send).await;
+    let path = format!("/v1/sends/{address}/finalize");
+    let shown = service.post(&path, &json!({"error": {"message": message}})).await.expect(200);
+    assert!(shown["error"]["message"].as_str().is_some_and(|text| text.ends_with(GONE)), "{shown}");
+    let dump = service.dump().await;
+    let beginning = &TOKEN[..12];
+    assert!(!dump.contains(beginning), "{shown}");
 }

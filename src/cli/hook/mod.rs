@@ -83,7 +83,7 @@ impl Hook {
             Self::Send { agent, suggest, remote } => {
                 // An error here must not keep the agent from its work.
                 let answer = send(agent, &remote, suggest).unwrap_or_else(|error| {
-                    eprintln!("gleaner: {error:#}");
+                    super::words::note(format_args!("gleaner: {error:#}"));
                     "{}".to_owned()
                 });
                 println!("{}", answer.trim_end());

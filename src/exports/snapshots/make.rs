@@ -27,7 +27,7 @@ pub async fn make(
     }
     let as_of = match wanted.common.as_of {
         Some(as_of) => as_of,
-        None => as_of::before_writes_in_flight(&exports.db).await?,
+        None => as_of::before_writes_in_flight(&exports.db, project).await?,
     };
     let has_texts = wanted.dataset.texts().is_some();
     let fixed = Fixed { format, row_schema, as_of, has_texts };

@@ -105,7 +105,10 @@ async fn take(
     let event = heard.answerable().filter(|_| wanted.is_wanted(&caller.tenant) && caller.may_read());
     // Agents do not wait for long and hang up, so reports are processed in the background, and their number is
     // limited.
-    let place = app.searches.place().ok_or(Error::Unavailable("too many hook reports are in progress"))?;
+    let place = app
+        .searches
+        .place(&caller.project)
+        .ok_or(Error::Unavailable("too many hook reports are in progress"))?;
     let (sender, mut help) = oneshot::channel();
     let patience = if event.is_some() { app.help_patience } else { PATIENCE };
     let asks = event.map(|_| (wanted, sender));

@@ -45,7 +45,7 @@ async fn add_conversation_query(
     if suggests {
         writing.caller.expect(Scope::Read)?;
     }
-    writing.caller.tenant.policy.redact_session(&mut session_id);
+    writing.caller.tenant.policy.redact_name(&mut session_id);
     let address = format!("/v1/conversations/{}", utf8_percent_encode(&session_id, NON_ALPHANUMERIC));
     let event = Event::ask(session_id.clone(), new, writing.id("conversation-queries", None));
     let event = event.by(writing.caller.key());
@@ -75,7 +75,7 @@ async fn get_conversation(
     memory: Memory,
     Path(BySession { mut session_id }): Path<BySession>,
 ) -> Result<axum::Json<Conversation>> {
-    caller.tenant.policy.redact_session(&mut session_id);
+    caller.tenant.policy.redact_name(&mut session_id);
     let found = conversations::get(&app.db, &caller.project, &session_id, &memory).await?;
     found.map(axum::Json).ok_or(Error::NotFound("conversation"))
 }
@@ -96,7 +96,7 @@ async fn judge_memory(
     Json(feedback): Json<NewFeedback>,
 ) -> Result<Changed<Judged>> {
     let memory = feedback.memory_id;
-    writing.caller.tenant.policy.redact_session(&mut session_id);
+    writing.caller.tenant.policy.redact_name(&mut session_id);
     let event = Event::judge(session_id.clone(), &feedback);
     let record = async |_| {
         let judged =

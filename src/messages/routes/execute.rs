@@ -97,7 +97,9 @@ pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
 async fn unkept(writing: &Writing, new: &NewSend) -> Result<Script> {
     let mut connection = writing.app.db.acquire().await?;
     let (project, rules) = (&*writing.caller.project, &writing.caller.tenant.messages);
-    let pairs = match &new.visible {
+    let mut visible = new.visible.clone();
+    writing.caller.tenant.policy.redact(&mut visible);
+    let pairs = match &visible {
         Some(visible) => candidates::visible(&mut connection, project, visible, new.reask_of).await?,
         None => Vec::new(),
     };

@@ -141,8 +141,10 @@ async fn predict_context(
     State(app): State<App>,
     caller: Caller<Read>,
     memory: Memory,
-    Json(new): Json<NewPrediction>,
+    Json(mut new): Json<NewPrediction>,
 ) -> Result<axum::Json<Prediction>> {
+    // The names in a filter are compared with stored ones.
+    caller.tenant.policy.redact(&mut new.visible);
     let mut connection = app.db.acquire().await?;
     let project = &*caller.project;
     let pairs = match (new.pairs, &new.visible) {

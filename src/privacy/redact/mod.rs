@@ -21,7 +21,7 @@ use super::hash_key::HashKey;
 
 pub use rules::RedactRules;
 pub use secrets::issuers;
-pub use texts::{Redaction, SessionName, Texts};
+pub use texts::{GroupName, Redaction, Texts};
 
 /// The names of the built-in rules.
 pub const BUILTIN: [&str; 4] = ["secrets", "emails", "ips", "home-paths"];

@@ -29,6 +29,12 @@ const ANCHORS: [&str; 22] = [
     "storagekey",
 ];
 
+/// A name that is no secret's, although it ends like one. It is taken instead of the value behind it, and does not look
+/// random.
+const OTHER_NAME: &str = "([a-z0-9_.-]{0,60}(?:(?:cache|dedup|foreign|idempotency|partition|primary|public|restore|row|sort|\
+    websocket)[_-]?key|(?:cancellation|continuation|cursor|next|page|sync)[_-]?token\
+    |(?:credential|key|secret|token)[_-]?(?:arn|count|ids?|length|name|path|size|type|uri|url|version)))";
+
 /// The name of a secret, or of the variable or member with one.
 const NAME: &str = "(?:[a-z0-9_.-]{0,60}(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|credential)s?\
     (?:[_-][a-z0-9_-]{1,30}|key|value|string)?\
@@ -64,8 +70,10 @@ pub(super) fn patterns() -> Vec<Pattern> {
         accepts: is_random,
     };
     vec![
-        pattern(format!(r"{NAME}(?:{COLOR})?(?:{assignment}|{element})\s{{0,40}}(?:{value})")),
-        pattern(format!(r"{NAME}(?:{argument}|{QUOTE}?\s)\s{{0,40}}{quoted}")),
+        pattern(format!(
+            r"(?:{OTHER_NAME}|{NAME})(?:{COLOR})?(?:{assignment}|{element})\s{{0,40}}(?:{value})"
+        )),
+        pattern(format!(r"(?:{OTHER_NAME}|{NAME})(?:{argument}|{QUOTE}?\s)\s{{0,40}}{quoted}")),
         // The options of commands, and the words of shells, Dockerfiles and C before a name and its value.
         pattern(format!(
             r"(?:--{NAME}|(?:\benv|\bsetx|\bset\s-[a-z]{{1,3}}|\#define)\s{{1,3}}{NAME})\s{{1,40}}{QUOTE}?({CHARACTER}{{8,}})(?:[^A-Za-z0-9_+/=~!@\#$%^*.:(-]|$)"

@@ -254,7 +254,11 @@ fn is_login(login: &str) -> bool {
         "changeme", "guest", "gleaner", "xxx", "xxxx", "pwd", "redacted", "hidden", "masked", "removed",
     ];
     let (user, password) = login.split_once(':').unwrap_or(("", login));
+    // The reference of an image has a version and a digest, as in `docker://alpine:3.20@sha256:…`.
+    let is_version =
+        password.contains('.') && password.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     password != user
+        && !is_version
         && !EXAMPLES.contains(&password.to_ascii_lowercase().as_str())
         && !password.bytes().all(|byte| byte == b'*')
 }

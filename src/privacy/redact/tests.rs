@@ -270,6 +270,8 @@ fn what_only_looks_like_a_secret_is_left_alone() {
         "bearer authentication with documentation-page",
         "secret_name: my-application-production-2",
         "primary_key=customer_identifier_2026",
+        "Idempotency-Key: qQ7xK2mZ9vB4nR8t, next_page_token: \"qQ7xK2mZ9vB4nR8t\", api_key_id = 'qQ7xK2mZ9vB4nR8t'",
+        "docker://alpine:3.19@sha256:0123",
         "API_KEY=your-api-key-goes-here",
         "password                  = var.database_master_password_2",
         "let token = tokens.next(); let secret = Secret::from_environment(\"GLEANER_SECRET\");",

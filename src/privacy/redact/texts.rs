@@ -20,21 +20,21 @@ pub trait Texts {
     fn texts(&mut self, redaction: &mut Redaction<'_>);
 }
 
-/// The name of an agent session.
-pub trait SessionName {
+/// A name that puts records together: of an agent session, a topic, or a server.
+pub trait GroupName {
     /// Applies the rules to the name. Whatever its project has chosen, equal spans are replaced by equal texts and different
-    /// ones by different texts, so that a session is still found by its name, and no other session is.
-    fn session_name(&mut self, redaction: &mut Redaction<'_>);
+    /// ones by different texts, so that records are still found by the name, and no others are.
+    fn group_name(&mut self, redaction: &mut Redaction<'_>);
 }
 
-/// Implements [`Texts`] for structs, by the fields that have texts. The name of a session is after them.
+/// Implements [`Texts`] for structs, by the fields that have texts. Those that are a [`GroupName`] are after them.
 #[macro_export]
 macro_rules! texts {
-    ($($body:ty: $($field:ident),+ $(| $session:ident)?;)+) => {
+    ($($body:ty: $($field:ident),+ $(| $($name:ident),+)?;)+) => {
         $(impl $crate::privacy::redact::Texts for $body {
             fn texts(&mut self, redaction: &mut $crate::privacy::redact::Redaction<'_>) {
                 $($crate::privacy::redact::Texts::texts(&mut self.$field, redaction);)+
-                $($crate::privacy::redact::SessionName::session_name(&mut self.$session, redaction);)?
+                $($($crate::privacy::redact::GroupName::group_name(&mut self.$name, redaction);)+)?
             }
         })+
     };
@@ -197,6 +197,12 @@ impl<T: Texts> Texts for Option<T> {
     }
 }
 
+impl<T: Texts> Texts for Box<T> {
+    fn texts(&mut self, redaction: &mut Redaction<'_>) {
+        (**self).texts(redaction);
+    }
+}
+
 impl<T: Texts> Texts for Vec<T> {
     fn texts(&mut self, redaction: &mut Redaction<'_>) {
         for value in self {
@@ -213,26 +219,26 @@ impl Texts for OptionalName {
     }
 }
 
-impl SessionName for String {
-    fn session_name(&mut self, redaction: &mut Redaction<'_>) {
+impl GroupName for String {
+    fn group_name(&mut self, redaction: &mut Redaction<'_>) {
         if let Some(redacted) = redaction.redacted_from(self, 0, Some(redaction.key)) {
             *self = redacted;
         }
     }
 }
 
-impl SessionName for Option<String> {
-    fn session_name(&mut self, redaction: &mut Redaction<'_>) {
+impl<T: GroupName> GroupName for Option<T> {
+    fn group_name(&mut self, redaction: &mut Redaction<'_>) {
         if let Some(name) = self {
-            name.session_name(redaction);
+            name.group_name(redaction);
         }
     }
 }
 
-impl SessionName for OptionalName {
-    fn session_name(&mut self, redaction: &mut Redaction<'_>) {
+impl GroupName for OptionalName {
+    fn group_name(&mut self, redaction: &mut Redaction<'_>) {
         let mut name = std::mem::take(self).into();
-        Option::<String>::session_name(&mut name, redaction);
+        Option::<String>::group_name(&mut name, redaction);
         *self = name.into();
     }
 }

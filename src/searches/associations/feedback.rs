@@ -1,7 +1,9 @@
 //! Reports of clients about associations: whether one was useful, and that a file no longer exists.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
-use sqlx::PgPool;
+
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -16,6 +18,7 @@ use crate::privacy::kept::Kept;
 use crate::privacy::policy::Private;
 use crate::privacy::redact::{Redaction, Texts as _};
 use crate::projects::Tenant;
+use crate::searches::intake_pool::IntakePool;
 use crate::searches::limits::MOST_PATH;
 use crate::searches::rules::names::Names;
 use crate::searches::rules::paths;
@@ -71,9 +74,9 @@ impl Private for Feedback {
 }
 
 /// Adds a verdict to the evidence for its association. Returns the association with its new weight.
-pub async fn give(db: &PgPool, tenant: &Tenant, feedback: &Kept<Feedback>) -> Result<Association> {
+pub async fn give(pool: &IntakePool, tenant: &Tenant, feedback: &Kept<Feedback>) -> Result<Association> {
     let (project, rules, id) = (&*tenant.name, &tenant.rules, feedback.association);
-    let mut transaction = db.begin().await?;
+    let (_place, mut transaction) = pool.begin(&tenant.name).await?;
     let feed = Feed::lock(&mut transaction, project).await?;
     let Some(association) = get(&mut *transaction, project, id, rules).await? else {
         return Err(Error::NotFound("association"));
@@ -130,7 +133,7 @@ impl Private for GoneFile {
 }
 
 /// Marks the associations with a file that no longer exists. Returns their number.
-pub async fn mark_gone(db: &PgPool, project: &str, file: &Kept<GoneFile>) -> Result<usize> {
+pub async fn mark_gone(pool: &IntakePool, project: &Arc<str>, file: &Kept<GoneFile>) -> Result<usize> {
     const SQL: &str = "
         update associations a set gone_at = $4
         from association_queries q
@@ -143,7 +146,7 @@ pub async fn mark_gone(db: &PgPool, project: &str, file: &Kept<GoneFile>) -> Res
     let root = file.root.as_deref().map(paths::folder);
     let path = paths::normalise(&file.path, root.as_deref(), root.as_deref());
     let repository = root.as_deref().map(repository).unwrap_or_default();
-    let mut transaction = db.begin().await?;
+    let (_place, mut transaction) = pool.begin(project).await?;
     let feed = Feed::lock(&mut transaction, project).await?;
     let ids: Vec<Uuid> = sqlx::query_scalar(SQL)
         .bind(project)

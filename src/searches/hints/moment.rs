@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use chrono::TimeDelta;
+use sha2::{Digest as _, Sha256};
 use sqlx::PgPool;
 use uuid::Uuid;
 
@@ -17,8 +18,8 @@ use crate::types::Timestamp;
 const ACTIVE: TimeDelta = TimeDelta::hours(1);
 /// The maximum number of current files, which the turn has touched last.
 const AT_HAND: usize = 8;
-/// The maximum number of files, touched after searches and posted by clients, that are read.
-const MOST_POSTED: i64 = 5_000;
+/// The maximum number of files that are read, of those touched in threads and of those touched after searches.
+const MOST_TOUCHED: i64 = 5_000;
 
 /// What is known of the session that asks.
 #[derive(Debug, Default)]
@@ -33,8 +34,8 @@ pub(super) struct Moment {
     pub(super) at_hand: Vec<Uuid>,
     /// The keys of the file names that the session was told.
     pub(super) names: HashSet<Key>,
-    /// The paths of the files that the session has touched.
-    touched: HashSet<String>,
+    /// The paths of the files that the session has touched last, as hashes. Paths may be long.
+    touched: HashSet<Vec<u8>>,
 }
 
 /// The thread that asks.
@@ -51,7 +52,7 @@ struct Thread {
 struct Touched {
     thread_id: Uuid,
     file_id: Uuid,
-    path: String,
+    path: Vec<u8>,
     turns: Vec<i32>,
     touched_at: Timestamp,
 }
@@ -85,7 +86,7 @@ impl Moment {
 
     /// Returns whether the session has touched the file at this path.
     pub(super) fn has(&self, path: &str) -> bool {
-        self.touched.contains(path)
+        self.touched.contains(Sha256::digest(path).as_slice())
     }
 }
 
@@ -124,22 +125,23 @@ async fn names(db: &PgPool, project: &str, thread: Uuid) -> sqlx::Result<HashSet
     Ok(rows.into_iter().flatten().collect())
 }
 
-/// Reads the files that the threads of a session have touched.
+/// Reads the files that the threads of a session have touched last.
 async fn touched(db: &PgPool, project: &str, session: &str) -> sqlx::Result<Vec<Touched>> {
     const SQL: &str = "
-        select f.thread_id, f.file_id, f.path, f.turns, f.touched_at
+        select f.thread_id, f.file_id, sha256(convert_to(f.path, 'UTF8')) as path, f.turns, f.touched_at
         from agent_threads t join touched_files f on f.project = $1 and f.thread_id = t.id
-        where t.project = $1 and t.session = $2";
-    sqlx::query_as(SQL).bind(project).bind(session).fetch_all(db).await
+        where t.project = $1 and t.session = $2
+        order by f.touched_at desc limit $3";
+    sqlx::query_as(SQL).bind(project).bind(session).bind(MOST_TOUCHED).fetch_all(db).await
 }
 
-/// Reads the paths of the files that a session has touched after searches.
-async fn posted(db: &PgPool, project: &str, session: &str) -> sqlx::Result<HashSet<String>> {
+/// Reads the paths of the files that a session has touched after searches, as hashes.
+async fn posted(db: &PgPool, project: &str, session: &str) -> sqlx::Result<HashSet<Vec<u8>>> {
     const SQL: &str = "
-        select f.target from searches s join fallbacks f on f.project = $1 and f.search_id = s.id
+        select sha256(convert_to(f.target, 'UTF8')) from searches s join fallbacks f on f.project = $1 and f.search_id = s.id
         where s.project = $1 and s.agent_session_id = $2 and f.kind in ('read', 'edit', 'index') and f.ok
         order by s.timestamp desc limit $3";
-    let rows: Vec<String> =
-        sqlx::query_scalar(SQL).bind(project).bind(session).bind(MOST_POSTED).fetch_all(db).await?;
+    let rows: Vec<Vec<u8>> =
+        sqlx::query_scalar(SQL).bind(project).bind(session).bind(MOST_TOUCHED).fetch_all(db).await?;
     Ok(rows.into_iter().collect())
 }

@@ -239,7 +239,7 @@ async fn report_association(
     let source = writing.id("feedback", Some(id)).unwrap_or_else(Uuid::now_v7);
     let feedback = Feedback { association: id, source, verdict };
     let Some(feedback) = tenant.policy.keep(feedback) else { return Ok(Changed(Shown::NotKept)) };
-    let association = feedback::give(&writing.app.searches.db, tenant, &feedback).await?;
+    let association = feedback::give(&writing.app.searches, tenant, &feedback).await?;
     Ok(Changed(if writing.shows_record() { Shown::Record(association) } else { Shown::Minimal }))
 }
 
@@ -264,6 +264,6 @@ async fn mark_file_gone(
     Json(file): Json<GoneFile>,
 ) -> Result<Shown<GoneAssociations>> {
     let Some(file) = caller.tenant.policy.keep(file) else { return Ok(Shown::NotKept) };
-    let gone = feedback::mark_gone(&app.searches.db, &caller.project, &file).await?;
+    let gone = feedback::mark_gone(&app.searches, &caller.project, &file).await?;
     Ok(Shown::Record(GoneAssociations { gone }))
 }

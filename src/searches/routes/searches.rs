@@ -156,7 +156,7 @@ async fn end_turn(
     Json(turn): Json<TurnEnd>,
 ) -> Result<Shown<EndedTurn>> {
     let Some(turn) = caller.tenant.policy.keep(turn) else { return Ok(Shown::NotKept) };
-    Ok(Shown::Record(turns::end(&app.searches.db, &caller.tenant, &turn).await?))
+    Ok(Shown::Record(turns::end(&app.searches, &caller.tenant, &turn).await?))
 }
 
 /// Returns a search with its fallbacks, its hints and the associations learned from it.

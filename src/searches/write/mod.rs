@@ -39,7 +39,7 @@ pub(super) use self::replay::{count, replay};
 pub(super) use self::tool_calls::{Half, ToolCall, ToolCalls, call_ids};
 use self::unit_of_work::UnitOfWork;
 use super::settings::Rules;
-use super::{EndedTurn, TurnEnd};
+use super::{TurnEnd, TurnSearch};
 use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
 use crate::types::Timestamp;
@@ -48,33 +48,36 @@ use crate::types::Timestamp;
 /// same transaction, which locks all of them first, in the order of their ids.
 pub(super) const MOST_THREADS: usize = 32;
 
-/// Ends the turn of an agent's session, in all of its threads except those that are already in another turn.
+/// Returns the threads of an agent's session.
+pub(super) async fn threads_of_session(
+    connection: &mut PgConnection,
+    project: &str,
+    session: &str,
+) -> sqlx::Result<Vec<Uuid>> {
+    const SQL: &str = "select id from agent_threads where project = $1 and session = $2 order by id";
+    sqlx::query_scalar(SQL).bind(project).bind(session).fetch_all(connection).await
+}
+
+/// Ends the turn of an agent's session in these threads, at most [`MOST_THREADS`], except those that are already in another
+/// turn. Returns the searches that ended, each with its time, and the number of new associations.
 pub(super) async fn end_turn(
     connection: &mut PgConnection,
     tenant: &Tenant,
     turn: &Kept<TurnEnd>,
+    threads: &[Uuid],
     received: Timestamp,
-) -> sqlx::Result<EndedTurn> {
-    const THREADS: &str = "select id from agent_threads where project = $1 and session = $2 order by id";
+) -> sqlx::Result<(Vec<(Timestamp, TurnSearch)>, usize)> {
     let at = turn.timestamp.unwrap_or(received);
-    let query = sqlx::query_scalar(THREADS).bind(&*tenant.name).bind(&turn.agent_session_id);
-    let threads: Vec<Uuid> = query.fetch_all(&mut *connection).await?;
-    let (mut searches, mut associations_created) = (Vec::new(), 0);
-    for threads in threads.chunks(MOST_THREADS) {
-        let mut unit = UnitOfWork::of_known_threads(connection, &tenant.name, &tenant.rules, threads).await?;
-        for &thread in threads {
-            let under_way = unit.thread(thread).turn.clone();
-            if turn.turn_id.is_none() || under_way.is_none() || under_way == *turn.turn_id {
-                unit.advance(thread, at, None);
-                unit.end_turn(thread, at);
-            }
+    let mut unit = UnitOfWork::of_known_threads(connection, &tenant.name, &tenant.rules, threads).await?;
+    for &thread in threads {
+        let under_way = unit.thread(thread).turn.clone();
+        if turn.turn_id.is_none() || under_way.is_none() || under_way == *turn.turn_id {
+            unit.advance(thread, at, None);
+            unit.end_turn(thread, at);
         }
-        searches.extend(unit.ended_searches());
-        associations_created += unit.save(connection, received).await?.associations;
     }
-    searches.sort_by_key(|(at, search)| (*at, search.id));
-    let searches = searches.into_iter().map(|(_, search)| search).collect();
-    Ok(EndedTurn { agent_session_id: turn.agent_session_id.clone(), searches, associations_created })
+    let searches = unit.ended_searches().collect();
+    Ok((searches, unit.save(connection, received).await?.associations))
 }
 
 /// Ends the open searches of those threads that have been silent for too long. `received` is the current time by the

@@ -16,7 +16,7 @@ use crate::domain::Domain;
 use crate::privacy::hash_key::HashKey;
 use crate::privacy::kept::Kept;
 use crate::privacy::policy::Private;
-use crate::privacy::redact::{Redaction, SessionName as _, Texts};
+use crate::privacy::redact::{GroupName as _, Redaction, Texts};
 use crate::projects::Tenant;
 use crate::retrieval::keys::Key;
 use crate::searches::SearchResult;
@@ -43,7 +43,7 @@ impl Private for Entry {
 
 impl Texts for Entry {
     fn texts(&mut self, redaction: &mut Redaction<'_>) {
-        self.session.session_name(redaction);
+        self.session.group_name(redaction);
         for name in [&mut self.agent, &mut self.turn, &mut self.root, &mut self.prompt] {
             name.texts(redaction);
         }

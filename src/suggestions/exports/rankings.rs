@@ -350,10 +350,11 @@ impl Rankings {
         if let Some(least) = self.min_candidates.filter(|least| *least > 1) {
             // Only suggestions with a grade.
             query.push(
+                // The text that was accepted is read once.
                 " and (select count(*) from json_array_elements_text(s.suggestions) with ordinality as offered (text, number)
                     where offered.number - 1 = s.accepted_index
-                        or offered.number - 1 = any(s.viewed_indices) and (s.accepted_index is null
-                            or offered.text is distinct from s.suggestions ->> s.accepted_index)) >= ",
+                        or offered.number - 1 in (select unnest(s.viewed_indices)) and (s.accepted_index is null
+                            or offered.text is distinct from (select s.suggestions ->> s.accepted_index))) >= ",
             );
             query.push_bind(i64::from(least));
         }

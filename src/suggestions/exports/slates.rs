@@ -106,9 +106,10 @@ pub(super) static SOURCE: Source = Source {
             array(
                 select split_hash('prompt', s.context::text)
                 union all select split_hash('input', s.actual_input)
-                union all select split_hash('input', s.suggestions ->> l.rejected_index) from preference_labels l
+                union all select split_hash('input', offered.text) from preference_labels l
+                    join json_array_elements_text(s.suggestions) with ordinality as offered (text, number)
+                        on offered.number - 1 = l.rejected_index
                     where l.project = $1 and l.completed_at = s.completed_at and l.suggestion_id = s.id
-                        and l.rejected_index >= 0
             ) as answers
         from suggestions s
         where s.project = $1 and s.state = 'finalized' and s.example_hash is not null and s.completed_at < $4

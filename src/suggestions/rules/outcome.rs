@@ -142,13 +142,14 @@ fn slate_hash(slate: &Slate<'_>, viewed: &[i32], input: &str) -> Uuid {
 }
 
 /// Returns the text chosen and the texts rejected. Rejected are the suggestions viewed, except the one that
-/// was accepted. Empty texts teach nothing, and each text is rejected once.
+/// was accepted. Blank texts teach nothing, and each text is rejected once.
 fn labels(slate: &Slate<'_>, viewed: &[i32], matched: Match, input: &str) -> Vec<Label> {
     let prompt = slate.prompt_hash.as_bytes().as_slice();
     let label = |text: &str, verdict: &[u8]| derived_id(&[b"label", prompt, text.as_bytes(), verdict]);
     let accepted = matched.index.and_then(|index| slate.suggestions.get(index)).map_or("", String::as_str);
-    let mut known = HashSet::from(["", input, accepted]);
-    let chosen = (!input.is_empty()).then(|| Label {
+    let mut known = HashSet::from([input, accepted]);
+    let is_blank = |text: &str| text.trim().is_empty();
+    let chosen = (!is_blank(input)).then(|| Label {
         rejected_index: -1,
         label_hash: label(input, b"chosen"),
         pair_hash: None,
@@ -156,10 +157,10 @@ fn labels(slate: &Slate<'_>, viewed: &[i32], matched: Match, input: &str) -> Vec
     let rejected = viewed.iter().filter_map(|&index| {
         let text = slate.suggestions.get(usize::try_from(index).ok()?)?;
         let pair = || derived_id(&[b"pair", prompt, input.as_bytes(), text.as_bytes()]);
-        known.insert(text).then(|| Label {
+        (!is_blank(text) && known.insert(text)).then(|| Label {
             rejected_index: index,
             label_hash: label(text, b"rejected"),
-            pair_hash: (!input.is_empty()).then(pair),
+            pair_hash: (!is_blank(input)).then(pair),
         })
     });
     chosen.into_iter().chain(rejected).collect()
@@ -194,7 +195,7 @@ mod tests {
     fn rejected_is_what_was_viewed_and_not_chosen_once_each() {
         assert_eq!(rejected(&["a", "b", "c"], &[0, 1, 0], "b"), [0]);
         assert_eq!(rejected(&["a", "b", "c"], &[0, 1, 2, 1, 0], "x"), [0, 1, 2]);
-        assert_eq!(rejected(&["a", "", "a", "b"], &[0, 1, 2, 3], "x"), [0, 3]);
+        assert_eq!(rejected(&["a", "", "a", "b", " \n"], &[0, 1, 2, 3, 4], "x"), [0, 3]);
         assert_eq!(rejected(&["a", "a", "b"], &[0, 1, 2], "a"), [2]);
         assert_eq!(rejected(&["a", "b"], &[0, 1], "a and more"), [1]);
     }

@@ -18,8 +18,25 @@ async fn expire_after(service: &Service, days: i64) {
 }
 
 async fn expire_at(service: &Service, now: Timestamp) {
-    let mut retention = Retention::new(service.pool(), service.running_keyring());
-    while retention.piece(now).await.expect("erases") {}
+    let mut pieces = Pieces::at(service, now);
+    while pieces.take().await {}
+}
+
+/// The pieces in which retention erases, one after the other.
+struct Pieces {
+    retention: Retention,
+    now: Timestamp,
+}
+
+impl Pieces {
+    fn at(service: &Service, now: Timestamp) -> Self {
+        Self { retention: Retention::new(service.pool(), service.running_keyring()), now }
+    }
+
+    /// Erases one, and returns whether there are more.
+    async fn take(&mut self) -> bool {
+        self.retention.piece(self.now).await.expect("erases")
+    }
 }
 
 /// The events of one record of each kind with everything that can belong to it, with ids from `first` on.

@@ -3,8 +3,12 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{expire_after, one_of_each, rows};
-use crate::support::{Service, column};
+use axum::http::Method;
+use chrono::TimeDelta;
+
+use super::{Pieces, expire_after, one_of_each, rows};
+use crate::support::program::Timestamp;
+use crate::support::{Service, column, request};
 
 const ALL: [&str; 5] = ["generations", "suggestions", "searches", "messages", "memories"];
 
@@ -41,6 +45,40 @@ async fn a_record_expires_so_many_days_after_it_was_finalized_or_else_created() 
     assert_eq!(left().await, ids(&[1, 3, 4]));
     expire_after(&service, 31).await;
     assert_eq!(left().await, ids(&[4]));
+}
+
+#[tokio::test]
+async fn projects_take_turns_at_what_expires() {
+    const MANY: usize = 1_100;
+    let service = Service::open().await;
+    for project in ["a-large-one", "small"] {
+        service.project(project).await;
+        let path = format!("/v1/projects/{project}");
+        service.put(&path, &json!({"retention_days": {"memories": 1}})).await.expect(200);
+    }
+    for (project, memories) in [("a-large-one", MANY), ("small", 1)] {
+        let events: Vec<_> =
+            (0..memories).map(|number| json!({"event": "memory", "content": format!("{number}")})).collect();
+        let lines: Vec<_> = events.iter().map(Value::to_string).collect();
+        let request = request(Method::POST, "/v1/events").header("gleaner-project", project);
+        let request = request.header("content-type", "application/x-ndjson").body(lines.join("\n").into());
+        service.send(request.expect("a request")).await.expect(200);
+    }
+    let left = async |project: &str| {
+        let sql = "select count(*) from memories where project = $1";
+        let query = sqlx::query_scalar::<_, i64>(sql).bind(project);
+        query.fetch_one(service.pool()).await.expect("a count")
+    };
+    let later = Timestamp::now().plus(TimeDelta::days(2)).expect("a time");
+    let mut pieces = Pieces::at(&service, later);
+    let mut taken = 0;
+    while left("small").await > 0 {
+        assert!(pieces.take().await, "it has expired");
+        taken += 1;
+    }
+    assert!(left("a-large-one").await > 0, "after {taken} pieces");
+    while pieces.take().await {}
+    assert_eq!(left("a-large-one").await, 0);
 }
 
 #[tokio::test]

@@ -56,6 +56,7 @@ async fn a_review_that_cannot_be_is_refused_by_its_fields() {
         (json!({"rating": "great"}), vec!["/rating"]),
         (json!({"rating": null}), vec!["/rating"]),
         (json!({"rating": "good", "corrected_dsl": ""}), vec!["/corrected_dsl"]),
+        (json!({"rating": "good", "corrected_dsl": " \n"}), vec!["/corrected_dsl"]),
         (json!({"rating": "good", "reviewer": "x".repeat(201)}), vec!["/reviewer"]),
         (json!({"rating": "good", "stars": 5}), vec!["/stars"]),
     ] {
