@@ -79,8 +79,7 @@ impl Keyring {
             used: Mutex::default(),
             failures: Failures::default(),
             rates: Rates::default(),
-            // One project leaves others a quarter of the connections.
-            reading: Shares::new((connections * 3).div_ceil(4)),
+            reading: Shares::with_total(connections.div_ceil(2), connections),
             changing: Shares::with_total(connections.div_ceil(8), connections.div_ceil(4)),
             work,
             projects: Mutex::default(),

@@ -28,8 +28,8 @@ const UNIT: usize = 1 << 10;
 /// How long a request waits for memory that others hold.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The memory that all requests share. Those of one project take at most half of it, and so do those whose project is not
-/// known.
+/// The memory that all requests share. Those of one project take at most half of what others leave, and so do those whose
+/// project is not known.
 #[derive(Debug, Clone)]
 pub struct Budget(Shares);
 

@@ -3,9 +3,10 @@
 mod work;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 pub use work::{Kind, Limits, Turn, Work};
 
@@ -43,27 +44,82 @@ impl Places {
     }
 }
 
+/// The places of all projects together.
+#[derive(Debug)]
+struct All {
+    total: usize,
+    taken: Mutex<Taken>,
+    /// Notifies those who wait for places of any project.
+    freed: Notify,
+}
+
+/// How many places are taken, in all and by each project that has some.
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    by_project: HashMap<Arc<str>, usize>,
+}
+
+impl All {
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes places for a project, unless it would then have more than are left for others.
+    fn try_take(&self, project: &Arc<str>, count: usize) -> bool {
+        let mut taken = self.taken();
+        let own = taken.by_project.get(project).copied().unwrap_or_default() + count;
+        let Some(left) = self.total.checked_sub(taken.all + count) else { return false };
+        if own > left.max(1) {
+            return false;
+        }
+        taken.all += count;
+        taken.by_project.insert(Arc::clone(project), own);
+        true
+    }
+
+    fn give_back(&self, project: &Arc<str>, count: usize) {
+        let mut taken = self.taken();
+        taken.all -= count;
+        if let Some(own) = taken.by_project.get_mut(project) {
+            *own -= count;
+            if *own == 0 {
+                taken.by_project.remove(project);
+            }
+        }
+        drop(taken);
+        self.freed.notify_waiters();
+    }
+}
+
 /// A limit on concurrent work: each project has a number of places, and all projects together have more, usually four
-/// times as many. A project that uses all of its places leaves places for the others.
+/// times as many. A project takes no more than it leaves free, or one, so that a few projects that take what they can
+/// still leave something to all others.
 #[derive(Debug, Clone)]
 pub struct Shares {
-    all: Arc<Semaphore>,
+    all: Arc<All>,
     own: Arc<Places>,
-    total: usize,
 }
 
 /// Places that were taken. Dropping this value gives them back.
 #[derive(Debug)]
 pub struct Place {
-    own: OwnedSemaphorePermit,
-    _all: OwnedSemaphorePermit,
+    project: Arc<str>,
+    permit: OwnedSemaphorePermit,
+    all: Arc<All>,
 }
 
 impl Place {
     /// Returns how many places these are.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.own.num_permits()
+        self.permit.num_permits()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.all.give_back(&self.project, self.count());
     }
 }
 
@@ -77,7 +133,8 @@ impl Shares {
     /// Makes a limit with so many places for each project and in total.
     #[must_use]
     pub fn with_total(of_one: usize, total: usize) -> Self {
-        Self { all: Arc::new(Semaphore::new(total)), own: Arc::new(Places::new(of_one)), total }
+        let all = All { total, taken: Mutex::default(), freed: Notify::default() };
+        Self { all: Arc::new(all), own: Arc::new(Places::new(of_one)) }
     }
 
     /// Returns the number of places of a project.
@@ -89,29 +146,35 @@ impl Shares {
     /// Returns the number of places for all projects together.
     #[must_use]
     pub fn total(&self) -> usize {
-        self.total
+        self.all.total
     }
 
     /// Returns the number of places that are taken.
     #[must_use]
     pub fn taken(&self) -> usize {
-        self.total() - self.all.available_permits()
+        self.all.taken().all
     }
 
     /// Takes a number of places for a project, and waits until they are free: first those of the project, then those
     /// of all projects.
     pub async fn take(&self, project: &Arc<str>, count: u32) -> Place {
-        let own = self.own.of(project).acquire_many_owned(count).await.expect(OPEN);
-        let all = Arc::clone(&self.all).acquire_many_owned(count).await.expect(OPEN);
-        Place { own, _all: all }
+        let permit = self.own.of(project).acquire_many_owned(count).await.expect(OPEN);
+        loop {
+            let mut freed = pin!(self.all.freed.notified());
+            freed.as_mut().enable();
+            if self.all.try_take(project, permit.num_permits()) {
+                return Place { project: Arc::clone(project), permit, all: Arc::clone(&self.all) };
+            }
+            freed.await;
+        }
     }
 
     /// Takes a number of places for a project if they are free.
     #[must_use]
     pub fn try_take(&self, project: &Arc<str>, count: u32) -> Option<Place> {
-        let own = self.own.of(project).try_acquire_many_owned(count).ok()?;
-        let all = Arc::clone(&self.all).try_acquire_many_owned(count).ok()?;
-        Some(Place { own, _all: all })
+        let permit = self.own.of(project).try_acquire_many_owned(count).ok()?;
+        let taken = self.all.try_take(project, permit.num_permits());
+        taken.then(|| Place { project: Arc::clone(project), permit, all: Arc::clone(&self.all) })
     }
 }
 
@@ -134,5 +197,25 @@ mod tests {
         drop(held);
         waits.await.expect("has its place");
         assert_eq!((shares.taken(), shares.total()), (0, 8));
+    }
+
+    #[tokio::test]
+    async fn projects_that_take_all_they_can_leave_something_to_others() {
+        let shares = Shares::with_total(8, 16);
+        let take_all = |project: &str| {
+            let project = project.into();
+            std::iter::from_fn(|| shares.try_take(&project, 1)).collect::<Vec<_>>()
+        };
+        let mut taken: Vec<_> = ["a", "b", "c", "d", "e"].map(take_all).into();
+        let counts: Vec<_> = taken.iter().map(Vec::len).collect();
+        assert_eq!(counts, [8, 4, 2, 1, 1]);
+        assert!(take_all("f").is_empty());
+        let waits = tokio::spawn({
+            let shares = shares.clone();
+            async move { shares.take(&"f".into(), 1).await }
+        });
+        tokio::task::yield_now().await;
+        taken[0].pop();
+        waits.await.expect("has the place that another one has given back");
     }
 }

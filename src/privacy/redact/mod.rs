@@ -297,7 +297,10 @@ impl Compiled {
         let mut at = 0;
         while let Some(captures) = self.regex.captures_at(text, at) {
             let Some(found) = meant(&captures) else { return };
-            spans.extend(self.span(&captures));
+            // A group of this name is what must not be taken for a span.
+            if captures.name("other").is_none() {
+                spans.extend(self.span(&captures));
+            }
             at = found.end();
         }
     }
