@@ -160,49 +160,36 @@ impl Domain {
         }
     }
 
-    /// Erases the domain's records of this session. Returns the number of records erased, by kind. A record without a
-    /// server belongs to no server's session.
+    /// Erases some of the domain's records of this session, at most `most` of each kind. A record without a server belongs
+    /// to no server's session.
     pub async fn erase_session(
         self,
         connection: &mut PgConnection,
         project: &str,
         rules: &Rules,
         SessionName { session, server }: SessionName<'_>,
-    ) -> Result<Counts> {
-        Ok(match self {
-            Self::Generations => {
-                let erased = match server {
-                    None => generations::store::delete_session(connection, project, session).await?,
-                    Some(_) => generations::store::Erased::default(),
-                };
-                erased.counts()
+        most: i64,
+    ) -> Result<Piece> {
+        let erased = match (self, server) {
+            (Self::Suggestions, _) => {
+                suggestions::store::delete_session(connection, project, session, server, most).await?.counts()
             }
-            Self::Suggestions => {
-                let erased = suggestions::store::delete_session(connection, project, session, server).await?;
-                erased.counts()
+            // Their records have no server.
+            (_, Some(_)) => Counts::new(),
+            (Self::Generations, None) => {
+                generations::store::delete_session(connection, project, session, most).await?.counts()
             }
-            Self::Searches => {
-                let erased = match server {
-                    None => searches::store::delete_session(connection, project, rules, session).await?,
-                    Some(_) => 0,
-                };
-                vec![("searches", erased)]
+            (Self::Searches, None) => {
+                return searches::store::delete_session(connection, project, rules, session, most).await;
             }
-            Self::Messages => {
-                let erased = match server {
-                    None => messages::store::delete_session(connection, project, session).await?,
-                    Some(_) => messages::store::Erased::default(),
-                };
-                erased.counts()
+            (Self::Messages, None) => {
+                messages::store::delete_session(connection, project, session, most).await?.counts()
             }
-            Self::Memories => {
-                let erased = match server {
-                    None => memories::store::delete_session(connection, project, session).await?,
-                    Some(_) => memories::store::Erased::default(),
-                };
-                erased.counts()
+            (Self::Memories, None) => {
+                memories::store::delete_session(connection, project, session, most).await?.counts()
             }
-        })
+        };
+        Ok(Piece::of(erased))
     }
 
     /// Erases the domain's record with this id. Returns the number of records erased, by kind.
@@ -248,8 +235,7 @@ impl Domain {
             Self::Messages => messages::store::delete_before(connection, project, time, most).await?.counts(),
             Self::Memories => return memories::store::delete_before(connection, project, time, most).await,
         };
-        let more = erased.iter().any(|(_, count)| *count > 0);
-        Ok(Piece { erased, more })
+        Ok(Piece::of(erased))
     }
 }
 

@@ -59,9 +59,13 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
         // process.
         options = options.options([("max_parallel_workers_per_gather", "0")]);
     }
+    let idle = if name == WRITER_NAME { "10s" } else { "1min" };
     let options = options
         .application_name(name)
         .options([("timezone", "UTC"), ("jit", "off"), ("plan_cache_mode", plans)])
+        // A server that is frozen or cut off must not keep the locks of a transaction for long.
+        .options([("idle_in_transaction_session_timeout", idle), ("tcp_keepalives_idle", "30")])
+        .options([("tcp_keepalives_interval", "10"), ("tcp_keepalives_count", "3")])
         .log_slow_statements(log::LevelFilter::Warn, Duration::from_secs(1));
     PgPoolOptions::new()
         .max_connections(size)

@@ -14,14 +14,14 @@ use uuid::Uuid;
 
 use crate::audit::{self, Action};
 use crate::auth::Actor;
-use crate::db::erased::{Counts, Learned};
+use crate::db::erased::{Counts, KINDS, Learned};
 use crate::db::retry::Losses;
 use crate::domain::{Domain, SessionName};
 use crate::error::Result;
 use crate::projects::Tenant;
 use crate::types::Timestamp;
 
-/// The maximum number of records that one transaction of an erasure by age takes.
+/// The maximum number of records that one transaction of an erasure by age or session takes.
 const PIECE: i64 = 500;
 
 /// The number of records erased of each kind, such as `generations` and their `attempts`.
@@ -60,7 +60,8 @@ async fn repeat<T, F: Future<Output = Result<T>>>(transaction: impl Fn() -> F) -
     }
 }
 
-/// Erases everything that was recorded under a session's name, in all domains. A name to which a redaction rule applies is
+/// Erases everything that was recorded under a session's name, in all domains, in batches, each of which is committed on
+/// its own, so that writers do not wait for long. A name to which a redaction rule applies is
 /// stored redacted, unless the record is older than the rule.
 pub async fn session(
     db: &PgPool,
@@ -83,20 +84,31 @@ pub async fn session(
             }
         }
     }
-    repeat(|| async {
-        let mut transaction = db.begin().await?;
-        let mut erased = Erased::default();
-        for domain in Domain::ALL {
-            for name in &names {
-                erased.add(domain.erase_session(&mut transaction, &tenant.name, &tenant.rules, *name).await?);
+    let mut erased = Erased::default();
+    erased.add(KINDS.map(|kind| (kind, 0)).into());
+    for domain in Domain::ALL {
+        for name in &names {
+            let piece = || async {
+                let mut transaction = db.begin().await?;
+                let piece =
+                    domain.erase_session(&mut transaction, &tenant.name, &tenant.rules, *name, PIECE).await?;
+                transaction.commit().await?;
+                Ok(piece)
+            };
+            loop {
+                let piece = repeat(piece).await?;
+                erased.add(piece.erased);
+                if !piece.more {
+                    break;
+                }
             }
         }
-        // The audit log does not contain the session's name, because the name was erased too.
-        note(&mut transaction, tenant, actor, json!({"by": "session", "erased": erased})).await?;
-        transaction.commit().await?;
-        Ok(erased)
-    })
-    .await
+    }
+    // The audit log does not contain the session's name, because the name was erased too.
+    let mut transaction = db.begin().await?;
+    note(&mut transaction, tenant, actor, json!({"by": "session", "erased": erased})).await?;
+    transaction.commit().await?;
+    Ok(erased)
 }
 
 /// Erases the records with this id in some domains, with everything that belongs to them.

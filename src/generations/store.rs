@@ -211,12 +211,17 @@ pub async fn delete_before(
 }
 
 /// Erases all logs of an agent session.
-pub async fn delete_session(connection: &mut PgConnection, project: &str, session: &str) -> Result<Erased> {
+pub async fn delete_session(
+    connection: &mut PgConnection,
+    project: &str,
+    session: &str,
+    most: i64,
+) -> Result<Erased> {
     // The logs are locked in the order of their ids, as the writer locks them, which prevents deadlocks.
     let sql = "delete from generations where project = $1 and id in (
-                   select id from generations where project = $1 and session_id = $2 order by id for update)
+                   select id from generations where project = $1 and session_id = $2 order by id limit $3 for update)
                returning id, completed_at";
-    let logs = sqlx::query_as(sql).bind(project).bind(session).fetch_all(&mut *connection).await?;
+    let logs = sqlx::query_as(sql).bind(project).bind(session).bind(most).fetch_all(&mut *connection).await?;
     delete_children(connection, project, logs).await
 }
 

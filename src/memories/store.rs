@@ -186,14 +186,22 @@ pub async fn delete_before(
 }
 
 /// Erases the memories that were stored in an agent session, and the conversation that the session is.
-pub async fn delete_session(connection: &mut PgConnection, project: &str, session: &str) -> Result<Erased> {
-    let sql = "select id from memories where project = $1 and session_id = $2 order by id for update";
+pub async fn delete_session(
+    connection: &mut PgConnection,
+    project: &str,
+    session: &str,
+    most: i64,
+) -> Result<Erased> {
+    let sql =
+        "select id from memories where project = $1 and session_id = $2 order by id limit $3 for update";
     let ids: Vec<Uuid> =
-        sqlx::query_scalar(sql).bind(project).bind(session).fetch_all(&mut *connection).await?;
+        sqlx::query_scalar(sql).bind(project).bind(session).bind(most).fetch_all(&mut *connection).await?;
     let memories = delete_all(connection, project, &ids).await?;
-    let sql = "delete from conversation_queries where project = $1 and session_id = $2 returning id";
+    let sql = "delete from conversation_queries where project = $1 and id in (
+                   select id from conversation_queries where project = $1 and session_id = $2 limit $3)
+               returning id";
     let queries: Vec<Uuid> =
-        sqlx::query_scalar(sql).bind(project).bind(session).fetch_all(&mut *connection).await?;
+        sqlx::query_scalar(sql).bind(project).bind(session).bind(most).fetch_all(&mut *connection).await?;
     for sql in [
         "delete from conversation_memories where project = $1 and session_id = $2",
         "delete from memory_suggests where project = $1 and session_id = $2",

@@ -270,14 +270,19 @@ impl Erased {
 }
 
 /// Erases all pairs and sends of an agent session.
-pub async fn delete_session(connection: &mut PgConnection, project: &str, session: &str) -> Result<Erased> {
+pub async fn delete_session(
+    connection: &mut PgConnection,
+    project: &str,
+    session: &str,
+    most: i64,
+) -> Result<Erased> {
     // Sends are locked first, then pairs, both in the order of their ids, as the writer locks them.
-    let sql = "select id from sends where project = $1 and session_id = $2 order by id for update";
+    let sql = "select id from sends where project = $1 and session_id = $2 order by id limit $3 for update";
     let sends: Vec<Uuid> =
-        sqlx::query_scalar(sql).bind(project).bind(session).fetch_all(&mut *connection).await?;
-    let sql = "select id from pairs where project = $1 and session_id = $2 order by id for update";
+        sqlx::query_scalar(sql).bind(project).bind(session).bind(most).fetch_all(&mut *connection).await?;
+    let sql = "select id from pairs where project = $1 and session_id = $2 order by id limit $3 for update";
     let pairs: Vec<Uuid> =
-        sqlx::query_scalar(sql).bind(project).bind(session).fetch_all(&mut *connection).await?;
+        sqlx::query_scalar(sql).bind(project).bind(session).bind(most).fetch_all(&mut *connection).await?;
     let sends = delete_sends(connection, project, &sends).await?;
     let sql = "delete from sent_messages where project = $1 and session = $2";
     sqlx::query(sql).bind(project).bind(session).execute(&mut *connection).await?;

@@ -18,17 +18,29 @@ pub async fn delete_session(
     project: &str,
     rules: &Rules,
     session: &str,
-) -> Result<u64> {
+    most: i64,
+) -> Result<Piece> {
     const THREADS: &str = "
-        select id from agent_threads where project = $1 and session = $2 order by id for update";
-    const SEARCHES: &str = "delete from searches where project = $1 and agent_session_id = $2 returning id";
+        select id from agent_threads where project = $1 and session = $2 order by id limit $3 for update";
+    const SEARCHES: &str = "
+        delete from searches where project = $1 and id in (
+            select id from searches where project = $1 and agent_session_id = $2 limit $3)
+        returning id";
     const LINES: &str = "
         delete from transcript_lines l where l.project = $1 and (l.session = $2 or (l.session is null and l.source in (
             select t.source from transcripts t where t.project = $1 and t.session = $2)))";
-    let threads: Vec<Uuid> =
-        sqlx::query_scalar(THREADS).bind(project).bind(session).fetch_all(&mut *connection).await?;
-    let searches: Vec<Uuid> =
-        sqlx::query_scalar(SEARCHES).bind(project).bind(session).fetch_all(&mut *connection).await?;
+    let threads: Vec<Uuid> = sqlx::query_scalar(THREADS)
+        .bind(project)
+        .bind(session)
+        .bind(most)
+        .fetch_all(&mut *connection)
+        .await?;
+    let searches: Vec<Uuid> = sqlx::query_scalar(SEARCHES)
+        .bind(project)
+        .bind(session)
+        .bind(most)
+        .fetch_all(&mut *connection)
+        .await?;
     delete_children(connection, project, rules, &searches, Learned::Forget).await?;
     for sql in [
         LINES,
@@ -40,7 +52,8 @@ pub async fn delete_session(
     delete_encounters(connection, project, &threads).await?;
     let sql = "delete from agent_threads where project = $1 and id = any($2)";
     sqlx::query(sql).bind(project).bind(&threads).execute(&mut *connection).await?;
-    Ok(searches.len() as u64)
+    let more = !threads.is_empty() || !searches.is_empty();
+    Ok(Piece { erased: vec![("searches", searches.len() as u64)], more })
 }
 
 /// Deletes what threads have encountered that are being deleted.
