@@ -154,7 +154,7 @@ pub struct Source {
     pub domain: &'static str,
     /// SQL that selects, from records of the project `$1`, `record`, `completed_at`, the hashes `question` and
     /// `answer` (of the answer that the record teaches), and the array `answers` of the hashes of all its answers.
-    /// The records are at most `$5` of those that were finalized after the record (`$2`, `$3`) and before `$4`, in
+    /// The records are at most `$5`, or fewer with some 20,000 answers, of those that were finalized after the record (`$2`, `$3`) and before `$4`, in
     /// the order in which they were finalized.
     pub sql: &'static str,
     /// SQL that selects, from the same records in the same order and with the same parameters, `record`,

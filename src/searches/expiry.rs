@@ -3,6 +3,7 @@
 //! It uses the server's clock, because no event tells the time: a search ends a window after the last event of its
 //! agent came in. It ends in the same way as if the next event had come after a silence.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,10 +60,14 @@ pub async fn expire(
     failed: &mut Failed,
     now: Timestamp,
 ) -> Result<Option<Duration>> {
-    for (project, due) in open_projects(db, keyring, failed, now).await? {
-        if due <= TimeDelta::zero() {
-            let rules = &keyring.tenant(&project).await?.rules;
-            while expire_some(db, &project, rules, failed, now).await? {}
+    let open = open_projects(db, keyring, failed, now).await?;
+    let due = open.into_iter().filter(|(_, due)| *due <= TimeDelta::zero());
+    let mut due: VecDeque<_> = due.map(|(project, _)| project).collect();
+    // Each project gets a piece in turn.
+    while let Some(project) = due.pop_front() {
+        let rules = &keyring.tenant(&project).await?.rules;
+        if expire_some(db, &project, rules, failed, now).await? {
+            due.push_back(project);
         }
     }
     let next = open_projects(db, keyring, failed, now).await?.into_iter().map(|(_, due)| due).min();

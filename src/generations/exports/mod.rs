@@ -33,11 +33,19 @@ static TEXTS: Source = Source {
                 ) program
                 where program.text is not null
             ) as answers
-        from generations g
-        where g.project = $1 and g.success and g.user_intent is not null and g.completed_at < $4
-            and (g.completed_at, g.id) >
-                (coalesce($2, '-infinity'), coalesce($3, '00000000-0000-0000-0000-000000000000'))
-        order by g.completed_at, g.id limit $5",
+        from (
+            select g.*, sum(own.attempts) over (order by g.completed_at, g.id) - own.attempts as before
+            from (
+                select * from generations g
+                where g.project = $1 and g.success and g.user_intent is not null and g.completed_at < $4
+                    and (g.completed_at, g.id) >
+                        (coalesce($2, '-infinity'), coalesce($3, '00000000-0000-0000-0000-000000000000'))
+                order by g.completed_at, g.id limit $5
+            ) g cross join lateral (
+                select count(*) as attempts from attempts a where a.project = $1 and a.generation_id = g.id
+            ) own
+        ) g
+        where g.before < 20000 order by g.completed_at, g.id",
     taught: "
         select g.id as record, g.completed_at,
             left(g.user_intent, 16384) || E'\n' || left(coalesce(g.corrected_dsl, g.final_valid_dsl), 16384) as text

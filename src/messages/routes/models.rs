@@ -13,8 +13,11 @@ use crate::audit::{self, Action};
 use crate::auth::{Admin, Caller, Read};
 use crate::error::{Error, Refusals, Result};
 use crate::http::{Check, Checks, Json, Path};
-use crate::messages::models::{self, Model, ModelLimits};
+use crate::messages::models::{self, Model, ModelLimits, ModelSource};
 use crate::state::App;
+
+/// The maximum number of models whose limits a project sets. They are listed together.
+const MOST_MODELS: usize = 1_000;
 
 /// Returns the endpoints of models.
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -56,6 +59,10 @@ async fn put_model(
     let details = json!({"model": model, "limits": limits});
     audit::note(&mut transaction, &caller.project, &caller.actor(), Action::ModelChanged, details).await?;
     let known = models::list(&mut transaction, &caller.project, &caller.tenant.messages.catalog).await?;
+    let own = known.iter().filter(|known| known.source == ModelSource::Project).count();
+    if own > MOST_MODELS {
+        return Err(Error::Conflict(format!("a project has at most {MOST_MODELS} models")));
+    }
     let known = known.into_iter().find(|known| known.model == model).ok_or(Error::NotFound("model"))?;
     transaction.commit().await?;
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };

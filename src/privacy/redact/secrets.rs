@@ -217,14 +217,19 @@ pub(super) fn patterns() -> Vec<Pattern> {
 
 /// Returns the expression of a private key behind its first line.
 fn private_key() -> String {
-    // What is between two lines of a key: the ends of lines and strings, the marks of quotations, and numbers of lines.
+    // What is between two parts of a key in one line: blanks, escapes, quotation marks, and numbers of lines.
     const BETWEEN: &str = r#"(?:\\+[nrt]|[\s"',+>|\\#]|[0-9]{1,6}[:\t|→])"#;
+    // The end of a line, also in the escapes of other formats. Logs, listings, comments and comparisons have something at
+    // the beginning of each line.
+    const NEXT_LINE: &str =
+        r"[^\r\n\\]{0,12}?(?:\r?\n|\\+n|<br ?/?>|&#(?:10|13|x[AaDd]);|%0[ADad])+[^\r\n\\]{0,80}?";
     const KIND: &str = "[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----";
-    let header = format!("[A-Za-z-]{{3,20}}: [^\\r\\n\\\\\"']{{0,100}}{BETWEEN}+");
-    let lines = format!("[A-Za-z0-9+/=]{{16,}}(?:{BETWEEN}{{1,30}}[A-Za-z0-9+/=]{{16,}})*");
+    let gap = format!("(?:{BETWEEN}{{1,80}}|{NEXT_LINE})");
+    let header = format!("[A-Za-z-]{{3,20}}: [^\\r\\n\\\\\"']{{0,100}}{gap}{{1,2}}");
+    let lines = format!("[A-Za-z0-9+/=]{{16,}}(?:{gap}[A-Za-z0-9+/=]{{16,}})*");
     // The last lines of the key, which may be short, and the one behind it.
-    let end = format!("(?:{BETWEEN}{{1,30}}[A-Za-z0-9+/=]{{1,15}}){{0,2}}{BETWEEN}*-----END {KIND}");
-    format!("-----BEGIN {KIND}({BETWEEN}*(?:{header}){{0,6}}{lines}(?:{end})?)|({lines}{end})")
+    let end = format!("(?:{gap}[A-Za-z0-9+/=]{{1,15}}){{0,2}}{gap}?-----END {KIND}");
+    format!("-----BEGIN {KIND}({gap}?(?:{header}){{0,6}}{lines}(?:{end})?)|({lines}{end})")
 }
 
 /// The name of the header, and what is between it and its value.

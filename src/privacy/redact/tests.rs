@@ -104,6 +104,20 @@ fn what_one_text_has_taken_of_the_time_of_slow_expressions_is_not_there_for_the_
 }
 
 #[test]
+fn a_text_that_is_json_stays_json_and_its_strings_are_read_as_what_they_mean() {
+    let redactor = Redactor::new(&["secrets", "emails", "ips"], &[], None).expect("built-in rules");
+    let (key, value) = (HashKey::new(vec![1; 32]), random(32));
+    let line = format!("Contact:\nann@example.org\n10.1.2.3\nCookie: sid={value}\nENV API_TOKEN {value}\n");
+    let mut text = serde_json::json!([{"role": "system", "content": line, "arguments": "{\"to\":\"\\nann@example.org\"}"}])
+        .to_string();
+    text.texts(&mut Redaction::new(&redactor, &key));
+    let redacted: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let expected = "Contact:\n[redacted:emails]\n[redacted:ips]\nCookie: [redacted:secrets]\nENV API_TOKEN [redacted:secrets]\n";
+    assert_eq!(redacted[0]["content"], expected);
+    assert_eq!(redacted[0]["arguments"], r#"{"to":"\n[redacted:emails]"}"#);
+}
+
+#[test]
 fn what_many_replacements_add_to_an_event_is_bounded() {
     let name = "n".repeat(50);
     let each = Redactor::new(&[], &[(&name, "[a-z]")], None).expect("an expression");
@@ -254,7 +268,24 @@ fn a_private_key_goes_also_if_it_was_cut_off() {
     assert_eq!(redacted(&redactor, &whole), format!("a\n-----BEGIN {kind}-----[redacted:secrets]\nb"));
     let cut = format!("-----BEGIN {kind}-----\n{lines}");
     assert_eq!(redacted(&redactor, &cut), format!("-----BEGIN {kind}-----[redacted:secrets]"));
-    for line in ["    3→", "4:", "> ", "\", \"", "\\n"] {
+    let indent = " ".repeat(40);
+    let timed = "2026-11-23T10:00:00Z web-1  | ";
+    for line in [
+        "    3→",
+        "4:",
+        "> ",
+        "\", \"",
+        "\\n",
+        "-",
+        "server.key:3:",
+        "// ",
+        " * ",
+        "; ",
+        "│ ",
+        &indent,
+        timed,
+        "3b18e512 (Ann 2026-11-23 10:00:00 +0000 3) ",
+    ] {
         let listed = whole.replace('\n', &format!("\n{line}"));
         let listed = redacted(&redactor, &listed);
         assert!(listed.ends_with(&format!("-----[redacted:secrets]\n{line}b")), "{listed}");

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
@@ -79,7 +80,11 @@ impl<'a> Redaction<'a> {
         *id = self.key.id(*id);
     }
 
+    /// Returns a text without its private spans, or none if it has none. A text that is JSON stays JSON.
     fn redacted(&mut self, text: &str) -> Option<String> {
+        if is_json(text) {
+            return self.json(text);
+        }
         self.redacted_from(text, 0, self.redactor.tags.as_ref())
     }
 
@@ -154,6 +159,11 @@ impl<'a> Redaction<'a> {
         let line = [name, redacted.as_deref().unwrap_or(text)].concat();
         self.redacted_from(&line, name.len(), self.redactor.tags.as_ref()).or(redacted)
     }
+}
+
+/// Returns whether a text is an object or array in JSON, whose strings have escapes.
+fn is_json(text: &str) -> bool {
+    text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
 /// Returns whether another thread can take over the other requests of this one.

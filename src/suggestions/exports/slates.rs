@@ -111,11 +111,17 @@ pub(super) static SOURCE: Source = Source {
                         on offered.number - 1 = l.rejected_index
                     where l.project = $1 and l.completed_at = s.completed_at and l.suggestion_id = s.id
             ) as answers
-        from suggestions s
-        where s.project = $1 and s.state = 'finalized' and s.example_hash is not null and s.completed_at < $4
-            and (s.completed_at, s.id) >
-                (coalesce($2, '-infinity'), coalesce($3, '00000000-0000-0000-0000-000000000000'))
-        order by s.completed_at, s.id limit $5",
+        from (
+            select s.*, sum(s.suggestion_count) over (order by s.completed_at, s.id) - s.suggestion_count as before
+            from (
+                select * from suggestions s
+                where s.project = $1 and s.state = 'finalized' and s.example_hash is not null and s.completed_at < $4
+                    and (s.completed_at, s.id) >
+                        (coalesce($2, '-infinity'), coalesce($3, '00000000-0000-0000-0000-000000000000'))
+                order by s.completed_at, s.id limit $5
+            ) s
+        ) s
+        where s.before < 20000 order by s.completed_at, s.id",
     taught: "
         select s.id as record, s.completed_at,
             left(coalesce((s.llm_request -> 'messages')::text, s.context::text), 16384)
