@@ -35,6 +35,8 @@ impl Outage {
             sqlx::Error::Database(error) => match error.code()?.as_ref() {
                 "25006" => Some(Self::ReadOnly),
                 "53100" => Some(Self::Full),
+                // The database has ended a transaction in which nothing happened for long.
+                "25P03" => Some(Self::Unreachable),
                 code => {
                     let class = code.get(..2)?;
                     let is_outage = ["08", "53", "57"].contains(&class)

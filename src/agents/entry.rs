@@ -15,6 +15,9 @@ pub struct Entry {
     pub at: Option<Timestamp>,
     /// The agent session. Without one, the entry belongs to the session of the previous entry of the same source.
     pub session: Option<String>,
+    /// Whether the session and its folder may be those of another session, from which this one was copied. They count only
+    /// if the source has named no session before.
+    pub may_be_copied: bool,
     /// The subagent that works. It is none for the main agent.
     pub agent: Option<String>,
     /// The turn, if the agent names its turns. Without one, it is unknown, or that of the previous entry.

@@ -103,7 +103,19 @@ pub(super) fn parse(body: &str, tools: &ToolPatterns, dialect: &Dialect) -> Opti
         text
     });
     let (prompt, event) = (said, Some(event.into_owned()));
-    Some(Entry { at: None, session, agent, turn, root, lasted, activities, passages, prompt, event, written })
+    Some(Entry {
+        session,
+        agent,
+        turn,
+        root,
+        lasted,
+        activities,
+        passages,
+        prompt,
+        event,
+        written,
+        ..Entry::default()
+    })
 }
 
 /// Returns a duration that a tool may have run, or none if no tool runs for so long.

@@ -428,7 +428,7 @@ fn a_rollout_names_its_session_and_turns_in_lines_of_their_own() {
     // A session that was forked repeats the head of the one it was forked from.
     let mut copied = head;
     copied["payload"]["timestamp"] = json!("2026-03-01T08:00:00Z");
-    assert_eq!(read(&codex::AGENT, &copied), Entry { at: expected.at, ..Entry::default() });
+    assert_eq!(read(&codex::AGENT, &copied), Entry { may_be_copied: true, ..expected });
     let turn = json!({"type": "turn_context", "payload": {"turn_id": "t", "cwd": "/w/sub", "model": "m"}});
     let expected = Entry { turn: Some("t".to_owned()), root: Some("/w/sub".to_owned()), ..Entry::default() };
     assert_eq!(read(&codex::AGENT, &turn), expected);

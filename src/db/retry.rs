@@ -31,11 +31,12 @@ impl Losses {
     }
 }
 
-/// Returns whether a statement failed because of a deadlock (40P01) or a serialization failure (40001).
+/// Returns whether a statement failed because of a deadlock (40P01), a serialization failure (40001), or a limit on the
+/// wait for a lock, if an operator has set one (55P03).
 #[must_use]
 pub fn lost_a_race(error: &sqlx::Error) -> bool {
     error
         .as_database_error()
         .and_then(sqlx::error::DatabaseError::code)
-        .is_some_and(|code| code == "40001" || code == "40P01")
+        .is_some_and(|code| ["40001", "40P01", "55P03"].contains(&code.as_ref()))
 }

@@ -122,6 +122,9 @@ struct Source {
 impl Context {
     /// Adds what the entry leaves out, and stores what it contains. Names that are too long are cut.
     pub(super) fn complete(&mut self, entry: &mut Entry) {
+        if entry.may_be_copied && self.session.is_some() {
+            (entry.session, entry.root) = (None, None);
+        }
         if entry.session.is_some() && entry.session != self.session {
             *self = Self::default();
         }

@@ -123,8 +123,8 @@ const KINDS: [&str; 62] = [
     "world_state",
 ];
 
-/// The maximum age of a session's head relative to its line, in microseconds. An older head was copied from the
-/// session from which this one was forked.
+/// The maximum age of a session's head relative to its line, in microseconds. An older head may have been copied from the
+/// session from which this one was forked; or the user took that long to write the first prompt, with which the file begins.
 const HEAD_AGE: i64 = 60_000_000;
 
 /// A line of a rollout.
@@ -203,10 +203,9 @@ fn parse_line(line: &str, tools: &ToolPatterns) -> Result<Entry, NotAnObject> {
         Some("session_meta") => {
             let begun: Option<Timestamp> = json::text(payload.timestamp).and_then(|at| at.parse().ok());
             let age = at.zip(begun).map(|(at, begun)| at.micros() - begun.micros());
-            if age.is_none_or(|age| age < HEAD_AGE) {
-                entry.session = json::name(payload.id);
-                entry.root = json::name(payload.cwd);
-            }
+            entry.may_be_copied = age.is_some_and(|age| age >= HEAD_AGE);
+            entry.session = json::name(payload.id);
+            entry.root = json::name(payload.cwd);
         }
         Some("turn_context") => {
             entry.turn = json::name(payload.turn_id);

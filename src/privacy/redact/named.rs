@@ -38,8 +38,8 @@ const ANCHORS: [&str; 29] = [
 
 /// A name that is no secret's, although it ends like one.
 const OTHER_NAME: &str = "(?<other>[a-z0-9_.-]{0,60}(?:(?:cache|dedup|foreign|idempotency|partition|primary|public|restore|\
-    row|sort|websocket)[_-]?key|(?:cancellation|continuation|cursor|next|page|sync)[_-]?token\
-    |(?:credential|key|secret|token)[_-]?(?:arn|count|ids?|length|name|path|size|type|uri|url|version)))";
+    row|sort|websocket)[_-]?key|(?:cancellation|continuation|cursor|next|next[_-]page|sync)[_-]?token\
+    |(?:credential|key|token)[_-]?ids?|(?:credential|key|secret|token)[_-]?(?:arn|count|length|name|path|size|type|uri|url|version)))";
 
 /// The name of a secret, or of the variable or member with one.
 const NAME: &str = "(?:[a-z0-9_.-]{0,60}(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|credential)s?\

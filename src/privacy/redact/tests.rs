@@ -114,6 +114,12 @@ fn a_text_that_is_json_stays_json_and_its_strings_are_read_as_what_they_mean() {
     let redacted: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let expected = "Contact:\n[redacted:emails]\n[redacted:ips]\nCookie: [redacted:secrets]\nENV API_TOKEN [redacted:secrets]\n";
     assert_eq!(redacted[0]["content"], expected);
+    let mut votes: crate::types::FreeForm =
+        serde_json::from_str(r#"{"ann@example.org": 3, "bob@example.org": 5}"#).expect("an object");
+    votes.texts(&mut Redaction::new(&redactor, &key));
+    let votes: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(votes.as_str()).expect("JSON");
+    assert_eq!(votes.values().collect::<Vec<_>>(), [3, 5], "{votes:?}");
     assert_eq!(redacted[0]["arguments"], r#"{"to":"\n[redacted:emails]"}"#);
 }
 
@@ -157,11 +163,11 @@ fn secrets_in_json_are_found_however_they_are_written_there_and_the_rest_stays_a
         ),
         (
             format!(r#"{{"{token}" : {{}}, "c\\": "\"{token}"}}"#),
-            r#"{"[redacted:secrets]" : {}, "c\\": "\"[redacted:secrets]"}"#,
+            r#"{"[redacted:secrets:01c7a686]" : {}, "c\\": "\"[redacted:secrets]"}"#,
         ),
         (
             format!(r#"{{"{token} password": "{value}", "password": "{value} and {token}"}}"#),
-            r#"{"[redacted:secrets] password": "[redacted:secrets]", "password": "[redacted:secrets] and [redacted:secrets]"}"#,
+            r#"{"[redacted:secrets:01c7a686] password": "[redacted:secrets]", "password": "[redacted:secrets] and [redacted:secrets]"}"#,
         ),
     ] {
         let mut json: crate::types::FreeForm = serde_json::from_str(&before).expect("an object");

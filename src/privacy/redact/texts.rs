@@ -131,8 +131,12 @@ impl<'a> Redaction<'a> {
                     let after = at + string.len();
                     let is_name = json[after..].trim_ascii_start().starts_with(':');
                     if let Ok(text) = serde_json::from_str::<String>(string) {
-                        let new =
-                            if is_name { self.redacted(&text) } else { self.value(&text, name.as_deref()) };
+                        // Names that were different stay different, so that each keeps its value.
+                        let new = if is_name {
+                            self.redacted_from(&text, 0, Some(self.key))
+                        } else {
+                            self.value(&text, name.as_deref())
+                        };
                         if let Some(new) = new {
                             redacted.push_str(&json[end..at]);
                             redacted.extend(serde_json::to_string(&new));

@@ -141,3 +141,15 @@ async fn what_a_rollout_tells_twice_under_one_id_counts_once() {
     let search = &learned(&service).await[0];
     assert_eq!(column(search["fallbacks"].as_array().expect("some"), "path"), ["src/hay.rs"]);
 }
+
+#[tokio::test]
+async fn a_session_whose_user_takes_long_to_write_the_first_prompt_has_its_name() {
+    let service = Service::open().await;
+    let begun = "2026-03-01T08:00:00Z";
+    let meta = json!({"id": "r", "timestamp": begun, "cwd": "/src/app", "cli_version": "0.142.4"});
+    let prompt = json!({"type": "user_message", "message": "where is the needle?"});
+    let lines = [rollout(0, "session_meta", &meta), rollout(1, "event_msg", &prompt)];
+    let path = "/v1/transcripts?agent=codex&source=r";
+    service.post_text(path, "application/x-ndjson", text(&lines)).await.expect(200);
+    assert_eq!(column(&service.all("/v1/sessions").await, "session"), ["r"]);
+}
