@@ -226,10 +226,12 @@ fn private_key() -> String {
     const KIND: &str = "[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----";
     let gap = format!("(?:{BETWEEN}{{1,80}}|{NEXT_LINE})");
     let header = format!("[A-Za-z-]{{3,20}}: [^\\r\\n\\\\\"']{{0,100}}{gap}{{1,2}}");
-    let lines = format!("[A-Za-z0-9+/=]{{16,}}(?:{gap}[A-Za-z0-9+/=]{{16,}})*");
-    // The last lines of the key, which may be short, and the one behind it.
-    let end = format!("(?:{gap}[A-Za-z0-9+/=]{{1,15}}){{0,2}}{gap}?-----END {KIND}");
-    format!("-----BEGIN {KIND}({gap}?(?:{header}){{0,6}}{lines}(?:{end})?)|({lines}{end})")
+    // Whole lines are longer than words and most paths.
+    let lines = format!("[A-Za-z0-9+/=]{{40,}}(?:{gap}[A-Za-z0-9+/=]{{40,}})*");
+    // The last lines of the key, which may be short, and the one behind it; or a line that was cut off.
+    let end = format!("(?:{gap}[A-Za-z0-9+/=]{{1,39}}){{0,2}}{gap}?-----END {KIND}");
+    let cut = format!("{BETWEEN}{{1,80}}[A-Za-z0-9+/=]{{16,39}}");
+    format!("-----BEGIN {KIND}({gap}?(?:{header}){{0,6}}{lines}(?:{end}|{cut})?)|({lines}{end})")
 }
 
 /// The name of the header, and what is between it and its value.

@@ -337,6 +337,8 @@ fn what_only_looks_like_a_secret_is_left_alone() {
         "let token = tokens.next(); let secret = Secret::from_environment(\"GLEANER_SECRET\");",
         "if s.startswith(\"-----BEGIN PRIVATE KEY-----\"):\n    load(s)\nelse:\n    raise ValueError(s)",
         "A file with -----BEGIN PRIVATE KEY----- in it is a key, and whoever reads it must not show it.",
+        "if key.startswith(\"-----BEGIN PRIVATE KEY-----\"):\n    certificateauthority = load_certificate_authority(key)\n",
+        "These have -----BEGIN PRIVATE KEY----- in them:\n/usr/share/keyrings/debian\n/etc/ssl/private/internationalization\n",
         "the cookie: chocolate, with a long description of how to bake it",
     ] {
         assert_eq!(redacted(&redactor, text), text);
