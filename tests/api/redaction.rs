@@ -216,9 +216,9 @@ async fn topics_and_servers_whose_names_are_redacted_stay_different_and_filters_
             let asked = json!({"model": "m", "user_text": "q", "visible": {"filter": filter}});
             let predicted = service.post("/v1/context/predict", &asked).await.expect(200);
             assert_eq!(predicted["visible_count"], 1, "{asked}");
-            let send = with(asked, &json!({"mode": "record"}));
-            let sent = service.post("/v1/sends", &send).await.expect(201);
-            assert_eq!(sent["visible_count"], 1, "{send}");
+            let recorded = with(asked, &json!({"mode": "record"}));
+            let send = service.post("/v1/sends", &recorded).await.expect(201);
+            assert_eq!(send["visible_count"], 1, "{recorded}");
         }
     }
     let path = format!("/v1/sessions/s?server={}", encoded(ann));

@@ -208,7 +208,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
         // A password in an address (RFC 3986, section 3.2.1). One that begins with a dollar sign is a variable.
         pattern(
             &["://"],
-            r#"[A-Za-z][A-Za-z0-9+.-]{1,20}://([^\s:/@"'<>{}$`]{0,100}:[^\s/@"'<>{}$`][^\s/@"<>{}`]{2,199})@"#,
+            r#"[A-Za-z][A-Za-z0-9+.-]+://([^\s:/@"'<>{}$`]*:[^\s/@"'<>{}$`][^\s/@"<>{}`]{2,})@"#,
             is_login,
         ),
     ];
@@ -221,16 +221,15 @@ fn private_key() -> String {
     const BETWEEN: &str = r#"(?:\\+[nrt]|[\s"',+>|\\#]|[0-9]{1,6}[:\t|→])"#;
     // The end of a line, also in the escapes of other formats. Logs, listings, comments and comparisons have something at
     // the beginning of each line.
-    const NEXT_LINE: &str =
-        r"[^\r\n\\]{0,12}?(?:\r?\n|\\+n|<br ?/?>|&#(?:10|13|x[AaDd]);|%0[ADad])+[^\r\n\\]{0,80}?";
+    const NEXT_LINE: &str = r"[^\r\n\\]*?(?:\r?\n|\\+n|<br ?/?>|&#(?:10|13|x[AaDd]);|%0[ADad])+[^\r\n\\]*?";
     const KIND: &str = "[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----";
-    let gap = format!("(?:{BETWEEN}{{1,80}}|{NEXT_LINE})");
+    let gap = format!("(?:{BETWEEN}+|{NEXT_LINE})");
     let header = format!("[A-Za-z-]{{3,20}}: [^\\r\\n\\\\\"']{{0,100}}{gap}{{1,2}}");
     // Whole lines are longer than words and most paths.
     let lines = format!("[A-Za-z0-9+/=]{{40,}}(?:{gap}[A-Za-z0-9+/=]{{40,}})*");
     // The last lines of the key, which may be short, and the one behind it; or a line that was cut off.
     let end = format!("(?:{gap}[A-Za-z0-9+/=]{{1,39}}){{0,2}}{gap}?-----END {KIND}");
-    let cut = format!("{BETWEEN}{{1,80}}[A-Za-z0-9+/=]{{16,39}}");
+    let cut = format!("{BETWEEN}+[A-Za-z0-9+/=]{{16,39}}");
     format!("-----BEGIN {KIND}({gap}?(?:{header}){{0,6}}{lines}(?:{end}|{cut})?)|({lines}{end})")
 }
 

@@ -50,8 +50,8 @@ pub struct Redaction<'a> {
     bytes: usize,
 }
 
-/// The number of bytes of texts of an event after which the other requests of this thread should not wait for custom
-/// rules any longer.
+/// The number of bytes of texts of an event after which the other requests of this thread should not wait for the rules any
+/// longer.
 const LONG: usize = 16 << 10;
 
 /// What a text with a private span becomes in an event of which [`MOST_SPANS`] were replaced already.
@@ -93,7 +93,7 @@ impl<'a> Redaction<'a> {
         self.bytes += text.len();
         let left = MOST_SPANS.saturating_sub(self.spans as usize);
         let find = || self.redactor.spans(text, start, left);
-        let is_long = self.bytes > LONG && self.redactor.has_custom() && has_several_threads();
+        let is_long = self.bytes > LONG && has_several_threads();
         let spans = if is_long { block_in_place(find) } else { find() };
         for span in &spans {
             self.spans += 1;
