@@ -1,4 +1,7 @@
-//! What an erasure has come to.
+//! What erasures of all domains share: what they have come to, and how the records of a session are locked.
+
+use sqlx::{AssertSqlSafe, PgConnection};
+use uuid::Uuid;
 
 /// The kinds of records, as erasures count them.
 pub const KINDS: [&str; 8] =
@@ -23,6 +26,21 @@ impl Piece {
         let more = erased.iter().any(|(_, count)| *count > 0);
         Self { erased, more }
     }
+}
+
+/// Locks some records of a session in the order of their ids, as the writer locks them, which prevents deadlocks. Returns
+/// their ids.
+pub async fn lock_some(
+    connection: &mut PgConnection,
+    table: &'static str,
+    (project, session): (&str, &str),
+    most: i64,
+) -> sqlx::Result<Vec<Uuid>> {
+    let sql = format!(
+        "select id from {table} where project = $1 and session_id = $2 order by id limit $3 for update"
+    );
+    let query = sqlx::query_scalar(AssertSqlSafe(sql)).bind(project).bind(session).bind(most);
+    query.fetch_all(connection).await
 }
 
 /// What happens to what was learned from records that are erased.

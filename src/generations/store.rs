@@ -210,7 +210,7 @@ pub async fn delete_before(
     delete_children(connection, project, logs).await
 }
 
-/// Erases all logs of an agent session.
+/// Erases some logs of an agent session, at most `most`.
 pub async fn delete_session(
     connection: &mut PgConnection,
     project: &str,

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{Memory, SourceType, folder};
 use crate::db::aged::Aged;
-use crate::db::erased::{Counts, Piece};
+use crate::db::erased::{Counts, Piece, lock_some};
 use crate::db::rows;
 use crate::error::Result;
 use crate::exports::forget::forget;
@@ -185,17 +185,15 @@ pub async fn delete_before(
     Ok(Piece { erased: Erased { memories, queries: queries.len() as u64 }.counts(), more })
 }
 
-/// Erases the memories that were stored in an agent session, and the conversation that the session is.
+/// Erases some memories that were stored in an agent session, and some queries of the conversation that the session is,
+/// at most `most` of each.
 pub async fn delete_session(
     connection: &mut PgConnection,
     project: &str,
     session: &str,
     most: i64,
 ) -> Result<Erased> {
-    let sql =
-        "select id from memories where project = $1 and session_id = $2 order by id limit $3 for update";
-    let ids: Vec<Uuid> =
-        sqlx::query_scalar(sql).bind(project).bind(session).bind(most).fetch_all(&mut *connection).await?;
+    let ids = lock_some(connection, "memories", (project, session), most).await?;
     let memories = delete_all(connection, project, &ids).await?;
     let sql = "delete from conversation_queries where project = $1 and id in (
                    select id from conversation_queries where project = $1 and session_id = $2 limit $3)

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::visible::{AnyOf, PairFilter};
 use super::{Pair, PairState};
 use crate::db::aged::Aged;
-use crate::db::erased::Counts;
+use crate::db::erased::{Counts, lock_some};
 use crate::error::{Error, Result};
 use crate::http::page::{Listed, Order, Page, PageRequest};
 use crate::http::{Check, Checks};
@@ -269,20 +269,16 @@ impl Erased {
     }
 }
 
-/// Erases all pairs and sends of an agent session.
+/// Erases some pairs and sends of an agent session, at most `most` of each.
 pub async fn delete_session(
     connection: &mut PgConnection,
     project: &str,
     session: &str,
     most: i64,
 ) -> Result<Erased> {
-    // Sends are locked first, then pairs, both in the order of their ids, as the writer locks them.
-    let sql = "select id from sends where project = $1 and session_id = $2 order by id limit $3 for update";
-    let sends: Vec<Uuid> =
-        sqlx::query_scalar(sql).bind(project).bind(session).bind(most).fetch_all(&mut *connection).await?;
-    let sql = "select id from pairs where project = $1 and session_id = $2 order by id limit $3 for update";
-    let pairs: Vec<Uuid> =
-        sqlx::query_scalar(sql).bind(project).bind(session).bind(most).fetch_all(&mut *connection).await?;
+    // The writer locks sends first, too.
+    let sends = lock_some(connection, "sends", (project, session), most).await?;
+    let pairs = lock_some(connection, "pairs", (project, session), most).await?;
     let sends = delete_sends(connection, project, &sends).await?;
     let sql = "delete from sent_messages where project = $1 and session = $2";
     sqlx::query(sql).bind(project).bind(session).execute(&mut *connection).await?;

@@ -219,7 +219,7 @@ pub async fn delete_before(
     delete_children(connection, project, slates).await
 }
 
-/// Erases all records of an agent session: with a server, of the session on that server, and otherwise of the sessions of
+/// Erases some records of an agent session, at most `most`: with a server, of the session on that server, and otherwise of the sessions of
 /// this name on every server.
 pub async fn delete_session(
     connection: &mut PgConnection,

@@ -97,6 +97,7 @@ pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
 async fn unkept(writing: &Writing, new: &NewSend) -> Result<Script> {
     let mut connection = writing.app.db.acquire().await?;
     let (project, rules) = (&*writing.caller.project, &writing.caller.tenant.messages);
+    // The names in a filter are compared with stored ones.
     let mut visible = new.visible.clone();
     writing.caller.tenant.policy.redact(&mut visible);
     let pairs = match &visible {

@@ -11,8 +11,9 @@ use crate::searches::associations::evidence;
 use crate::searches::settings::Rules;
 use crate::types::Timestamp;
 
-/// Erases everything of an agent session: its searches and what was learned from them, the files that it encountered,
-/// and the record that its transcripts and tool calls were read. Returns the number of searches.
+/// Erases a part of what an agent session has left: at most `most` of its searches, with what was learned from them; and
+/// if it has none, some of its threads with the files that they encountered, and the record that its transcripts and tool
+/// calls were read.
 pub async fn delete_session(
     connection: &mut PgConnection,
     project: &str,
@@ -20,27 +21,45 @@ pub async fn delete_session(
     session: &str,
     most: i64,
 ) -> Result<Piece> {
+    const FOUND: &str = "select id from searches where project = $1 and agent_session_id = $2 limit $3";
+    // Whoever adds to a search holds the lock of its thread.
+    const LOCK: &str = "
+        select from agent_threads where project = $1 and id in (
+            select thread_id from searches where project = $1 and id = any($2))
+        order by id for update";
+    const DELETE: &str = "delete from searches where project = $1 and id = any($2)";
+    let found = sqlx::query_scalar(FOUND).bind(project).bind(session).bind(most);
+    let searches: Vec<Uuid> = found.fetch_all(&mut *connection).await?;
+    if searches.is_empty() {
+        let more = delete_threads(connection, project, rules, session, most).await?;
+        return Ok(Piece { erased: Vec::new(), more });
+    }
+    for sql in [LOCK, DELETE] {
+        sqlx::query(sql).bind(project).bind(&searches).execute(&mut *connection).await?;
+    }
+    delete_children(connection, project, rules, &searches, Learned::Forget).await?;
+    Ok(Piece { erased: vec![("searches", searches.len() as u64)], more: true })
+}
+
+/// Erases some threads of a session without searches, and what is stored of its transcripts. Returns whether there were
+/// threads.
+async fn delete_threads(
+    connection: &mut PgConnection,
+    project: &str,
+    rules: &Rules,
+    session: &str,
+    most: i64,
+) -> Result<bool> {
     const THREADS: &str = "
         select id from agent_threads where project = $1 and session = $2 order by id limit $3 for update";
-    const SEARCHES: &str = "
-        delete from searches where project = $1 and id in (
-            select id from searches where project = $1 and agent_session_id = $2 limit $3)
-        returning id";
+    const NEW_SEARCHES: &str = "delete from searches where project = $1 and thread_id = any($2) returning id";
     const LINES: &str = "
         delete from transcript_lines l where l.project = $1 and (l.session = $2 or (l.session is null and l.source in (
             select t.source from transcripts t where t.project = $1 and t.session = $2)))";
-    let threads: Vec<Uuid> = sqlx::query_scalar(THREADS)
-        .bind(project)
-        .bind(session)
-        .bind(most)
-        .fetch_all(&mut *connection)
-        .await?;
-    let searches: Vec<Uuid> = sqlx::query_scalar(SEARCHES)
-        .bind(project)
-        .bind(session)
-        .bind(most)
-        .fetch_all(&mut *connection)
-        .await?;
+    let threads = sqlx::query_scalar(THREADS).bind(project).bind(session).bind(most);
+    let threads: Vec<Uuid> = threads.fetch_all(&mut *connection).await?;
+    let searches = sqlx::query_scalar(NEW_SEARCHES).bind(project).bind(&threads);
+    let searches: Vec<Uuid> = searches.fetch_all(&mut *connection).await?;
     delete_children(connection, project, rules, &searches, Learned::Forget).await?;
     for sql in [
         LINES,
@@ -52,8 +71,7 @@ pub async fn delete_session(
     delete_encounters(connection, project, &threads).await?;
     let sql = "delete from agent_threads where project = $1 and id = any($2)";
     sqlx::query(sql).bind(project).bind(&threads).execute(&mut *connection).await?;
-    let more = !threads.is_empty() || !searches.is_empty();
-    Ok(Piece { erased: vec![("searches", searches.len() as u64)], more })
+    Ok(!threads.is_empty())
 }
 
 /// Deletes what threads have encountered that are being deleted.

@@ -44,8 +44,8 @@ use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
 use crate::types::Timestamp;
 
-/// The number of threads whose open searches are in memory at the same time. More of them take their turns in the
-/// same transaction, which locks all of them first, in the order of their ids.
+/// The number of threads whose open searches are in memory at the same time. Events about more of them take their turns in
+/// the same transaction, which locks all of them first, in the order of their ids.
 pub(super) const MOST_THREADS: usize = 32;
 
 /// Returns the threads of an agent's session.

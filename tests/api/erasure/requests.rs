@@ -173,3 +173,30 @@ async fn a_path_that_an_erased_session_has_taught_is_gone_from_the_answers_to_ot
     service.call(Method::DELETE, "/v1/sessions/a", &[], None).await.expect(200);
     assert_eq!(service.get(&second).await.expect(200)["hints"], json!([]));
 }
+
+#[tokio::test]
+async fn a_session_that_is_larger_than_a_batch_is_erased_whole() {
+    const MANY: usize = 600;
+    let service = Service::open().await;
+    let of_session = |number: usize| {
+        let (query, content) = (format!("q{number}"), format!("needle {number}"));
+        [
+            json!({"event": "search", "query": query, "best_score": 0.1, "agent_session_id": "s"}),
+            json!({"event": "generation", "user_intent": content, "domain_name": "d", "session_id": "s"}),
+            json!({"event": "memory", "content": content, "session_id": "s"}),
+            json!({"event": "pair", "user_text": content, "assistant_text": "a", "session_id": "s"}),
+        ]
+    };
+    service.accept(&(0..MANY).flat_map(of_session).collect::<Vec<_>>()).await;
+    let erased = service.delete("/v1/sessions/s").await.expect(200);
+    for kind in ["searches", "generations", "memories", "pairs"] {
+        assert_eq!(erased[kind], MANY, "{erased}");
+    }
+    assert!(!service.dump().await.contains("needle"));
+    assert_eq!(service.delete("/v1/sessions/s").await.expect(200)["searches"], 0);
+    let left: i64 = sqlx::query_scalar("select count(*) from agent_threads")
+        .fetch_one(service.pool())
+        .await
+        .expect("a count");
+    assert_eq!(left, 0);
+}
