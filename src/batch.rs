@@ -21,7 +21,7 @@ use crate::http::memory::Memory;
 use crate::http::{NDJSON_LIMIT, Replaced, clean_json, utf8};
 use crate::privacy::capture::Capture;
 use crate::projects::Tenant;
-use crate::sharing::Kind;
+use crate::sharing::{Kind, apart};
 use crate::state::App;
 use crate::writer::Writer;
 
@@ -147,8 +147,9 @@ async fn post_events(
     let project = Arc::clone(&caller.project);
     let turn = app.work.turn(&project, Kind::Parse).await;
     // A large batch takes seconds to parse, for which the other requests of this thread would wait.
-    let read = move || if is_array { read_array(&project, body) } else { read_lines(&project, body) };
-    let mut lines = tokio::task::spawn_blocking(read).await.map_err(anyhow::Error::from)??;
+    let of_project = Arc::clone(&project);
+    let read = move || if is_array { read_array(&of_project, body) } else { read_lines(&of_project, body) };
+    let mut lines = apart(&project, read).await?;
     drop(turn);
     for line in lines.iter_mut().filter(|line| line.event.as_ref().is_ok_and(Event::shows_others)) {
         if let Err(error) = caller.expect(Scope::Read) {

@@ -61,7 +61,7 @@ pub struct Caller<S> {
     /// The caller's key; none on an open server.
     key: Option<Arc<ApiKey>>,
     /// The project's place among those who read or change something, until the request is answered.
-    _place: Option<Place>,
+    place: Option<Place>,
     scope: PhantomData<S>,
 }
 
@@ -93,6 +93,12 @@ impl<S> Caller<S> {
     #[must_use]
     pub fn key(&self) -> Option<Uuid> {
         self.key.as_ref().map(|key| key.id)
+    }
+
+    /// Gives back the place among those who read, before the request waits for a place of another kind. Otherwise those
+    /// who wait would keep the rest of their project from reading.
+    pub fn leave(&mut self) {
+        self.place = None;
     }
 
     /// Returns whether the caller may act on every project.
@@ -135,7 +141,7 @@ impl<N: Needs> Caller<N> {
         if let Some(key) = &key {
             expect_scope(key, N::SCOPE)?;
         }
-        Ok(Some(Self { project: Arc::clone(&tenant.name), tenant, key, _place: None, scope: PhantomData }))
+        Ok(Some(Self { project: Arc::clone(&tenant.name), tenant, key, place: None, scope: PhantomData }))
     }
 }
 
@@ -165,7 +171,7 @@ where
             Scope::Admin => Some(keyring.change(&tenant.name).await?),
             _ => None,
         };
-        Ok(Self { project: Arc::clone(&tenant.name), tenant, key, _place: place, scope: PhantomData })
+        Ok(Self { project: Arc::clone(&tenant.name), tenant, key, place, scope: PhantomData })
     }
 }
 

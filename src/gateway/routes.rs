@@ -1,5 +1,6 @@
 //! The endpoints of the gateway, with the paths that the official clients of providers use.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -23,7 +24,7 @@ use crate::http::json;
 use crate::http::memory::Memory;
 use crate::providers::Kind;
 use crate::providers::answer::Api;
-use crate::sharing::Place;
+use crate::sharing::{Place, apart};
 use crate::state::App;
 use crate::types::FreeForm;
 
@@ -92,7 +93,8 @@ async fn create_message(State(app): State<App>, request: Request) -> Response {
 async fn count_message_tokens(State(app): State<App>, request: Request) -> Response {
     respond(async {
         let (call, body) = read(&app, Kind::Anthropic, request).await?;
-        let (bytes, asked) = understood(Api::Messages, body, None, &call.memory).await?;
+        let (bytes, asked) =
+            understood(&call.caller.project, Api::Messages, body, None, &call.memory).await?;
         let found = app.providers.find(Some(Kind::Anthropic), &asked.model);
         let (provider, model) = found.ok_or(passage::NO_PROVIDER)?;
         let body = asked.request(&bytes, model, 0);
@@ -187,13 +189,14 @@ async fn caller(app: &App, parts: &mut Parts) -> Result<Caller<Write>> {
 /// Parses a body as far as its record needs it. Characters that Postgres cannot store are replaced in the parsed
 /// copy, which has the same length as the original.
 async fn understood(
+    project: &Arc<str>,
     api: Api,
     body: Vec<u8>,
     session: Option<String>,
     memory: &Memory,
 ) -> Result<(axum::body::Bytes, Asked)> {
     let size = body.len();
-    let (body, clean, values) = apart(size, move || {
+    let (body, clean, values) = parsed(project, size, move || {
         let mut clean = body.clone();
         clean_json(&mut clean)?;
         let values = values(&clean);
@@ -201,7 +204,7 @@ async fn understood(
     })
     .await?;
     memory.hold_values(size, values).await?;
-    apart(size, move || {
+    parsed(project, size, move || {
         let asked = Asked::read(api, json::utf8(&clean)?, session.as_deref())?;
         Ok((body.into(), asked))
     })
@@ -209,21 +212,20 @@ async fn understood(
 }
 
 /// Runs a step of parsing, on a thread of its own if the body is large.
-async fn apart<T: Send + 'static>(
+async fn parsed<T: Send + 'static>(
+    project: &Arc<str>,
     size: usize,
     step: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    if size < LARGE {
-        return step();
-    }
-    tokio::task::spawn_blocking(step).await.map_err(anyhow::Error::from)?
+    if size < LARGE { step() } else { apart(project, step).await }
 }
 
 /// Forwards a request on a task of its own, so that the outcome is recorded even if the client disconnects.
 async fn pass(app: App, api: Api, request: Request) -> Response {
     respond(async {
         let (call, body) = read(&app, api.kind(), request).await?;
-        let (body, asked) = understood(api, body, call.options.session.clone(), &call.memory).await?;
+        let (body, asked) =
+            understood(&call.caller.project, api, body, call.options.session.clone(), &call.memory).await?;
         let path = call.path(api.path());
         let (client, answer) = oneshot::channel();
         let passage = Passage {

@@ -20,6 +20,7 @@ use super::rules::terms::{Indexed, terms};
 use crate::error::Result;
 use crate::retrieval::keys::StoredKeys;
 use crate::retrieval::{Candidate, Candidates, Corpus, Keyed, Samples, Scope};
+use crate::sharing::apart;
 use crate::types::Timestamp;
 
 /// The number of candidates whose texts are compared.
@@ -142,9 +143,8 @@ pub(super) async fn find(
 ) -> Result<Vec<Found>> {
     let (queries, of_project): (Vec<String>, _) =
         (sought.queries.iter().map(|query| (*query).to_owned()).collect(), Arc::clone(project));
-    // Long queries take the processor for a while: not on a thread that answers requests.
     let context = move || Context::of(&of_project, queries.iter().map(String::as_str));
-    let context = Arc::new(tokio::task::spawn_blocking(context).await.map_err(anyhow::Error::from)?);
+    let context = Arc::new(apart(project, context).await);
     if context.weights.is_empty() {
         return Ok(Vec::new());
     }
@@ -168,10 +168,7 @@ pub(super) async fn find(
     let statistics = Statistics { memories, frequencies: keys.into_iter().zip(frequencies).collect() };
     let (best, statistics) = {
         let context = Arc::clone(&context);
-        // Both steps take milliseconds of CPU time, so they do not run on a thread that serves requests.
-        tokio::task::spawn_blocking(move || best(&context, found, statistics))
-            .await
-            .map_err(anyhow::Error::from)?
+        apart(project, move || best(&context, found, statistics)).await
     };
     let ids: Vec<_> = best.iter().map(|(memory, ..)| memory.id).collect();
     let texts = texts(db, project, &ids).await?;
@@ -188,7 +185,7 @@ pub(super) async fn find(
         .iter()
         .map(|(memory, ..)| standing(memory, sought, verdicts.get(&memory.id).copied().unwrap_or_default()))
         .collect();
-    let (project, at) = (Arc::clone(project), sought.at);
+    let (of_project, at) = (Arc::clone(project), sought.at);
     let rank = move || {
         let compared: Vec<_> = best
             .iter()
@@ -198,7 +195,7 @@ pub(super) async fn find(
                 text: texts.get(&memory.id).map_or("", String::as_str),
             })
             .collect();
-        let evidence = compare(&project, &context, &compared, &statistics);
+        let evidence = compare(&of_project, &context, &compared, &statistics);
         let has_earlier = !context.earlier.is_empty();
         let by_meaning = cosines.iter().copied().zip(gains(&cosines));
         let mut found: Vec<_> = best
@@ -221,7 +218,7 @@ pub(super) async fn find(
         found.sort_by(|a, b| b.log_odds.total_cmp(&a.log_odds).then(a.id.cmp(&b.id)));
         found
     };
-    Ok(tokio::task::spawn_blocking(rank).await.map_err(anyhow::Error::from)?)
+    Ok(apart(project, rank).await)
 }
 
 async fn candidates(

@@ -39,6 +39,7 @@ use crate::privacy::kept::Kept;
 use crate::privacy::policy::Private;
 use crate::privacy::redact::{Redaction, Texts as _};
 use crate::projects::Tenant;
+use crate::sharing::apart;
 use crate::types::{Timestamp, derived_id};
 
 /// The source of lines.
@@ -199,7 +200,7 @@ impl<'a, L: Listener> Intake<'a, L> {
     }
 
     async fn take_piece(&self, piece: Vec<u8>) -> Result<(TranscriptCounts, usize, u32)> {
-        let piece = blocking(move || Piece::new(piece)).await;
+        let piece = apart(&self.tenant.name, move || Piece::new(piece)).await;
         if piece.lines.is_empty() {
             return Ok((TranscriptCounts::default(), 0, 0));
         }
@@ -221,7 +222,8 @@ impl<'a, L: Listener> Intake<'a, L> {
         let (lines, new) = (piece.lines.len(), piece.without(known));
         let duplicates = lines - new.lines.len();
         let (agent, tools) = (self.origin.agent, self.tenant.rules.tools.clone());
-        let Parsed { lines: parsed, replaced } = blocking(move || new.parse(agent, &tools)).await;
+        let Parsed { lines: parsed, replaced } =
+            apart(&self.tenant.name, move || new.parse(agent, &tools)).await;
         let (mut bad_lines, mut redacted, received) = (0, 0, Timestamp::now());
         let mut faults = VecDeque::new();
         let (mut entries, mut taken) = (Vec::with_capacity(parsed.len()), Vec::with_capacity(parsed.len()));
@@ -357,13 +359,5 @@ impl<'a, L: Listener> Intake<'a, L> {
             .execute(connection)
             .await?;
         Ok(())
-    }
-}
-
-/// Runs work that takes milliseconds of CPU time on a thread that serves no requests.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(value) => value,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }

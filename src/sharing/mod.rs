@@ -1,5 +1,7 @@
-//! What all projects share: a limit on concurrent work of one kind ([`Shares`]), and the processors ([`Work`]).
+//! What all projects share: a limit on concurrent work of one kind ([`Shares`]), the processors ([`Work`]), and threads for
+//! work that takes long ([`apart`]).
 
+mod threads;
 mod work;
 
 use std::collections::HashMap;
@@ -8,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+pub use threads::apart;
 pub use work::{Kind, Limits, Turn, Work};
 
 /// The number of projects that can take all of their places at the same time.

@@ -139,7 +139,7 @@ impl Check for OfFile {}
     ))]
 async fn download_snapshot(
     State(app): State<App>,
-    caller: Caller<Read>,
+    mut caller: Caller<Read>,
     Path(OfFile { id, file_name }): Path<OfFile>,
     method: Method,
     headers: HeaderMap,
@@ -170,6 +170,7 @@ async fn download_snapshot(
         let range = if is_read { wanted_range(&headers, &tag, length)? } else { None };
         let (start, end) = range.unwrap_or((0, length));
         let body = if is_read {
+            caller.leave();
             let place = app.exports.download(&caller.project).await?;
             Download { db: app.db.clone(), project: caller.project, id, start, end }.body(place)
         } else {

@@ -20,6 +20,7 @@ use crate::error::Result;
 use crate::http::memory::Memory;
 use crate::http::{Check, Checks};
 use crate::retrieval::{Candidate, Candidates, Corpus, Keyed, Samples, Scope};
+use crate::sharing::apart;
 use rank::{Solved, rank};
 
 /// The intent for which examples are requested.
@@ -124,13 +125,12 @@ pub async fn find(
     let logs: Vec<Log> = Candidates { db, samples, corpus: &LOGS }
         .find(&scope, &intent, |query| query.bind(model_used.map(str::to_owned)).bind(exclude_id))
         .await?;
-    // Ranking takes milliseconds of CPU time, so it does not run on a thread that serves requests.
-    let ranked = tokio::task::spawn_blocking(move || {
+    let ranking = move || {
         let solved: Vec<_> = logs.iter().map(Log::solved).collect();
         let ranked = rank(&intent, &solved, limit, least);
         ranked.into_iter().map(|(place, similarity)| (logs[place].id, similarity)).collect::<Vec<_>>()
-    });
-    let ranked = ranked.await.map_err(anyhow::Error::from)?;
+    };
+    let ranked = apart(project, ranking).await;
     let ids: Vec<_> = ranked.iter().map(|(id, _)| *id).collect();
     let query = sqlx::query(SQL).bind(&**project).bind(ids);
     let (examples, _): (Vec<Example>, _) = rows::some(query.fetch(db), limit, memory).await?;

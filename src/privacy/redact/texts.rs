@@ -5,6 +5,7 @@ use std::rc::Rc;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::Semaphore;
 use tokio::task::block_in_place;
 use uuid::Uuid;
 
@@ -46,13 +47,17 @@ pub struct Redaction<'a> {
     redactor: &'a Redactor,
     key: &'a HashKey,
     spans: u32,
-    /// The number of bytes of the texts that were shown so far.
-    bytes: usize,
+    /// The number of bytes of the texts that were shown so far, if they are only counted.
+    counted: Option<usize>,
 }
 
 /// The number of bytes of texts of an event after which the other requests of this thread should not wait for the rules any
 /// longer.
 const LONG: usize = 16 << 10;
+
+/// The places of events whose threads are given to other requests meanwhile. Each needs another thread, with a stack and
+/// memory of its own, so there are few. Further events keep the other requests of their thread waiting.
+static GIVEN: Semaphore = Semaphore::const_new(8);
 
 /// What a text with a private span becomes in an event of which [`MOST_SPANS`] were replaced already.
 const WITHOUT_NAMES: &str = "*";
@@ -60,7 +65,26 @@ const WITHOUT_NAMES: &str = "*";
 impl<'a> Redaction<'a> {
     /// Begins with a project's rules and the key of its hashes.
     pub(in crate::privacy) fn new(redactor: &'a Redactor, key: &'a HashKey) -> Self {
-        Self { redactor, key, spans: 0, bytes: 0 }
+        Self { redactor, key, spans: 0, counted: None }
+    }
+
+    /// Applies a project's rules to the texts that `show` shows, always the same. Returns how many spans were replaced. If the
+    /// texts are long, the other requests of this thread get another one.
+    pub(in crate::privacy) fn apply(
+        redactor: &Redactor,
+        key: &HashKey,
+        mut show: impl FnMut(&mut Redaction<'_>),
+    ) -> u32 {
+        let mut counting = Redaction { counted: Some(0), ..Redaction::new(redactor, key) };
+        show(&mut counting);
+        let is_long = counting.counted > Some(LONG);
+        let place = if is_long && has_several_threads() { GIVEN.try_acquire().ok() } else { None };
+        let mut redaction = Redaction::new(redactor, key);
+        match place {
+            Some(_place) => block_in_place(|| show(&mut redaction)),
+            None => show(&mut redaction),
+        }
+        redaction.spans
     }
 
     /// Returns the number of spans that were replaced so far.
@@ -72,17 +96,21 @@ impl<'a> Redaction<'a> {
     /// Replaces the hash of a request with a keyed one. The request may have contained a secret that is short enough
     /// to be guessed, and a plain hash would confirm the guess.
     pub fn hide(&self, hash: &mut Vec<u8>) {
-        *hash = self.key.hash(hash).to_vec();
+        if self.counted.is_none() {
+            *hash = self.key.hash(hash).to_vec();
+        }
     }
 
     /// Replaces an id that was derived from a text with a keyed one, for the same reason.
     pub fn hide_id(&self, id: &mut Uuid) {
-        *id = self.key.id(*id);
+        if self.counted.is_none() {
+            *id = self.key.id(*id);
+        }
     }
 
     /// Returns a text without its private spans, or none if it has none. A text that is JSON stays JSON.
     fn redacted(&mut self, text: &str) -> Option<String> {
-        if is_json(text) {
+        if self.counted.is_none() && is_json(text) {
             return self.json(text);
         }
         self.redacted_from(text, 0, self.redactor.tags.as_ref())
@@ -90,11 +118,12 @@ impl<'a> Redaction<'a> {
 
     /// Returns a text from `start` on without its private spans, or none if it has none.
     fn redacted_from(&mut self, text: &str, start: usize, tags: Option<&HashKey>) -> Option<String> {
-        self.bytes += text.len();
+        if let Some(bytes) = &mut self.counted {
+            *bytes += text.len();
+            return None;
+        }
         let left = MOST_SPANS.saturating_sub(self.spans as usize);
-        let find = || self.redactor.spans(text, start, left);
-        let is_long = self.bytes > LONG && has_several_threads();
-        let spans = if is_long { block_in_place(find) } else { find() };
+        let spans = self.redactor.spans(text, start, left);
         for span in &spans {
             self.spans += 1;
             let rule = self.redactor.name(span.rule);
@@ -112,6 +141,10 @@ impl<'a> Redaction<'a> {
     /// members that have the same name. A member's name counts as the text before its value, so that
     /// `{"password": "…"}` is treated like `password: …`. Returns none if nothing is replaced.
     fn json(&mut self, json: &str) -> Option<String> {
+        if let Some(bytes) = &mut self.counted {
+            *bytes += json.len();
+            return None;
+        }
         // Escapes hide what the rules look for.
         let has_escapes = [r"\u", r"\/"].iter().any(|escape| json.contains(escape));
         if !has_escapes && !self.redactor.may_match(json) {

@@ -18,6 +18,7 @@ use crate::error::Result;
 use crate::retrieval::rank::Texts;
 use crate::retrieval::text::with_identifiers_split;
 use crate::retrieval::{Candidate, Candidates, Corpus, Keyed, Samples, Scope};
+use crate::sharing::apart;
 use crate::types::Timestamp;
 
 /// The maximum number of similar queries whose associations are read.
@@ -102,15 +103,14 @@ pub async fn find(
     let scope = Scope { project: Arc::clone(project), facet: repository.map(str::to_owned) };
     let queries: Vec<Query> =
         Candidates { db, samples, corpus: &QUERIES }.find(&scope, &text, |query| query).await?;
-    // Ranking takes milliseconds of CPU time, so it does not run on a thread that serves requests.
-    let near = tokio::task::spawn_blocking(move || {
+    let rank = move || {
         let texts = queries.iter().map(|near| with_identifiers_split(&near.query)).chain([text]);
         let texts: Vec<_> = texts.map(|text| text.to_lowercase()).collect();
         let closest = Texts::new(&texts).closest(NEAREST).into_iter();
         let near = closest.map(|(likeness, place)| (queries[place].id, f64::from(likeness)));
         near.filter(|(_, likeness)| *likeness >= LEAST_SIMILARITY).unzip::<_, _, Vec<_>, Vec<_>>()
-    });
-    let (ids, scores) = near.await.map_err(anyhow::Error::from)?;
+    };
+    let (ids, scores) = apart(project, rank).await;
     Ok(sqlx::query_as(SQL)
         .bind(&**project)
         .bind(ids)

@@ -1,8 +1,11 @@
 //! Exports at the same time, and exports that nobody reads.
 
+use std::pin::pin;
+
 use axum::body::Body;
 use axum::http::{Method, Request};
 use axum::response::Response;
+use futures_util::future::{Either, join_all, select};
 use http_body_util::BodyExt as _;
 use serde_json::json;
 use tower::ServiceExt as _;
@@ -16,7 +19,7 @@ use crate::support::{Service, failed, passed, settings};
 async fn exports_asked_for_at_once_wait_for_each_other() {
     let service = Service::open().await;
     service.accept(&[solved(1, "one", &[passed(1, "y")])]).await;
-    let answers = futures_util::future::join_all((0..20).map(|_| service.get(TRAINING))).await;
+    let answers = join_all((0..20).map(|_| service.get(TRAINING))).await;
     for answer in answers {
         assert_eq!(answer.rows().len(), 1);
     }
@@ -61,6 +64,19 @@ async fn one_export_more_than_allowed_at_once_is_a_503_until_a_reader_goes_away(
     assert_eq!(problem["detail"], "the maximum number of exports is in progress; try again");
     drop(held);
     assert_eq!(rows(&service, "/v1/exports/training-pairs").await.len(), 2_000);
+}
+
+#[tokio::test]
+async fn exports_that_wait_for_others_to_end_keep_nobody_from_reading() {
+    let service = Service::open().await;
+    many(&service).await;
+    let _held = [unread(&service, ALL, &[]).await, unread(&service, ALL, &[]).await];
+    let waiting = join_all((0..8).map(|_| service.get("/v1/exports/training-pairs")));
+    let listed = service.get("/v1/generations?limit=1");
+    let Either::Right((listed, _)) = select(pin!(waiting), pin!(listed)).await else {
+        panic!("the exports were refused first");
+    };
+    listed.expect(200);
 }
 
 #[tokio::test]

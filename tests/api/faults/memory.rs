@@ -46,9 +46,9 @@ async fn the_worst_of_each_kind_at_once_takes_bounded_memory_and_holds_up_nobody
             let log = json!({"user_intent": "Create a fund", "domain_name": "cbu"});
             let (made, _) =
                 client.send(format!("http://{address}/v1/generations"), Some(&log)).await.expect("an answer");
-            let (listed, _) =
+            let (listed, said) =
                 client.send(format!("http://{address}/v1/sessions"), None).await.expect("an answer");
-            assert_eq!((made.as_u16(), listed.as_u16()), (201, 200));
+            assert_eq!((made.as_u16(), listed.as_u16()), (201, 200), "{said}");
             assert!(began.elapsed() < Duration::from_mins(1), "others wait for {:?}", began.elapsed());
             answered += 1;
         }
