@@ -63,7 +63,7 @@ impl Heard {
         memory: &Memory,
     ) -> Result<()> {
         let talked = self.talk(app, tenant, key, help, memory).await;
-        let learned = match Report::of(tenant, self.agent, self.entry, self.bytes, self.received) {
+        let learned = match Report::of(tenant, self.agent, self.entry, self.bytes, self.received).await {
             Some(report) => report.learn(&app.searches, tenant).await,
             None => Ok(()),
         };
@@ -83,8 +83,7 @@ impl Heard {
         let written = entry.written.take().unwrap_or_default();
         entry.at = entry.at.or(Some(self.received));
         complete_alone(entry);
-        let mut entry = entry.clone();
-        tenant.policy.redact(&mut entry);
+        let (entry, _) = tenant.redacted(entry.clone()).await;
         if let Some(event) = prompts::query(&entry, key) {
             match app.writer.write(tenant, event, memory).await {
                 // The transcript has already reported this prompt.

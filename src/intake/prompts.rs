@@ -1,5 +1,7 @@
 //! Prompts that people write to agents, as queries of the conversation that the agent's session is.
 
+use std::sync::Arc;
+
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -45,12 +47,13 @@ impl Listener for Conversations {
     async fn hear(
         &self,
         connection: &mut PgConnection,
-        tenant: &Tenant,
+        tenant: &Arc<Tenant>,
         entries: &[Entry],
     ) -> sqlx::Result<()> {
-        let events = entries.iter().filter_map(|entry| query(entry, self.key));
-        let kept: Vec<_> =
-            events.filter_map(|event| tenant.policy.keep(domain::Event::from(event))).collect();
+        let mut kept = Vec::new();
+        for event in entries.iter().filter_map(|entry| query(entry, self.key)) {
+            kept.extend(tenant.keep(domain::Event::from(event)).await);
+        }
         let queries: Vec<_> = kept.iter().filter_map(|event| event.part(of_memory)).collect();
         if !queries.is_empty() {
             // A query that was reported before, with another time, stays unchanged.

@@ -1,5 +1,7 @@
 //! Transcripts that this program reads itself, without HTTP.
 
+use std::sync::Arc;
+
 use crate::error::Result;
 use crate::intake::prompts::Conversations;
 use crate::projects::Tenant;
@@ -8,7 +10,12 @@ use crate::searches::write::TranscriptCounts;
 use crate::state::App;
 
 /// Stores lines as the endpoint does: at most a few megabytes, or one line.
-pub async fn take(app: &App, tenant: &Tenant, origin: Origin, lines: Vec<u8>) -> Result<TranscriptCounts> {
+pub async fn take(
+    app: &App,
+    tenant: &Arc<Tenant>,
+    origin: Origin,
+    lines: Vec<u8>,
+) -> Result<TranscriptCounts> {
     let Some(origin) = tenant.policy.keep(origin) else { return Ok(TranscriptCounts::default()) };
     let listener = Conversations { key: None };
     let (counts, ..) = Intake::begin(&app.searches, tenant, origin, listener).await.take(lines).await?;

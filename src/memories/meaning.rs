@@ -1,5 +1,6 @@
 //! Asks the model of embeddings what a query means.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::embeddings::{LONGEST_TEXT, Meaning};
@@ -14,14 +15,18 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(300);
 pub(super) const PATIENCE_UNASKED: Duration = Duration::from_millis(50);
 
 /// Returns the meaning of a query, which is redacted before it is sent, if the server has a model and the model responds in time.
-pub(super) async fn of_query(app: &App, tenant: &Tenant, query: &str, patience: Duration) -> Option<Meaning> {
+pub(super) async fn of_query(
+    app: &App,
+    tenant: &Arc<Tenant>,
+    query: &str,
+    patience: Duration,
+) -> Option<Meaning> {
     let embedder = app.embedder.as_ref()?;
     if tenant.policy.capture(Domain::Memories) != Capture::Full || terms(query).next().is_none() {
         return None;
     }
     // A secret is only recognized whole, so the text is cut afterwards.
-    let mut query = query.to_owned();
-    tenant.policy.redact(&mut query);
+    let (query, _) = tenant.redacted(query.to_owned()).await;
     let query: String = query.chars().take(usize::try_from(LONGEST_TEXT).unwrap_or_default()).collect();
     match tokio::time::timeout(patience, embedder.embed(&[&query])).await {
         Ok(Ok(mut embeddings)) => {

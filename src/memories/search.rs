@@ -86,7 +86,7 @@ pub async fn search(
     records: bool,
     memory: &Memory,
 ) -> Result<Vec<FoundMemory>> {
-    tenant.policy.redact(&mut wanted.query);
+    (wanted.query, _) = tenant.redacted(wanted.query).await;
     tenant.policy.redact_name(&mut wanted.session_id);
     let at = Timestamp::now();
     let meaning = meaning::of_query(app, tenant, &wanted.query, PATIENCE).await;

@@ -82,14 +82,20 @@ impl Policy {
     /// Reduces `value` to what the project keeps of it, or to none if the project keeps nothing. Of what it keeps, the
     /// texts are redacted.
     pub fn keep<T: Private>(&self, mut value: T) -> Option<Kept<T>> {
+        let mut redaction = Redaction::new(&self.redactor, &self.key);
         match self.capture(value.domain()) {
-            Capture::Full => {
-                let spans = Redaction::apply(&self.redactor, &self.key, |redaction| value.redact(redaction));
-                Some(Kept::new(value, spans))
-            }
-            Capture::Metadata => Some(Kept::new(value.reduce(&self.key)?, 0)),
-            Capture::Off => None,
+            Capture::Full => value.redact(&mut redaction),
+            Capture::Metadata => value = value.reduce(&self.key)?,
+            Capture::Off => return None,
         }
+        Some(Kept::new(value, redaction.spans()))
+    }
+
+    /// Returns whether the texts that `show` shows to the rules are so long that other requests should not wait meanwhile.
+    pub fn is_long(&self, show: impl FnOnce(&mut Redaction<'_>)) -> bool {
+        let mut counting = Redaction::counting(&self.redactor, &self.key);
+        show(&mut counting);
+        counting.is_long()
     }
 
     /// Returns the key of the project's hashes.
@@ -106,7 +112,9 @@ impl Policy {
     /// Redacts texts that are stored whatever `capture` says, such as prompt templates, or texts that are compared
     /// with stored ones. Returns the number of replaced spans.
     pub fn redact(&self, texts: &mut impl Texts) -> u32 {
-        Redaction::apply(&self.redactor, &self.key, |redaction| texts.texts(redaction))
+        let mut redaction = Redaction::new(&self.redactor, &self.key);
+        texts.texts(&mut redaction);
+        redaction.spans()
     }
 }
 

@@ -18,9 +18,11 @@ use crate::messages;
 use crate::messages::models::{Catalog, Ratios};
 use crate::messages::settings::MessageSettings;
 use crate::privacy::capture::Capture;
-use crate::privacy::policy::{ByDomain, Choice, Policy};
-use crate::privacy::redact::RedactRules;
+use crate::privacy::kept::Kept;
+use crate::privacy::policy::{ByDomain, Choice, Policy, Private};
+use crate::privacy::redact::{RedactRules, Texts};
 use crate::searches::settings::{Rules, SearchSettings};
+use crate::sharing::apart;
 use crate::types::Timestamp;
 
 /// A project's settings. A setting that this version does not support is rejected, so that no privacy setting is
@@ -168,6 +170,32 @@ pub struct Tenant {
     pub messages: messages::settings::Rules,
     /// What is suggested in the project's conversations.
     pub memories: MemorySettings,
+}
+
+impl Tenant {
+    /// Reduces a value as [`Policy::keep`] does. If its texts are long, that is done on a thread that serves no requests.
+    pub async fn keep<T: Private + Send + Sync + 'static>(self: &Arc<Self>, mut value: T) -> Option<Kept<T>> {
+        if !self.policy.is_long(|redaction| value.redact(redaction)) {
+            return self.policy.keep(value);
+        }
+        let tenant = Arc::clone(self);
+        apart(&self.name, move || tenant.policy.keep(value)).await
+    }
+
+    /// Redacts texts as [`Policy::redact`] does, and returns them with the number of replaced spans. If they are long, that is
+    /// done on a thread that serves no requests.
+    pub async fn redacted<T: Texts + Send + 'static>(self: &Arc<Self>, mut texts: T) -> (T, u32) {
+        if !self.policy.is_long(|redaction| texts.texts(redaction)) {
+            let spans = self.policy.redact(&mut texts);
+            return (texts, spans);
+        }
+        let tenant = Arc::clone(self);
+        let redact = move || {
+            let spans = tenant.policy.redact(&mut texts);
+            (texts, spans)
+        };
+        apart(&self.name, redact).await
+    }
 }
 
 /// How long a project or key that was read is used, which is how late a change by another server can take effect.

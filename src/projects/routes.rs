@@ -109,9 +109,9 @@ async fn try_redaction(
     State(app): State<App>,
     caller: Caller<Admin>,
     Path(ByName { project }): Path<ByName>,
-    Json(RedactionTrial { mut text }): Json<RedactionTrial>,
+    Json(RedactionTrial { text }): Json<RedactionTrial>,
 ) -> Result<axum::Json<RedactedText>> {
     caller.expect_project(&project)?;
-    let redacted = app.keyring.tenant(&project).await?.policy.redact(&mut text);
+    let (text, redacted) = app.keyring.tenant(&project).await?.redacted(text).await;
     Ok(axum::Json(RedactedText { text, redacted }))
 }

@@ -8,6 +8,7 @@
 //! and how long it ran (`duration_ms`), so that an agent whose build takes minutes does not count as silent.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::intake_errors::{self, Fault};
 use super::intake_pool::IntakePool;
@@ -41,8 +42,8 @@ impl Report {
     /// Makes a report from the entry that a hook's payload of so many `bytes` contains, with its time, or from a
     /// payload that is not understood. Returns none if the project stores nothing of it.
     #[must_use]
-    pub fn of(
-        tenant: &Tenant,
+    pub async fn of(
+        tenant: &Arc<Tenant>,
         agent: &'static Agent,
         entry: Option<Entry>,
         bytes: usize,
@@ -51,9 +52,13 @@ impl Report {
         let source = format!("hooks/{}", agent.name);
         let origin = tenant.policy.keep(Origin { agent, source, learn: None })?;
         let said = match entry {
-            Some(entry) => Said::Entries(
-                steps(entry).into_iter().filter_map(|entry| tenant.policy.keep(entry)).collect(),
-            ),
+            Some(entry) => {
+                let mut entries = Vec::new();
+                for step in steps(entry) {
+                    entries.extend(tenant.keep(step).await);
+                }
+                Said::Entries(entries)
+            }
             None => Said::Malformed { bytes },
         };
         Some(Self { origin, said, received })

@@ -16,6 +16,7 @@
 mod pieces;
 
 use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
@@ -161,7 +162,7 @@ pub trait Listener: Send + Sync {
     fn hear(
         &self,
         connection: &mut PgConnection,
-        tenant: &Tenant,
+        tenant: &Arc<Tenant>,
         entries: &[Entry],
     ) -> impl Future<Output = sqlx::Result<()>> + Send;
 }
@@ -170,7 +171,7 @@ pub trait Listener: Send + Sync {
 /// dropped.
 pub struct Intake<'a, L> {
     pool: &'a IntakePool,
-    tenant: &'a Tenant,
+    tenant: &'a Arc<Tenant>,
     origin: Kept<Origin>,
     listener: L,
     /// The id under which lines and calls are stored.
@@ -180,7 +181,12 @@ pub struct Intake<'a, L> {
 
 impl<'a, L: Listener> Intake<'a, L> {
     /// Begins when no other request is sending lines of this source.
-    pub async fn begin(pool: &'a IntakePool, tenant: &'a Tenant, origin: Kept<Origin>, listener: L) -> Self {
+    pub async fn begin(
+        pool: &'a IntakePool,
+        tenant: &'a Arc<Tenant>,
+        origin: Kept<Origin>,
+        listener: L,
+    ) -> Self {
         let id = origin.id();
         let turn = pool.turn(&tenant.name, id).await;
         Self { pool, tenant, origin, listener, id, _turn: turn }
@@ -229,14 +235,15 @@ impl<'a, L: Listener> Intake<'a, L> {
         let (mut entries, mut taken) = (Vec::with_capacity(parsed.len()), Vec::with_capacity(parsed.len()));
         let mut prompts = Vec::new();
         for (number, ParsedLine { hash, bytes, entry }) in (1..).zip(parsed) {
-            if let Ok(mut entry) = entry {
+            if let Ok(entry) = entry {
                 // What later lines may leave out is stored in its redacted form.
-                redacted += self.tenant.policy.redact(&mut entry);
+                let (mut entry, spans) = self.tenant.redacted(entry).await;
+                redacted += spans;
                 context.complete(&mut entry);
                 if entry.prompt.is_some() && self.origin.learns() {
                     prompts.push(entry.clone());
                 }
-                entries.extend(self.tenant.policy.keep(entry));
+                entries.extend(self.tenant.keep(entry).await);
                 taken.push((hash, context.session.clone()));
             } else {
                 bad_lines += 1;

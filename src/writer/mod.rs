@@ -142,7 +142,7 @@ impl Writer {
                 verdicts.push(Some(Err(full)));
                 continue;
             }
-            match tenant.policy.keep(event) {
+            match tenant.keep(event).await {
                 Some(event) => {
                     members.push((index, capture, event.redacted()));
                     kept.push(event);

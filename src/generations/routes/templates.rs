@@ -70,9 +70,10 @@ async fn put_prompt_template(
     caller: Caller<Write>,
     Path(ByName { template_id }): Path<ByName>,
     Extension(replaced): Extension<Replaced>,
-    Json(mut new): Json<NewTemplate>,
+    Json(new): Json<NewTemplate>,
 ) -> Result<impl IntoResponse> {
-    replaced.add_redacted(caller.tenant.policy.redact(&mut new));
+    let (new, redacted) = caller.tenant.redacted(new).await;
+    replaced.add_redacted(redacted);
     let (template, made) = store::put(&app.db, &caller.project, &template_id, &new).await?;
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, [(header::LOCATION, address(&template))], axum::Json(template)))

@@ -95,11 +95,10 @@ pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
 
 /// Predicts a send that is not recorded.
 async fn unkept(writing: &Writing, new: &NewSend) -> Result<Script> {
+    // The names in a filter are compared with stored ones.
+    let (visible, _) = writing.caller.tenant.redacted(new.visible.clone()).await;
     let mut connection = writing.app.db.acquire().await?;
     let (project, rules) = (&*writing.caller.project, &writing.caller.tenant.messages);
-    // The names in a filter are compared with stored ones.
-    let mut visible = new.visible.clone();
-    writing.caller.tenant.policy.redact(&mut visible);
     let pairs = match &visible {
         Some(visible) => candidates::visible(&mut connection, project, visible, new.reask_of).await?,
         None => Vec::new(),

@@ -144,7 +144,7 @@ async fn predict_context(
     Json(mut new): Json<NewPrediction>,
 ) -> Result<axum::Json<Prediction>> {
     // The names in a filter are compared with stored ones.
-    caller.tenant.policy.redact(&mut new.visible);
+    (new.visible, _) = caller.tenant.redacted(new.visible).await;
     let mut connection = app.db.acquire().await?;
     let project = &*caller.project;
     let pairs = match (new.pairs, &new.visible) {

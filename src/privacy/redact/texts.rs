@@ -4,9 +4,6 @@ use std::rc::Rc;
 
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
-use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::sync::Semaphore;
-use tokio::task::block_in_place;
 use uuid::Uuid;
 
 use super::{MOST_SPANS, Redactor};
@@ -55,10 +52,6 @@ pub struct Redaction<'a> {
 /// longer.
 const LONG: usize = 16 << 10;
 
-/// The places of events whose threads are given to other requests meanwhile. Each needs another thread, with a stack and
-/// memory of its own, so there are few. Further events keep the other requests of their thread waiting.
-static GIVEN: Semaphore = Semaphore::const_new(8);
-
 /// What a text with a private span becomes in an event of which [`MOST_SPANS`] were replaced already.
 const WITHOUT_NAMES: &str = "*";
 
@@ -68,23 +61,15 @@ impl<'a> Redaction<'a> {
         Self { redactor, key, spans: 0, counted: None }
     }
 
-    /// Applies a project's rules to the texts that `show` shows, always the same. Returns how many spans were replaced. If the
-    /// texts are long, the other requests of this thread get another one.
-    pub(in crate::privacy) fn apply(
-        redactor: &Redactor,
-        key: &HashKey,
-        mut show: impl FnMut(&mut Redaction<'_>),
-    ) -> u32 {
-        let mut counting = Redaction { counted: Some(0), ..Redaction::new(redactor, key) };
-        show(&mut counting);
-        let is_long = counting.counted > Some(LONG);
-        let place = if is_long && has_several_threads() { GIVEN.try_acquire().ok() } else { None };
-        let mut redaction = Redaction::new(redactor, key);
-        match place {
-            Some(_place) => block_in_place(|| show(&mut redaction)),
-            None => show(&mut redaction),
-        }
-        redaction.spans
+    /// Begins with rules that change nothing, to learn how long the texts are.
+    pub(in crate::privacy) fn counting(redactor: &'a Redactor, key: &'a HashKey) -> Self {
+        Self { counted: Some(0), ..Self::new(redactor, key) }
+    }
+
+    /// Returns whether the texts that were counted are so long that the other requests of a thread should not wait for the
+    /// rules.
+    pub(in crate::privacy) fn is_long(&self) -> bool {
+        self.counted > Some(LONG)
     }
 
     /// Returns the number of spans that were replaced so far.
@@ -201,11 +186,6 @@ impl<'a> Redaction<'a> {
 /// Returns whether a text is an object or array in JSON, whose strings have escapes.
 fn is_json(text: &str) -> bool {
     text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(text).is_ok()
-}
-
-/// Returns whether another thread can take over the other requests of this one.
-fn has_several_threads() -> bool {
-    Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
 }
 
 /// Returns the length of the JSON string with which a text begins.

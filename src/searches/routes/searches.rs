@@ -61,8 +61,7 @@ async fn start_search(writing: Writing, Json(new): Json<NewSearch>) -> Result<Cr
     let (app, tenant) = (&writing.app, &writing.caller.tenant);
     let hints = if writing.caller.may_read() {
         // What is stored is redacted, so it is found by what is left of the question.
-        let mut asked = new.clone();
-        tenant.policy.redact(&mut asked);
+        let (asked, _) = tenant.redacted(new.clone()).await;
         let asked = Asked {
             query: &asked.query,
             root: asked.root.as_deref(),
