@@ -91,7 +91,8 @@ impl Policy {
         Some(Kept::new(value, redaction.spans()))
     }
 
-    /// Returns whether the texts that `show` shows to the rules are so long that other requests should not wait meanwhile.
+    /// Returns whether the texts that `show` shows are so long that other requests should not wait while the rules are
+    /// applied to them. It changes nothing.
     pub fn is_long(&self, show: impl FnOnce(&mut Redaction<'_>)) -> bool {
         let mut counting = Redaction::counting(&self.redactor, &self.key);
         show(&mut counting);

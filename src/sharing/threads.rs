@@ -7,8 +7,8 @@ use tokio::task::spawn_blocking;
 
 use super::Shares;
 
-/// The places of work that runs on threads of its own, eight for a project. Each thread has a stack and memory of its own, so
-/// there are few, and more of them than processors only let short work pass the long.
+/// The places of work that runs on threads of its own, eight for a project. There are few, because each thread has a stack
+/// and memory of its own. There are more than processors, so that short work need not wait for long work.
 static THREADS: LazyLock<Shares> = LazyLock::new(|| Shares::with_total(8, 16));
 
 /// Runs work of a project that takes milliseconds of processor time on a thread that serves no requests. It waits until a
@@ -24,5 +24,40 @@ pub async fn apart<T: Send + 'static>(project: &Arc<str>, work: impl FnOnce() ->
         Err(Ok(panic)) => resume_unwind(panic),
         // The program ends, and drops this task.
         Err(Err(_)) => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, mpsc};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_project_has_eight_threads_and_another_still_finds_one() {
+        let [greedy, modest]: [Arc<str>; 2] = ["greedy".into(), "modest".into()];
+        let (release, held) = mpsc::channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
+        let works: Vec<_> = (0..9)
+            .map(|_| {
+                let (project, held, begins) = (Arc::clone(&greedy), Arc::clone(&held), begins.clone());
+                let work = move || {
+                    begins.send(()).expect("the test listens");
+                    held.lock().expect("nobody panics").recv().expect_err("nothing is sent");
+                };
+                tokio::spawn(async move { apart(&project, work).await })
+            })
+            .collect();
+        for _ in 0..8 {
+            begun.recv().await.expect("eight begin");
+        }
+        assert_eq!(apart(&modest, || "done").await, "done");
+        begun.try_recv().expect_err("the ninth waits");
+        drop(release);
+        begun.recv().await.expect("the ninth begins");
+        for work in works {
+            work.await.expect("ends");
+        }
     }
 }

@@ -219,8 +219,8 @@ pub async fn delete_before(
     delete_children(connection, project, slates).await
 }
 
-/// Erases some records of an agent session, at most `most`: with a server, of the session on that server, and otherwise of the sessions of
-/// this name on every server.
+/// Erases some records of an agent session, at most `most`: with a server, of the session on that server, and otherwise of
+/// the sessions of this name on every server.
 pub async fn delete_session(
     connection: &mut PgConnection,
     project: &str,

@@ -124,6 +124,23 @@ fn a_text_that_is_json_stays_json_and_its_strings_are_read_as_what_they_mean() {
 }
 
 #[test]
+fn counting_how_long_texts_are_changes_nothing() {
+    let (redactor, key) = (secrets(), HashKey::new(vec![1; 32]));
+    let secret = format!("API_TOKEN={}", random(32));
+    let mut texts = vec![secret.clone(), serde_json::json!({ "text": secret }).to_string()];
+    let (mut hash, mut id) = (vec![1], uuid::Uuid::nil());
+    let (before, mut counting) = (texts.clone(), Redaction::counting(&redactor, &key));
+    texts.texts(&mut counting);
+    counting.hide(&mut hash);
+    counting.hide_id(&mut id);
+    assert_eq!((&texts, hash, id), (&before, vec![1], uuid::Uuid::nil()));
+    assert!(!counting.is_long());
+    texts.resize(1_000, secret);
+    texts.texts(&mut counting);
+    assert!(counting.is_long(), "short texts add up");
+}
+
+#[test]
 fn what_many_replacements_add_to_an_event_is_bounded() {
     let name = "n".repeat(50);
     let each = Redactor::new(&[], &[(&name, "[a-z]")], None).expect("an expression");
