@@ -20,7 +20,7 @@ pub mod format;
 pub mod near;
 pub mod params;
 pub mod profile;
-mod progress;
+pub mod progress;
 pub mod routes;
 mod rows;
 pub mod schema;

@@ -85,6 +85,31 @@ async fn a_piece_of_an_export_reads_little_more_than_it_gives() {
     }
 }
 
+/// The planner knows two other projects with one long topic each, and nothing of this one, which has many short topics.
+#[tokio::test]
+async fn a_conversation_is_read_by_itself_in_a_project_that_the_planner_does_not_know() {
+    const PAIRS: f64 = 2_000.0;
+    const FILL: &str = "
+        insert into pairs (project, id, topic_id, user_text, assistant_text, user_chars, user_units, assistant_chars,
+            assistant_units, created_at, completed_at, lifecycle_state, request_hash)
+        select project, gen_random_uuid(), 't', 'u' || n, 'a', 1, 1, 1, 1, now(), now() - n * interval '1 second', 'complete', ''
+        from generate_series(1, 10000) n, unnest(array['a', 'b']) project;
+        analyze pairs;
+        insert into pairs (project, id, topic_id, user_text, assistant_text, user_chars, user_units, assistant_chars,
+            assistant_units, created_at, completed_at, lifecycle_state, request_hash)
+        select 'default', gen_random_uuid(), 't' || n % 1000, 'u' || n, 'a', 1, 1, 1, 1, now(),
+            now() - n * interval '1 second', 'complete', ''
+        from generate_series(1, 2000) n";
+    let service = Service::open().await;
+    sqlx::raw_sql(FILL).execute(service.pool()).await.expect("pairs");
+    let entry =
+        DATASETS.iter().find(|entry| entry.description.name == "conversations").expect("conversations");
+    let export = export(&service, entry, &[]).await;
+    let plan = plan(&service, &mut export.next_page("").expect("a statement")).await;
+    let most = widest(&plan);
+    assert!(most <= 2.0 * PAIRS, "{most} rows in a step of {plan:#}");
+}
+
 /// A function that is called for each row takes many times as long as an expression.
 #[tokio::test]
 async fn whether_a_text_is_blank_is_asked_by_an_expression_that_agrees_with_the_regular_one() {
