@@ -1,4 +1,4 @@
--- Which texts stand together in a record, so that a split of a data set puts none of them into two parts (exports/split.rs).
+-- Which texts stand together in a record, so that a split of a data set puts none of them into two parts (exports/groups.rs).
 
 -- A text as a split compares it: without case, white space and quotation marks; its kind sets it apart from equal texts of
 -- another kind. The letters of ASCII are the same in every locale, so that a server can compute the hash of such a text

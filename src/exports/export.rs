@@ -14,7 +14,7 @@ use super::params::{Common, Order};
 use super::profile::Profile;
 use super::rows::Out;
 use super::text::QuestionAndAnswer;
-use super::{Dataset, Description, Lines, RowKey, Told, cursor, exclude, near, split};
+use super::{Dataset, Description, Lines, RowKey, Told, cursor, exclude, groups, near};
 use crate::error::{Error, Result};
 use crate::http::page::cursor_scope;
 use crate::http::{Check as _, Checks};
@@ -79,7 +79,7 @@ impl Export {
         common.as_of = Some(as_of);
         if let Some(source) = description.split.source() {
             if common.needs_groups() {
-                split::catch_up(db, project, source, as_of).await?;
+                groups::catch_up(db, project, source, as_of).await?;
             }
             if common.is_near() {
                 near::catch_up(db, project, source, as_of).await?;

@@ -3,7 +3,7 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{near, progress, snapshots, split};
+use super::{groups, near, progress, snapshots};
 
 /// Deletes what exports have stored about records that are erased, and marks the snapshots that contain them. It runs
 /// last in the transaction that erases the records.
@@ -12,7 +12,7 @@ pub async fn forget(connection: &mut PgConnection, project: &str, records: &[Uui
         return Ok(());
     }
     progress::wait(connection, project).await?;
-    split::forget(connection, project, records).await?;
+    groups::forget(connection, project, records).await?;
     near::forget(connection, project, records).await?;
     snapshots::erased::mark(connection, project, records).await
 }

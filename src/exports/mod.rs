@@ -17,6 +17,7 @@ pub mod exclude;
 pub mod export;
 pub mod forget;
 pub mod format;
+pub mod groups;
 pub mod near;
 pub mod params;
 pub mod profile;

@@ -16,9 +16,9 @@ use std::collections::HashMap;
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
+use super::groups::Source;
 use super::params::Common;
 use super::progress::{self, Record};
-use super::split::Source;
 use crate::retrieval::keys::{Key, literal};
 use crate::retrieval::text::{Token, tokens};
 use crate::types::Timestamp;

@@ -34,7 +34,7 @@ pub(super) struct Page<'a, T> {
 }
 
 /// Reads the next records that were finalized before `as_of` and are not processed yet, `most` at a time, if there are
-/// any. `sql` selects them as described at [`Source`](super::split::Source). Others are kept from the same work until
+/// any. `sql` selects them as described at [`Source`](super::groups::Source). Others are kept from the same work until
 /// the page ends.
 pub(super) async fn next_page<'a, T>(
     db: &PgPool,

@@ -14,9 +14,10 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use uuid::Uuid;
 
+use super::building::{self, Building, Contents, Kept, Part};
 use super::encode::{self, Batch, Collected, Encoder};
 use super::request::Wanted;
-use super::store::{self, Building, Contents, Kept, Part};
+use super::store;
 use crate::background::Rounds;
 use crate::error::{Error, Result};
 use crate::exports::RowKey;
@@ -93,7 +94,7 @@ pub async fn work(exports: Exports) {
 /// Builds one waiting snapshot. Returns whether to continue with another one.
 async fn next(exports: &Exports) -> Result<bool> {
     let db = &exports.db;
-    let Some(building) = store::claim(db, Timestamp::now(), until()).await? else { return Ok(false) };
+    let Some(building) = building::claim(db, Timestamp::now(), until()).await? else { return Ok(false) };
     let begun = std::time::Instant::now();
     let built = tokio::select! {
         built = build(exports, &building) => built,

@@ -14,7 +14,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
-use super::store::Part;
+use super::building::Part;
 use super::{CHUNK, File};
 use crate::exports::columns::Columns;
 use crate::exports::rows::Out;

@@ -2,7 +2,7 @@
 //! that it used, a download can be resumed, and programs that read Parquet read only what they need.
 //!
 //! A request fixes the parameters and the state of the data ([`mod@make`]). One of the servers then builds the file
-//! in the background ([`build`]) and stores it in the database in pieces of 1 MiB. The builder holds a lease, which
+//! in the background ([`build`]) and stores it in the database in pieces of 512 KiB. The builder holds a lease, which
 //! it renews. If the server dies, the lease ends, and another server, or the same one after a restart, begins again.
 //! Because exports with the same `as_of` have the same bytes, so has the file.
 //!
@@ -10,6 +10,7 @@
 //! card says so ([`erased`]).
 
 pub mod build;
+pub mod building;
 pub mod card;
 mod download;
 mod encode;

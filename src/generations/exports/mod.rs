@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::exports::chat::Prompt;
 use crate::exports::format::Shape;
-use crate::exports::split::Source;
+use crate::exports::groups::Source;
 use crate::exports::text::Text;
 use crate::generations::Rating;
 use crate::http::Checks;

@@ -14,8 +14,9 @@ use uuid::Uuid;
 
 use crate::exports::RowKey;
 use crate::exports::chat::Prompt;
+use crate::exports::groups::Source;
 use crate::exports::params::Common;
-use crate::exports::split::{Contents, Sides, Source};
+use crate::exports::split::{Contents, Sides};
 use crate::exports::text::Text;
 use crate::http::Checks;
 use crate::suggestions::MatchType;
