@@ -18,17 +18,14 @@ create table split_texts (
     hash         bigint not null,
     completed_at timestamptz not null,
     split_group  bigint not null,
-    taught       boolean not null,
     primary key (record, hash, project)
 );
 
-create index split_texts_hash on split_texts (hash, project, completed_at, record) include (split_group, taught);
+create index split_texts_hash on split_texts (hash, project, completed_at, record) include (split_group);
 
 comment on table split_texts is 'The questions and answers of finalized records, as hashes. Filled by the first export with a split, and then by each further one.';
 comment on column split_texts.completed_at is 'The record''s.';
 comment on column split_texts.split_group is 'The group of the record; all records of a group are in the same part of a split.';
-
-comment on column split_texts.taught is 'Whether it is the answer that the record teaches.';
 
 create table text_progress (
     project      text not null,

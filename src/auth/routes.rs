@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::keys::{self, ApiKey, NewKey, Rotation, Scope, Secret};
 use super::{Admin, Caller};
 use crate::audit::{self, Action};
+use crate::db;
 use crate::error::{Error, Refusals, Result};
 use crate::http::{ById, Json, Path};
 use crate::projects;
@@ -60,7 +61,7 @@ async fn create_key(
         return Err(Error::invalid("/project", "names a project that does not exist"));
     }
     let secret = Secret::random()?;
-    let mut transaction = app.db.begin().await?;
+    let mut transaction = db::begin(&app.db).await?;
     let row = keys::insert(&mut transaction, project, &key, &secret).await?;
     let details =
         json!({"key": row.id, "name": row.name, "scopes": row.scopes, "expires_at": row.expires_at});
@@ -97,7 +98,7 @@ async fn revoke_key(
     Path(ById { id }): Path<ById>,
 ) -> Result<StatusCode> {
     let key = own_key(&app, &caller, id).await?;
-    let mut transaction = app.db.begin().await?;
+    let mut transaction = db::begin(&app.db).await?;
     keys::revoke(&mut *transaction, id).await?;
     let details = json!({"key": id, "name": key.name});
     audit::note(&mut transaction, &key.project, &caller.actor(), Action::KeyRevoked, details).await?;
@@ -121,7 +122,7 @@ async fn rotate_key(
 ) -> Result<impl IntoResponse> {
     own_key(&app, &caller, id).await?;
     let secret = Secret::random()?;
-    let mut transaction = app.db.begin().await?;
+    let mut transaction = db::begin(&app.db).await?;
     let row = keys::rotate(&mut transaction, id, &rotation, &secret).await?;
     let details =
         json!({"key": row.id, "name": row.name, "old_key": id, "old_expires_at": rotation.old_expires_at});

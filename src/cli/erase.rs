@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -115,7 +116,7 @@ impl Erase {
     async fn on_database(&self, db: &sqlx::PgPool) -> anyhow::Result<Erased> {
         let project = self.project.as_deref().unwrap_or("default");
         let tenant = projects::store::tenant(db, project, &defaults()?).await?;
-        let tenant = tenant.with_context(|| format!("there is no project {project}"))?;
+        let tenant = Arc::new(tenant.with_context(|| format!("there is no project {project}"))?);
         let domains = self.domain.map_or(Domain::ALL.to_vec(), |domain| vec![domain]);
         Ok(match &self.what {
             What { session: Some(session), .. } => {

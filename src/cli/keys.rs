@@ -154,7 +154,7 @@ impl Action {
                 ensure!((1..=200).contains(&name.chars().count()), "the name must have 1 to 200 characters");
                 let secret = Secret::random()?;
                 let new = NewKey { id: None, project: None, name, scopes, expires_at, requests_per_second };
-                let mut transaction = db.begin().await?;
+                let mut transaction = db::begin(&db).await?;
                 let row = keys::insert(&mut transaction, &project, &new, &secret).await?;
                 let details = json!({"key": row.id, "name": row.name, "scopes": row.scopes, "expires_at": row.expires_at});
                 note(&mut transaction, &row, audit::Action::KeyMade, details).await?;
@@ -164,7 +164,7 @@ impl Action {
             Self::List { project } => list(&keys::list(&db, project.as_deref()).await?)?,
             Self::Rotate { id, old_expires_at, expires_at } => {
                 let secret = Secret::random()?;
-                let mut transaction = db.begin().await?;
+                let mut transaction = db::begin(&db).await?;
                 let rotation = Rotation { old_expires_at, expires_at };
                 let row = keys::rotate(&mut transaction, id, &rotation, &secret).await?;
                 let details =
@@ -174,7 +174,7 @@ impl Action {
                 show(&secret.text, &row)?;
             }
             Self::Revoke { id } => {
-                let mut transaction = db.begin().await?;
+                let mut transaction = db::begin(&db).await?;
                 let Some(row) = keys::get(&mut *transaction, id).await? else {
                     bail!("there is no key {id}");
                 };

@@ -126,7 +126,7 @@ impl Options {
     async fn admit(&self, running: &Running, key: Option<Secret>) -> anyhow::Result<bool> {
         if let Some(key) = key {
             let begun = Timestamp::now();
-            let mut transaction = running.app.db.begin().await?;
+            let mut transaction = db::begin(&running.app.db).await?;
             let row = keys::replace_first(&mut transaction, &key).await?;
             if row.created_at >= begun {
                 let actor = Actor { key: None, name: "GLEANER_ADMIN_KEY".into() };

@@ -211,7 +211,7 @@ impl Place {
                 client.accepted(client.call(Method::DELETE, &path, project.as_deref())).map(drop)
             }),
             Self::Database { db, project, .. } => {
-                let mut transaction = db.begin().await?;
+                let mut transaction = db::begin(db).await?;
                 let found = store::delete(&mut transaction, project, id).await?;
                 ensure!(found, "there is no snapshot {id} in the project {project}");
                 let actor = Actor::COMMAND_LINE;

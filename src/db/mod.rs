@@ -19,10 +19,11 @@ use anyhow::{anyhow, bail};
 use sqlx::error::DatabaseError;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions as _, Connection as _, PgPool};
+use sqlx::{ConnectOptions as _, Connection as _, PgPool, Postgres, SqlSafeStr, Transaction};
 
 use crate::error::{Error, Result};
 use crate::outage::Outage;
+use crate::sharing::joined;
 use crate::types::derived_id;
 
 /// The migrations of the schema, embedded in the program.
@@ -73,6 +74,29 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
         // Every request waits while the database is away, and what becomes of it is told elsewhere.
         .acquire_slow_level(log::LevelFilter::Debug)
         .connect_lazy_with(options)
+}
+
+/// Begins a transaction.
+pub async fn begin(db: &PgPool) -> sqlx::Result<Transaction<'static, Postgres>> {
+    begin_with(db, "begin").await
+}
+
+/// Begins a transaction that only reads, and whose statements all see the same state of the data.
+pub async fn begin_snapshot(db: &PgPool) -> sqlx::Result<Transaction<'static, Postgres>> {
+    begin_with(db, "begin isolation level repeatable read read only").await
+}
+
+/// Begins a transaction with this statement.
+///
+/// A request is dropped when its client hangs up, wherever it is. If that is while the database answers the statement, the
+/// library (0.9) gives the connection back with the transaction open, and the next statements of other requests would be
+/// part of it. The statement is therefore sent by a task that is never dropped, once there is a connection.
+pub async fn begin_with(
+    db: &PgPool,
+    statement: impl SqlSafeStr,
+) -> sqlx::Result<Transaction<'static, Postgres>> {
+    let connection = db.acquire().await?;
+    joined(tokio::spawn(Transaction::begin(connection, Some(statement.into_sql_str())))).await
 }
 
 /// Names the database in messages: where it is, and never the user or the password.

@@ -4,6 +4,7 @@ pub mod retention;
 pub mod routes;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -14,6 +15,7 @@ use uuid::Uuid;
 
 use crate::audit::{self, Action};
 use crate::auth::Actor;
+use crate::db;
 use crate::db::erased::{Counts, KINDS, Learned};
 use crate::db::retry::Losses;
 use crate::domain::{Domain, SessionName};
@@ -65,16 +67,12 @@ async fn repeat<T, F: Future<Output = Result<T>>>(transaction: impl Fn() -> F) -
 /// stored redacted, unless the record is older than the rule.
 pub async fn session(
     db: &PgPool,
-    tenant: &Tenant,
+    tenant: &Arc<Tenant>,
     actor: &Actor,
     session: SessionName<'_>,
 ) -> Result<Erased> {
-    let redacted = |name: &str| {
-        let mut redacted = name.to_owned();
-        tenant.policy.redact_name(&mut redacted);
-        redacted
-    };
-    let (name, server) = (redacted(session.session), session.server.map(redacted));
+    let name = tenant.redacted_name(session.session.to_owned()).await;
+    let server = tenant.redacted_name(session.server.map(str::to_owned)).await;
     let mut names = vec![session];
     for session in [session.session, &name] {
         for server in [names[0].server, server.as_deref()] {
@@ -89,7 +87,7 @@ pub async fn session(
     for domain in Domain::ALL {
         for name in &names {
             let piece = || async {
-                let mut transaction = db.begin().await?;
+                let mut transaction = db::begin(db).await?;
                 let piece =
                     domain.erase_session(&mut transaction, &tenant.name, &tenant.rules, *name, PIECE).await?;
                 transaction.commit().await?;
@@ -105,7 +103,7 @@ pub async fn session(
         }
     }
     // The audit log does not contain the session's name, because the name was erased too.
-    let mut transaction = db.begin().await?;
+    let mut transaction = db::begin(db).await?;
     note(&mut transaction, tenant, actor, json!({"by": "session", "erased": erased})).await?;
     transaction.commit().await?;
     Ok(erased)
@@ -120,7 +118,7 @@ pub async fn record(
     id: Uuid,
 ) -> Result<Erased> {
     repeat(|| async {
-        let mut transaction = db.begin().await?;
+        let mut transaction = db::begin(db).await?;
         let mut erased = Erased::default();
         for domain in domains {
             erased.add(domain.erase_record(&mut transaction, &tenant.name, &tenant.rules, id).await?);
@@ -159,7 +157,7 @@ pub async fn before(
     'domains: for domain in domains {
         loop {
             let piece = repeat(|| async {
-                let mut transaction = db.begin().await?;
+                let mut transaction = db::begin(db).await?;
                 let piece = domain
                     .erase_before(&mut transaction, &tenant.name, &tenant.rules, time, PIECE, Learned::Forget)
                     .await?;
@@ -177,7 +175,7 @@ pub async fn before(
             }
         }
     }
-    let mut transaction = db.begin().await?;
+    let mut transaction = db::begin(db).await?;
     let names: Vec<_> = domains.iter().map(|domain| domain.name()).collect();
     let details = json!({"by": "age", "before": time, "domains": names, "erased": erased});
     note(&mut transaction, tenant, actor, details).await?;

@@ -14,6 +14,7 @@ use sqlx::PgPool;
 
 use crate::auth::keyring::Keyring;
 use crate::background::Rounds;
+use crate::db;
 use crate::db::erased::Learned;
 use crate::domain::Domain;
 use crate::error::Result;
@@ -68,7 +69,7 @@ impl Retention {
         let Some(days) = tenant.retention.get(domain) else { return Ok(false) };
         let Some(before) = now.plus(-TimeDelta::days(days.get().into())) else { return Ok(false) };
         let begun = Instant::now();
-        let mut transaction = self.db.begin().await?;
+        let mut transaction = db::begin(&self.db).await?;
         // Several servers may share the database, and one at a time is enough.
         if !sqlx::query_scalar::<_, bool>(MINE).fetch_one(&mut *transaction).await? {
             return Ok(false);

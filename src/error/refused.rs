@@ -28,7 +28,7 @@ impl Refused {
         Self { method: request.method().clone(), uri: request.uri().clone(), id }
     }
 
-    /// Takes the problem that a refusal is about: that of an [`Error`], or one made of the status when a layer or the router
+    /// Takes the problem that a refusal is about: that of an [`Error`](super::Error), or one made of the status when a layer or the router
     /// refused (404 of an unknown path, 405, a panic). A response with any other status has none, nor has one that is
     /// [`PassedOn`].
     #[must_use]

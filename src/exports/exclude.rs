@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::params::Common;
 use super::progress;
 use super::split::Texts;
+use crate::db;
 use crate::error::{Error, Result};
 
 /// Rejects a snapshot that rows cannot be compared with. Returns whether its texts are already rows.
@@ -42,7 +43,7 @@ pub(super) async fn prepare(db: &PgPool, project: &str, snapshot: Uuid) -> Resul
     if expect(db, project, snapshot).await? {
         return Ok(());
     }
-    let mut transaction = db.begin().await?;
+    let mut transaction = db::begin(db).await?;
     sqlx::query(LOCK).bind(project).bind(snapshot).execute(&mut *transaction).await?;
     if expect(&mut *transaction, project, snapshot).await? {
         return Ok(());

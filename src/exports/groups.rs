@@ -27,8 +27,8 @@ const PAGE: i64 = 2_000;
 pub struct Source {
     /// The name of the domain.
     pub domain: &'static str,
-    /// SQL that selects, from records of the project `$1`, `record`, `completed_at`, the hashes `question` and
-    /// `answer` (of the answer that the record teaches), and the array `answers` of the hashes of all its answers.
+    /// SQL that selects, from records of the project `$1`, `record`, `completed_at`, the hash `question`, and the array
+    /// `answers` of the hashes of all its answers.
     /// The records are at most `$5`, or fewer with some 20,000 answers, of those that were finalized after the record (`$2`, `$3`) and before `$4`, in
     /// the order in which they were finalized.
     pub sql: &'static str,
@@ -42,7 +42,6 @@ pub struct Source {
 #[derive(Debug, Clone, sqlx::FromRow)]
 struct Hashes {
     question: i64,
-    answer: Option<i64>,
     answers: Vec<i64>,
 }
 
@@ -102,10 +101,9 @@ pub(super) async fn catch_up(
             order by t.completed_at, t.record limit 1
         ) first";
     const INSERT: &str = "
-        insert into split_texts (project, record, hash, completed_at, split_group, taught)
-        select $1, record, hash, completed_at, split_group, taught
-        from unnest($2::uuid[], $3::bigint[], $4::timestamptz[], $5::bigint[], $6::boolean[])
-            as new (record, hash, completed_at, split_group, taught)
+        insert into split_texts (project, record, hash, completed_at, split_group)
+        select $1, record, hash, completed_at, split_group
+        from unnest($2::uuid[], $3::bigint[], $4::timestamptz[], $5::bigint[]) as new (record, hash, completed_at, split_group)
         on conflict do nothing";
     let work = (project, source.domain);
     let mut processed = 0;
@@ -119,19 +117,17 @@ pub(super) async fn catch_up(
         let mut known =
             known.into_iter().map(|(text, group, records)| (text, Known { group, records })).collect();
         let groups = assign(&page.records, &mut known);
-        let (mut ids, mut hashes, mut times, mut of_texts, mut taught) =
-            (vec![], vec![], vec![], vec![], vec![]);
+        let (mut ids, mut hashes, mut times, mut of_texts) = (vec![], vec![], vec![], vec![]);
         for (record, group) in page.records.iter().zip(groups) {
             for text in record.read.all() {
                 ids.push(record.record);
                 hashes.push(text);
                 times.push(record.completed_at);
                 of_texts.push(group);
-                taught.push(record.read.answer == Some(text));
             }
         }
         let query = sqlx::query(INSERT).bind(project).bind(ids).bind(hashes);
-        query.bind(times).bind(of_texts).bind(taught).execute(&mut *page.transaction).await?;
+        query.bind(times).bind(of_texts).execute(&mut *page.transaction).await?;
         page.end().await?;
     }
     progress::renew_statistics(db, processed, "analyze split_texts").await
@@ -155,7 +151,7 @@ mod tests {
     use super::*;
 
     fn record(question: i64, answers: &[i64]) -> Record<Hashes> {
-        let read = Hashes { question, answer: None, answers: answers.to_vec() };
+        let read = Hashes { question, answers: answers.to_vec() };
         Record { record: Uuid::nil(), completed_at: Timestamp::now(), read }
     }
 

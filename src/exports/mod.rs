@@ -25,6 +25,7 @@ pub mod progress;
 pub mod routes;
 mod rows;
 pub mod schema;
+pub mod selection;
 pub mod snapshots;
 pub mod split;
 pub mod stream;
@@ -200,28 +201,4 @@ impl Lines<'_> {
     pub fn has_records(&mut self, records: impl Iterator<Item = Uuid>) {
         self.records = records.collect();
     }
-}
-
-/// Adds the condition that no older row has the same hash, so that only the oldest of equal rows is exported.
-///
-/// The rows are those of `from` as `alias` that meet the `conditions`. `key` is the list of the columns by which they
-/// are ordered.
-pub fn push_oldest(
-    query: &mut QueryBuilder<Postgres>,
-    (from, alias): (&str, &str),
-    hash: &str,
-    key: &[&str],
-    conditions: impl FnOnce(&mut QueryBuilder<Postgres>),
-) {
-    let of =
-        |table: &str| key.iter().map(|column| format!("{table}.{column}")).collect::<Vec<_>>().join(", ");
-    query.push(format_args!(
-        " and not exists (select from (select {alias}.* from {from} where {alias}.project = $1"
-    ));
-    conditions(query);
-    query.push(format_args!(
-        ") older where older.{hash} = {alias}.{hash} and ({}) < ({}))",
-        of("older"),
-        of(alias)
-    ));
 }

@@ -19,6 +19,7 @@ use uuid::Uuid;
 use super::groups::Source;
 use super::params::Common;
 use super::progress::{self, Record};
+use super::selection::Selection;
 use crate::retrieval::keys::{Key, literal};
 use crate::retrieval::text::{Token, tokens};
 use crate::types::Timestamp;
@@ -231,15 +232,13 @@ pub(super) async fn forget(
 }
 
 /// Adds the condition that no older record among those that meet the `conditions` is similar to the row's record.
-///
-/// The rows are those of `from` as `alias`, and `record` is the column with the id of their record.
-pub fn push_unlike(
+pub(super) fn push_unlike(
     query: &mut QueryBuilder<Postgres>,
     common: &Common,
-    (from, alias): (&str, &str),
-    record: &str,
+    selection: &Selection<'_>,
     conditions: impl FnOnce(&mut QueryBuilder<Postgres>),
 ) {
+    let (Selection { from, alias, .. }, record) = (selection, selection.record());
     query.push(format_args!(
         " and not exists (select from near_twins twin
             join (select {alias}.{record} as id from {from} where {alias}.project = $1"

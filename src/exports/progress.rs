@@ -9,6 +9,7 @@ use sqlx::types::Json;
 use sqlx::{AssertSqlSafe, FromRow, PgConnection, PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
+use crate::db;
 use crate::types::Timestamp;
 
 /// The number of new records from which on the planner's statistics are renewed.
@@ -49,7 +50,7 @@ where
     const BEGIN: &str = "insert into text_progress (project, work) values ($1, $2) on conflict do nothing";
     const LOCK: &str =
         "select completed_at, record from text_progress where project = $1 and work = $2 for update";
-    let mut transaction = db.begin().await?;
+    let mut transaction = db::begin(db).await?;
     sqlx::query(BEGIN).bind(project).bind(work).execute(&mut *transaction).await?;
     let (completed_at, record): (Option<Timestamp>, Option<Uuid>) =
         sqlx::query_as(LOCK).bind(project).bind(work).fetch_one(&mut *transaction).await?;

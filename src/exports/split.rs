@@ -181,23 +181,13 @@ impl Common {
             || self.split.is_some() && self.split_by.unwrap_or_default() == SplitBy::Auto
     }
 
-    /// Adds the conditions on a row's answer: its length, and the number of earlier records with the same answer.
+    /// Adds the conditions on the length of a row's answer.
     pub(super) fn push_answer(&self, query: &mut QueryBuilder<Postgres>, texts: &Texts<'_>) {
         for (bound, comparison) in [(self.min_chars, ">="), (self.max_chars, "<=")] {
             if let Some(bound) = bound {
                 query.push(format_args!(" and char_length({}) {comparison} ", texts.answer.sql));
                 query.push_bind(i64::from(bound));
             }
-        }
-        if let Some(most) = self.max_per_answer {
-            let Texts { record, answer, completed_at, .. } = texts;
-            let answer = answer.hash();
-            query.push(format_args!(
-                " and (select count(*) from (
-                    select from split_texts same where same.project = $1 and same.hash = {answer} and same.taught
-                        and (same.completed_at, same.record) < ({completed_at}, {record}) limit "
-            ));
-            query.push_bind(i64::from(most)).push(") earlier) < ").push_bind(i64::from(most));
         }
     }
 

@@ -92,8 +92,8 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
 pub(super) async fn renew(connection: &mut PgConnection, project: &str, logs: &[Uuid]) -> sqlx::Result<()> {
     // A log that is in a group of a split already is there with its new program too.
     const CORRECTIONS: &str = "
-        insert into split_texts (project, record, hash, completed_at, split_group, taught)
-        select distinct t.project, t.record, split_hash('program', g.corrected_dsl), t.completed_at, t.split_group, true
+        insert into split_texts (project, record, hash, completed_at, split_group)
+        select distinct t.project, t.record, split_hash('program', g.corrected_dsl), t.completed_at, t.split_group
         from generations g
         join split_texts t on t.project = $1 and t.record = g.id
         where g.project = $1 and g.id = any($2) and g.corrected_dsl is not null

@@ -4,6 +4,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::{Attempt, Generation, Rating, pairs};
+use crate::db;
 use crate::db::aged::Aged;
 use crate::db::erased::Counts;
 use crate::db::rows;
@@ -147,7 +148,7 @@ pub async fn list(
 /// Returns the whole log, or none if there is no such log. Its totals and attempts are read at the same
 /// moment.
 pub async fn get(db: &PgPool, project: &str, id: Uuid, memory: &Memory) -> Result<Option<Generation>> {
-    let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
+    let mut snapshot = db::begin_snapshot(db).await?;
     let mut query = QueryBuilder::new(SELECT);
     query.push_bind(project.to_owned()).push(" and g.id = ").push_bind(id);
     let found: Option<Generation> = query.build_query_as().fetch_optional(&mut *snapshot).await?;

@@ -57,10 +57,10 @@ async fn suggest_memories(
     caller: Caller<Read>,
     key: IdempotencyKey,
     memory: Memory,
-    Path(BySession { mut session_id }): Path<BySession>,
+    Path(BySession { session_id }): Path<BySession>,
     Json(new): Json<NewSuggest>,
 ) -> Result<axum::Json<ConversationHelp>> {
-    caller.tenant.policy.redact_name(&mut session_id);
+    let session_id = caller.tenant.redacted_name(session_id).await;
     let parent = event::conversation(&session_id);
     let id = key.id(&caller.project, "suggest", Some(parent));
     let records = caller.may_write();

@@ -16,11 +16,12 @@ const DEPTH_LIMIT: u32 = 127;
 
 /// Replaces, in place, the escapes in a JSON text that Postgres cannot store (`\u0000` and lone surrogates)
 /// by `\ufffd`, and returns how many there were. Also refuses what nobody would notice in an object that
-/// stays unparsed: nesting deeper than the parser allows, and numbers beyond the range of a double. A raw NUL
-/// byte is left to the parser, which refuses it.
+/// stays unparsed: nesting deeper than the parser allows, numbers beyond the range of a double, and numbers that are much
+/// longer without their exponents, as Postgres writes them. A raw NUL byte is left to the parser, which refuses it.
 pub fn clean_json(json: &mut [u8]) -> Result<usize> {
     let mut replaced = 0;
     let mut depth = 0_u32;
+    let mut zeros = 0;
     let mut at = 0;
     while at < json.len() {
         match json[at] {
@@ -42,8 +43,12 @@ pub fn clean_json(json: &mut [u8]) -> Result<usize> {
                     .position(|byte| !matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'))
                     .map_or(json.len(), |length| at + length);
                 let number = str::from_utf8(&json[at..end]).unwrap_or_default();
-                if !can_be_kept(number) {
+                let Some(more) = zeros_of(number) else {
                     return Err(malformed_at(json, at, "number out of range"));
+                };
+                zeros += more;
+                if zeros > SCALE as usize + MOST_ZEROS * json.len() {
+                    return Err(malformed_at(json, at, "numbers are too long without their exponents"));
                 }
                 at = end;
             }
@@ -98,28 +103,35 @@ fn end_of_string(json: &[u8], mut at: usize) -> usize {
     json.len()
 }
 
-/// Returns whether a number fits both a double and Postgres's `numeric`, which has at most 16 383 digits
-/// after the point. Text that is not a number passes, because the parser refuses it.
-fn can_be_kept(number: &str) -> bool {
+/// The maximum number of digits after the point that Postgres's `numeric` has.
+const SCALE: u32 = 16_383;
+
+/// The maximum number of zeros that the exponents in a JSON text stand for, for each byte of the text and beyond
+/// [`SCALE`]. The smallest doubles with all their digits need thirteen.
+const MOST_ZEROS: usize = 16;
+
+/// Returns how many zeros the exponent of a number stands for, or none if the number does not fit both a double and
+/// Postgres's `numeric`. Text that is not a number passes, because the parser refuses it.
+fn zeros_of(number: &str) -> Option<usize> {
     const DIGITS: usize = 300;
-    const SCALE: i64 = 16_383;
     let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, ""));
     if exponent.is_empty() && mantissa.len() <= DIGITS {
-        return true;
+        return Some(0);
     }
     let fraction = mantissa.split_once('.').map_or(0, |(_, digits)| digits.len());
     let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
     if !digits.bytes().all(|byte| byte.is_ascii_digit()) || digits.is_empty() != exponent.is_empty() {
-        return true;
+        return Some(0);
     }
-    let exponent = if digits.is_empty() { Ok(0) } else { exponent.parse::<i64>() };
-    let fits = |exponent: i64| {
-        exponent.abs() <= SCALE && i64::try_from(fraction).is_ok_and(|digits| digits - exponent <= SCALE)
-    };
+    let exponent = if digits.is_empty() { 0 } else { exponent.parse::<i64>().ok()? };
+    let scale = i64::from(SCALE);
+    let fits =
+        exponent.abs() <= scale && i64::try_from(fraction).is_ok_and(|digits| digits - exponent <= scale);
     // `serde_json` rounds differently from the standard library, so it decides on numbers near the greatest
     // double.
     let out_of_range = |error: serde_json::Error| error.to_string().starts_with("number out of range");
-    exponent.is_ok_and(fits) && !serde_json::from_str::<f64>(number).is_err_and(out_of_range)
+    let fits = fits && !serde_json::from_str::<f64>(number).is_err_and(out_of_range);
+    usize::try_from(exponent.unsigned_abs()).ok().filter(|_| fits)
 }
 
 /// Cleans the string whose content begins at `at`. Returns the position after its closing quote.
@@ -263,7 +275,7 @@ mod tests {
     fn a_number_is_kept_that_fits_both_a_double_and_postgres() {
         let long = format!("0.{}1", "0".repeat(16_382));
         for kept in ["0", "-1.5", "1e308", "1e-16383", "1.5E+3", &long, "1e", "1e+", "1.2.3", "--"] {
-            assert!(can_be_kept(kept), "{kept}");
+            assert!(zeros_of(kept).is_some(), "{kept}");
         }
         let longer = format!("{long}0");
         let great = "9".repeat(400);
@@ -277,7 +289,20 @@ mod tests {
             &longer,
             &great,
         ] {
-            assert!(!can_be_kept(refused), "{refused}");
+            assert_eq!(zeros_of(refused), None, "{refused}");
+        }
+    }
+
+    #[test]
+    fn numbers_may_not_be_much_longer_without_their_exponents() {
+        let numbers =
+            |number: &str, count: usize| format!("[{}]", vec![number; count].join(",")).into_bytes();
+        for (number, count) in [("1e-16383", 1), ("2.2250738585072014e-308", 10_000), ("1.5e-05", 10_000)] {
+            assert_eq!(clean_json(&mut numbers(number, count)).expect(number), 0);
+        }
+        for (number, count) in [("1e-16383", 2), ("1e308", 1_000)] {
+            let error = clean_json(&mut numbers(number, count)).expect_err(number).to_string();
+            assert!(error.contains("too long without their exponents at line 1 column"), "{error}");
         }
     }
 

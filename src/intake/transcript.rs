@@ -16,7 +16,7 @@ pub async fn take(
     origin: Origin,
     lines: Vec<u8>,
 ) -> Result<TranscriptCounts> {
-    let Some(origin) = tenant.policy.keep(origin) else { return Ok(TranscriptCounts::default()) };
+    let Some(origin) = tenant.keep(origin).await else { return Ok(TranscriptCounts::default()) };
     let listener = Conversations { key: None };
     let (counts, ..) = Intake::begin(&app.searches, tenant, origin, listener).await.take(lines).await?;
     Ok(counts)

@@ -7,6 +7,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::SourceType;
 use super::help::ItemKind;
 use super::rules::intent::IntentType;
+use crate::db;
 use crate::error::Result;
 use crate::http::page::{check_range, time_in_query};
 use crate::http::{Check, Checks};
@@ -238,7 +239,7 @@ pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<Fi
     );
     query.push_bind(project.to_owned());
     scope.push(&mut query, "s.created_at");
-    let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
+    let mut snapshot = db::begin_snapshot(db).await?;
     let requests: Requests = query.build_query_as().fetch_one(&mut *snapshot).await?;
     let mut query = QueryBuilder::<Postgres>::new(
         "select least(width_bucket(c.confidence, array[0, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1]::float8[]), 7) as band,

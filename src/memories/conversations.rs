@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::suggestion::SuggestedMemory;
 use super::{ConversationQuery, Judged, suggest};
-use crate::db::rows;
+use crate::db::{self, rows};
 use crate::error::Result;
 use crate::http::memory::Memory;
 
@@ -43,7 +43,7 @@ pub async fn get(db: &PgPool, project: &str, session: &str, memory: &Memory) -> 
             where project = $1 and session_id = $2 and verdict is not null
             order by judged_at desc, memory_id desc limit $3
         ) newest order by judged_at, memory_id";
-    let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
+    let mut snapshot = db::begin_snapshot(db).await?;
     let of_session = |sql: &'static str| sqlx::query(sql).bind(project).bind(session).bind(MOST);
     let newest = of_session(QUERIES).fetch(&mut *snapshot);
     let (mut queries, _): (Vec<ConversationQuery>, _) = rows::some(newest, usize::MAX, memory).await?;

@@ -9,6 +9,7 @@ use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use crate::background::Rounds;
+use crate::db;
 use crate::embeddings::{Embedder, Failure, cosine};
 use crate::error::Result;
 use crate::types::Timestamp;
@@ -147,7 +148,7 @@ impl Rounds for Filling {
         const MINE: &str = "select pg_try_advisory_xact_lock(hashtext('gleaner embeddings'))";
         // Several servers may share the database, and one at a time is enough. The transaction reads nothing, so that it keeps
         // nothing from being vacuumed.
-        let mut turn = self.db.begin().await?;
+        let mut turn = db::begin(&self.db).await?;
         if !sqlx::query_scalar::<_, bool>(MINE).fetch_one(&mut *turn).await? {
             return Ok(SHORTEST_PAUSE);
         }

@@ -87,7 +87,7 @@ pub async fn search(
     memory: &Memory,
 ) -> Result<Vec<FoundMemory>> {
     (wanted.query, _) = tenant.redacted(wanted.query).await;
-    tenant.policy.redact_name(&mut wanted.session_id);
+    wanted.session_id = tenant.redacted_name(wanted.session_id).await;
     let at = Timestamp::now();
     let meaning = meaning::of_query(app, tenant, &wanted.query, PATIENCE).await;
     let sought = Sought {

@@ -11,6 +11,7 @@ use super::failure::own;
 use super::in_flight::InFlight;
 use super::rules::errors::Kind;
 use crate::background::Rounds;
+use crate::db;
 use crate::error::Result;
 use crate::types::Timestamp;
 
@@ -50,7 +51,7 @@ pub async fn interrupt(db: &PgPool, now: Timestamp) -> Result<()> {
     let error = own(Kind::Interrupted, "The send was never ended.");
     let projects: Vec<String> = sqlx::query_scalar(PROJECTS).bind(now).fetch_all(db).await?;
     for project in projects {
-        let mut transaction = db.begin().await?;
+        let mut transaction = db::begin(db).await?;
         let pairs: Vec<uuid::Uuid> = sqlx::query_scalar(SENDS)
             .bind(&project)
             .bind(now)

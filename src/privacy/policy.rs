@@ -91,9 +91,13 @@ impl Policy {
         Some(Kept::new(value, redaction.spans()))
     }
 
-    /// Returns whether the texts that `show` shows are so long that other requests should not wait while the rules are
-    /// applied to them. It changes nothing.
-    pub fn is_long(&self, show: impl FnOnce(&mut Redaction<'_>)) -> bool {
+    /// Returns whether other requests should not wait while the rules are applied to the texts that `show` shows, because
+    /// the texts are long, or because the project has expressions of its own, of which nobody knows how long they take. It
+    /// changes nothing.
+    pub fn may_take_long(&self, show: impl FnOnce(&mut Redaction<'_>)) -> bool {
+        if self.redactor.has_custom() {
+            return true;
+        }
         let mut counting = Redaction::counting(&self.redactor, &self.key);
         show(&mut counting);
         counting.is_long()

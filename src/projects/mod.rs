@@ -20,7 +20,7 @@ use crate::messages::settings::MessageSettings;
 use crate::privacy::capture::Capture;
 use crate::privacy::kept::Kept;
 use crate::privacy::policy::{ByDomain, Choice, Policy, Private};
-use crate::privacy::redact::{RedactRules, Texts};
+use crate::privacy::redact::{GroupName, RedactRules, Redaction, Texts};
 use crate::searches::settings::{Rules, SearchSettings};
 use crate::sharing::apart;
 use crate::types::Timestamp;
@@ -173,28 +173,47 @@ pub struct Tenant {
 }
 
 impl Tenant {
-    /// Reduces a value as [`Policy::keep`] does. If its texts are long, that is done on a thread that serves no requests.
-    pub async fn keep<T: Private + Send + Sync + 'static>(self: &Arc<Self>, mut value: T) -> Option<Kept<T>> {
-        if !self.policy.is_long(|redaction| value.redact(redaction)) {
-            return self.policy.keep(value);
-        }
-        let tenant = Arc::clone(self);
-        apart(&self.name, move || tenant.policy.keep(value)).await
+    /// Reduces a value as [`Policy::keep`] does, wherever that keeps no other request waiting.
+    pub async fn keep<T: Private + Send + Sync + 'static>(self: &Arc<Self>, value: T) -> Option<Kept<T>> {
+        self.apply(value, T::redact, Policy::keep).await
     }
 
-    /// Redacts texts as [`Policy::redact`] does, and returns them with the number of replaced spans. If they are long, that is
-    /// done on a thread that serves no requests.
-    pub async fn redacted<T: Texts + Send + 'static>(self: &Arc<Self>, mut texts: T) -> (T, u32) {
-        if !self.policy.is_long(|redaction| texts.texts(redaction)) {
-            let spans = self.policy.redact(&mut texts);
-            return (texts, spans);
-        }
-        let tenant = Arc::clone(self);
-        let redact = move || {
-            let spans = tenant.policy.redact(&mut texts);
+    /// Redacts texts as [`Policy::redact`] does, wherever that keeps no other request waiting, and returns them with the
+    /// number of replaced spans.
+    pub async fn redacted<T: Texts + Send + 'static>(self: &Arc<Self>, texts: T) -> (T, u32) {
+        let redact = |policy: &Policy, mut texts: T| {
+            let spans = policy.redact(&mut texts);
             (texts, spans)
         };
-        apart(&self.name, redact).await
+        self.apply(texts, T::texts, redact).await
+    }
+
+    /// Redacts the name of a session, a topic or a server as [`Policy::redact_name`] does, wherever that keeps no other request
+    /// waiting.
+    pub async fn redacted_name<T: GroupName + Send + 'static>(self: &Arc<Self>, name: T) -> T {
+        let redact = |policy: &Policy, mut name: T| {
+            policy.redact_name(&mut name);
+            name
+        };
+        self.apply(name, T::group_name, redact).await
+    }
+
+    /// Applies the policy to a value whose texts `show` shows: on a thread that serves no requests if that may take long.
+    async fn apply<T, R>(
+        self: &Arc<Self>,
+        mut value: T,
+        show: fn(&mut T, &mut Redaction<'_>),
+        policy: fn(&Policy, T) -> R,
+    ) -> R
+    where
+        T: Send + 'static,
+        R: Send + 'static,
+    {
+        if !self.policy.may_take_long(|redaction| show(&mut value, redaction)) {
+            return policy(&self.policy, value);
+        }
+        let tenant = Arc::clone(self);
+        apart(&self.name, move || policy(&tenant.policy, value)).await
     }
 }
 

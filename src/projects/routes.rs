@@ -13,6 +13,7 @@ use super::store;
 use super::{Project, Settings, check_name};
 use crate::audit::{self, Action};
 use crate::auth::{Admin, Caller};
+use crate::db;
 use crate::error::{Error, Refusals, Result};
 use crate::http::{Check, Checks, Json, Path};
 use crate::state::App;
@@ -71,7 +72,7 @@ async fn put_project(
     Json(settings): Json<Settings>,
 ) -> Result<impl IntoResponse> {
     caller.expect_project(&project)?;
-    let mut transaction = app.db.begin().await?;
+    let mut transaction = db::begin(&app.db).await?;
     let (project, made) = store::put(&mut *transaction, &project, &settings, app.keyring.capture()).await?;
     let action = if made { Action::ProjectMade } else { Action::SettingsChanged };
     let details = json!({"settings": settings});

@@ -16,6 +16,7 @@ use super::settings::Rules;
 use super::write;
 use crate::auth::keyring::Keyring;
 use crate::background::Rounds;
+use crate::db;
 use crate::error::{Error, Result};
 use crate::types::Timestamp;
 
@@ -152,7 +153,7 @@ async fn expire_threads(
     if threads.is_empty() {
         return Ok(());
     }
-    let mut transaction = db.begin().await?;
+    let mut transaction = db::begin(db).await?;
     let due: Vec<Uuid> = sqlx::query_scalar(STILL_DUE)
         .bind(project)
         .bind(due_before(rules, false, now))

@@ -50,7 +50,7 @@ impl Report {
         received: Timestamp,
     ) -> Option<Self> {
         let source = format!("hooks/{}", agent.name);
-        let origin = tenant.policy.keep(Origin { agent, source, learn: None })?;
+        let origin = tenant.keep(Origin { agent, source, learn: None }).await?;
         let said = match entry {
             Some(entry) => {
                 let mut entries = Vec::new();

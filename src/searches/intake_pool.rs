@@ -45,7 +45,7 @@ impl IntakePool {
     ) -> sqlx::Result<(Place, Transaction<'static, Postgres>)> {
         let place = self.shares.take(project, 1).await;
         let begin = format!("begin; set local application_name = '{}'", db::writer_name(project));
-        Ok((place, self.db.begin_with(AssertSqlSafe(begin)).await?))
+        Ok((place, db::begin_with(&self.db, AssertSqlSafe(begin)).await?))
     }
 
     /// Returns a place for a hook report of a project, or none if it has too many.

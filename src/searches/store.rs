@@ -9,7 +9,7 @@ use super::associations::{self, Association};
 use super::hints::Hint;
 use super::settings::Rules;
 use super::{AppendedFallback, Search, SearchState};
-use crate::db::rows;
+use crate::db::{self, rows};
 use crate::error::Result;
 use crate::http::Check;
 use crate::http::memory::Memory;
@@ -94,7 +94,7 @@ pub async fn get(
     id: Uuid,
     memory: &Memory,
 ) -> Result<Option<Search>> {
-    let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
+    let mut snapshot = db::begin_snapshot(db).await?;
     let mut query = QueryBuilder::<Postgres>::new(SELECT);
     query.push_bind(project.to_owned()).push(" and s.id = ").push_bind(id);
     let found: Option<Search> = query.build_query_as().fetch_optional(&mut *snapshot).await?;

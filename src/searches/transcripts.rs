@@ -6,8 +6,9 @@
 //!
 //! # How lines are read
 //!
-//! Lines are read in pieces of 2 MiB or 4,096 lines, each in one transaction, so that a transcript may be of any
-//! size. Clients that send lines of the same source take turns. A line counts once within its source, by a hash of
+//! Lines are read in pieces of 2 MiB or 4,096 lines, each stored in one transaction, so that a transcript may be of any
+//! size. Clients that send lines of the same source take turns. Lines are parsed and redacted before the transaction
+//! begins, because that may take long; if another server has stored lines of the source meanwhile, they are read again. A line counts once within its source, by a hash of
 //! its bytes, because real files repeat lines, and simple clients send whole files again. The use of a tool and its
 //! result are connected by their id, in whatever order and in whichever requests they arrive. An action counts when
 //! its result has arrived, because only then it is known whether it succeeded. Searches and fallbacks get ids that
@@ -112,13 +113,39 @@ pub(super) struct Context {
 }
 
 /// What is stored about a source.
-#[derive(sqlx::FromRow)]
+#[derive(Debug, Default, PartialEq, sqlx::FromRow)]
 struct Source {
     /// The properties of its latest line.
     #[sqlx(flatten)]
     context: Context,
     /// The hashes of its latest malformed lines.
     error_lines: Vec<Uuid>,
+}
+
+/// What is stored of a source, and of the lines that were sent.
+struct Seen {
+    source: Source,
+    /// The hashes of the lines that are stored.
+    known: HashSet<Uuid>,
+}
+
+/// What lines say, with what the project keeps of it.
+struct Read {
+    /// How many lines there are, and how many of them are duplicates and malformed.
+    counts: TranscriptCounts,
+    /// The number of replaced characters.
+    replaced: usize,
+    /// The number of redacted spans.
+    redacted: u32,
+    /// What later lines may leave out.
+    context: Context,
+    entries: Vec<Kept<Entry>>,
+    /// The hashes of the lines, with their sessions.
+    taken: Vec<(Uuid, Option<String>)>,
+    /// The entries with a prompt, whose texts are redacted.
+    prompts: Vec<Entry>,
+    /// The last malformed lines.
+    faults: VecDeque<Fault>,
 }
 
 impl Context {
@@ -212,53 +239,92 @@ impl<'a, L: Listener> Intake<'a, L> {
         }
         let mut losses = Losses::default();
         loop {
-            match self.store(piece.clone()).await {
+            let stored = self.seen(&piece).await?;
+            let read = self.read(&stored, piece.clone()).await;
+            let (replaced, redacted) = (read.replaced, read.redacted);
+            match self.store(&piece, &stored, read).await {
+                Ok(Some(counts)) => return Ok((counts, replaced, redacted)),
+                // Another server has stored lines of this source meanwhile.
+                Ok(None) => {}
                 Err(error) if losses.again(&error).await => {}
-                result => return Ok(result?),
+                Err(error) => return Err(error.into()),
             }
         }
     }
 
-    async fn store(&self, piece: Piece) -> sqlx::Result<(TranscriptCounts, usize, u32)> {
+    /// Reads what is stored of the source and of these lines.
+    async fn seen(&self, piece: &Piece) -> sqlx::Result<Seen> {
+        const SQL: &str = "
+            select session, turn, root, last_at, error_lines from transcripts where project = $1 and source = $2";
         let (_place, mut transaction) = self.pool.begin(&self.tenant.name).await?;
-        let Source { mut context, error_lines } = self.lock(&mut transaction).await?;
-        // Another server may have stored the same lines just before, so this is read under the lock.
-        let mut known = self.known(&mut transaction, &piece).await?;
-        known.extend(error_lines);
+        let query = sqlx::query_as(SQL).bind(&*self.tenant.name).bind(self.id);
+        let source = query.fetch_optional(&mut *transaction).await?.unwrap_or_default();
+        let known = self.known(&mut transaction, piece).await?;
+        transaction.commit().await?;
+        Ok(Seen { source, known })
+    }
+
+    /// Parses and redacts the lines that are not stored yet. It may take long, and no connection waits for it.
+    async fn read(&self, stored: &Seen, piece: Piece) -> Read {
+        let known = stored.known.iter().chain(&stored.source.error_lines).copied().collect();
         let (lines, new) = (piece.lines.len(), piece.without(known));
         let duplicates = lines - new.lines.len();
         let (agent, tools) = (self.origin.agent, self.tenant.rules.tools.clone());
         let Parsed { lines: parsed, replaced } =
             apart(&self.tenant.name, move || new.parse(agent, &tools)).await;
-        let (mut bad_lines, mut redacted, received) = (0, 0, Timestamp::now());
-        let mut faults = VecDeque::new();
-        let (mut entries, mut taken) = (Vec::with_capacity(parsed.len()), Vec::with_capacity(parsed.len()));
-        let mut prompts = Vec::new();
+        let mut read = Read {
+            counts: TranscriptCounts { lines, duplicates, ..TranscriptCounts::default() },
+            replaced,
+            redacted: 0,
+            context: stored.source.context.clone(),
+            entries: Vec::with_capacity(parsed.len()),
+            taken: Vec::with_capacity(parsed.len()),
+            prompts: Vec::new(),
+            faults: VecDeque::new(),
+        };
+        let received = Timestamp::now();
         for (number, ParsedLine { hash, bytes, entry }) in (1..).zip(parsed) {
             if let Ok(entry) = entry {
                 // What later lines may leave out is stored in its redacted form.
                 let (mut entry, spans) = self.tenant.redacted(entry).await;
-                redacted += spans;
-                context.complete(&mut entry);
+                read.redacted += spans;
+                read.context.complete(&mut entry);
                 if entry.prompt.is_some() && self.origin.learns() {
-                    prompts.push(entry.clone());
+                    read.prompts.push(entry.clone());
                 }
-                entries.extend(self.tenant.keep(entry).await);
-                taken.push((hash, context.session.clone()));
+                read.entries.extend(self.tenant.keep(entry).await);
+                read.taken.push((hash, read.context.session.clone()));
             } else {
-                bad_lines += 1;
-                faults.push_back(Fault::of_line(agent, number, bytes, hash, received));
-                if faults.len() > intake_errors::KEPT {
-                    faults.pop_front();
+                read.counts.bad_lines += 1;
+                read.faults.push_back(Fault::of_line(agent, number, bytes, hash, received));
+                if read.faults.len() > intake_errors::KEPT {
+                    read.faults.pop_front();
                 }
             }
         }
+        read
+    }
+
+    /// Stores the lines, and learns from them. Returns none if what is stored of the source is not what they were read
+    /// with.
+    async fn store(
+        &self,
+        piece: &Piece,
+        stored: &Seen,
+        read: Read,
+    ) -> sqlx::Result<Option<TranscriptCounts>> {
+        let (_place, mut transaction) = self.pool.begin(&self.tenant.name).await?;
+        let source = self.lock(&mut transaction).await?;
+        if source != stored.source || self.known(&mut transaction, piece).await? != stored.known {
+            return Ok(None);
+        }
+        let Read { counts, context, entries, taken, prompts, mut faults, .. } = read;
         self.insert_lines(&mut transaction, &taken).await?;
         if !prompts.is_empty() {
             self.listener.hear(&mut transaction, self.tenant, &prompts).await?;
         }
         let mut calls = self.read_calls(&mut transaction, &call_ids(&entries)).await?;
-        let counts = if self.origin.learns() {
+        let learned = if self.origin.learns() {
             let source = &self.origin.source;
             write::replay(&mut transaction, self.tenant, source, &mut calls, &entries).await?
         } else {
@@ -267,9 +333,10 @@ impl<'a, L: Listener> Intake<'a, L> {
         self.write_calls(&mut transaction, &calls).await?;
         self.update_context(&mut transaction, &context).await?;
         let faults = faults.make_contiguous();
-        intake_errors::note(&mut transaction, &self.tenant.name, self.id, faults, bad_lines).await?;
+        intake_errors::note(&mut transaction, &self.tenant.name, self.id, faults, counts.bad_lines).await?;
         transaction.commit().await?;
-        Ok((TranscriptCounts { lines, duplicates, bad_lines, ..counts }, replaced, redacted))
+        let TranscriptCounts { lines, duplicates, bad_lines, .. } = counts;
+        Ok(Some(TranscriptCounts { lines, duplicates, bad_lines, ..learned }))
     }
 
     /// Returns which of these lines were stored before.

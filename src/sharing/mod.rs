@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-pub use threads::apart;
+pub use threads::{apart, joined};
 pub use work::{Kind, Limits, Turn, Work};
 
 /// The number of projects that can take all of their places at the same time.

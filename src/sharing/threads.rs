@@ -3,7 +3,7 @@
 use std::panic::resume_unwind;
 use std::sync::{Arc, LazyLock};
 
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::Shares;
 
@@ -15,11 +15,16 @@ static THREADS: LazyLock<Shares> = LazyLock::new(|| Shares::with_total(8, 16));
 /// thread is free. Work that has begun ends even if nobody waits for it any longer.
 pub async fn apart<T: Send + 'static>(project: &Arc<str>, work: impl FnOnce() -> T + Send + 'static) -> T {
     let place = THREADS.take(project, 1).await;
-    let done = spawn_blocking(move || {
+    joined(spawn_blocking(move || {
         let _place = place;
         work()
-    });
-    match done.await.map_err(tokio::task::JoinError::try_into_panic) {
+    }))
+    .await
+}
+
+/// Waits for a task that nobody aborts. If it panics, so does this one.
+pub async fn joined<T>(task: JoinHandle<T>) -> T {
+    match task.await.map_err(tokio::task::JoinError::try_into_panic) {
         Ok(value) => value,
         Err(Ok(panic)) => resume_unwind(panic),
         // The program ends, and drops this task.

@@ -11,6 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::figures::{Answer, Figures, Group, Position, PositionRow, Row};
 use super::grouping::GroupBy;
 use super::signals::{Limits, Signal, check_limits};
+use crate::db;
 use crate::error::{Error, Result};
 use crate::http::page::{check_range, time_in_query};
 use crate::http::{Check, Checks};
@@ -124,7 +125,7 @@ const TOKENS: [&str; 3] = ["s.total_tokens", "s.prompt_tokens", "s.completion_to
 /// Computes the statistics of all records and of each group, with one scan for the records and one for the positions
 /// in the slate.
 pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<Answer> {
-    let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
+    let mut snapshot = db::begin_snapshot(db).await?;
     let mut rows = rows(&mut snapshot, project, scope).await?;
     let all = rows.iter().position(|row| !row.is_group);
     let all =

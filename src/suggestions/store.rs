@@ -11,6 +11,7 @@ use super::rules::matching::MatchType;
 use super::rules::views::{Look, View, measure, resolve};
 use super::tables::looks;
 use super::{State, Suggestion, Whole};
+use crate::db;
 use crate::db::aged::Aged;
 use crate::db::erased::Counts;
 use crate::db::rows;
@@ -98,7 +99,7 @@ pub(super) async fn read_page(
     page: &PageRequest,
 ) -> Result<Page<Suggestion>> {
     page.push(&mut query, "s.created_at", "s.id", "uuid")?;
-    let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
+    let mut snapshot = db::begin_snapshot(db).await?;
     let mut page: Page<Suggestion> = page.read(&mut query, &mut *snapshot).await?;
     let pending = |suggestion: &&mut Suggestion| suggestion.state == State::Pending;
     let ids: Vec<_> = page.data.iter_mut().filter(pending).map(|suggestion| suggestion.id).collect();
@@ -157,7 +158,7 @@ pub async fn get(
     extent: Extent,
     memory: &Memory,
 ) -> Result<Option<Suggestion>> {
-    let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
+    let mut snapshot = db::begin_snapshot(db).await?;
     let more =
         if extent == Extent::Whole { ", s.context, s.llm_request, s.llm_response, s.reported" } else { "" };
     let mut query =

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::store::clear;
 use super::{CHUNK, File};
+use crate::db;
 use crate::error::{Error, Result};
 use crate::types::Timestamp;
 
@@ -57,7 +58,7 @@ pub async fn claim(db: &PgPool, now: Timestamp, until: Timestamp) -> Result<Opti
     let due: Vec<(String, Uuid)> = sqlx::query_as(DUE).bind(now).fetch_all(db).await?;
     for (project, id) in due {
         sqlx::query(GIVE_UP).bind(&project).bind(id).bind(now).bind(MOST_ATTEMPTS).execute(db).await?;
-        let mut transaction = db.begin().await?;
+        let mut transaction = db::begin(db).await?;
         let query = sqlx::query_as(TAKE).bind(&project).bind(id).bind(now).bind(Uuid::new_v4()).bind(until);
         let Some(building) = query.fetch_optional(&mut *transaction).await? else { continue };
         clear(&mut transaction, &project, id).await?;
@@ -112,7 +113,7 @@ impl Building {
         const SQL: &str = "
             update snapshots set state = 'failed', error = $4, lease = null, lease_until = null, byte_count = 0
             where project = $1 and id = $2 and lease = $3 and state = 'building'";
-        let mut transaction = db.begin().await?;
+        let mut transaction = db::begin(db).await?;
         let query = sqlx::query(SQL).bind(&self.project).bind(self.id).bind(self.lease).bind(error);
         if query.execute(&mut *transaction).await?.rows_affected() > 0 {
             clear(&mut transaction, &self.project, self.id).await?;
@@ -185,7 +186,7 @@ impl Building {
             update snapshots set state = 'complete', row_count = $3, byte_count = $4, sha256 = $5, erased = $6,
                 completed_at = $7, rows_dropped = $8, lease = null, lease_until = null
             where project = $1 and id = $2";
-        let mut transaction = db.begin().await?;
+        let mut transaction = db::begin(db).await?;
         let lock = sqlx::query(LOCK).bind(&self.project).bind(self.id).bind(self.lease);
         if lock.fetch_optional(&mut *transaction).await?.is_none() {
             return Ok(false);

@@ -8,6 +8,7 @@ use super::request::{NewSnapshot, Wanted};
 use super::store::{self, Fixed};
 use crate::audit::{self, Action};
 use crate::auth::Actor;
+use crate::db;
 use crate::error::Result;
 use crate::exports::stream::Exports;
 use crate::exports::{as_of, exclude};
@@ -31,7 +32,7 @@ pub async fn make(
     };
     let has_texts = wanted.dataset.texts().is_some();
     let fixed = Fixed { format, row_schema, as_of, has_texts };
-    let mut transaction = db.begin().await?;
+    let mut transaction = db::begin(db).await?;
     let (id, is_new) = store::make(&mut transaction, project, exports.most_snapshots, new, &fixed).await?;
     if is_new {
         let details = json!({"id": id, "dataset": new.dataset, "parameters": new.parameters});

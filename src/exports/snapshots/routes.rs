@@ -21,6 +21,7 @@ use super::store::{self, Filter};
 use super::{Snapshot, State as SnapshotState, build, card};
 use crate::audit::{self, Action};
 use crate::auth::{Caller, Read, Write};
+use crate::db;
 use crate::error::{Error, PassedOn, Refusals, Result, Special};
 use crate::http::page::{List, Page, PageParams};
 use crate::http::{ById, Check, Json, Path};
@@ -99,7 +100,7 @@ async fn delete_snapshot(
     caller: Caller<Write>,
     Path(ById { id }): Path<ById>,
 ) -> Result<StatusCode> {
-    let mut transaction = app.db.begin().await?;
+    let mut transaction = db::begin(&app.db).await?;
     if !store::delete(&mut transaction, &caller.project, id).await? {
         return Err(Error::NotFound("snapshot"));
     }

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::request::NewSnapshot;
 use super::{Snapshot, State, erased};
+use crate::db;
 use crate::error::{Error, Result};
 use crate::exports::format::Format;
 use crate::http::Check;
@@ -177,7 +178,7 @@ pub async fn expire(db: &PgPool, now: Timestamp) -> Result<()> {
     const SQL: &str = "select project, id from snapshots where keep_until < $1";
     let old: Vec<(String, Uuid)> = sqlx::query_as(SQL).bind(now).fetch_all(db).await?;
     for (project, id) in old {
-        let mut transaction = db.begin().await?;
+        let mut transaction = db::begin(db).await?;
         delete(&mut transaction, &project, id).await?;
         sqlx::query("delete from snapshot_erased where project = $1 and snapshot_id = $2")
             .bind(project)

@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 
 use super::errors::{self, ErrorFigures, StageFigures};
 use super::scope::Scope;
+use crate::db;
 use crate::error::Result;
 use crate::statistics::{rate, wilson};
 
@@ -111,7 +112,7 @@ impl From<&Row> for Figures {
 
 /// Computes the statistics of all logs and of each group with one scan, and counts the errors with another.
 pub async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<Answer> {
-    let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
+    let mut snapshot = db::begin_snapshot(db).await?;
     let mut query = scope.query(project)?;
     query.push(
         ", step as (

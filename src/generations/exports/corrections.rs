@@ -12,12 +12,12 @@ use super::{
     CompletionOf, INTENT, PromptOf, SESSION, TEXTS, check_texts, push_log_conditions, push_min_rating,
 };
 use crate::exports::format::{Example, Shape};
-use crate::exports::near::push_unlike;
 use crate::exports::params::Common;
 use crate::exports::schema;
+use crate::exports::selection::Selection;
 use crate::exports::split::{Contents, Sides, Split, Texts};
 use crate::exports::text::{QuestionAndAnswer, Text};
-use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told, push_oldest};
+use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told};
 use crate::generations::Rating;
 use crate::http::Checks;
 use crate::types::{FreeForm, Timestamp};
@@ -150,19 +150,14 @@ impl Dataset for CorrectionPairs {
     }
 
     fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
-        query.push(format_args!(" from {FROM} where p.project = $1"));
-        self.push_conditions(query, common, shape);
-        if common.is_exact() {
-            let key = ["completed_at", "generation_id", "bad_attempt"];
-            push_oldest(query, (FROM, "p"), "row_hash", &key, |query| {
-                self.push_conditions(query, common, shape);
-            });
-        }
-        if common.is_near() {
-            push_unlike(query, common, (FROM, "p"), "generation_id", |query| {
-                self.push_conditions(query, common, shape);
-            });
-        }
+        let rows = Selection {
+            from: FROM,
+            alias: "p",
+            key: &["completed_at", "generation_id", "bad_attempt"],
+            hash: "row_hash",
+            answer: Some(ANSWER),
+        };
+        common.push_selection(query, &rows, |query| self.push_conditions(query, common, shape));
     }
 
     fn sort_key(&self) -> [&'static str; 3] {

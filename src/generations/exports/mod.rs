@@ -23,7 +23,6 @@ static TEXTS: Source = Source {
     domain: "generations",
     sql: "
         select g.id as record, g.completed_at, split_hash('intent', g.user_intent) as question,
-            split_hash('program', coalesce(g.corrected_dsl, g.final_valid_dsl)) as answer,
             array(
                 select split_hash('program', program.text)
                 from (

@@ -12,12 +12,12 @@ use super::{
     CompletionOf, INTENT, PromptOf, SESSION, TEXTS, check_texts, push_log_conditions, push_min_rating,
 };
 use crate::exports::format::{Example, Shape};
-use crate::exports::near::push_unlike;
 use crate::exports::params::Common;
 use crate::exports::schema;
+use crate::exports::selection::Selection;
 use crate::exports::split::{Contents, Sides, Split, Texts};
 use crate::exports::text::{QuestionAndAnswer, Text};
-use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told, push_oldest};
+use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told};
 use crate::generations::Rating;
 use crate::http::Checks;
 use crate::types::{FreeForm, Timestamp};
@@ -102,18 +102,14 @@ impl Dataset for TrainingPairs {
     }
 
     fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, _: Shape) {
-        query.push(" from generations g where g.project = $1");
-        self.push_conditions(query, common);
-        if common.is_exact() {
-            push_oldest(query, ("generations g", "g"), "pair_hash", &["completed_at", "id"], |query| {
-                self.push_conditions(query, common);
-            });
-        }
-        if common.is_near() {
-            push_unlike(query, common, ("generations g", "g"), "id", |query| {
-                self.push_conditions(query, common);
-            });
-        }
+        let rows = Selection {
+            from: "generations g",
+            alias: "g",
+            key: &["completed_at", "id"],
+            hash: "pair_hash",
+            answer: Some(ANSWER),
+        };
+        common.push_selection(query, &rows, |query| self.push_conditions(query, common));
     }
 
     fn sort_key(&self) -> [&'static str; 3] {

@@ -62,7 +62,7 @@ async fn append_transcript(
 ) -> Result<Shown<TranscriptCounts>> {
     expect_media_type(request.headers(), line::LINES)?;
     let replaced = request.extensions().get::<Replaced>().cloned().unwrap_or_default();
-    let Some(origin) = caller.tenant.policy.keep(origin) else { return Ok(Shown::NotKept) };
+    let Some(origin) = caller.tenant.keep(origin).await else { return Ok(Shown::NotKept) };
     let listener = Conversations { key: caller.key() };
     let intake = Intake::begin(&app.searches, &caller.tenant, origin, listener).await;
     let (head, body) = request.into_parts();

@@ -38,14 +38,14 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     responses(Created<AnsweredQuery>, Refusals))]
 async fn add_conversation_query(
     writing: Writing,
-    Path(BySession { mut session_id }): Path<BySession>,
+    Path(BySession { session_id }): Path<BySession>,
     Json(new): Json<NewQuery>,
 ) -> Result<Created<AnsweredQuery>> {
     let suggests = new.suggest == Some(true);
     if suggests {
         writing.caller.expect(Scope::Read)?;
     }
-    writing.caller.tenant.policy.redact_name(&mut session_id);
+    let session_id = writing.caller.tenant.redacted_name(session_id).await;
     let address = format!("/v1/conversations/{}", utf8_percent_encode(&session_id, NON_ALPHANUMERIC));
     let event = Event::ask(session_id.clone(), new, writing.id("conversation-queries", None));
     let event = event.by(writing.caller.key());
@@ -73,9 +73,9 @@ async fn get_conversation(
     State(app): State<App>,
     caller: Caller<Read>,
     memory: Memory,
-    Path(BySession { mut session_id }): Path<BySession>,
+    Path(BySession { session_id }): Path<BySession>,
 ) -> Result<axum::Json<Conversation>> {
-    caller.tenant.policy.redact_name(&mut session_id);
+    let session_id = caller.tenant.redacted_name(session_id).await;
     let found = conversations::get(&app.db, &caller.project, &session_id, &memory).await?;
     found.map(axum::Json).ok_or(Error::NotFound("conversation"))
 }
@@ -92,11 +92,11 @@ async fn get_conversation(
     responses(Changed<Judged>, Refusals))]
 async fn judge_memory(
     writing: Writing,
-    Path(BySession { mut session_id }): Path<BySession>,
+    Path(BySession { session_id }): Path<BySession>,
     Json(feedback): Json<NewFeedback>,
 ) -> Result<Changed<Judged>> {
     let memory = feedback.memory_id;
-    writing.caller.tenant.policy.redact_name(&mut session_id);
+    let session_id = writing.caller.tenant.redacted_name(session_id).await;
     let event = Event::judge(session_id.clone(), &feedback);
     let record = async |_| {
         let judged =

@@ -11,6 +11,7 @@ use utoipa_axum::routes;
 
 use crate::audit::{self, Action};
 use crate::auth::{Admin, Caller, Read};
+use crate::db;
 use crate::error::{Error, Refusals, Result};
 use crate::http::{Check, Checks, Json, Path};
 use crate::messages::models::{self, Model, ModelLimits, ModelSource};
@@ -54,7 +55,7 @@ async fn put_model(
     Path(ByName { model }): Path<ByName>,
     Json(limits): Json<ModelLimits>,
 ) -> Result<impl IntoResponse> {
-    let mut transaction = app.db.begin().await?;
+    let mut transaction = db::begin(&app.db).await?;
     let made = models::put(&mut *transaction, &caller.project, &model, &limits).await?;
     let details = json!({"model": model, "limits": limits});
     audit::note(&mut transaction, &caller.project, &caller.actor(), Action::ModelChanged, details).await?;

@@ -8,6 +8,7 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use crate::auth::{Admin, Caller, Read};
+use crate::db;
 use crate::erasure;
 use crate::error::{Error, Refusals, Result};
 use crate::http::page::{List, Page, PageParams};
@@ -95,7 +96,7 @@ async fn delete_pair(
     caller: Caller<Admin>,
     Path(ById { id }): Path<ById>,
 ) -> Result<StatusCode> {
-    let mut transaction = app.db.begin().await?;
+    let mut transaction = db::begin(&app.db).await?;
     let erasure = store::delete_pair(&mut transaction, &caller.project, id).await?;
     if erasure == Erasure::Erased {
         let details = serde_json::json!({"by": "id", "id": id, "erased": {"pairs": 1}});

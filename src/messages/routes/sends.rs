@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::execute;
 use crate::auth::keys::Scope;
 use crate::auth::{Admin, Caller, Read};
+use crate::db;
 use crate::db::receipt::Receipt;
 use crate::erasure;
 use crate::error::{Error, Refusals, Result};
@@ -171,7 +172,7 @@ async fn delete_send(
     caller: Caller<Admin>,
     Path(ById { id }): Path<ById>,
 ) -> Result<StatusCode> {
-    let mut transaction = app.db.begin().await?;
+    let mut transaction = db::begin(&app.db).await?;
     let is_erased = store::delete_send(&mut transaction, &caller.project, id).await?;
     if is_erased {
         let details = serde_json::json!({"by": "id", "id": id, "erased": {"sends": 1}});

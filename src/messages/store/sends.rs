@@ -7,7 +7,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use crate::db::rows;
+use crate::db::{self, rows};
 use crate::error::Result;
 use crate::http::Check;
 use crate::http::memory::Memory;
@@ -146,7 +146,7 @@ async fn row(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<O
 
 /// Returns the whole send, or none if there is no such send. Everything is read at the same moment.
 pub async fn get(db: &PgPool, project: &str, id: Uuid, memory: &Memory) -> Result<Option<Send>> {
-    let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
+    let mut snapshot = db::begin_snapshot(db).await?;
     let Some(row) = row(&mut snapshot, project, id).await? else {
         return Ok(None);
     };
@@ -199,7 +199,7 @@ pub async fn hash(db: impl PgExecutor<'_>, project: &str, id: Uuid) -> Result<Op
 
 /// Returns a call of a send and what follows from it.
 pub async fn attempt(db: &PgPool, project: &str, id: Uuid, number: i32) -> Result<Option<AttemptAnswer>> {
-    let mut snapshot = db.begin_with("begin isolation level repeatable read read only").await?;
+    let mut snapshot = db::begin_snapshot(db).await?;
     let Some(row) = row(&mut snapshot, project, id).await? else {
         return Ok(None);
     };

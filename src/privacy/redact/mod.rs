@@ -170,7 +170,7 @@ impl Redactor {
     }
 
     /// Returns whether there are custom rules, whose expressions may take long.
-    fn has_custom(&self) -> bool {
+    pub(super) fn has_custom(&self) -> bool {
         !self.custom.is_empty()
     }
 
@@ -184,6 +184,25 @@ impl Redactor {
     /// Returns the private spans of a text that end behind `start`, in their order and apart from each other, but no more
     /// than `most`, unless a built-in rule finds more.
     fn spans(&self, text: &str, start: usize, most: usize) -> Vec<Span> {
+        let mut spans = self.of_builtin(text);
+        if self.has_custom() {
+            self.collect_custom(text, most, &mut spans);
+        }
+        spans.retain(|span| span.end > start);
+        spans.sort_unstable();
+        // A span that begins within another one is replaced together with it.
+        spans.dedup_by(|next, span| {
+            let is_within = next.start < span.end;
+            if is_within {
+                span.end = span.end.max(next.end);
+            }
+            is_within
+        });
+        spans
+    }
+
+    /// Returns the spans of a text that the built-in rules find, in any order.
+    fn of_builtin(&self, text: &str) -> Vec<Span> {
         let Builtin { anchored, anchors, owners, others, .. } = self.builtin;
         let mut spans = Vec::new();
         // How far each expression has searched.
@@ -210,19 +229,6 @@ impl Redactor {
         for other in others {
             other.collect(text, &mut spans);
         }
-        if self.has_custom() {
-            self.collect_custom(text, most, &mut spans);
-        }
-        spans.retain(|span| span.end > start);
-        spans.sort_unstable();
-        // A span that begins within another one is replaced together with it.
-        spans.dedup_by(|next, span| {
-            let is_within = next.start < span.end;
-            if is_within {
-                span.end = span.end.max(next.end);
-            }
-            is_within
-        });
         spans
     }
 

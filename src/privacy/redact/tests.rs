@@ -124,6 +124,28 @@ fn a_text_that_is_json_stays_json_and_its_strings_are_read_as_what_they_mean() {
 }
 
 #[test]
+fn the_name_of_a_value_in_json_may_be_another_string() {
+    let (redactor, key, value) = (secrets(), HashKey::new(vec![1; 32]), random(24));
+    for json in [
+        r#"{"name":"DB_PASSWORD","value":"…"}"#,
+        r#"{"env": [{"name": "DB_PASSWORD", "value": "…"}, {"name": "HOME", "value": "/root"}]}"#,
+        r#"["mysql", "--password", "…", "--host", "db"]"#,
+        r#"{"cmd":"ls\n","args":["--api-key","…"]}"#,
+        r#"["X-API-Key","…"]"#,
+    ] {
+        let mut text = json.replace('…', &value);
+        let mut redaction = Redaction::new(&redactor, &key);
+        text.texts(&mut redaction);
+        assert_eq!((text, redaction.spans()), (json.replace('…', "[redacted:secrets]"), 1));
+    }
+    // A span of the text as it is written may begin and end within an escape.
+    let json = format!(r#"["--password","\u00e9{value}\n","\n{value}\\"]"#);
+    let mut text = json.clone();
+    text.texts(&mut Redaction::new(&redactor, &key));
+    serde_json::from_str::<Vec<String>>(&text).expect("JSON");
+}
+
+#[test]
 fn counting_how_long_texts_are_changes_nothing() {
     let (redactor, key) = (secrets(), HashKey::new(vec![1; 32]));
     let secret = format!("API_TOKEN={}", random(32));

@@ -1,12 +1,13 @@
 //! The application of the rules to what clients send.
 
+use std::iter::Peekable;
 use std::rc::Rc;
 
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::{MOST_SPANS, Redactor};
+use super::{MOST_SPANS, Redactor, Span};
 use crate::privacy::hash_key::HashKey;
 use crate::types::{FreeForm, OptionalName};
 
@@ -109,22 +110,29 @@ impl<'a> Redaction<'a> {
         }
         let left = MOST_SPANS.saturating_sub(self.spans as usize);
         let spans = self.redactor.spans(text, start, left);
-        for span in &spans {
-            self.spans += 1;
-            let rule = self.redactor.name(span.rule);
-            // Clients choose the names of custom rules, and the labels of a metric are never forgotten.
-            let rule = super::BUILTIN.into_iter().find(|name| *name == rule).unwrap_or(super::CUSTOM);
-            metrics::counter!("gleaner_redacted_spans_total", "rule" => rule).increment(1);
-        }
+        self.count(&spans);
         if left == 0 && !spans.is_empty() {
             return Some(WITHOUT_NAMES.to_owned());
         }
         self.redactor.replace(text, start, &spans, tags)
     }
 
+    /// Counts spans that are replaced.
+    fn count(&mut self, spans: &[Span]) {
+        for span in spans {
+            self.spans += 1;
+            let rule = self.redactor.name(span.rule);
+            // Clients choose the names of custom rules, and the labels of a metric are never forgotten.
+            let rule = super::BUILTIN.into_iter().find(|name| *name == rule).unwrap_or(super::CUSTOM);
+            metrics::counter!("gleaner_redacted_spans_total", "rule" => rule).increment(1);
+        }
+    }
+
     /// Applies the rules to the strings of a JSON text. Everything else stays as it was written, such as numbers, and
     /// members that have the same name. A member's name counts as the text before its value, so that
-    /// `{"password": "…"}` is treated like `password: …`. Returns none if nothing is replaced.
+    /// `{"password": "…"}` is treated like `password: …`. The name may also be another string, as in
+    /// `{"name": "password", "value": "…"}`, so that the rules are applied to the whole text first. Returns none if nothing
+    /// is replaced.
     fn json(&mut self, json: &str) -> Option<String> {
         if let Some(bytes) = &mut self.counted {
             *bytes += json.len();
@@ -136,6 +144,9 @@ impl<'a> Redaction<'a> {
             return None;
         }
         let before = self.spans;
+        let mut of_whole = self.redactor.of_builtin(json);
+        of_whole.sort_unstable();
+        let mut of_whole = of_whole.into_iter().peekable();
         let (mut redacted, mut end, mut at) = (String::new(), 0, 0);
         // The name before the value that comes next, and before each array and object that has begun.
         let (mut name, mut outer) = (None, Vec::new());
@@ -148,12 +159,14 @@ impl<'a> Redaction<'a> {
                     let string = &json[at..at + length(&json[at..])];
                     let after = at + string.len();
                     let is_name = json[after..].trim_ascii_start().starts_with(':');
+                    let first = at_beginning(&mut of_whole, json, at, after);
                     if let Ok(text) = serde_json::from_str::<String>(string) {
                         // Names that were different stay different, so that each keeps its value.
                         let new = if is_name {
                             self.redacted_from(&text, 0, Some(self.key))
                         } else {
-                            self.value(&text, name.as_deref())
+                            let first = first.and_then(|span| self.literal(string, span));
+                            self.value(first.as_ref().unwrap_or(&text), name.as_deref()).or(first)
                         };
                         if let Some(new) = new {
                             redacted.push_str(&json[end..at]);
@@ -174,6 +187,14 @@ impl<'a> Redaction<'a> {
         (self.spans > before).then_some(redacted)
     }
 
+    /// Replaces a span of a JSON string, and returns the text that it means then.
+    fn literal(&mut self, string: &str, span: Span) -> Option<String> {
+        let new = self.redactor.replace(string, 0, &[span], self.redactor.tags.as_ref())?;
+        let text = serde_json::from_str(&new).ok()?;
+        self.count(&[span]);
+        Some(text)
+    }
+
     /// Applies the rules to a string of a JSON text, by itself and with the name before it.
     fn value(&mut self, text: &str, name: Option<&str>) -> Option<String> {
         let redacted = self.redacted(text);
@@ -181,6 +202,25 @@ impl<'a> Redaction<'a> {
         let line = [name, redacted.as_deref().unwrap_or(text)].concat();
         self.redacted_from(&line, name.len(), self.redactor.tags.as_ref()).or(redacted)
     }
+}
+
+/// Takes the spans of a JSON text that begin before the end of one of its strings, whose quotes are at `start` and before
+/// `end`. Returns the longest that begins with the string's text, by its place in the string. Only what a rule finds behind
+/// another string begins there and nowhere else; within a string, escapes may hide where a span begins.
+fn at_beginning(
+    spans: &mut Peekable<impl Iterator<Item = Span>>,
+    json: &str,
+    start: usize,
+    end: usize,
+) -> Option<Span> {
+    let mut first = None;
+    while let Some(span) = spans.next_if(|span| span.start < end) {
+        if span.start == start + 1 && span.end < end {
+            let backslashes = json[..span.end].bytes().rev().take_while(|byte| *byte == b'\\').count();
+            first = Some(Span { start: 1, end: span.end - start - backslashes % 2, ..span });
+        }
+    }
+    first
 }
 
 /// Returns whether a text is an object or array in JSON, whose strings have escapes.

@@ -121,11 +121,9 @@ async fn find_associations(
 ) -> Result<axum::Json<Associations>> {
     let tenant = &caller.tenant;
     // What is stored is redacted, so it is found by what is left of the question.
-    for text in
-        [Some(&mut asked.query), asked.root.as_mut(), asked.agent_session_id.as_mut()].into_iter().flatten()
-    {
-        tenant.policy.redact(text);
-    }
+    (asked.query, _) = tenant.redacted(asked.query).await;
+    (asked.root, _) = tenant.redacted(asked.root).await;
+    (asked.agent_session_id, _) = tenant.redacted(asked.agent_session_id).await;
     let limit = asked.limit.unwrap_or(LIMIT);
     let _turn = app.similar.take(&caller.project, 1).await;
     let Question { query, root, agent_session_id: session, min_score: least, .. } = &asked;
@@ -238,7 +236,7 @@ async fn report_association(
     let tenant = &writing.caller.tenant;
     let source = writing.id("feedback", Some(id)).unwrap_or_else(Uuid::now_v7);
     let feedback = Feedback { association: id, source, verdict };
-    let Some(feedback) = tenant.policy.keep(feedback) else { return Ok(Changed(Shown::NotKept)) };
+    let Some(feedback) = tenant.keep(feedback).await else { return Ok(Changed(Shown::NotKept)) };
     let association = feedback::give(&writing.app.searches, tenant, &feedback).await?;
     Ok(Changed(if writing.shows_record() { Shown::Record(association) } else { Shown::Minimal }))
 }
@@ -263,7 +261,7 @@ async fn mark_file_gone(
     caller: Caller<Write>,
     Json(file): Json<GoneFile>,
 ) -> Result<Shown<GoneAssociations>> {
-    let Some(file) = caller.tenant.policy.keep(file) else { return Ok(Shown::NotKept) };
+    let Some(file) = caller.tenant.keep(file).await else { return Ok(Shown::NotKept) };
     let gone = feedback::mark_gone(&app.searches, &caller.project, &file).await?;
     Ok(Shown::Record(GoneAssociations { gone }))
 }

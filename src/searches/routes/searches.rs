@@ -154,7 +154,7 @@ async fn end_turn(
     caller: Caller<Write>,
     Json(turn): Json<TurnEnd>,
 ) -> Result<Shown<EndedTurn>> {
-    let Some(turn) = caller.tenant.policy.keep(turn) else { return Ok(Shown::NotKept) };
+    let Some(turn) = caller.tenant.keep(turn).await else { return Ok(Shown::NotKept) };
     Ok(Shown::Record(turns::end(&app.searches, &caller.tenant, &turn).await?))
 }
 

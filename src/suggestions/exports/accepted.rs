@@ -11,17 +11,17 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::slates::{
-    CONTEXT, INPUT, METADATA, MatchTypes, Metadata, REQUEST, SOURCE, TEXTS, Texts, WITHOUT_TEXT, kinds,
-    object, on_one_line, push_conditions,
+    CONTEXT, INPUT, METADATA, MatchTypes, Metadata, REQUEST, SLATES, SOURCE, TEXTS, Texts, WITHOUT_TEXT,
+    kinds, object, on_one_line, push_conditions,
 };
 use crate::exports::chat::Message;
 use crate::exports::format::{Example, Shape};
-use crate::exports::near::push_unlike;
 use crate::exports::params::Common;
 use crate::exports::schema;
+use crate::exports::selection::Selection;
 use crate::exports::split::{self, Contents, Split};
 use crate::exports::text::{QuestionAndAnswer, Text};
-use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told, push_oldest};
+use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told};
 use crate::http::{Checks, flag};
 use crate::suggestions::MatchType;
 
@@ -95,22 +95,12 @@ impl Dataset for AcceptedSuggestions {
     }
 
     fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, _: Shape) {
-        query.push(" from suggestions s where s.project = $1");
-        self.push_conditions(query, common);
-        if common.is_exact() {
-            let hash = match self.prompt.unwrap_or_default() {
-                Prompt::Request => "example_hash",
-                Prompt::Context => "context_example_hash",
-            };
-            push_oldest(query, ("suggestions s", "s"), hash, &["completed_at", "id"], |query| {
-                self.push_conditions(query, common);
-            });
-        }
-        if common.is_near() {
-            push_unlike(query, common, ("suggestions s", "s"), "id", |query| {
-                self.push_conditions(query, common);
-            });
-        }
+        let hash = match self.prompt.unwrap_or_default() {
+            Prompt::Request => "example_hash",
+            Prompt::Context => "context_example_hash",
+        };
+        let rows = Selection { hash, answer: Some(INPUT), ..SLATES };
+        common.push_selection(query, &rows, |query| self.push_conditions(query, common));
     }
 
     fn sort_key(&self) -> [&'static str; 3] {

@@ -11,12 +11,13 @@ use sqlx::types::Json;
 use sqlx::{Postgres, QueryBuilder, Row as _};
 use utoipa::{IntoParams, ToSchema};
 
-use super::slates::{METADATA, Metadata, TEXTS, Texts, object, on_one_line, push_conditions};
+use super::slates::{METADATA, Metadata, SLATES, TEXTS, Texts, object, on_one_line, push_conditions};
 use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
 use crate::exports::schema;
+use crate::exports::selection::Selection;
 use crate::exports::split::{Contents, Split};
-use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
+use crate::exports::{Dataset, Described, Description, Lines, RowKey};
 use crate::http::Checks;
 use crate::suggestions::{MatchType, Reported};
 
@@ -83,7 +84,7 @@ impl Dataset for SuggestionHistory {
         if common.is_exact() {
             // A posted record has its own time, so that only lines that were imported can be equal.
             query.push(" and (s.reported is null or (true");
-            push_oldest(query, ("suggestions s", "s"), "request_hash", &["completed_at", "id"], |query| {
+            Selection { hash: "request_hash", ..SLATES }.push_oldest(query, |query| {
                 self.push_conditions(query, common);
                 query.push(" and s.reported is not null");
             });

@@ -14,12 +14,12 @@ use super::slates::{
 };
 use crate::exports::chat::Message;
 use crate::exports::format::{Example, Shape};
-use crate::exports::near::push_unlike;
 use crate::exports::params::Common;
 use crate::exports::schema;
+use crate::exports::selection::Selection;
 use crate::exports::split::{self, Contents, Split};
 use crate::exports::text::QuestionAndAnswer;
-use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
+use crate::exports::{Dataset, Described, Description, Lines, RowKey};
 use crate::http::{Checks, flag};
 use crate::suggestions::MatchType;
 
@@ -87,17 +87,14 @@ impl Dataset for PreferencePairs {
 
     fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
         let hash = if shape == Shape::Label { "label_hash" } else { "pair_hash" };
-        query.push(format_args!(" from {FROM} where l.project = $1"));
-        self.push_conditions(query, common, hash);
-        if common.is_exact() {
-            let key = ["completed_at", "suggestion_id", "rejected_index"];
-            push_oldest(query, (FROM, "l"), hash, &key, |query| self.push_conditions(query, common, hash));
-        }
-        if common.is_near() {
-            push_unlike(query, common, (FROM, "l"), "suggestion_id", |query| {
-                self.push_conditions(query, common, hash);
-            });
-        }
+        let rows = Selection {
+            from: FROM,
+            alias: "l",
+            key: &["completed_at", "suggestion_id", "rejected_index"],
+            hash,
+            answer: Some(INPUT),
+        };
+        common.push_selection(query, &rows, |query| self.push_conditions(query, common, hash));
     }
 
     fn sort_key(&self) -> [&'static str; 3] {

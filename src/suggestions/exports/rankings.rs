@@ -8,7 +8,7 @@ use sqlx::{PgPool, Postgres, QueryBuilder, Row as _};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::slates::{METADATA, MatchTypes, Metadata, TEXTS, Texts, first_word, push_conditions};
+use super::slates::{METADATA, MatchTypes, Metadata, SLATES, TEXTS, Texts, first_word, push_conditions};
 use crate::error::Result;
 use crate::exports::chat::Message;
 use crate::exports::dsjson::{Decision, Feature};
@@ -16,7 +16,7 @@ use crate::exports::format::{Candidate, Example, Format, Shape};
 use crate::exports::params::Common;
 use crate::exports::schema;
 use crate::exports::split::{Contents, Split};
-use crate::exports::{Dataset, Described, Description, Lines, RowKey, push_oldest};
+use crate::exports::{Dataset, Described, Description, Lines, RowKey};
 use crate::http::{Checks, flag};
 use crate::suggestions::MatchType;
 use crate::suggestions::rules::prompt;
@@ -183,13 +183,7 @@ impl Dataset for Rankings {
     }
 
     fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
-        query.push(" from suggestions s where s.project = $1");
-        self.push_conditions(query, common, shape);
-        if common.is_exact() {
-            push_oldest(query, ("suggestions s", "s"), "slate_hash", &["completed_at", "id"], |query| {
-                self.push_conditions(query, common, shape);
-            });
-        }
+        common.push_selection(query, &SLATES, |query| self.push_conditions(query, common, shape));
     }
 
     fn sort_key(&self) -> [&'static str; 3] {

@@ -16,6 +16,7 @@ use crate::exports::RowKey;
 use crate::exports::chat::Prompt;
 use crate::exports::groups::Source;
 use crate::exports::params::Common;
+use crate::exports::selection::Selection;
 use crate::exports::split::{Contents, Sides};
 use crate::exports::text::Text;
 use crate::http::Checks;
@@ -78,6 +79,15 @@ pub(super) fn push_conditions(
     common.push(query, "s.created_at", &Sides { session: SESSION, contents });
 }
 
+/// The records `s` as rows, of which equal ones have the same slate.
+pub(super) const SLATES: Selection<'_> = Selection {
+    from: "suggestions s",
+    alias: "s",
+    key: &["completed_at", "id"],
+    hash: "slate_hash",
+    answer: None,
+};
+
 /// The SQL of the records that are left out of data sets of exact matches because, without their text, it is not
 /// known whether they are one.
 pub(super) const WITHOUT_TEXT: &str =
@@ -103,7 +113,6 @@ pub(super) static SOURCE: Source = Source {
     sql: "
         select s.id as record, s.completed_at,
             split_hash('prompt', coalesce((s.llm_request -> 'messages')::text, s.context::text)) as question,
-            split_hash('input', s.actual_input) as answer,
             array(
                 select split_hash('prompt', s.context::text)
                 union all select split_hash('input', s.actual_input)

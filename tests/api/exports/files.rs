@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::schemas::{everything, of_json};
 use super::{TRAINING, solved};
-use crate::support::program::{Limits, Settings};
+use crate::support::program::{Limits, Settings, begin};
 use crate::support::{Answer, Service, assert_text, encoded, eventually, failed, passed, settings, with};
 
 const SNAPSHOTS: &str = "/v1/snapshots";
@@ -304,7 +304,7 @@ async fn a_snapshot_that_takes_long_says_how_far_it_is() {
     service.accept(&logs(3)).await;
     let id = Uuid::from_u128(1);
     // The row of the file's first piece, which the builder therefore waits to store.
-    let mut held = service.pool().begin().await.expect("a transaction");
+    let mut held = begin(service.pool()).await.expect("a transaction");
     sqlx::query(
         "insert into snapshot_chunks (project, snapshot_id, number, bytes) values ('default', $1, 0, '')",
     )

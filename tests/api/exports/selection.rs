@@ -257,6 +257,12 @@ async fn answers_have_a_length_and_a_number_of_records_that_may_teach_them() {
             assert_eq!(column(&rows, "user_intent"), expected, "{path}{query}");
         }
     }
+    let of_two = rows(
+        &service,
+        &format!("{TRAINING}?format=raw&max_per_answer=2&dedupe=exact&min_chars=6&max_chars=6"),
+    )
+    .await;
+    assert_eq!(column(&of_two, "user_intent"), ["intent 0", "intent 2"]);
     service
         .get(&format!("{TRAINING}?max_per_answer=0&max_chars=0"))
         .await
@@ -264,4 +270,37 @@ async fn answers_have_a_length_and_a_number_of_records_that_may_teach_them() {
     service.get(&format!("{TRAINING}?min_chars=-1")).await.refused(422, &["/min_chars"]);
     let rows = rows(&service, &format!("{TRAINING}?format=raw&domain_name=fund,cbu&limit=3")).await;
     assert_eq!(rows.len(), 3);
+}
+
+#[tokio::test]
+async fn only_records_that_are_exported_count_among_those_with_the_same_answer() {
+    let service = Service::open().await;
+    let chain = |wrong: &str, right: &str| [failed(1, wrong, "e"), passed(2, right)];
+    let elsewhere = json!({"domain_name": "bond"});
+    service
+        .accept(&[
+            solved(1, "poor", &chain("a", "(ls)")),
+            with(solved(2, "elsewhere", &chain("a", "(ls)")), &elsewhere),
+            solved(3, "third", &chain("a", "(ls)")),
+            solved(4, "fourth", &chain("a", "(ls)")),
+            solved(5, "corrected", &chain("(cd)", "(pwd)")),
+            solved(6, "last", &chain("a", "(cd)")),
+        ])
+        .await;
+    let review = async |number: u128, review: Value| {
+        let path = format!("/v1/generations/{}/review", Uuid::from_u128(number));
+        service.put(&path, &review).await.expect(200);
+    };
+    let expect = async |query: &str, expected: &[&str]| {
+        let path = format!("{TRAINING}?format=raw&max_per_answer=1{query}");
+        assert_eq!(column(&rows(&service, &path).await, "user_intent"), expected, "{query}");
+    };
+    expect("", &["poor", "corrected", "last"]).await;
+    review(1, json!({"rating": "poor"})).await;
+    review(5, json!({"rating": "poor", "corrected_dsl": "(cd)"})).await;
+    expect("", &["elsewhere", "corrected"]).await;
+    expect("&domain_name=cbu", &["third", "corrected"]).await;
+    expect("&order=newest", &["corrected", "elsewhere"]).await;
+    review(5, json!({"rating": "good"})).await;
+    expect("", &["elsewhere", "corrected", "last"]).await;
 }

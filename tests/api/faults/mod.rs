@@ -4,6 +4,7 @@
 mod chaos;
 mod disk;
 mod fault;
+mod hang_ups;
 mod kills;
 mod load;
 mod memory;

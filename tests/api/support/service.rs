@@ -160,6 +160,11 @@ impl Service {
         self.options.connect().await.expect("the database answers")
     }
 
+    /// A pool of one connection to the database.
+    pub(crate) fn pool_of_one(&self) -> PgPool {
+        crate::support::program::pool(&self.options, "test", 1)
+    }
+
     /// Sends a request with these headers, and with a JSON body if one is given.
     pub(crate) async fn call(
         &self,
