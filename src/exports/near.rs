@@ -7,8 +7,9 @@
 //! finds 98 of 100 pairs with a similarity of 0.7, and 62 of 100 with a similarity of 0.5.
 //!
 //! A record is only compared with records that were finalized before it, so that later records do not change the
-//! result. The eight earlier records that are most similar are stored. A row is left out if one of them is in the
-//! export too and is at least as similar as requested. As with a split, writing a record costs nothing: the first
+//! result. The eight earlier records that are most similar are stored; of equally similar ones, the four oldest and the four
+//! newest, because an export with conditions, or after an erasure, may have only one end of them. A row is left out if one
+//! of them is in the export too and is at least as similar as requested. As with a split, writing a record costs nothing: the first
 //! export that needs the comparison processes all records, some hundred at a time.
 
 use std::collections::HashMap;
@@ -34,13 +35,14 @@ const BANDS: (usize, usize) = (4, 15);
 const NUMBERS: usize = BANDS.0 * BANDS.1;
 /// The number of records that one transaction compares.
 const PAGE: i64 = 500;
-/// The maximum number of earlier records that a record is compared with.
-const COMPARED: i64 = 200;
-/// The maximum number of similar earlier records that are stored for a record.
-const NOTED: usize = 8;
-/// The similarity of almost equal records, and the number of earlier ones that suffice: a record that has so many is
-/// not compared with later records, because these are compared with the earlier ones.
-const EQUALS: (f64, usize) = (0.95, 20);
+/// The maximum number of oldest and of newest earlier records that a record is compared with.
+const COMPARED: i64 = 100;
+/// The maximum number of similar earlier records that are stored for a record: so many for each order of equally similar
+/// ones.
+const NOTED: usize = 4;
+/// The similarity of almost equal records, and how many of the oldest and of the newest ones suffice for the comparison with
+/// later records.
+const EQUALS: (f64, usize) = (0.95, 10);
 
 /// The signature of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,9 +176,13 @@ async fn compare(connection: &mut PgConnection, project: &str, records: &[Uuid])
         select n.record, n.signature, twin.record as twin, twin.signature as twin_signature
         from near_texts n
         cross join lateral (
-            select t.record, t.signature, t.completed_at from near_texts t
-            where t.project = $1 and t.bands && n.bands and (t.completed_at, t.record) < (n.completed_at, n.record)
-            order by t.completed_at, t.record limit $3
+            select * from (
+                select t.record, t.signature, t.completed_at, row_number() over (order by t.completed_at, t.record) as first,
+                    row_number() over (order by t.completed_at desc, t.record desc) as last
+                from near_texts t
+                where t.project = $1 and t.bands && n.bands and (t.completed_at, t.record) < (n.completed_at, n.record)
+            ) t
+            where first <= $3 or last <= $3
         ) twin
         where n.project = $1 and n.record = any($2)
         order by n.record, twin.completed_at, twin.record";
@@ -196,14 +202,22 @@ async fn compare(connection: &mut PgConnection, project: &str, records: &[Uuid])
             twins.entry(found.record).or_default().push((found.twin, likeness));
         }
     }
-    let (mut ids, mut of_twins, mut likenesses, mut equal) = (vec![], vec![], vec![], vec![]);
+    let (mut ids, mut of_twins, mut likenesses) = (vec![], vec![], vec![]);
+    let mut spare: Vec<Uuid> = Vec::new();
     for (record, mut twins) in twins {
-        if twins.iter().filter(|(_, likeness)| *likeness >= EQUALS.0).count() >= EQUALS.1 {
-            equal.push(record);
+        let equal = twins.iter().filter(|(_, likeness)| *likeness >= EQUALS.0).map(|(twin, _)| *twin);
+        // The record itself is the newest.
+        let equal: Vec<_> = equal.chain([record]).collect();
+        if equal.len() > 2 * EQUALS.1 {
+            spare.extend(&equal[EQUALS.1..equal.len() - EQUALS.1]);
         }
-        // The sort is stable: of equally similar records, the oldest come first.
+        // The sorts are stable: of equally similar records, the oldest come first, and then the newest.
         twins.sort_by(|(_, one), (_, other)| other.total_cmp(one));
-        for (twin, likeness) in twins.into_iter().take(NOTED) {
+        let oldest: Vec<_> = twins.iter().take(NOTED).copied().collect();
+        twins.reverse();
+        twins.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+        let newest = twins.into_iter().filter(|twin| !oldest.contains(twin)).take(NOTED);
+        for (twin, likeness) in oldest.iter().copied().chain(newest) {
             ids.push(record);
             of_twins.push(twin);
             #[expect(clippy::cast_possible_truncation, reason = "a share of 60")]
@@ -212,7 +226,7 @@ async fn compare(connection: &mut PgConnection, project: &str, records: &[Uuid])
     }
     let query = sqlx::query(NOTE).bind(project).bind(ids).bind(of_twins).bind(likenesses);
     query.execute(&mut *connection).await?;
-    sqlx::query(LEAVE).bind(project).bind(equal).execute(connection).await?;
+    sqlx::query(LEAVE).bind(project).bind(spare).execute(connection).await?;
     Ok(())
 }
 

@@ -58,6 +58,9 @@ pub(super) async fn call(
     }
 }
 
+/// The maximum number of characters of the arguments that become a query, as they are encoded there.
+const MOST_QUERY: usize = 60_000;
+
 /// Makes the request of a call.
 fn request(tool: &Tool, arguments: JsonObject, parts: Option<&Parts>) -> Result<Request<Bytes>, Error> {
     let mut path = tool.path.clone();
@@ -81,6 +84,9 @@ fn request(tool: &Tool, arguments: JsonObject, parts: Option<&Parts>) -> Result<
         }
     }
     let query = query.finish();
+    if query.len() > MOST_QUERY {
+        return Err(Error::TooLarge(format!("the arguments have more than {MOST_QUERY} characters")));
+    }
     let separator = if query.is_empty() { "" } else { "?" };
     let mut request = Request::builder().method(tool.method.clone()).uri(format!("{path}{separator}{query}"));
     let none = HeaderMap::new();

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::terms::resemblance;
+use super::terms::Terms;
 use crate::searches::settings::Rules;
 use crate::types::Timestamp;
 
@@ -103,6 +103,8 @@ pub struct OpenSearch {
     pub id: Uuid,
     /// The query of the search.
     pub query: String,
+    /// The terms of the query.
+    pub terms: Terms,
     /// The folder that the search is about. It is empty if it is not known.
     pub root: String,
     /// When the search was made.
@@ -243,31 +245,33 @@ impl AgentThread {
     /// Applies a step, which counts for every open search made before it, by its share. `addressed` is the search
     /// that the client names for the step. Returns the searches for which it counts.
     pub fn step(&mut self, step: &Step, addressed: Option<Uuid>) -> Vec<(Uuid, FollowedStep)> {
+        let pattern = self.open.iter().flat_map(|search| &search.steps).rev();
+        let looked_for = pattern
+            .filter(|followed| matches!(followed.step.kind, FallbackKind::Grep | FallbackKind::Glob))
+            .max_by_key(|followed| followed.step.at)
+            .map(|followed| Terms::of(&followed.step.target));
+        let target = Terms::of(&step.target);
+        let likeness = |search: &OpenSearch| {
+            if addressed == Some(search.id) {
+                return 1.0 + LEAST_RESEMBLANCE;
+            }
+            let to_pattern = looked_for.as_ref().map_or(0.0, |pattern| search.terms.share_in(pattern));
+            LEAST_RESEMBLANCE + search.terms.share_in(&target).max(to_pattern)
+        };
         let takes = |search: &OpenSearch| {
             (addressed == Some(search.id) || search.at <= step.at)
                 && search.has_room(step)
                 && search.steps.iter().all(|followed| followed.step.id != step.id)
         };
-        let pattern = self.open.iter().flat_map(|search| &search.steps).rev();
-        let pattern = pattern
-            .filter(|followed| matches!(followed.step.kind, FallbackKind::Grep | FallbackKind::Glob))
-            .max_by_key(|followed| followed.step.at)
-            .map(|followed| followed.step.target.clone());
-        let likeness = |search: &OpenSearch| {
-            if addressed == Some(search.id) {
-                return 1.0 + LEAST_RESEMBLANCE;
-            }
-            let to_pattern = pattern.as_deref().map_or(0.0, |pattern| resemblance(&search.query, pattern));
-            LEAST_RESEMBLANCE + resemblance(&search.query, &step.target).max(to_pattern)
-        };
-        let total: f64 = self.open.iter().filter(|search| takes(search)).map(likeness).sum();
-        let mut followers = Vec::new();
-        for search in self.open.iter_mut().filter(|search| takes(search)) {
-            let followed = FollowedStep { step: step.clone(), share: likeness(search) / total, counts: true };
+        let followers = self.open.iter_mut().filter(|search| takes(search));
+        let followers: Vec<_> = followers.map(|search| (likeness(search), search)).collect();
+        let total: f64 = followers.iter().map(|(likeness, _)| likeness).sum();
+        let follow = |(likeness, search): (f64, &mut OpenSearch)| {
+            let followed = FollowedStep { step: step.clone(), share: likeness / total, counts: true };
             search.steps.push(followed.clone());
-            followers.push((search.id, followed));
-        }
-        followers
+            (search.id, followed)
+        };
+        followers.into_iter().map(follow).collect()
     }
 
     /// Ends the turn, and every search made before its end.

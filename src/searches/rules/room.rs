@@ -59,6 +59,7 @@ mod tests {
 
     use super::super::learner::FallbackKind;
     use super::*;
+    use crate::searches::rules::terms::Terms;
     use crate::searches::settings::SearchSettings;
     use crate::types::Timestamp;
 
@@ -66,6 +67,7 @@ mod tests {
         OpenSearch {
             id: Uuid::from_u128(number),
             query: "login button".to_owned(),
+            terms: Terms::of("login button"),
             root: String::new(),
             at: Timestamp::now(),
             offered: vec!["a".repeat(4_096); offered],

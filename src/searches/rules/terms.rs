@@ -7,17 +7,23 @@ use crate::retrieval::text::{with_identifiers_split, words};
 /// The number of characters that distinguish a word, so that `creation` and `create` are the same, in any language.
 const STEM: usize = 5;
 
-/// Returns the stems of a text's words, also within identifiers.
-fn stems(text: &str) -> BTreeSet<String> {
-    let text = with_identifiers_split(text).to_lowercase();
-    words(&text).map(|word| word.chars().take(STEM).collect()).collect()
-}
+/// The stems of a text's words, also within identifiers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Terms(BTreeSet<String>);
 
-/// Returns the share of the query's stems that the text contains, from 0 to 1.
-#[must_use]
-pub fn resemblance(query: &str, text: &str) -> f64 {
-    let (wanted, there) = (stems(query), stems(text));
-    wanted.intersection(&there).count() as f64 / wanted.len().max(1) as f64
+impl Terms {
+    /// Returns the terms of a text.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let text = with_identifiers_split(text).to_lowercase();
+        Self(words(&text).map(|word| word.chars().take(STEM).collect()).collect())
+    }
+
+    /// Returns the share of these terms that another text has too, from 0 to 1.
+    #[must_use]
+    pub fn share_in(&self, other: &Self) -> f64 {
+        self.0.intersection(&other.0).count() as f64 / self.0.len().max(1) as f64
+    }
 }
 
 #[cfg(test)]
@@ -25,6 +31,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn resemblance(query: &str, text: &str) -> f64 {
+        Terms::of(query).share_in(&Terms::of(text))
+    }
 
     #[test]
     fn resemblance_is_the_share_of_the_query_that_is_there() {

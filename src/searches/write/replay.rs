@@ -114,6 +114,7 @@ async fn replay_together(
     let mut counts = TranscriptCounts::default();
     for entry in entries {
         unit.enter(entry, source, calls, &mut counts);
+        tokio::task::yield_now().await;
     }
     counts.add_saved(unit.save(connection, Timestamp::now()).await?);
     Ok(counts)

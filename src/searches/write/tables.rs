@@ -16,6 +16,7 @@ use crate::searches::limits::MOST_RESULTS;
 use crate::searches::rules::learner::{
     AgentThread, EndedSearch, FallbackKind, FollowedStep, GivenHint, OpenSearch, SearchState, Step,
 };
+use crate::searches::rules::terms::Terms;
 use crate::types::Timestamp;
 
 /// One column of the rows of a statement.
@@ -99,6 +100,7 @@ pub(super) async fn read_open_searches(
         if let Some(thread) = threads.get_mut(&thread) {
             thread.open.push(OpenSearch {
                 id,
+                terms: Terms::of(&query),
                 query,
                 root,
                 at,

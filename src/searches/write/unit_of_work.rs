@@ -13,6 +13,7 @@ use crate::searches::associations::evidence;
 use crate::searches::rules::learner::{
     AgentThread, EndedSearch, FollowedStep, OpenSearch, SearchState, Step,
 };
+use crate::searches::rules::terms::Terms;
 use crate::searches::settings::Rules;
 use crate::searches::{SearchResult, TurnSearch};
 use crate::types::Timestamp;
@@ -145,6 +146,7 @@ impl<'a> UnitOfWork<'a> {
         let open = (search.state == SearchState::Tracking).then(|| OpenSearch {
             id: search.id,
             query: search.query.clone(),
+            terms: Terms::of(&search.query),
             root: search.root.clone().unwrap_or_default(),
             at: search.at,
             is_correction: search.corrects.is_some(),

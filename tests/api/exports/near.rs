@@ -80,3 +80,26 @@ async fn similarity_does_not_depend_on_later_records_or_on_concurrent_exports() 
     assert!(left.len() <= 20 + 2, "{}", left.len());
     assert!(left.iter().any(|row| row["user_intent"].as_str().is_some_and(|text| text.starts_with("w0 "))));
 }
+
+#[tokio::test]
+async fn of_very_many_similar_records_one_is_exported_whatever_the_conditions() {
+    let service = Service::open().await;
+    let event = |number: u128| {
+        let domain = if number < 100 { "a" } else { "b" };
+        with(log(number, &format!("{LONG} and all of it"), &program(1)), &json!({"domain_name": domain}))
+    };
+    service.accept(&(0..100).map(event).collect::<Vec<_>>()).await;
+    let path = format!("{TRAINING}?format=raw&dedupe=near");
+    assert_eq!(intents(&service, &path).await.len(), 1);
+    service.accept(&(100..800).map(event).collect::<Vec<_>>()).await;
+    for condition in ["", "&domain_name=a", "&domain_name=b"] {
+        assert_eq!(intents(&service, &format!("{path}{condition}")).await.len(), 1, "{condition}");
+    }
+    let kept = "select count(*) from near_texts";
+    let kept: i64 = sqlx::query_scalar(kept).fetch_one(service.pool()).await.expect("a count");
+    assert!(kept <= 20, "{kept}");
+    for number in 0..100 {
+        service.delete(&format!("/v1/generations/{}", Uuid::from_u128(number))).await.gone();
+    }
+    assert_eq!(intents(&service, &path).await.len(), 1);
+}

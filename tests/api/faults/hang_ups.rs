@@ -23,9 +23,9 @@ async fn a_transaction_that_is_given_up_while_it_begins_is_not_left_open() {
     let pool = service.pool_of_one();
     assert!(!is_in_a_transaction(&pool).await);
     let (mut given_up, mut begun) = (0, 0);
-    for microseconds in (0..400).step_by(2) {
-        let patience = Duration::from_micros(microseconds);
-        let result = if microseconds % 4 == 0 {
+    for number in 0..2_000 {
+        let patience = Duration::from_micros(number * 7 % 500);
+        let result = if number % 2 == 0 {
             timeout(patience, begin(&pool)).await
         } else {
             timeout(patience, begin_snapshot(&pool)).await
