@@ -35,6 +35,7 @@ use crate::http::send::{self, Compressors, Shared};
 use crate::http::unpack;
 use crate::mcp::Door;
 use crate::openapi::{self, Document};
+use crate::sharing::in_full;
 use crate::state::App;
 use crate::telemetry::{self, log_failure, span};
 use crate::{
@@ -182,7 +183,7 @@ async fn surround(
         Err(error) => Err(error),
     };
     let mut response = match admitted.and(known) {
-        Ok(()) => send::hold(next.run(request).await, &memory).await,
+        Ok(()) => send::hold(in_full(next.run(request)).await, &memory).await,
         Err(error) => error.into_response(),
     };
     match provider {

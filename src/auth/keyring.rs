@@ -23,7 +23,7 @@ use super::rates::Rates;
 use crate::error::{Error, Result};
 use crate::privacy::capture::Capture;
 use crate::projects::{self, Defaults, FRESH, Tenant};
-use crate::sharing::{Kind, Place, Shares, Turn, Work};
+use crate::sharing::{Kind, Place, Shares, Turn, Work, while_wanted};
 use crate::types::Timestamp;
 
 /// The header that names the project that a request is about.
@@ -159,7 +159,7 @@ impl Keyring {
         if matches!(found, Err(Error::Unauthorized(_))) && parts.headers.contains_key(header::AUTHORIZATION) {
             let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
             let delay = self.failures.note(peer.map(|ConnectInfo(address)| address.ip()));
-            tokio::time::sleep(delay).await;
+            while_wanted(tokio::time::sleep(delay)).await;
         }
         found
     }

@@ -45,6 +45,10 @@ pub const EXPORT_NAME: &str = "gleaner-export";
 /// The SQLSTATE of a statement that would have written in a transaction that is read-only.
 const READ_ONLY: &str = "25006";
 
+/// How long a connection of a pool may have been idle without being tested before its next use. The test costs a round
+/// trip.
+const REST: Duration = Duration::from_secs(1);
+
 /// How long one attempt to connect may take.
 const CONNECT: Duration = Duration::from_secs(5);
 
@@ -71,6 +75,10 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
     PgPoolOptions::new()
         .max_connections(size)
         .acquire_timeout(Duration::from_secs(5))
+        .test_before_acquire(false)
+        .before_acquire(|connection, state| {
+            Box::pin(async move { Ok(state.idle_for < REST || connection.ping().await.is_ok()) })
+        })
         // Every request waits while the database is away, and what becomes of it is told elsewhere.
         .acquire_slow_level(log::LevelFilter::Debug)
         .connect_lazy_with(options)

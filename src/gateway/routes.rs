@@ -24,7 +24,7 @@ use crate::http::json;
 use crate::http::memory::Memory;
 use crate::providers::Kind;
 use crate::providers::answer::Api;
-use crate::sharing::{Place, apart};
+use crate::sharing::{Place, apart, while_wanted};
 use crate::state::App;
 use crate::types::FreeForm;
 
@@ -100,7 +100,7 @@ async fn count_message_tokens(State(app): State<App>, request: Request) -> Respo
         let body = asked.request(&bytes, model, 0);
         let path = call.path("messages/count_tokens");
         let key = call.options.provider_key.as_ref();
-        let answer = app.providers.post(provider, &path, &call.forwarded, key, body).await;
+        let answer = while_wanted(app.providers.post(provider, &path, &call.forwarded, key, body)).await;
         passed_on(answer)
     })
     .await
@@ -125,7 +125,8 @@ async fn list_models(app: App, kind: Kind, request: Request) -> Response {
         let (call, _) = read(&app, kind, request).await?;
         let provider = app.providers.of_kind(kind).ok_or(passage::NO_PROVIDER)?;
         let key = call.options.provider_key.as_ref();
-        let answer = app.providers.get(provider, &call.path("models"), &call.forwarded, key).await;
+        let path = call.path("models");
+        let answer = while_wanted(app.providers.get(provider, &path, &call.forwarded, key)).await;
         passed_on(answer)
     })
     .await
@@ -242,7 +243,9 @@ async fn pass(app: App, api: Api, request: Request) -> Response {
             _place: call.place,
         };
         tokio::spawn(passage.run(client));
-        answer.await.map_err(|_| anyhow::anyhow!("a request through the gateway was interrupted"))?
+        while_wanted(answer)
+            .await
+            .map_err(|_| anyhow::anyhow!("a request through the gateway was interrupted"))?
     })
     .await
 }

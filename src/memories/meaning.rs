@@ -8,6 +8,7 @@ use super::rules::terms::terms;
 use crate::domain::Domain;
 use crate::privacy::capture::Capture;
 use crate::projects::Tenant;
+use crate::sharing::while_wanted;
 use crate::state::App;
 
 /// How long a request waits for the embedding of its query, and how long help that nobody has asked for does.
@@ -28,7 +29,7 @@ pub(super) async fn of_query(
     // A secret is only recognized whole, so the text is cut afterwards.
     let (query, _) = tenant.redacted(query.to_owned()).await;
     let query: String = query.chars().take(usize::try_from(LONGEST_TEXT).unwrap_or_default()).collect();
-    match tokio::time::timeout(patience, embedder.embed(&[&query])).await {
+    match while_wanted(tokio::time::timeout(patience, embedder.embed(&[&query]))).await {
         Ok(Ok(mut embeddings)) => {
             embeddings.pop().map(|embedding| Meaning { model: embedder.model.clone(), embedding })
         }

@@ -9,7 +9,7 @@ use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
 use crate::db;
-use crate::sharing::{Place, Shares};
+use crate::sharing::{Place, Shares, while_wanted};
 use crate::types::derived_id;
 
 /// The maximum number of hook reports of one project that are processed at the same time. All projects together have four
@@ -64,7 +64,7 @@ impl IntakePool {
             turns.insert(name, Arc::downgrade(&turn));
             turn
         };
-        turn.lock_owned().await
+        while_wanted(turn.lock_owned()).await
     }
 }
 

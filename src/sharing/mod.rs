@@ -1,6 +1,7 @@
 //! What all projects share: a limit on concurrent work of one kind ([`Shares`]), the processors ([`Work`]), and threads for
-//! work that takes long ([`apart`]).
+//! work that takes long ([`apart`]). Requests hold what they have of it even if their clients hang up ([`in_full`]).
 
+mod hang_ups;
 mod threads;
 mod work;
 
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+pub use hang_ups::{in_full, while_wanted};
 pub use threads::{apart, joined};
 pub use work::{Kind, Limits, Turn, Work};
 
@@ -161,14 +163,14 @@ impl Shares {
     /// Takes a number of places for a project, and waits until they are free: first those of the project, then those
     /// of all projects.
     pub async fn take(&self, project: &Arc<str>, count: u32) -> Place {
-        let permit = self.own.of(project).acquire_many_owned(count).await.expect(OPEN);
+        let permit = while_wanted(self.own.of(project).acquire_many_owned(count)).await.expect(OPEN);
         loop {
             let mut freed = pin!(self.all.freed.notified());
             freed.as_mut().enable();
             if self.all.try_take(project, permit.num_permits()) {
                 return Place { project: Arc::clone(project), permit, all: Arc::clone(&self.all) };
             }
-            freed.await;
+            while_wanted(freed).await;
         }
     }
 

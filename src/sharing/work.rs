@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::AbortHandle;
 
-use super::{OPEN, Places};
+use super::{OPEN, Places, while_wanted};
 
 /// Limits on the turns of a project beside others.
 #[derive(Debug, Clone, Copy)]
@@ -141,8 +141,8 @@ impl Work {
         if !self.is_shared() {
             return Turn(None);
         }
-        let of_kind = self.kinds[kind as usize].of(project).acquire_owned().await.expect(OPEN);
-        let turn = self.turns.of(project).acquire_owned().await.expect(OPEN);
+        let of_kind = while_wanted(self.kinds[kind as usize].of(project).acquire_owned()).await.expect(OPEN);
+        let turn = while_wanted(self.turns.of(project).acquire_owned()).await.expect(OPEN);
         let permits = Arc::new(Mutex::new(Some([turn, of_kind])));
         let (ended, longest) = (Arc::clone(&permits), self.longest);
         let timer = tokio::spawn(async move {

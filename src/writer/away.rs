@@ -4,6 +4,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use super::connection::KeptConnection;
 use crate::outage::Outage;
 use crate::recurring;
@@ -19,7 +21,11 @@ const TRY: &str = "
 
 /// The outage that the last attempt to write has met, if there was one.
 #[derive(Debug, Default)]
-pub(super) struct Away(Mutex<State>);
+pub(super) struct Away {
+    state: Mutex<State>,
+    /// Wakes the idle writer when an outage begins, which another writer may have met.
+    begun: Notify,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -30,7 +36,7 @@ struct State {
 
 impl Away {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn outage(&self) -> Option<Outage> {
@@ -41,6 +47,7 @@ impl Away {
     pub(super) fn met(&self, outage: Outage, error: &sqlx::Error) {
         let mut state = self.state();
         if state.outage.replace(outage) != Some(outage) {
+            self.begun.notify_one();
             let warning = match outage {
                 Outage::Unreachable => "events cannot be written: the database cannot be reached",
                 Outage::Full => "events cannot be written: the database has no space left on its disk",
@@ -59,9 +66,12 @@ impl Away {
         }
     }
 
-    /// Waits for a short time, and tries whether the database accepts writes again. Without this, a server that gets
-    /// no requests because it is not ready would never become ready again.
+    /// Waits until there is an outage, and for a short time, and then tries whether the database accepts writes again.
+    /// Without this, a server that gets no requests because it is not ready would never become ready again.
     pub(super) async fn try_again(&self, connection: &mut KeptConnection) {
+        while self.outage().is_none() {
+            self.begun.notified().await;
+        }
         tokio::time::sleep(AGAIN).await;
         let tried = match connection.get().await {
             Ok(connection) => sqlx::raw_sql(TRY).execute(connection).await.map(drop),
@@ -76,5 +86,26 @@ impl Away {
             // A role that may not create such tables still shows that the database answers and is writable.
             None => self.is_over(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use sqlx::postgres::PgConnectOptions;
+
+    use super::*;
+    use crate::db;
+
+    #[tokio::test]
+    async fn an_idle_writer_tries_again_after_an_outage_that_another_writer_has_met() {
+        let away = Away::default();
+        let nowhere = PgConnectOptions::new().socket("/nowhere");
+        let mut connection = KeptConnection::new(db::pool(&nowhere, db::WRITER_NAME, 1));
+        let mut idle = Box::pin(away.try_again(&mut connection));
+        assert!((&mut idle).now_or_never().is_none());
+        away.met(Outage::Full, &sqlx::Error::PoolTimedOut);
+        idle.await;
+        assert_eq!(away.outage(), Some(Outage::Unreachable));
     }
 }

@@ -33,21 +33,23 @@ impl KeptConnection {
 
     /// Returns the connection. It is taken from the pool if there is none or if it was idle too long.
     pub(super) async fn get(&mut self) -> sqlx::Result<&mut PgConnection> {
-        Ok(&mut self.kept().await?.connection)
+        let kept = self.take().await?;
+        Ok(&mut self.connection.insert(kept).connection)
     }
 
     /// Returns the connection, with the name of the project in which it is going to write.
     pub(super) async fn named(&mut self, project: &Arc<str>) -> sqlx::Result<&mut PgConnection> {
         const NAME: &str = "select set_config('application_name', $1, false)";
-        let Kept { connection, project: known, .. } = self.kept().await?;
-        if known.as_ref() != Some(project) {
-            sqlx::query(NAME).bind(writer_name(project)).execute(&mut **connection).await?;
-            *known = Some(Arc::clone(project));
+        let mut kept = self.take().await?;
+        if kept.project.as_ref() != Some(project) {
+            sqlx::query(NAME).bind(writer_name(project)).execute(&mut *kept.connection).await?;
+            kept.project = Some(Arc::clone(project));
         }
-        Ok(connection)
+        Ok(&mut self.connection.insert(kept).connection)
     }
 
-    async fn kept(&mut self) -> sqlx::Result<&mut Kept> {
+    /// Takes the connection out, so that it is dropped if its next statement fails.
+    async fn take(&mut self) -> sqlx::Result<Kept> {
         let mut kept = match self.connection.take() {
             Some(kept) if kept.used.elapsed() < Self::REST => kept,
             rested => {
@@ -56,7 +58,7 @@ impl KeptConnection {
             }
         };
         kept.used = Instant::now();
-        Ok(self.connection.insert(kept))
+        Ok(kept)
     }
 
     /// Drops the connection, in whatever state it is.

@@ -241,7 +241,7 @@ impl Task {
                     () = self.queue.arrived.notified() => {}
                     // Events already accepted are still written.
                     _ = self.stopped.changed(), if !self.queue.is_closed() => self.queue.close(),
-                    () = self.away.try_again(&mut connection), if self.away.outage().is_some() => {}
+                    () = self.away.try_again(&mut connection) => {}
                 }
                 continue;
             };

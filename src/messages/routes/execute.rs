@@ -23,6 +23,7 @@ use crate::messages::rules::estimate::Length;
 use crate::messages::{CancelReason, Event, NewSend, SendError, State, store};
 use crate::messages::{candidates, payload};
 use crate::privacy::capture::Capture;
+use crate::sharing::while_wanted;
 use crate::state::App;
 use crate::types::FreeForm;
 use crate::writing::Writing;
@@ -161,7 +162,7 @@ async fn perform(
         let memory = writing.memory().clone();
         return Ok(events(app, project, id, keeps, memory, receiver, ended));
     }
-    let performed = ended.await?;
+    let performed = while_wanted(ended).await?;
     if !keeps {
         return Ok(axum::Json(Unkept::from(performed)).into_response());
     }

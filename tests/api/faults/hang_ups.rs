@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use sqlx::PgPool;
+use axum::http::Method;
+use sqlx::{Connection as _, Executor as _, PgPool};
 use tokio::time::timeout;
 
 use crate::support::Service;
@@ -40,4 +41,28 @@ async fn a_transaction_that_is_given_up_while_it_begins_is_not_left_open() {
         assert!(!is_in_a_transaction(&pool).await, "after {patience:?}");
     }
     assert!(given_up > 0, "{begun} have begun");
+}
+
+#[tokio::test]
+async fn a_project_whose_clients_hang_up_leaves_connections_to_others() {
+    const QUIET: [(&str, &str); 1] = [("gleaner-project", "quiet")];
+    let service = Service::open().await;
+    service.project("quiet").await;
+    let mut other = service.connection().await;
+    let mut transaction = other.begin().await.expect("a transaction");
+    transaction.execute("lock table suggestions in access exclusive mode").await.expect("a lock");
+    // A project has two of the four connections. Postgres keeps them busy after the clients are gone.
+    for statements in 1..=2 {
+        tokio::select! {
+            answer = service.get("/v1/suggestions") => panic!("{}", answer.text()),
+            () = service.blocked(statements) => {}
+        }
+    }
+    for _ in 0..10 {
+        timeout(Duration::from_millis(20), service.get("/v1/suggestions")).await.expect_err("it waits");
+    }
+    service.call(Method::GET, "/v1/generations", &QUIET, None).await.expect(200);
+    service.blocked(2).await;
+    transaction.commit().await.expect("released");
+    service.get("/v1/suggestions").await.expect(200);
 }

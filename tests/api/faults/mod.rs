@@ -2,6 +2,7 @@
 //! is there afterwards, once; whatever was not is there as a whole or not at all.
 
 mod chaos;
+mod connections;
 mod disk;
 mod fault;
 mod hang_ups;
