@@ -339,6 +339,13 @@ impl Event {
         }
     }
 
+    /// Returns how much an event takes of a transaction, compared with the usual ones. A send with stored pairs is
+    /// predicted in it, which takes up to 35 ms.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        if self.shows_others() { 64 } else { 1 }
+    }
+
     /// Returns whether the event makes a record that shows what others have posted.
     #[must_use]
     pub fn shows_others(&self) -> bool {

@@ -11,13 +11,14 @@ use sqlx::PgPool;
 
 use crate::auth::keyring::Keyring;
 use crate::embeddings::Embedder;
+use crate::error::{Error, Result};
 use crate::exports::stream::Exports;
 use crate::http::memory::Budget;
 use crate::messages::in_flight::InFlight;
 use crate::providers::Providers;
 use crate::retrieval::Samples;
 use crate::searches::intake_pool::IntakePool;
-use crate::sharing::{Shares, Work};
+use crate::sharing::{Place, Shares, Work};
 use crate::writer::Writer;
 
 /// The state that handlers share. Clones refer to the same state.
@@ -71,6 +72,12 @@ pub struct State {
 }
 
 impl State {
+    /// Takes a project's place among the requests that wait for model providers. Without a free one, the request is a 503.
+    pub fn place_at_providers(&self, project: &Arc<str>) -> Result<Place> {
+        const BUSY: &str = "the project has as many requests waiting for providers as it may; try again";
+        self.calls.try_take(project, 1).ok_or(Error::Unavailable(BUSY))
+    }
+
     /// Returns whether the server has begun to stop.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)

@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
@@ -17,7 +18,7 @@ use uuid::Uuid;
 
 use super::client::{Answer, Client};
 use super::target::{Found, Local, Missing, Target};
-use super::{files, words};
+use super::{defaults, files, words};
 use crate::audit::{self, Action};
 use crate::auth::Actor;
 use crate::exports::snapshots::{self, CHUNK, build, make, request, store};
@@ -159,7 +160,7 @@ impl Place {
                     projects::store::exists(&db, &project).await?,
                     "there is no project {project}; PUT /v1/projects/{project} creates it"
                 );
-                let exports = Exports::new(&local.options, Limits::default(), &std::sync::Arc::default());
+                let exports = Exports::new(&local.options, Limits::default(), &Arc::default());
                 Self::Database { db, exports, project, _local: local }
             }
         })
@@ -231,7 +232,9 @@ impl Place {
             }),
             Self::Database { db, exports, project, .. } => {
                 let new: request::NewSnapshot = serde_json::from_value(body.into())?;
-                let (id, _) = make::make(db, exports, project, &Actor::COMMAND_LINE, &new).await?;
+                let tenant = projects::store::tenant(db, project, &defaults()?).await?;
+                let tenant = Arc::new(tenant.with_context(|| format!("there is no project {project}"))?);
+                let (id, _) = make::make(db, exports, &tenant, &Actor::COMMAND_LINE, new).await?;
                 build::build_due(exports.clone()).await?;
                 self.get(id).await
             }

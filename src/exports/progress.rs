@@ -47,13 +47,8 @@ pub(super) async fn next_page<'a, T>(
 where
     T: for<'r> FromRow<'r, PgRow> + Send + Unpin,
 {
-    const BEGIN: &str = "insert into text_progress (project, work) values ($1, $2) on conflict do nothing";
-    const LOCK: &str =
-        "select completed_at, record from text_progress where project = $1 and work = $2 for update";
     let mut transaction = db::begin(db).await?;
-    sqlx::query(BEGIN).bind(project).bind(work).execute(&mut *transaction).await?;
-    let (completed_at, record): (Option<Timestamp>, Option<Uuid>) =
-        sqlx::query_as(LOCK).bind(project).bind(work).fetch_one(&mut *transaction).await?;
+    let (completed_at, record) = lock(&mut transaction, project, work).await?;
     let query = sqlx::query_as(AssertSqlSafe(sql)).bind(project).bind(completed_at).bind(record);
     let records: Vec<Record<T>> = query.bind(as_of).bind(most).fetch_all(&mut *transaction).await?;
     let Some(last) = records.last().map(|last| (last.completed_at, last.record)) else {
@@ -61,6 +56,20 @@ where
         return Ok(None);
     };
     Ok(Some(Page { transaction, records, last, project, work }))
+}
+
+/// Keeps others from this work until the transaction ends. Returns when the last of the processed records was finalized,
+/// and its id.
+pub async fn lock(
+    connection: &mut PgConnection,
+    project: &str,
+    work: &str,
+) -> sqlx::Result<(Option<Timestamp>, Option<Uuid>)> {
+    const BEGIN: &str = "insert into text_progress (project, work) values ($1, $2) on conflict do nothing";
+    const LOCK: &str =
+        "select completed_at, record from text_progress where project = $1 and work = $2 for update";
+    sqlx::query(BEGIN).bind(project).bind(work).execute(&mut *connection).await?;
+    sqlx::query_as(LOCK).bind(project).bind(work).fetch_one(connection).await
 }
 
 impl<T> Page<'_, T> {
@@ -94,9 +103,13 @@ pub async fn renew_outdated_statistics(db: &PgPool, project: &str, table: &str) 
     let Json(plans): Json<Value> = sqlx::query_scalar(explain).bind(project).fetch_one(db).await?;
     let expected = plans.pointer("/0/Plan/Plan Rows").and_then(Value::as_f64);
     if expected.is_some_and(|expected| expected < FEW) {
-        let exists = AssertSqlSafe(format!("select exists ({of_project} offset {MANY})"));
-        let are_many: bool = sqlx::query_scalar(exists).bind(project).fetch_one(db).await?;
-        if are_many {
+        // The statistics of a table with many projects need not know this one.
+        let is_worthwhile = AssertSqlSafe(format!(
+            "select exists ({of_project} offset {MANY}) and not exists (
+                select from pg_stat_all_tables
+                where relid = '{table}'::regclass and last_analyze > now() - interval '1 minute')"
+        ));
+        if sqlx::query_scalar(is_worthwhile).bind(project).fetch_one(db).await? {
             sqlx::query(AssertSqlSafe(format!("analyze {table}"))).execute(db).await?;
         }
     }

@@ -137,8 +137,9 @@ pub struct Exports {
     pub db: PgPool,
     /// The maximum number of snapshots of a project.
     pub most_snapshots: i64,
-    /// The lock that a server holds while it builds a snapshot, so that it builds one at a time.
-    pub building: Arc<Mutex<()>>,
+    /// The lock that a server holds while it builds a snapshot, so that it builds one at a time, with the projects whose
+    /// snapshots it has built, the last one most recently.
+    pub building: Arc<Mutex<Vec<String>>>,
     /// The time after which it is of use to know the progress of a building, for which the rows are counted.
     pub count_after: Duration,
     /// The maximum duration of an export.

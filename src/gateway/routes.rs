@@ -132,9 +132,6 @@ async fn list_models(app: App, kind: Kind, request: Request) -> Response {
     .await
 }
 
-/// The refusal of a request while too many requests of its project wait for providers.
-const BUSY: &str = "the project has as many requests waiting for providers as it may; try again";
-
 /// A request to the gateway without its body.
 struct Call {
     caller: Caller<Write>,
@@ -160,7 +157,7 @@ async fn read(app: &App, kind: Kind, request: Request) -> Result<(Call, Vec<u8>)
     let (mut parts, body) = request.into_parts();
     name_key(kind, &mut parts.headers);
     let caller = caller(app, &mut parts).await?;
-    let place = app.calls.try_take(&caller.project, 1).ok_or(Error::Unavailable(BUSY))?;
+    let place = app.place_at_providers(&caller.project)?;
     let call = Call {
         caller,
         place,

@@ -4,6 +4,8 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::exports::TEXTS;
+use crate::exports::progress;
 use crate::types::Timestamp;
 
 /// Stores which attempts of these logs teach a correction, by each of the pairing rules, and what a reviewer's correction
@@ -64,8 +66,10 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
                 error, case when replaced then corrected else next_program end,
                 case when replaced then corrected_bare else next_bare end
             from step
-            cross join lateral (select corrected is not null and next_program = final as replaced) next
-            where passed = false and next_attempt is not null and (learned is not null or next_passed is not true)
+            cross join lateral (select next_bare = final_bare as is_final) next
+            cross join lateral (select corrected is not null and is_final as replaced) with_correction
+            where passed = false and next_attempt is not null
+                and (learned is not null or next_passed is not true and is_final is not true)
             union all
             select false, 'final', id, completed_at, attempt, null, intent, program, bare, error, learned, learned_bare
             from step where passed = false
@@ -105,6 +109,8 @@ pub(super) async fn renew(connection: &mut PgConnection, project: &str, logs: &[
     let (ids, times): (Vec<_>, Vec<_>) = finalized.into_iter().unzip();
     delete(connection, project, &ids, &times).await?;
     insert(connection, project, &ids).await?;
+    // A page of a split that is in progress may have read the log without its correction.
+    progress::lock(connection, project, TEXTS.domain).await?;
     sqlx::query(CORRECTIONS).bind(project).bind(&ids).execute(connection).await?;
     Ok(())
 }

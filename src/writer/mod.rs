@@ -45,7 +45,7 @@ use crate::sharing::{Place, Shares, Work};
 /// The maximum number of events of one project that may wait or be written at a time. Beyond that, callers get a 503.
 const QUEUE: usize = 16_384;
 /// The maximum number of events of one request that are written together. A transaction accepts further requests
-/// until it has this many events.
+/// until it has this many events. An event that takes long counts as many ([`Event::weight`]).
 const BATCH: usize = 512;
 /// The number of writers, each with a database connection.
 pub const WRITERS: u32 = 3;
@@ -166,7 +166,13 @@ impl Writer {
     ) -> Vec<Written> {
         let mut written = Vec::with_capacity(events.len());
         while !events.is_empty() {
-            let rest = events.split_off(events.len().min(BATCH));
+            let mut weight = 0;
+            let fits = |event: &&Kept<Event>| {
+                weight += event.weight();
+                weight <= BATCH
+            };
+            let together = events.iter().take_while(fits).count().max(1);
+            let rest = events.split_off(together);
             let size = events.len();
             // Only the first piece is refused when the queue is full, because a batch that has begun is
             // better finished.
@@ -208,9 +214,10 @@ impl Writer {
             self.room.take(&tenant.name, size).await
         };
         memory.end_turn();
+        let weight = events.iter().map(|event| event.weight()).sum();
         let (reply, written) = oneshot::channel();
         let job = Job { tenant: Arc::clone(tenant), events, reply, _memory: memory.clone(), _room: room };
-        if !self.queue.push(&tenant.name, size as usize, job) {
+        if !self.queue.push(&tenant.name, weight, job) {
             return Err(STOPPING);
         }
         written.await.map_err(|_| STOPPING)

@@ -33,6 +33,8 @@ const PAUSE: Duration = Duration::from_secs(5);
 const LEASE: TimeDelta = TimeDelta::seconds(15);
 /// The interval at which a builder renews its lease.
 const RENEWAL: Duration = Duration::from_secs(4);
+/// The number of projects of which it is known when they had their turn.
+const MOST_SERVED: usize = 1_000;
 /// The names of the columns that are added for the question and the answer of a row that does not have their texts.
 const TEXT_COLUMNS: [&str; 2] = ["key_question", "key_answer"];
 /// The number of bytes of rows that are written at once.
@@ -76,11 +78,11 @@ async fn upkeep(exports: Exports) {
     }
 }
 
-/// Builds the waiting snapshots, one after the other.
+/// Builds the waiting snapshots, one after the other. Projects take turns.
 pub async fn work(exports: Exports) {
-    let _turn = exports.building.lock().await;
+    let mut served = exports.building.lock().await;
     loop {
-        match next(&exports).await {
+        match next(&exports, &mut served).await {
             Ok(true) => {}
             Ok(false) => return,
             Err(error) => {
@@ -92,9 +94,16 @@ pub async fn work(exports: Exports) {
 }
 
 /// Builds one waiting snapshot. Returns whether to continue with another one.
-async fn next(exports: &Exports) -> Result<bool> {
+async fn next(exports: &Exports, served: &mut Vec<String>) -> Result<bool> {
     let db = &exports.db;
-    let Some(building) = building::claim(db, Timestamp::now(), until()).await? else { return Ok(false) };
+    let Some(building) = building::claim(db, Timestamp::now(), until(), served).await? else {
+        return Ok(false);
+    };
+    served.retain(|project| *project != building.project);
+    if served.len() >= MOST_SERVED {
+        served.remove(0);
+    }
+    served.push(building.project.clone());
     let begun = std::time::Instant::now();
     let built = tokio::select! {
         built = build(exports, &building) => built,

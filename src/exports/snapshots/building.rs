@@ -40,12 +40,18 @@ pub struct Building {
     pub lease: Uuid,
 }
 
-/// Claims a snapshot that waits to be built or whose builder has died, if there is one.
-pub async fn claim(db: &PgPool, now: Timestamp, until: Timestamp) -> Result<Option<Building>> {
+/// Claims a snapshot that waits to be built or whose builder has died, if there is one. The projects in `served` have had
+/// their turn, the last one most recently, and come after all others.
+pub async fn claim(
+    db: &PgPool,
+    now: Timestamp,
+    until: Timestamp,
+    served: &[String],
+) -> Result<Option<Building>> {
     const DUE: &str = "
         select project, id from snapshots
         where state = 'waiting' or state = 'building' and lease_until < $1
-        order by created_at limit 10";
+        order by array_position($2, project) nulls first, created_at limit 10";
     const GIVE_UP: &str = "
         update snapshots set state = 'failed', error = 'the building was interrupted too often', lease = null, lease_until = null
         where project = $1 and id = $2 and attempts >= $4
@@ -55,7 +61,7 @@ pub async fn claim(db: &PgPool, now: Timestamp, until: Timestamp) -> Result<Opti
             byte_count = 0, rows_expected = null
         where project = $1 and id = $2 and (state = 'waiting' or state = 'building' and lease_until < $3)
         returning project, id, dataset, format, file, parameters, as_of, row_schema, has_texts, lease";
-    let due: Vec<(String, Uuid)> = sqlx::query_as(DUE).bind(now).fetch_all(db).await?;
+    let due: Vec<(String, Uuid)> = sqlx::query_as(DUE).bind(now).bind(served).fetch_all(db).await?;
     for (project, id) in due {
         sqlx::query(GIVE_UP).bind(&project).bind(id).bind(now).bind(MOST_ATTEMPTS).execute(db).await?;
         let mut transaction = db::begin(db).await?;

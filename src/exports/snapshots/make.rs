@@ -1,5 +1,7 @@
 //! How a snapshot is made: its parameters are checked, and the state of the data is fixed.
 
+use std::sync::Arc;
+
 use serde_json::json;
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -12,15 +14,18 @@ use crate::db;
 use crate::error::Result;
 use crate::exports::stream::Exports;
 use crate::exports::{as_of, exclude};
+use crate::projects::Tenant;
 
 /// Makes a snapshot, which waits to be built. Returns its id, and whether it is new.
 pub async fn make(
     db: &PgPool,
     exports: &Exports,
-    project: &str,
+    tenant: &Arc<Tenant>,
     actor: &Actor,
-    new: &NewSnapshot,
+    new: NewSnapshot,
 ) -> Result<(Uuid, bool)> {
+    let project = &*tenant.name;
+    let (new, _) = tenant.redacted(new).await;
     let wanted = Wanted::read(&new.dataset, &new.parameters)?;
     let (format, row_schema) = wanted.check()?;
     if let Some(snapshot) = wanted.common.exclude {
@@ -33,7 +38,7 @@ pub async fn make(
     let has_texts = wanted.dataset.texts().is_some();
     let fixed = Fixed { format, row_schema, as_of, has_texts };
     let mut transaction = db::begin(db).await?;
-    let (id, is_new) = store::make(&mut transaction, project, exports.most_snapshots, new, &fixed).await?;
+    let (id, is_new) = store::make(&mut transaction, project, exports.most_snapshots, &new, &fixed).await?;
     if is_new {
         let details = json!({"id": id, "dataset": new.dataset, "parameters": new.parameters});
         audit::note(&mut transaction, project, actor, Action::SnapshotMade, details).await?;

@@ -17,6 +17,7 @@ use crate::exports::format::Format;
 use crate::exports::params::{COMMON, Common};
 use crate::http::params::from_pairs;
 use crate::http::{Check, Checks};
+use crate::privacy::redact::{Redaction, Texts};
 use crate::types::{OptionalName, names_it};
 
 /// A request to store an export as a file. All other members are parameters of the export, with the same names as in
@@ -65,6 +66,18 @@ pub fn complete(schema: &mut Object) {
         .schema_type(SchemaType::from_iter(value))
         .description(Some("A parameter of the export."));
     schema.additional_properties = Some(Box::new(AdditionalProperties::RefOr(RefOr::T(value.into()))));
+}
+
+/// Parameters may have texts that become part of the file, such as a message of the system, and names, of which the stored
+/// ones are redacted too.
+impl Texts for NewSnapshot {
+    fn texts(&mut self, redaction: &mut Redaction<'_>) {
+        for parameter in self.parameters.values_mut() {
+            if let Value::String(text) = parameter {
+                text.texts(redaction);
+            }
+        }
+    }
 }
 
 impl Check for NewSnapshot {

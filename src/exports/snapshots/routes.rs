@@ -56,7 +56,7 @@ async fn create_snapshot(
     caller: Caller<Read>,
     Json(new): Json<NewSnapshot>,
 ) -> Result<Response> {
-    let (id, is_new) = make(&app.db, &app.exports, &caller.project, &caller.actor(), &new).await?;
+    let (id, is_new) = make(&app.db, &app.exports, &caller.tenant, &caller.actor(), new).await?;
     tokio::spawn(build::work(app.exports.clone()));
     let snapshot = axum::Json(store::get(&app.db, &caller.project, id).await?);
     let address = [(header::LOCATION, format!("/v1/snapshots/{id}"))];

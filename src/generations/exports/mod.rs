@@ -19,7 +19,7 @@ pub use corrections::CorrectionPairs;
 pub use training::TrainingPairs;
 
 /// The source of the texts of logs: their intents, and all their programs.
-static TEXTS: Source = Source {
+pub(super) static TEXTS: Source = Source {
     domain: "generations",
     sql: "
         select g.id as record, g.completed_at, split_hash('intent', g.user_intent) as question,

@@ -2,19 +2,16 @@
 //! their session, and pairs without either are conversations of their own.
 
 use clap::Args;
-use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
-use sqlx::{PgPool, Postgres, QueryBuilder, Row as _};
+use sqlx::{Postgres, QueryBuilder, Row as _};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use crate::error::Result;
 use crate::exports::chat::{Message, Prompt};
 use crate::exports::format::{Example, Shape};
 use crate::exports::params::Common;
-use crate::exports::progress::renew_outdated_statistics;
 use crate::exports::schema;
 use crate::exports::split::{Contents, Sides, Split};
 use crate::exports::text::Text;
@@ -83,7 +80,7 @@ impl Described for Conversations {
         raw: Some(schema::of::<Raw<'_>>),
         metadata: Some(schema::of::<Metadata<'_>>),
         split: Split::ByQuestion,
-        table: "pairs",
+        tables: &["pairs"],
         count: Some(
             "from (
                 select distinct conversation from pairs
@@ -122,15 +119,6 @@ impl Dataset for Conversations {
 
     fn told(&self, _: Shape) -> Told {
         Told::Chat
-    }
-
-    fn prepare<'a>(
-        &'a mut self,
-        db: &'a PgPool,
-        project: &'a str,
-        _: Timestamp,
-    ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async { Ok(renew_outdated_statistics(db, project, "pairs").await?) })
     }
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {

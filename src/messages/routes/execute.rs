@@ -23,7 +23,7 @@ use crate::messages::rules::estimate::Length;
 use crate::messages::{CancelReason, Event, NewSend, SendError, State, store};
 use crate::messages::{candidates, payload};
 use crate::privacy::capture::Capture;
-use crate::sharing::while_wanted;
+use crate::sharing::{Place, while_wanted};
 use crate::state::App;
 use crate::types::FreeForm;
 use crate::writing::Writing;
@@ -69,13 +69,14 @@ pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
     {
         return Err(Error::NotFound("model in the providers file"));
     }
+    let place = writing.app.place_at_providers(&writing.caller.project)?;
     let streams = new.stream == Some(true);
     let (system, user) = (new.system.clone(), new.user_text.clone());
     let project = Arc::clone(&writing.caller.project);
     let app = writing.app.clone();
     if writing.caller.tenant.policy.capture(crate::domain::Domain::Messages) == Capture::Off {
         let script = unkept(&writing, &new).await?;
-        return perform(&writing, script, None, streams).await;
+        return perform(&writing, script, None, place, streams).await;
     }
     let event = Event::send(new, writing.id("sends", None));
     let id = event.id;
@@ -91,7 +92,7 @@ pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
     let plan =
         store::plan(&mut connection, &project, id, writing.memory()).await?.ok_or(Error::NotFound("send"))?;
     drop(connection);
-    perform(&writing, Script::of(plan, system, user), Some(flight), streams).await
+    perform(&writing, Script::of(plan, system, user), Some(flight), place, streams).await
 }
 
 /// Predicts a send that is not recorded.
@@ -137,6 +138,7 @@ async fn perform(
     writing: &Writing,
     script: Script,
     flight: Option<Flight>,
+    place: Place,
     streams: bool,
 ) -> Result<Response> {
     let (app, tenant) = (writing.app.clone(), Arc::clone(&writing.caller.tenant));
@@ -148,7 +150,7 @@ async fn perform(
     let task = tokio::spawn(async move {
         let cancelled = flight.cancelled.clone();
         let performed = script.perform(&app, &tenant, cancelled, progress).await;
-        drop(flight);
+        drop((flight, place));
         performed
     });
     let app = writing.app.clone();

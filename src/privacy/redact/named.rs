@@ -4,7 +4,15 @@ use super::Pattern;
 use super::random::is_random;
 
 /// The texts of which each name of a secret has one.
-const ANCHORS: [&str; 29] = [
+const ANCHORS: [&str; 37] = [
+    "_pass",
+    "-pass",
+    "pass=",
+    "pass =",
+    "pass:",
+    "pass\"",
+    "pass'",
+    "pass\\",
     "password",
     "passwd",
     "passphrase",
@@ -44,7 +52,7 @@ const OTHER_NAME: &str = "(?<other>[a-z0-9_.-]*(?:(?:cache|dedup|foreign|idempot
 
 /// The end of the name of a secret, or of the variable or member with one. These expressions have hardly any upper
 /// limits on repetitions, with which the automata would be too large to be fast.
-const NAME: &str = "(?:(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|credential)s?\
+const NAME: &str = "(?:(?:password|passwd|passphrase|pass|pwd|secret|token|api[_-]?key|credential)s?\
     (?:[_-][a-z0-9_-]+|key|value|string)?\
     |(?:[_-]|access|account|auth|client|consumer|deploy|encryption|hmac|license|master|private|secret|service|session\
     |shared|signing|storage)key)";
@@ -74,7 +82,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
             r"(?:{OTHER_NAME}|{NAME}){COLOR}?(?:{typed}|{sign}|{element})\s*(?:{quoted}|{bare}{BEHIND})",
             // The type is between the name and the sign.
             typed = format_args!(r"(?:\[[0-9]*\])?\??(?::\s*|\s){TYPE}(?:\s{TYPE})?\s*=|\[[0-9]*\]\s*="),
-            sign = format_args!(r"{QUOTE}*[\])*?]*{QUOTE}?\s*(?::=|=>|<-|[!=]?==?|:|%3[AD])"),
+            sign = format_args!(r"{QUOTE}*[\])*?]*{QUOTE}?\s*(?::=|=>|<-|[!=]?==?|:(?:\*\*)?|%3[AD])"),
             element =
                 format_args!(r"(?u:[^<>\n])*>|</key>|{QUOTE}?\s*[,;]?\s*{QUOTE}?\bvalue{QUOTE}?\s*[:=]"),
             quoted = quoted(),

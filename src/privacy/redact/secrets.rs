@@ -2,7 +2,7 @@
 //! names before them.
 
 use super::random::is_random;
-use super::{CODE, Pattern, always, named};
+use super::{CODE, Pattern, always, commands, named};
 
 /// A token that begins with its issuer's prefix and continues with at least this many characters of a class.
 struct Shape {
@@ -28,12 +28,14 @@ const SHAPES: &[Shape] = &[
     shape("aws", "ABIA", "[A-Z0-9]{16}"),
     shape("aws", "ACCA", "[A-Z0-9]{16}"),
     shape("aws-bedrock", "ABSK", "[A-Za-z0-9+/=]{60,}"),
+    shape("braintree", "access_token$", r"(?:production|sandbox)\$[0-9a-z]{16}\$[0-9a-f]{32}"),
     shape("buildkite", "bkua_", "[0-9a-f]{40}"),
     shape("circleci", "CCIPAT_", "[A-Za-z0-9_]{40,}"),
     shape("clojars", "CLOJARS_", "[a-z0-9]{60}"),
     shape("cloudflare-origin", "v1.0-", "[0-9a-f]{24}-[0-9a-f]{146}"),
     shape("contentful", "CFPAT-", "[A-Za-z0-9_-]{40,}"),
     shape("databricks", "dapi", "[0-9a-f]{32}"),
+    shape("deepseek", "sk-", "[0-9a-f]{32}"),
     shape("digitalocean", "dop_v1_", "[0-9a-f]{64}"),
     shape("digitalocean", "doo_v1_", "[0-9a-f]{64}"),
     shape("digitalocean", "dor_v1_", "[0-9a-f]{64}"),
@@ -43,6 +45,7 @@ const SHAPES: &[Shape] = &[
     shape("duffel", "duffel_", "(?:test|live)_[A-Za-z0-9_-]{40,}"),
     shape("dynatrace", "dt0c01.", r"[A-Z0-9]{24}\.[A-Z0-9]{60,}"),
     shape("easypost", "EZAK", "[A-Za-z0-9]{54}"),
+    shape("elevenlabs", "sk_", "[0-9a-f]{48}"),
     shape("facebook", "EAA", "[A-Za-z0-9]{80,}"),
     shape("figma", "figd_", "[A-Za-z0-9_-]{38,}"),
     shape("flutterwave", "FLWSECK", "[A-Za-z0-9_-]{20,}"),
@@ -72,6 +75,7 @@ const SHAPES: &[Shape] = &[
     shape("groq", "gsk_", "[A-Za-z0-9]{40,}"),
     shape("harness", "pat.", r"[A-Za-z0-9_-]{22}\.[0-9a-f]{24}\.[A-Za-z0-9]{20}"),
     shape("heroku", "HRKU-", "[A-Za-z0-9_-]{36,}"),
+    shape("hubspot", "pat-", "(?:ap|eu|na)[0-9]-[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"),
     shape("huggingface", "hf_", "[A-Za-z0-9]{30,}"),
     shape("huggingface", "api_org_", "[A-Za-z0-9]{30,}"),
     shape("infracost", "ico-", "[A-Za-z0-9]{32}"),
@@ -123,6 +127,7 @@ const SHAPES: &[Shape] = &[
     shape("slack", "xoxr-", "[A-Za-z0-9-]{20,}"),
     shape("slack", "xoxs-", "[A-Za-z0-9-]{20,}"),
     shape("slack", "xoxc-", "[A-Za-z0-9-]{20,}"),
+    shape("slack", "xoxd-", "[A-Za-z0-9%-]{20,}"),
     shape("slack", "xoxe", "[.-][A-Za-z0-9.-]{20,}"),
     shape("slack", "xapp-", "[A-Za-z0-9-]{20,}"),
     shape("slack", "https://hooks.slack.com/", "(?:services|workflows|triggers)/[A-Za-z0-9/_-]{20,}"),
@@ -133,6 +138,7 @@ const SHAPES: &[Shape] = &[
     shape("square", "EAAA", "[A-Za-z0-9_-]{60}"),
     shape("square", "sq0", "(?:atp|csp|idp)-[A-Za-z0-9_-]{22,}"),
     shape("stripe", "sk_", "(?:live|test|prod)_[A-Za-z0-9]{16,}"),
+    shape("stripe", "sk_org_", "(?:live|test)_[A-Za-z0-9]{16,}"),
     shape("stripe", "rk_", "(?:live|test|prod)_[A-Za-z0-9]{16,}"),
     shape("stripe", "whsec_", "[A-Za-z0-9+/=]{24,}"),
     shape("supabase", "sbp_", "[0-9a-f]{40}"),
@@ -141,6 +147,7 @@ const SHAPES: &[Shape] = &[
     shape("tavily", "tvly-", "[A-Za-z0-9-]{20,}"),
     shape("teams", "https://outlook.office.com/webhook/", "[A-Za-z0-9@/-]{40,}"),
     shape("telegram", "bot", "[0-9]{8,10}:AA[A-Za-z0-9_-]{33}"),
+    shape("twitch", "oauth:", "[a-z0-9]{30}"),
     shape("twilio", "SK", "[0-9a-f]{32}"),
     shape("typeform", "tfp_", "[A-Za-z0-9_.=-]{40,}"),
     shape("vault", "hvs.", "[A-Za-z0-9_-]{24,}"),
@@ -177,6 +184,32 @@ pub(super) fn patterns() -> Vec<Pattern> {
             always,
         ),
         pattern(&[".atlasv1."], r"([A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,70})", always),
+        // Bots of Telegram, also without the word before the token in the address of the API, and webhooks and bots of Discord.
+        pattern(
+            &[":AA"],
+            "(?:^|[^A-Za-z0-9_-])([0-9]{8,10}:AA[A-Za-z0-9_-]{33})(?:[^A-Za-z0-9_-]|$)",
+            always,
+        ),
+        pattern(
+            &["/webhooks/"],
+            r"discord(?:app)?\.com/api/(?:v[0-9]+/)?webhooks/([0-9]+/[A-Za-z0-9_-]{40,})",
+            always,
+        ),
+        pattern(
+            &["login(", "discord"],
+            r"(?:^|[^A-Za-z0-9_.-])([MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,})",
+            always,
+        ),
+        // Signatures of shared access in Azure, and keys of Mailchimp, which end with a data center.
+        pattern(&["sig="], "(?:[?&;]|u0026)sig=([A-Za-z0-9%+/]{40,}=?)", always),
+        pattern(&["-us"], "(?:^|[^A-Za-z0-9])([0-9a-f]{32}-us[0-9]{1,2})(?:[^A-Za-z0-9]|$)", always),
+        // The token of an account of Twilio behind its number, and the key of one of AWS in the output of its program.
+        pattern(&["\"AC", "'AC"], r#"["']AC[0-9a-f]{32}\\?["']\s*,\s*\\?["']([0-9a-f]{32})\\?["']"#, always),
+        pattern(
+            &["AKIA", "ASIA"],
+            r"A[KS]IA[A-Z0-9]{16}\s+(?:[0-9T:Z+-]+\s+)?([A-Za-z0-9/+]{40})(?:[^A-Za-z0-9/+]|$)",
+            always,
+        ),
         pattern(&["T3BlbkFJ"], r"(sk-[A-Za-z0-9_-]{20,}T3BlbkFJ[A-Za-z0-9_-]{20,})", always),
         // JSON Web Tokens (RFC 7519), whose first two parts are JSON objects in base64url.
         pattern(
@@ -212,7 +245,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
             is_login,
         ),
     ];
-    by_shape.chain(others).chain(named::patterns()).collect()
+    by_shape.chain(others).chain(named::patterns()).chain(commands::patterns()).collect()
 }
 
 /// Returns the expression of a private key behind its first line.

@@ -53,6 +53,62 @@ fn tokens_are_replaced_wherever_they_stand_in_a_text() {
 }
 
 #[test]
+fn secrets_of_usual_programs_and_files_are_replaced() {
+    let (redactor, hex, secret) = (secrets(), "0123456789abcdef".repeat(3), random(20));
+    let (hex32, date) = (&hex[..32], "2026-01-01T00:00:00Z");
+    let discord = format!("MT{}.G{}.{}", random(24), random(5), random(38));
+    for (text, secret) in [
+        (format!("DB_PASS={secret}"), secret.as_str()),
+        (format!("export SMTP_PASS=\"{secret}\""), &secret),
+        (format!("{{\"user\":\"bob\",\"pass\":\"{secret}\"}}"), &secret),
+        (format!("auth: {{ user: 'bob@x.io', pass: '{secret}' }}"), &secret),
+        (format!("ansible_ssh_pass={secret}"), &secret),
+        (format!("**Password:** {secret}"), &secret),
+        (format!("curl -u bob:{secret} https://api.example.com"), &secret),
+        (format!("mysql -u root -p{secret} app"), &secret),
+        (format!("sshpass -p '{secret}' ssh bob@10.0.0.1"), &secret),
+        (format!("docker login -u bob -p {secret} registry.io"), &secret),
+        (format!("machine api.github.com\n  login bob\n  password {secret}\n"), &secret),
+        (format!("db.example.com:5432:app:bob:{secret}\n"), &secret),
+        (format!("requirepass {secret}"), &secret),
+        (format!("bob:{secret}@tcp(db:3306)/app"), &secret),
+        (format!("CREATE USER 'b'@'%' IDENTIFIED BY '{secret}';"), &secret),
+        (format!("variable \"db_password\" {{\n  type = string\n  default = \"{secret}\"\n}}"), &secret),
+        (format!("{{\"auths\":{{\"https://index.docker.io/v1/\":{{\"auth\":\"{secret}\"}}}}}}"), &secret),
+        (format!("    client-key-data: {}\n", random(200)), &random(200)),
+        (format!("client.login(\"{discord}\")"), &discord),
+        (format!("https://ptb.discord.com/api/v10/webhooks/1234567890/{}", random(68)), &random(68)),
+        (format!("new TelegramBot(\"7123456789:AA{}\")", random(33)), &random(33)),
+        (format!("https://x.blob.core.windows.net/c?sv=2022-11-02&sp=r&sig={}%3D", random(43)), &random(43)),
+        (format!("Client(\"AC{hex32}\", \"{}\")", &hex[8..40]), &hex[8..40]),
+        (format!("CREDENTIALS\tASIAABCDEFGHIJKLMNOP\t{date}\t{}", random(40)), &random(40)),
+        (format!("sk-{hex32}"), hex32),
+        (format!("sk_org_live_{}", random(60)), &random(60)),
+        (format!("sk_{hex}"), &hex),
+        (format!("xoxd-{}", random(60)), &random(60)),
+        (format!("access_token$production$abcdefgh01234567${hex32}"), hex32),
+        (format!("oauth:{}", random(30).to_lowercase()), &random(30).to_lowercase()),
+        (format!("{hex32}-us12"), hex32),
+        (format!("pat-na1-{}-1234-1234-1234-{}", &hex[..8], &hex[..12]), &hex[..12]),
+    ] {
+        let redacted = redacted(&redactor, &text);
+        assert!(redacted.contains("[redacted:secrets]") && !redacted.contains(secret), "{text}: {redacted}");
+    }
+    for text in [
+        "pass the value: it passes, as compass: \"north\" does",
+        "docker run -u node:node -p 8080:8080 image",
+        "sort -u names.txt && mysql -u root -p app < dump.sql",
+        "password hashing and the password verification",
+        "docker login registry.io",
+        "{\"auth\": \"oauth2\", \"pass\": true}",
+        "https://example.com/sig=1&sig=abc",
+        "10:30:5432:ok",
+    ] {
+        assert_eq!(redacted(&redactor, text), text);
+    }
+}
+
+#[test]
 fn a_text_of_nothing_but_beginnings_of_tokens_is_looked_at_once() {
     // Looked at from each beginning to the end, these would take hours.
     let redactor = secrets();

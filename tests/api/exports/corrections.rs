@@ -243,3 +243,20 @@ async fn programs_that_differ_in_one_letter_are_a_correction_whatever_the_letter
     service.accept(&logs.collect::<Vec<_>>()).await;
     assert_eq!(rows(&service, &format!("{CORRECTIONS}?format=raw")).await.len(), 26);
 }
+
+#[tokio::test]
+async fn a_poor_program_is_not_chosen_if_it_was_not_judged_or_differs_in_white_space() {
+    let of = async |last: Value, program: &str, review: Value| {
+        let service = Service::open().await;
+        let mut log = solved(1, "Create", &[failed(1, "a", "e"), last]);
+        log["final_valid_dsl"] = json!(program);
+        service.accept(&[log]).await;
+        service.put(&format!("/v1/generations/{}/review", Uuid::from_u128(1)), &review).await.expect(200);
+        paired(&service, "next").await
+    };
+    let unjudged = json!({"attempt": 2, "extracted_dsl": "b"});
+    assert_eq!(of(unjudged, "b", json!({"rating": "poor"})).await, []);
+    let corrected = [(json!(1), Value::Null, json!("c")), (json!(2), Value::Null, json!("c"))];
+    let review = json!({"rating": "poor", "corrected_dsl": "c"});
+    assert_eq!(of(passed(2, "b\n"), "b", review).await, corrected);
+}

@@ -419,3 +419,32 @@ async fn snapshots_are_deleted_after_their_keep_days() {
     service.get(path(&old)).await.refused(404, &[]);
     assert_eq!(service.get(path(&kept)).await.status, 200);
 }
+
+#[tokio::test]
+async fn a_secret_in_a_parameter_is_neither_stored_nor_in_the_file() {
+    let service = Service::open().await;
+    service.accept(&logs(1)).await;
+    let secret = format!("ghp_{}", "a1B2c3".repeat(6));
+    let new = json!({"dataset": "training-pairs", "file": "jsonl", "system": format!("the key is {secret}")});
+    let snapshot = built(&service, &new).await;
+    let file = service.get(path(&snapshot)).await;
+    assert_eq!(file.rows()[0]["messages"][0]["content"], "the key is [redacted:secrets]");
+    assert!(!service.dump().await.contains(&secret));
+}
+
+#[tokio::test]
+async fn the_snapshots_of_projects_are_built_in_turn() {
+    let service = Service::open().await;
+    service.project("quiet").await;
+    service.accept(&logs(1)).await;
+    let new = json!({"dataset": "training-pairs", "file": "jsonl"});
+    let waits = service.holding_back_snapshots().await;
+    for project in ["default", "default", "default", "quiet"] {
+        service.call(Method::POST, SNAPSHOTS, &[("gleaner-project", project)], Some(&new)).await.expect(202);
+    }
+    drop(waits);
+    service.build_snapshots().await;
+    let sql = "select array_agg(project order by completed_at) from snapshots";
+    let order: Vec<String> = sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("projects");
+    assert_eq!(order, ["default", "quiet", "default", "default"]);
+}

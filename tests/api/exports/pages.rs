@@ -95,6 +95,8 @@ async fn a_conversation_is_read_by_itself_in_a_project_that_the_planner_does_not
         select project, gen_random_uuid(), 't', 'u' || n, 'a', 1, 1, 1, 1, now(), now() - n * interval '1 second', 'complete', ''
         from generate_series(1, 10000) n, unnest(array['a', 'b']) project;
         analyze pairs;
+        -- As if that were long ago.
+        select pg_stat_reset_single_table_counters('pairs'::regclass);
         insert into pairs (project, id, topic_id, user_text, assistant_text, user_chars, user_units, assistant_chars,
             assistant_units, created_at, completed_at, lifecycle_state, request_hash)
         select 'default', gen_random_uuid(), 't' || n % 1000, 'u' || n, 'a', 1, 1, 1, 1, now(),

@@ -2,6 +2,7 @@
 
 use axum::http::Method;
 use serde_json::{Value, json};
+use sqlx::{Connection as _, Executor as _};
 use uuid::Uuid;
 
 use super::{TRAINING, solved};
@@ -248,4 +249,29 @@ async fn asked_in_one_part(service: &Service, path: &str, pointer: &str) {
     }
     assert_eq!(by_session, 40, "{path}");
     service.get(&format!("{path}&split=train&split_by=program")).await.refused(422, &["/split_by"]);
+}
+
+#[tokio::test]
+async fn a_correction_is_in_a_group_even_if_the_log_is_put_into_it_at_the_same_time() {
+    let service = Service::open().await;
+    service.accept(&[log(1)]).await;
+    let id = Uuid::from_u128(1);
+    let mut other = service.connection().await;
+    let mut page = other.begin().await.expect("a transaction");
+    let lock = "insert into text_progress (project, work) values ('default', 'generations')";
+    page.execute(lock).await.expect("the first page begins");
+    let review = json!({"rating": "poor", "corrected_dsl": "(corrected)"});
+    let path = format!("/v1/generations/{id}/review");
+    let reviewed = service.put(&path, &review);
+    let ended = async {
+        service.blocked(1).await;
+        let text = "insert into split_texts (project, record, hash, completed_at, split_group)
+            select project, id, 1, completed_at, 1 from generations";
+        page.execute(text).await.expect("a text");
+        page.commit().await.expect("the page ends");
+    };
+    futures_util::join!(async { reviewed.await.expect(200) }, ended);
+    let sql = "select count(*) from split_texts where hash = split_hash('program', '(corrected)')";
+    let found: i64 = sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a count");
+    assert_eq!(found, 1);
 }

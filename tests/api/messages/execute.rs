@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 use uuid::Uuid;
 
+use crate::support::program::Settings;
 use crate::support::provider::{self, Asked};
 use crate::support::{Service, assert_whole, column, eventually, request, with};
 
@@ -231,4 +232,16 @@ async fn two_sends_at_once_in_one_topic_do_not_see_each_other() {
         assert_eq!(task.await.expect("ends")["state"], "complete");
     }
     assert_eq!(service.all("/v1/pairs?topic_id=t&state=complete").await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_project_has_a_limited_number_of_sends_that_wait_for_providers() {
+    let (settings, asked) = provider::settings_with_providers().await;
+    let service = Service::with(Settings { calls: 1, ..settings }).await;
+    let (_, task) = begun(&service, &asked).await;
+    let refused = service.post("/v1/sends", &send("m", &json!({}))).await;
+    assert_eq!((refused.status.as_u16(), refused.header("retry-after").is_some()), (503, true));
+    asked.go_on.notify_one();
+    assert_eq!(task.await.expect("ends").status(), 201);
+    performed(&service, "m", &json!({})).await;
 }

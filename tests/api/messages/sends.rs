@@ -273,3 +273,17 @@ async fn where_no_text_is_kept_sizes_and_errors_are() {
     service.put("/v1/projects/default", &json!({"capture": {"messages": "off"}})).await.expect(200);
     assert_eq!(service.post("/v1/sends", &recorded("new", &json!({"filter": {}}))).await.status, 204);
 }
+
+#[tokio::test]
+async fn sends_with_stored_pairs_of_one_batch_are_written_in_several_transactions() {
+    let service = Service::open().await;
+    service.put("/v1/models/m", &json!({"context_window": 1_000})).await;
+    service.create("/v1/pairs", json!({"user_text": "u", "assistant_text": "a"})).await;
+    let send =
+        json!({"event": "send", "mode": "record", "model": "m", "user_text": "u", "visible": {"filter": {}}});
+    let sends: Vec<_> = (1..=17).map(|id| with(send.clone(), &json!({"id": Uuid::from_u128(id)}))).collect();
+    service.accept(&sends).await;
+    let sql = "select count(distinct xmin::text) from sends";
+    let transactions: i64 = sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a count");
+    assert_eq!(transactions, 3);
+}

@@ -136,6 +136,11 @@ impl Service {
         build_due(self.running.app.exports.clone()).await.expect("the database answers");
     }
 
+    /// Keeps snapshots from being built until this is dropped.
+    pub(crate) async fn holding_back_snapshots(&self) -> tokio::sync::OwnedMutexGuard<Vec<String>> {
+        std::sync::Arc::clone(&self.running.app.exports.building).lock_owned().await
+    }
+
     /// The service's own connections.
     pub(crate) fn pool(&self) -> &PgPool {
         &self.running.app.db

@@ -1,0 +1,55 @@
+//! Passwords in the arguments of programs, and in files and statements in which their place tells what they are.
+
+use super::Pattern;
+use super::random::is_random;
+
+/// A quotation mark, also in the escapes of code.
+const QUOTE: &str = r#"(?:\\*["'])?"#;
+
+/// A password between blanks or quotation marks.
+const PASSWORD: &str = r#"([^\s"'\\]{8,})"#;
+
+/// The rest of a command up to one of its arguments.
+const ARGUMENTS: &str = r"[^\n|;&]{0,400}?\s";
+
+/// Returns the patterns of passwords at such places.
+pub(super) fn patterns() -> Vec<Pattern> {
+    let patterns: [(&'static [&'static str], String); 10] = [
+        // The user and the password of curl, wget and others.
+        (
+            &["-u ", "-u=", "--user ", "--user=", "-u\"", "-u'"],
+            format!(r#"(?:^|[\s"'])(?:-u|--user)[\s=]*{QUOTE}[^\s:"'\\]+:([^\s"'\\@/]{{8,}})"#),
+        ),
+        (&["mysql", "mariadb"], format!(r"\b(?:mysql|mariadb)[a-z-]*{ARGUMENTS}-p{QUOTE}{PASSWORD}")),
+        (&["sshpass"], format!(r"\bsshpass\s+-p\s*{QUOTE}{PASSWORD}")),
+        (&[" login "], format!(r"\slogin\s(?:{ARGUMENTS})??-p[\s=]*{QUOTE}{PASSWORD}")),
+        // The words of .netrc and of the configuration of Redis.
+        (&["password ", "requirepass ", "masterauth "], format!(r"(?:\bpassword|requirepass|masterauth)\s+{QUOTE}{PASSWORD}")),
+        // A line of .pgpass.
+        (
+            &[":5432:", ":5433:", ":6432:", ":*:"],
+            r"(?m)^\s*[^\s:]+:(?:[0-9]{2,5}|\*):[^\s:]+:[^\s:]+:([^\s:]{8,})\s*$".to_owned(),
+        ),
+        // The address of a database in Go.
+        (&["@tcp(", "@unix("], r#"[A-Za-z0-9_.-]+:([^\s"'`]{8,})@(?:tcp|unix)\("#.to_owned()),
+        (&["identified by"], format!(r"identified\s+by\s+(?:password\s+)?{QUOTE}{PASSWORD}")),
+        // The default of a variable of Terraform that has the name of a secret.
+        (
+            &["variable \""],
+            r#"variable\s+"[^"\n]*(?:pass|pwd|secret|token|key)[^"\n]*"\s*\{[^}]{0,1000}?\bdefault\s*=\s*"([^"\n]{8,})""#
+                .to_owned(),
+        ),
+        // Keys of clients and credentials of registries, which are in base64.
+        (
+            &["client-key-data", "\"auth\"", "\"auth\\"],
+            r#"(?:client-key-data|\\*"auth\\*")\\*"?\s*:\s*\\*"?([A-Za-z0-9+/=]{16,})"#.to_owned(),
+        ),
+    ];
+    let pattern = |(anchors, regex): (&[&'static str], String)| Pattern {
+        anchors: anchors.to_vec(),
+        regex: format!("(?i){regex}"),
+        begins_with_anchor: false,
+        accepts: is_random,
+    };
+    patterns.map(pattern).into()
+}
