@@ -12,6 +12,11 @@ create function split_hash(kind text, content text) returns bigint language sql 
             E'\u00a0', ''), E'\u2018', ''), E'\u2019', ''), E'\u201c', ''), E'\u201d', ''), E'\u00ab', ''), E'\u00bb', '')
         collate "C") collate "default"), 0);
 
+-- The JSON of a prompt as a text that does not depend on the order of its members, nor on the white space and the escapes
+-- between and in its strings.
+create function prompt_text(prompt json) returns text language sql immutable strict parallel safe
+    return replace(replace(replace(replace(prompt::jsonb::text, '\n', ' '), '\r', ' '), '\t', ' '), '\"', '"');
+
 create table split_texts (
     project      text not null,
     record       uuid not null,

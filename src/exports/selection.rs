@@ -92,7 +92,8 @@ impl Common {
         query.push(format_args!(" from {from} where {alias}.project = $1"));
         let distinct = |query: &mut QueryBuilder<Postgres>| {
             conditions(query);
-            if self.is_exact() {
+            // Of very many equal rows, only some are known as similar.
+            if self.is_exact() || self.is_near() {
                 selection.push_oldest(query, &conditions);
             }
             if self.is_near() {

@@ -99,13 +99,14 @@ impl Dataset for Conversations {
     fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, _: Shape) {
         self.push_conversations(query, common);
         if common.is_exact() {
-            // No index has the texts of whole conversations, so each page reads all conversations.
+            // No index has the texts of whole conversations, so each page reads all conversations: once, because a condition
+            // that is compared with true is no join, which would read them for each row.
             query.push(
-                " and last.id in (select id from (
+                " and (last.id in (select id from (
                     select last.id, row_number() over (partition by c.texts order by last.completed_at, last.id) as nth",
             );
             self.push_conversations(query, common);
-            query.push(") equal where nth = 1)");
+            query.push(") equal where nth = 1)) is true");
         }
     }
 

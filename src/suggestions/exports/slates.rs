@@ -99,10 +99,10 @@ const SESSION: &str = "coalesce(s.session_name, s.id::text)";
 
 /// The messages that were sent to the model, as a question.
 pub(super) const REQUEST: Text<'_> =
-    Text { kind: "prompt", sql: "coalesce((s.llm_request -> 'messages')::text, s.context::text)" };
+    Text { kind: "prompt", sql: "prompt_text(coalesce(s.llm_request -> 'messages', s.context))" };
 
 /// The context, as a question.
-pub(super) const CONTEXT: Text<'_> = Text { kind: "prompt", sql: "s.context::text" };
+pub(super) const CONTEXT: Text<'_> = Text { kind: "prompt", sql: "prompt_text(s.context)" };
 
 /// What was submitted, as an answer.
 pub(super) const INPUT: Text<'_> = Text { kind: "input", sql: "s.actual_input" };
@@ -112,9 +112,9 @@ pub(super) static SOURCE: Source = Source {
     domain: "suggestions",
     sql: "
         select s.id as record, s.completed_at,
-            split_hash('prompt', coalesce((s.llm_request -> 'messages')::text, s.context::text)) as question,
+            split_hash('prompt', prompt_text(coalesce(s.llm_request -> 'messages', s.context))) as question,
             array(
-                select split_hash('prompt', s.context::text)
+                select split_hash('prompt', prompt_text(s.context))
                 union all select split_hash('input', s.actual_input)
                 union all select split_hash('input', offered.text) from preference_labels l
                     join json_array_elements_text(s.suggestions) with ordinality as offered (text, number)

@@ -112,6 +112,16 @@ async fn a_conversation_is_read_by_itself_in_a_project_that_the_planner_does_not
     assert!(most <= 2.0 * PAIRS, "{most} rows in a step of {plan:#}");
 }
 
+#[tokio::test]
+async fn equal_conversations_are_looked_for_once_a_page() {
+    let service = Service::open().await;
+    let entry =
+        DATASETS.iter().find(|entry| entry.description.name == "conversations").expect("conversations");
+    let export = export(&service, entry, &[("dedupe", "exact")]).await;
+    let plan = plan(&service, &mut export.next_page("").expect("a statement")).await;
+    assert!(plan.to_string().contains("(hashed SubPlan"), "{plan:#}");
+}
+
 /// A function that is called for each row takes many times as long as an expression.
 #[tokio::test]
 async fn whether_a_text_is_blank_is_asked_by_an_expression_that_agrees_with_the_regular_one() {

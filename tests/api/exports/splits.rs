@@ -275,3 +275,27 @@ async fn a_correction_is_in_a_group_even_if_the_log_is_put_into_it_at_the_same_t
     let found: i64 = sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a count");
     assert_eq!(found, 1);
 }
+
+#[tokio::test]
+async fn contexts_that_differ_in_spelling_are_in_the_same_part() {
+    let service = Service::open().await;
+    for (number, context) in [
+        r#"{"a": 1, "b": "x y"}"#,
+        r#"{"b":"x y","a":1}"#,
+        r#"{"a": 1, "b": "x\u0020y"}"#,
+        r#"{"a": 1, "b": "x\ny"}"#,
+    ]
+    .iter()
+    .enumerate()
+    {
+        let input = format!("input {number}");
+        let slate = format!(
+            r#"{{"context": {context}, "suggestions": ["{input}"], "viewed_indices": [0], "actual_input": "{input}"}}"#
+        );
+        service.post_text("/v1/suggestions", "application/json", slate).await.expect(201);
+    }
+    service.get("/v1/exports/accepted-suggestions?split=train").await;
+    let sql = "select count(distinct record), count(distinct split_group) from split_texts";
+    let groups: (i64, i64) = sqlx::query_as(sql).fetch_one(service.pool()).await.expect("groups");
+    assert_eq!(groups, (4, 1));
+}
