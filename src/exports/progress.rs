@@ -103,7 +103,7 @@ pub async fn renew_outdated_statistics(db: &PgPool, project: &str, table: &str) 
     let Json(plans): Json<Value> = sqlx::query_scalar(explain).bind(project).fetch_one(db).await?;
     let expected = plans.pointer("/0/Plan/Plan Rows").and_then(Value::as_f64);
     if expected.is_some_and(|expected| expected < FEW) {
-        // The statistics of a table with many projects need not know this one.
+        // A table with very many projects has no statistics of each, however often they are renewed.
         let is_worthwhile = AssertSqlSafe(format!(
             "select exists ({of_project} offset {MANY}) and not exists (
                 select from pg_stat_all_tables

@@ -103,3 +103,15 @@ async fn of_very_many_similar_records_one_is_exported_whatever_the_conditions() 
     }
     assert_eq!(intents(&service, &path).await.len(), 1);
 }
+
+#[tokio::test]
+async fn equal_rows_are_left_out_even_if_a_filter_leaves_out_all_records_known_as_similar() {
+    let service = Service::open().await;
+    let log = |number: u128| {
+        let log = solved(number, "Create a fund", &[passed(1, "(fund.create)")]);
+        with(log, &json!({"domain_name": format!("d{}", number % 20)}))
+    };
+    service.accept(&(1..=40).map(log).collect::<Vec<_>>()).await;
+    let path = format!("{TRAINING}?format=raw&dedupe=near&domain_name=d10");
+    assert_eq!(service.get(&path).await.rows().len(), 1);
+}
