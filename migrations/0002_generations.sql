@@ -151,7 +151,7 @@ comment on column correction_pairs.is_review is 'Whether it is a program and the
 comment on column correction_pairs.completed_at is 'The log''s.';
 comment on column correction_pairs.bad_attempt is 'Number of the failed attempt, or of the one whose program a reviewer corrected; 0 for steps, and where there is no such attempt.';
 comment on column correction_pairs.fixed_attempt is 'Number of the attempt that fixed it; null where the log''s final program or a reviewer''s correction does.';
-comment on column correction_pairs.row_hash is 'Of all texts of the exported row: finds equal rows.';
+comment on column correction_pairs.row_hash is 'Of the intent and both programs, or of all programs of steps: finds equal rows.';
 
 create table prompt_templates (
     project       text not null,

@@ -128,7 +128,8 @@ pub enum Dedupe {
     /// Equal rows are all exported.
     #[default]
     None,
-    /// Of rows with the same texts, only the oldest is exported.
+    /// Only the oldest of equal rows is exported. Rows are equal if their questions and answers are: in logs, the intent and
+    /// the programs, whatever the error, the prompt as sent and the raw response are.
     Exact,
     /// Only the oldest of several similar records is exported. Records are similar if their questions and answers
     /// have most words, and pairs of adjacent words, in common (MinHash).

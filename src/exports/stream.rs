@@ -22,7 +22,7 @@
 //!    exports of one project take turns at working with each other and with its other requests, and an export that
 //!    waits for its reader has none.
 //!
-//! 4. **End.** If the reader is gone, the next chunk cannot be sent, and the export ends. If a statement fails, the
+//! 4. **End.** If the reader is gone, the statement is canceled, and the export ends. If a statement fails, the
 //!    error is sent through the channel and breaks the body, so that a client sees a broken transfer and never a
 //!    short file. `.jsonl.gz` is compressed on a blocking thread.
 //!
@@ -48,6 +48,7 @@
 //! Similar rows are found by [`near`](super::near), and the parts of a split are explained in
 //! [`split`](super::split).
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,12 +111,26 @@ impl Export {
     async fn send_page(&mut self, db: &PgPool, reader: &mut Reader) -> anyhow::Result<Progress> {
         let mut query = self.next_page("")?;
         let mut connection = db.acquire().await?;
+        let process: i32 = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut *connection).await?;
         let query = query.build();
         let mut rows = query.fetch(&mut *connection);
         let mut chunk = Vec::with_capacity(CHUNK * 2);
         chunk.extend(self.take_header());
         let mut count = 0;
-        while let Some(row) = rows.try_next().await? {
+        let out = reader.out.clone();
+        let mut gone = pin!(out.closed());
+        loop {
+            let row = tokio::select! {
+                biased;
+                row = rows.try_next() => row?,
+                () = &mut gone => {
+                    sqlx::query("select pg_cancel_backend($1)").bind(process).execute(db).await?;
+                    // The connection can be used again when the statement has ended.
+                    while let Ok(Some(_)) = rows.try_next().await {}
+                    return Ok(Progress::Abandoned);
+                }
+            };
+            let Some(row) = row else { break };
             self.write(&row, &mut chunk, None)?;
             count += 1;
             if chunk.len() >= CHUNK && !reader.take(&mut chunk).await {

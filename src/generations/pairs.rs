@@ -58,7 +58,7 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
         insert into correction_pairs
             (project, kind, is_review, completed_at, generation_id, bad_attempt, fixed_attempt, row_hash)
         select $1, kind, is_review, completed_at, id, bad_attempt, fixed_attempt,
-            md5(row(intent, bad, error, fixed)::text)::uuid
+            md5(row(intent, bad, fixed)::text)::uuid
         from (
             select false as is_review, pair.* from pair
             union all

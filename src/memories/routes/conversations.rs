@@ -47,7 +47,8 @@ async fn add_conversation_query(
     }
     let session_id = writing.caller.tenant.redacted_name(session_id).await;
     let address = format!("/v1/conversations/{}", utf8_percent_encode(&session_id, NON_ALPHANUMERIC));
-    let event = Event::ask(session_id.clone(), new, writing.id("conversation-queries", None));
+    let conversation = derived_id(&[b"conversation", session_id.as_bytes()]);
+    let event = Event::ask(session_id.clone(), new, writing.id("conversation-queries", Some(conversation)));
     let event = event.by(writing.caller.key());
     let id = event.query_id().unwrap_or_default();
     let record = async |_| {

@@ -66,3 +66,20 @@ async fn a_project_whose_clients_hang_up_leaves_connections_to_others() {
     transaction.commit().await.expect("released");
     service.get("/v1/suggestions").await.expect(200);
 }
+
+#[tokio::test]
+async fn the_statement_of_an_export_ends_when_its_reader_is_gone() {
+    const PATH: &str = "/v1/exports/training-pairs?prompt=sent";
+    let service = Service::open().await;
+    service.get(PATH).await.expect(200);
+    let mut other = service.connection().await;
+    let mut transaction = other.begin().await.expect("a transaction");
+    transaction.execute("lock table attempts in access exclusive mode").await.expect("a lock");
+    tokio::select! {
+        answer = service.get(PATH) => panic!("{}", answer.text()),
+        () = service.blocked(1) => {}
+    }
+    service.blocked(0).await;
+    transaction.commit().await.expect("released");
+    service.get(PATH).await.expect(200);
+}

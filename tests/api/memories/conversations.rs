@@ -1,5 +1,6 @@
 //! Conversations: what is asked in them, and what a memory was worth there.
 
+use axum::http::Method;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -30,6 +31,19 @@ async fn a_conversation_shows_what_was_asked_shown_and_judged() {
         assert_eq!(judged["verdict"], verdict);
     }
     assert_whole!("a_conversation", service.get(path).await.expect(200));
+}
+
+#[tokio::test]
+async fn an_idempotency_key_names_one_query_in_each_conversation() {
+    let service = Service::open().await;
+    let ask = async |session: &str| {
+        let path = format!("/v1/conversations/{session}/queries");
+        let body = json!({"query": "Why 401?"});
+        service.call(Method::POST, &path, &[("idempotency-key", "k")], Some(&body)).await
+    };
+    let [one, two] = [ask("one").await.expect(201), ask("two").await.expect(201)];
+    assert_ne!(one["id"], two["id"]);
+    assert_eq!(ask("one").await.expect(200), one);
 }
 
 #[tokio::test]
