@@ -100,7 +100,8 @@ pub fn router(app: App) -> Router {
             Error::Internal(anyhow::anyhow!("a handler panicked")).into_response()
         }))
         .layer(RequestBodyTimeoutLayer::new(app.patience))
-        .layer(MapRequestLayer::new(unpack::zstd))
+        .layer(MapRequestLayer::new(unpack::unpack))
+        // Refuses bodies in other codings.
         .layer(RequestDecompressionLayer::new());
     let service = api
         .merge(docs::routes())

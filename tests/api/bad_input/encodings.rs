@@ -93,6 +93,27 @@ async fn compressed_bodies_are_taken_and_broken_ones_refused() {
 }
 
 #[tokio::test]
+async fn a_body_of_several_packed_parts_is_read_to_its_end() {
+    let service = Service::open().await;
+    let lines =
+        |intents: [&str; 2]| intents.map(|intent| line(intent).to_string() + "\n").concat().into_bytes();
+    let zstd = |text: &[u8]| zstd::encode_all(text, 1).expect("packs");
+    let [one, two] = [lines(["one", "two"]), lines(["three", "four"])];
+    for (encoding, parts) in [
+        ("gzip", [gzip(&one), gzip(&two)]),
+        ("GZIP", [gzip(&one), gzip(&two)]),
+        ("x-gzip", [gzip(&one), gzip(&two)]),
+        ("zstd", [zstd(&one), zstd(&two)]),
+    ] {
+        let media_type = "application/x-ndjson";
+        let post = |body| post_encoded(&service, "/v1/events", media_type, encoding, body);
+        assert_eq!(post(parts.concat()).await.expect(200)["accepted"], 4, "{encoding}");
+        let [first, _] = parts;
+        post([first, b"no part".to_vec()].concat()).await.refused(400, &[]);
+    }
+}
+
+#[tokio::test]
 async fn a_frame_that_asks_for_a_large_window_is_refused() {
     let service = Service::open().await;
     let with_window = |log: u32, text: &[u8]| {
