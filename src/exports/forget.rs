@@ -3,16 +3,24 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{groups, near, progress, snapshots};
+use super::{Description, groups, near, progress, snapshots};
 
-/// Deletes what exports have stored about records that are erased, and marks the snapshots that contain them. It runs
-/// last in the transaction that erases the records.
-pub async fn forget(connection: &mut PgConnection, project: &str, records: &[Uuid]) -> sqlx::Result<()> {
+/// Deletes what exports of these `datasets` have stored about records that were erased, and marks the snapshots that contain
+/// them. It runs last in the transaction that erases the records. Records of other domains may have the same ids.
+pub async fn forget(
+    connection: &mut PgConnection,
+    project: &str,
+    datasets: &[&Description],
+    records: &[Uuid],
+) -> sqlx::Result<()> {
     if records.is_empty() {
         return Ok(());
     }
-    progress::wait(connection, project).await?;
-    groups::forget(connection, project, records).await?;
-    near::forget(connection, project, records).await?;
-    snapshots::erased::mark(connection, project, records).await
+    if datasets.iter().any(|dataset| dataset.split.source().is_some()) {
+        progress::wait(connection, project).await?;
+        groups::forget(connection, project, records).await?;
+        near::forget(connection, project, records).await?;
+    }
+    let names: Vec<_> = datasets.iter().map(|dataset| dataset.name).collect();
+    snapshots::erased::mark(connection, project, &names, records).await
 }

@@ -10,6 +10,7 @@ use crate::db::erased::Counts;
 use crate::db::rows;
 use crate::error::{Error, Result};
 use crate::exports::forget::forget;
+use crate::generations::exports::DATASETS;
 use crate::http::memory::Memory;
 use crate::http::page::{Listed, Page, PageRequest};
 use crate::http::{Check, boolean};
@@ -237,6 +238,6 @@ async fn delete_children(
     let sql = "delete from attempts where project = $1 and generation_id = any($2)";
     let attempts = sqlx::query(sql).bind(project).bind(&ids).execute(&mut *connection).await?.rows_affected();
     pairs::delete(connection, project, &ids, &completed).await?;
-    forget(connection, project, &ids).await?;
+    forget(connection, project, &DATASETS, &ids).await?;
     Ok(Erased { generations: ids.len() as u64, attempts })
 }

@@ -14,6 +14,7 @@ use crate::exports::forget::forget;
 use crate::http::Check;
 use crate::http::memory;
 use crate::http::page::{Listed, Page, PageRequest};
+use crate::memories::exports::DATASETS;
 use crate::types::Timestamp;
 
 const SELECT: &str = "
@@ -104,12 +105,13 @@ pub(super) async fn delete_all(
     project: &str,
     ids: &[Uuid],
 ) -> sqlx::Result<u64> {
-    let sql = "delete from memories where project = $1 and id = any($2)";
-    let erased = sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?.rows_affected();
+    let sql = "delete from memories where project = $1 and id = any($2) returning id";
+    let erased: Vec<Uuid> =
+        sqlx::query_scalar(sql).bind(project).bind(ids).fetch_all(&mut *connection).await?;
     let sql = "update conversation_memories set reason = null where project = $1 and memory_id = any($2)";
-    sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?;
-    forget(connection, project, ids).await?;
-    Ok(erased)
+    sqlx::query(sql).bind(project).bind(&erased).execute(&mut *connection).await?;
+    forget(connection, project, &DATASETS, &erased).await?;
+    Ok(erased.len() as u64)
 }
 
 /// Returns the contents of memories in any order, without those that were erased or whose text is not stored.
@@ -143,10 +145,11 @@ impl Erased {
 /// Erases the memory with this id, and the query with it if there is one.
 pub async fn delete_record(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<Erased> {
     let memories = delete_all(connection, project, &[id]).await?;
-    let sql = "delete from conversation_queries where project = $1 and id = $2";
-    let queries = sqlx::query(sql).bind(project).bind(id).execute(&mut *connection).await?.rows_affected();
-    forget(connection, project, &[id]).await?;
-    Ok(Erased { memories, queries })
+    let sql = "delete from conversation_queries where project = $1 and id = $2 returning id";
+    let queries: Vec<Uuid> =
+        sqlx::query_scalar(sql).bind(project).bind(id).fetch_all(&mut *connection).await?;
+    forget(connection, project, &DATASETS, &queries).await?;
+    Ok(Erased { memories, queries: queries.len() as u64 })
 }
 
 /// Erases the oldest memories, queries, suggestions and verdicts that were stored before a time, at most `most` of each.
@@ -180,7 +183,7 @@ pub async fn delete_before(
     }
     let judged = JUDGED.delete_oldest(connection, project, time, most).await?;
     let help = HELP.delete_oldest(connection, project, time, most).await?;
-    forget(connection, project, &queries).await?;
+    forget(connection, project, &DATASETS, &queries).await?;
     let more = help > 0 || memories > 0 || !queries.is_empty() || !suggests.is_empty() || judged > 0;
     Ok(Piece { erased: Erased { memories, queries: queries.len() as u64 }.counts(), more })
 }
@@ -207,6 +210,6 @@ pub async fn delete_session(
     ] {
         sqlx::query(sql).bind(project).bind(session).execute(&mut *connection).await?;
     }
-    forget(connection, project, &queries).await?;
+    forget(connection, project, &DATASETS, &queries).await?;
     Ok(Erased { memories, queries: queries.len() as u64 })
 }

@@ -16,6 +16,7 @@ use super::rules::estimate::Length;
 use super::{PairState, named};
 use crate::db::insert::{self, Columns as _, columns};
 use crate::exports::forget::forget;
+use crate::messages::exports::DATASETS;
 use crate::types::Timestamp;
 
 pub(super) use calls::{
@@ -199,12 +200,13 @@ pub(super) async fn delete_pairs(
         )
         update sent_messages m set message = null from copy where m.project = $1 and m.id = copy.id";
     sqlx::query(COPIES).bind(project).bind(ids).execute(&mut *connection).await?;
-    let sql = "delete from pairs where project = $1 and id = any($2)";
-    let erased = sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?.rows_affected();
+    let sql = "delete from pairs where project = $1 and id = any($2) returning id";
+    let erased: Vec<Uuid> =
+        sqlx::query_scalar(sql).bind(project).bind(ids).fetch_all(&mut *connection).await?;
     let sql = "delete from pair_revisions where project = $1 and pair_id = any($2)";
     sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?;
-    forget(connection, project, ids).await?;
-    Ok(erased)
+    forget(connection, project, &DATASETS, &erased).await?;
+    Ok(erased.len() as u64)
 }
 
 /// Changes a pair that is locked. Its texts are put aside first, if they change, for the sends that have sent them.

@@ -20,6 +20,7 @@ use crate::exports::forget::forget;
 use crate::http::Check;
 use crate::http::memory::Memory;
 use crate::http::page::{Listed, Page, PageRequest};
+use crate::suggestions::exports::DATASETS;
 use crate::types::Timestamp;
 
 /// The columns of `suggestions s` that make a [`Suggestion`].
@@ -253,6 +254,6 @@ async fn delete_children(
     let sql = "delete from preference_labels l using unnest($2::uuid[], $3::timestamptz[]) as slate (id, completed_at)
                where l.project = $1 and l.completed_at = slate.completed_at and l.suggestion_id = slate.id";
     sqlx::query(sql).bind(project).bind(&ids).bind(&completed).execute(&mut *connection).await?;
-    forget(connection, project, &ids).await?;
+    forget(connection, project, &DATASETS, &ids).await?;
     Ok(Erased { suggestions: ids.len() as u64, moves })
 }

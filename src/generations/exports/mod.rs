@@ -12,11 +12,15 @@ use crate::exports::chat::Prompt;
 use crate::exports::format::Shape;
 use crate::exports::groups::Source;
 use crate::exports::text::Text;
+use crate::exports::{Described as _, Description};
 use crate::generations::Rating;
 use crate::http::Checks;
 
 pub use corrections::CorrectionPairs;
 pub use training::TrainingPairs;
+
+/// The data sets with texts of generation logs.
+pub(super) const DATASETS: [&Description; 2] = [&TrainingPairs::DESCRIPTION, &CorrectionPairs::DESCRIPTION];
 
 /// The source of the texts of logs: their intents, and all their programs.
 pub(super) static TEXTS: Source = Source {

@@ -2,4 +2,9 @@
 
 mod conversations;
 
+use crate::exports::{Described as _, Description};
+
 pub use conversations::Conversations;
+
+/// The data sets with texts of message pairs.
+pub(super) const DATASETS: [&Description; 1] = [&Conversations::DESCRIPTION];

@@ -2,4 +2,9 @@
 
 mod pairs;
 
+use crate::exports::{Described as _, Description};
+
 pub use pairs::SearchPairs;
+
+/// The data sets with texts of searches.
+pub(super) const DATASETS: [&Description; 1] = [&SearchPairs::DESCRIPTION];

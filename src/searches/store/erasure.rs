@@ -8,6 +8,7 @@ use crate::db::erased::{Learned, Piece};
 use crate::error::Result;
 use crate::exports::forget::forget;
 use crate::searches::associations::evidence;
+use crate::searches::exports::DATASETS;
 use crate::searches::settings::Rules;
 use crate::types::Timestamp;
 
@@ -183,7 +184,7 @@ async fn delete_children(
     if searches.is_empty() {
         return Ok(());
     }
-    forget(connection, project, searches).await?;
+    forget(connection, project, &DATASETS, searches).await?;
     for sql in [
         "delete from fallbacks where project = $1 and search_id = any($2)",
         "delete from search_hints where project = $1 and search_id = any($2)",

@@ -6,6 +6,7 @@ use sqlx::{Connection as _, Executor as _};
 use uuid::Uuid;
 
 use super::{TRAINING, solved};
+use crate::support::program::lock;
 use crate::support::{Answer, Service, passed};
 
 const PARTS: [&str; 3] = ["train", "validation", "test"];
@@ -274,6 +275,45 @@ async fn a_correction_is_in_a_group_even_if_the_log_is_put_into_it_at_the_same_t
     let sql = "select count(*) from split_texts where hash = split_hash('program', '(corrected)')";
     let found: i64 = sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a count");
     assert_eq!(found, 1);
+}
+
+#[tokio::test]
+async fn nothing_stays_of_a_log_that_is_erased_while_the_first_page_puts_it_into_a_group() {
+    let service = Service::open().await;
+    service.accept(&[log(1)]).await;
+    let mut other = service.connection().await;
+    let mut page = other.begin().await.expect("a transaction");
+    lock(&mut page, "default", "generations").await.expect("the first page begins");
+    let text = "insert into split_texts (project, record, hash, completed_at, split_group)
+        select project, id, 1, completed_at, 1 from generations";
+    page.execute(text).await.expect("a text");
+    let path = format!("/v1/generations/{}", Uuid::from_u128(1));
+    let erased = service.delete(&path);
+    let ended = async {
+        service.blocked(1).await;
+        page.commit().await.expect("the page ends");
+    };
+    futures_util::join!(async { erased.await.gone() }, ended);
+    let noted: i64 = sqlx::query_scalar("select count(*) from split_texts")
+        .fetch_one(service.pool())
+        .await
+        .expect("a count");
+    assert_eq!(noted, 0);
+}
+
+#[tokio::test]
+async fn what_has_the_id_of_a_log_can_be_erased_without_it() {
+    let service = Service::open().await;
+    service.accept(&[log(1)]).await;
+    let rows = async || parts(&service, &[]).await.iter().map(|part| part.rows().len()).sum::<usize>();
+    assert_eq!(rows().await, 1);
+    let id = Uuid::from_u128(1);
+    service.delete(&format!("/v1/memories/{id}")).await.refused(404, &[]);
+    service.create("/v1/memories", json!({"id": id, "content": "x"})).await;
+    service.delete(&format!("/v1/memories/{id}")).await.gone();
+    assert_eq!(rows().await, 1);
+    service.delete(&format!("/v1/generations/{id}")).await.gone();
+    assert_eq!(rows().await, 0);
 }
 
 #[tokio::test]
