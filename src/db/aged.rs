@@ -50,7 +50,8 @@ impl Aged {
         sqlx::query_scalar(AssertSqlSafe(sql)).bind(project).bind(ids).bind(time).fetch_all(connection).await
     }
 
-    /// Finds the oldest records, and locks them.
+    /// Finds the oldest records, and locks them. There are none only if no record is so old: those that another erasure has
+    /// deleted meanwhile say nothing about the next ones.
     pub async fn lock_oldest(
         &self,
         connection: &mut PgConnection,
@@ -58,8 +59,13 @@ impl Aged {
         time: Timestamp,
         most: i64,
     ) -> sqlx::Result<Vec<Uuid>> {
-        let oldest = self.oldest(connection, project, time, most).await?;
-        self.lock(connection, project, time, &oldest).await
+        loop {
+            let oldest = self.oldest(connection, project, time, most).await?;
+            let locked = self.lock(connection, project, time, &oldest).await?;
+            if oldest.is_empty() || !locked.is_empty() {
+                return Ok(locked);
+            }
+        }
     }
 
     /// Deletes the oldest records. Returns their number.

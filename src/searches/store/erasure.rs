@@ -121,10 +121,15 @@ pub async fn delete_before(
         select id from agent_threads where project = $1 and id in (
             select s.thread_id from searches s where s.project = $1 and s.id = any($2))
         order by id for update";
-    let oldest = AGED.oldest(connection, project, time, most).await?;
-    // The writer of searches holds the lock of their thread.
-    sqlx::query(THREADS).bind(project).bind(&oldest).execute(&mut *connection).await?;
-    let searches = AGED.lock(connection, project, time, &oldest).await?;
+    let searches = loop {
+        let oldest = AGED.oldest(connection, project, time, most).await?;
+        // The writer of searches holds the lock of their thread.
+        sqlx::query(THREADS).bind(project).bind(&oldest).execute(&mut *connection).await?;
+        let locked = AGED.lock(connection, project, time, &oldest).await?;
+        if oldest.is_empty() || !locked.is_empty() {
+            break locked;
+        }
+    };
     let sql = "delete from searches where project = $1 and id = any($2)";
     sqlx::query(sql).bind(project).bind(&searches).execute(&mut *connection).await?;
     delete_children(connection, project, rules, &searches, learned).await?;

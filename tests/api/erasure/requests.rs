@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 use serde_json::{Value, json};
-use sqlx::Connection as _;
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 use uuid::Uuid;
 
 use super::{one_of_each, rows};
@@ -90,6 +90,33 @@ async fn what_was_suggested_is_erased_to_the_last_where_there_is_nothing_else() 
     let left: Vec<_> =
         rows(&service).await.into_iter().filter(|(table, _)| table.contains("memor")).collect();
     assert_eq!(left, []);
+}
+
+#[tokio::test]
+async fn an_erasure_that_waited_for_another_goes_on_with_what_that_one_left() {
+    for (domain, table, number) in [
+        ("generations", "generations", 1),
+        ("suggestions", "suggestions", 1),
+        ("searches", "searches", 1),
+        ("messages", "pairs", 2),
+        ("memories", "memories", 1),
+    ] {
+        let service = Service::open().await;
+        service.put("/v1/models/m", &json!({"context_window": 1_000_000})).await.expect(201);
+        service.accept(&one_of_each(100, "one")).await;
+        let mut other = service.connection().await;
+        let mut erasure = other.begin().await.expect("a transaction");
+        erasure.execute(AssertSqlSafe(format!("delete from {table}"))).await.expect("deleted");
+        let path = format!("/v1/records?before=2998-01-01T00:00:00Z&domain={domain}");
+        let erased = service.delete(&path);
+        let ended = async {
+            service.blocked(1).await;
+            service.accept(&one_of_each(200, "two")).await;
+            erasure.commit().await.expect("the other one ends");
+        };
+        let (erased, ()) = futures_util::join!(erased, ended);
+        assert_eq!(erased.expect(200)["erased"][table], number, "{domain}");
+    }
 }
 
 #[tokio::test]
