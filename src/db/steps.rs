@@ -13,15 +13,19 @@
 //! appends to them and finalizes them is three steps. A step that is one statement and stands alone is its own
 //! transaction, which saves two round trips where one client waits alone.
 //!
+//! **Locks.** A transaction of several steps first locks the records that it changes and does not begin, in the order of
+//! their ids. Each step locks in that order too, but two transactions whose steps lock the same records in another order
+//! would wait for each other, for the second that Postgres takes to notice.
+//!
 //! **Fast statement, then judging.** The statement writes what is plainly new: rows come in as arrays, each a column's, logs
 //! are locked in id order (`for no key update`), `on conflict do nothing`, and `returning` names what was written. Whatever it
 //! did not return is judged in a second look, again with one statement for all: not found, sent before, in conflict, already
 //! finalized, or new after all. One attempt alone has a statement of its own, at half the price. The replay check comes before the state check, so an attempt whose answer was lost is a 200 also after finalize.
 //! The common case costs one statement, and the rare cases need no cleverness in it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use sqlx::{Connection as _, PgConnection};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use uuid::Uuid;
 
 use super::receipt::Written;
@@ -33,6 +37,10 @@ pub trait Batched: Sized {
     type Kind: Copy + Ord;
     /// The state by which [`Batched::joins`] decides.
     type Joined: Default;
+    /// The kind of the event with which a record begins.
+    const START: Self::Kind;
+    /// The table of the records.
+    const TABLE: &'static str;
 
     /// Returns the id of the record that the event happens to.
     fn record(&self) -> Uuid;
@@ -91,6 +99,7 @@ where
         }
     } else {
         let mut transaction = connection.begin().await?;
+        lock(&mut transaction, project, events).await?;
         for step in &steps {
             step.write(&mut transaction, project, events, &mut verdicts).await?;
             step.judge(&mut transaction, project, events, &mut verdicts).await?;
@@ -98,6 +107,26 @@ where
         transaction.commit().await?;
     }
     Ok(verdicts.into_iter().map(|verdict| verdict.expect("every event is written or judged")).collect())
+}
+
+/// Locks the records that events happen to, without those that begin with one of the events.
+async fn lock<E: Batched>(
+    connection: &mut PgConnection,
+    project: &str,
+    events: &[Kept<&E>],
+) -> sqlx::Result<()> {
+    let (starts, others): (Vec<&E>, Vec<&E>) =
+        events.iter().map(|event| &***event).partition(|event| event.kind() == E::START);
+    let begun: HashSet<_> = starts.into_iter().map(E::record).collect();
+    let records: HashSet<_> = others.into_iter().map(E::record).collect();
+    let records: Vec<_> = records.difference(&begun).copied().collect();
+    if records.len() > 1 {
+        let table = E::TABLE;
+        let sql =
+            format!("select from {table} where project = $1 and id = any($2) order by id for no key update");
+        sqlx::query(AssertSqlSafe(sql)).bind(project).bind(records).execute(connection).await?;
+    }
+    Ok(())
 }
 
 /// Events of one kind that are written together.

@@ -190,7 +190,7 @@ columns! {
     }
 }
 
-/// Reviews logs. Returns the ids of those that exist.
+/// Reviews logs, which are locked in the order of their ids. Returns the ids of those that exist.
 pub(super) async fn review(
     connection: &mut PgConnection,
     project: &str,
@@ -198,11 +198,14 @@ pub(super) async fn review(
 ) -> sqlx::Result<HashSet<Uuid>> {
     static SQL: LazyLock<String> = LazyLock::new(|| {
         format!(
-            "with new as materialized (select {unnested})
+            "with log as materialized (
+                select g.id from generations g where g.project = $1 and g.id = any($2) order by g.id for no key update
+            ),
+            new as materialized (select {unnested})
             update generations g
             set rating = new.rating, reviewer = new.reviewer, review_note = new.review_note,
                 corrected_dsl = new.corrected_dsl, reviewed_at = new.reviewed_at
-            from new where g.project = $1 and g.id = new.id
+            from new where g.project = $1 and g.id = new.id and (new.id in (select id from log)) is true
             returning g.id",
             unnested = insert::unnested::<Reviews>(2),
         )

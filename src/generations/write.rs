@@ -68,6 +68,8 @@ impl Appends {
 impl Batched for Event {
     type Kind = Kind;
     type Joined = HashMap<Uuid, Appends>;
+    const START: Kind = Kind::Start;
+    const TABLE: &'static str = "generations";
 
     fn record(&self) -> Uuid {
         self.generation_id
@@ -93,8 +95,8 @@ impl Batched for Event {
     fn is_one_statement(kind: Kind, events: &[Kept<&Self>]) -> bool {
         match kind {
             Kind::Start => starts(events).all(|(_, start)| start.attempts.is_empty()),
-            Kind::Append | Kind::Review | Kind::Amend => true,
-            Kind::Finalize => false,
+            Kind::Append | Kind::Amend => true,
+            Kind::Finalize | Kind::Review => false,
         }
     }
 

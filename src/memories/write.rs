@@ -49,6 +49,8 @@ pub enum Kind {
 impl Batched for Event {
     type Kind = Kind;
     type Joined = HashSet<Uuid>;
+    const START: Kind = Kind::Start;
+    const TABLE: &'static str = "memories";
 
     fn record(&self) -> Uuid {
         self.id

@@ -54,6 +54,8 @@ impl Batched for Event {
     type Kind = Kind;
     /// The ids of the activities of each record that one statement adds.
     type Joined = HashMap<Uuid, HashSet<Uuid>>;
+    const START: Kind = Kind::Start;
+    const TABLE: &'static str = "suggestions";
 
     fn record(&self) -> Uuid {
         self.suggestion_id

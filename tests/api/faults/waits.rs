@@ -103,6 +103,33 @@ async fn a_deadlock_with_somebody_else_is_tried_again_and_not_reported() {
     assert!(retries(&service).await > retried, "there was no deadlock");
 }
 
+#[tokio::test]
+async fn a_batch_locks_its_records_in_the_order_of_their_ids_whatever_happens_to_them() {
+    let service = Service::open().await;
+    let [first, second] = [1, 2].map(Uuid::from_u128);
+    for id in [first, second] {
+        let log = json!({"id": id, "user_intent": "i", "domain_name": "d"});
+        service.post("/v1/generations", &log).await.expect(201);
+    }
+    let mut other = service.connection().await;
+    let mut transaction = other.begin().await.expect("a transaction");
+    let lock = |id: Uuid| sqlx::query("select from generations where id = $1 for update nowait").bind(id);
+    lock(first).execute(&mut *transaction).await.expect("the first");
+    // Attempts are written before reviews.
+    let events = [
+        json!({"event": "attempt", "generation_id": second, "attempt": 1, "prompt_text": "p"}),
+        json!({"event": "review", "generation_id": first, "rating": "good"}),
+    ];
+    let posted = service.events(&events);
+    let locked = async {
+        service.blocked(1).await;
+        lock(second).execute(&mut *transaction).await.expect("nobody holds the second");
+        transaction.commit().await.expect("released");
+    };
+    let (answer, ()) = futures_util::join!(posted, locked);
+    assert_eq!(answer.expect(200), json!({"accepted": 2, "duplicates": 0, "rejected": []}));
+}
+
 /// Serves on a port until the sender is dropped.
 async fn listen(
     service: &Service,
