@@ -95,7 +95,7 @@ impl Conclusion {
             match_type: Some(matched.kind),
             accepted_index: matched.index.and_then(|index| i32::try_from(index).ok()),
             time_to_action_ms: outcome.time_to_action_ms.or_else(elapsed),
-            example_hash: (!input.is_empty()).then(example),
+            example_hash: (!is_blank(input)).then(example),
             slate_hash: Some(slate_hash(slate, &viewed, input)),
             labels: labels(slate, &viewed, matched, input),
             viewed_indices: viewed,
@@ -141,14 +141,19 @@ fn slate_hash(slate: &Slate<'_>, viewed: &[i32], input: &str) -> Uuid {
     derived_id(&own.into_iter().chain(texts).collect::<Vec<_>>())
 }
 
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
+}
+
 /// Returns the text chosen and the texts rejected. Rejected are the suggestions viewed, except the one that
-/// was accepted. Blank texts teach nothing, and each text is rejected once.
+/// was accepted. Blank texts teach nothing, each text is rejected once, and texts that differ only in white space are the
+/// same.
 fn labels(slate: &Slate<'_>, viewed: &[i32], matched: Match, input: &str) -> Vec<Label> {
     let prompt = slate.prompt_hash.as_bytes().as_slice();
     let label = |text: &str, verdict: &[u8]| derived_id(&[b"label", prompt, text.as_bytes(), verdict]);
     let accepted = matched.index.and_then(|index| slate.suggestions.get(index)).map_or("", String::as_str);
-    let mut known = HashSet::from([input, accepted]);
-    let is_blank = |text: &str| text.trim().is_empty();
+    let bare = |text: &str| text.split_whitespace().collect::<String>();
+    let mut known = HashSet::from([input, accepted].map(bare));
     let chosen = (!is_blank(input)).then(|| Label {
         rejected_index: -1,
         label_hash: label(input, b"chosen"),
@@ -157,7 +162,7 @@ fn labels(slate: &Slate<'_>, viewed: &[i32], matched: Match, input: &str) -> Vec
     let rejected = viewed.iter().filter_map(|&index| {
         let text = slate.suggestions.get(usize::try_from(index).ok()?)?;
         let pair = || derived_id(&[b"pair", prompt, input.as_bytes(), text.as_bytes()]);
-        (!is_blank(text) && known.insert(text)).then(|| Label {
+        (!is_blank(text) && known.insert(bare(text))).then(|| Label {
             rejected_index: index,
             label_hash: label(text, b"rejected"),
             pair_hash: (!is_blank(input)).then(pair),
@@ -198,6 +203,7 @@ mod tests {
         assert_eq!(rejected(&["a", "", "a", "b", " \n"], &[0, 1, 2, 3, 4], "x"), [0, 3]);
         assert_eq!(rejected(&["a", "a", "b"], &[0, 1, 2], "a"), [2]);
         assert_eq!(rejected(&["a", "b"], &[0, 1], "a and more"), [1]);
+        assert_eq!(rejected(&["a b", " a  b", "c", "c\n"], &[0, 1, 2, 3], " a  b"), [2]);
     }
 
     #[test]

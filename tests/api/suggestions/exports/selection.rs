@@ -56,6 +56,22 @@ async fn equal_contexts_are_equal_rows_where_the_context_is_the_prompt() {
 }
 
 #[tokio::test]
+async fn white_space_is_no_answer_and_no_difference_between_two() {
+    let service = Service::open().await;
+    service
+        .accept(&[
+            finished(1, &[" ", "@bash ls"], &[0, 1], " "),
+            finished(2, &["@bash ls", " @bash  ls"], &[0, 1], " @bash  ls"),
+        ])
+        .await;
+    let accepted = service.get(&format!("{ACCEPTED}?format=raw")).await.rows();
+    assert_eq!(column(&accepted, "suggestion_id"), [json!(Uuid::from_u128(2))]);
+    assert_eq!(service.get(&format!("{PREFERENCES}?format=trl-preference")).await.rows(), [] as [Value; 0]);
+    let labels = service.get(&format!("{PREFERENCES}?format=trl-kto")).await.rows();
+    assert_eq!(column(&labels, "label"), [false, true].map(Value::from), "{labels:?}");
+}
+
+#[tokio::test]
 async fn a_session_is_in_one_part_of_a_split_by_session() {
     let service = Service::open().await;
     let events: Vec<_> = (0..200)
