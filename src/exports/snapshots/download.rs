@@ -14,8 +14,8 @@ use crate::exports::stream::{CHUNK, Reader};
 use crate::http::pace;
 use crate::sharing::Place;
 
-/// The number of chunks that wait for the reader.
-const WAITING: usize = 4;
+/// The number of chunks that wait for the reader: a piece, so that the next one is read meanwhile.
+const WAITING: usize = PIECE / CHUNK;
 
 /// A download: the bytes of a file from `start` to before `end`.
 pub(super) struct Download {
