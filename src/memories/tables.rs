@@ -276,8 +276,8 @@ columns! {
     }
 }
 
-/// Stores verdicts. Each replaces an earlier verdict on the memory in the same conversation. Returns the memories
-/// that exist.
+/// Stores verdicts. Each replaces an earlier verdict on the memory in the same conversation, whose time stays if it is the
+/// same. Returns the memories that exist.
 pub(super) async fn judge(
     connection: &mut PgConnection,
     project: &str,
@@ -287,14 +287,15 @@ pub(super) async fn judge(
     // verdict of a batch.
     static SQL: LazyLock<String> = LazyLock::new(|| {
         format!(
-            "insert into conversation_memories (project, {names}, source_type, judged_at)
+            "insert into conversation_memories as given (project, {names}, source_type, judged_at)
             select $1, {values}, m.source_type,
                 (select clock_timestamp()) + new.ordinal * interval '1 microsecond'
             from (select {unnested}, generate_subscripts($2, 1) as ordinal) new
             join memories m on m.project = $1 and m.id = new.memory_id
             order by new.session_id, new.memory_id
             on conflict (session_id, memory_id, project)
-                do update set verdict = excluded.verdict, judged_at = excluded.judged_at
+                do update set verdict = excluded.verdict,
+                    judged_at = case when given.verdict = excluded.verdict then given.judged_at else excluded.judged_at end
             returning memory_id",
             names = insert::names::<Verdicts>(),
             values = insert::values::<Verdicts>("new"),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{ask, notes, suggest};
-use crate::support::{Service, assert_whole};
+use crate::support::{Service, assert_whole, encoded};
 
 /// A conversation in which one suggestion was used and another dismissed.
 async fn judged() -> Service {
@@ -55,6 +55,21 @@ async fn judged_suggestions_are_rows_pairs_and_triplets() {
     service.post("/v1/conversations/t/feedback", &feedback).await.expect(200);
     assert_eq!(rows("format=pairs").await.as_array().map(Vec::len), Some(2));
     assert_eq!(rows("format=pairs&dedupe=exact").await.as_array().map(Vec::len), Some(1));
+}
+
+#[tokio::test]
+async fn a_verdict_that_is_sent_again_stays_where_it_was_in_exports() {
+    let service = judged().await;
+    let path = "/v1/exports/memory-suggestions?format=raw";
+    let exported = service.get(path).await;
+    let as_of = encoded(exported.header("gleaner-as-of").expect("a time"));
+    let judge = async |verdict: &str| {
+        let feedback = json!({"memory_id": Uuid::from_u128(1), "verdict": verdict});
+        service.post("/v1/conversations/s/feedback", &feedback).await.expect(200);
+        service.get(&format!("{path}&as_of={as_of}")).await.rows()
+    };
+    assert_eq!(judge("used").await, exported.rows());
+    assert_eq!(judge("dismissed").await, exported.rows()[1..], "another verdict is a later one");
 }
 
 #[tokio::test]
