@@ -232,6 +232,8 @@ impl Provider {
     fn headers(&self, extra: &HeaderMap, given: Option<&HeaderValue>) -> HeaderMap {
         let mut headers = extra.clone();
         headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+        // Answers are read and recorded as they come.
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         if self.kind == Kind::Anthropic {
             headers.entry("anthropic-version").or_insert(HeaderValue::from_static(ANTHROPIC_VERSION));
         }

@@ -36,9 +36,11 @@ async fn what_is_sent_and_answered_is_the_same_on_both_sides_and_kept() {
 
 #[tokio::test]
 async fn tools_and_unusual_json_come_back_byte_for_byte() {
-    let (service, _) = provider::service().await;
+    let (service, asked) = provider::service().await;
     for (path, model) in [(CHAT, "tools"), (MESSAGES, "anth/tools")] {
         let answer = call(&service, path, &[("accept-encoding", "gzip")], &chat(model, &["list"])).await;
+        let encodings: Vec<_> = asked.last_headers().get_all("accept-encoding").iter().cloned().collect();
+        assert_eq!(encodings, ["identity"], "what is recorded must be read");
         assert_eq!(answer.header("x-request-id"), Some("theirs"));
         assert_eq!(answer.header("content-encoding"), None);
         assert!(answer.text().contains("\" : [{") && answer.text().ends_with('}'), "{}", answer.text());
