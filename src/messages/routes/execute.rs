@@ -192,16 +192,18 @@ fn events(
     receiver: mpsc::Receiver<Progress>,
     ended: impl Future<Output = Result<Performed>> + Send + 'static,
 ) -> Response {
+    let send = async move {
+        let performed = ended.await?;
+        Ok(if keeps {
+            json!(stored(&app, &project, id, &memory).await?)
+        } else {
+            json!(Unkept::from(performed))
+        })
+    };
     let last = async move {
-        let performed = ended.await;
-        let send = match (&performed, keeps) {
-            (Ok(performed), false) => Some(json!(Unkept::from(performed.clone()))),
-            (Ok(_), true) => stored(&app, &project, id, &memory).await.ok().map(|send| json!(send)),
-            (Err(_), _) => None,
-        };
-        match performed {
-            Ok(Performed { error: None, .. }) => named("done", &json!({"send": send})),
-            Ok(Performed { error, .. }) => named("error", &json!({"error": error, "send": send})),
+        match send.await {
+            Ok(send) if send["error"].is_null() => named("done", &json!({"send": send})),
+            Ok(send) => named("error", &json!({"error": send["error"], "send": send})),
             Err(error) => {
                 if let Error::Internal(cause) = &error {
                     tracing::error!(cause = format!("{cause:#}"), "a send could not be kept");

@@ -46,6 +46,7 @@ async fn a_send_is_performed_with_what_is_visible_and_kept_with_its_answer() {
     assert_eq!(body["messages"], sent["messages"]);
     assert_eq!(body.as_object().map(serde_json::Map::len), Some(2), "{body}");
     assert_eq!(asked.last_headers()["authorization"], "Bearer provider-key");
+    assert_eq!(asked.last_headers()["accept-encoding"], "identity");
     assert!(!service.dump().await.contains("provider-key"));
     // The same again is not paid for twice.
     let more = json!({"id": Uuid::from_u128(1), "system": "Be brief.", "topic_id": "t"});
@@ -131,6 +132,19 @@ async fn a_stream_tells_of_attempts_deltas_and_trims_and_ends_after_the_commit()
     assert!(cut.contains("event: error") && cut.contains("cut_stream"), "{cut}");
     let kept = service.get("/v1/sends?state=error").await.expect(200);
     assert_eq!(column(kept["data"].as_array().expect("sends"), "model"), ["cut"]);
+}
+
+#[tokio::test]
+async fn a_stream_tells_of_an_error_as_it_is_kept() {
+    let (service, _) = provider::service().await;
+    let rules = json!({"redact": {"custom": [{"name": "key", "regex": "API key"}]}});
+    service.put("/v1/projects/default", &rules).await.expect(200);
+    let told = service.post("/v1/sends", &send("refused", &json!({"stream": true}))).await.text();
+    let last = told.lines().rev().find_map(|line| line.strip_prefix("data: ")).expect("data");
+    let last: Value = serde_json::from_str(last).expect("JSON");
+    let message = last["error"]["message"].as_str().expect("a message");
+    assert!(message.contains("Incorrect [redacted:key]"), "{told}");
+    assert_eq!(last["error"], last["send"]["error"]);
 }
 
 /// Begins a send to the slow model, on a task of its own; its id.
