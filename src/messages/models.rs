@@ -112,6 +112,11 @@ impl Catalog {
         self.0.get(model).or_else(|| self.0.get(model.split_once('/')?.1)).copied()
     }
 
+    /// Returns whether any model has a quota.
+    pub(super) fn has_quotas(&self) -> bool {
+        self.0.values().any(|limits| limits.rpm.or(limits.tpm).or(limits.tpd).is_some())
+    }
+
     fn iter(&self) -> impl Iterator<Item = (&String, &ModelLimits)> {
         self.0.iter()
     }

@@ -4,7 +4,7 @@ use sqlx::PgConnection;
 
 use super::candidates::Candidate;
 use super::event::StartSend;
-use super::models::{self, Known, ModelLimits};
+use super::models::{self, Catalog, Known, ModelLimits};
 use super::named;
 use super::passed::Passed;
 use super::refusals::{Failed, prompt_too_large, quota_broken, unknown_model};
@@ -202,6 +202,20 @@ pub(super) fn passed(start: &StartSend, passed: &Passed, learned: Learned, setti
     }
 }
 
+/// Lets one transaction at a time begin sends in a project in which a model may have quotas, so that each knows what the others
+/// use.
+pub(super) async fn lock_quotas(
+    connection: &mut PgConnection,
+    project: &str,
+    catalog: &Catalog,
+) -> sqlx::Result<()> {
+    const LOCK: &str = "
+        select pg_advisory_xact_lock(hashtext('gleaner quotas of ' || $1))
+        where $2 or exists (select from models where project = $1 and coalesce(rpm, tpm, tpd) is not null)";
+    sqlx::query(LOCK).bind(project).bind(catalog.has_quotas()).execute(connection).await?;
+    Ok(())
+}
+
 /// Returns the quotas of a model before a send that needs so many tokens, and the quota that the send would exceed.
 pub async fn quotas(
     connection: &mut PgConnection,
@@ -210,24 +224,35 @@ pub async fn quotas(
     limits: &ModelLimits,
     needed: i64,
 ) -> sqlx::Result<(Quota, Option<Name>)> {
-    // Of a day, calls of the same minute are taken together.
-    const MINUTE: &str = "
-        select greatest(floor(extract(epoch from now() - at)), 0)::bigint, tokens from send_attempts
-        where project = $1 and model = $2 and at > now() - interval '1 minute' order by at";
-    const DAY: &str = "
-        select min(greatest(floor(extract(epoch from now() - at)), 0))::bigint, sum(tokens)::bigint from send_attempts
-        where project = $1 and model = $2 and at > now() - interval '1 day'
-        group by date_trunc('minute', at) order by 1 desc";
+    // A send whose next call has not been reported uses what that call is estimated to. Calls of the same second, or minute of a
+    // day, are taken together.
+    const CALLS: &str = "
+        with call as (
+            select at, tokens from send_attempts
+            where project = $1 and model = $2 and at > now() - $3 * interval '1 second'
+            union all
+            select created_at, aut + system_tokens
+                + (select coalesce(sum(size), 0) from unnest(selected_tokens[trimmed_count + 1:]) size)
+            from sends
+            where project = $1 and model = $2 and created_at > now() - $3 * interval '1 second' and state = 'sending'
+                and stage in ('initial', 'preflight', 'overflow_initial', 'overflow_retry')
+        )
+        select min(greatest(floor(extract(epoch from now() - at)), 0))::bigint, count(*), sum(tokens)::bigint
+        from call group by date_trunc($4, at) order by 1 desc";
     let (mut quota, mut broken) = (Quota::new(), None);
     for (name, limit) in [(Name::Rpm, limits.rpm), (Name::Tpm, limits.tpm), (Name::Tpd, limits.tpd)] {
         let Some(limit) = limit else { continue };
-        let sql = if name == Name::Tpd { DAY } else { MINUTE };
-        let rows: Vec<(i64, i64)> =
-            sqlx::query_as(sql).bind(project).bind(model).fetch_all(&mut *connection).await?;
-        let spent = |(age, tokens)| Spent { age, amount: if name == Name::Rpm { 1 } else { tokens } };
+        let rows: Vec<(i64, i64, i64)> = sqlx::query_as(CALLS)
+            .bind(project)
+            .bind(model)
+            .bind(name.period())
+            .bind(if name == Name::Tpd { "minute" } else { "second" })
+            .fetch_all(&mut *connection)
+            .await?;
+        let is_requests = name == Name::Rpm;
+        let spent = |(age, calls, tokens)| Spent { age, amount: if is_requests { calls } else { tokens } };
         let spent: Vec<_> = rows.into_iter().map(spent).collect();
-        let needed = if name == Name::Rpm { 1 } else { needed };
-        let (used, breaks) = quota::measure(name, limit, &spent, needed);
+        let (used, breaks) = quota::measure(name, limit, &spent, if is_requests { 1 } else { needed });
         quota.insert(name, used);
         broken = broken.or(breaks.then_some(name));
     }

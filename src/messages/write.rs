@@ -10,7 +10,7 @@ use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
 
 use super::settings::Rules;
-use super::{Action, Event};
+use super::{Action, Event, prediction};
 use crate::db::receipt::Written;
 use crate::db::steps;
 use crate::privacy::kept::Kept;
@@ -67,7 +67,7 @@ pub async fn write(
     events: &[Kept<&Event>],
 ) -> sqlx::Result<Vec<Written>> {
     match events.first().map_or(Lane::All, |event| event.lane()) {
-        Lane::Begins => return sends::start(connection, project, rules, events).await,
+        Lane::Begins => return sends::begin(connection, project, rules, events).await,
         Lane::Ends => return ends::end_begun(connection, project, rules, events).await,
         Lane::All => {}
     }
@@ -84,6 +84,10 @@ pub async fn write(
         (record, event.step(), joins)
     }));
     let mut transaction = connection.begin().await?;
+    if steps.iter().any(|step| step.kind == Kind::Send) {
+        // This lock comes first, so that nobody waits for it who has others.
+        prediction::lock_quotas(&mut transaction, project, &rules.catalog).await?;
+    }
     for step in &steps {
         let events = step.of(events);
         let written = match step.kind {

@@ -43,24 +43,17 @@ async fn an_event_is_in_the_next_batch_however_much_another_project_has_waiting(
     let mut other = service.connection().await;
     let mut transaction = other.begin().await.expect("a transaction");
     transaction.execute("lock table generations in exclusive mode").await.expect("a lock");
-    let queued = async |count: u64| {
-        let line = format!("gleaner_queue_events {count}");
-        eventually("the events wait", async || {
-            service.get("/metrics").await.text().lines().any(|it| it == line)
-        })
-        .await;
-    };
     let heavy = join_all((1..=WAITING).map(async |batch| {
         let events: Vec<_> = (0..512).map(|line| log(Uuid::from_u64_pair(batch, line))).collect();
         service.events(&events).await.expect(200);
     }));
     let quiet = async {
-        queued(WAITING * 512).await;
+        service.queued(WAITING * 512).await;
         let event = json!({"user_intent": "Create a fund", "domain_name": "cbu"});
         service.call(Method::POST, "/v1/generations", &QUIET, Some(&event)).await.expect(201);
     };
     let release = async {
-        queued(WAITING * 512 + 1).await;
+        service.queued(WAITING * 512 + 1).await;
         transaction.commit().await.expect("released");
     };
     futures_util::join!(heavy, quiet, release);

@@ -1,4 +1,5 @@
-//! A model's quotas: requests and tokens per minute, and tokens per day. What was used is what was recorded.
+//! A model's quotas: requests and tokens per minute, and tokens per day. What calls use is recorded; what sends
+//! in progress use is estimated.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +13,7 @@ use utoipa::ToSchema;
 pub struct Use {
     /// The maximum number of requests or tokens in the period.
     pub limit: i64,
-    /// The number of requests or tokens recorded in the last period.
+    /// The number of requests or tokens used in the last period. Sends in progress count with their estimated size.
     pub used: i64,
     /// The number of seconds until the oldest use leaves the period. For a send that would exceed the quota, the
     /// number of seconds until it no longer would. Zero if nothing is used.

@@ -68,6 +68,11 @@ impl Planned<'_> {
         }
     }
 
+    fn row(&self) -> SendRow<'_> {
+        let Self { id, start, predicted, .. } = self;
+        SendRow { id: *id, start, model: self.model(), topic_id: self.topic_id(), predicted }
+    }
+
     fn pair(&self) -> PairRow<'_> {
         let again = || self.reasked.as_ref()?.user_text.as_deref();
         PairRow {
@@ -91,79 +96,84 @@ impl Planned<'_> {
     }
 }
 
-/// Creates sends, each with its pair. The prediction is made here, so that it includes everything written before.
+/// Returns the beginning of a send that an event is.
+fn start_of<'a>(event: &'a Kept<&Event>) -> Option<(Uuid, &'a StartSend)> {
+    match &event.action {
+        Action::Send(start) => Some((event.id, start)),
+        _ => None,
+    }
+}
+
+/// Creates the sends of requests to the gateway together, each with its pair. The gateway chooses their ids itself, so they
+/// are always new.
+pub(super) async fn begin(
+    connection: &mut PgConnection,
+    project: &str,
+    rules: &Rules,
+    events: &[Kept<&Event>],
+) -> sqlx::Result<Vec<Written>> {
+    let models = events.iter().filter_map(|event| start_of(event)?.1.new.model.as_deref());
+    let learned = rules.ratios.of(&mut *connection, project, models.collect()).await?;
+    let planned: Vec<_> = events
+        .iter()
+        .filter_map(|event| {
+            let (id, start) = start_of(event)?;
+            let model = start.new.model.as_deref().unwrap_or_default();
+            let learned = learned.get(model).copied().unwrap_or_default();
+            let settings = rules.settings.with(&start.new.settings.clone().unwrap_or_default());
+            let predicted = prediction::passed(start, start.passed.as_ref()?, learned, settings);
+            Some(Planned { id, start, predicted, reasked: None })
+        })
+        .collect();
+    insert(connection, project, &planned).await
+}
+
+/// Creates sends, each with its pair, one after the other. The prediction is made here, so that it includes everything written
+/// before: what earlier sends use of a quota, and that the pair which one of them asks again is gone.
 pub(super) async fn start(
     connection: &mut PgConnection,
     project: &str,
     rules: &Rules,
     events: &[Kept<&Event>],
 ) -> sqlx::Result<Vec<Written>> {
-    let starts: Vec<_> = events
-        .iter()
-        .filter_map(|event| match &event.action {
-            Action::Send(start) => Some((event.id, &**start)),
-            _ => None,
-        })
-        .collect();
-    // The gateway chooses the ids of its sends itself, so they are always new.
-    let ids: Vec<_> = starts.iter().filter(|(_, start)| start.passed.is_none()).map(|(id, _)| *id).collect();
-    let stored = if ids.is_empty() {
-        HashMap::new()
-    } else {
-        tables::request_hashes(connection, project, Table::Sends, &ids).await?
-    };
-    let models = starts.iter().filter_map(|(_, start)| start.passed.as_ref().and(start.new.model.as_deref()));
-    let learned = rules.ratios.of(&mut *connection, project, models.collect()).await?;
-    let mut written: Vec<Option<Written>> = Vec::with_capacity(starts.len());
-    let mut planned: Vec<(usize, Planned<'_>)> = Vec::new();
-    for (index, &(id, start)) in starts.iter().enumerate() {
-        if let Some(hash) = stored.get(&id) {
-            written.push(Some(if *hash == start.hash {
-                Ok(Receipt::replayed(None))
-            } else {
-                Err(Error::Conflict(format!("the send {id} already exists with a different body")))
-            }));
-            continue;
-        }
-        if let Some(passed) = &start.passed {
-            let model = start.new.model.as_deref().unwrap_or_default();
-            let learned = learned.get(model).copied().unwrap_or_default();
-            let settings = rules.settings.with(&start.new.settings.clone().unwrap_or_default());
-            let predicted = prediction::passed(start, passed, learned, settings);
-            planned.push((index, Planned { id, start, predicted, reasked: None }));
-            written.push(None);
-            continue;
-        }
-        match plan(connection, project, rules, id, start).await {
-            Ok(plan) => {
-                planned.push((index, plan));
-                written.push(None);
+    let ids: Vec<_> = events.iter().map(|event| event.id).collect();
+    let stored = tables::request_hashes(connection, project, Table::Sends, &ids).await?;
+    let mut written = Vec::with_capacity(events.len());
+    for (id, start) in events.iter().filter_map(start_of) {
+        match stored.get(&id) {
+            Some(hash) if *hash == start.hash => written.push(Ok(Receipt::replayed(None))),
+            Some(_) => {
+                let detail = format!("the send {id} already exists with a different body");
+                written.push(Err(Error::Conflict(detail)));
             }
-            Err(Failed::Refused(error)) => written.push(Some(Err(error))),
-            Err(Failed::Database(error)) => return Err(error),
+            None => match plan(connection, project, rules, id, start).await {
+                Ok(planned) => written.extend(insert(connection, project, &[planned]).await?),
+                Err(Failed::Refused(error)) => written.push(Err(error)),
+                Err(Failed::Database(error)) => return Err(error),
+            },
         }
     }
-    let pairs: Vec<_> = planned.iter().map(|(_, plan)| plan.pair()).collect();
-    let rows: Vec<_> = planned
-        .iter()
-        .map(|(_, plan)| SendRow {
-            id: plan.id,
-            start: plan.start,
-            model: plan.model(),
-            topic_id: plan.topic_id(),
-            predicted: &plan.predicted,
-        })
-        .collect();
-    let messages = planned.iter().flat_map(|(_, plan)| {
+    Ok(written)
+}
+
+/// Inserts sends, each with its pair, and erases the pairs that they ask again.
+async fn insert(
+    connection: &mut PgConnection,
+    project: &str,
+    planned: &[Planned<'_>],
+) -> sqlx::Result<Vec<Written>> {
+    let pairs: Vec<_> = planned.iter().map(Planned::pair).collect();
+    let rows: Vec<_> = planned.iter().map(Planned::row).collect();
+    let messages = planned.iter().flat_map(|plan| {
         let session = named(plan.start.new.session_id.as_deref());
         let messages = plan.start.passed.iter().flat_map(|passed| &passed.messages);
         messages.map(move |sent| MessageRow { session, sent })
     });
     let inserted = tables::insert_sends(connection, project, &pairs, &rows, messages.collect()).await?;
-    let (mut gone, mut late) = (Vec::new(), Vec::new());
-    for (index, plan) in &planned {
+    let (mut written, mut gone) = (Vec::with_capacity(planned.len()), Vec::new());
+    for plan in planned {
         let pair = plan.start.pair_id;
-        written[*index] = Some(if !inserted.pairs.contains(&pair) {
+        written.push(if !inserted.pairs.contains(&pair) {
             Err(Error::Conflict(format!("the pair {pair} already exists")))
         } else if inserted.sends.contains(&plan.id) {
             gone.extend(plan.reasked.as_ref().map(|pair| pair.id));
@@ -171,16 +181,14 @@ pub(super) async fn start(
             Ok(Receipt::created(None))
         } else {
             // Another server has made a send with this id meanwhile.
-            late.push(pair);
+            gone.push(pair);
             Err(Error::Unavailable("another request is creating this send; try again"))
         });
     }
-    gone.extend(late);
     if !gone.is_empty() {
         tables::delete_pairs(connection, project, &gone).await?;
     }
-    let unwritten = || Err(anyhow::anyhow!("a send without a verdict").into());
-    Ok(written.into_iter().map(|verdict| verdict.unwrap_or_else(unwritten)).collect())
+    Ok(written)
 }
 
 /// Predicts what a send carries.

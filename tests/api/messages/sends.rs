@@ -1,6 +1,8 @@
 //! Sends that the client performs: predicted, trimmed, finalized, cancelled, asked again.
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
+use sqlx::{Connection as _, Executor as _};
 use uuid::Uuid;
 
 use super::{overflow, pair, patch, recorded, service};
@@ -167,6 +169,61 @@ async fn a_failed_pair_is_asked_again_with_what_is_visible_now() {
     let large = json!({"mode": "record", "reask_of": asked["pair_id"], "user_text": "x".repeat(4_000)});
     service.post("/v1/sends", &large).await.refused(422, &["/user_text"]);
     service.get(&format!("/v1/pairs/{}", asked["pair_id"].as_str().expect("an id"))).await.expect(200);
+}
+
+/// Makes a pair whose send failed.
+async fn failed(service: &Service) -> Value {
+    let (address, send) = started(service, &json!({})).await;
+    let error = json!({"error": {"message": "connect ECONNREFUSED"}});
+    service.post(&format!("{address}/finalize"), &error).await.expect(200);
+    send["pair_id"].clone()
+}
+
+#[tokio::test]
+async fn a_failed_pair_is_asked_again_once_however_many_ask_in_one_commit() {
+    let (service, _) = with_pairs(&[]).await;
+    let again = json!({"mode": "record", "reask_of": failed(&service).await});
+    let mut other = service.connection().await;
+    let mut transaction = other.begin().await.expect("a transaction");
+    transaction.execute("lock table pairs in exclusive mode").await.expect("a lock");
+    // The writers wait for the lock with a pair each, and the first to go on takes all that has come meanwhile.
+    let new = pair(1);
+    let (first, second) = (service.post("/v1/pairs", &new), async {
+        service.blocked(1).await;
+        service.post("/v1/pairs", &new).await
+    });
+    let asked = async {
+        service.blocked(2).await;
+        join_all((0..4).map(|_| service.post("/v1/sends", &again))).await
+    };
+    let release = async {
+        service.queued(6).await;
+        transaction.commit().await.expect("released");
+    };
+    let (_, _, asked, ()) = tokio::join!(first, second, asked, release);
+    let mut statuses: Vec<_> = asked.iter().map(|answer| answer.status.as_u16()).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [201, 404, 404, 404]);
+}
+
+#[tokio::test]
+async fn a_failed_pair_is_asked_again_once_where_two_writers_are_at_it() {
+    let (service, _) = with_pairs(&[]).await;
+    let again = json!({"mode": "record", "reask_of": failed(&service).await});
+    let mut other = service.connection().await;
+    let mut transaction = other.begin().await.expect("a transaction");
+    transaction.execute("lock table sends in exclusive mode").await.expect("a lock");
+    let second = async {
+        service.blocked(1).await;
+        service.post("/v1/sends", &again).await
+    };
+    let release = async {
+        service.blocked(2).await;
+        transaction.commit().await.expect("released");
+    };
+    let (first, second, ()) = tokio::join!(service.post("/v1/sends", &again), second, release);
+    first.expect(201);
+    second.refused(404, &[]);
 }
 
 #[tokio::test]

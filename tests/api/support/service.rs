@@ -91,6 +91,15 @@ impl Service {
         .await;
     }
 
+    /// Waits until so many events wait or are being written.
+    pub(crate) async fn queued(&self, events: u64) {
+        let line = format!("gleaner_queue_events {events}");
+        eventually("the events wait", async || {
+            self.get("/metrics").await.text().lines().any(|it| it == line)
+        })
+        .await;
+    }
+
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         let response = self.router.clone().oneshot(request).await.expect("the router answers everything");
         let (parts, body) = response.into_parts();
