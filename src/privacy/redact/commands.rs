@@ -14,11 +14,15 @@ const ARGUMENTS: &str = r"[^\n|;&]{0,400}?\s";
 
 /// Returns the patterns of passwords at such places.
 pub(super) fn patterns() -> Vec<Pattern> {
-    let patterns: [(&'static [&'static str], String); 10] = [
+    let patterns: [(&'static [&'static str], String); 12] = [
         // The user and the password of curl, wget and others.
         (
             &["-u ", "-u=", "--user ", "--user=", "-u\"", "-u'"],
-            format!(r#"(?:^|[\s"'])(?:-u|--user)[\s=]*{QUOTE}[^\s:"'\\]+:([^\s"'\\@/]{{8,}})"#),
+            format!(r#"(?:^|[\s"'])(?:-u|--user)[\s=]*{QUOTE}[^\s:"'\\]*:([^\s"'\\@/]{{8,}})"#),
+        ),
+        (
+            &["curl"],
+            format!(r#"\bcurl{ARGUMENTS}(?:-[a-z]*u|--(?:proxy-)?user)[\s=]*{QUOTE}[^\s:"'\\]*:([^\s"'\\@/]{{8,}})"#),
         ),
         (&["mysql", "mariadb"], format!(r"\b(?:mysql|mariadb)[a-z-]*{ARGUMENTS}-p{QUOTE}{PASSWORD}")),
         (&["sshpass"], format!(r"\bsshpass\s+-p\s*{QUOTE}{PASSWORD}")),
@@ -39,17 +43,16 @@ pub(super) fn patterns() -> Vec<Pattern> {
             r#"variable\s+"[^"\n]*(?:pass|pwd|secret|token|key)[^"\n]*"\s*\{[^}]{0,1000}?\bdefault\s*=\s*"([^"\n]{8,})""#
                 .to_owned(),
         ),
+        // The private members of a JSON Web Key (RFC 7518, section 6), which are strings.
+        (
+            &["kty\"", "kty\\"],
+            r#"["'](?:d|dp|dq|k|p|q|qi)\\*["']\s*:\s*\\*["']([a-z0-9_-]{16,})"#.to_owned(),
+        ),
         // Keys of clients and credentials of registries, which are in base64.
         (
             &["client-key-data", "\"auth\"", "\"auth\\"],
             r#"(?:client-key-data|\\*"auth\\*")\\*"?\s*:\s*\\*"?([A-Za-z0-9+/=]{16,})"#.to_owned(),
         ),
     ];
-    let pattern = |(anchors, regex): (&[&'static str], String)| Pattern {
-        anchors: anchors.to_vec(),
-        regex: format!("(?i){regex}"),
-        begins_with_anchor: false,
-        accepts: is_random,
-    };
-    patterns.map(pattern).into()
+    patterns.map(|(anchors, regex)| Pattern::matches(anchors, &format!("(?i){regex}"), is_random)).into()
 }

@@ -11,6 +11,7 @@ mod secrets;
 mod texts;
 
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use nix::time::{ClockId, clock_gettime};
 use regex::{Captures, Match, Regex, RegexBuilder};
 
+use self::random::{is_random, is_very_random};
 use super::hash_key::HashKey;
 
 pub use rules::RedactRules;
@@ -44,15 +46,37 @@ const CUSTOM_SPARE: Duration = Duration::from_millis(250);
 /// it replaces, so that the event would become too long.
 const MOST_SPANS: usize = 100_000;
 
-/// A regular expression with its anchors: one of them occurs in each match, in upper or lower case.
+/// What is looked for in a text that has one of some anchors, in upper or lower case.
 struct Pattern {
     anchors: Vec<&'static str>,
-    /// The span to replace is the first of its groups that is part of the match, or the whole match.
-    regex: String,
-    /// Whether a match begins with the anchor, which must not be inside a word.
-    begins_with_anchor: bool,
-    /// Decides whether a matching span is replaced.
-    accepts: fn(&str) -> bool,
+    finds: Finds,
+}
+
+/// How private spans are found. The functions decide whether one is replaced.
+enum Finds {
+    /// One begins with the anchor, which must not be inside a word.
+    Token(Regex, Accepts),
+    /// One is the first group that is part of a match, or the whole match.
+    Matches(Regex, Accepts),
+    /// A function finds them.
+    Values(fn(&str) -> Vec<Range<usize>>),
+}
+
+type Accepts = fn(&str) -> bool;
+
+impl Pattern {
+    fn token(anchor: &'static str, regex: &str, accepts: Accepts) -> Self {
+        Self { anchors: vec![anchor], finds: Finds::Token(builtin(regex), accepts) }
+    }
+
+    fn matches(anchors: &[&'static str], regex: &str, accepts: Accepts) -> Self {
+        Self { anchors: anchors.to_vec(), finds: Finds::Matches(builtin(regex), accepts) }
+    }
+}
+
+/// Compiles an expression of ours.
+fn builtin(regex: &str) -> Regex {
+    Regex::new(regex).expect("the built-in expressions are valid")
 }
 
 fn always(_: &str) -> bool {
@@ -63,9 +87,7 @@ fn always(_: &str) -> bool {
 struct Compiled {
     /// The rule's number. The built-in rules of a choice come first, then the custom ones.
     rule: usize,
-    regex: Regex,
-    begins_with_anchor: bool,
-    accepts: fn(&str) -> bool,
+    finds: Finds,
 }
 
 /// Some of the built-in rules, compiled.
@@ -96,9 +118,8 @@ impl Builtin {
         let (mut anchored, mut others) = (Vec::new(), Vec::new());
         let (mut anchors, mut owners): (Vec<&str>, _) = (Vec::new(), Vec::new());
         for (rule, name) in names.iter().enumerate() {
-            for Pattern { anchors: own, regex, begins_with_anchor, accepts } in patterns(name) {
-                let regex = Regex::new(&regex).expect("the built-in expressions are valid");
-                let compiled = Compiled { rule, regex, begins_with_anchor, accepts };
+            for Pattern { anchors: own, finds } in patterns(name) {
+                let compiled = Compiled { rule, finds };
                 if own.is_empty() {
                     others.push(compiled);
                 } else {
@@ -121,7 +142,7 @@ impl Builtin {
 /// Replaces the private spans of texts by a project's rules.
 pub struct Redactor {
     builtin: &'static Builtin,
-    custom: Vec<Compiled>,
+    custom: Vec<Regex>,
     /// The names of the custom rules, whose numbers follow those of the built-in ones.
     custom_names: Vec<Box<str>>,
     /// What is left of [`CUSTOM_SPARE`].
@@ -157,9 +178,7 @@ impl Redactor {
         let compile = |(number, (_, expression)): (usize, &(&str, &str))| {
             let regex =
                 RegexBuilder::new(expression).size_limit(CUSTOM_SIZE).dfa_size_limit(CUSTOM_SIZE).build();
-            let regex = regex.map_err(|error| (number, error.to_string()))?;
-            let rule = builtin.names.len() + number;
-            Ok(Compiled { rule, regex, begins_with_anchor: false, accepts: always })
+            regex.map_err(|error| (number, error.to_string()))
         };
         Ok(Self {
             builtin,
@@ -215,20 +234,14 @@ impl Redactor {
             if known.is_some_and(|known| hit.start() < looked[known].1) {
                 continue;
             }
-            let compiled = &anchored[owner];
-            let end = if compiled.begins_with_anchor {
-                compiled.collect_at(text, hit.start(), &mut spans)
-            } else {
-                compiled.collect(text, &mut spans);
-                text.len()
-            };
+            let end = anchored[owner].collect(text, hit.start(), &mut spans);
             match known {
                 Some(known) => looked[known].1 = end,
                 None => looked.push((owner, end)),
             }
         }
         for other in others {
-            other.collect(text, &mut spans);
+            other.collect(text, 0, &mut spans);
         }
         spans
     }
@@ -271,8 +284,8 @@ impl Redactor {
         let begun = processor_time();
         let end = begun + own + *spare();
         let most = spans.len() + most;
-        for custom in &self.custom {
-            custom.collect_until(end, most, text, spans);
+        for (number, regex) in self.custom.iter().enumerate() {
+            collect_until(end, most, regex, text, self.builtin.names.len() + number, spans);
         }
         let beyond = processor_time().saturating_sub(begun).saturating_sub(own);
         let mut spare = spare();
@@ -286,54 +299,60 @@ impl Redactor {
 }
 
 impl Compiled {
-    /// Adds the span that begins at an anchor, if it matches. A text inside a word, such as the `sk-` of `task-…`, is
-    /// not an anchor. Returns where the span ends, or the position of the anchor if there is no span.
-    fn collect_at(&self, text: &str, at: usize, spans: &mut Vec<Span>) -> usize {
-        let before = &text[..at];
-        let is_within_word = before.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
-        if is_within_word && !ends_with_code(before) {
-            return at;
-        }
-        let Some(found) = self.regex.find(&text[at..]) else { return at };
-        spans.push(Span { start: at, end: at + found.end(), rule: self.rule });
-        at + found.end()
-    }
-
-    /// Adds the spans of a text that match. What is behind a span may also be the beginning of the next match.
-    fn collect(&self, text: &str, spans: &mut Vec<Span>) {
-        let mut at = 0;
-        while let Some(captures) = self.regex.captures_at(text, at) {
-            let Some(found) = meant(&captures) else { return };
-            // A group of this name is what must not be taken for a span.
-            if captures.name("other").is_none() {
-                spans.extend(self.span(&captures));
+    /// Adds the spans of a text that has an anchor at `at`. Returns up to where the text need not be searched again.
+    fn collect(&self, text: &str, at: usize, spans: &mut Vec<Span>) -> usize {
+        let mut add =
+            |found: Range<usize>| spans.push(Span { start: found.start, end: found.end, rule: self.rule });
+        match &self.finds {
+            Finds::Token(regex, accepts) => {
+                let Some(token) = token_at(text, at, regex) else { return at };
+                // What is behind an underscore is often the rest of a name.
+                if accepts(token) && (!text[..at].ends_with('_') || is_random(token)) {
+                    add(at..at + token.len());
+                }
+                return at + token.len();
             }
-            at = found.end();
+            Finds::Matches(regex, accepts) => {
+                let mut from = 0;
+                // What is behind a span may also be the beginning of the next match.
+                while let Some(found) = regex.captures_at(text, from).and_then(|found| meant(&found)) {
+                    if accepts(found.as_str()) {
+                        add(found.range());
+                    }
+                    from = found.end();
+                }
+            }
+            Finds::Values(values) => values(text).into_iter().for_each(add),
         }
+        text.len()
     }
+}
 
-    /// Adds the spans of a text that match, until this thread has taken so much processor time, or there are more than
-    /// `most`. The rest of the text is a span then.
-    fn collect_until(&self, end: Duration, most: usize, text: &str, spans: &mut Vec<Span>) {
-        if processor_time() > end {
-            spans.push(Span { start: 0, end: text.len(), rule: self.rule });
+/// Returns the token that begins at an anchor. A text inside a word, such as the `sk-` of `task-…`, or inside base64 is not
+/// an anchor.
+fn token_at<'a>(text: &'a str, at: usize, regex: &Regex) -> Option<&'a str> {
+    let before = &text[..at];
+    let is_within_word = before.ends_with(|c: char| c.is_ascii_alphanumeric()) && !ends_with_code(before);
+    if is_within_word || ends_with_base64(before) {
+        return None;
+    }
+    regex.find(&text[at..]).map(|found| found.as_str())
+}
+
+/// Adds the spans of a text that match, until this thread has taken so much processor time, or there are more than `most`.
+/// The rest of the text is a span then.
+fn collect_until(end: Duration, most: usize, regex: &Regex, text: &str, rule: usize, spans: &mut Vec<Span>) {
+    if processor_time() > end {
+        spans.push(Span { start: 0, end: text.len(), rule });
+        return;
+    }
+    for captures in regex.captures_iter(text) {
+        if spans.len() >= most || processor_time() > end {
+            let start = captures.get(0).map_or(0, |found| found.start());
+            spans.push(Span { start, end: text.len(), rule });
             return;
         }
-        for captures in self.regex.captures_iter(text) {
-            if spans.len() >= most || processor_time() > end {
-                let start = captures.get(0).map_or(0, |found| found.start());
-                spans.push(Span { start, end: text.len(), rule: self.rule });
-                return;
-            }
-            spans.extend(self.span(&captures));
-        }
-    }
-
-    /// Returns the part of a match that is replaced.
-    fn span(&self, captures: &Captures<'_>) -> Option<Span> {
-        let span = meant(captures)?;
-        let is_meant = (self.accepts)(span.as_str());
-        is_meant.then(|| Span { start: span.start(), end: span.end(), rule: self.rule })
+        spans.extend(meant(&captures).map(|found| Span { start: found.start(), end: found.end(), rule }));
     }
 }
 
@@ -358,6 +377,20 @@ fn ends_with_code(text: &str) -> bool {
     END.is_match(&text[text.ceil_char_boundary(text.len().saturating_sub(LONGEST_CODE))..])
 }
 
+/// The number of characters before a token that tell whether it is inside base64.
+const BASE64: usize = 64;
+
+/// Returns whether a text ends with base64, rather than with a path or an address.
+fn ends_with_base64(text: &str) -> bool {
+    if !text.ends_with(['+', '/']) {
+        return false;
+    }
+    let end = &text[text.ceil_char_boundary(text.len().saturating_sub(BASE64))..];
+    let is_other = |c: char| !c.is_ascii_alphanumeric() && c != '+' && c != '/';
+    let base64 = end.rsplit(is_other).next().unwrap_or(end);
+    is_very_random(base64)
+}
+
 /// Returns the processor time that this thread has taken, which does not grow while others work.
 fn processor_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
@@ -365,35 +398,26 @@ fn processor_time() -> Duration {
 
 /// Returns the patterns of a built-in rule.
 fn patterns(name: &str) -> Vec<Pattern> {
-    let pattern = |anchors: &[&'static str], regex: &str, accepts: fn(&str) -> bool| {
-        vec![Pattern {
-            anchors: anchors.to_vec(),
-            regex: regex.to_owned(),
-            begins_with_anchor: false,
-            accepts,
-        }]
-    };
     match name {
         "secrets" => secrets::patterns(),
-        "emails" => pattern(
+        "emails" => vec![Pattern::matches(
             &["@"],
             r"\b([A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}[A-Za-z]{2,24})\b",
             always,
-        ),
+        )],
         "ips" => [
             // IP addresses of version 4, also before a port.
             r"(?:^|[^0-9A-Za-z.:])((?:[0-9]{1,3}\.){3}[0-9]{1,3})(?:$|[^0-9A-Za-z.]|\.(?:$|[^0-9A-Za-z]))",
             // Those of version 6, also with one of version 4 as their end (RFC 4291, section 2.2).
             r"(?:^|[^0-9A-Za-z.:])((?:[0-9A-Fa-f]{0,4}:){2,7}(?:(?:[0-9]{1,3}\.){3}[0-9]{1,3}|[0-9A-Fa-f]{0,4}))(?:$|[^0-9A-Za-z.:]|[.:](?:$|[^0-9A-Za-z]))",
         ]
-        .into_iter()
-        .flat_map(|regex| pattern(&[], regex, is_address))
-        .collect(),
-        "home-paths" => pattern(
+        .map(|regex| Pattern::matches(&[], regex, is_address))
+        .into(),
+        "home-paths" => vec![Pattern::matches(
             &["/home/", "/users/", r":\users\", r":\\users\\"],
             r#"(/home/[^/\s"'<>:;,()]+|/Users/[^/\s"'<>:;,()]+|[A-Za-z]:\\{1,2}Users\\{1,2}[^\\\s"'<>:;,()]+)"#,
             always,
-        ),
+        )],
         _ => Vec::new(),
     }
 }

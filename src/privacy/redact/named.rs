@@ -1,10 +1,17 @@
 //! Values behind names such as `API_KEY`, `password` or `token`: in code, configuration, JSON, YAML, XML, shells and forms.
+//!
+//! Expressions find where a value begins. Where it ends depends on how it begins, and is found by reading it.
 
-use super::Pattern;
-use super::random::is_random;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::random::{is_random, is_very_random};
+use super::{Finds, Pattern, builtin};
 
 /// The texts of which each name of a secret has one.
-const ANCHORS: [&str; 37] = [
+const ANCHORS: &[&str] = &[
     "_pass",
     "-pass",
     "pass=",
@@ -22,51 +29,67 @@ const ANCHORS: [&str; 37] = [
     "apikey",
     "api_key",
     "api-key",
+    "api key",
+    "api.key",
     "_key",
     "-key",
+    "access key",
     "credential",
     "accesskey",
     "accountkey",
+    "adminkey",
+    "appkey",
     "authkey",
     "clientkey",
     "consumerkey",
     "deploykey",
     "encryptionkey",
+    "encryption.key",
     "hmackey",
     "licensekey",
     "masterkey",
     "privatekey",
-    "secretkey",
+    "rolekey",
+    "serverkey",
     "servicekey",
     "sessionkey",
     "sharedkey",
     "signingkey",
     "storagekey",
+    "stripekey",
+    "subscriptionkey",
+    "_salt",
+    "_pat=",
+    "_pat =",
+    "_pat:",
+    "_pat\"",
+    "_pat'",
+    "_auth=",
+    "_auth =",
+    "_auth:",
+    "_auth\"",
+    "_auth'",
+    "psk",
+    "bindpw",
+    "bw_session",
 ];
 
 /// A name that is no secret's, although it looks like one.
-const OTHER_NAME: &str = "(?<other>[a-z0-9_.-]*(?:(?:cache|dedup|foreign|idempotency|partition|primary|public|restore|row|sort|websocket)\
+const OTHER_NAME: &str = "(?:(?:cache|dedup|foreign|idempotency|partition|primary|public|restore|row|sort|websocket)\
     [_-]?key|(?:cancellation|continuation|cursor|next|next[_-]page|sync)[_-]?token\
     |(?:credential|key|token)[_-]?ids?|(?:credential|key|secret|token)[_-]?(?:arn|count|length|name|path|size|type|uri|url\
-    |version)))";
+    |version))";
 
-/// The end of the name of a secret, or of the variable or member with one. These expressions have hardly any upper
-/// limits on repetitions, with which the automata would be too large to be fast.
-const NAME: &str = "(?:(?:password|passwd|passphrase|pass|pwd|secret|token|api[_-]?key|credential)s?\
-    (?:[_-][a-z0-9_-]+|key|value|string)?\
-    |(?:[_-]|access|account|auth|client|consumer|deploy|encryption|hmac|license|master|private|secret|service|session\
-    |shared|signing|storage)key)";
+/// The ends of the names of secrets that may be in the plural or have more behind them, and of others. These expressions
+/// have hardly any upper limits on repetitions, with which the automata would be too large to be fast.
+const WORDS: &str = "password|passwd|passphrase|pwd|secret|token|api[_. -]?key|credential";
+const KEYS: &str = "(?:[_-]|access ?|account|admin|app|auth|client|consumer|deploy|encryption\\.?|hmac|license|master|private\
+    |role|secret[. ]?|server|service|session|shared|signing|storage|stripe|subscription)key|(?:_auth|_pat|_salt|\\bpsk|bindpw|bw_session)\\b";
+/// What is behind the end of a name, in names such as `PASSWORD_2` and `tokenValue`.
+const MORE: &str = "(?:[_-][a-z0-9_-]+|key|value|string)?";
 
 /// A quotation mark, also in the escapes of code, HTML and addresses.
 const QUOTE: &str = r#"(?:\\*["'`]|&quot;|&\#3[49];|%2[27])"#;
-
-/// A character of a value that is not in quotes, and what is behind its last one. A name before a parenthesis is that of a
-/// function.
-const CHARACTER: &str = "[A-Za-z0-9_+/=~!@#$%^*.:-]";
-const BEHIND: &str = "(?:(?u:[^A-Za-z0-9_+/=~!@#$%^*.:(-])|$)";
-
-/// A value in quotes.
-const QUOTED: &str = r#"((?u:[^\s"'`\\<>&]){8,})"#;
 
 /// The color of a terminal.
 const COLOR: &str = r"(?:(?:\x1b|\\(?:u001b|x1b|e|033))\[[0-9;]*m)";
@@ -76,42 +99,216 @@ const TYPE: &str = r#"(?u:[^\s=:;,"`])+"#;
 
 /// Returns the patterns of values behind names.
 pub(super) fn patterns() -> Vec<Pattern> {
-    let patterns = [
-        // The value of a variable or member, an element of XML, a value in a manifest that has names and values.
-        format!(
-            r"(?:{OTHER_NAME}|{NAME}){COLOR}?(?:{typed}|{sign}|{element})\s*(?:{quoted}|{bare}{BEHIND})",
-            // The type is between the name and the sign.
-            typed = format_args!(r"(?:\[[0-9]*\])?\??(?::\s*|\s){TYPE}(?:\s{TYPE})?\s*=|\[[0-9]*\]\s*="),
-            sign = format_args!(r"{QUOTE}*[\])*?]*{QUOTE}?\s*(?::=|=>|<-|[!=]?==?|:(?:\*\*)?|%3[AD])"),
-            element =
-                format_args!(r"(?u:[^<>\n])*>|</key>|{QUOTE}?\s*[,;]?\s*{QUOTE}?\bvalue{QUOTE}?\s*[:=]"),
-            quoted = quoted(),
-            // Also as a block of YAML, a list, or a section of XML.
-            bare = format_args!(
-                r"{COLOR}?(?:(?:[|>][+-]?|&[a-z0-9_]+|-)\s+|<!\[cdata\[|<string>)?({CHARACTER}{{8,}})"
-            ),
+    let value_first = format!(
+        r#"\bvalue{QUOTE}\s*:\s*{QUOTE}((?u:[^\s"'\\]){{8,}}){QUOTE}\s*,\s*{QUOTE}(?:key|name){QUOTE}\s*:\s*{QUOTE}[a-z0-9_./-]*(?:{WORDS}|{KEYS})"#
+    );
+    vec![
+        Pattern { anchors: ANCHORS.to_vec(), finds: Finds::Values(values) },
+        // A list of names and values, in which the value is first.
+        Pattern::matches(&["value\"", "value\\"], &format!("(?i-u){value_first}"), is_random),
+        // The keys of a storage account of Azure.
+        Pattern::matches(
+            &["keyname"],
+            r#"(?i)keyname[\\"]+\s*:\s*[\\"]+key[12][^{}]*?value[\\"]+\s*:\s*[\\"]+([a-z0-9+/=]{40,})"#,
+            is_random,
         ),
-        // The next argument of a call, the only one, or what is taken without a variable.
-        format!(
-            r"(?:{OTHER_NAME}|{NAME})(?:{QUOTE}?\s?[,(]|{QUOTE}?\s|{QUOTE}\)\s*(?:or|\|\||\?\?))\s*{}",
-            quoted()
-        ),
-        // The options of commands, and the words of shells, Dockerfiles and C before a name and its value.
-        format!(
-            r"(?:--?|(?:\benv|\bsetx|\bset\s-[a-z]+|\#define)\s+)[a-z0-9_-]*{NAME}\s+{QUOTE}?({CHARACTER}{{8,}}){BEHIND}"
-        ),
-    ];
-    let pattern = |regex: String| Pattern {
-        anchors: ANCHORS.to_vec(),
-        regex: format!("(?i-u){regex}"),
-        begins_with_anchor: false,
-        accepts: is_random,
-    };
-    patterns.map(pattern).into()
+    ]
 }
 
-/// Returns the expression of a value in quotes, also in brackets, as the argument of a call, or with the prefix of a string.
-fn quoted() -> String {
+/// The expressions that end where a value begins. The group is its quotation mark, if it has one.
+static SIGNS: LazyLock<[Regex; 2]> = LazyLock::new(|| {
+    // The mark may be in brackets, in the argument of a call, or behind the prefix of a string.
     const OPENS: &str = r"(?:(?:[a-z_][a-z0-9_.:]*)?[(\[{]|-|<!\[cdata\[)\s*";
-    format!(r"(?:{OPENS})?(?:{OPENS})?[a-z@$\#]*{QUOTE}{{1,3}}{COLOR}?{QUOTED}")
+    let quoted = format!(r"(?:{OPENS})?(?:{OPENS})?[a-z@$\#]*({QUOTE})(?:{QUOTE}?({QUOTE}))?{COLOR}?");
+    let name = format!("(?:(?:{WORDS}|pass)s?{MORE}|{KEYS})");
+    let signs = [
+        // The value of a variable or member, an element of XML, a value in a manifest that has names and values, the next
+        // argument of a call, the only one, or what is taken without a variable.
+        format!(
+            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME})|{name})(?:{COLOR}?(?:{typed}\s*{quoted}|(?:{sign}|{pair})\s*(?:{quoted}|{bare}))|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare}))",
+            // The type is between the name and the sign.
+            typed = format_args!(r"(?:\[[0-9]*\])?\??(?:(?::[ \t]*|[ \t]){TYPE}(?:[ \t]{TYPE})?)?[ \t]*="),
+            sign = format_args!(r"{QUOTE}*[\])*?]*{QUOTE}?\s*(?::=|=>|<-|[!=]?==?|:(?:\*\*)?|%3[AD])"),
+            // Also as a block of YAML, a list, or a section of XML.
+            bare = format_args!(r"{COLOR}?(?:(?:[|>][+-]?|&[a-z0-9_]+|-)\s+|<!\[cdata\[|<string>)?"),
+            argument = format_args!(r"(?:{QUOTE}?\s?[,(]|{QUOTE}?\s|{QUOTE}\)\s*(?:or|\|\||\?\?))"),
+            pair = format_args!(r"{QUOTE}?\s*[,;]?\s*{QUOTE}?\bvalue{QUOTE}?\s*[:=]"),
+            element = format_args!(r"{COLOR}?(?:(?:\s(?u:[^<>\n])*)?>|</key>)"),
+        ),
+        // The options of commands, and the words of shells, Dockerfiles and C before a name and its value.
+        format!(r"(?:--?|(?:\benv|\bsetx|\bset\s-[a-z]+|\#define)\s+)[a-z0-9_-]*{name}\s+({QUOTE})?"),
+    ];
+    signs.map(|regex| builtin(&format!("(?i-u){regex}")))
+});
+
+/// Returns the values that look random behind the names of a text.
+fn values(text: &str) -> Vec<Range<usize>> {
+    let mut values = Vec::new();
+    for sign in &*SIGNS {
+        let mut at = 0;
+        while let Some(found) = sign.captures_at(text, at) {
+            at = found.get_match().end();
+            if found.name("other").is_some() {
+                continue;
+            }
+            let mut marks = found.iter().skip(1).flatten();
+            let read = match (marks.next(), marks.next()) {
+                (None, _) => bare(text, at),
+                (Some(mark), None) => quoted(text, at, mark.as_str()),
+                // The value may begin with the second mark, or each of its ends may have two.
+                (Some(outer), Some(inner)) => {
+                    quoted(text, outer.end(), outer.as_str()).or_else(|_| quoted(text, at, inner.as_str()))
+                }
+            };
+            match read {
+                Ok(value) => {
+                    at = value.end;
+                    values.push(value);
+                }
+                Err(end) => at = end,
+            }
+        }
+    }
+    near(text, &mut values);
+    values
+}
+
+/// The maximum number of bytes of a value with characters that also end values.
+const LONGEST: usize = 256;
+
+/// Returns the beginning of a text, of about this many bytes.
+fn beginning(text: &str, bytes: usize) -> &str {
+    &text[..text.ceil_char_boundary(bytes.min(text.len()))]
+}
+
+/// Returns the value behind a quotation mark if it looks random, or the end of its first word.
+fn quoted(text: &str, at: usize, mark: &str) -> Result<Range<usize>, usize> {
+    let rest = &text[at..];
+    let word = rest.find(|c: char| c.is_whitespace() || r#""'`\<>&"#.contains(c)).unwrap_or(rest.len());
+    let line = beginning(rest, word.max(LONGEST)).lines().next().unwrap_or_default();
+    // A text with the codes of characters is no password.
+    let is_code = |length: &usize| [r"\x", r"\u", r"\U"].iter().any(|code| line[..*length].contains(code));
+    let whole = closing(line, mark).filter(|length| !is_code(length));
+    longest(rest, whole.into_iter().chain([word])).map(|length| at..at + length).ok_or(at + word)
+}
+
+/// Returns the longest of some beginnings of a text if it looks random, or if a shorter one does that would leave a rest of
+/// the same word.
+fn longest(text: &str, lengths: impl IntoIterator<Item = usize>) -> Option<usize> {
+    let mut whole = None;
+    lengths.into_iter().find_map(|length| {
+        let is_word = !text[..length].contains(char::is_whitespace);
+        whole = whole.or(is_word.then_some(length));
+        is_random(&text[..length]).then(|| whole.unwrap_or(length).max(length))
+    })
+}
+
+/// Returns where the quotation mark is that belongs to the one before a text. Each JSON text within a string of another one
+/// has twice as many backslashes, and one more before each mark.
+fn closing(text: &str, mark: &str) -> Option<usize> {
+    let plain = mark.trim_start_matches('\\');
+    let escapes = mark.len() - plain.len();
+    let backslashes = |at: usize| at - text[..at].trim_end_matches('\\').len();
+    let mut marks = text.match_indices(plain).map(|(at, _)| at);
+    marks.find(|at| backslashes(*at) % (2 * escapes + 2) == escapes).map(|at| at - escapes)
+}
+
+/// The characters that end a value without quotes where a name, a blank or the end is behind them.
+const ENDS: [char; 11] = ['&', '(', ')', ',', ';', '?', '{', '}', '[', ']', '|'];
+
+/// Returns the value without quotes that begins at `at` if it looks random, or the end of its first word.
+fn bare(text: &str, at: usize) -> Result<Range<usize>, usize> {
+    let rest = &text[at..];
+    let is_in_word = |c: char| c.is_ascii_alphanumeric() || "_+/=~!@#$%^*.:-".contains(c);
+    let word = rest.find(|c| !is_in_word(c)).unwrap_or(rest.len());
+    // A name before parentheses is that of a function.
+    let arguments = beginning(&rest[word..], LONGEST).lines().next().unwrap_or_default();
+    let is_call = arguments.starts_with('(') && (arguments == "(" || arguments.contains(')'));
+    let others = [run(rest), word].into_iter().filter(|_| !is_call);
+    let value = longest(rest, line(text, at).into_iter().chain(others));
+    value.map(|length| at..at + length).ok_or(at + word)
+}
+
+/// Returns the length of the value that begins at `at`, if its name and itself are all of a line.
+fn line(text: &str, at: usize) -> Option<usize> {
+    let before = &text[text.floor_char_boundary(at.saturating_sub(LONGEST))..at];
+    let name = before.rsplit('\n').next()?.trim();
+    let name = name.strip_prefix("export ").unwrap_or(name).strip_suffix(['=', ':'])?.trim_end();
+    let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
+    let value = beginning(&text[at..], LONGEST).lines().next()?.trim_end();
+    let is_alone = is_name && value.len() < LONGEST && !value.contains(char::is_whitespace);
+    is_alone.then(|| value.trim_end_matches([',', ';']).len())
+}
+
+/// Returns the length of the characters with which a text begins that are neither blanks nor marks of strings and elements,
+/// up to one that ends a value.
+fn run(text: &str) -> usize {
+    let text = beginning(text, LONGEST);
+    let run = text.find(|c: char| !c.is_ascii_graphic() || r#""'`\<>"#.contains(c)).unwrap_or(text.len());
+    let ends = |at: &usize| {
+        let next = text[*at..run].trim_start_matches(ENDS);
+        let sign = next.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "_.-".contains(c));
+        next.is_empty() || sign.len() < next.len() && sign.starts_with(['=', ':'])
+    };
+    text[..run].match_indices(ENDS).map(|(at, _)| at).find(ends).unwrap_or(run)
+}
+
+/// The number of bytes behind a name in which a token is probably its value, and the maximum number of bytes of the token.
+const NEAR: usize = 80;
+const LONGEST_TOKEN: usize = 200;
+/// The maximum number of bytes of [`OTHER_NAME`].
+const LONGEST_OTHER: usize = 24;
+
+/// Adds the tokens that hardly anything but secrets looks like, wherever they are behind a name in the same line.
+fn near(text: &str, values: &mut Vec<Range<usize>>) {
+    static NAME: LazyLock<Regex> =
+        LazyLock::new(|| builtin(&format!(r"(?i-u)(?:(?:{WORDS}|[_-]pass){MORE}|{KEYS})\b")));
+    static OTHER: LazyLock<Regex> = LazyLock::new(|| builtin(&format!("(?i-u){OTHER_NAME}$")));
+    let mut read = 0;
+    for name in NAME.find_iter(text) {
+        let end = text.floor_char_boundary(name.end().saturating_sub(LONGEST_OTHER));
+        if OTHER.is_match(&text[end..name.end()]) {
+            continue;
+        }
+        let line = name.end() + reach(&text[..name.end()], beginning(&text[name.end()..], NEAR));
+        let mut at = read.max(name.end());
+        while at < line {
+            let rest = &text[at..];
+            let token = rest.find(|c: char| !is_of_token(c)).unwrap_or(rest.len());
+            let padding = rest[token..].bytes().take_while(|byte| *byte == b'=').count();
+            if token <= LONGEST_TOKEN && is_very_random(&rest[..token]) && !is_hash(&text[..at], rest) {
+                values.push(at..at + token + padding);
+            }
+            at += token;
+            at += text[at..].chars().next().map_or(0, char::len_utf8);
+        }
+        read = at.max(read);
+    }
+}
+
+/// Returns how much of what is behind a name belongs to it: the rest of the line, the row below the head of a table, and
+/// the next members of an object in JSON.
+fn reach(before: &str, text: &str) -> usize {
+    let mut lines = text.split_inclusive('\n');
+    let rest = lines.next().unwrap_or_default();
+    let start = &before[before.ceil_char_boundary(before.len().saturating_sub(NEAR))..];
+    let start = start.rsplit('\n').next().unwrap_or_default();
+    let is_head =
+        [start, rest].iter().any(|part| part.contains([',', ';', '\t', '|']) || part.contains("  "))
+            && [start, rest]
+                .iter()
+                .all(|part| part.chars().all(|c| c.is_ascii_alphabetic() || ",;|_ \t\r\n".contains(c)));
+    let is_member =
+        |line: &str| line.trim_start().split_once("\":").is_some_and(|(name, _)| name.starts_with('"'));
+    let more = lines.enumerate().take_while(|(number, line)| *number < 2 && (is_member(line) || is_head));
+    rest.len() + more.map(|(_, line)| line.len()).sum::<usize>()
+}
+
+fn is_of_token(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_+/~.-".contains(c)
+}
+
+/// Returns whether a token is a checksum in a lock file, before which the name of its algorithm is.
+fn is_hash(before: &str, token: &str) -> bool {
+    token.starts_with("sha") || before.ends_with("h1:")
 }

@@ -16,32 +16,112 @@ const ENOUGH: i32 = 8;
 /// The minimum number of characters of a text that can be told from a name.
 const SHORTEST: usize = 12;
 
+/// The sum above which a text with many punctuation marks looks random, and the numbers of characters that it may have.
+const ENOUGH_MARKS: i32 = 12;
+const MARKED: std::ops::RangeInclusive<usize> = 16..=128;
+/// The number of different punctuation marks that such a text has, besides those of names, paths and dates.
+const LEAST_MARKS: u32 = 3;
+/// The average length of its words, which are letters between other characters.
+const LONGEST_WORDS: usize = 4;
+
+/// What is known of a text's characters.
+#[derive(Default)]
+struct Kinds {
+    sum: i32,
+    letters: usize,
+    digits: usize,
+    words: usize,
+    /// Which kinds of letters and digits, and which punctuation marks there are, as bits.
+    classes: u8,
+    marks: u128,
+}
+
+impl Kinds {
+    fn of(text: &str) -> Self {
+        let (mut kinds, mut before) = (Self::default(), None);
+        for byte in text.bytes() {
+            let class = match byte {
+                b'a'..=b'z' => Some(0),
+                b'A'..=b'Z' => Some(1),
+                b'0'..=b'9' => Some(2),
+                _ => None,
+            };
+            if let Some(class) = class {
+                let letter = usize::from(byte.to_ascii_lowercase().wrapping_sub(b'a'));
+                kinds.sum += LETTERS.get(letter).copied().unwrap_or(DIGIT);
+                kinds.classes |= 1 << class;
+                if class == 2 {
+                    kinds.digits += 1;
+                } else {
+                    kinds.letters += 1;
+                    kinds.words += usize::from(before.is_none_or(|before| before == 2));
+                }
+                if let Some(before) = before {
+                    kinds.sum += if class == before { NO_CHANGE } else { CHANGE };
+                }
+            } else if byte.is_ascii_graphic() && !b"-_./:=".contains(&byte) {
+                kinds.marks |= 1 << byte;
+            }
+            before = class;
+        }
+        kinds
+    }
+}
+
 /// Returns whether a text looks random, rather than like words, names or paths.
 pub(super) fn is_random(text: &str) -> bool {
     let text = text.trim_end_matches(['=', '.', ':']);
-    if text.len() < SHORTEST || text.contains("://") || !text.bytes().any(|byte| byte.is_ascii_alphabetic()) {
+    if text.len() < SHORTEST || text.contains("://") || has_brackets(text) {
         return false;
     }
-    let (mut sum, mut plain, mut before) = (0, 0, None);
-    for byte in text.bytes() {
-        let class = match byte {
-            b'a'..=b'z' => Some(0),
-            b'A'..=b'Z' => Some(1),
-            b'0'..=b'9' => Some(2),
-            _ => None,
-        };
-        if class.is_some() {
-            plain += 1;
-            let letter = usize::from(byte.to_ascii_lowercase().wrapping_sub(b'a'));
-            sum += LETTERS.get(letter).copied().unwrap_or(DIGIT);
-            if before.is_some() {
-                sum += if class == before { NO_CHANGE } else { CHANGE };
-            }
-        }
-        before = class;
+    let Kinds { sum, letters, digits, words, classes, marks } = Kinds::of(text);
+    // Dates, versions and addresses have many punctuation marks among few characters, and so do some passwords.
+    if (letters + digits) * 4 >= text.len() * 3 && !text.contains(char::is_whitespace) {
+        return letters > 0 && sum > ENOUGH && (marks == 0 || digits > 0);
     }
-    // Dates, versions and addresses have many punctuation marks among few characters.
-    sum > ENOUGH && plain * 4 >= text.len() * 3
+    MARKED.contains(&text.len())
+        && (letters + digits) * 3 >= text.len()
+        && sum > ENOUGH_MARKS
+        && classes.count_ones() >= 2
+        && marks.count_ones() >= LEAST_MARKS
+        && letters <= words * LONGEST_WORDS
+        && text.bytes().filter(u8::is_ascii_whitespace).count() * 8 <= text.len()
+}
+
+/// Returns whether a text has brackets that belong together, as those of calls, templates and regular expressions do.
+fn has_brackets(text: &str) -> bool {
+    let mut open = Vec::new();
+    let mut has_any = false;
+    for byte in text.bytes() {
+        match byte {
+            b'(' => open.push(b')'),
+            b'[' | b'{' | b'<' => open.push(byte + 2),
+            b')' | b']' | b'}' | b'>' if open.pop() != Some(byte) => return false,
+            b')' | b']' | b'}' | b'>' => has_any = true,
+            _ => (),
+        }
+    }
+    has_any && open.is_empty()
+}
+
+/// The minimum number of characters of a text that can be told from a name wherever it is.
+const VERY_RANDOM: usize = 16;
+
+/// Returns whether a text has letters of both cases and digits that are mixed as they are in no name.
+pub(super) fn is_very_random(text: &str) -> bool {
+    let Kinds { sum, classes, letters, digits, .. } = Kinds::of(text);
+    let plain = letters + digits;
+    text.len() >= VERY_RANDOM
+        && classes == 0b111
+        && plain * 8 >= text.len() * 7
+        && i32::try_from(plain).is_ok_and(|plain| sum * 2 > plain * 5)
+}
+
+/// Returns whether no character of a text makes up half of it, as it does in placeholders and binary files.
+pub(super) fn is_varied(text: &str) -> bool {
+    let mut counts = [0_usize; 256];
+    text.bytes().for_each(|byte| counts[usize::from(byte)] += 1);
+    counts.iter().all(|count| count * 2 < text.len())
 }
 
 #[cfg(test)]

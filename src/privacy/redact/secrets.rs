@@ -1,7 +1,7 @@
 //! The built-in rule `secrets`: keys and tokens by the forms that their issuers have published, and passwords by the
 //! names before them.
 
-use super::random::is_random;
+use super::random::{is_random, is_varied};
 use super::{CODE, Pattern, always, commands, named};
 
 /// A token that begins with its issuer's prefix and continues with at least this many characters of a class.
@@ -41,6 +41,7 @@ const SHAPES: &[Shape] = &[
     shape("digitalocean", "dor_v1_", "[0-9a-f]{64}"),
     shape("docker", "dckr_pat_", "[A-Za-z0-9_-]{20,}"),
     shape("docker", "dckr_oat_", "[A-Za-z0-9_-]{20,}"),
+    shape("django", "django-insecure-", "[a-z0-9!@#$%^&*(=+)_-]{40,}"),
     shape("doppler", "dp.", r"(?:pt|st|ct|sa|scim|audit)\.(?:[a-z0-9_-]+\.)?[A-Za-z0-9]{40,}"),
     shape("duffel", "duffel_", "(?:test|live)_[A-Za-z0-9_-]{40,}"),
     shape("dynatrace", "dt0c01.", r"[A-Z0-9]{24}\.[A-Z0-9]{60,}"),
@@ -164,55 +165,50 @@ const SHAPES: &[Shape] = &[
 
 /// Returns the patterns of the rule.
 pub(super) fn patterns() -> Vec<Pattern> {
-    let by_shape = SHAPES.iter().map(|Shape { prefix, rest, .. }| Pattern {
-        anchors: vec![prefix],
-        regex: format!("^{}{rest}", regex::escape(prefix)),
-        begins_with_anchor: true,
-        accepts: always,
+    let by_shape = SHAPES.iter().map(|Shape { prefix, rest, .. }| {
+        Pattern::token(prefix, &format!("^{}{rest}", regex::escape(prefix)), is_varied)
     });
-    let pattern = |anchors: &[&'static str], regex: &str, accepts: fn(&str) -> bool| Pattern {
-        anchors: anchors.to_vec(),
-        regex: regex.to_owned(),
-        begins_with_anchor: false,
-        accepts,
-    };
     let others = [
         // Application secrets of Entra ID, and API tokens of HCP Terraform, have their mark in the middle.
-        pattern(
+        Pattern::matches(
             &["8Q~"],
             &format!("(?:^|[^A-Za-z0-9_~.-]|{CODE})([A-Za-z0-9_~.-]{{3}}8Q~[A-Za-z0-9_~.-]{{31,34}})"),
             always,
         ),
-        pattern(&[".atlasv1."], r"([A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,70})", always),
+        Pattern::matches(&[".atlasv1."], r"([A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,70})", always),
         // Bots of Telegram, also without the word before the token in the address of the API, and webhooks and bots of Discord.
-        pattern(
+        Pattern::matches(
             &[":AA"],
             "(?:^|[^A-Za-z0-9_-])([0-9]{8,10}:AA[A-Za-z0-9_-]{33})(?:[^A-Za-z0-9_-]|$)",
             always,
         ),
-        pattern(
+        Pattern::matches(
             &["/webhooks/"],
             r"discord(?:app)?\.com/api/(?:v[0-9]+/)?webhooks/([0-9]+/[A-Za-z0-9_-]{40,})",
             always,
         ),
-        pattern(
+        Pattern::matches(
             &["login(", "discord"],
             r"(?:^|[^A-Za-z0-9_.-])([MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,})",
             always,
         ),
         // Signatures of shared access in Azure, and keys of Mailchimp, which end with a data center.
-        pattern(&["sig="], "(?:[?&;]|u0026)sig=([A-Za-z0-9%+/]{40,}=?)", always),
-        pattern(&["-us"], "(?:^|[^A-Za-z0-9])([0-9a-f]{32}-us[0-9]{1,2})(?:[^A-Za-z0-9]|$)", always),
+        Pattern::matches(&["sig="], "(?:[?&;]|u0026)sig=([A-Za-z0-9%+/]{40,}=?)", always),
+        Pattern::matches(&["-us"], "(?:^|[^A-Za-z0-9])([0-9a-f]{32}-us[0-9]{1,2})(?:[^A-Za-z0-9]|$)", always),
         // The token of an account of Twilio behind its number, and the key of one of AWS in the output of its program.
-        pattern(&["\"AC", "'AC"], r#"["']AC[0-9a-f]{32}\\?["']\s*,\s*\\?["']([0-9a-f]{32})\\?["']"#, always),
-        pattern(
-            &["AKIA", "ASIA"],
-            r"A[KS]IA[A-Z0-9]{16}\s+(?:[0-9T:Z+-]+\s+)?([A-Za-z0-9/+]{40})(?:[^A-Za-z0-9/+]|$)",
+        Pattern::matches(
+            &["\"AC", "'AC"],
+            r#"["']AC[0-9a-f]{32}\\?["']\s*,\s*\\?["']([0-9a-f]{32})\\?["']"#,
             always,
         ),
-        pattern(&["T3BlbkFJ"], r"(sk-[A-Za-z0-9_-]{20,}T3BlbkFJ[A-Za-z0-9_-]{20,})", always),
+        Pattern::matches(
+            &["AKIA", "ASIA"],
+            r"A[KS]IA[A-Z0-9]{16}[\s,]+(?:[0-9T:Z+-]+\s+)?([A-Za-z0-9/+]{40})(?:[^A-Za-z0-9/+]|$)",
+            always,
+        ),
+        Pattern::matches(&["T3BlbkFJ"], r"(sk-[A-Za-z0-9_-]{20,}T3BlbkFJ[A-Za-z0-9_-]{20,})", always),
         // JSON Web Tokens (RFC 7519), whose first two parts are JSON objects in base64url.
-        pattern(
+        Pattern::matches(
             &["eyJ"],
             &format!(
                 r"(?:^|[^A-Za-z0-9_]|{CODE})(eyJ[A-Za-z0-9_-]{{8,}}\.eyJ[A-Za-z0-9_-]{{8,}}(?:\.[A-Za-z0-9_-]*)?)"
@@ -221,25 +217,30 @@ pub(super) fn patterns() -> Vec<Pattern> {
         ),
         // Private keys in PEM (RFC 7468) and of OpenPGP (RFC 9580), also as the lines of a listing or of a program. Of one
         // that was cut off, the first or the last lines are missing.
-        pattern(&["PRIVATE KEY"], &private_key(), always),
+        Pattern::matches(&["PRIVATE KEY"], &private_key(), always),
+        Pattern::matches(
+            &["Private-Lines:"],
+            r"Private-Lines: [0-9]+((?:(?:\s|\\+[nr])+[A-Za-z0-9+/=]{40,})+(?:(?:\s|\\+[nr])+[A-Za-z0-9+/=]{1,63}(?:\s|\\+[nr])+Private-MAC)?)",
+            always,
+        ),
         // The credentials of an Authorization header (RFC 9110), also in the quotes and escapes of code.
-        pattern(
+        Pattern::matches(
             &["authorization"],
             &format!("(?i){AUTHORIZATION}(?:apikey|basic|bearer|bot|key|ssws|token)\\s+({CREDENTIALS})"),
             is_credential,
         ),
-        pattern(
+        Pattern::matches(
             &["authorization", "bearer "],
             &format!("(?i)(?:{AUTHORIZATION}(?:[a-z0-9-]{{2,20}}\\s+)?|\\bbearer\\s+)({CREDENTIALS})"),
             is_random,
         ),
-        pattern(
+        Pattern::matches(
             &["cookie"],
             r#"(?i)\b(?:set-)?cookie\\?["']?:\s{0,3}\\?["']?((?:[^\r\n"'\\]|="|";){8,4096})"#,
             has_random_value,
         ),
         // A password in an address (RFC 3986, section 3.2.1). One that begins with a dollar sign is a variable.
-        pattern(
+        Pattern::matches(
             &["://"],
             r#"[A-Za-z][A-Za-z0-9+.-]+://([^\s:/@"'<>{}$`]*:[^\s/@"'<>{}$`][^\s/@"<>{}`]{2,})@"#,
             is_login,
@@ -258,11 +259,12 @@ fn private_key() -> String {
     const KIND: &str = "[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----";
     let gap = format!("(?:{BETWEEN}+|{NEXT_LINE})");
     let header = format!("[A-Za-z-]{{3,20}}: [^\\r\\n\\\\\"']{{0,100}}{gap}{{1,2}}");
-    // Whole lines are longer than words and most paths.
-    let lines = format!("[A-Za-z0-9+/=]{{40,}}(?:{gap}[A-Za-z0-9+/=]{{40,}})*");
+    // A slash may be escaped. Whole lines are longer than words and most paths.
+    const CHARACTER: &str = r"(?:[A-Za-z0-9+/=]|\\+/)";
+    let lines = format!("{CHARACTER}{{40,}}(?:{gap}{CHARACTER}{{40,}})*");
     // The last lines of the key, which may be short, and the one behind it; or a line that was cut off.
-    let end = format!("(?:{gap}[A-Za-z0-9+/=]{{1,39}}){{0,2}}{gap}?-----END {KIND}");
-    let cut = format!("{BETWEEN}+[A-Za-z0-9+/=]{{16,39}}");
+    let end = format!("(?:{gap}{CHARACTER}{{1,39}}){{0,2}}{gap}?-----END {KIND}");
+    let cut = format!("{BETWEEN}+{CHARACTER}{{16,39}}");
     format!("-----BEGIN {KIND}({gap}?(?:{header}){{0,6}}{lines}(?:{end}|{cut})?)|({lines}{end})")
 }
 
