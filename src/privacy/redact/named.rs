@@ -115,7 +115,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
     ]
 }
 
-/// The expressions that end where a value begins. The group is its quotation mark, if it has one.
+/// The expressions that end where a value begins. The groups are its quotation marks, if it has some.
 static SIGNS: LazyLock<[Regex; 2]> = LazyLock::new(|| {
     // The mark may be in brackets, in the argument of a call, or behind the prefix of a string.
     const OPENS: &str = r"(?:(?:[a-z_][a-z0-9_.:]*)?[(\[{]|-|<!\[cdata\[)\s*";
@@ -165,7 +165,9 @@ fn values(text: &str) -> Vec<Range<usize>> {
                     at = value.end;
                     values.push(value);
                 }
-                Err(end) => at = end,
+                // A short value may be the name of another one.
+                Err(end) if end - at > LONGEST => at = end,
+                Err(_) => (),
             }
         }
     }
@@ -276,11 +278,15 @@ fn near(text: &str, values: &mut Vec<Range<usize>>) {
             let rest = &text[at..];
             let token = rest.find(|c: char| !is_of_token(c)).unwrap_or(rest.len());
             let padding = rest[token..].bytes().take_while(|byte| *byte == b'=').count();
-            if token <= LONGEST_TOKEN && is_very_random(&rest[..token]) && !is_hash(&text[..at], rest) {
+            if token <= LONGEST_TOKEN
+                && is_very_random(&rest[..token])
+                && !is_other(&text[name.end()..at], rest)
+            {
                 values.push(at..at + token + padding);
             }
-            at += token;
-            at += text[at..].chars().next().map_or(0, char::len_utf8);
+            // The letter of an escape is not part of a token.
+            let gap = if rest[token..].starts_with('\\') { 2 } else { 1 };
+            at += token + rest[token..].chars().take(gap).map(char::len_utf8).sum::<usize>();
         }
         read = at.max(read);
     }
@@ -289,15 +295,12 @@ fn near(text: &str, values: &mut Vec<Range<usize>>) {
 /// Returns how much of what is behind a name belongs to it: the rest of the line, the row below the head of a table, and
 /// the next members of an object in JSON.
 fn reach(before: &str, text: &str) -> usize {
-    let mut lines = text.split_inclusive('\n');
+    let mut lines = text.split(r"\n").next().unwrap_or_default().split_inclusive('\n');
     let rest = lines.next().unwrap_or_default();
     let start = &before[before.ceil_char_boundary(before.len().saturating_sub(NEAR))..];
-    let start = start.rsplit('\n').next().unwrap_or_default();
-    let is_head =
-        [start, rest].iter().any(|part| part.contains([',', ';', '\t', '|']) || part.contains("  "))
-            && [start, rest]
-                .iter()
-                .all(|part| part.chars().all(|c| c.is_ascii_alphabetic() || ",;|_ \t\r\n".contains(c)));
+    let head = [start.rsplit('\n').next().unwrap_or_default(), rest].concat();
+    let is_head = (head.contains([',', ';', '\t', '|']) || head.contains("  "))
+        && head.chars().all(|c| c.is_ascii_alphabetic() || ",;|_ \t\r\n".contains(c));
     let is_member =
         |line: &str| line.trim_start().split_once("\":").is_some_and(|(name, _)| name.starts_with('"'));
     let more = lines.enumerate().take_while(|(number, line)| *number < 2 && (is_member(line) || is_head));
@@ -308,7 +311,12 @@ fn is_of_token(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_+/~.-".contains(c)
 }
 
-/// Returns whether a token is a checksum in a lock file, before which the name of its algorithm is.
-fn is_hash(before: &str, token: &str) -> bool {
-    token.starts_with("sha") || before.ends_with("h1:")
+/// Returns whether a token has a name of its own, or is a checksum in a lock file, before which is the name of its algorithm.
+fn is_other(before: &str, token: &str) -> bool {
+    let open = |c: char| c == ' ' || r#""'`\"#.contains(c);
+    let name =
+        before.trim_end_matches(open).strip_suffix([':', '=']).unwrap_or_default().trim_end_matches(open);
+    let start = name.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || c == '_').len();
+    let name = name[start..].to_ascii_lowercase();
+    token.starts_with("sha") || !name.is_empty() && !name.ends_with("value") && !name.ends_with("default")
 }

@@ -104,17 +104,23 @@ fn has_brackets(text: &str) -> bool {
     has_any && open.is_empty()
 }
 
-/// The minimum number of characters of a text that can be told from a name wherever it is.
-const VERY_RANDOM: usize = 16;
+/// The minimum number of characters of a text that can be told from a name wherever it is, if it has letters of both cases or
+/// of one.
+const VERY_RANDOM: (usize, usize) = (16, 20);
 
-/// Returns whether a text has letters of both cases and digits that are mixed as they are in no name.
+/// Returns whether a text has letters and digits that are mixed as they are in no name, and is not a hexadecimal number.
 pub(super) fn is_very_random(text: &str) -> bool {
     let Kinds { sum, classes, letters, digits, .. } = Kinds::of(text);
+    let (both, one) = VERY_RANDOM;
+    let is_long = match classes {
+        0b111 => text.len() >= both,
+        0b101 | 0b110 => {
+            text.len() >= one && !text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+        }
+        _ => false,
+    };
     let plain = letters + digits;
-    text.len() >= VERY_RANDOM
-        && classes == 0b111
-        && plain * 8 >= text.len() * 7
-        && i32::try_from(plain).is_ok_and(|plain| sum * 2 > plain * 5)
+    is_long && plain * 8 >= text.len() * 7 && i32::try_from(plain).is_ok_and(|plain| sum * 2 > plain * 5)
 }
 
 /// Returns whether no character of a text makes up half of it, as it does in placeholders and binary files.

@@ -257,10 +257,11 @@ fn private_key() -> String {
     // the beginning of each line.
     const NEXT_LINE: &str = r"[^\r\n\\]*?(?:\r?\n|\\+n|<br ?/?>|&#(?:10|13|x[AaDd]);|%0[ADad])+[^\r\n\\]*?";
     const KIND: &str = "[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----";
+    // A slash may be escaped.
+    const CHARACTER: &str = r"(?:[A-Za-z0-9+/=]|\\+/)";
     let gap = format!("(?:{BETWEEN}+|{NEXT_LINE})");
     let header = format!("[A-Za-z-]{{3,20}}: [^\\r\\n\\\\\"']{{0,100}}{gap}{{1,2}}");
-    // A slash may be escaped. Whole lines are longer than words and most paths.
-    const CHARACTER: &str = r"(?:[A-Za-z0-9+/=]|\\+/)";
+    // Whole lines are longer than words and most paths.
     let lines = format!("{CHARACTER}{{40,}}(?:{gap}{CHARACTER}{{40,}})*");
     // The last lines of the key, which may be short, and the one behind it; or a line that was cut off.
     let end = format!("(?:{gap}{CHARACTER}{{1,39}}){{0,2}}{gap}?-----END {KIND}");
