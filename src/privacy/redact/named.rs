@@ -125,7 +125,7 @@ static SIGNS: LazyLock<[Regex; 2]> = LazyLock::new(|| {
         // The value of a variable or member, an element of XML, a value in a manifest that has names and values, the next
         // argument of a call, the only one, or what is taken without a variable.
         format!(
-            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME})|{name})(?:{COLOR}?(?:{typed}\s*{quoted}|(?:{sign}|{pair})\s*(?:{quoted}|{bare}))|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare}))",
+            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME})|{name})(?:{COLOR}?(?:{typed}\s*{quoted}|(?:{sign}|{pair})\s*(?:{quoted}|{bare}))|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>\s))",
             // The type is between the name and the sign.
             typed = format_args!(r"(?:\[[0-9]*\])?\??(?:(?::[ \t]*|[ \t]){TYPE}(?:[ \t]{TYPE})?)?[ \t]*="),
             sign = format_args!(r"{QUOTE}*[\])*?]*{QUOTE}?\s*(?::=|=>|<-|[!=]?==?|:(?:\*\*)?|%3[AD])"),
@@ -133,7 +133,7 @@ static SIGNS: LazyLock<[Regex; 2]> = LazyLock::new(|| {
             bare = format_args!(r"{COLOR}?(?:(?:[|>][+-]?|&[a-z0-9_]+|-)\s+|<!\[cdata\[|<string>)?"),
             argument = format_args!(r"(?:{QUOTE}?\s?[,(]|{QUOTE}?\s|{QUOTE}\)\s*(?:or|\|\||\?\?))"),
             pair = format_args!(r"{QUOTE}?\s*[,;]?\s*{QUOTE}?\bvalue{QUOTE}?\s*[:=]"),
-            element = format_args!(r"{COLOR}?(?:(?:\s(?u:[^<>\n])*)?>|</key>)"),
+            element = format_args!(r"{COLOR}?(?:>|</key>)"),
         ),
         // The options of commands, and the words of shells, Dockerfiles and C before a name and its value.
         format!(r"(?:--?|(?:\benv|\bsetx|\bset\s-[a-z]+|\#define)\s+)[a-z0-9_-]*{name}\s+({QUOTE})?"),
@@ -152,12 +152,17 @@ fn values(text: &str) -> Vec<Range<usize>> {
                 continue;
             }
             let mut marks = found.iter().skip(1).flatten();
-            let read = match (marks.next(), marks.next()) {
-                (None, _) => bare(text, at),
-                (Some(mark), None) => quoted(text, at, mark.as_str()),
-                // The value may begin with the second mark, or each of its ends may have two.
-                (Some(outer), Some(inner)) => {
-                    quoted(text, outer.end(), outer.as_str()).or_else(|_| quoted(text, at, inner.as_str()))
+            let read = if found.name("attributes").is_some() {
+                let Some(content) = content(text, at) else { continue };
+                at = content;
+                bare(text, at)
+            } else {
+                match (marks.next(), marks.next()) {
+                    (None, _) => bare(text, at),
+                    (Some(mark), None) => quoted(text, at, mark.as_str()),
+                    // The value may begin with the second mark, or each of its ends may have two.
+                    (Some(outer), Some(inner)) => quoted(text, outer.end(), outer.as_str())
+                        .or_else(|_| quoted(text, at, inner.as_str())),
                 }
             };
             match read {
@@ -181,6 +186,13 @@ const LONGEST: usize = 256;
 /// Returns the beginning of a text, of about this many bytes.
 fn beginning(text: &str, bytes: usize) -> &str {
     &text[..text.ceil_char_boundary(bytes.min(text.len()))]
+}
+
+/// Returns where the content begins of an element of XML in whose attributes a position is.
+fn content(text: &str, at: usize) -> Option<usize> {
+    let rest = beginning(&text[at..], LONGEST);
+    let end = rest.find(['<', '>', '\n']).filter(|end| rest[*end..].starts_with('>'))?;
+    Some(at + end + 1 + rest[end + 1..].len() - rest[end + 1..].trim_start().len())
 }
 
 /// Returns the value behind a quotation mark if it looks random, or the end of its first word.

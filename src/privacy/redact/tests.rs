@@ -264,6 +264,7 @@ fn a_text_of_nothing_but_names_is_read_once() {
         "api_key,",
         "secret\n",
         "\"token\":\n",
+        "password x token=abcd ",
     ] {
         let text = name.repeat((1 << 18) / name.len());
         let begun = processor_time();
