@@ -238,7 +238,7 @@ fn bare(text: &str, at: usize) -> Result<Range<usize>, usize> {
     // A name before parentheses is that of a function.
     let arguments = beginning(&rest[word..], LONGEST).lines().next().unwrap_or_default();
     let is_call = arguments.starts_with('(') && (arguments == "(" || arguments.contains(')'));
-    let others = [run(rest), word].into_iter().filter(|_| !is_call);
+    let others = run(rest).into_iter().chain([word]).filter(|_| !is_call);
     let value = longest(rest, line(text, at).into_iter().chain(others));
     value.map(|length| at..at + length).ok_or(at + word)
 }
@@ -255,8 +255,8 @@ fn line(text: &str, at: usize) -> Option<usize> {
 }
 
 /// Returns the length of the characters with which a text begins that are neither blanks nor marks of strings and elements,
-/// up to one that ends a value.
-fn run(text: &str) -> usize {
+/// up to one that ends a value, unless they are too many.
+fn run(text: &str) -> Option<usize> {
     let text = beginning(text, LONGEST);
     let run = text.find(|c: char| !c.is_ascii_graphic() || r#""'`\<>"#.contains(c)).unwrap_or(text.len());
     let ends = |at: &usize| {
@@ -264,7 +264,8 @@ fn run(text: &str) -> usize {
         let sign = next.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "_.-".contains(c));
         next.is_empty() || sign.len() < next.len() && sign.starts_with(['=', ':'])
     };
-    text[..run].match_indices(ENDS).map(|(at, _)| at).find(ends).unwrap_or(run)
+    let end = text[..run].match_indices(ENDS).map(|(at, _)| at).find(ends);
+    end.or((run < LONGEST).then_some(run))
 }
 
 /// The number of bytes behind a name in which a token is probably its value, and the maximum number of bytes of the token.
