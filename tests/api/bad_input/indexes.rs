@@ -139,7 +139,7 @@ const INDEXED: &str = "
     order by 1";
 
 /// How many bytes the longest text of each has.
-const LONGEST: [(&str, i32); 28] = [
+const LONGEST: [(&str, i32); 29] = [
     ("agent_threads.session", 800),
     ("association_queries.repository", 800),
     ("attempts.prompt_template", 800),
@@ -159,6 +159,7 @@ const LONGEST: [(&str, i32); 28] = [
     ("prompt_templates.template_id", 800),
     ("searches.agent_session_id", 800),
     ("send_attempts.model", 800),
+    ("sends.model", 800),
     ("sends.session_id", 800),
     ("sent_messages.session", 0),
     ("suggestions.session_name", 800),
