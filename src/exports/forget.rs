@@ -16,8 +16,10 @@ pub async fn forget(
     if records.is_empty() {
         return Ok(());
     }
-    if datasets.iter().any(|dataset| dataset.split.source().is_some()) {
-        progress::wait(connection, project).await?;
+    if let Some(source) = datasets.iter().find_map(|dataset| dataset.split.source()) {
+        // Reviews wait for groups, and not for comparisons, which take longer.
+        progress::wait(connection, project, &near::work(source)).await?;
+        progress::wait(connection, project, source.domain).await?;
         groups::forget(connection, project, records).await?;
         near::forget(connection, project, records).await?;
     }

@@ -13,6 +13,7 @@
 //! export that needs the comparison processes all records, some hundred at a time.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
@@ -33,8 +34,11 @@ const LEAST: f64 = 0.5;
 const BANDS: (usize, usize) = (4, 15);
 /// The number of numbers in a signature.
 const NUMBERS: usize = BANDS.0 * BANDS.1;
-/// The number of records that one transaction compares.
+/// The numbers of records that the first transaction compares and that one compares at most, and the duration from which on
+/// the next one compares fewer.
+const FIRST_PAGE: i64 = 50;
 const PAGE: i64 = 500;
+const LONG: Duration = Duration::from_millis(500);
 /// The maximum number of oldest and of newest earlier records that a record is compared with.
 const COMPARED: i64 = 100;
 /// The maximum number of similar earlier records that are stored for a record: so many for each order of equally similar
@@ -119,6 +123,11 @@ fn mixed(number: u64) -> u64 {
     number ^ number >> 31
 }
 
+/// Returns the name of the comparison of the records of a source.
+pub(super) fn work(source: &Source) -> String {
+    format!("near {}", source.domain)
+}
+
 /// Compares the records of a project that were finalized before `as_of` with earlier ones, unless that was already
 /// done.
 pub(super) async fn catch_up(
@@ -133,10 +142,10 @@ pub(super) async fn catch_up(
         from unnest($2::uuid[], $3::timestamptz[], $4::text[], $5::bytea[])
             as new (record, completed_at, bands, signature)
         on conflict do nothing";
-    let work = format!("near {}", source.domain);
-    let mut processed = 0;
+    let work = work(source);
+    let (mut processed, mut most, mut begun) = (0, FIRST_PAGE, Instant::now());
     while let Some(mut page) =
-        progress::next_page::<Taught>(db, (project, &work), source.taught, as_of, PAGE).await?
+        progress::next_page::<Taught>(db, (project, &work), source.taught, as_of, most).await?
     {
         processed += page.records.len();
         let (mut ids, mut times, mut bands, mut signatures) = (vec![], vec![], vec![], vec![]);
@@ -151,6 +160,9 @@ pub(super) async fn catch_up(
         query.execute(&mut *page.transaction).await?;
         compare(&mut page.transaction, project, &ids).await?;
         page.end().await?;
+        // Erasures wait for a page.
+        most = if begun.elapsed() > LONG { (most / 2).max(1) } else { (most * 2).min(PAGE) };
+        begun = Instant::now();
     }
     progress::renew_statistics(db, processed, "analyze near_texts, near_twins").await
 }

@@ -65,11 +65,11 @@ pub async fn lock(
     project: &str,
     work: &str,
 ) -> sqlx::Result<(Option<Timestamp>, Option<Uuid>)> {
-    const SHARED: &str = "select pg_advisory_xact_lock_shared(hashtext('gleaner texts of ' || $1))";
+    const SHARED: &str = "select pg_advisory_xact_lock_shared(hashtext('gleaner ' || $2 || ' of ' || $1))";
     const BEGIN: &str = "insert into text_progress (project, work) values ($1, $2) on conflict do nothing";
     const LOCK: &str =
         "select completed_at, record from text_progress where project = $1 and work = $2 for update";
-    sqlx::query(SHARED).bind(project).execute(&mut *connection).await?;
+    sqlx::query(SHARED).bind(project).bind(work).execute(&mut *connection).await?;
     sqlx::query(BEGIN).bind(project).bind(work).execute(&mut *connection).await?;
     sqlx::query_as(LOCK).bind(project).bind(work).fetch_one(connection).await
 }
@@ -118,10 +118,10 @@ pub async fn renew_outdated_statistics(db: &PgPool, project: &str, table: &str) 
     Ok(())
 }
 
-/// Waits until no work is in progress that could still store something about records that this transaction has
+/// Waits until no such work is in progress that could still store something about records that this transaction has
 /// erased. Work that ends before is seen afterwards, and work that begins later does not find the records.
-pub(super) async fn wait(connection: &mut PgConnection, project: &str) -> sqlx::Result<()> {
-    const EXCLUSIVE: &str = "select pg_advisory_xact_lock(hashtext('gleaner texts of ' || $1))";
-    sqlx::query(EXCLUSIVE).bind(project).execute(connection).await?;
+pub(super) async fn wait(connection: &mut PgConnection, project: &str, work: &str) -> sqlx::Result<()> {
+    const EXCLUSIVE: &str = "select pg_advisory_xact_lock(hashtext('gleaner ' || $2 || ' of ' || $1))";
+    sqlx::query(EXCLUSIVE).bind(project).bind(work).execute(connection).await?;
     Ok(())
 }

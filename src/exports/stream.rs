@@ -119,23 +119,25 @@ impl Export {
         let mut count = 0;
         let out = reader.out.clone();
         let mut gone = pin!(out.closed());
-        loop {
+        let is_read = loop {
             let row = tokio::select! {
                 biased;
                 row = rows.try_next() => row?,
-                () = &mut gone => {
-                    sqlx::query("select pg_cancel_backend($1)").bind(process).execute(db).await?;
-                    // The connection can be used again when the statement has ended.
-                    while let Ok(Some(_)) = rows.try_next().await {}
-                    return Ok(Progress::Abandoned);
-                }
+                () = &mut gone => break false,
             };
-            let Some(row) = row else { break };
+            let Some(row) = row else { break true };
             self.write(&row, &mut chunk, None)?;
             count += 1;
             if chunk.len() >= CHUNK && !reader.take(&mut chunk).await {
-                return Ok(Progress::Abandoned);
+                break false;
             }
+        };
+        if !is_read {
+            reader.pause();
+            sqlx::query("select pg_cancel_backend($1)").bind(process).execute(db).await?;
+            // The connection can be used again, and the place given back, when the statement has ended.
+            while let Ok(Some(_)) = rows.try_next().await {}
+            return Ok(Progress::Abandoned);
         }
         if !chunk.is_empty() && !reader.take(&mut chunk).await {
             return Ok(Progress::Abandoned);
@@ -147,8 +149,8 @@ impl Export {
 /// The connections reserved for exports, so that slow readers do not delay others.
 #[derive(Debug, Clone)]
 pub struct Exports {
-    /// The connections, as many as there are permits, and four for the building of a snapshot: for its rows, their
-    /// hashes, their number, and its file.
+    /// The connections, as many as there are permits, four for the building of a snapshot: for its rows, their hashes,
+    /// their number, and its file; and one to cancel statements.
     pub db: PgPool,
     /// The maximum number of snapshots of a project.
     pub most_snapshots: i64,
@@ -200,7 +202,7 @@ impl Exports {
         let places = Shares::new(limits.most_exports as usize);
         let size = u32::try_from(places.total()).unwrap_or(u32::MAX);
         Self {
-            db: db::pool(options, EXPORT_NAME, size.saturating_add(4)),
+            db: db::pool(options, EXPORT_NAME, size.saturating_add(5)),
             most_snapshots: limits.most_snapshots.into(),
             building: Arc::default(),
             count_after: limits.count_after,

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tower_http::timeout::TimeoutError;
 
 use super::check::{Check, Checks};
@@ -69,7 +69,8 @@ pub async fn body(request: Request, limit: usize) -> Result<Body> {
     let mut bytes = Vec::new();
     let mut body = Limited::new(request.into_body(), limit);
     let begun = Instant::now();
-    while let Some(frame) = body.frame().await {
+    // A packed body may go on without ever having anything in it.
+    while let Some(frame) = timeout(most_time(bytes.len()), body.frame()).await.map_err(|_| too_slow())? {
         let frame = frame.map_err(|error| {
             if error.is::<LengthLimitError>() {
                 return Error::TooLarge(format!("the body has more than {limit} bytes"));
@@ -96,8 +97,15 @@ const PACE: usize = 64 << 10;
 
 /// Refuses a body that takes much longer than so many bytes have to: it takes memory that others wait for.
 pub fn expect_pace(begun: Instant, bytes: usize) -> Result<()> {
-    let most = GRACE + Duration::from_secs((bytes / PACE) as u64);
-    if begun.elapsed() > most { Err(Error::TooSlow("the body arrives too slowly")) } else { Ok(()) }
+    if begun.elapsed() > most_time(bytes) { Err(too_slow()) } else { Ok(()) }
+}
+
+fn most_time(bytes: usize) -> Duration {
+    GRACE + Duration::from_secs((bytes / PACE) as u64)
+}
+
+fn too_slow() -> Error {
+    Error::TooSlow("the body arrives too slowly")
 }
 
 /// Returns the refusal of a body that could not be read to its end.

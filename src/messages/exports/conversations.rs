@@ -166,13 +166,14 @@ impl Conversations {
                         'assistant_text', p.assistant_text, 'star', p.star, 'color_flag', p.color_flag,
                         'created_at', p.created_at) order by p.created_at, p.id) as pairs
                 from (
-                    select p.*, row_number() over (partition by coalesce(p.turn, p.id) order by p.created_at desc, p.id desc) as later,
-                        sum(octet_length(p.user_text) + octet_length(p.assistant_text)) over () as bytes
-                    from pairs p where p.project = $1 and p.conversation = last.conversation",
+                    select p.*, sum(octet_length(p.user_text) + octet_length(p.assistant_text)) over () as bytes
+                    from (
+                        select p.*, row_number() over (partition by coalesce(p.turn, p.id) order by p.created_at desc, p.id desc) as later
+                        from pairs p where p.project = $1 and p.conversation = last.conversation",
         );
         self.push_conditions(query, common);
         query.push(
-            ") p where p.later = 1 and p.bytes <= 16777216) c
+            ") p where p.later = 1) p where p.bytes <= 16777216) c
             where c.pairs is not null and last.project = $1 and last.lifecycle_state = 'complete' and last.id = (
                 select p.id from pairs p where p.project = $1 and p.conversation = last.conversation",
         );

@@ -5,6 +5,7 @@
 
 mod commands;
 mod named;
+mod private_keys;
 mod random;
 pub mod rules;
 mod secrets;

@@ -2,7 +2,7 @@
 //! names before them.
 
 use super::random::{is_random, is_varied};
-use super::{CODE, Pattern, always, commands, named};
+use super::{CODE, Pattern, always, commands, named, private_keys};
 
 /// A token that begins with its issuer's prefix and continues with at least this many characters of a class.
 struct Shape {
@@ -215,9 +215,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
             ),
             always,
         ),
-        // Private keys in PEM (RFC 7468) and of OpenPGP (RFC 9580), also as the lines of a listing or of a program. Of one
-        // that was cut off, the first or the last lines are missing.
-        Pattern::matches(&["PRIVATE KEY"], &private_key(), always),
+        private_keys::pattern(),
         Pattern::matches(
             &["Private-Lines:"],
             r"Private-Lines: [0-9]+((?:(?:\s|\\+[nr])+[A-Za-z0-9+/=]{40,})+(?:(?:\s|\\+[nr])+[A-Za-z0-9+/=]{1,63}(?:\s|\\+[nr])+Private-MAC)?)",
@@ -247,26 +245,6 @@ pub(super) fn patterns() -> Vec<Pattern> {
         ),
     ];
     by_shape.chain(others).chain(named::patterns()).chain(commands::patterns()).collect()
-}
-
-/// Returns the expression of a private key behind its first line.
-fn private_key() -> String {
-    // What is between two parts of a key in one line: blanks, escapes, quotation marks, and numbers of lines.
-    const BETWEEN: &str = r#"(?:\\+[nrt]|[\s"',+>|\\#]|[0-9]{1,6}[:\t|→])"#;
-    // The end of a line, also in the escapes of other formats. Logs, listings, comments and comparisons have something at
-    // the beginning of each line.
-    const NEXT_LINE: &str = r"[^\r\n\\]*?(?:\r?\n|\\+n|<br ?/?>|&#(?:10|13|x[AaDd]);|%0[ADad])+[^\r\n\\]*?";
-    const KIND: &str = "[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----";
-    // A slash may be escaped.
-    const CHARACTER: &str = r"(?:[A-Za-z0-9+/=]|\\+/)";
-    let gap = format!("(?:{BETWEEN}+|{NEXT_LINE})");
-    let header = format!("[A-Za-z-]{{3,20}}: [^\\r\\n\\\\\"']{{0,100}}{gap}{{1,2}}");
-    // Whole lines are longer than words and most paths.
-    let lines = format!("{CHARACTER}{{40,}}(?:{gap}{CHARACTER}{{40,}})*");
-    // The last lines of the key, which may be short, and the one behind it; or a line that was cut off.
-    let end = format!("(?:{gap}{CHARACTER}{{1,39}}){{0,2}}{gap}?-----END {KIND}");
-    let cut = format!("{BETWEEN}+{CHARACTER}{{16,39}}");
-    format!("-----BEGIN {KIND}({gap}?(?:{header}){{0,6}}{lines}(?:{end}|{cut})?)|({lines}{end})")
 }
 
 /// The name of the header, and what is between it and its value.

@@ -1,0 +1,119 @@
+//! Private keys in PEM (RFC 7468) and of OpenPGP (RFC 9580), also as the lines of a listing, a comparison or a program. Of
+//! one that was cut off, the first or the last lines are missing.
+
+use std::iter::once;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::{Finds, Pattern, builtin};
+
+/// The number of characters from which on a word is a line of a key: fewer than those of a whole line, and more than those of
+/// most words and paths.
+const LONG: usize = 40;
+/// The number of characters from which on the next word of a key that was cut off belongs to it.
+const CUT: usize = 16;
+/// The maximum number of lines with headers, and of blank ones, before a key.
+const HEADERS: usize = 7;
+/// The maximum number of short lines at the end of a key. The last one may be what a listing has before the end.
+const LAST: usize = 3;
+
+/// Returns the pattern of private keys.
+pub(super) fn pattern() -> Pattern {
+    Pattern { anchors: vec!["PRIVATE KEY"], finds: Finds::Values(keys) }
+}
+
+/// Returns the private keys of a text, from the end of their first line to the end of their last one. Between two of these
+/// marks, the text is read once in each direction.
+fn keys(text: &str) -> Vec<Range<usize>> {
+    static MARK: LazyLock<Regex> =
+        LazyLock::new(|| builtin("-----(?:BEGIN|(END)) [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"));
+    let mut keys = Vec::new();
+    let (mut from, mut is_begun) = (0, false);
+    let marks = MARK.captures_iter(text).map(|mark| (mark.get_match().range(), mark.get(1).is_some()));
+    for (mark, ends) in
+        marks.map(|(mark, ends)| (mark, Some(ends))).chain(once((text.len()..text.len(), None)))
+    {
+        let body = &text[from..mark.start];
+        let ends = ends == Some(true);
+        match if is_begun { begun(body) } else { None } {
+            Some((end, is_whole)) => keys.push(from..if is_whole && ends { mark.end } else { from + end }),
+            None if ends => keys.extend(ended(body).map(|start| from + start..mark.end)),
+            None => (),
+        }
+        (from, is_begun) = (mark.end, !ends);
+    }
+    keys
+}
+
+/// Returns where the key ends with which a text begins, and whether nothing else is behind it.
+fn begun(text: &str) -> Option<(usize, bool)> {
+    let (mut end, mut before, mut last) = (None, 0, 0);
+    for line in lines(text) {
+        let words = || words(&text[line.clone()]).map(|word| line.start + word.start..line.start + word.end);
+        let is_long = words().any(|word| word.len() >= LONG);
+        if is_long && last == 0 {
+            // Behind a whole line may be the beginning of the next one.
+            end = words().filter(|word| word.len() >= CUT).last().map(|word| word.end);
+        } else if let Some(until) = end {
+            let only = words().next().filter(|word| last == 0 && word.len() >= CUT && words().count() == 1);
+            end = Some(only.map_or(until, |word| word.end));
+            last += 1;
+            if is_long || last > LAST {
+                return Some((until, false));
+            }
+        } else {
+            let is_header = text[line.clone()].contains(": ") || words().all(|word| word.len() < CUT / 2);
+            before += 1;
+            if !is_header || before > HEADERS {
+                return None;
+            }
+        }
+    }
+    end.map(|end| (end, true))
+}
+
+/// Returns where the key begins with which a text ends.
+fn ended(text: &str) -> Option<usize> {
+    let mut start = None;
+    let lines: Vec<_> = lines(text).collect();
+    for (number, line) in lines.into_iter().rev().enumerate() {
+        let mut long = words(&text[line.clone()]).filter(|word| word.len() >= LONG);
+        match long.next() {
+            Some(word) => start = Some(line.start + word.start),
+            None if start.is_some() || number >= LAST => break,
+            None => (),
+        }
+    }
+    start
+}
+
+/// Returns the lines of a text, also those that escapes of other formats separate.
+fn lines(text: &str) -> impl Iterator<Item = Range<usize>> {
+    static END: LazyLock<Regex> =
+        LazyLock::new(|| builtin(r"(?:\r?\n|\\+n|<br ?/?>|&#(?:10|13|x[AaDd]);|%0[ADad])+"));
+    let mut from = 0;
+    let ends = END.find_iter(text).map(|end| end.range()).chain(once(text.len()..text.len()));
+    ends.map(move |end| {
+        let line = from..end.start;
+        from = end.end;
+        line
+    })
+}
+
+/// Returns the words of a line that consist of the characters of base64. A slash may be escaped.
+fn words(line: &str) -> impl Iterator<Item = Range<usize>> {
+    let is_of_word = |at: usize| {
+        let byte = line.as_bytes()[at];
+        byte.is_ascii_alphanumeric()
+            || b"+/=".contains(&byte)
+            || byte == b'\\' && matches!(line.as_bytes().get(at + 1), Some(b'/' | b'\\'))
+    };
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = (at..line.len()).find(|at| is_of_word(*at))?;
+        at = (start..line.len()).find(|at| !is_of_word(*at)).unwrap_or(line.len());
+        Some(start..at)
+    })
+}
