@@ -18,11 +18,11 @@ pub(super) fn patterns() -> Vec<Pattern> {
         // The user and the password of curl, wget and others.
         (
             &["-u ", "-u=", "--user ", "--user=", "-u\"", "-u'"],
-            format!(r#"(?:^|[\s"'])(?:-u|--user)[\s=]*{QUOTE}[^\s:"'\\]*:([^\s"'\\@/]{{8,}})"#),
+            format!(r#"(?:^|[\s"'])(?:-u|--user)[\s=]*{QUOTE}[^\s:"'\\]*:([^\s"'\\/][^\s"'\\]{{7,}})"#),
         ),
         (
             &["curl"],
-            format!(r#"\bcurl{ARGUMENTS}(?:-[a-z]*u|--(?:proxy-)?user)[\s=]*{QUOTE}[^\s:"'\\]*:([^\s"'\\@/]{{8,}})"#),
+            format!(r#"\bcurl{ARGUMENTS}(?:-[a-z]*u|--(?:proxy-)?user)[\s=]*{QUOTE}[^\s:"'\\]*:([^\s"'\\/][^\s"'\\]{{7,}})"#),
         ),
         (&["mysql", "mariadb"], format!(r"\b(?:mysql|mariadb)[a-z-]*{ARGUMENTS}-p{QUOTE}{PASSWORD}")),
         (&["sshpass"], format!(r"\bsshpass\s+-p\s*{QUOTE}{PASSWORD}")),

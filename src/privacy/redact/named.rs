@@ -85,8 +85,8 @@ const OTHER_NAME: &str = "(?:(?:cache|dedup|foreign|idempotency|partition|primar
 const WORDS: &str = "password|passwd|passphrase|pwd|secret|token|api[_. -]?key|credential";
 const KEYS: &str = "(?:[_-]|access ?|account|admin|app|auth|client|consumer|deploy|encryption\\.?|hmac|license|master|private\
     |role|secret[. ]?|server|service|session|shared|signing|storage|stripe|subscription)key|(?:_auth|_pat|_salt|\\bpsk|bindpw|bw_session)\\b";
-/// What is behind the end of a name, in names such as `PASSWORD_2` and `tokenValue`.
-const MORE: &str = "(?:[_-][a-z0-9_-]+|key|value|string)?";
+/// What is behind the end of a name, in names such as `PASSWORD_2`, `API_KEY1` and `tokenValue`.
+const MORE: &str = "[0-9]*(?:[_-][a-z0-9_-]+|(?:key|value|string|prod|dev|test|staging|confirm|confirmation|repeat|again|old|new)[0-9]*)?";
 
 /// A quotation mark, also in the escapes of code, HTML and addresses.
 const QUOTE: &str = r#"(?:\\*["'`]|&quot;|&\#3[49];|%2[27])"#;
@@ -117,23 +117,27 @@ pub(super) fn patterns() -> Vec<Pattern> {
 
 /// The expressions that end where a value begins. The groups are its quotation marks, if it has some.
 static SIGNS: LazyLock<[Regex; 2]> = LazyLock::new(|| {
-    // The mark may be in brackets, in the argument of a call, or behind the prefix of a string.
+    // The mark may be in brackets, in the argument of a call, also in a named one, or behind the prefix of a string.
     const OPENS: &str = r"(?:(?:[a-z_][a-z0-9_.:]*)?[(\[{]|-|<!\[cdata\[)\s*";
-    let quoted = format!(r"(?:{OPENS})?(?:{OPENS})?[a-z@$\#]*({QUOTE})(?:{QUOTE}?({QUOTE}))?{COLOR}?");
+    const KEYWORD: &str = r"(?:default|default_?value|fallback)\s*[=:]\s*";
+    let quoted =
+        format!(r"(?:{OPENS})?(?:{OPENS})?(?:{KEYWORD})?[a-z@$\#]*({QUOTE})(?:{QUOTE}?({QUOTE}))?{COLOR}?");
     let name = format!("(?:(?:{WORDS}|pass)s?{MORE}|{KEYS})");
     let signs = [
         // The value of a variable or member, an element of XML, a value in a manifest that has names and values, the next
         // argument of a call, the only one, or what is taken without a variable.
         format!(
-            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME})|{name})(?:{COLOR}?(?:{typed}\s*{quoted}|(?:{sign}|{pair})\s*(?:{quoted}|{bare}))|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>\s))",
+            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME})|{name})(?:{COLOR}?(?:{typed}\s*{quoted}|(?:{sign}|{pair})\s*(?:{quoted}|{bare}))|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>{QUOTE}?\s))",
             // The type is between the name and the sign.
             typed = format_args!(r"(?:\[[0-9]*\])?\??(?:(?::[ \t]*|[ \t]){TYPE}(?:[ \t]{TYPE})?)?[ \t]*="),
             sign = format_args!(r"{QUOTE}*[\])*?]*{QUOTE}?\s*(?::=|=>|<-|[!=]?==?|:(?:\*\*)?|%3[AD])"),
             // Also as a block of YAML, a list, or a section of XML.
             bare = format_args!(r"{COLOR}?(?:(?:[|>][+-]?|&[a-z0-9_]+|-)\s+|<!\[cdata\[|<string>)?"),
-            argument = format_args!(r"(?:{QUOTE}?\s?[,(]|{QUOTE}?\s|{QUOTE}\)\s*(?:or|\|\||\?\?))"),
+            argument = format_args!(
+                r"(?:{QUOTE}?\s?[,(]|{QUOTE}?\s|{QUOTE}?[\])]*(?:\s*(?:\bor\b|\|\||\?\?|\?:)|\.unwrap_or(?:_else)?\((?:\|_\|)?))"
+            ),
             pair = format_args!(r"{QUOTE}?\s*[,;]?\s*{QUOTE}?\bvalue{QUOTE}?\s*[:=]"),
-            element = format_args!(r"{COLOR}?(?:>|</key>)"),
+            element = format_args!(r"{COLOR}?(?:{QUOTE}?>|</key>|</(?:param-)?name>\s*<(?:param-)?value>)"),
         ),
         // The options of commands, and the words of shells, Dockerfiles and C before a name and its value.
         format!(r"(?:--?|(?:\benv|\bsetx|\bset\s-[a-z]+|\#define)\s+)[a-z0-9_-]*{name}\s+({QUOTE})?"),
@@ -192,7 +196,9 @@ fn beginning(text: &str, bytes: usize) -> &str {
 fn content(text: &str, at: usize) -> Option<usize> {
     let rest = beginning(&text[at..], LONGEST);
     let end = rest.find(['<', '>', '\n']).filter(|end| rest[*end..].starts_with('>'))?;
-    Some(at + end + 1 + rest[end + 1..].len() - rest[end + 1..].trim_start().len())
+    let content = rest[end + 1..].trim_start();
+    let content = content.strip_prefix("<value>").unwrap_or(content);
+    Some(at + rest.len() - content.len())
 }
 
 /// Returns the value behind a quotation mark if it looks random, or the end of its first word.
@@ -324,12 +330,18 @@ fn is_of_token(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_+/~.-".contains(c)
 }
 
-/// Returns whether a token has a name of its own, or is a checksum in a lock file, before which is the name of its algorithm.
+/// Returns whether a token has a name of its own, rather than the last word of a sentence about it, or is a checksum in a lock
+/// file, before which is the name of its algorithm.
 fn is_other(before: &str, token: &str) -> bool {
     let open = |c: char| c == ' ' || r#""'`\"#.contains(c);
     let name =
         before.trim_end_matches(open).strip_suffix([':', '=']).unwrap_or_default().trim_end_matches(open);
     let start = name.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || c == '_').len();
+    let sentence = name[..start].trim_end_matches(' ');
+    let is_said = (before.ends_with(": ") || before.ends_with(" = "))
+        && !before[start + name[start..].len()..].contains(['"', '\'', '`'])
+        && !sentence.ends_with([',', ';', '{', '(', '[', '|', '&', '"', '\'', '\n']);
     let name = name[start..].to_ascii_lowercase();
-    token.starts_with("sha") || !name.is_empty() && !name.ends_with("value") && !name.ends_with("default")
+    let is_value = name.is_empty() || name.ends_with("value") || name.ends_with("default");
+    token.starts_with("sha") || !is_value && !is_said
 }
