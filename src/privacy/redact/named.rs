@@ -249,14 +249,26 @@ fn bare(text: &str, at: usize) -> Result<Range<usize>, usize> {
     value.map(|length| at..at + length).ok_or(at + word)
 }
 
-/// Returns the length of the value that begins at `at`, if its name and itself are all of a line.
+/// Returns the length of the value that begins at `at`, if its name and itself are all of a line, besides what a listing, a
+/// comparison or a command has before them, or all of what is between two quotation marks.
 fn line(text: &str, at: usize) -> Option<usize> {
+    const COMMANDS: [&str; 6] = ["export", "set", "env", "-e", "Environment=", "-"];
     let before = &text[text.floor_char_boundary(at.saturating_sub(LONGEST))..at];
-    let name = before.rsplit('\n').next()?.trim();
-    let name = name.strip_prefix("export ").unwrap_or(name).strip_suffix(['=', ':'])?.trim_end();
-    let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
+    let before = before.rsplit('\n').next()?.trim_end().strip_suffix(['=', ':'])?.trim_end();
+    let name = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    let before = before.strip_suffix(|c: char| name(c))?.trim_end_matches(name);
     let value = beginning(&text[at..], LONGEST).lines().next()?.trim_end();
-    let is_alone = is_name && value.len() < LONGEST && !value.contains(char::is_whitespace);
+    if let Some(mark) = before.chars().next_back().filter(|c| r#""'"#.contains(*c)) {
+        let escapes = before.len() - 1 - before[..before.len() - 1].trim_end_matches('\\').len();
+        let length = closing(value, &before[before.len() - 1 - escapes..]);
+        return length.filter(|length| !value[..*length].contains([' ', '\t', mark]));
+    }
+    let listed = before.trim();
+    let is_listed = listed.is_empty()
+        || listed.ends_with(['→', '|', '>', '+', '#'])
+        || listed.strip_suffix(':').is_some_and(|place| place.ends_with(|c: char| c.is_ascii_digit()))
+        || COMMANDS.iter().any(|command| listed.ends_with(command));
+    let is_alone = is_listed && value.len() < LONGEST && !value.contains(char::is_whitespace);
     is_alone.then(|| value.trim_end_matches([',', ';']).len())
 }
 

@@ -126,7 +126,7 @@ fn a_password_with_many_punctuation_marks_goes_as_a_whole_or_stays_as_a_whole() 
     let (wordpress, few) = (with("!@#$%^&*()-_[]{}<>~`+=,.;:/?| "), with("!@#$%^&*"));
     let json = |value: String| serde_json::to_string(&value).expect("JSON");
     let text = |value: String| value;
-    let forms: [(_, _, _, &dyn Fn(String) -> String); 13] = [
+    let forms: [(_, _, _, &dyn Fn(String) -> String); 20] = [
         ("SECRET_KEY = 'django-insecure-…'\n", django, 50, &text),
         ("DJANGO_SECRET_KEY=…\nDEBUG=1", django, 50, &text),
         ("DJANGO_SECRET_KEY=…  \r\n", django, 50, &text),
@@ -143,6 +143,13 @@ fn a_password_with_many_punctuation_marks_goes_as_a_whole_or_stays_as_a_whole() 
         ("define('SECURE_AUTH_SALT', '…');\n", &wordpress, 64, &text),
         ("PASSWORD='…'\n", &few, 20, &text),
         ("docker run -e PASSWORD=… image", &few, 20, &text),
+        ("    3→DB_PASSWORD=…\n", &terraform, 24, &text),
+        (".env:3:DB_PASSWORD=…\n", &terraform, 24, &text),
+        ("+DB_PASSWORD=…\n", &terraform, 24, &text),
+        ("    - DB_PASSWORD=…\n", &terraform, 24, &text),
+        ("# DB_PASSWORD=…\n", &terraform, 24, &text),
+        ("\"Env\": [\"DB_PASSWORD=…\", \"PATH=/bin\"]", &terraform, 24, &text),
+        ("SECRET_KEY = config('SECRET_KEY', default='…')", django, 50, &text),
     ];
     for (form, of, length, written) in forms {
         let (before, after) = form.split_once('…').expect("a place");
