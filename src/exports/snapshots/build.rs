@@ -40,7 +40,7 @@ const TEXT_COLUMNS: [&str; 2] = ["key_question", "key_answer"];
 /// The number of bytes of rows that are written at once.
 const BUNCH: usize = 64 << 10;
 /// The number of bunches that wait to be written, and to be encoded.
-const BUNCHES_WAITING: usize = 2;
+const BUNCHES_WAITING: usize = 8;
 /// The number of parts of a file that wait to be stored. A row group becomes some ten pieces at once.
 const PARTS_WAITING: usize = 4;
 
