@@ -58,8 +58,8 @@ where
     Ok(Some(Page { transaction, records, last, project, work }))
 }
 
-/// Keeps others from this work until the transaction ends, and those from erasing who [wait] for it. Returns when the last of the processed records was finalized,
-/// and its id.
+/// Keeps others from this work until the transaction ends, and erasures of records that it could note. Returns when the
+/// last of the processed records was finalized, and its id.
 pub async fn lock(
     connection: &mut PgConnection,
     project: &str,
