@@ -83,6 +83,26 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{generations, memories, messages, searches, suggestions};
+
+    #[test]
+    fn what_is_erased_in_a_domain_is_forgotten_by_each_of_its_data_sets() {
+        let mut forgetting = [
+            generations::exports::DATASETS.as_slice(),
+            &suggestions::exports::DATASETS,
+            &searches::exports::DATASETS,
+            &messages::exports::DATASETS,
+            &memories::exports::DATASETS,
+        ]
+        .concat()
+        .iter()
+        .map(|description| description.name)
+        .collect::<Vec<_>>();
+        let mut all: Vec<_> = ALL.iter().map(|entry| entry.description.name).collect();
+        forgetting.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(forgetting, all);
+    }
 
     #[test]
     fn every_data_set_offers_a_format_for_each_of_its_shapes() {

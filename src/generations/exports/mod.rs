@@ -20,7 +20,7 @@ pub use corrections::CorrectionPairs;
 pub use training::TrainingPairs;
 
 /// The data sets with texts of generation logs.
-pub(super) const DATASETS: [&Description; 2] = [&TrainingPairs::DESCRIPTION, &CorrectionPairs::DESCRIPTION];
+pub(crate) const DATASETS: [&Description; 2] = [&TrainingPairs::DESCRIPTION, &CorrectionPairs::DESCRIPTION];
 
 /// The source of the texts of logs: their intents, and all their programs.
 pub(super) static TEXTS: Source = Source {

@@ -7,4 +7,4 @@ use crate::exports::{Described as _, Description};
 pub use memory_suggestions::MemorySuggestions;
 
 /// The data sets with texts of memories and queries.
-pub(super) const DATASETS: [&Description; 1] = [&MemorySuggestions::DESCRIPTION];
+pub(crate) const DATASETS: [&Description; 1] = [&MemorySuggestions::DESCRIPTION];

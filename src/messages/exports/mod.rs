@@ -7,4 +7,4 @@ use crate::exports::{Described as _, Description};
 pub use conversations::Conversations;
 
 /// The data sets with texts of message pairs.
-pub(super) const DATASETS: [&Description; 1] = [&Conversations::DESCRIPTION];
+pub(crate) const DATASETS: [&Description; 1] = [&Conversations::DESCRIPTION];

@@ -346,14 +346,15 @@ fn is_of_token(c: char) -> bool {
 /// file, before which is the name of its algorithm.
 fn is_other(before: &str, token: &str) -> bool {
     let open = |c: char| c == ' ' || r#""'`\"#.contains(c);
-    let name =
+    let named =
         before.trim_end_matches(open).strip_suffix([':', '=']).unwrap_or_default().trim_end_matches(open);
-    let start = name.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || c == '_').len();
-    let sentence = name[..start].trim_end_matches(' ');
-    let is_said = (before.ends_with(": ") || before.ends_with(" = "))
-        && !before[start + name[start..].len()..].contains(['"', '\'', '`'])
-        && !sentence.ends_with([',', ';', '{', '(', '[', '|', '&', '"', '\'', '\n']);
-    let name = name[start..].to_ascii_lowercase();
+    let (named, sign) = before.split_at(named.len());
+    let (said, name) =
+        named.split_at(named.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || c == '_').len());
+    let is_said = (sign.ends_with(": ") || sign.ends_with(" = "))
+        && !sign.contains(['"', '\'', '`'])
+        && !said.trim_end_matches(' ').ends_with([',', ';', '{', '(', '[', '|', '&', '"', '\'', '\n']);
+    let name = name.to_ascii_lowercase();
     let is_value = name.is_empty() || name.ends_with("value") || name.ends_with("default");
     token.starts_with("sha") || !is_value && !is_said
 }

@@ -7,4 +7,4 @@ use crate::exports::{Described as _, Description};
 pub use pairs::SearchPairs;
 
 /// The data sets with texts of searches.
-pub(super) const DATASETS: [&Description; 1] = [&SearchPairs::DESCRIPTION];
+pub(crate) const DATASETS: [&Description; 1] = [&SearchPairs::DESCRIPTION];

@@ -14,7 +14,7 @@ pub use preferences::PreferencePairs;
 pub use rankings::Rankings;
 
 /// The data sets with texts of suggestion records.
-pub(super) const DATASETS: [&Description; 4] = [
+pub(crate) const DATASETS: [&Description; 4] = [
     &AcceptedSuggestions::DESCRIPTION,
     &PreferencePairs::DESCRIPTION,
     &Rankings::DESCRIPTION,

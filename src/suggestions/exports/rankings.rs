@@ -156,8 +156,8 @@ impl Described for Rankings {
         name: "rankings",
         summary: "Slates of suggestions with grades, for learning to rank.",
         notes: "An exact match has grade 2, a partial match or a prefix grade 1, and a suggestion that was viewed but not chosen \
-            grade 0. Suggestions that were neither viewed nor submitted are left out. The position of a suggestion is a bias and not a feature, \
-            unless `position=feature` is given. `vw-dsjson` has only slates with propensities, unless `assume_uniform` is true.",
+            grade 0. Suggestions that were neither viewed nor submitted are left out. The position of a suggestion is a bias \
+            and not a feature, unless `position=feature` is given. `vw-dsjson` has only slates with propensities, unless `assume_uniform` is true.",
         shapes: &[Shape::Ranking, Shape::Decision, Shape::Raw],
         raw: Some(schema::of::<Raw<'_>>),
         metadata: Some(schema::of::<Metadata>),

@@ -67,14 +67,20 @@ async fn retries(service: &Service) -> u64 {
     count.map_or(0, |count| count.parse().expect("a number"))
 }
 
-#[tokio::test]
-async fn a_deadlock_with_somebody_else_is_tried_again_and_not_reported() {
-    let service = Service::open().await;
-    let [first, second] = [1, 2].map(Uuid::from_u128);
-    for id in [first, second] {
+/// Begins two logs. Returns their ids in ascending order.
+async fn two_logs(service: &Service) -> [Uuid; 2] {
+    let ids = [1, 2].map(Uuid::from_u128);
+    for id in ids {
         let log = json!({"id": id, "user_intent": "i", "domain_name": "d"});
         service.post("/v1/generations", &log).await.expect(201);
     }
+    ids
+}
+
+#[tokio::test]
+async fn a_deadlock_with_somebody_else_is_tried_again_and_not_reported() {
+    let service = Service::open().await;
+    let [first, second] = two_logs(&service).await;
     let mut other = service.connection().await;
     // So that it is the writer who finds out, and loses.
     other.execute("set deadlock_timeout = '1min'").await.expect("set");
@@ -106,11 +112,7 @@ async fn a_deadlock_with_somebody_else_is_tried_again_and_not_reported() {
 #[tokio::test]
 async fn a_batch_locks_its_records_in_the_order_of_their_ids_whatever_happens_to_them() {
     let service = Service::open().await;
-    let [first, second] = [1, 2].map(Uuid::from_u128);
-    for id in [first, second] {
-        let log = json!({"id": id, "user_intent": "i", "domain_name": "d"});
-        service.post("/v1/generations", &log).await.expect(201);
-    }
+    let [first, second] = two_logs(&service).await;
     let mut other = service.connection().await;
     let mut transaction = other.begin().await.expect("a transaction");
     let lock = |id: Uuid| sqlx::query("select from generations where id = $1 for update nowait").bind(id);

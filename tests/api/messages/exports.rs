@@ -39,3 +39,22 @@ async fn a_conversation_is_a_topic_else_a_session_else_a_pair() {
     assert!(service.get(path).await.text().contains("later"));
     service.get(&format!("{path}?star=4")).await.refused(422, &["/star"]);
 }
+
+#[tokio::test]
+async fn a_conversation_is_as_long_as_the_calls_that_are_exported() {
+    let service = Service::open().await;
+    for number in [1, 2] {
+        let new = json!({"id": Uuid::from_u128(number), "session_id": "s", "user_text": "u", "assistant_text": "a",
+            "created_at": format!("2026-03-0{number}T00:00:00Z")});
+        service.post("/v1/pairs", &new).await.expect(201);
+    }
+    let rows = async || service.get("/v1/exports/conversations?format=raw").await.rows();
+    let long = "update pairs set user_text = repeat('u', 9000000)";
+    sqlx::raw_sql(long).execute(service.pool()).await.expect("long texts");
+    assert!(rows().await.is_empty(), "both together are too long");
+    // As the gateway does with two calls that answer the same message.
+    let calls = "update pairs set turn = '00000000-0000-0000-0000-000000000001'";
+    sqlx::raw_sql(calls).execute(service.pool()).await.expect("calls of one turn");
+    let rows = rows().await;
+    assert_eq!(rows.iter().map(|row| row["pairs"].as_array().map(Vec::len)).collect::<Vec<_>>(), [Some(1)]);
+}
