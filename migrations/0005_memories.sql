@@ -7,6 +7,7 @@ create table memories (
     id           uuid not null,
     source_type  text not null check (source_type in ('memory', 'code')),
     content      text,
+    revision     integer not null default 0,
     importance   double precision not null check (importance between 0 and 1),
     tags         jsonb not null default '[]',
     file_path    text,
@@ -31,6 +32,7 @@ create index memories_search_keys on memories using gin (search_keys) with (gin_
 
 comment on table memories is 'What is worth knowing again: a note, a decision, a function.';
 comment on column memories.content is 'Null: not kept.';
+comment on column memories.revision is 'How often the content has changed.';
 comment on column memories.root is 'The folder that the memory is about. Nearness to it is preferred; memories of other folders are found too.';
 comment on column memories.code_file is 'The file of source code that it is a piece of, derived from folder and path, if it came with the whole file.';
 comment on column memories.search_keys is 'Hashes of its terms, ascending; see memories/rules/terms.rs. Null: not kept, so it is never found.';
@@ -99,6 +101,7 @@ create table conversation_memories (
     id                  uuid not null,
     session_id          text not null,
     memory_id           uuid not null,
+    memory_revision     integer,
     suggest_id          uuid,
     query_id            uuid,
     intent_type         text,
@@ -125,6 +128,7 @@ create index conversation_memories_memory on conversation_memories (memory_id, p
 create index conversation_memories_judged on conversation_memories (project, judged_at, id) where verdict is not null;
 
 comment on table conversation_memories is 'What a conversation has to do with a memory: each is suggested in it once at most, and its last verdict counts.';
+comment on column conversation_memories.memory_revision is 'Which content of the memory was suggested. A verdict says nothing about another one.';
 comment on column conversation_memories.id is 'Derived from the session and the memory.';
 comment on column conversation_memories.suggest_id is 'The answer that suggested it. Null: it was only judged.';
 comment on column conversation_memories.log_odds is 'Of the confidence, before the project''s own verdicts corrected it.';

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::extract::ConnectInfo;
 use axum::http::request::Parts;
@@ -23,13 +23,11 @@ use super::rates::Rates;
 use crate::error::{Error, Result};
 use crate::privacy::capture::Capture;
 use crate::projects::{self, Defaults, FRESH, Tenant};
-use crate::sharing::{Kind, Place, Shares, Turn, Work, while_wanted};
+use crate::sharing::{Entry, Shares, Work, while_wanted};
 use crate::types::Timestamp;
 
 /// The header that names the project that a request is about.
 pub const PROJECT: &str = "Gleaner-Project";
-/// How long a request waits for its turn to read.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Keys by their SHA-256, and when each was read.
 type KnownKeys = HashMap<[u8; 32], (Instant, Arc<ApiKey>)>;
@@ -100,19 +98,15 @@ impl Keyring {
         self.work.note(project);
     }
 
-    /// Waits until it is a project's turn to read. Requests of one project may wait for each other, but not for those
-    /// of other projects.
-    pub(super) async fn turn(&self, project: &Arc<str>) -> Result<(Place, Turn)> {
-        let turn = async {
-            let place = self.reading.take(project, 1).await;
-            (place, self.work.turn(project, Kind::Read).await)
-        };
-        patiently(turn).await
-    }
-
-    /// Waits until a project may change something. All projects together leave most connections to readers.
-    pub(super) async fn change(&self, project: &Arc<str>) -> Result<Place> {
-        patiently(self.changing.take(project, 1)).await
+    /// Returns how a request of a project is let in that needs a scope. The work of writing is that of the writer, which
+    /// takes turns for it.
+    pub(super) fn entry(&self, project: &Arc<str>, scope: Scope) -> Option<Entry> {
+        match scope {
+            Scope::Read => Some(Entry::to_read(project, &self.reading, &self.work)),
+            // All projects together leave most connections to readers.
+            Scope::Admin => Some(Entry::to_change(project, &self.changing)),
+            _ => None,
+        }
     }
 
     /// Returns the server's default of the capture setting.
@@ -339,10 +333,4 @@ fn credential(headers: &HeaderMap) -> Result<Option<String>> {
         }
         _ => Err(malformed),
     }
-}
-
-/// Waits for a place of a project, but not for long.
-async fn patiently<T>(place: impl Future<Output = T>) -> Result<T> {
-    let taken = tokio::time::timeout(PATIENCE, place).await;
-    taken.map_err(|_| Error::Unavailable("this project has too many requests in progress; try again"))
 }

@@ -21,7 +21,6 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::http::memory::Memory;
 use crate::projects::Tenant;
-use crate::sharing::Place;
 use keyring::Keyring;
 use keys::{ApiKey, Scope};
 
@@ -60,8 +59,6 @@ pub struct Caller<S> {
     pub tenant: Arc<Tenant>,
     /// The caller's key; none on an open server.
     key: Option<Arc<ApiKey>>,
-    /// The project's place among those who read or change something, until the request is answered.
-    place: Option<Place>,
     scope: PhantomData<S>,
 }
 
@@ -93,12 +90,6 @@ impl<S> Caller<S> {
     #[must_use]
     pub fn key(&self) -> Option<Uuid> {
         self.key.as_ref().map(|key| key.id)
-    }
-
-    /// Gives back the place among those who read, before the request waits for a place of another kind. Otherwise those
-    /// who wait would keep the rest of their project from reading.
-    pub fn leave(&mut self) {
-        self.place = None;
     }
 
     /// Returns whether the caller may act on every project.
@@ -141,7 +132,7 @@ impl<N: Needs> Caller<N> {
         if let Some(key) = &key {
             expect_scope(key, N::SCOPE)?;
         }
-        Ok(Some(Self { project: Arc::clone(&tenant.name), tenant, key, place: None, scope: PhantomData }))
+        Ok(Some(Self { project: Arc::clone(&tenant.name), tenant, key, scope: PhantomData }))
     }
 }
 
@@ -160,18 +151,12 @@ where
         let tenant = keyring.project(key.as_deref(), &parts.headers).await?;
         keyring.admit(key.as_deref(), &tenant, N::SCOPE == Scope::Write, parts).await?;
         keyring.note(&tenant.name);
-        Memory::of(&parts.extensions).set_project(&tenant.name);
-        // The work of writing is that of the writer, which takes turns for it.
-        let place = match N::SCOPE {
-            Scope::Read => {
-                let (place, turn) = keyring.turn(&tenant.name).await?;
-                Memory::of(&parts.extensions).begin_turn(turn);
-                Some(place)
-            }
-            Scope::Admin => Some(keyring.change(&tenant.name).await?),
-            _ => None,
-        };
-        Ok(Self { project: Arc::clone(&tenant.name), tenant, key, place, scope: PhantomData })
+        let memory = Memory::of(&parts.extensions);
+        memory.set_project(&tenant.name);
+        if let Some(entry) = keyring.entry(&tenant.name, N::SCOPE) {
+            memory.enter(entry).await?;
+        }
+        Ok(Self { project: Arc::clone(&tenant.name), tenant, key, scope: PhantomData })
     }
 }
 

@@ -41,6 +41,14 @@ const PAGE: i64 = 500;
 const LONG: Duration = Duration::from_millis(500);
 /// The maximum number of oldest and of newest earlier records that a record is compared with.
 const COMPARED: i64 = 100;
+/// The number of candidates from which on those that are neither among the oldest nor among the newest ones are left out of all
+/// later comparisons. Otherwise the comparison of very many records of one pattern would take a time that grows with the
+/// square of their number.
+const MANY: i64 = 4 * COMPARED;
+/// For how many records of a page candidates are left out.
+const THINNED: usize = 10;
+/// The number of texts that are left out before the index is rid of them.
+const LEFT_OUT: u64 = 10_000;
 /// The maximum number of similar earlier records that are stored for a record: so many for each order of equally similar
 /// ones.
 const NOTED: usize = 4;
@@ -143,7 +151,7 @@ pub(super) async fn catch_up(
             as new (record, completed_at, bands, signature)
         on conflict do nothing";
     let work = work(source);
-    let (mut processed, mut most, mut begun) = (0, FIRST_PAGE, Instant::now());
+    let (mut processed, mut most, mut begun, mut left_out) = (0, FIRST_PAGE, Instant::now(), 0);
     while let Some(mut page) =
         progress::next_page::<Taught>(db, (project, &work), source.taught, as_of, most).await?
     {
@@ -158,8 +166,13 @@ pub(super) async fn catch_up(
         }
         let query = sqlx::query(INSERT).bind(project).bind(&ids).bind(times).bind(bands).bind(signatures);
         query.execute(&mut *page.transaction).await?;
-        compare(&mut page.transaction, project, &ids).await?;
+        left_out += compare(&mut page.transaction, project, &ids).await?;
         page.end().await?;
+        if left_out > LEFT_OUT {
+            // Until then, every comparison finds what was deleted, and passes over it.
+            sqlx::query("vacuum near_texts").execute(db).await?;
+            left_out = 0;
+        }
         // Erasures wait for a page.
         most = if begun.elapsed() > LONG { (most / 2).max(1) } else { (most * 2).min(PAGE) };
         begun = Instant::now();
@@ -180,16 +193,19 @@ struct Found {
     signature: Vec<u8>,
     twin: Uuid,
     twin_signature: Vec<u8>,
+    /// The number of earlier records that share a band with the record.
+    candidates: i64,
 }
 
-/// Stores which earlier records are similar to these records.
-async fn compare(connection: &mut PgConnection, project: &str, records: &[Uuid]) -> sqlx::Result<()> {
+/// Stores which earlier records are similar to these records. Returns how many texts are left out of later comparisons.
+async fn compare(connection: &mut PgConnection, project: &str, records: &[Uuid]) -> sqlx::Result<u64> {
     const FIND: &str = "
-        select n.record, n.signature, twin.record as twin, twin.signature as twin_signature
+        select n.record, n.signature, twin.record as twin, twin.signature as twin_signature, twin.candidates
         from near_texts n
         cross join lateral (
             select * from (
-                select t.record, t.signature, t.completed_at, row_number() over (order by t.completed_at, t.record) as first,
+                select t.record, t.signature, t.completed_at, count(*) over () as candidates,
+                    row_number() over (order by t.completed_at, t.record) as first,
                     row_number() over (order by t.completed_at desc, t.record desc) as last
                 from near_texts t
                 where t.project = $1 and t.bands && n.bands and (t.completed_at, t.record) < (n.completed_at, n.record)
@@ -203,10 +219,26 @@ async fn compare(connection: &mut PgConnection, project: &str, records: &[Uuid])
         select $1, record, twin, likeness from unnest($2::uuid[], $3::uuid[], $4::float4[]) as new (record, twin, likeness)
         on conflict do nothing";
     const LEAVE: &str = "delete from near_texts where project = $1 and record = any($2)";
+    const THIN: &str = "
+        delete from near_texts where project = $1 and record in (
+            select record from (
+                select n.record as newer, t.record,
+                    row_number() over (partition by n.record order by t.completed_at, t.record) as first,
+                    row_number() over (partition by n.record order by t.completed_at desc, t.record desc) as last
+                from near_texts n
+                join near_texts t on t.project = $1 and t.bands && n.bands
+                    and (t.completed_at, t.record) < (n.completed_at, n.record)
+                where n.project = $1 and n.record = any($2)
+            ) t
+            where first > $3 and last > $3)";
     let found: Vec<Found> =
         sqlx::query_as(FIND).bind(project).bind(records).bind(COMPARED).fetch_all(&mut *connection).await?;
     let mut twins: HashMap<Uuid, Vec<(Uuid, f64)>> = HashMap::new();
+    let mut crowded: Vec<Uuid> = Vec::new();
     for found in found {
+        if found.candidates > MANY && crowded.last() != Some(&found.record) {
+            crowded.push(found.record);
+        }
         let [own, other] =
             [&found.signature, &found.twin_signature].map(|bytes| Signature::from_bytes(bytes));
         let likeness = own.likeness(&other);
@@ -238,8 +270,14 @@ async fn compare(connection: &mut PgConnection, project: &str, records: &[Uuid])
     }
     let query = sqlx::query(NOTE).bind(project).bind(ids).bind(of_twins).bind(likenesses);
     query.execute(&mut *connection).await?;
-    sqlx::query(LEAVE).bind(project).bind(spare).execute(connection).await?;
-    Ok(())
+    let left = sqlx::query(LEAVE).bind(project).bind(spare).execute(&mut *connection).await?.rows_affected();
+    if crowded.is_empty() {
+        return Ok(left);
+    }
+    // Neighbors have the same candidates, so that a few from all over the page suffice.
+    let crowded: Vec<_> = crowded.iter().step_by(crowded.len().div_ceil(THINNED)).copied().collect();
+    let thinned = sqlx::query(THIN).bind(project).bind(crowded).bind(COMPARED).execute(connection).await?;
+    Ok(left + thinned.rows_affected())
 }
 
 /// Deletes what is stored about records that are erased, in the transaction that erases them.

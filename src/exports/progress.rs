@@ -10,6 +10,7 @@ use sqlx::{AssertSqlSafe, FromRow, PgConnection, PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
 use crate::db;
+use crate::sharing::while_wanted;
 use crate::types::Timestamp;
 
 /// The number of new records from which on the planner's statistics are renewed.
@@ -47,6 +48,8 @@ pub(super) async fn next_page<'a, T>(
 where
     T: for<'r> FromRow<'r, PgRow> + Send + Unpin,
 {
+    // Between two pages, a request whose client has hung up ends.
+    while_wanted(tokio::task::yield_now()).await;
     let mut transaction = db::begin(db).await?;
     let (completed_at, record) = lock(&mut transaction, project, work).await?;
     let query = sqlx::query_as(AssertSqlSafe(sql)).bind(project).bind(completed_at).bind(record);

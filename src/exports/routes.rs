@@ -40,8 +40,8 @@ pub fn routes() -> OpenApiRouter<App> {
         let path = format!("/v1/exports/{}", entry.description.name);
         let get = |zipped| {
             axum::routing::get(
-                move |State(app): State<App>, mut caller: Caller<Read>, request: Request| async move {
-                    export(&app, &mut caller, entry, request, zipped).await
+                move |State(app): State<App>, caller: Caller<Read>, request: Request| async move {
+                    export(&app, &caller, entry, request, zipped).await
                 },
             )
         };
@@ -52,8 +52,8 @@ pub fn routes() -> OpenApiRouter<App> {
             schema.map(Json).ok_or_else(no_json)
         });
         let profile = axum::routing::get(
-            move |State(app): State<App>, mut caller: Caller<Read>, request: Request| async move {
-                profile(&app, &mut caller, entry, request).await.map(Json)
+            move |State(app): State<App>, caller: Caller<Read>, request: Request| async move {
+                profile(&app, &caller, entry, request).await.map(Json)
             },
         );
         let documented = |path: &str, operation| {
@@ -201,13 +201,12 @@ fn read(entry: &Entry, parts: &Parts) -> Result<(AnyDataset, Common)> {
 
 /// Makes the profile of a data set. The default is the first format other than `raw`, because rows in the format
 /// `raw` have no question and no answer.
-async fn profile(app: &App, caller: &mut Caller<Read>, entry: &Entry, request: Request) -> Result<Report> {
+async fn profile(app: &App, caller: &Caller<Read>, entry: &Entry, request: Request) -> Result<Report> {
     let (parts, _) = request.into_parts();
     let (dataset, mut common) = read(entry, &parts)?;
     let told = entry.formats().find(|format| *format != Format::Raw);
     common.format = common.format.or(told);
-    Memory::of(&parts.extensions).end_turn();
-    caller.leave();
+    Memory::of(&parts.extensions).leave();
     let _place = app.exports.place(&caller.project).await?;
     let db = &app.exports.db;
     let export = Export::prepare(db, &caller.project, &entry.description, dataset, common).await?;
@@ -237,7 +236,7 @@ async fn list_datasets(State(app): State<App>, caller: Caller<Read>) -> Result<J
 /// Streams a data set. A `zipped` one is a compressed file, and not a body that is compressed for the transfer.
 async fn export(
     app: &App,
-    caller: &mut Caller<Read>,
+    caller: &Caller<Read>,
     entry: &Entry,
     request: Request,
     zipped: bool,
@@ -245,8 +244,7 @@ async fn export(
     let (parts, _) = request.into_parts();
     let (dataset, common) = read(entry, &parts)?;
     // The export itself takes turns.
-    Memory::of(&parts.extensions).end_turn();
-    caller.leave();
+    Memory::of(&parts.extensions).leave();
     let place = app.exports.place(&caller.project).await?;
     let export =
         Export::prepare(&app.exports.db, &caller.project, &entry.description, dataset, common).await?;

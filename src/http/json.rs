@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
+use futures_util::FutureExt as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
@@ -62,17 +63,25 @@ impl Body {
     }
 }
 
-/// Reads a body of at most `limit` bytes. A longer one is a 413, and one for which there is no memory a 503.
+/// Reads a body of at most `limit` bytes. A longer one is a 413, and one for which there is no memory a 503. A request that
+/// waits for its body leaves its project's place to others meanwhile.
 pub async fn body(request: Request, limit: usize) -> Result<Body> {
     let replaced = request.extensions().get::<Replaced>().cloned().unwrap_or_default();
     let memory = Memory::of(request.extensions());
     let mut bytes = Vec::new();
     let mut body = Limited::new(request.into_body(), limit);
     let begun = Instant::now();
-    // A packed body may arrive without end and never contain anything.
-    while let Some(frame) =
-        timeout_at(begun + most_time(bytes.len()), body.frame()).await.map_err(|_| too_slow())?
-    {
+    let mut waited = false;
+    loop {
+        let frame = if let Some(frame) = body.frame().now_or_never() {
+            frame
+        } else {
+            memory.leave();
+            waited = true;
+            // A packed body may arrive without end and never contain anything.
+            timeout_at(begun + most_time(bytes.len()), body.frame()).await.map_err(|_| too_slow())?
+        };
+        let Some(frame) = frame else { break };
         let frame = frame.map_err(|error| {
             if error.is::<LengthLimitError>() {
                 return Error::TooLarge(format!("the body has more than {limit} bytes"));
@@ -88,6 +97,9 @@ pub async fn body(request: Request, limit: usize) -> Result<Body> {
             bytes.reserve_exact(capacity - bytes.len());
         }
         bytes.extend_from_slice(&data);
+    }
+    if waited {
+        memory.enter_again().await?;
     }
     Ok(Body { bytes, replaced, memory })
 }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::clean::{MOST_VALUES, too_many_values};
 use crate::error::{Error, Result};
-use crate::sharing::{Place, Shares, Turn};
+use crate::sharing::{Entry, Place, Shares, Turn};
 
 /// How many bytes of a request are not counted. Nearly all requests stay below, and cost no bookkeeping.
 pub(super) const FREE: usize = 16 << 10;
@@ -48,8 +48,8 @@ impl Budget {
     }
 }
 
-/// What one request holds of the budget, and its turn at working. Clones hold it together: memory is given back when the
-/// last one is dropped, which is that of the writer's queue if the client closes the connection before its events are written.
+/// What one request holds: memory of the budget, its place among those of its project, and its turn at working. Clones hold it
+/// together: memory is given back when the last one is dropped, which is that of the writer's queue if the client closes the connection before its events are written.
 #[derive(Debug, Clone)]
 pub struct Memory(Arc<Held>);
 
@@ -68,6 +68,9 @@ struct Held {
     places: Mutex<Vec<Place>>,
     /// How long the request has waited for memory.
     waited: Mutex<Duration>,
+    /// How the request was let in among those of its project, if it had to be.
+    entry: Mutex<Option<Entry>>,
+    place: Mutex<Option<Place>>,
     turn: Mutex<Option<Turn>>,
 }
 
@@ -100,12 +103,14 @@ impl Memory {
             project: OnceLock::new(),
             places: Mutex::default(),
             waited: Mutex::default(),
+            entry: Mutex::default(),
+            place: Mutex::default(),
             turn: Mutex::default(),
         }))
     }
 
     fn places(&self) -> MutexGuard<'_, Vec<Place>> {
-        self.0.places.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.places)
     }
 
     /// Returns whether any memory is held.
@@ -119,14 +124,34 @@ impl Memory {
         let _ = self.0.project.set(Arc::clone(project));
     }
 
-    /// Makes the request hold its project's turn at working until its response is made.
-    pub fn begin_turn(&self, turn: Turn) {
-        *self.0.turn.lock().unwrap_or_else(PoisonError::into_inner) = Some(turn);
+    /// Waits until the request is let in. It then holds a place of its project, and a turn if it takes one, until its
+    /// response is made.
+    pub async fn enter(&self, entry: Entry) -> Result<()> {
+        *lock(&self.0.entry) = Some(entry);
+        self.enter_again().await
+    }
+
+    /// Waits until a request is let in again that has left, if it was let in before.
+    pub(super) async fn enter_again(&self) -> Result<()> {
+        let entry = lock(&self.0.entry).clone();
+        if let Some(entry) = entry {
+            let (place, turn) = entry.take().await?;
+            *lock(&self.0.place) = Some(place);
+            *lock(&self.0.turn) = turn;
+        }
+        Ok(())
+    }
+
+    /// Gives back the request's place and ends its turn, because its response is made, or because it now waits for its
+    /// client or for a place of another kind. Otherwise those who wait would keep the rest of their project from working.
+    pub fn leave(&self) {
+        self.end_turn();
+        lock(&self.0.place).take();
     }
 
     /// Ends the request's turn at working, if it has one, because it now waits for something.
     pub fn end_turn(&self) {
-        self.0.turn.lock().unwrap_or_else(PoisonError::into_inner).take();
+        lock(&self.0.turn).take();
     }
 
     /// Makes a response hold the memory until it is sent.
@@ -149,7 +174,7 @@ impl Memory {
         }
         let project = self.0.project.get_or_init(Arc::default);
         let taken = budget.take(project, u32::try_from(wanted).unwrap_or(u32::MAX));
-        let spent = || self.0.waited.lock().unwrap_or_else(PoisonError::into_inner);
+        let spent = || lock(&self.0.waited);
         let patience = PATIENCE.saturating_sub(*spent());
         let begun = Instant::now();
         let taken = tokio::time::timeout(patience, taken).await;
@@ -158,6 +183,10 @@ impl Memory {
         self.places().push(taken.ok().ok_or_else(full)?);
         Ok(())
     }
+}
+
+fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The number of bytes that a JSON value is assumed to take when it is parsed, besides its text.

@@ -46,10 +46,10 @@ impl Default for Compressors {
     }
 }
 
-/// Makes a request hold memory for its response, as far as it does not yet, and ends its turn at working. The response is
-/// a 503 if others hold too much.
+/// Makes a request hold memory for its response, as far as it does not yet, and leave its project's place to others. The
+/// response is a 503 if others hold too much.
 pub async fn hold(response: Response, memory: &Memory) -> Response {
-    memory.end_turn();
+    memory.leave();
     if response.extensions().get::<Shared>().is_some() {
         return response;
     }

@@ -85,7 +85,7 @@ pub(super) async fn change_memory(
     Change { change, drops_content }: &Change,
 ) -> sqlx::Result<bool> {
     const SQL: &str = "
-        update memories set content = $3, importance = $4, tags = $5, file_path = $6, symbol = $7, root = $8, metadata = $9,
+        update memories set revision = revision + (content is distinct from $3)::integer, content = $3, importance = $4, tags = $5, file_path = $6, symbol = $7, root = $8, metadata = $9,
             search_keys = $10, term_counts = $11
         where project = $1 and id = $2";
     const FORGET: &str = "delete from memory_embeddings where project = $1 and memory_id = $2";
@@ -241,8 +241,10 @@ pub(super) async fn insert_suggests(
     });
     static SUGGESTIONS: LazyLock<String> = LazyLock::new(|| {
         format!(
-            "insert into conversation_memories (project, {names}, shown_at)
-            select $1, {values}, clock_timestamp() from (select {unnested}) new order by new.session_id, new.memory_id
+            "insert into conversation_memories (project, {names}, memory_revision, shown_at)
+            select $1, {values}, m.revision, clock_timestamp() from (select {unnested}) new
+            left join memories m on m.project = $1 and m.id = new.memory_id
+            order by new.session_id, new.memory_id
             on conflict do nothing",
             names = insert::names::<Suggestions>(),
             values = insert::values::<Suggestions>("new"),

@@ -1,6 +1,7 @@
 //! What all projects share: a limit on concurrent work of one kind ([`Shares`]), the processors ([`Work`]), and threads for
 //! work that takes long ([`apart`]). Requests hold what they have of it even if their clients hang up ([`in_full`]).
 
+mod entry;
 mod hang_ups;
 mod threads;
 mod work;
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+pub use entry::Entry;
 pub use hang_ups::{in_full, while_wanted};
 pub use threads::{apart, joined};
 pub use work::{Kind, Limits, Turn, Work};

@@ -23,6 +23,7 @@ use crate::audit::{self, Action};
 use crate::auth::{Caller, Read, Write};
 use crate::db;
 use crate::error::{Error, PassedOn, Refusals, Result, Special};
+use crate::http::memory::Memory;
 use crate::http::page::{List, Page, PageParams};
 use crate::http::{ById, Check, Json, Path};
 use crate::state::App;
@@ -140,7 +141,8 @@ impl Check for OfFile {}
     ))]
 async fn download_snapshot(
     State(app): State<App>,
-    mut caller: Caller<Read>,
+    caller: Caller<Read>,
+    memory: Memory,
     Path(OfFile { id, file_name }): Path<OfFile>,
     method: Method,
     headers: HeaderMap,
@@ -171,7 +173,7 @@ async fn download_snapshot(
         let range = if is_read { wanted_range(&headers, &tag, length)? } else { None };
         let (start, end) = range.unwrap_or((0, length));
         let body = if is_read {
-            caller.leave();
+            memory.leave();
             let place = app.exports.download(&caller.project).await?;
             Download { db: app.db.clone(), project: caller.project, id, start, end }.body(place)
         } else {

@@ -60,7 +60,8 @@ impl Described for MemorySuggestions {
     const DESCRIPTION: Description = Description {
         name: "memory-suggestions",
         summary: "Queries, the memories that were suggested for them, and whether they were used or dismissed.",
-        notes: "The data set contains only suggestions with a verdict. A row of `raw` has `query`, `suggested`, `source_type`, \
+        notes: "The data set contains only suggestions with a verdict. A suggestion whose memory has another text since is left \
+            out, because the verdict was on the earlier text. A row of `raw` has `query`, `suggested`, `source_type`, \
             `verdict` and `confidence`. A row of `pairs` is a query and a memory that was used. `triplets` has a row for each \
             dismissed memory of the same response. `split` divides the rows by query.",
         shapes: &[Shape::Raw, Shape::Triplet, Shape::Pair],
@@ -90,14 +91,16 @@ impl Dataset for MemorySuggestions {
         query.push(
             " from conversation_memories c
             join conversation_queries q on q.project = $1 and q.id = c.query_id and q.query is not null
-            join memories m on m.project = $1 and m.id = c.memory_id and m.content is not null",
+            join memories m on m.project = $1 and m.id = c.memory_id and m.revision = c.memory_revision
+                and m.content is not null",
         );
         // The other memories suggested in the same response, by their rank.
         query.push(match shape {
             Shape::Triplet => {
                 " join lateral (
                     select d.rank, n.content, d.memory_id from conversation_memories d
-                    join memories n on n.project = $1 and n.id = d.memory_id and n.content is not null
+                    join memories n on n.project = $1 and n.id = d.memory_id and n.revision = d.memory_revision
+                        and n.content is not null
                     where d.project = $1 and d.suggest_id = c.suggest_id and d.verdict = 'dismissed'
                 ) beside on true"
             }
@@ -110,7 +113,8 @@ impl Dataset for MemorySuggestions {
                 " and not exists (
                     select from conversation_memories older
                     join conversation_queries p on p.project = $1 and p.id = older.query_id and p.query = q.query
-                    join memories o on o.project = $1 and o.id = older.memory_id and o.content = m.content
+                    join memories o on o.project = $1 and o.id = older.memory_id
+                        and o.revision = older.memory_revision and o.content = m.content
                     where older.project = $1 and older.verdict = c.verdict
                         and (older.judged_at, older.id) < (c.judged_at, c.id)",
             );

@@ -115,3 +115,25 @@ async fn equal_rows_are_left_out_even_if_a_filter_leaves_out_all_records_known_a
     let path = format!("{TRAINING}?format=raw&dedupe=near&domain_name=d10");
     assert_eq!(service.get(&path).await.rows().len(), 1);
 }
+
+#[tokio::test]
+async fn of_very_many_records_of_one_pattern_only_some_are_compared_with_later_ones() {
+    let service = Service::open().await;
+    let event = |number: u128| {
+        let own: Vec<_> = (0..4).map(|word| format!("own{number}x{word}")).collect();
+        log(number, &format!("{LONG} and all of it {}", own.join(" ")), &program(1))
+    };
+    service.accept(&(0..2_000).map(event).collect::<Vec<_>>()).await;
+    let path = format!("{TRAINING}?format=raw&dedupe=near&near_threshold=0.9");
+    let before = service.get(&path).await.rows().len();
+    assert!(before > 1_900, "they are not that similar: {before}");
+    let kept: i64 = sqlx::query_scalar("select count(*) from near_texts")
+        .fetch_one(service.pool())
+        .await
+        .expect("a count");
+    assert!(kept < 1_200, "{kept}");
+    // The newest ones and the oldest ones are still found.
+    let again = |number: u128| with(event(number), &json!({"id": Uuid::from_u128(5_000 + number)}));
+    service.accept(&[again(0), again(1_999)]).await;
+    assert_eq!(service.get(&path).await.rows().len(), before);
+}

@@ -217,6 +217,36 @@ async fn a_client_that_stops_sending_is_not_waited_for() {
 }
 
 #[tokio::test]
+async fn requests_that_wait_for_their_bodies_keep_nobody_from_reading_or_administering() {
+    let service = Service::open().await;
+    let patience = Duration::from_mins(1);
+    let (address, stop, serving) = listen(&service, Connections { connections: 200, patience }).await;
+    // The server asks for a body when the request has been let in.
+    let begin = async |method: &str, path: &str| {
+        let mut connection = TcpStream::connect(address).await.expect("it listens");
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\
+             expect: 100-continue\r\n\r\n"
+        );
+        connection.write_all(head.as_bytes()).await.expect("it reads");
+        let mut status = [0; 12];
+        connection.read_exact(&mut status).await.expect("an answer");
+        assert_eq!(str::from_utf8(&status), Ok("HTTP/1.1 100"), "{method} {path}");
+        connection
+    };
+    let mut waiting = Vec::new();
+    for _ in 0..40 {
+        waiting.push(begin("POST", "/v1/context/predict").await);
+        waiting.push(begin("POST", "/v1/keys").await);
+    }
+    service.get("/v1/generations").await.expect(200);
+    service.post("/v1/keys", &json!({"name": "k", "scopes": ["read"]})).await.expect(201);
+    drop(waiting);
+    drop(stop);
+    serving.await.expect("it ends when told");
+}
+
+#[tokio::test]
 async fn a_head_beyond_64_kib_is_refused() {
     let service = Service::open().await;
     let patience = Duration::from_mins(1);

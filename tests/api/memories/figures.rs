@@ -73,6 +73,31 @@ async fn a_verdict_that_is_sent_again_stays_where_it_was_in_exports() {
 }
 
 #[tokio::test]
+async fn a_verdict_is_not_exported_beside_a_text_that_it_was_not_on() {
+    let service = judged().await;
+    let exported = async |format: &str| {
+        service.get(&format!("/v1/exports/memory-suggestions?format={format}")).await.rows().len()
+    };
+    assert_eq!([exported("raw").await, exported("triplets").await], [2, 1]);
+    let change = async |number: u128, change: Value| {
+        service.patch(&format!("/v1/memories/{}", Uuid::from_u128(number)), &change).await.expect(200);
+    };
+    let same = "AuthMiddleware refuses a JWT whose clock is ahead by more than 30 seconds.";
+    change(1, json!({"content": same, "importance": 0.9})).await;
+    assert_eq!(exported("triplets").await, 1, "the text is the same");
+    change(2, json!({"content": "The staging database is on port 5434."})).await;
+    assert_eq!([exported("raw").await, exported("triplets").await], [1, 0]);
+    change(1, json!({"content": "AuthMiddleware accepts every JWT."})).await;
+    assert_eq!(exported("raw").await, 0);
+    // The new text is suggested elsewhere, and judged.
+    ask(&service, "t", "How does AuthMiddleware verify a JWT on staging?").await;
+    suggest(&service, "t", &json!({"confidence_threshold": 0})).await;
+    let feedback = json!({"memory_id": Uuid::from_u128(1), "verdict": "dismissed"});
+    service.post("/v1/conversations/t/feedback", &feedback).await.expect(200);
+    assert_eq!(exported("raw").await, 1);
+}
+
+#[tokio::test]
 async fn the_figures_say_what_suggestions_were_worth() {
     let service = judged().await;
     let mut figures = service.get("/v1/analytics/memories").await.expect(200);
