@@ -120,7 +120,7 @@ async fn equal_rows_are_left_out_even_if_a_filter_leaves_out_all_records_known_a
 async fn of_very_many_records_of_one_pattern_only_some_are_compared_with_later_ones() {
     let service = Service::open().await;
     let event = |number: u128| {
-        let own: Vec<_> = (0..4).map(|word| format!("own{number}x{word}")).collect();
+        let own: Vec<_> = (0..7).map(|word| format!("own{number}x{word}")).collect();
         log(number, &format!("{LONG} and all of it {}", own.join(" ")), &program(1))
     };
     service.accept(&(0..2_000).map(event).collect::<Vec<_>>()).await;
@@ -133,7 +133,10 @@ async fn of_very_many_records_of_one_pattern_only_some_are_compared_with_later_o
         .expect("a count");
     assert!(kept < 1_200, "{kept}");
     // The newest ones and the oldest ones are still found.
-    let again = |number: u128| with(event(number), &json!({"id": Uuid::from_u128(5_000 + number)}));
+    let again = |number: u128| {
+        let intent = event(number)["user_intent"].as_str().expect("a text").to_owned();
+        log(5_000 + number, &format!("please {intent}"), &program(1))
+    };
     service.accept(&[again(0), again(1_999)]).await;
     assert_eq!(service.get(&path).await.rows().len(), before);
 }
