@@ -183,10 +183,12 @@ impl Turns {
         self.turn = Some(self.work.turn(&self.project, Kind::Export).await);
     }
 
-    /// Waits for the next turn if the last one is over.
+    /// Waits for the next turn if the last one is over, and otherwise only for what other requests can do at once.
     async fn proceed(&mut self) {
         if self.turn.as_ref().is_some_and(Turn::is_over) {
             self.begin().await;
+        } else if self.work.is_shared() {
+            tokio::task::yield_now().await;
         }
     }
 
