@@ -39,6 +39,10 @@ const NUMBERS: usize = BANDS.0 * BANDS.1;
 const FIRST_PAGE: i64 = 50;
 const PAGE: i64 = 500;
 const LONG: Duration = Duration::from_millis(500);
+/// Renews the planner's statistics, and the number of records after which that is done first, and then each time for ten
+/// times as many. A planner that expects an empty table reads all of it for every record.
+const STATISTICS: &str = "analyze near_texts, near_twins";
+const FIRST_RENEWAL: usize = 1_000;
 /// The maximum number of oldest and of newest earlier records that a record is compared with.
 const COMPARED: i64 = 100;
 /// The number of candidates from which on those that are neither among the oldest nor among the newest ones are left out of all
@@ -151,7 +155,8 @@ pub(super) async fn catch_up(
             as new (record, completed_at, bands, signature)
         on conflict do nothing";
     let work = work(source);
-    let (mut processed, mut most, mut begun, mut left_out) = (0, FIRST_PAGE, Instant::now(), 0);
+    let (mut processed, mut most, mut begun) = (0, FIRST_PAGE, Instant::now());
+    let (mut left_out, mut renewal) = (0, FIRST_RENEWAL);
     while let Some(mut page) =
         progress::next_page::<Taught>(db, (project, &work), source.taught, as_of, most).await?
     {
@@ -168,6 +173,10 @@ pub(super) async fn catch_up(
         query.execute(&mut *page.transaction).await?;
         left_out += compare(&mut page.transaction, project, &ids).await?;
         page.end().await?;
+        if processed >= renewal {
+            progress::renew_statistics(db, processed, STATISTICS).await?;
+            renewal = 10 * processed;
+        }
         if left_out > LEFT_OUT {
             // Until then, every comparison finds what was deleted, and passes over it.
             sqlx::query("vacuum near_texts").execute(db).await?;
@@ -177,7 +186,7 @@ pub(super) async fn catch_up(
         most = if begun.elapsed() > LONG { (most / 2).max(1) } else { (most * 2).min(PAGE) };
         begun = Instant::now();
     }
-    progress::renew_statistics(db, processed, "analyze near_texts, near_twins").await
+    progress::renew_statistics(db, processed, STATISTICS).await
 }
 
 /// The text of a record that is compared.

@@ -55,9 +55,9 @@ const MEMORIES: &str = "
     insert into conversation_queries (project, session_id, id, query, shown, at, request_hash)
     select 'default', 'c' || n, md5('query ' || n)::uuid, 'query ' || n, '{}', now(), ''
     from generate_series(1, 3000) n;
-    insert into conversation_memories (project, id, session_id, memory_id, suggest_id, query_id, intent_type, source_type,
+    insert into conversation_memories (project, id, session_id, memory_id, memory_revision, suggest_id, query_id, intent_type, source_type,
         rank, confidence, score, shown_at, verdict, judged_at)
-    select 'default', md5('shown ' || n)::uuid, 'c' || n, md5('memory ' || n)::uuid, md5('suggest ' || n)::uuid,
+    select 'default', md5('shown ' || n)::uuid, 'c' || n, md5('memory ' || n)::uuid, 0, md5('suggest ' || n)::uuid,
         md5('query ' || n)::uuid, 'unknown', 'memory', 0, 0.5, 0.5, now(), 'used', now() - n * interval '1 second'
     from generate_series(1, 3000) n";
 
