@@ -128,7 +128,7 @@ create index conversation_memories_memory on conversation_memories (memory_id, p
 create index conversation_memories_judged on conversation_memories (project, judged_at, id) where verdict is not null;
 
 comment on table conversation_memories is 'What a conversation has to do with a memory: each is suggested in it once at most, and its last verdict counts.';
-comment on column conversation_memories.memory_revision is 'Which content of the memory was suggested. A verdict says nothing about another one.';
+comment on column conversation_memories.memory_revision is 'Which content of the memory was suggested. A verdict says nothing about another one. Null: a content that was erased.';
 comment on column conversation_memories.id is 'Derived from the session and the memory.';
 comment on column conversation_memories.suggest_id is 'The answer that suggested it. Null: it was only judged.';
 comment on column conversation_memories.log_odds is 'Of the confidence, before the project''s own verdicts corrected it.';

@@ -108,11 +108,13 @@ pub async fn renew_outdated_statistics(db: &PgPool, project: &str, table: &str) 
     let Json(plans): Json<Value> = sqlx::query_scalar(explain).bind(project).fetch_one(db).await?;
     let expected = plans.pointer("/0/Plan/Plan Rows").and_then(Value::as_f64);
     if expected.is_some_and(|expected| expected < FEW) {
-        // A table with very many projects has no statistics of each, however often they are renewed.
+        // A table with very many projects has no statistics of each, however often they are renewed. So they are not renewed
+        // again soon, unless the project may be newer than they are.
         let is_worthwhile = AssertSqlSafe(format!(
             "select exists ({of_project} offset {MANY}) and not exists (
                 select from pg_stat_all_tables
-                where relid = '{table}'::regclass and last_analyze > now() - interval '1 minute')"
+                where relid = '{table}'::regclass and last_analyze > now() - interval '1 minute'
+                    and n_mod_since_analyze < {MANY})"
         ));
         if sqlx::query_scalar(is_worthwhile).bind(project).fetch_one(db).await? {
             sqlx::query(AssertSqlSafe(format!("analyze {table}"))).execute(db).await?;

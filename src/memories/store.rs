@@ -98,8 +98,8 @@ fn select(project: &str, id: Uuid) -> QueryBuilder<Postgres> {
     query
 }
 
-/// Erases a memory. The statistics of what was suggested of it stay. Returns whether there was one.
-/// Erases memories, and the reasons for which they were suggested.
+/// Erases memories, and the reasons for which they were suggested. The statistics of that stay, but no verdict is about a
+/// memory that is made later with the same id.
 pub(super) async fn delete_all(
     connection: &mut PgConnection,
     project: &str,
@@ -108,7 +108,8 @@ pub(super) async fn delete_all(
     let sql = "delete from memories where project = $1 and id = any($2) returning id";
     let erased: Vec<Uuid> =
         sqlx::query_scalar(sql).bind(project).bind(ids).fetch_all(&mut *connection).await?;
-    let sql = "update conversation_memories set reason = null where project = $1 and memory_id = any($2)";
+    let sql = "update conversation_memories set reason = null, memory_revision = null
+        where project = $1 and memory_id = any($2)";
     sqlx::query(sql).bind(project).bind(&erased).execute(&mut *connection).await?;
     forget(connection, project, &DATASETS, &erased).await?;
     Ok(erased.len() as u64)

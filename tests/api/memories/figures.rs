@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{ask, notes, suggest};
-use crate::support::{Service, assert_whole, encoded};
+use crate::support::{Service, assert_whole, column, encoded};
 
 /// A conversation in which one suggestion was used and another dismissed.
 async fn judged() -> Service {
@@ -95,6 +95,31 @@ async fn a_verdict_is_not_exported_beside_a_text_that_it_was_not_on() {
     let feedback = json!({"memory_id": Uuid::from_u128(1), "verdict": "dismissed"});
     service.post("/v1/conversations/t/feedback", &feedback).await.expect(200);
     assert_eq!(exported("raw").await, 1);
+    // Code is replaced by other code of the same name, and a memory is made again with the same id.
+    let put = async |body: &str| {
+        let chunk =
+            json!({"symbol": "verify_jwt", "content": format!("fn verify_jwt(token: &str) {{ {body} }}")});
+        let file = json!({"root": "/r", "path": "jwt.rs", "chunks": [chunk]});
+        service.put("/v1/memories/code", &file).await.expect(200);
+    };
+    put("decode(token)").await;
+    ask(&service, "u", "How does verify_jwt verify a JWT?").await;
+    let found = suggest(&service, "u", &json!({"confidence_threshold": 0})).await;
+    let suggestions = found["suggestions"].as_array().expect("a list");
+    for memory in column(suggestions, "memory_id") {
+        let feedback = json!({"memory_id": memory, "verdict": "used"});
+        service.post("/v1/conversations/u/feedback", &feedback).await.expect(200);
+    }
+    let judged = exported("raw").await;
+    put("decode(token)").await;
+    assert_eq!(exported("raw").await, judged);
+    put("launch()").await;
+    assert_eq!(exported("raw").await, judged - 1);
+    let erased = format!("/v1/memories/{}", Uuid::from_u128(4));
+    service.delete(&erased).await.gone();
+    let again = json!({"id": Uuid::from_u128(4), "content": "Another text."});
+    service.post("/v1/memories", &again).await.expect(201);
+    assert_eq!(exported("raw").await, judged - 2);
 }
 
 #[tokio::test]
