@@ -13,7 +13,7 @@ create table near_texts (
 create index near_texts_bands on near_texts using gin (bands) with (fastupdate = off);
 
 comment on table near_texts is 'Signatures of question and answer of finalized records, by which later ones are compared with them. Filled by the first export with dedupe=near, and then by each further one.';
-comment on column near_texts.bands is 'Hashes of project, domain, and four numbers of the signature each: records that share one may be alike.';
+comment on column near_texts.bands is 'Hashes of project, domain, and four numbers of the signature each: records that share one may be alike. Then five of twelve numbers each, which are all that is left where too many records share the others.';
 comment on column near_texts.signature is 'Sixty MinHash numbers of four bytes.';
 
 create table near_twins (

@@ -117,7 +117,7 @@ async fn equal_rows_are_left_out_even_if_a_filter_leaves_out_all_records_known_a
 }
 
 #[tokio::test]
-async fn of_very_many_records_of_one_pattern_only_some_are_compared_with_later_ones() {
+async fn of_very_many_records_of_one_pattern_only_some_are_compared_with_all_later_ones() {
     let service = Service::open().await;
     let event = |number: u128| {
         let own: Vec<_> = (0..7).map(|word| format!("own{number}x{word}")).collect();
@@ -127,16 +127,15 @@ async fn of_very_many_records_of_one_pattern_only_some_are_compared_with_later_o
     let path = format!("{TRAINING}?format=raw&dedupe=near&near_threshold=0.9");
     let before = service.get(&path).await.rows().len();
     assert!(before > 1_900, "they are not that similar: {before}");
-    let kept: i64 = sqlx::query_scalar("select count(*) from near_texts")
-        .fetch_one(service.pool())
-        .await
-        .expect("a count");
+    let kept = "select count(*) from near_texts where cardinality(bands) > 5";
+    let kept: i64 = sqlx::query_scalar(kept).fetch_one(service.pool()).await.expect("a count");
     assert!(kept < 1_200, "{kept}");
-    // The newest ones and the oldest ones are still found.
+    // Copies of any of them are still found.
     let again = |number: u128| {
         let intent = event(number)["user_intent"].as_str().expect("a text").to_owned();
         log(5_000 + number, &format!("please {intent}"), &program(1))
     };
-    service.accept(&[again(0), again(1_999)]).await;
-    assert_eq!(service.get(&path).await.rows().len(), before);
+    service.accept(&(0..2_000).step_by(20).map(again).collect::<Vec<_>>()).await;
+    let found = before + 100 - service.get(&path).await.rows().len();
+    assert!(found >= 95, "{found} of 100");
 }
