@@ -179,6 +179,7 @@ where
         let keyring = Arc::<Keyring>::from_ref(state);
         let key = keyring.authenticate(parts).await?;
         let tenant = keyring.project(key.as_deref(), &parts.headers).await?;
+        Memory::of(&parts.extensions).set_project(&tenant.name);
         Ok(Self { project: Arc::clone(&tenant.name), key: key.map(|key| key.id) })
     }
 }

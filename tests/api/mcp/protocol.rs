@@ -9,8 +9,9 @@ use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::post;
+use crate::support::program::Settings;
 use crate::support::server::{Server, folder};
-use crate::support::{Service, assert_whole, eventually, request};
+use crate::support::{Service, assert_whole, eventually, request, settings};
 
 fn message(method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
@@ -177,4 +178,39 @@ async fn a_tool_can_be_called_where_the_address_names_the_host_as_in_http_2() {
         .header("mcp-protocol-version", "2025-11-25");
     let answer = service.send(request.body(Body::from(message.to_string())).expect("a request")).await;
     assert_eq!(answer.expect(200)["result"]["structuredContent"]["data"], json!([]));
+}
+
+#[tokio::test]
+async fn the_body_of_a_message_takes_the_memory_of_its_own_project() {
+    let service = Service::with(Settings { body_memory: 1 << 20, ..settings() }).await;
+    service.put("/v1/projects/greedy", &json!({})).await.expect(201);
+    let post = |project: &str, body: Body| {
+        let request = axum::http::Request::post("/mcp")
+            .header("host", "localhost")
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream")
+            .header("mcp-protocol-version", "2025-11-25")
+            .header("gleaner-project", project);
+        service.send(request.body(body).expect("a request"))
+    };
+    // Nearly all the memory that a project may take, and the rest of the body never comes.
+    let (arrived, has_arrived) = tokio::sync::oneshot::channel();
+    let slow = futures_util::stream::unfold((0, Some(arrived)), async |(pieces, arrived)| {
+        if pieces == 0 {
+            let piece = axum::body::Bytes::from(vec![b' '; 240 << 10]);
+            return Some((Ok::<_, std::io::Error>(piece), (1, arrived)));
+        }
+        arrived.expect("it is asked once").send(()).expect("somebody waits for it");
+        std::future::pending().await
+    });
+    let greedy = post("greedy", Body::from_stream(slow));
+    let modest = async {
+        has_arrived.await.expect("it is read");
+        let body = message("ping", &json!({})).to_string() + &" ".repeat(40 << 10);
+        post("default", Body::from(body)).await
+    };
+    tokio::select! {
+        _ = greedy => panic!("the rest of the body does not come"),
+        answer = modest => assert_eq!(answer.expect(200)["result"], json!({})),
+    }
 }
