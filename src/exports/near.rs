@@ -32,8 +32,8 @@ const THRESHOLD: f64 = 0.8;
 const LEAST: f64 = 0.5;
 /// The number of numbers in a band of a signature, and the number of bands.
 const BANDS: (usize, usize) = (4, 15);
-/// The number of numbers in a long band. Two records that share one are very similar, which finds nearly all pairs with a similarity
-/// of 0.95, three of four with 0.9, and few with 0.7.
+/// The number of numbers in a long band. The keys of long bands follow those of the bands, from the sixteenth on. They find nearly
+/// all pairs with a similarity of 0.95, four of five with 0.9, and 7 of 100 with 0.7.
 const LONG_BAND: usize = 12;
 /// The number of numbers in a signature.
 const NUMBERS: usize = BANDS.0 * BANDS.1;
@@ -48,13 +48,13 @@ const STATISTICS: &str = "analyze near_texts, near_twins";
 const FIRST_RENEWAL: usize = 1_000;
 /// The maximum number of oldest and of newest earlier records that a record is compared with.
 const COMPARED: i64 = 100;
-/// The number of candidates from which on those that are neither among the oldest nor among the newest ones are found by their long
-/// bands alone. Of these, so many oldest and so many newest ones are found at all. Otherwise the comparison of very many records of one pattern would take a time that grows with the
-/// square of their number.
+/// The number of candidates of a record from which on those that are neither among the oldest nor among the newest ones lose the
+/// keys of their bands and are found by those of their long bands alone. Of these, so many oldest and so many newest ones stay.
+/// Otherwise the comparison of very many records of one pattern would take a time that grows with the square of their number.
 const MANY: i64 = 4 * COMPARED;
-/// For how many records of a page that is done.
+/// The maximum number of records of a page whose candidates lose keys.
 const THINNED: usize = 10;
-/// The number of texts with fewer keys from which on the index is rid of the others.
+/// The number of texts that have lost keys after which the index is cleaned of these keys.
 const LEFT_OUT: u64 = 10_000;
 /// The maximum number of similar earlier records that are stored for a record: so many for each order of equally similar
 /// ones.

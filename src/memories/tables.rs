@@ -85,8 +85,8 @@ pub(super) async fn change_memory(
     Change { change, drops_content }: &Change,
 ) -> sqlx::Result<bool> {
     const SQL: &str = "
-        update memories set revision = revision + (content is distinct from $3)::integer, content = $3, importance = $4, tags = $5, file_path = $6, symbol = $7, root = $8, metadata = $9,
-            search_keys = $10, term_counts = $11
+        update memories set revision = revision + (content is distinct from $3)::integer, content = $3, importance = $4,
+            tags = $5, file_path = $6, symbol = $7, root = $8, metadata = $9, search_keys = $10, term_counts = $11
         where project = $1 and id = $2";
     const FORGET: &str = "delete from memory_embeddings where project = $1 and memory_id = $2";
     let Some(memory) = store::lock(connection, project, id).await? else {

@@ -182,7 +182,7 @@ async fn a_tool_can_be_called_where_the_address_names_the_host_as_in_http_2() {
 
 #[tokio::test]
 async fn the_body_of_a_message_takes_the_memory_of_its_own_project() {
-    let service = Service::with(Settings { body_memory: 1 << 20, ..settings() }).await;
+    let service = Service::with(Settings { body_memory: 1, ..settings() }).await;
     service.put("/v1/projects/greedy", &json!({})).await.expect(201);
     let post = |project: &str, body: Body| {
         let request = axum::http::Request::post("/mcp")
