@@ -24,16 +24,12 @@ use crate::messages::rules::trimming::{self, Next, Trimming};
 use crate::messages::settings::SendSettings;
 use crate::projects::Tenant;
 use crate::providers::Provider;
-use crate::providers::answer::{Answer, Api};
+use crate::providers::answer::{Answer, Api, MOST_ANSWER};
 use crate::sharing::Place;
 use crate::state::App;
 
 /// The error for a model that no provider offers.
 pub(super) const NO_PROVIDER: Error = Error::NotFound("model in the providers file");
-
-/// The maximum size in bytes of an unstreamed answer that is held until its record is committed. A longer answer is
-/// forwarded as it arrives, and its text is not recorded.
-const MOST_ANSWER: usize = 32 << 20;
 
 /// A request that is being forwarded.
 pub(super) struct Passage {
@@ -169,6 +165,7 @@ impl Passage {
                 Ok(None) => break,
                 Err(error) => return lost(error),
             }
+            // A longer answer is forwarded as it arrives, and its text is not recorded.
             if size > MOST_ANSWER || self.memory.hold(self.body.len() + size).await.is_err() {
                 return Called::Stream(response, pieces);
             }

@@ -157,17 +157,12 @@ async fn read(app: &App, kind: Kind, request: Request) -> Result<(Call, Vec<u8>)
     let (mut parts, body) = request.into_parts();
     name_key(kind, &mut parts.headers);
     let caller = caller(app, &mut parts).await?;
-    let place = app.place_at_providers(&caller.project)?;
-    let call = Call {
-        caller,
-        place,
-        options: Options::of(&parts.headers)?,
-        forwarded: forwarded(&parts.headers),
-        query: parts.uri.query().map(str::to_owned),
-        memory,
-    };
+    let options = Options::of(&parts.headers)?;
+    let (forwarded, query) = (forwarded(&parts.headers), parts.uri.query().map(str::to_owned));
     let body = json::body(Request::from_parts(parts, body), LIMIT).await?;
-    Ok((call, body.bytes))
+    // Who sends a body slowly keeps no place from others meanwhile.
+    let place = app.place_at_providers(&caller.project)?;
+    Ok((Call { caller, options, forwarded, query, memory, place }, body.bytes))
 }
 
 /// Authenticates the caller. A project that allows unrecorded requests is remembered, so that its requests do not

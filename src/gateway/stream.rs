@@ -2,6 +2,7 @@
 //! does.
 
 use std::io;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -10,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::http::memory::Memory;
+use crate::http::pace::Pace;
 use crate::messages::CancelReason;
 use crate::messages::failure::{self, Failure};
 use crate::providers::answer::{Answer, Api};
@@ -22,7 +24,15 @@ const MOST_HELD: usize = 256 << 10;
 /// How long a provider may keep a stream open after its answer has ended.
 const AFTER_END: Duration = Duration::from_secs(5);
 
-/// An answer that is being forwarded to the client.
+/// What is sent to the client.
+#[derive(Debug)]
+enum Piece {
+    Part(Bytes),
+    /// The proper end. Without it, the body fails, because half of an answer must not look whole.
+    End,
+}
+
+/// An answer that is being forwarded to the client, who must read it at a minimum pace.
 pub(super) struct Passing {
     api: Api,
     /// Whether it is a stream of events, which can be read piece by piece.
@@ -31,7 +41,8 @@ pub(super) struct Passing {
     answer: Answer,
     /// The pieces with the end of the answer.
     held: Vec<Bytes>,
-    client: mpsc::Sender<io::Result<Bytes>>,
+    client: mpsc::Sender<Piece>,
+    pace: Pace,
     /// What the request holds of the memory for bodies.
     memory: Memory,
     /// The number of bytes of the request's own body.
@@ -42,10 +53,9 @@ impl Passing {
     /// Makes a stream, and the body through which the client receives it. The request has a body of `own` bytes, and holds
     /// memory for what is kept of the answer, too.
     pub(super) fn new(api: Api, is_stream: bool, memory: Memory, own: usize) -> (Self, Body) {
-        let (client, mut pieces) = mpsc::channel(WAITING);
-        let body = Body::from_stream(stream::poll_fn(move |context| pieces.poll_recv(context)));
-        let (events, answer) = (Events::default(), Answer::default());
-        (Self { api, is_stream, events, answer, held: Vec::new(), client, memory, own }, body)
+        let (client, pieces) = mpsc::channel(WAITING);
+        let (events, answer, pace) = (Events::default(), Answer::default(), Pace::default());
+        (Self { api, is_stream, events, answer, held: Vec::new(), client, pace, memory, own }, body(pieces))
     }
 
     /// Forwards the part of an answer that has already arrived, and then the rest. Returns whether the answer ended
@@ -105,10 +115,11 @@ impl Passing {
         if is_taken || self.answer.has_ended() { Ok(()) } else { Err(CancelReason::ClientGone) }
     }
 
-    /// Forwards the held pieces. Returns whether the client is still connected.
+    /// Forwards the held pieces. Returns whether the client is still connected and fast enough.
     async fn release(&mut self) -> bool {
         for piece in self.held.drain(..) {
-            if self.client.send(Ok(piece)).await.is_err() {
+            self.pace.note(piece.len());
+            if !self.pace.wait(&self.client, Piece::Part(piece)).await {
                 return false;
             }
         }
@@ -124,10 +135,52 @@ impl Passing {
         }
     }
 
-    /// Ends the body with the held pieces, and with an error if the answer is not complete.
+    /// Ends the body with the held pieces, and properly if the answer is complete.
     pub(super) async fn finish(mut self, is_whole: bool) {
-        if self.release().await && !is_whole {
-            let _ = self.client.send(Err(io::ErrorKind::ConnectionAborted.into())).await;
+        if self.release().await && is_whole {
+            self.pace.wait(&self.client, Piece::End).await;
         }
+    }
+}
+
+/// Makes a body of the pieces that are received.
+fn body(mut pieces: mpsc::Receiver<Piece>) -> Body {
+    let mut has_ended = false;
+    Body::from_stream(stream::poll_fn(move |context| {
+        if has_ended {
+            return Poll::Ready(None);
+        }
+        let piece = ready!(pieces.poll_recv(context));
+        has_ended = !matches!(piece, Some(Piece::Part(_)));
+        Poll::Ready(match piece {
+            Some(Piece::Part(bytes)) => Some(Ok(bytes)),
+            Some(Piece::End) => None,
+            None => Some(Err(io::Error::from(io::ErrorKind::ConnectionAborted))),
+        })
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_reads_nothing_of_an_answer_is_given_up_after_a_minute() {
+        let (mut passing, mut body) = Passing::new(Api::Messages, true, Memory::unbounded(), 0);
+        let begun = Instant::now();
+        let mut taken = 0;
+        while passing.take("data: {}\n\n".into()).await.is_ok() {
+            taken += 1;
+        }
+        assert_eq!((taken, begun.elapsed().as_secs()), (WAITING, 60));
+        passing.finish(false).await;
+        assert_eq!(begun.elapsed().as_secs(), 60, "nobody waits to tell them");
+        for _ in 0..WAITING {
+            body.frame().await.expect("what waited").expect("is there");
+        }
+        body.frame().await.expect("an end").expect_err("half of an answer does not look whole");
+        assert!(body.frame().await.is_none());
     }
 }

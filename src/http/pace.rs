@@ -27,14 +27,14 @@ impl Pace {
         self.sent += bytes as u64;
     }
 
-    /// Waits until there is room in `out` for a chunk. Returns whether the client is still there and fast enough.
-    pub async fn wait(&mut self, out: &mpsc::Sender<Bytes>, chunk: Bytes) -> bool {
+    /// Waits until there is room in `out` for what is sent. Returns whether the client is still there and fast enough.
+    pub async fn wait<T>(&mut self, out: &mpsc::Sender<T>, sent: T) -> bool {
         let allowed = STALL + Duration::from_secs(self.sent / SLOWEST);
         let patience = allowed.saturating_sub(self.waited).min(STALL);
         let begun = Instant::now();
-        let sent = matches!(tokio::time::timeout(patience, out.send(chunk)).await, Ok(Ok(())));
+        let is_sent = matches!(tokio::time::timeout(patience, out.send(sent)).await, Ok(Ok(())));
         self.waited += begun.elapsed();
-        sent
+        is_sent
     }
 }
 

@@ -19,8 +19,9 @@ use super::store::Plan;
 use super::{CancelReason, Event, SendError};
 use crate::error::{Error, Result};
 use crate::http::memory::Memory;
+use crate::http::pace::Pace;
 use crate::projects::Tenant;
-use crate::providers::answer::{Answer, Api};
+use crate::providers::answer::{Answer, Api, MOST_ANSWER};
 use crate::providers::sse::Events;
 use crate::providers::{Kind as ProviderKind, Provider, Providers};
 use crate::state::App;
@@ -28,6 +29,9 @@ use crate::types::FreeForm;
 
 /// The maximum number of tokens that an answer of Anthropic's may have, whose API asks for a limit.
 const MOST_OUTPUT: u32 = 8_192;
+
+/// The number of reports of progress that may wait for a slow client.
+const WAITING: usize = 64;
 
 /// The progress of a send.
 #[derive(Debug)]
@@ -52,6 +56,37 @@ pub enum Progress {
         /// The counter that people see.
         counter: String,
     },
+}
+
+impl Progress {
+    /// Returns about how many bytes a client reads of it.
+    fn size(&self) -> usize {
+        const EVENT: usize = 100;
+        EVENT + if let Self::Delta(text) = self { text.len() } else { 0 }
+    }
+}
+
+/// The client that is told the progress of a send. It must read at a minimum pace, because a send keeps a place from
+/// others.
+#[derive(Debug)]
+pub struct Listener {
+    out: mpsc::Sender<Progress>,
+    pace: Pace,
+}
+
+impl Listener {
+    /// Makes a listener, and the receiver of what it is told.
+    #[must_use]
+    pub fn new() -> (Self, mpsc::Receiver<Progress>) {
+        let (out, told) = mpsc::channel(WAITING);
+        (Self { out, pace: Pace::default() }, told)
+    }
+
+    /// Tells the progress. Returns whether the client still listens.
+    async fn tell(&mut self, progress: Progress) -> bool {
+        self.pace.note(progress.size());
+        self.pace.wait(&self.out, progress).await
+    }
 }
 
 /// Everything that is needed to perform a send.
@@ -159,7 +194,7 @@ impl Script {
         app: &App,
         tenant: &Arc<Tenant>,
         mut cancelled: watch::Receiver<Option<CancelReason>>,
-        progress: Option<mpsc::Sender<Progress>>,
+        mut listener: Option<Listener>,
     ) -> Result<Performed> {
         loop {
             let stage = if self.trimming.attempts_used > 0 { Stage::OverflowRetry } else { Stage::Initial };
@@ -168,12 +203,12 @@ impl Script {
                 stage,
                 attempt_total_tokens: self.total(),
             };
-            let gone = !tell(progress.as_ref(), begins).await;
+            let gone = !tell(listener.as_mut(), begins).await;
             let started = Instant::now();
             let called = tokio::select! {
                 biased;
                 _ = cancelled.wait_for(Option::is_some) => None,
-                called = self.call(&app.providers, progress.as_ref()), if !gone => called,
+                called = self.call(&app.providers, listener.as_mut()), if !gone => called,
                 else => None,
             };
             let latency_ms = i32::try_from(started.elapsed().as_millis()).unwrap_or(i32::MAX);
@@ -206,7 +241,7 @@ impl Script {
                             trimmed_count: dropped,
                             counter: self.trimming.counter(self.visible),
                         };
-                        tell(progress.as_ref(), trimmed).await;
+                        tell(listener.as_mut(), trimmed).await;
                         continue;
                     }
                     self.write(app, tenant, Event::failed(self.id, failure.clone(), latency_ms)).await?;
@@ -235,13 +270,13 @@ impl Script {
     async fn call(
         &self,
         providers: &Providers,
-        progress: Option<&mpsc::Sender<Progress>>,
+        listener: Option<&mut Listener>,
     ) -> Option<Result<Answer, Failure>> {
         let Some((provider, model)) = providers.find(None, &self.model) else {
             let message = format!("no provider has the model {:?}", self.model);
             return Some(Err(with_meaning(own(Kind::ModelNotFound, &message))));
         };
-        let body = body(provider, model, &self.messages(), progress.is_some());
+        let body = body(provider, model, &self.messages(), listener.is_some());
         let sent = providers.post(provider, provider.api().path(), &HeaderMap::new(), None, body).await;
         let response = match sent {
             Ok(response) => response,
@@ -256,9 +291,9 @@ impl Script {
             .and_then(|value| value.to_str().ok())
             .is_some_and(|value| value.starts_with("text/event-stream"));
         if streamed {
-            return stream(provider.api(), response, progress).await;
+            return stream(provider.api(), response, listener).await;
         }
-        let bytes = match response.bytes().await {
+        let bytes = match whole(response).await {
             Ok(bytes) => bytes,
             Err(error) => return Some(Err(unreachable(&error))),
         };
@@ -268,18 +303,30 @@ impl Script {
 }
 
 /// Reports progress. Returns whether somebody may still listen.
-async fn tell(progress: Option<&mpsc::Sender<Progress>>, what: Progress) -> bool {
-    match progress {
-        Some(progress) => progress.send(what).await.is_ok(),
+async fn tell(listener: Option<&mut Listener>, progress: Progress) -> bool {
+    match listener {
+        Some(listener) => listener.tell(progress).await,
         None => true,
     }
+}
+
+/// Reads a whole answer. What is longer than any answer is cut, and no answer then.
+async fn whole(mut response: reqwest::Response) -> reqwest::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    while bytes.len() < MOST_ANSWER
+        && let Some(chunk) = response.chunk().await?
+    {
+        bytes.extend_from_slice(&chunk);
+    }
+    bytes.truncate(MOST_ANSWER);
+    Ok(bytes)
 }
 
 /// Reads a streamed answer.
 async fn stream(
     api: Api,
     mut response: reqwest::Response,
-    progress: Option<&mpsc::Sender<Progress>>,
+    mut listener: Option<&mut Listener>,
 ) -> Option<Result<Answer, Failure>> {
     let (mut events, mut answer) = (Events::default(), Answer::default());
     loop {
@@ -290,7 +337,7 @@ async fn stream(
         };
         for data in data {
             if let Some(delta) = answer.event(api, &data)
-                && !tell(progress, Progress::Delta(delta)).await
+                && !tell(listener.as_deref_mut(), Progress::Delta(delta)).await
             {
                 return None;
             }
@@ -335,4 +382,21 @@ async fn refused(mut response: reqwest::Response) -> Failure {
         body.extend_from_slice(&chunk);
     }
     failure::reported(status, &body, wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_the_progress_no_longer_listens_after_a_minute() {
+        let (mut listener, mut told) = Listener::new();
+        let begun = tokio::time::Instant::now();
+        let mut count = 0;
+        while listener.tell(Progress::Delta("x".to_owned())).await {
+            count += 1;
+        }
+        assert_eq!((count, begun.elapsed().as_secs()), (WAITING, 60));
+        told.recv().await.expect("what waited");
+    }
 }

@@ -40,6 +40,8 @@ impl Api {
     }
 }
 
+/// The maximum size in bytes of an answer that is not streamed and is recorded.
+pub const MOST_ANSWER: usize = 32 << 20;
 /// The maximum size in bytes of the text and the tool calls of an answer that are recorded, which is more than any model
 /// writes.
 const MOST_TEXT: usize = 8 << 20;

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::http::memory::Memory;
 use crate::http::reply::{Created, Shown};
 use crate::messages::in_flight::Flight;
-use crate::messages::perform::{Performed, Progress, Script};
+use crate::messages::perform::{Listener, Performed, Progress, Script};
 use crate::messages::prediction::{self, Asked};
 use crate::messages::rules::estimate::Length;
 use crate::messages::{CancelReason, Event, NewSend, SendError, State, store};
@@ -27,9 +27,6 @@ use crate::sharing::{Place, while_wanted};
 use crate::state::App;
 use crate::types::FreeForm;
 use crate::writing::Writing;
-
-/// How much of a streamed answer may wait for a slow client.
-const WAITING: usize = 64;
 
 /// The response for a send that is not recorded.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -145,11 +142,11 @@ async fn perform(
     let (id, keeps) = (script.id, flight.is_some());
     let project = Arc::clone(&writing.caller.project);
     let flight = flight.unwrap_or_else(|| app.in_flight.begin(&project, id));
-    let (sender, receiver) = mpsc::channel(WAITING);
-    let progress = streams.then_some(sender);
+    let (listener, progress) = Listener::new();
+    let listener = streams.then_some(listener);
     let task = tokio::spawn(async move {
         let cancelled = flight.cancelled.clone();
-        let performed = script.perform(&app, &tenant, cancelled, progress).await;
+        let performed = script.perform(&app, &tenant, cancelled, listener).await;
         drop((flight, place));
         performed
     });
@@ -162,7 +159,7 @@ async fn perform(
     };
     if streams {
         let memory = writing.memory().clone();
-        return Ok(events(app, project, id, keeps, memory, receiver, ended));
+        return Ok(events(app, project, id, keeps, memory, progress, ended));
     }
     let performed = while_wanted(ended).await?;
     if !keeps {
@@ -189,7 +186,7 @@ fn events(
     id: Uuid,
     keeps: bool,
     memory: Memory,
-    receiver: mpsc::Receiver<Progress>,
+    progress: mpsc::Receiver<Progress>,
     ended: impl Future<Output = Result<Performed>> + Send + 'static,
 ) -> Response {
     let send = async move {
@@ -212,9 +209,9 @@ fn events(
             }
         }
     };
-    let told = stream::unfold(Told::Still(receiver, Box::pin(last)), async |told| match told {
-        Told::Still(mut receiver, last) => Some(match receiver.recv().await {
-            Some(progress) => (Ok::<_, Infallible>(shown(&progress)), Told::Still(receiver, last)),
+    let told = stream::unfold(Told::Still(progress, Box::pin(last)), async |told| match told {
+        Told::Still(mut progress, last) => Some(match progress.recv().await {
+            Some(step) => (Ok::<_, Infallible>(shown(&step)), Told::Still(progress, last)),
             None => (Ok(last.await), Told::All),
         }),
         Told::All => None,

@@ -1,11 +1,12 @@
 //! Our own refusals have the shape of the provider's errors.
 
+use axum::body::Body;
 use axum::http::Method;
 use serde_json::{Value, json};
 
 use super::{CHAT, MESSAGES, RESPONSES, begun, call, chat, sent};
 use crate::support::program::Settings;
-use crate::support::{Service, provider};
+use crate::support::{Service, provider, request};
 
 #[tokio::test]
 async fn refusals_say_what_is_wrong_as_the_provider_would() {
@@ -92,4 +93,25 @@ async fn a_project_has_so_many_requests_waiting_for_providers_and_others_have_th
     asked.go_on.notify_one();
     assert_eq!(first.await.expect("ends").status(), 200);
     call(&service, CHAT, &[], &chat("m", &["x"])).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_request_whose_body_has_not_come_keeps_no_place_at_the_providers() {
+    let (settings, _) = provider::settings_with_providers().await;
+    let service = Service::with(Settings { calls: 1, ..settings }).await;
+    let (asked, is_asked) = tokio::sync::oneshot::channel();
+    let nothing = futures_util::stream::once(async {
+        asked.send(()).expect("somebody waits for it");
+        std::future::pending::<std::io::Result<axum::body::Bytes>>().await
+    });
+    let slow = request(Method::POST, CHAT).header("content-type", "application/json");
+    let slow = service.send(slow.body(Body::from_stream(nothing)).expect("a request"));
+    let other = async {
+        is_asked.await.expect("it is read");
+        call(&service, CHAT, &[], &chat("m", &["x"])).await.expect(200)
+    };
+    tokio::select! {
+        _ = slow => panic!("the body does not come"),
+        _ = other => {}
+    }
 }
