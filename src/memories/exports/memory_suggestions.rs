@@ -68,7 +68,7 @@ impl Described for MemorySuggestions {
         raw: Some(schema::of::<Raw<'_>>),
         metadata: Some(schema::of::<Metadata<'_>>),
         split: Split::ByQuestion,
-        tables: &["conversation_memories"],
+        table: "conversation_memories",
         count: None,
         skipped: Some(
             "from conversation_memories c
