@@ -23,7 +23,7 @@ use super::rates::Rates;
 use crate::error::{Error, Result};
 use crate::privacy::capture::Capture;
 use crate::projects::{self, Defaults, FRESH, Tenant};
-use crate::sharing::{Entry, Shares, Work, while_wanted};
+use crate::sharing::{Entry, Served, Shares, Work, while_wanted};
 use crate::types::Timestamp;
 
 /// The header that names the project that a request is about.
@@ -93,9 +93,9 @@ impl Keyring {
         Self { trusts: true, ..self }
     }
 
-    /// Notes that a project sends requests, so that others leave a part of the machine to it.
-    pub(super) fn note(&self, project: &Arc<str>) {
-        self.work.note(project);
+    /// Notes that a project sends a request, so that others leave a part of the machine to it.
+    pub(super) fn serve(&self, project: &Arc<str>) -> Served {
+        self.work.serve(project)
     }
 
     /// Returns how a request of a project is let in that needs a scope. The work of writing is that of the writer, which

@@ -150,9 +150,9 @@ where
         }
         let tenant = keyring.project(key.as_deref(), &parts.headers).await?;
         keyring.admit(key.as_deref(), &tenant, N::SCOPE == Scope::Write, parts).await?;
-        keyring.note(&tenant.name);
         let memory = Memory::of(&parts.extensions);
         memory.set_project(&tenant.name);
+        memory.is_served(keyring.serve(&tenant.name));
         if let Some(entry) = keyring.entry(&tenant.name, N::SCOPE) {
             memory.enter(entry).await?;
         }

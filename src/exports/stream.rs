@@ -183,12 +183,14 @@ impl Turns {
         self.turn = Some(self.work.turn(&self.project, Kind::Export).await);
     }
 
-    /// Waits for the next turn if the last one is over, and otherwise only for what other requests can do at once.
+    /// Waits for the next turn if the last one is over, and otherwise only for what other requests can do at once, and for
+    /// projects that work much less.
     async fn proceed(&mut self) {
         if self.turn.as_ref().is_some_and(Turn::is_over) {
             self.begin().await;
         } else if self.work.is_shared() {
             tokio::task::yield_now().await;
+            self.work.give_way(&self.project).await;
         }
     }
 

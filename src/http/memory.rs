@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::clean::{MOST_VALUES, too_many_values};
 use crate::error::{Error, Result};
-use crate::sharing::{Entry, Place, Shares, Turn};
+use crate::sharing::{Entry, Place, Served, Shares, Turn};
 
 /// How many bytes of a request are not counted. Nearly all requests stay below, and cost no bookkeeping.
 pub(super) const FREE: usize = 16 << 10;
@@ -72,6 +72,7 @@ struct Held {
     entry: Mutex<Option<Entry>>,
     place: Mutex<Option<Place>>,
     turn: Mutex<Option<Turn>>,
+    served: Mutex<Option<Served>>,
 }
 
 impl Memory {
@@ -106,6 +107,7 @@ impl Memory {
             entry: Mutex::default(),
             place: Mutex::default(),
             turn: Mutex::default(),
+            served: Mutex::default(),
         }))
     }
 
@@ -122,6 +124,11 @@ impl Memory {
     /// Makes what is held from now on that of a project.
     pub fn set_project(&self, project: &Arc<str>) {
         let _ = self.0.project.set(Arc::clone(project));
+    }
+
+    /// Holds that the request is being served until its response is made, or until it waits for its client.
+    pub fn is_served(&self, served: Served) {
+        *lock(&self.0.served) = Some(served);
     }
 
     /// Waits until the request is let in. It then holds a place of its project, and a turn if it takes one, until its
@@ -147,6 +154,7 @@ impl Memory {
     pub fn leave(&self) {
         self.end_turn();
         lock(&self.0.place).take();
+        lock(&self.0.served).take();
     }
 
     /// Ends the request's turn at working, if it has one, because it now waits for something.

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 pub use entry::Entry;
 pub use hang_ups::{in_full, while_wanted};
 pub use threads::{apart, joined};
-pub use work::{Kind, Limits, Turn, Work};
+pub use work::{Kind, Limits, Served, Turn, Work};
 
 /// The number of projects that can take all of their places at the same time.
 const CROWDED_PROJECTS: usize = 4;

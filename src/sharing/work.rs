@@ -4,17 +4,28 @@
 //! without a processor. The kinds of work alternate, so that the events of a project do not wait for all of its
 //! searches. A project alone never waits.
 //!
+//! A project that works much also waits a moment, each time before it works on, while one that works little is served.
+//! Two projects that both work much do not wait for each other.
+//!
 //! A turn is for work, and not for waiting: it ends before a request waits for the writer, and before an export waits
 //! for its reader. Work that takes long continues after its turn, so that nothing that is slow, or that waits for
 //! somebody else, stops the rest of its project.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout_at};
 
-use super::{OPEN, Places, while_wanted};
+use super::{MANY_PROJECTS, OPEN, Places, while_wanted};
+
+/// How long a project waits at most for one that works less, each time before it works on.
+const WAY: Duration = Duration::from_millis(5);
+/// How many times as much work of a project is much more.
+const MUCH_MORE: f64 = 4.0;
 
 /// Limits on the turns of a project beside others.
 #[derive(Debug, Clone, Copy)]
@@ -37,22 +48,97 @@ impl Default for Limits {
 /// The turns of all projects at working.
 #[derive(Debug)]
 pub struct Work {
-    longest: Duration,
-    lately: Duration,
-    seen: Mutex<Seen>,
+    seen: Arc<Seen>,
     /// The turns of each project that can be taken at the same time.
     turns: Places,
     /// As many for each kind of work. Only those who have one of these wait for a turn, so that the kinds alternate.
     kinds: [Places; Kind::COUNT],
 }
 
-/// Which projects send requests. It is only known whether there are several.
-#[derive(Debug, Default)]
+/// What the projects do.
+#[derive(Debug)]
 struct Seen {
+    limits: Limits,
+    projects: Mutex<Projects>,
+    /// Notifies those who give way that a request was served.
+    served: Notify,
+}
+
+/// Which projects send requests, and how much each of them works while there are several.
+#[derive(Debug, Default)]
+struct Projects {
     /// The project that has sent the last request, and when.
     last: Option<(Arc<str>, Instant)>,
     /// When another project than that sent a request.
     other: Option<Instant>,
+    works: HashMap<Arc<str>, Works>,
+}
+
+/// How much a project works.
+#[derive(Debug)]
+struct Works {
+    /// The number of its requests that are being served.
+    served: usize,
+    /// When the last of them began.
+    begun: Instant,
+    /// The sum of its turns in seconds, of which the earlier ones count less and less, up to a time.
+    sum: f64,
+    until: Instant,
+}
+
+impl Works {
+    /// Returns the sum of its turns up to now.
+    fn sum(&self, now: Instant, lately: Duration) -> f64 {
+        self.sum * (-now.duration_since(self.until).div_duration_f64(lately)).exp()
+    }
+}
+
+impl Projects {
+    fn note(&mut self, project: &Arc<str>) {
+        let now = Instant::now();
+        match &mut self.last {
+            Some((last, at)) if last == project => *at = now,
+            _ => {
+                let before = self.last.replace((Arc::clone(project), now));
+                self.other = before.map(|(_, at)| at);
+            }
+        }
+    }
+
+    /// Returns how much a project works. If there are many, those that have done nothing lately are forgotten.
+    fn works(&mut self, project: &Arc<str>, now: Instant, lately: Duration) -> &mut Works {
+        if self.works.len() >= MANY_PROJECTS && !self.works.contains_key(project) {
+            self.works.retain(|_, works| works.served > 0 || now.duration_since(works.until) < lately);
+        }
+        let new = || Works { served: 0, begun: now, sum: 0.0, until: now };
+        self.works.entry(Arc::clone(project)).or_insert_with(new)
+    }
+}
+
+impl Seen {
+    fn projects(&self) -> MutexGuard<'_, Projects> {
+        self.projects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a turn to what a project has worked.
+    fn add(&self, project: &Arc<str>, begun: Instant) {
+        let (now, lately) = (Instant::now(), self.limits.lately);
+        let took = now.duration_since(begun).min(self.limits.longest);
+        let mut projects = self.projects();
+        let works = projects.works(project, now, lately);
+        works.sum = works.sum(now, lately) + took.as_secs_f64();
+        works.until = now;
+    }
+
+    /// Returns until when a project waits for others that work much less, if one of them is being served.
+    fn gives_way(&self, project: &Arc<str>) -> Option<Instant> {
+        let (now, lately) = (Instant::now(), self.limits.lately);
+        let projects = self.projects();
+        let own = projects.works.get(project)?.sum(now, lately);
+        let is_less = |works: &Works| works.served > 0 && MUCH_MORE * works.sum(now, lately) < own;
+        let less = projects.works.values().filter(|works| is_less(works));
+        less.map(|works| works.begun + WAY).max().filter(|until| *until > now)
+    }
 }
 
 /// A kind of work.
@@ -81,12 +167,32 @@ struct Held {
     permits: Arc<Mutex<Option<[OwnedSemaphorePermit; 2]>>>,
     /// The task that ends the turn if it takes too long.
     timer: AbortHandle,
+    project: Arc<str>,
+    begun: Instant,
+    seen: Arc<Seen>,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         self.timer.abort();
         self.permits.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.seen.add(&self.project, self.begun);
+    }
+}
+
+/// A request that is being served. Dropping this value ends it.
+#[derive(Debug)]
+pub struct Served {
+    project: Arc<str>,
+    seen: Arc<Seen>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(works) = self.seen.projects().works.get_mut(&self.project) {
+            works.served -= 1;
+        }
+        self.seen.served.notify_waiters();
     }
 }
 
@@ -109,30 +215,36 @@ impl Default for Work {
 impl Work {
     /// Limits the turns of each project.
     #[must_use]
-    pub fn new(Limits { at_a_time, longest, lately }: Limits) -> Self {
-        let places = || Places::new(at_a_time.max(1));
+    pub fn new(limits: Limits) -> Self {
+        let places = || Places::new(limits.at_a_time.max(1));
         let kinds = std::array::from_fn(|_| places());
-        Self { longest, lately, seen: Mutex::default(), turns: places(), kinds }
+        let seen = Seen { limits, projects: Mutex::default(), served: Notify::default() };
+        Self { seen: Arc::new(seen), turns: places(), kinds }
     }
 
-    /// Notes that a project sends requests.
+    /// Notes that a project works.
     pub fn note(&self, project: &Arc<str>) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        self.seen.projects().note(project);
+    }
+
+    /// Notes that a project sends a request, which is being served as long as the returned value lives.
+    #[must_use]
+    pub fn serve(&self, project: &Arc<str>) -> Served {
         let now = Instant::now();
-        match &mut seen.last {
-            Some((last, at)) if last == project => *at = now,
-            _ => {
-                let before = seen.last.replace((Arc::clone(project), now));
-                seen.other = before.map(|(_, at)| at);
-            }
-        }
+        let mut projects = self.seen.projects();
+        projects.note(project);
+        let works = projects.works(project, now, self.seen.limits.lately);
+        works.served += 1;
+        works.begun = now;
+        drop(projects);
+        Served { project: Arc::clone(project), seen: Arc::clone(&self.seen) }
     }
 
     /// Returns whether several projects have sent requests lately.
     #[must_use]
     pub fn is_shared(&self) -> bool {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.other.is_some_and(|at| at.elapsed() < self.lately)
+        let other = self.seen.projects().other;
+        other.is_some_and(|at| at.elapsed() < self.seen.limits.lately)
     }
 
     /// Waits for a turn of a project, after those who have waited longer for work of this kind. There is nothing to
@@ -143,13 +255,28 @@ impl Work {
         }
         let of_kind = while_wanted(self.kinds[kind as usize].of(project).acquire_owned()).await.expect(OPEN);
         let turn = while_wanted(self.turns.of(project).acquire_owned()).await.expect(OPEN);
+        while_wanted(self.give_way(project)).await;
         let permits = Arc::new(Mutex::new(Some([turn, of_kind])));
-        let (ended, longest) = (Arc::clone(&permits), self.longest);
+        let (ended, longest) = (Arc::clone(&permits), self.seen.limits.longest);
         let timer = tokio::spawn(async move {
             tokio::time::sleep(longest).await;
             ended.lock().unwrap_or_else(PoisonError::into_inner).take();
         });
-        Turn(Some(Held { permits, timer: timer.abort_handle() }))
+        let (project, begun, seen) = (Arc::clone(project), Instant::now(), Arc::clone(&self.seen));
+        Turn(Some(Held { permits, timer: timer.abort_handle(), project, begun, seen }))
+    }
+
+    /// Waits while projects are served that work much less than this one, but not for long.
+    pub async fn give_way(&self, project: &Arc<str>) {
+        let most = Instant::now() + WAY;
+        loop {
+            let mut served = pin!(self.seen.served.notified());
+            served.as_mut().enable();
+            let Some(until) = self.seen.gives_way(project) else { return };
+            if timeout_at(until.min(most), served).await.is_err() {
+                return;
+            }
+        }
     }
 }
 
@@ -216,8 +343,39 @@ mod tests {
         let slow = work.turn(&greedy, Kind::Read).await;
         let begun = tokio::time::Instant::now();
         let next = work.turn(&greedy, Kind::Read).await;
-        assert_eq!((begun.elapsed(), slow.is_over(), next.is_over()), (work.longest, true, false));
+        assert_eq!(
+            (begun.elapsed(), slow.is_over(), next.is_over()),
+            (work.seen.limits.longest, true, false)
+        );
         drop(slow);
         assert!(now(&work, &greedy, Kind::Read).is_none(), "a turn that is over is not given back again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_project_that_works_much_gives_way_to_one_that_works_little_but_not_for_long() {
+        let work = work();
+        let [greedy, modest] = two(&work);
+        let works = async |project| {
+            let turn = work.turn(project, Kind::Read).await;
+            tokio::time::advance(Duration::from_millis(10)).await;
+            drop(turn);
+        };
+        for _ in 0..5 {
+            works(&greedy).await;
+        }
+        works(&modest).await;
+        let served = work.serve(&modest);
+        let mut turn = Box::pin(work.turn(&greedy, Kind::Read));
+        assert!((&mut turn).now_or_never().is_none());
+        drop(served);
+        drop((&mut turn).now_or_never().expect("the modest one has its answer"));
+        let _served = [work.serve(&modest), work.serve(&greedy)];
+        drop(now(&work, &modest, Kind::Read).expect("it works less"));
+        let begun = Instant::now();
+        work.turn(&greedy, Kind::Read).await;
+        assert_eq!(begun.elapsed(), WAY);
+        works(&modest).await;
+        let _served = work.serve(&modest);
+        assert!(now(&work, &greedy, Kind::Read).is_some(), "they work alike");
     }
 }
