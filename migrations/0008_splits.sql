@@ -12,6 +12,20 @@ create function split_hash(kind text, content text) returns bigint language sql 
             E'\u00a0', ''), E'\u2018', ''), E'\u2019', ''), E'\u201c', ''), E'\u201d', ''), E'\u00ab', ''), E'\u00bb', '')
         collate "C") collate "default"), 0);
 
+-- What a model was asked: the messages or the input of the request, or the context if the request has neither. Exports read the
+-- request in the same way (exports/chat.rs).
+create function prompt_of(llm_request json, context json) returns json language sql immutable parallel safe
+    return case
+        when json_typeof(llm_request -> 'messages') = 'array' and llm_request #> '{messages,0}' is not null
+            then llm_request -> 'messages'
+        when coalesce(json_typeof(llm_request -> 'messages'), 'null') <> 'null' then context
+        when json_typeof(llm_request -> 'input') = 'array' and llm_request #> '{input,0}' is not null
+            then llm_request -> 'input'
+        when json_typeof(llm_request -> 'input') = 'string' and llm_request ->> 'input' <> ''
+            then llm_request -> 'input'
+        else context
+    end;
+
 -- The JSON of a prompt as a text that does not depend on the order of its members, nor on the white space and the escapes
 -- between and in its strings.
 create function prompt_text(prompt json) returns text language sql immutable strict parallel safe

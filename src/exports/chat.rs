@@ -70,8 +70,8 @@ impl<'a> Prompt<'a> {
                 let system = request.remove("system").or_else(|| request.remove("instructions"));
                 let said = match (request.remove("messages"), request.remove("input")) {
                     (Some(Value::Array(messages)), _) => of_chat(messages)?,
-                    (None, Some(Value::String(text))) => vec![Message::new("user", text)],
-                    (None, Some(Value::Array(items))) => of_items(items)?,
+                    (None | Some(Value::Null), Some(Value::String(text))) => vec![Message::new("user", text)],
+                    (None | Some(Value::Null), Some(Value::Array(items))) => of_items(items)?,
                     _ => return None,
                 };
                 let system = system.and_then(|content| text(&content)).filter(|text| !text.is_empty());

@@ -265,7 +265,7 @@ pub(super) struct Rows {
 impl Rows {
     /// Returns a row's question and answer, if it has them.
     pub(super) fn texts(&self) -> Option<QuestionAndAnswer> {
-        self.dataset.texts()
+        self.dataset.texts(self.shape)
     }
 
     /// Writes a row. If there is a `profile`, it also gets the row. Returns the records whose texts are in the row.

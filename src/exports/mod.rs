@@ -121,7 +121,7 @@ pub trait Dataset: fmt::Debug + Send + Sync {
     }
 
     /// Returns a row's question and answer, if it has them.
-    fn texts(&self) -> Option<QuestionAndAnswer> {
+    fn texts(&self, _: Shape) -> Option<QuestionAndAnswer> {
         None
     }
 

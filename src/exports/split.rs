@@ -125,6 +125,8 @@ pub struct Texts<'a> {
     pub question: Text<'a>,
     /// The answer that the row teaches.
     pub answer: Text<'a>,
+    /// The answer as it is exported, whose length can be limited.
+    pub exported: &'a str,
     /// The time when the record was finalized.
     pub completed_at: &'a str,
     /// The hashes of the other answers in the row, each after a comma.
@@ -185,7 +187,7 @@ impl Common {
     pub(super) fn push_answer(&self, query: &mut QueryBuilder<Postgres>, texts: &Texts<'_>) {
         for (bound, comparison) in [(self.min_chars, ">="), (self.max_chars, "<=")] {
             if let Some(bound) = bound {
-                query.push(format_args!(" and char_length({}) {comparison} ", texts.answer.sql));
+                query.push(format_args!(" and char_length({}) {comparison} ", texts.exported));
                 query.push_bind(i64::from(bound));
             }
         }

@@ -113,14 +113,14 @@ impl Batched for Event {
                 written
             }
             Kind::Ask => {
-                let rows: Vec<_> = asks(events).collect();
-                let made = tables::insert_queries(connection, project, &rows).await?;
-                rows.iter().map(|ask| created(made.contains(&ask.id))).collect()
+                let rows = firsts(asks(events), |ask| ask.id);
+                let mut made = tables::insert_queries(connection, project, &rows).await?;
+                asks(events).map(|ask| created(made.remove(&ask.id))).collect()
             }
             Kind::Suggest => {
-                let rows: Vec<_> = suggests(events).collect();
-                let made = tables::insert_suggests(connection, project, &rows).await?;
-                rows.iter().map(|suggest| created(made.contains(&suggest.id))).collect()
+                let rows = firsts(suggests(events), |suggest| suggest.id);
+                let mut made = tables::insert_suggests(connection, project, &rows).await?;
+                suggests(events).map(|suggest| created(made.remove(&suggest.id))).collect()
             }
             Kind::Judge => {
                 let rows: Vec<_> = judges(events).collect();
@@ -185,6 +185,13 @@ fn asks<'a>(events: &[Kept<&'a Event>]) -> impl Iterator<Item = &'a Ask> {
 /// Returns what is suggested.
 fn suggests<'a>(events: &[Kept<&'a Event>]) -> impl Iterator<Item = &'a Suggest> {
     events.iter().filter_map(|event| event.as_suggest())
+}
+
+/// Returns the first row with each id. Events of two conversations may have the same one, of which the first is written and
+/// the second judged.
+fn firsts<'a, T>(rows: impl Iterator<Item = &'a T>, id: impl Fn(&T) -> Uuid) -> Vec<&'a T> {
+    let mut seen = HashSet::new();
+    rows.filter(|row| seen.insert(id(row))).collect()
 }
 
 /// Returns the verdicts on memories.

@@ -293,6 +293,7 @@ impl Start {
                 suggestions: &new.suggestions,
                 fetch_end_ts: new.fetch_end_ts,
                 prompt_hash: self.facts.prompt_hash,
+                context_hash: self.facts.context_hash,
             };
             let shown = || resolve(new.suggestions.len(), []).iter().map(|view| view.index).collect();
             Conclusion::of(

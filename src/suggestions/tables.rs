@@ -185,6 +185,7 @@ pub(super) struct Locked {
     pub(super) suggestion_hashes: Option<Vec<u8>>,
     pub(super) fetch_end_ts: Option<f64>,
     pub(super) prompt_hash: Option<Uuid>,
+    pub(super) context_hash: Option<Uuid>,
     pub(super) outcome_hash: Option<Vec<u8>>,
     /// The database's time when the record was locked.
     pub(super) now: Timestamp,
@@ -199,7 +200,7 @@ pub(super) async fn lock(
 ) -> sqlx::Result<HashMap<Uuid, Locked>> {
     const SQL: &str = "
         select id, state, suggestion_count, case when state = 'pending' then suggestions end as suggestions,
-            suggestion_hashes, fetch_end_ts, prompt_hash, outcome_hash, clock_timestamp() as now
+            suggestion_hashes, fetch_end_ts, prompt_hash, context_hash, outcome_hash, clock_timestamp() as now
         from suggestions where project = $1 and id = any($2) order by id for no key update";
     let rows: Vec<Locked> = sqlx::query_as(SQL).bind(project).bind(ids).fetch_all(connection).await?;
     Ok(rows.into_iter().map(|locked| (locked.id, locked)).collect())

@@ -374,7 +374,9 @@ fn conclude(
         let accepted = shown.filter(is_same).or_else(|| (0..record.suggestion_count).find(is_same));
         return Ok(Conclusion::of_hashes(fetch_end_ts, viewed, accepted, outcome));
     };
-    let slate = Slate { suggestions, fetch_end_ts, prompt_hash: record.prompt_hash.unwrap_or_default() };
+    let [prompt_hash, context_hash] =
+        [record.prompt_hash, record.context_hash].map(Option::unwrap_or_default);
+    let slate = Slate { suggestions, fetch_end_ts, prompt_hash, context_hash };
     let conclusion = Conclusion::of(&slate, viewed, None, outcome);
     let kept = ending.input_hash.is_none() && record.suggestions.is_some();
     Ok(if kept { conclusion } else { conclusion.without_text() })

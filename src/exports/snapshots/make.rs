@@ -12,6 +12,7 @@ use crate::audit::{self, Action};
 use crate::auth::Actor;
 use crate::db;
 use crate::error::Result;
+use crate::exports::format::Shape;
 use crate::exports::stream::Exports;
 use crate::exports::{as_of, exclude};
 use crate::projects::Tenant;
@@ -35,7 +36,7 @@ pub async fn make(
         Some(as_of) => as_of,
         None => as_of::before_writes_in_flight(&exports.db, project).await?,
     };
-    let has_texts = wanted.dataset.texts().is_some();
+    let has_texts = wanted.dataset.texts(Shape::Raw).is_some();
     let fixed = Fixed { format, row_schema, as_of, has_texts };
     let mut transaction = db::begin(db).await?;
     let (id, is_new) = store::make(&mut transaction, project, exports.most_snapshots, &new, &fixed).await?;

@@ -196,7 +196,7 @@ impl Dataset for CorrectionPairs {
         if self.prompt == Some(PromptOf::Sent) { Told::Request } else { Told::Intent }
     }
 
-    fn texts(&self) -> Option<QuestionAndAnswer> {
+    fn texts(&self, _: Shape) -> Option<QuestionAndAnswer> {
         Some([(INTENT, Some("user_intent")), (ANSWER, None)])
     }
 
@@ -294,6 +294,7 @@ impl CorrectionPairs {
             record: "g.id",
             question: INTENT,
             answer: ANSWER,
+            exported: if self.is_raw() { "f.raw_response" } else { RIGHT },
             completed_at: "p.completed_at",
             others: &others,
         };

@@ -137,7 +137,7 @@ impl Dataset for TrainingPairs {
         if self.is_sent() { Told::Request } else { Told::Intent }
     }
 
-    fn texts(&self) -> Option<QuestionAndAnswer> {
+    fn texts(&self, _: Shape) -> Option<QuestionAndAnswer> {
         Some([(INTENT, Some("user_intent")), (ANSWER, Some("program"))])
     }
 
@@ -202,10 +202,12 @@ impl TrainingPairs {
             query
                 .push(format_args!(" and g.corrected_dsl is null and has_text({})", of_last("raw_response")));
         }
+        let exported = if self.is_raw() { of_last("raw_response") } else { PROGRAM.to_owned() };
         let texts = Texts {
             record: "g.id",
             question: INTENT,
             answer: ANSWER,
+            exported: &exported,
             completed_at: "g.completed_at",
             others: "",
         };

@@ -94,18 +94,7 @@ impl Dataset for MemorySuggestions {
             join memories m on m.project = $1 and m.id = c.memory_id and m.revision = c.memory_revision
                 and m.content is not null",
         );
-        // The other memories suggested in the same response, by their rank.
-        query.push(match shape {
-            Shape::Triplet => {
-                " join lateral (
-                    select d.rank, n.content, d.memory_id from conversation_memories d
-                    join memories n on n.project = $1 and n.id = d.memory_id and n.revision = d.memory_revision
-                        and n.content is not null
-                    where d.project = $1 and d.suggest_id = c.suggest_id and d.verdict = 'dismissed'
-                ) beside on true"
-            }
-            _ => " cross join (select 0 as rank, null::text as content, null::uuid as memory_id) beside",
-        });
+        push_beside(query, common, shape, ("c", "beside"));
         query.push(" where c.project = $1");
         self.push_conditions(query, common, shape, ("c", "q"));
         if common.is_exact() {
@@ -114,9 +103,13 @@ impl Dataset for MemorySuggestions {
                     select from conversation_memories older
                     join conversation_queries p on p.project = $1 and p.id = older.query_id and p.query = q.query
                     join memories o on o.project = $1 and o.id = older.memory_id
-                        and o.revision = older.memory_revision and o.content = m.content
-                    where older.project = $1 and older.verdict = c.verdict
-                        and (older.judged_at, older.id) < (c.judged_at, c.id)",
+                        and o.revision = older.memory_revision and o.content = m.content",
+            );
+            push_beside(query, common, shape, ("older", "older_beside"));
+            query.push(
+                " where older.project = $1 and older.verdict = c.verdict
+                    and older_beside.content is not distinct from beside.content
+                    and (older.judged_at, older.id, older_beside.rank) < (c.judged_at, c.id, beside.rank)",
             );
             self.push_conditions(query, common, shape, ("older", "p"));
             query.push(")");
@@ -176,6 +169,28 @@ impl Dataset for MemorySuggestions {
         };
         lines.write(example, metadata.transpose()?)
     }
+}
+
+/// Adds as `beside` the memory with which a triplet compares the memory `c`: each one that was suggested in the same response
+/// and dismissed. Rows of other shapes have none.
+fn push_beside(query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape, (c, beside): (&str, &str)) {
+    if shape != Shape::Triplet {
+        query.push(format_args!(
+            " cross join (select 0 as rank, null::text as content, null::uuid as memory_id) {beside}"
+        ));
+        return;
+    }
+    query.push(format_args!(
+        " join lateral (
+            select d.rank, n.content, d.memory_id from conversation_memories d
+            join memories n on n.project = $1 and n.id = d.memory_id and n.revision = d.memory_revision
+                and n.content is not null
+            where d.project = $1 and d.suggest_id = {c}.suggest_id and d.verdict = 'dismissed'"
+    ));
+    if let Some(as_of) = common.as_of {
+        query.push(" and d.judged_at < ").push_bind(as_of);
+    }
+    query.push(format_args!(") {beside} on true"));
 }
 
 impl MemorySuggestions {

@@ -119,7 +119,7 @@ impl Dataset for AcceptedSuggestions {
         }
     }
 
-    fn texts(&self) -> Option<QuestionAndAnswer> {
+    fn texts(&self, _: Shape) -> Option<QuestionAndAnswer> {
         Some([(self.question(), None), (INPUT, Some("actual_input"))])
     }
 
@@ -161,6 +161,7 @@ impl AcceptedSuggestions {
             record: "s.id",
             question: self.question(),
             answer: INPUT,
+            exported: INPUT.sql,
             completed_at: "s.completed_at",
             others: "",
         };

@@ -18,7 +18,7 @@ use crate::exports::params::Common;
 use crate::exports::schema;
 use crate::exports::selection::Selection;
 use crate::exports::split::{self, Contents, Split};
-use crate::exports::text::QuestionAndAnswer;
+use crate::exports::text::{QuestionAndAnswer, Text};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey};
 use crate::http::{Checks, flag};
 use crate::suggestions::MatchType;
@@ -80,6 +80,17 @@ impl Described for PreferencePairs {
 /// The rows, with the record `s`.
 const FROM: &str = "preference_labels l join suggestions s on s.project = $1 and s.id = l.suggestion_id";
 
+/// The text of a label: the one that was rejected, or what was submitted.
+const LABELED: Text<'_> = Text {
+    kind: "input",
+    sql: "case when l.rejected_index < 0 then s.actual_input else s.suggestions ->> l.rejected_index end",
+};
+
+/// Returns the answer that a row teaches.
+fn answer(shape: Shape) -> Text<'static> {
+    if shape == Shape::Label { LABELED } else { INPUT }
+}
+
 impl Dataset for PreferencePairs {
     fn check(&self, _: Shape, checks: &mut Checks) {
         MatchTypes::check_typed(self.match_type.as_ref(), self.include_typed, checks);
@@ -92,9 +103,9 @@ impl Dataset for PreferencePairs {
             alias: "l",
             key: &["completed_at", "suggestion_id", "rejected_index"],
             hash,
-            answer: Some(INPUT),
+            answer: Some(answer(shape)),
         };
-        common.push_selection(query, &rows, |query| self.push_conditions(query, common, hash));
+        common.push_selection(query, &rows, |query| self.push_conditions(query, common, shape, hash));
     }
 
     fn sort_key(&self) -> [&'static str; 3] {
@@ -106,8 +117,9 @@ impl Dataset for PreferencePairs {
         format!("{TEXTS}{metadata}")
     }
 
-    fn texts(&self) -> Option<QuestionAndAnswer> {
-        Some([(REQUEST, None), (INPUT, Some("actual_input"))])
+    fn texts(&self, shape: Shape) -> Option<QuestionAndAnswer> {
+        let column = (shape != Shape::Label).then_some("actual_input");
+        Some([(REQUEST, None), (answer(shape), column)])
     }
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
@@ -135,16 +147,21 @@ impl Dataset for PreferencePairs {
 }
 
 impl PreferencePairs {
-    fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common, hash: &str) {
+    fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape, hash: &str) {
         query.push(format_args!(" and l.{hash} is not null"));
         let kinds = kinds(self.match_type.as_ref(), self.include_typed);
-        let rejected = ", split_hash('input', s.suggestions ->> l.rejected_index)";
+        // A label has no other text.
+        let others = match shape {
+            Shape::Label => "",
+            _ => ", split_hash('input', s.suggestions ->> l.rejected_index)",
+        };
         let texts = split::Texts {
             record: "s.id",
             question: REQUEST,
-            answer: INPUT,
+            answer: answer(shape),
+            exported: answer(shape).sql,
             completed_at: "l.completed_at",
-            others: rejected,
+            others,
         };
         let version = self.suggestion_node_version.as_deref();
         push_conditions(query, Some(&kinds), version, common, Contents::Texts(texts));

@@ -99,7 +99,7 @@ const SESSION: &str = "coalesce(s.session_name, s.id::text)";
 
 /// The messages that were sent to the model, as a question.
 pub(super) const REQUEST: Text<'_> =
-    Text { kind: "prompt", sql: "prompt_text(coalesce(s.llm_request -> 'messages', s.context))" };
+    Text { kind: "prompt", sql: "prompt_text(prompt_of(s.llm_request, s.context))" };
 
 /// The context, as a question.
 pub(super) const CONTEXT: Text<'_> = Text { kind: "prompt", sql: "prompt_text(s.context)" };
@@ -112,7 +112,7 @@ pub(super) static SOURCE: Source = Source {
     domain: "suggestions",
     sql: "
         select s.id as record, s.completed_at,
-            split_hash('prompt', prompt_text(coalesce(s.llm_request -> 'messages', s.context))) as question,
+            split_hash('prompt', prompt_text(prompt_of(s.llm_request, s.context))) as question,
             array(
                 select split_hash('prompt', prompt_text(s.context))
                 union all select split_hash('input', s.actual_input)
@@ -134,7 +134,7 @@ pub(super) static SOURCE: Source = Source {
         where s.before < 20000 order by s.completed_at, s.id",
     taught: "
         select s.id as record, s.completed_at,
-            left(coalesce((s.llm_request -> 'messages')::text, s.context::text), 16384)
+            left(prompt_of(s.llm_request, s.context)::text, 16384)
                 || E'\n' || left(s.actual_input, 16384) as text
         from suggestions s
         where s.project = $1 and s.state = 'finalized' and s.example_hash is not null and s.completed_at < $4

@@ -19,6 +19,8 @@ pub struct Slate<'a> {
     pub fetch_end_ts: Option<f64>,
     /// The hash of the messages that the model was given.
     pub prompt_hash: Uuid,
+    /// The hash of the context.
+    pub context_hash: Uuid,
 }
 
 /// The outcome of a suggestion record.
@@ -41,7 +43,7 @@ pub struct Conclusion {
     /// The hash of prompt and text submitted, which finds equal training examples. None if there is nothing
     /// to learn from.
     pub example_hash: Option<Uuid>,
-    /// The hash of prompt, slate, views and text submitted, which finds equal ranking examples.
+    /// The hash of prompt, context, slate, views and text submitted, which finds equal ranking examples.
     pub slate_hash: Option<Uuid>,
     /// The texts chosen and rejected.
     pub labels: Vec<Label>,
@@ -111,7 +113,8 @@ impl Conclusion {
         exact: Option<i32>,
         outcome: &Outcome,
     ) -> Self {
-        let nothing = Slate { suggestions: &[], fetch_end_ts, prompt_hash: Uuid::nil() };
+        let nothing =
+            Slate { suggestions: &[], fetch_end_ts, prompt_hash: Uuid::nil(), context_hash: Uuid::nil() };
         let mut conclusion = Self::of(&nothing, viewed, None, outcome).without_text();
         if conclusion.state == State::Finalized {
             conclusion.match_type = exact.map(|_| MatchType::Exact);
@@ -136,7 +139,8 @@ impl Conclusion {
 
 fn slate_hash(slate: &Slate<'_>, viewed: &[i32], input: &str) -> Uuid {
     let viewed: Vec<_> = viewed.iter().flat_map(|index| index.to_be_bytes()).collect();
-    let own = [b"slate".as_slice(), slate.prompt_hash.as_bytes(), &viewed, input.as_bytes()];
+    let (prompt, context) = (slate.prompt_hash.as_bytes(), slate.context_hash.as_bytes());
+    let own = [b"slate".as_slice(), prompt, context, &viewed, input.as_bytes()];
     let texts = slate.suggestions.iter().map(String::as_bytes);
     derived_id(&own.into_iter().chain(texts).collect::<Vec<_>>())
 }
@@ -178,7 +182,12 @@ mod tests {
     use super::*;
 
     fn conclude(suggestions: &[String], viewed: &[i32], input: &str) -> Conclusion {
-        let slate = Slate { suggestions, fetch_end_ts: Some(5.0), prompt_hash: Uuid::nil() };
+        let slate = Slate {
+            suggestions,
+            fetch_end_ts: Some(5.0),
+            prompt_hash: Uuid::nil(),
+            context_hash: Uuid::nil(),
+        };
         let outcome = Outcome {
             actual_input: input.to_owned(),
             displayed_index_at_submit: None,

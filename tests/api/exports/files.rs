@@ -16,7 +16,7 @@ use crate::support::{Answer, Service, assert_text, encoded, eventually, failed, 
 const SNAPSHOTS: &str = "/v1/snapshots";
 
 /// Asks for a snapshot, and waits until it is built or cannot be.
-pub(super) async fn built(service: &Service, new: &Value) -> Value {
+pub(crate) async fn built(service: &Service, new: &Value) -> Value {
     let answer = service.post(SNAPSHOTS, new).await;
     assert_eq!(answer.status, 202, "{}", answer.text());
     let address = answer.header("location").expect("an address").to_owned();

@@ -8,7 +8,7 @@ mod datasets;
 mod documents;
 mod encodings;
 mod exclusion;
-mod files;
+pub(crate) mod files;
 mod formats;
 mod limits;
 mod near;

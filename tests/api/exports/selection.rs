@@ -263,6 +263,20 @@ async fn answers_have_a_length_and_a_number_of_records_that_may_teach_them() {
     )
     .await;
     assert_eq!(column(&of_two, "user_intent"), ["intent 0", "intent 2"]);
+    let response = json!({"raw_response": "a long answer around it"});
+    service
+        .accept(&[solved(
+            11,
+            "intent 11",
+            &[with(failed(1, "a", "e"), &response), with(passed(2, "b"), &response)],
+        )])
+        .await;
+    for path in [TRAINING, CORRECTIONS] {
+        for (bound, expected) in [("min_chars=23", 1), ("max_chars=22", 0)] {
+            let path = format!("{path}?format=openai&completion=raw&{bound}");
+            assert_eq!(rows(&service, &path).await.len(), expected, "{path}");
+        }
+    }
     service
         .get(&format!("{TRAINING}?max_per_answer=0&max_chars=0"))
         .await

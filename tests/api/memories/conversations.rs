@@ -71,3 +71,18 @@ async fn what_no_query_and_no_verdict_can_be_is_refused_by_its_field() {
     let feedback = json!({"memory_id": Uuid::from_u128(1), "verdict": "good"});
     service.post("/v1/conversations/s/feedback", &feedback).await.refused(422, &["/verdict"]);
 }
+
+#[tokio::test]
+async fn a_query_with_the_id_of_one_in_another_conversation_is_a_conflict_in_the_same_batch_too() {
+    let service = Service::open().await;
+    let line = |session: &str| json!({"event": "conversation_query", "session_id": session, "id": Uuid::from_u128(7), "query": "Why 401?"});
+    let summary = service.events(&[line("one"), line("two"), line("one")]).await.expect(200);
+    assert_eq!(json!([summary["accepted"], summary["duplicates"]]), json!([1, 1]));
+    let rejected = &summary["rejected"];
+    assert_eq!(
+        json!([rejected.as_array().map(Vec::len), rejected[0]["line"], rejected[0]["status"]]),
+        json!([1, 2, 409])
+    );
+    service.get("/v1/conversations/one").await.expect(200);
+    service.get("/v1/conversations/two").await.refused(404, &[]);
+}

@@ -73,6 +73,44 @@ async fn a_verdict_that_is_sent_again_stays_where_it_was_in_exports() {
 }
 
 #[tokio::test]
+async fn a_triplet_is_equal_to_another_only_with_its_negative_and_stays_as_of_its_time() {
+    let service = Service::open().await;
+    notes(&service).await;
+    let asked = async |session: &str| {
+        ask(&service, session, "How does AuthMiddleware verify a JWT on staging?").await;
+        let found = suggest(&service, session, &json!({"confidence_threshold": 0})).await;
+        column(found["suggestions"].as_array().expect("a list"), "memory_id")
+    };
+    let judge = async |session: &str, memory: &Value, verdict: &str| {
+        let feedback = json!({"memory_id": memory, "verdict": verdict});
+        service.post(&format!("/v1/conversations/{session}/feedback"), &feedback).await.expect(200);
+    };
+    let mut third = Value::Null;
+    for session in ["a", "b", "c", "d"] {
+        let memories = asked(session).await;
+        let [used, dismissed, other] = &memories[..] else { panic!("three: {memories:?}") };
+        judge(session, used, "used").await;
+        match session {
+            "a" => {}
+            "c" => {
+                judge(session, other, "dismissed").await;
+                third = other.clone();
+            }
+            _ => judge(session, dismissed, "dismissed").await,
+        }
+    }
+    let path = "/v1/exports/memory-suggestions?format=triplets";
+    let exported = service.get(path).await;
+    let as_of = encoded(exported.header("gleaner-as-of").expect("a time"));
+    let rows = exported.rows();
+    assert_eq!(rows.len(), 3);
+    assert_eq!(service.get(&format!("{path}&dedupe=exact")).await.rows(), rows[..2]);
+    judge("b", &third, "dismissed").await;
+    assert_eq!(service.get(&format!("{path}&as_of={as_of}")).await.rows(), rows);
+    assert_eq!(service.get(path).await.rows().len(), 4);
+}
+
+#[tokio::test]
 async fn a_verdict_is_not_exported_beside_a_text_that_it_was_not_on() {
     let service = judged().await;
     let exported = async |format: &str| {

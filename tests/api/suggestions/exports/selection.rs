@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{ACCEPTED, PREFERENCES, RANKINGS, finished, four, told};
+use crate::exports::files::built;
 use crate::support::{Service, column, with};
 
 #[tokio::test]
@@ -223,4 +224,88 @@ async fn no_export_ever_holds_an_unviewed_suggestion_as_rejected() {
         }
     }
     assert!(seen > 50, "{seen}");
+}
+
+/// The rows of each part of a split of a half, and how many were dropped.
+async fn halves(service: &Service, path: &str) -> (Vec<Vec<Value>>, usize) {
+    let (mut parts, mut dropped) = (Vec::new(), 0);
+    for split in ["train", "validation", "test"] {
+        let answer = service.get(&format!("{path}&holdout=0.5&split={split}")).await;
+        let count = answer.header("gleaner-dropped").map(|count| count.parse::<usize>().expect("a number"));
+        dropped += count.unwrap_or_default();
+        parts.push(answer.rows());
+    }
+    (parts, dropped)
+}
+
+fn are_disjoint(parts: &[Vec<Value>], column: &str) -> bool {
+    let texts =
+        parts.iter().flat_map(|rows| rows.iter().map(|row| row[column].to_string()).collect::<BTreeSet<_>>());
+    let texts: Vec<_> = texts.collect();
+    texts.iter().collect::<BTreeSet<_>>().len() == texts.len()
+}
+
+#[tokio::test]
+async fn a_prompt_is_what_the_request_says_however_the_provider_calls_it() {
+    let of = async |request: &dyn Fn(u128) -> Value| {
+        let service = Service::open().await;
+        let event = |number: u128| {
+            let text = format!("answer {number}");
+            let more = json!({"llm_request": request(number), "context": {"n": number}});
+            with(finished(number, &[&text], &[0], &text), &more)
+        };
+        service.accept(&(0..90).map(event).collect::<Vec<_>>()).await;
+        service
+    };
+    let input =
+        of(&|number| json!({"model": "m", "input": format!("How do I do thing {}?", number % 15)})).await;
+    let path = format!("{ACCEPTED}?format=raw");
+    let (parts, dropped) = halves(&input, &path).await;
+    assert!(are_disjoint(&parts, "prompt"));
+    assert_eq!(parts.iter().map(Vec::len).sum::<usize>() + dropped, 90);
+    assert!(parts.iter().all(|rows| !rows.is_empty()));
+    let near = input.get(&format!("{path}&dedupe=near")).await.rows();
+    assert!(near.len() >= 15, "{} of 15 questions", near.len());
+    for messages in [Value::Null, json!([])] {
+        let service = of(&|_| json!({"messages": messages})).await;
+        let (parts, _) = halves(&service, &path).await;
+        assert!(parts.iter().all(|rows| rows.len() > 5), "{messages}: the prompt is the context");
+    }
+}
+
+#[tokio::test]
+async fn what_a_label_holds_is_what_its_parameters_are_about() {
+    let own = |event: Value, number: u128| with(event, &json!({"context": {"n": number}}));
+    let service = Service::open().await;
+    let slate = |number: u128| {
+        let texts = [format!("choose {number}"), format!("other {number}"), "zzz last".to_owned()];
+        own(finished(number, &texts.each_ref().map(String::as_str), &[0], &texts[0]), number)
+    };
+    let last = |number: u128| own(finished(number, &["zzz last"], &[0], "zzz last"), number);
+    service.accept(&(0..80).map(slate).chain((80..84).map(last)).collect::<Vec<_>>()).await;
+    let (parts, dropped) = halves(&service, &format!("{PREFERENCES}?format=trl-kto")).await;
+    assert_eq!((parts.iter().map(Vec::len).sum::<usize>(), dropped), (84, 0), "nobody has seen the last one");
+
+    let service = Service::open().await;
+    let long = "x".repeat(50);
+    let slate = |number: u128| {
+        let texts = [format!("{long} {}", number % 20), format!("short {number}")];
+        own(finished(number, &texts.each_ref().map(String::as_str), &[0, 1], &texts[1]), number)
+    };
+    service.accept(&(0..80).map(slate).collect::<Vec<_>>()).await;
+    let labels = async |query: &str| {
+        let rows = service.get(&format!("{PREFERENCES}?format=trl-kto&{query}")).await.rows();
+        rows.iter().map(|row| row["label"] == true).collect::<Vec<_>>()
+    };
+    assert_eq!(labels("max_chars=10").await, [true; 80]);
+    assert_eq!(labels("min_chars=50").await, [false; 80]);
+    let by_program = format!("{PREFERENCES}?format=trl-kto&split_by=program");
+    let (parts, _) = halves(&service, &by_program).await;
+    assert!(are_disjoint(&parts, "completion"));
+    let tested = json!({"dataset": "preference-pairs", "format": "trl-kto", "file": "jsonl", "split": "test",
+        "split_by": "program", "holdout": 0.5});
+    let snapshot = built(&service, &tested).await["id"].as_str().expect("an id").to_owned();
+    let left = service.get(&format!("{PREFERENCES}?format=trl-kto&exclude={snapshot}")).await.rows();
+    let [left, tested] = [&left, &parts[2]].map(|rows| vec![rows.clone()]);
+    assert!(!left[0].is_empty() && are_disjoint(&[left, tested].concat(), "completion"));
 }
