@@ -334,7 +334,10 @@ impl Event {
     pub fn records(&self) -> usize {
         match (self, self.kind()) {
             (Self::Memory(event), "memory_code") => event.pieces().map_or(0, |code| code.chunks.len()),
-            (_, "generation" | "suggestion" | "search" | "pair" | "send" | "memory") => 1,
+            (
+                _,
+                "generation" | "suggestion" | "search" | "pair" | "send" | "memory" | "conversation_query",
+            ) => 1,
             _ => 0,
         }
     }

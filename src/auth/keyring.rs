@@ -163,7 +163,7 @@ impl Keyring {
             if self.is_open().await? {
                 return Ok(None);
             }
-            return Err(Error::Unauthorized("a key is needed: Authorization: Bearer <key>"));
+            return Err(Error::Unauthorized(NEEDED));
         };
         if self.is_open().await? {
             return Ok(None);
@@ -173,6 +173,42 @@ impl Keyring {
             self.used.lock().expect("never poisoned").insert(key.id);
         }
         Ok(Some(key))
+    }
+
+    /// Answers 401 if a key is no longer usable, and 503 if the settings of a project have changed, since a request came. While
+    /// the database is unavailable, nobody knows of a change.
+    pub(super) async fn expect_unchanged(&self, key: Option<&ApiKey>, tenant: &Tenant) -> Result<()> {
+        const CHANGED: &str = "the project's settings have changed while the body arrived; send it again";
+        match self.is_unchanged(key, tenant).await {
+            Ok(false) => Err(Error::Unavailable(CHANGED)),
+            Err(error) if !error.is_transient() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    async fn is_unchanged(&self, key: Option<&ApiKey>, tenant: &Tenant) -> Result<bool> {
+        match key {
+            Some(key) => {
+                usable(self.again(key).await?)?;
+            }
+            None if self.is_open().await? => {}
+            None => return Err(Error::Unauthorized(NEEDED)),
+        }
+        Ok(self.tenant(&tenant.name).await?.version == tenant.version)
+    }
+
+    /// Finds a key that was found before.
+    async fn again(&self, key: &ApiKey) -> Result<Arc<ApiKey>> {
+        let known = <[u8; 32]>::try_from(key.hash.as_slice())
+            .ok()
+            .and_then(|hash| self.keys.lock().expect("never poisoned").get(&hash).cloned());
+        if let Some((seen, key)) = known
+            && seen.elapsed() < FRESH
+        {
+            return Ok(key);
+        }
+        let unknown = || Error::Unauthorized("the key is not known to this server");
+        Ok(Arc::new(keys::get(&self.db, key.id).await?.ok_or_else(unknown)?))
     }
 
     /// Returns the cached key and project of a request, however old they are.
@@ -272,6 +308,9 @@ impl Keyring {
         Ok(tenant)
     }
 }
+
+/// The refusal of a request without a key.
+const NEEDED: &str = "a key is needed: Authorization: Bearer <key>";
 
 /// Returns the key, unless it has expired or was revoked, which is a 401.
 fn usable(key: Arc<ApiKey>) -> Result<Arc<ApiKey>> {

@@ -201,9 +201,9 @@ pub async fn insert(
 }
 
 /// Stores the first key, which the operator has chosen, and revokes the one chosen before it: operators who
-/// change `GLEANER_ADMIN_KEY` want the old one to end. A key that was revoked stays revoked, and replaces
-/// nothing.
-pub async fn replace_first(connection: &mut PgConnection, secret: &Secret) -> Result<ApiKey> {
+/// change `GLEANER_ADMIN_KEY` want the old one to end. A key that was stored before, whatever became of it, replaces
+/// nothing: it may have been rotated.
+pub async fn replace_first(connection: &mut PgConnection, secret: &Secret) -> Result<First> {
     let key = NewKey {
         id: None,
         project: None,
@@ -212,12 +212,29 @@ pub async fn replace_first(connection: &mut PgConnection, secret: &Secret) -> Re
         expires_at: None,
         requests_per_second: None,
     };
-    let row = insert(connection, "default", &key, secret).await?;
-    if row.revoked_at.is_none() {
-        let sql = "update keys set revoked_at = $3 where name = $1 and id <> $2 and revoked_at is null";
-        sqlx::query(sql).bind(&key.name).bind(row.id).bind(Timestamp::now()).execute(connection).await?;
+    let begun = Timestamp::now();
+    let key = insert(&mut *connection, "default", &key, secret).await?;
+    let is_new = key.created_at >= begun;
+    let mut replaced = Vec::new();
+    if is_new {
+        let sql = "update keys set revoked_at = $3
+            where project = 'default' and name = $1 and id <> $2 and revoked_at is null
+            returning id";
+        let query = sqlx::query_scalar(sql).bind(&key.name).bind(key.id).bind(Timestamp::now());
+        replaced = query.fetch_all(connection).await?;
     }
-    Ok(row)
+    Ok(First { key, is_new, replaced })
+}
+
+/// The key that the operator has chosen.
+#[derive(Debug)]
+pub struct First {
+    /// The key.
+    pub key: ApiKey,
+    /// Whether it was stored now.
+    pub is_new: bool,
+    /// The keys that it replaces, which were revoked.
+    pub replaced: Vec<Uuid>,
 }
 
 /// Finds a key by its id.

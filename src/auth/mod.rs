@@ -19,6 +19,7 @@ use axum::http::{HeaderMap, Version, header};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
+use crate::http::json::Recheck;
 use crate::http::memory::Memory;
 use crate::projects::Tenant;
 use keyring::Keyring;
@@ -150,6 +151,7 @@ where
         }
         let tenant = keyring.project(key.as_deref(), &parts.headers).await?;
         keyring.admit(key.as_deref(), &tenant, N::SCOPE == Scope::Write, parts).await?;
+        parts.extensions.insert(recheck(&keyring, key.as_ref(), &tenant));
         let memory = Memory::of(&parts.extensions);
         memory.set_project(&tenant.name);
         memory.is_served(keyring.serve(&tenant.name));
@@ -182,6 +184,15 @@ where
         Memory::of(&parts.extensions).set_project(&tenant.name);
         Ok(Self { project: Arc::clone(&tenant.name), key: key.map(|key| key.id) })
     }
+}
+
+/// Makes the check whether a key is still usable and a project's settings are still the same.
+fn recheck(keyring: &Arc<Keyring>, key: Option<&Arc<ApiKey>>, tenant: &Arc<Tenant>) -> Recheck {
+    let (keyring, key, tenant) = (Arc::clone(keyring), key.cloned(), Arc::clone(tenant));
+    Recheck::new(move || {
+        let (keyring, key, tenant) = (Arc::clone(&keyring), key.clone(), Arc::clone(&tenant));
+        async move { keyring.expect_unchanged(key.as_deref(), &tenant).await }
+    })
 }
 
 fn expect_scope(key: &ApiKey, scope: Scope) -> Result<()> {

@@ -18,7 +18,7 @@ use super::client::{Presence, get_local, reachable};
 use super::{block_on, checked, client, embedded_settings, parse_url, words};
 use crate::audit::{self, Action};
 use crate::auth::Actor;
-use crate::auth::keys::{self, Secret};
+use crate::auth::keys::{self, First, Secret};
 use crate::config::{Database, LogFormat, Logging, Privacy, Serve};
 use crate::db;
 use crate::db::embedded::Cluster;
@@ -27,7 +27,6 @@ use crate::projects::Defaults;
 use crate::providers::Providers;
 use crate::searches::settings::SearchSettings;
 use crate::server::{self, Running, Settings};
-use crate::types::Timestamp;
 
 /// The options of the server.
 #[derive(Debug, Args)]
@@ -125,13 +124,16 @@ impl Options {
     /// machine.
     async fn admit(&self, running: &Running, key: Option<Secret>) -> anyhow::Result<bool> {
         if let Some(key) = key {
-            let begun = Timestamp::now();
             let mut transaction = db::begin(&running.app.db).await?;
-            let row = keys::replace_first(&mut transaction, &key).await?;
-            if row.created_at >= begun {
-                let actor = Actor { key: None, name: "GLEANER_ADMIN_KEY".into() };
+            let First { key: row, is_new, replaced } = keys::replace_first(&mut transaction, &key).await?;
+            let actor = Actor { key: None, name: "GLEANER_ADMIN_KEY".into() };
+            if is_new {
                 let details = serde_json::json!({"key": row.id, "name": row.name, "scopes": row.scopes});
                 audit::note(&mut transaction, &row.project, &actor, Action::KeyMade, details).await?;
+            }
+            for id in replaced {
+                let details = serde_json::json!({"key": id, "name": row.name});
+                audit::note(&mut transaction, &row.project, &actor, Action::KeyRevoked, details).await?;
             }
             transaction.commit().await?;
             if row.revoked_at.is_some() {

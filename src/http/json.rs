@@ -2,11 +2,13 @@
 //! are its steps, for endpoints whose body is not a single JSON object.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{FromRequest, Request};
-use axum::http::{HeaderMap, header};
+use axum::http::{Extensions, HeaderMap, header};
 use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
@@ -19,6 +21,27 @@ use super::memory::Memory;
 use super::strict::{MOST_ELEMENTS, Strict};
 use super::words;
 use crate::error::{Error, Result};
+
+/// Checks again whether the sender of a request may still send it, when a body that was waited for has come.
+#[derive(Clone)]
+pub struct Recheck(Arc<dyn Fn() -> BoxFuture<'static, Result<()>> + Send + Sync>);
+
+impl Recheck {
+    /// Makes a check that begins when its future does.
+    pub fn new<F: Future<Output = Result<()>> + Send + 'static>(
+        check: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(move || Box::pin(check())))
+    }
+
+    /// Runs the check of a request, if it has one.
+    pub async fn run(extensions: &Extensions) -> Result<()> {
+        match extensions.get() {
+            Some(Self(check)) => check().await,
+            None => Ok(()),
+        }
+    }
+}
 
 /// The largest JSON body in bytes, after decompression.
 pub const JSON_LIMIT: usize = 2 << 20;
@@ -64,12 +87,13 @@ impl Body {
 }
 
 /// Reads a body of at most `limit` bytes. A longer one is a 413, and one for which there is no memory a 503. A request that
-/// waits for its body leaves its project's place to others meanwhile.
+/// waits for its body leaves its project's place to others meanwhile, and is refused if its sender may no longer send it.
 pub async fn body(request: Request, limit: usize) -> Result<Body> {
     let replaced = request.extensions().get::<Replaced>().cloned().unwrap_or_default();
     let memory = Memory::of(request.extensions());
     let mut bytes = Vec::new();
-    let mut body = Limited::new(request.into_body(), limit);
+    let (head, body) = request.into_parts();
+    let mut body = Limited::new(body, limit);
     let begun = Instant::now();
     let mut waited = false;
     loop {
@@ -99,6 +123,7 @@ pub async fn body(request: Request, limit: usize) -> Result<Body> {
         bytes.extend_from_slice(&data);
     }
     if waited {
+        Recheck::run(&head.extensions).await?;
         memory.enter_again().await?;
     }
     Ok(Body { bytes, replaced, memory })

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::Request;
 use axum::http::{Extensions, HeaderMap, header};
 use http_body_util::BodyExt as _;
@@ -15,7 +15,7 @@ struct Received(Arc<OnceLock<Arc<AtomicU64>>>);
 /// Sees to it that the bytes of a request can be counted.
 #[must_use]
 pub fn count(request: Request) -> Request {
-    if length(request.headers()).is_some() || !request.headers().contains_key(header::CONTENT_TYPE) {
+    if length(request.headers()).is_some() || request.body().is_end_stream() {
         return request;
     }
     let received = Received::default();

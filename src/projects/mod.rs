@@ -156,6 +156,8 @@ impl Project {
 pub struct Tenant {
     /// The project's name.
     pub name: Arc<str>,
+    /// A hash of the project's settings, which tells whether they have changed.
+    pub version: String,
     /// What is kept of the project's events.
     pub policy: Policy,
     /// For how many days records are kept.

@@ -38,6 +38,23 @@ impl Room {
     }
 }
 
+impl Room {
+    /// Answers that the quota, which is of so many records, has no room for another one, if that is so.
+    pub fn expect(&self, quota: Option<u64>) -> Result<()> {
+        match (quota, self.left()) {
+            (Some(quota), Some(..=0)) => Err(full(quota)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that records were stored whose number was not known before.
+    pub fn spend(&self, records: usize) {
+        if let Some(left) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            *left = left.saturating_sub(i64::try_from(records).unwrap_or(i64::MAX));
+        }
+    }
+}
+
 /// Makes the response to a request that would exceed a quota of records.
 pub fn full(quota: u64) -> Error {
     let detail =

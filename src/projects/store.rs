@@ -23,14 +23,15 @@ pub async fn exists(db: impl PgExecutor<'_>, project: &str) -> Result<bool> {
 
 /// Returns the project with what is needed to write its events, or none if there is no such project.
 pub async fn tenant(db: impl PgExecutor<'_>, project: &str, defaults: &Defaults) -> Result<Option<Tenant>> {
-    let sql = "select settings, hash_key from projects where name = $1";
-    let found: Option<(Json<Settings>, Vec<u8>)> =
+    let sql = "select settings, hash_key, md5(settings::text) from projects where name = $1";
+    let found: Option<(Json<Settings>, Vec<u8>, String)> =
         sqlx::query_as(sql).bind(project).fetch_optional(db).await?;
-    let tenant = |(Json(settings), key): (Json<Settings>, Vec<u8>)| {
+    let tenant = |(Json(settings), key, version): (Json<Settings>, Vec<u8>, String)| {
         let Settings { capture, redact, retention_days, quotas, searches, messages: own_messages, memories } =
             &settings;
         Ok(Tenant {
             name: project.into(),
+            version,
             policy: Policy::new(capture.as_ref(), defaults.capture, redact, HashKey::new(key))?,
             retention: retention_days.clone().unwrap_or_default(),
             quotas: quotas.clone(),

@@ -237,13 +237,17 @@ impl<'a, L: Listener> Intake<'a, L> {
         if piece.lines.is_empty() {
             return Ok((TranscriptCounts::default(), 0, 0));
         }
+        self.tenant.room.expect(self.tenant.quotas.rows)?;
         let mut losses = Losses::default();
         loop {
             let stored = self.seen(&piece).await?;
             let read = self.read(&stored, piece.clone()).await;
             let (replaced, redacted) = (read.replaced, read.redacted);
             match self.store(&piece, &stored, read).await {
-                Ok(Some(counts)) => return Ok((counts, replaced, redacted)),
+                Ok(Some(counts)) => {
+                    self.tenant.room.spend(counts.searches_started + counts.human_turns);
+                    return Ok((counts, replaced, redacted));
+                }
                 // Another server has stored lines of this source meanwhile.
                 Ok(None) => {}
                 Err(error) if losses.again(&error).await => {}

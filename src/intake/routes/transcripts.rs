@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 
 use crate::auth::{Caller, Write};
 use crate::error::{Error, Refusals, Result};
-use crate::http::json::{self, expect_media_type};
+use crate::http::json::{self, Recheck, expect_media_type};
 use crate::http::memory::Memory;
 use crate::http::reply::{NotKept, Shown};
 use crate::http::{NDJSON_LIMIT, Query, Replaced, line};
@@ -80,6 +80,7 @@ async fn append_transcript(
         json::expect_pace(begun, lines.0.len())?;
         memory.hold(lines.0.len() + chunk.as_ref().map_or(0, Bytes::len)).await?;
         if let Some(piece) = lines.push(chunk)? {
+            Recheck::run(&head.extensions).await?;
             let turn = app.work.turn(&caller.project, Kind::Parse).await;
             let (piece, characters, redacted) = intake.take(piece).await?;
             drop(turn);

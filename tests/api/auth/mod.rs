@@ -2,6 +2,7 @@
 
 mod audit;
 mod keys;
+mod meanwhile;
 mod open_server;
 mod operations;
 mod projects;

@@ -113,7 +113,7 @@ async fn another_first_key_takes_the_place_of_the_one_before() {
     let start_with = async |key: &str| {
         let secret = Secret::chosen(key).expect("a key");
         let mut connection = db.acquire().await.expect("a connection");
-        replace_first_key(&mut connection, &secret).await.expect("is kept")
+        replace_first_key(&mut connection, &secret).await.expect("is kept").key
     };
     for key in [old, old, new, new] {
         assert_eq!(start_with(key).await.revoked_at, None);
@@ -123,6 +123,27 @@ async fn another_first_key_takes_the_place_of_the_one_before() {
     // One that was revoked stays so, and does not take the one in force with it: nobody is locked out.
     assert!(start_with(old).await.revoked_at.is_some());
     assert_eq!(start_with(new).await.revoked_at, None);
+}
+
+#[tokio::test]
+async fn a_first_key_that_was_rotated_does_not_end_its_successor_when_the_server_starts_again() {
+    let service = Service::open().await;
+    let db = pool(&service.options, "first key", 1);
+    let first = "the-first-key-that-was-given-once";
+    let start = async || {
+        let secret = Secret::chosen(first).expect("a key");
+        let mut connection = db.acquire().await.expect("a connection");
+        replace_first_key(&mut connection, &secret).await.expect("is kept")
+    };
+    let id = start().await.key.id;
+    let path = format!("/v1/keys/{id}/rotate");
+    let later = json!({"old_expires_at": "2999-01-01T00:00:00Z"});
+    let rotated = call(&service, first, Method::POST, &path, Some(later)).await.expect(201);
+    let again = start().await;
+    assert_eq!((again.is_new, again.replaced.len()), (false, 0));
+    let key = rotated["key"].as_str().expect("a key");
+    call(&service, key, Method::GET, LOGS, None).await.expect(200);
+    call(&service, first, Method::GET, LOGS, None).await.expect(200);
 }
 
 #[tokio::test]

@@ -1,11 +1,12 @@
 //! Rates and quotas: off unless they are set, for a key and for a project.
 
+use axum::body::Body;
 use axum::http::Method;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::{LOGS, call, log, make};
-use crate::support::Service;
+use crate::support::{Service, request};
 
 /// A service with the projects `a` and `b`, and a key for each.
 async fn two_projects(quotas: Value) -> (Service, String, [String; 2]) {
@@ -122,4 +123,44 @@ async fn a_batch_stores_no_more_records_than_a_quota_has_room_for() {
     let sql = "select count(*) from generations";
     let stored: i64 = sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a count");
     assert_eq!((accepted, stored), (10, 10));
+}
+
+#[tokio::test]
+async fn queries_of_conversations_and_transcripts_count_as_records_too() {
+    let (service, _, [a, _]) = two_projects(json!({"rows": 10})).await;
+    let line = |n: usize| json!({"event": "conversation_query", "session_id": "s", "query": format!("q{n}")});
+    let batch = json!((0..12).map(line).collect::<Vec<_>>());
+    let summary = call(&service, &a, Method::POST, "/v1/events", Some(batch)).await.expect(200);
+    assert_eq!(json!([summary["accepted"], summary["rejected"].as_array().map(Vec::len)]), json!([10, 2]));
+    let (service, _, [a, _]) = two_projects(json!({"rows": 10})).await;
+    let prompt = |number: usize| {
+        let message = json!({"role": "user", "content": format!("prompt {number}")});
+        json!({"type": "user", "sessionId": "s", "cwd": "/app", "timestamp": "2026-03-01T10:00:00Z", "message": message})
+            .to_string()
+            + "\n"
+    };
+    let send = async |number: usize| {
+        let request = request(Method::POST, "/v1/transcripts?agent=claude-code&source=s")
+            .header("authorization", format!("Bearer {a}"))
+            .header("content-type", "application/x-ndjson");
+        service.send(request.body(Body::from(prompt(number))).expect("a request")).await
+    };
+    for number in 0..10 {
+        send(number).await.expect(200);
+    }
+    send(10).await.refused(429, &[]);
+}
+
+#[tokio::test]
+async fn a_body_counts_whether_or_not_it_has_a_length_and_a_type() {
+    let (service, _, [a, _]) = two_projects(json!({"bytes_per_day": 1_000})).await;
+    let hook = json!({"hook_event_name": "UserPromptSubmit", "session_id": "s", "cwd": "/app", "prompt": "x".repeat(2_000)});
+    let send = async || {
+        let body = futures_util::stream::iter([Ok::<_, std::io::Error>(hook.to_string())]);
+        let request =
+            request(Method::POST, "/v1/hooks/claude-code").header("authorization", format!("Bearer {a}"));
+        service.send(request.body(Body::from_stream(body)).expect("a request")).await
+    };
+    send().await.expect(200);
+    send().await.refused(429, &[]);
 }
