@@ -47,7 +47,7 @@ pub async fn summaries(db: &PgPool, project: &str) -> Result<Vec<Summary>> {
 
 async fn summary(db: &PgPool, project: &str, entry: &Entry) -> Result<Summary> {
     let description = &entry.description;
-    let sample = Sample::of(db, project, description.table).await?;
+    let sample = Sample::of(db, project, description.tables[0]).await?;
     let rows = sample.count(|query| match description.count {
         Some(sql) => {
             query.push(sql);

@@ -14,7 +14,7 @@ use super::params::{Common, Order};
 use super::profile::Profile;
 use super::rows::Out;
 use super::text::QuestionAndAnswer;
-use super::{Dataset, Description, Lines, RowKey, Told, cursor, exclude, groups, near};
+use super::{Dataset, Description, Lines, RowKey, Told, cursor, exclude, groups, near, progress};
 use crate::error::{Error, Result};
 use crate::http::page::cursor_scope;
 use crate::http::{Check as _, Checks};
@@ -77,6 +77,9 @@ impl Export {
             None => before_writes_in_flight(db, project).await?,
         };
         common.as_of = Some(as_of);
+        for table in description.tables {
+            progress::renew_outdated_statistics(db, project, table).await?;
+        }
         if let Some(source) = description.split.source() {
             if common.needs_groups() {
                 groups::catch_up(db, project, source, as_of).await?;

@@ -67,9 +67,9 @@ pub struct Description {
     pub metadata: Option<fn() -> Value>,
     /// What decides on the part of a split that a record is in.
     pub split: Split,
-    /// The table of the records from which the rows are made.
-    pub table: &'static str,
-    /// The SQL that counts the rows, from `from` on, beginning with that `table`. Without it, the data set's own query
+    /// The tables from which the rows are made, that of the records first.
+    pub tables: &'static [&'static str],
+    /// The SQL that counts the rows, from `from` on, beginning with the first of the `tables`. Without it, the data set's own query
     /// counts them.
     pub count: Option<&'static str>,
     /// The SQL that counts the records left out because their text was not stored, from `from` on. Without it, there

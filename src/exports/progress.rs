@@ -3,7 +3,9 @@
 //! page by page, each page in a transaction. Two exports that begin at the same time process the records one after the
 //! other.
 
+use serde_json::Value;
 use sqlx::postgres::PgRow;
+use sqlx::types::Json;
 use sqlx::{AssertSqlSafe, FromRow, PgConnection, PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
@@ -92,6 +94,31 @@ impl<T> Page<'_, T> {
 pub(super) async fn renew_statistics(db: &PgPool, records: usize, analyze: &'static str) -> sqlx::Result<()> {
     if records >= MANY {
         sqlx::query(analyze).execute(db).await?;
+    }
+    Ok(())
+}
+
+/// Renews the planner's statistics of a table if the planner expects almost no records of the project, but there are many.
+/// With that expectation any index that begins with the project looks as good as the right one, and each row of an export
+/// could read all records of the project.
+pub async fn renew_outdated_statistics(db: &PgPool, project: &str, table: &str) -> sqlx::Result<()> {
+    const FEW: f64 = 100.0;
+    let of_project = format!("select from {table} where project = $1");
+    let explain = AssertSqlSafe(format!("explain (format json) {of_project}"));
+    let Json(plans): Json<Value> = sqlx::query_scalar(explain).bind(project).fetch_one(db).await?;
+    let expected = plans.pointer("/0/Plan/Plan Rows").and_then(Value::as_f64);
+    if expected.is_some_and(|expected| expected < FEW) {
+        // A table with very many projects has no statistics of each, however often they are renewed. So they are not renewed
+        // again soon, unless the project may be newer than they are.
+        let is_worthwhile = AssertSqlSafe(format!(
+            "select exists ({of_project} offset {MANY}) and not exists (
+                select from pg_stat_all_tables
+                where relid = '{table}'::regclass and last_analyze > now() - interval '1 minute'
+                    and n_mod_since_analyze < {MANY})"
+        ));
+        if sqlx::query_scalar(is_worthwhile).bind(project).fetch_one(db).await? {
+            sqlx::query(AssertSqlSafe(format!("analyze {table}"))).execute(db).await?;
+        }
     }
     Ok(())
 }

@@ -110,7 +110,7 @@ impl Described for CorrectionPairs {
         raw: Some(schema::of::<Raw<'_>>),
         metadata: Some(schema::of::<Metadata<'_>>),
         split: Split::ByTexts(&TEXTS),
-        table: "generations",
+        tables: &["generations", "attempts", "correction_pairs"],
         count: Some(
             "from generations g
             join correction_pairs p on p.project = $1 and p.kind = 'fix' and p.completed_at = g.completed_at

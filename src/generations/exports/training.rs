@@ -86,7 +86,7 @@ impl Described for TrainingPairs {
         raw: Some(schema::of::<Raw<'_>>),
         metadata: Some(schema::of::<Metadata<'_>>),
         split: Split::ByTexts(&TEXTS),
-        table: "generations",
+        tables: &["generations"],
         count: None,
         skipped: Some(
             "from generations

@@ -68,7 +68,7 @@ impl Described for MemorySuggestions {
         raw: Some(schema::of::<Raw<'_>>),
         metadata: Some(schema::of::<Metadata<'_>>),
         split: Split::ByQuestion,
-        table: "conversation_memories",
+        tables: &["conversation_memories"],
         count: None,
         skipped: Some(
             "from conversation_memories c

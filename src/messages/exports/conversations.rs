@@ -80,7 +80,7 @@ impl Described for Conversations {
         raw: Some(schema::of::<Raw<'_>>),
         metadata: Some(schema::of::<Metadata<'_>>),
         split: Split::ByQuestion,
-        table: "pairs",
+        tables: &["pairs"],
         count: Some(
             "from (
                 select distinct conversation from pairs

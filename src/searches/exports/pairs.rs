@@ -80,7 +80,7 @@ impl Described for SearchPairs {
         raw: Some(schema::of::<Raw<'_>>),
         metadata: Some(schema::of::<Metadata<'_>>),
         split: Split::ByQuestion,
-        table: "searches",
+        tables: &["searches"],
         count: None,
         skipped: None,
     };

@@ -83,7 +83,7 @@ impl Described for AcceptedSuggestions {
         raw: Some(schema::of::<Raw<'_>>),
         metadata: Some(schema::of::<Metadata>),
         split: Split::ByTexts(&SOURCE),
-        table: "suggestions",
+        tables: &["suggestions"],
         count: None,
         skipped: Some(WITHOUT_TEXT),
     };

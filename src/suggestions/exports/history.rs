@@ -69,7 +69,7 @@ impl Described for SuggestionHistory {
         raw: Some(schema::of::<Line<'_>>),
         metadata: Some(schema::of::<Metadata>),
         split: Split::BySession,
-        table: "suggestions",
+        tables: &["suggestions"],
         count: None,
         skipped: Some("from suggestions where project = $1 and state = 'finalized' and slate_hash is null"),
     };

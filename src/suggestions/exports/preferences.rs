@@ -67,7 +67,7 @@ impl Described for PreferencePairs {
         raw: Some(schema::of::<Raw<'_>>),
         metadata: Some(schema::of::<Metadata>),
         split: Split::ByTexts(&SOURCE),
-        table: "suggestions",
+        tables: &["suggestions", "preference_labels"],
         count: Some(
             "from suggestions s
             join preference_labels l on l.project = $1 and l.completed_at = s.completed_at and l.suggestion_id = s.id

@@ -162,7 +162,7 @@ impl Described for Rankings {
         raw: Some(schema::of::<Raw<'_>>),
         metadata: Some(schema::of::<Metadata>),
         split: Split::BySession,
-        table: "suggestions",
+        tables: &["suggestions"],
         count: None,
         skipped: Some(
             "from suggestions

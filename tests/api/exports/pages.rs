@@ -100,7 +100,9 @@ async fn a_conversation_is_read_by_itself_in_a_project_that_the_planner_does_not
             assistant_units, created_at, completed_at, lifecycle_state, request_hash)
         select 'default', gen_random_uuid(), 't' || n % 1000, 'u' || n, 'a', 1, 1, 1, 1, now(),
             now() - n * interval '1 second', 'complete', ''
-        from generate_series(1, 2000) n";
+        from generate_series(1, 2000) n;
+        -- Otherwise they count some seconds later.
+        select pg_stat_force_next_flush()";
     let service = Service::open().await;
     let mut connection = service.connection().await;
     for pairs in [KNOWN, NEW] {
@@ -112,19 +114,6 @@ async fn a_conversation_is_read_by_itself_in_a_project_that_the_planner_does_not
     let plan = plan(&service, &mut export.next_page("").expect("a statement")).await;
     let most = widest(&plan);
     assert!(most <= 2.0 * PAIRS, "{most} rows in a step of {plan:#}");
-}
-
-#[tokio::test]
-async fn the_planner_keeps_no_statistics_of_projects_in_any_table() {
-    const WITH_STATISTICS: &str = "
-        select attrelid::regclass::text
-        from pg_attribute join pg_class on pg_class.oid = attrelid
-        where attname = 'project' and relkind in ('r', 'p') and relnamespace = 'public'::regnamespace
-            and attstattarget is distinct from 0";
-    let service = Service::open().await;
-    let tables: Vec<String> =
-        sqlx::query_scalar(WITH_STATISTICS).fetch_all(service.pool()).await.expect("tables");
-    assert_eq!(tables, Vec::<String>::new());
 }
 
 #[tokio::test]
