@@ -48,6 +48,6 @@ create table audit (
 
 create index audit_created on audit (project, created_at desc, id desc);
 
-comment on table audit is 'Who has changed keys and settings, and who has erased records; never changed, and without texts of records.';
+comment on table audit is 'Who has changed keys and settings, and who has erased records; changed only while an erasure goes on, and without texts of records.';
 comment on column audit.key_id is 'The key that it was done with; null where none was needed.';
 comment on column audit.actor is 'The name of that key at the time, or how it was done without one.';

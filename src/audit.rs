@@ -120,11 +120,24 @@ pub async fn note(
     action: Action,
     details: serde_json::Value,
 ) -> sqlx::Result<()> {
+    note_so_far(connection, Uuid::now_v7(), project, actor, action, details).await
+}
+
+/// Records what an action in pieces has done so far, in the same entry each time.
+pub async fn note_so_far(
+    connection: &mut PgConnection,
+    entry: Uuid,
+    project: &str,
+    actor: &Actor,
+    action: Action,
+    details: serde_json::Value,
+) -> sqlx::Result<()> {
     let sql = "insert into audit (project, id, action, key_id, actor, details, created_at)
-               values ($1, $2, $3, $4, $5, $6, $7)";
+               values ($1, $2, $3, $4, $5, $6, $7)
+               on conflict (id, project) do update set details = excluded.details";
     sqlx::query(sql)
         .bind(project)
-        .bind(Uuid::now_v7())
+        .bind(entry)
         .bind(action)
         .bind(actor.key)
         .bind(&*actor.name)

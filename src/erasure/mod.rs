@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::audit::{self, Action};
 use crate::auth::Actor;
 use crate::db;
-use crate::db::erased::{Counts, KINDS, Learned};
+use crate::db::erased::{Counts, KINDS, Learned, Piece};
 use crate::db::retry::Losses;
 use crate::domain::{Domain, SessionName};
 use crate::error::Result;
@@ -27,7 +27,7 @@ use crate::types::Timestamp;
 const PIECE: i64 = 500;
 
 /// The number of records erased of each kind, such as `generations` and their `attempts`.
-#[derive(Debug, Default, Serialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(transparent)]
 #[schema(as = ErasedRecordCounts)]
 pub struct Erased(BTreeMap<&'static str, u64>);
@@ -82,31 +82,15 @@ pub async fn session(
             }
         }
     }
-    let mut erased = Erased::default();
-    erased.add(KINDS.map(|kind| (kind, 0)).into());
+    // The audit log does not contain the session's name, because the name is erased too.
+    let mut pieces = Pieces::begin(db, tenant, actor, json!({"by": "session"}));
+    pieces.erased.add(KINDS.map(|kind| (kind, 0)).into());
     for domain in Domain::ALL {
         for name in &names {
-            let piece = || async {
-                let mut transaction = db::begin(db).await?;
-                let piece =
-                    domain.erase_session(&mut transaction, &tenant.name, &tenant.rules, *name, PIECE).await?;
-                transaction.commit().await?;
-                Ok(piece)
-            };
-            loop {
-                let piece = repeat(piece).await?;
-                erased.add(piece.erased);
-                if !piece.more {
-                    break;
-                }
-            }
+            while pieces.erase(domain, What::Session(*name)).await? {}
         }
     }
-    // The audit log does not contain the session's name, because the name was erased too.
-    let mut transaction = db::begin(db).await?;
-    note(&mut transaction, tenant, actor, json!({"by": "session", "erased": erased})).await?;
-    transaction.commit().await?;
-    Ok(erased)
+    pieces.end().await
 }
 
 /// Erases the records with this id in some domains, with everything that belongs to them.
@@ -153,34 +137,83 @@ pub async fn before(
     patience: Duration,
 ) -> Result<ByAge> {
     let begun = Instant::now();
-    let (mut erased, mut more) = (Erased::default(), false);
-    'domains: for domain in domains {
-        loop {
-            let piece = repeat(|| async {
-                let mut transaction = db::begin(db).await?;
-                let piece = domain
-                    .erase_before(&mut transaction, &tenant.name, &tenant.rules, time, PIECE, Learned::Forget)
-                    .await?;
-                transaction.commit().await?;
-                Ok(piece)
-            })
-            .await?;
-            erased.add(piece.erased);
-            if !piece.more {
-                break;
-            }
-            if begun.elapsed() > patience {
-                more = true;
-                break 'domains;
-            }
+    let names: Vec<_> = domains.iter().map(|domain| domain.name()).collect();
+    let mut pieces = Pieces::begin(db, tenant, actor, json!({"by": "age", "before": time, "domains": names}));
+    let mut more = false;
+    for domain in domains {
+        while !more && pieces.erase(*domain, What::Before(time)).await? {
+            more = begun.elapsed() > patience;
         }
     }
-    let mut transaction = db::begin(db).await?;
-    let names: Vec<_> = domains.iter().map(|domain| domain.name()).collect();
-    let details = json!({"by": "age", "before": time, "domains": names, "erased": erased});
-    note(&mut transaction, tenant, actor, details).await?;
-    transaction.commit().await?;
-    Ok(ByAge { erased, more })
+    Ok(ByAge { erased: pieces.end().await?, more })
+}
+
+/// What is erased of a domain.
+#[derive(Clone, Copy)]
+enum What<'a> {
+    Session(SessionName<'a>),
+    /// What was finalized, or else created, before a time.
+    Before(Timestamp),
+}
+
+/// An erasure in pieces, each of which is committed together with the entry of the audit log that says what was erased so far.
+struct Pieces<'a> {
+    db: &'a PgPool,
+    tenant: &'a Tenant,
+    actor: &'a Actor,
+    entry: Uuid,
+    details: serde_json::Value,
+    erased: Erased,
+}
+
+impl<'a> Pieces<'a> {
+    fn begin(db: &'a PgPool, tenant: &'a Tenant, actor: &'a Actor, details: serde_json::Value) -> Self {
+        Self { db, tenant, actor, entry: Uuid::now_v7(), details, erased: Erased::default() }
+    }
+
+    /// Erases a piece of a domain. Returns whether there is more to erase.
+    async fn erase(&mut self, domain: Domain, what: What<'_>) -> Result<bool> {
+        let this = &*self;
+        let (erased, more) = repeat(|| async {
+            let mut transaction = db::begin(this.db).await?;
+            let (project, rules) = (&*this.tenant.name, &this.tenant.rules);
+            let Piece { erased: counts, more } = match what {
+                What::Session(name) => {
+                    domain.erase_session(&mut transaction, project, rules, name, PIECE).await?
+                }
+                What::Before(time) => {
+                    domain
+                        .erase_before(&mut transaction, project, rules, time, PIECE, Learned::Forget)
+                        .await?
+                }
+            };
+            let mut erased = this.erased.clone();
+            erased.add(counts);
+            if erased != this.erased {
+                this.note(&mut transaction, &erased).await?;
+            }
+            transaction.commit().await?;
+            Ok((erased, more))
+        })
+        .await?;
+        self.erased = erased;
+        Ok(more)
+    }
+
+    /// Ends the erasure, which is in the audit log even if it has found nothing.
+    async fn end(self) -> Result<Erased> {
+        let mut transaction = db::begin(self.db).await?;
+        self.note(&mut transaction, &self.erased).await?;
+        transaction.commit().await?;
+        Ok(self.erased)
+    }
+
+    async fn note(&self, connection: &mut PgConnection, erased: &Erased) -> sqlx::Result<()> {
+        let mut details = self.details.clone();
+        details["erased"] = json!(erased);
+        let (project, action) = (&self.tenant.name, Action::RecordsErased);
+        audit::note_so_far(connection, self.entry, project, self.actor, action, details).await
+    }
 }
 
 /// Records an erasure in the audit log.

@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 use super::intake_errors;
 use super::settings::Rules;
 use crate::error::Result;
+use crate::exports::progress::renew_outdated_statistics;
 
 /// Statistics of the searches of a project.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
@@ -90,6 +91,9 @@ pub async fn figures(db: &PgPool, project: &str, rules: &Rules) -> Result<Figure
                 count(*) as hints_shown, count(*) filter (where read) as hints_read
             from search_hints where project = $1 and read is not null
         ) hinted";
+    for table in ["associations", "association_queries"] {
+        renew_outdated_statistics(db, project, table).await?;
+    }
     let mut figures: Figures = sqlx::query_as(SQL).bind(project).fetch_one(db).await?;
     figures.enabled = rules.learn;
     figures.errors = intake_errors::latest(db, project).await?;

@@ -171,7 +171,8 @@ impl Encounters {
     }
 
     /// Deletes rows beyond the limits of the threads and files that have gained a row. Rows that another transaction
-    /// has locked are left for the next time.
+    /// has locked are left for the next time. Each step is materialized: the planner takes a new table to be empty, and would
+    /// number all rows anew for each of them.
     async fn forget_oldest(
         &self,
         connection: &mut PgConnection,
@@ -179,22 +180,27 @@ impl Encounters {
         known: &BTreeSet<(Uuid, Uuid)>,
     ) -> sqlx::Result<()> {
         const SQL: &str = "
-            delete from touched_files where project = $1 and (thread_id, file_id) in (
-                select f.thread_id, f.file_id from touched_files f
-                where f.project = $1 and (f.thread_id, f.file_id) in (
-                    select thread_id, file_id from (
-                        select thread_id, file_id,
-                            row_number() over (partition by thread_id order by touched_at desc, file_id) as place
-                        from touched_files where project = $1 and thread_id = any($2)
-                    ) placed where place > $4
-                    union all
-                    select thread_id, file_id from (
-                        select thread_id, file_id,
-                            row_number() over (partition by file_id order by touched_at desc, thread_id) as place
-                        from touched_files where project = $1 and file_id = any($3)
-                    ) placed where place > $5
-                )
-                for update skip locked)";
+            with placed as materialized (
+                select thread_id, file_id from (
+                    select thread_id, file_id,
+                        row_number() over (partition by thread_id order by touched_at desc, file_id) as place
+                    from touched_files where project = $1 and thread_id = any($2)
+                ) placed where place > $4
+                union
+                select thread_id, file_id from (
+                    select thread_id, file_id,
+                        row_number() over (partition by file_id order by touched_at desc, thread_id) as place
+                    from touched_files where project = $1 and file_id = any($3)
+                ) placed where place > $5
+            ),
+            locked as materialized (
+                select f.thread_id, f.file_id
+                from placed join touched_files f
+                    on f.project = $1 and f.thread_id = placed.thread_id and f.file_id = placed.file_id
+                for update of f skip locked
+            )
+            delete from touched_files f using locked
+            where f.project = $1 and f.thread_id = locked.thread_id and f.file_id = locked.file_id";
         let new = || self.touched.keys().filter(|key| !known.contains(key));
         let threads: BTreeSet<Uuid> = new().map(|(thread, _)| *thread).collect();
         let files: BTreeSet<Uuid> = new().map(|(_, file)| *file).collect();

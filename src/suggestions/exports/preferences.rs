@@ -61,8 +61,8 @@ impl Described for PreferencePairs {
         name: "preference-pairs",
         summary: "Suggestions that users chose, each paired with one that they viewed but did not choose.",
         notes: "A row is a pair of texts, or in `trl-kto` a single text that was chosen or rejected. Suggestions that were not \
-            viewed are left out. The prompt is `llm_request.messages` or `llm_request.input`, or the context as one user message. By default, only \
-            exact matches are exported; for other match types, the chosen text is what the user typed.",
+            viewed are left out. The prompt is `llm_request.messages` or `llm_request.input`, or the context as one user \
+            message. By default, only exact matches are exported; for other match types, the chosen text is what the user typed.",
         shapes: &[Shape::Preference, Shape::Label, Shape::Raw],
         raw: Some(schema::of::<Raw<'_>>),
         metadata: Some(schema::of::<Metadata>),

@@ -227,3 +227,28 @@ async fn a_session_that_is_larger_than_a_batch_is_erased_whole() {
         .expect("a count");
     assert_eq!(left, 0);
 }
+
+#[tokio::test]
+async fn what_is_erased_before_an_erasure_fails_is_in_the_audit_log() {
+    const FAILS_IN_THE_THIRD_PIECE: &str = "
+        create function refuse() returns trigger language plpgsql as $$ begin
+            if (select count(*) from generations) < 20 then raise 'the disk is full'; end if;
+            return null;
+        end $$;
+        create trigger refuse after delete on generations for each statement execute function refuse()";
+    let service = Service::open().await;
+    let line = |number| json!({"event": "generation", "user_intent": format!("i{number}"), "domain_name": "d", "session_id": "s"});
+    service.accept(&(0..1_050).map(line).collect::<Vec<_>>()).await;
+    sqlx::raw_sql(FAILS_IN_THE_THIRD_PIECE).execute(service.pool()).await.expect("a trigger");
+    let noted = async || {
+        let log = service.get("/v1/audit").await.expect(200);
+        let entries = log["data"].as_array().expect("entries").iter();
+        let erased = entries.filter(|entry| entry["action"] == "records_erased");
+        erased.map(|entry| entry["details"]["erased"]["generations"].clone()).collect::<Vec<_>>()
+    };
+    service.delete("/v1/sessions/s").await.expect(500);
+    assert_eq!(noted().await, [1_000]);
+    sqlx::raw_sql("drop trigger refuse on generations").execute(service.pool()).await.expect("no trigger");
+    service.delete("/v1/sessions/s").await.expect(200);
+    assert_eq!(noted().await, [50, 1_000]);
+}

@@ -116,6 +116,40 @@ async fn a_conversation_is_read_by_itself_in_a_project_that_the_planner_does_not
     assert!(most <= 2.0 * PAIRS, "{most} rows in a step of {plan:#}");
 }
 
+/// The planner knows another project with many associations, and nothing of this one.
+#[tokio::test]
+async fn figures_of_searches_do_not_read_all_queries_for_each_association() {
+    let associations = |project: &str| {
+        format!(
+            "insert into association_queries
+                select '{project}', gen_random_uuid(), '', '', 'q' || n, '{{}}' from generate_series(1, 5000) n;
+            insert into associations (project, query_id, id, path, weight, weighed_at, evidence, last_seen_at)
+                select project, id, gen_random_uuid(), query, 1, now(), 1, now()
+                from association_queries where project = '{project}';
+            -- Otherwise they count some seconds later.
+            select pg_stat_force_next_flush()"
+        )
+    };
+    let service = Service::open().await;
+    let mut connection = service.connection().await;
+    for sql in [
+        associations("known"),
+        "analyze associations, association_queries".to_owned(),
+        associations("default"),
+    ] {
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.expect("associations");
+    }
+    let figures = service.get("/v1/analytics/searches").await.expect(200);
+    assert_eq!(figures["associations_created"], 5_000);
+    let mut query = QueryBuilder::new(
+        "select count(*) from associations a
+        join association_queries q on q.project = 'default' and q.id = a.query_id
+        where a.project = 'default'",
+    );
+    let plan = plan(&service, &mut query).await;
+    assert!(widest(&plan) <= 10_000.0, "{plan:#}");
+}
+
 #[tokio::test]
 async fn equal_conversations_are_looked_for_once_a_page() {
     let service = Service::open().await;
