@@ -19,7 +19,7 @@ use super::keys::ApiKey;
 use crate::domain::Domain;
 use crate::error::{Error, Result};
 use crate::http::received;
-use crate::projects::{Tenant, room};
+use crate::projects::Tenant;
 
 /// The key or project of a rate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -120,14 +120,10 @@ impl Rates {
 
 /// Counts a project's records if that was not done lately, and rejects a request if there is no room for another one.
 async fn count_records(db: &PgPool, tenant: &Tenant, quota: u64) -> Result<()> {
-    let left = if let Some(left) = tenant.room.left() {
-        left
-    } else {
-        let left = records_left(db, &tenant.name, quota).await?;
-        tenant.room.set(left);
-        left
-    };
-    if left > 0 { Ok(()) } else { Err(room::full(quota)) }
+    if tenant.room.left().is_none() {
+        tenant.room.set(records_left(db, &tenant.name, quota).await?);
+    }
+    tenant.room.expect(Some(quota))
 }
 
 fn new_limiter(rate: NonZeroU32) -> (NonZeroU32, Arc<DefaultDirectRateLimiter>) {

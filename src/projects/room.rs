@@ -36,9 +36,7 @@ impl Room {
             None => Ok(()),
         }
     }
-}
 
-impl Room {
     /// Answers that the quota, which is of so many records, has no room for another one, if that is so.
     pub fn expect(&self, quota: Option<u64>) -> Result<()> {
         match (quota, self.left()) {
@@ -56,7 +54,7 @@ impl Room {
 }
 
 /// Makes the response to a request that would exceed a quota of records.
-pub fn full(quota: u64) -> Error {
+fn full(quota: u64) -> Error {
     let detail =
         format!("this project has reached its quota of {quota} records; erase some, or set retention_days");
     Error::exceeded("rows", quota, FRESH, FRESH, detail)

@@ -2,12 +2,12 @@
 
 mod audit;
 mod keys;
-mod meanwhile;
 mod open_server;
 mod operations;
 mod projects;
 mod quotas;
 mod sessions;
+mod slow_bodies;
 
 use axum::http::Method;
 use serde_json::{Value, json};
