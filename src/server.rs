@@ -91,6 +91,9 @@ pub struct Running {
     writer_db: PgPool,
 }
 
+/// How long hook reports that were answered may take to be stored once the server is stopping.
+const REPORTS_END: Duration = Duration::from_secs(10);
+
 impl Running {
     /// Starts the background tasks. The database must have an up-to-date schema before requests are served.
     #[must_use]
@@ -138,11 +141,14 @@ impl Running {
         Self { app, writing, tasks, writer_db }
     }
 
-    /// Waits until every event handed to the writer is committed or refused, then closes the database
-    /// connections.
+    /// Waits until the hook reports that were answered are stored, if that does not take long, and until every event handed
+    /// to the writer is committed or refused. Then the database connections are closed.
     pub async fn finish(self) {
         for task in self.tasks {
             task.finish().await;
+        }
+        if tokio::time::timeout(REPORTS_END, self.app.searches.idle()).await.is_err() {
+            tracing::warn!("some hook reports could not be stored within ten seconds");
         }
         self.writing.finish().await;
         let written = tokio::time::timeout(Duration::from_secs(1), self.app.keyring.write_used()).await;

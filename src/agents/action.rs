@@ -2,6 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The maximum number of actions of one use of a tool that are read.
+pub(super) const MOST_ACTIONS: usize = 1_000;
+/// The maximum number of bytes that the actions of one use of a tool take in memory. They are stored until the tool's
+/// result arrives, and a request may have the results of thousands of uses.
+const MOST_BYTES: usize = 32 << 10;
+/// The number of bytes that an action takes in memory besides its texts, roughly.
+const OVERHEAD: usize = 96;
+
 /// What a use of a tool does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToolAction {
@@ -29,6 +37,30 @@ pub enum ToolAction {
         /// The path as the agent wrote it.
         path: String,
     },
+}
+
+impl ToolAction {
+    /// Returns how many bytes the action takes in memory, roughly.
+    pub(super) fn size(&self) -> usize {
+        OVERHEAD
+            + match self {
+                Self::Search { query, path, .. } => query.len() + path.as_ref().map_or(0, String::len),
+                Self::Read { path } | Self::Index { path } | Self::Edit { path } => path.len(),
+            }
+    }
+}
+
+/// Keeps the first actions of a use of a tool, up to the maximum size.
+pub(super) fn bounded(mut actions: Vec<ToolAction>) -> Vec<ToolAction> {
+    let mut room = MOST_BYTES;
+    let fits = |action: &&ToolAction| {
+        let left = room.checked_sub(action.size());
+        room = left.unwrap_or_default();
+        left.is_some()
+    };
+    let kept = actions.iter().take_while(fits).count();
+    actions.truncate(kept);
+    actions
 }
 
 /// The kind of a tool that searches.

@@ -230,7 +230,7 @@ fn said_by_agent(
             let input = block.input.map_or("", |input| input.get());
             let (id, actions) = (json::name(block.id), tool::actions(&name, input, root, tools));
             passages.extend(tool::written(id.as_deref(), input, &actions));
-            activities.push(Activity::ToolUse { id, actions });
+            activities.push(Activity::used(id, actions));
         }
     }
     if json::text(message.stop_reason).as_deref() == Some("end_turn") {

@@ -65,7 +65,7 @@ pub(super) fn parse(body: &str, tools: &ToolPatterns, dialect: &Dialect) -> Opti
         let actions = tool::actions(&name, input, root.as_deref(), tools);
         let id = json::name(hook.tool_use_id);
         passages.extend(tool::written(id.as_deref(), input, &actions));
-        Activity::ToolUse { id, actions }
+        Activity::used(id, actions)
     };
     let used = |worked: bool, answer: Raw<'_>, passages: &mut Vec<Passage>| {
         let (ok, output) = (dialect.answer)(answer);

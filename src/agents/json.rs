@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
+use serde::de::{Deserializer as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -34,7 +34,7 @@ pub(super) fn member<'a, T: Deserialize<'a> + Default>(raw: Raw<'a>) -> Option<T
 }
 
 /// The maximum number of elements of an array that are used. A message has a few dozen parts.
-const MOST_ELEMENTS: usize = 10_000;
+const MOST_ELEMENTS: usize = 1_000;
 
 /// Returns the elements of a member if it is an array, up to the maximum.
 pub(super) fn elements(raw: Raw<'_>) -> Option<Vec<&RawValue>> {
@@ -60,14 +60,44 @@ pub(super) fn elements(raw: Raw<'_>) -> Option<Vec<&RawValue>> {
     serde_json::Deserializer::from_str(raw?.get()).deserialize_seq(First).ok()
 }
 
+/// Returns the members of a member if it is an object, up to a maximum.
+pub(super) fn members(raw: Raw<'_>, most: usize) -> Option<Vec<(String, &RawValue)>> {
+    struct First(usize);
+    impl<'de> Visitor<'de> for First {
+        type Value = Vec<(String, &'de RawValue)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Self::Value, A::Error> {
+            let mut members = Vec::new();
+            while members.len() < self.0
+                && let Some((name, value)) = object.next_entry::<String, _>()?
+            {
+                members.push((storable(name), value));
+            }
+            while object.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+            Ok(members)
+        }
+    }
+    serde_json::Deserializer::from_str(raw?.get()).deserialize_map(First(most)).ok()
+}
+
 /// Returns a member if it is a string.
 pub(super) fn text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
     let written = raw?.get();
     let inner = written.strip_prefix('"')?.strip_suffix('"')?;
     if inner.contains('\\') {
-        return serde_json::from_str(written).ok().map(Cow::Owned);
+        return serde_json::from_str(written).ok().map(storable).map(Cow::Owned);
     }
     Some(Cow::Borrowed(inner))
+}
+
+/// Replaces the zero characters of a text, which Postgres does not store. Those of a line are replaced before it is read,
+/// but not those of JSON in its texts.
+pub(super) fn storable(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
 }
 
 /// Returns a member if it is a string that is not empty.

@@ -174,7 +174,7 @@ fn in_item(item: &Value) -> Option<SearchOutput> {
 }
 
 fn one(path: Option<&str>, score: Option<f64>) -> SearchOutput {
-    let path = path.map(|path| path.strip_prefix("file://").unwrap_or(path).to_owned());
+    let path = path.map(|path| json::storable(path.strip_prefix("file://").unwrap_or(path).to_owned()));
     let hits = path.map(|path| SearchHit { path, score }).into_iter().collect();
     SearchOutput { best_score: score, count: Some(1), hits }
 }

@@ -664,6 +664,56 @@ fn a_pattern_fits_with_any_characters_for_its_stars() {
     }
 }
 
+/// The number of bytes of all actions of an entry.
+fn size_of_actions(entry: &Entry) -> usize {
+    let actions = entry.activities.iter().filter_map(|activity| match activity {
+        Activity::ToolUse { actions, .. } => Some(actions),
+        _ => None,
+    });
+    actions.flatten().map(ToolAction::size).sum()
+}
+
+#[test]
+fn of_very_many_actions_the_first_are_read() {
+    let command = format!("cat {}", "a ".repeat(1_000));
+    let block =
+        |number| json!({"type": "tool_use", "id": number, "name": "Bash", "input": {"command": command}});
+    let line = assistant(&(0..2_000).map(block).collect());
+    let size = size_of_actions(&claude(&line));
+    assert!((1_000 * 1_000..line.to_string().len() * 10).contains(&size), "{size}");
+    let changes: Value = (0..100_000).map(|number| (format!("/f{number}"), json!({}))).collect();
+    let line = item(&json!({"type": "FileChange", "id": "c", "status": "completed", "changes": changes}));
+    let entry = (codex::AGENT.parse_line)(&line.to_string(), &ToolPatterns::default()).expect("a line");
+    let size = size_of_actions(&entry);
+    assert!((30_000..=32 << 10).contains(&size), "{size}");
+}
+
+#[test]
+fn no_text_of_an_entry_has_a_zero_byte() {
+    let path = |entry: Entry| match entry.activities.into_iter().next() {
+        Some(Activity::ToolUse { actions, .. }) => match actions.into_iter().next() {
+            Some(ToolAction::Read { path } | ToolAction::Edit { path }) => path,
+            other => panic!("{other:?}"),
+        },
+        Some(Activity::ToolResult { output: Some(output), .. }) => output.hits[0].path.clone(),
+        other => panic!("{other:?}"),
+    };
+    let parsed = |agent: &Agent, line: &Value| {
+        (agent.parse_line)(&line.to_string(), &ToolPatterns::default()).expect("a line")
+    };
+    let arguments = json!({"file_path": "a\0b"}).to_string();
+    let call = json!({"type": "function_call", "name": "read_file", "call_id": "c", "arguments": arguments});
+    let call = json!({"type": "response_item", "payload": call});
+    assert_eq!(path(parsed(&codex::AGENT, &call)), "a\u{fffd}b");
+    let command = json!({"type": "CommandExecution", "id": "c", "command": "cat x", "cwd": "file:///a%00b"});
+    assert_eq!(path(parsed(&codex::AGENT, &item(&command))), "/a\u{fffd}b/x");
+    let change = json!({"type": "FileChange", "id": "c", "changes": {"a\0b": {"type": "update"}}});
+    assert_eq!(path(parsed(&codex::AGENT, &item(&change))), "a\u{fffd}b");
+    let found = json!({"results": [{"path": "a\0b"}]}).to_string();
+    let result = json!({"type": "tool_result", "tool_use_id": "t", "content": found});
+    assert_eq!(path(parsed(&claude_code::AGENT, &user(&json!([result])))), "a\u{fffd}b");
+}
+
 #[test]
 fn no_nesting_is_too_deep() {
     for (open, close) in [("[", "]"), ("{\"text\":[", "]}"), ("{\"results\":[", "]}"), ("{\"message\":", "}")]

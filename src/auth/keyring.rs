@@ -293,15 +293,13 @@ impl Keyring {
         }
         let changes = self.changes.load(Ordering::SeqCst);
         let tenant = projects::store::tenant(&self.db, name, &self.defaults).await?;
-        let tenant = Arc::new(tenant.ok_or(Error::NotFound("project"))?);
+        let mut tenant = tenant.ok_or(Error::NotFound("project"))?;
+        if tenant.quotas.rows.is_some() {
+            tenant.room = self.rates.room(&tenant.name);
+        }
+        let tenant = Arc::new(tenant);
         let mut projects = self.projects.lock().expect("never poisoned");
         if changes == self.changes.load(Ordering::SeqCst) {
-            // Requests that have read the project at the same time share the room that its quota leaves.
-            if let Some((seen, tenant)) = projects.get(name)
-                && seen.elapsed() < FRESH
-            {
-                return Ok(Arc::clone(tenant));
-            }
             projects.insert(Arc::clone(&tenant.name), (Instant::now(), Arc::clone(&tenant)));
         }
         drop(projects);

@@ -20,6 +20,7 @@ use crate::domain::Domain;
 use crate::error::{Error, Result};
 use crate::http::received;
 use crate::projects::Tenant;
+use crate::projects::room::Room;
 
 /// The key or project of a rate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -40,9 +41,16 @@ struct Sent {
 pub struct Rates {
     requests: Mutex<HashMap<Whose, (NonZeroU32, Arc<DefaultDirectRateLimiter>)>>,
     sent: Mutex<HashMap<Arc<str>, Sent>>,
+    rooms: Mutex<HashMap<Arc<str>, Arc<Room>>>,
 }
 
 impl Rates {
+    /// Returns what a project with a quota of records may still store, which outlives what was read of its settings.
+    pub(super) fn room(&self, project: &Arc<str>) -> Arc<Room> {
+        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(rooms.entry(Arc::clone(project)).or_default())
+    }
+
     /// Admits a request, or rejects it with 429 because a rate or quota is used up. The quotas of bytes and records
     /// apply to requests that write.
     pub async fn admit(
@@ -120,9 +128,7 @@ impl Rates {
 
 /// Counts a project's records if that was not done lately, and rejects a request if there is no room for another one.
 async fn count_records(db: &PgPool, tenant: &Tenant, quota: u64) -> Result<()> {
-    if tenant.room.left().is_none() {
-        tenant.room.set(records_left(db, &tenant.name, quota).await?);
-    }
+    tenant.room.count(quota, records_left(db, &tenant.name, quota)).await?;
     tenant.room.expect(Some(quota))
 }
 

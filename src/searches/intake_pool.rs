@@ -53,6 +53,11 @@ impl IntakePool {
         self.reports.try_take(project, 1)
     }
 
+    /// Waits until all hook reports have been processed.
+    pub async fn idle(&self) {
+        self.reports.idle().await;
+    }
+
     /// Waits until no other request sends lines of this source in the project. The turn ends when the guard is
     /// dropped.
     pub(super) async fn turn(&self, project: &str, source: Uuid) -> OwnedMutexGuard<()> {

@@ -327,14 +327,20 @@ impl<'a, L: Listener> Intake<'a, L> {
         if !prompts.is_empty() {
             self.listener.hear(&mut transaction, self.tenant, &prompts).await?;
         }
-        let mut calls = self.read_calls(&mut transaction, &call_ids(&entries)).await?;
-        let learned = if self.origin.learns() {
-            let source = &self.origin.source;
-            write::replay(&mut transaction, self.tenant, source, &mut calls, &entries).await?
-        } else {
-            write::count(&mut calls, &entries)
-        };
-        self.write_calls(&mut transaction, &calls).await?;
+        let source = &self.origin.source;
+        let (groups, mut learned) = (write::groups(&entries, source), TranscriptCounts::default());
+        if groups.len() > 1 && self.origin.learns() {
+            write::lock_threads(&mut transaction, self.tenant, source, &entries).await?;
+        }
+        for entries in groups {
+            let mut calls = self.read_calls(&mut transaction, &call_ids(entries)).await?;
+            learned.add(if self.origin.learns() {
+                write::replay(&mut transaction, self.tenant, source, &mut calls, entries).await?
+            } else {
+                write::count(&mut calls, entries)
+            });
+            self.write_calls(&mut transaction, &calls).await?;
+        }
         self.update_context(&mut transaction, &context).await?;
         let faults = faults.make_contiguous();
         intake_errors::note(&mut transaction, &self.tenant.name, self.id, faults, counts.bad_lines).await?;

@@ -144,6 +144,18 @@ impl Shares {
         Self { all: Arc::new(all), own: Arc::new(Places::new(of_one)) }
     }
 
+    /// Waits until no place is taken.
+    pub async fn idle(&self) {
+        loop {
+            let mut freed = pin!(self.all.freed.notified());
+            freed.as_mut().enable();
+            if self.taken() == 0 {
+                return;
+            }
+            freed.await;
+        }
+    }
+
     /// Returns the number of places of a project.
     #[must_use]
     pub fn of_one(&self) -> usize {

@@ -3,13 +3,12 @@
 //! 0.169 on, prompts are only in items.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::answer;
-use crate::agents::action::ToolAction;
+use crate::agents::action::{MOST_ACTIONS, ToolAction};
 use crate::agents::entry::{Activity, Passage, PassageSource};
 use crate::agents::json::{self, Raw};
 use crate::agents::prompt;
@@ -105,7 +104,7 @@ fn said(item: &Item<'_>) -> Option<String> {
 /// Returns the activities of a tool with its result.
 fn used(item: &Item<'_>, actions: Vec<ToolAction>, ok: bool, output: Option<SearchOutput>) -> Vec<Activity> {
     let id = json::name(item.id);
-    vec![Activity::ToolUse { id: id.clone(), actions }, Activity::result(id, ok, output)]
+    vec![Activity::used(id.clone(), actions), Activity::result(id, ok, output)]
 }
 
 /// Returns whether the item says that its tool succeeded.
@@ -135,7 +134,7 @@ fn edits(item: &Item<'_>) -> Vec<ToolAction> {
         #[serde(borrow)]
         move_path: Raw<'a>,
     }
-    let changes: BTreeMap<String, &RawValue> = json::member(item.changes).unwrap_or_default();
+    let changes = json::members(item.changes, MOST_ACTIONS).unwrap_or_default();
     let mut edits = Vec::new();
     for (path, change) in changes {
         let change: Change<'_> = json::member(Some(change)).unwrap_or_default();
@@ -149,8 +148,10 @@ fn edits(item: &Item<'_>) -> Vec<ToolAction> {
 /// Returns a folder's path, which newer versions write as a URL: `file:///srv/app`.
 fn local_path(written: Cow<'_, str>) -> String {
     match written.strip_prefix("file://") {
-        // A path that is not valid UTF-8 is stored nowhere.
-        Some(path) => percent_encoding::percent_decode_str(path).decode_utf8_lossy().into_owned(),
+        // A path that is not valid UTF-8, or that has a zero byte, is stored nowhere.
+        Some(path) => {
+            percent_encoding::percent_decode_str(path).decode_utf8_lossy().replace('\0', "\u{fffd}")
+        }
         None => written.into_owned(),
     }
 }

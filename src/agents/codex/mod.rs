@@ -239,7 +239,7 @@ fn item(payload: &Payload<'_>, tools: &ToolPatterns, passages: &mut Vec<Passage>
     let id = json::name(payload.call_id);
     let used = |actions: Vec<ToolAction>, input: &str, passages: &mut Vec<Passage>| {
         passages.extend(tool::written(id.as_deref(), input, &actions));
-        Activity::ToolUse { id: id.clone(), actions }
+        Activity::used(id.clone(), actions)
     };
     let name = json::text(payload.name).unwrap_or_default();
     match &*json::text(payload.kind)? {
@@ -258,7 +258,7 @@ fn item(payload: &Payload<'_>, tools: &ToolPatterns, passages: &mut Vec<Passage>
         }
         "local_shell_call" => {
             let action = payload.action.map_or("", |action| action.get());
-            Some(Activity::ToolUse { id, actions: tool::actions("local_shell", action, None, tools) })
+            Some(Activity::used(id, tool::actions("local_shell", action, None, tools)))
         }
         "function_call_output" | "custom_tool_call_output" | "local_shell_call_output" => {
             let (ok, output) = answer(payload.output);

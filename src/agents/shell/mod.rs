@@ -14,7 +14,7 @@ use std::rc::Rc;
 pub(super) use self::patch::patched_files;
 use self::programs::{Effect, effects};
 use self::split::{Command, Output, Part, split};
-use super::action::{SearchTool, ToolAction};
+use super::action::{MOST_ACTIONS, SearchTool, ToolAction};
 
 /// The maximum depth of a shell in a shell, or of a command run by `find`.
 const DEPTH: usize = 3;
@@ -22,19 +22,16 @@ const DEPTH: usize = 3;
 /// The maximum number of bytes of a command line that are parsed.
 const MOST_BYTES: usize = 256 << 10;
 
-/// The maximum number of actions of a command line.
-const MOST_ACTIONS: usize = 1_000;
-
-/// The maximum number of bytes of a command line's paths: so many, and more for each byte of its own. Each is joined to
-/// the folder from which it is seen, which may be long.
-const PATHS: (usize, usize) = (8 << 10, 2);
+/// The maximum number of bytes that a command line's actions take in memory: so many, and more for each byte of its own.
+/// Each path is joined to the folder from which it is seen, which may be long.
+const ROOM: (usize, usize) = (8 << 10, 4);
 
 /// Returns the actions of `command`, in order. Relative paths are resolved from `directory`, if it is given. Paths
 /// that only the shell knows (variables, patterns) are left out.
 #[must_use]
 pub(super) fn actions(command: &str, directory: Option<&str>) -> Vec<ToolAction> {
     let command = &command[..command.floor_char_boundary(MOST_BYTES)];
-    let (base, times) = PATHS;
+    let (base, times) = ROOM;
     let room = base + times * (command.len() + directory.map_or(0, str::len));
     let mut walk = Walk { folders: vec![Some(directory.unwrap_or("").into())], room, ..Walk::default() };
     walk.line(command, DEPTH);
@@ -61,7 +58,7 @@ struct Walk {
     folders: Vec<Option<Rc<str>>>,
     /// Whether the names of files come through the pipe.
     names_piped: bool,
-    /// How many bytes further paths may have.
+    /// How many bytes further actions may take.
     room: usize,
 }
 
@@ -155,15 +152,10 @@ impl Walk {
         self.add(edits.into_iter().map(|path| ToolAction::Edit { path }));
     }
 
-    /// Adds actions as long as there is room for their paths.
+    /// Adds actions as long as there is room for them.
     fn add(&mut self, actions: impl IntoIterator<Item = ToolAction>) {
         for action in actions {
-            let size = match &action {
-                ToolAction::Read { path } | ToolAction::Edit { path } | ToolAction::Index { path } => {
-                    path.len()
-                }
-                ToolAction::Search { path, .. } => path.as_ref().map_or(0, String::len),
-            };
+            let size = action.size();
             if self.actions.len() == MOST_ACTIONS || size > self.room {
                 return;
             }

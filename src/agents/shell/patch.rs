@@ -1,9 +1,8 @@
 //! Patches in the form of `apply_patch`.
 
-/// The maximum number of files of a patch that are read.
-const MOST_FILES: usize = 1_000;
+use crate::agents::action::MOST_ACTIONS;
 
-/// Returns the files that a patch in the form of `apply_patch` adds or changes.
+/// Returns the first files that a patch in the form of `apply_patch` adds or changes.
 pub(in crate::agents) fn patched_files(patch: &str) -> impl Iterator<Item = &str> {
     let files = patch.lines().filter_map(|line| {
         let file = line.strip_prefix("*** ")?;
@@ -12,5 +11,5 @@ pub(in crate::agents) fn patched_files(patch: &str) -> impl Iterator<Item = &str
             .find_map(|head| file.strip_prefix(head))
             .map(str::trim)
     });
-    files.take(MOST_FILES)
+    files.take(MOST_ACTIONS)
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::value::RawValue;
 
 use self::lines::{Lines, NumberedLine};
 use super::client::{Answer, Client};
@@ -139,7 +140,7 @@ fn post(
 ) -> anyhow::Result<(batch::Summary, usize)> {
     let mut body = Vec::with_capacity(chunk.iter().map(|(_, line)| line.len() + 64).sum());
     for (_, line) in chunk {
-        push_named(&mut body, line, ids);
+        push_named(&mut body, line, ids)?;
     }
     let mut tries = 0;
     let answer = loop {
@@ -160,18 +161,26 @@ fn post(
     Ok((summary, answer.replaced))
 }
 
-/// Adds a line with a `line_id`, by which the server knows it again, unless it has one.
-fn push_named(body: &mut Vec<u8>, line: &[u8], ids: &mut LineIds) {
+/// Adds a line with a `line_id`, by which the server knows it again, unless it has one. Null stands for none.
+fn push_named(body: &mut Vec<u8>, line: &[u8], ids: &mut LineIds) -> anyhow::Result<()> {
     let id = ids.next(line);
-    match line.strip_prefix(b"{") {
-        Some(members) if memchr::memmem::find(line, b"\"line_id\"").is_none() => {
-            let comma = if members.trim_ascii_start().starts_with(b"}") { "" } else { "," };
+    // The server says why a line cannot be read.
+    let mut members: BTreeMap<String, &RawValue> = serde_json::from_slice(line).unwrap_or_default();
+    let rest = match members.remove("line_id").map(RawValue::get) {
+        None => line.to_vec(),
+        Some("null") => serde_json::to_vec(&members)?,
+        Some(_) => Vec::new(),
+    };
+    match rest.strip_prefix(b"{") {
+        Some(rest) => {
+            let comma = if rest.trim_ascii_start().starts_with(b"}") { "" } else { "," };
             body.extend_from_slice(format!("{{\"line_id\":\"{id}\"{comma}").as_bytes());
-            push_on_one_line(body, members);
+            push_on_one_line(body, rest);
         }
-        _ => push_on_one_line(body, line),
+        None => push_on_one_line(body, line),
     }
     body.push(b'\n');
+    Ok(())
 }
 
 /// Adds a record on one line. Where JSON may have a newline, a space says the same.

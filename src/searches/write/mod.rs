@@ -35,7 +35,7 @@ use uuid::Uuid;
 
 pub use self::counts::TranscriptCounts;
 pub use self::events::write;
-pub(super) use self::replay::{count, replay};
+pub(super) use self::replay::{count, groups, lock_threads, replay};
 pub(super) use self::tool_calls::{Half, ToolCall, ToolCalls, call_ids};
 use self::unit_of_work::UnitOfWork;
 use super::settings::Rules;

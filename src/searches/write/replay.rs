@@ -27,6 +27,9 @@ use crate::searches::rules::paths;
 use crate::searches::rules::repository::repository;
 use crate::types::{Timestamp, derived_id};
 
+/// The maximum number of activities that are learned from together, unless one entry has more.
+const MOST_ACTIVITIES: usize = 4_096;
+
 impl Private for Entry {
     fn domain(&self) -> Domain {
         Domain::Searches
@@ -76,7 +79,37 @@ crate::texts! {
     SearchHit: path;
 }
 
-/// Learns from entries of one source, in order. `calls` has the known calls to which the entries refer.
+/// Divides entries into groups to learn from one after the other, each small enough for its threads and calls to be in
+/// memory.
+pub(in crate::searches) fn groups<'e>(entries: &'e [Kept<Entry>], source: &str) -> Vec<&'e [Kept<Entry>]> {
+    let (mut groups, mut begin) = (Vec::new(), 0);
+    let (mut threads, mut activities) = (BTreeSet::new(), 0);
+    for (index, entry) in entries.iter().enumerate() {
+        threads.insert(thread_of(entry, source));
+        activities += entry.activities.len();
+        if index > begin && (threads.len() > MOST_THREADS || activities > MOST_ACTIVITIES) {
+            groups.push(&entries[begin..index]);
+            begin = index;
+            threads = BTreeSet::from([thread_of(entry, source)]);
+            activities = entry.activities.len();
+        }
+    }
+    groups.extend(Some(&entries[begin..]).filter(|rest| !rest.is_empty()));
+    groups
+}
+
+/// Locks the threads of all entries of one source, which are then learned from in [`groups`].
+pub(in crate::searches) async fn lock_threads(
+    connection: &mut PgConnection,
+    tenant: &Tenant,
+    source: &str,
+    entries: &[Kept<Entry>],
+) -> sqlx::Result<()> {
+    UnitOfWork::lock(connection, &tenant.name, &threads_of(entries, source)).await?;
+    Ok(())
+}
+
+/// Learns from a group of entries of one source, in order. `calls` has the known calls to which the entries refer.
 pub(in crate::searches) async fn replay(
     connection: &mut PgConnection,
     tenant: &Tenant,
@@ -84,37 +117,14 @@ pub(in crate::searches) async fn replay(
     calls: &mut ToolCalls,
     entries: &[Kept<Entry>],
 ) -> sqlx::Result<TranscriptCounts> {
-    let threads = threads_of(entries, source);
-    if threads.len() <= MOST_THREADS {
-        return replay_together(connection, tenant, source, calls, &threads, entries).await;
-    }
-    UnitOfWork::lock(connection, &tenant.name, &threads).await?;
-    let mut counts = TranscriptCounts::default();
-    for entries in entries.chunks(MOST_THREADS) {
-        let threads = threads_of(entries, source);
-        counts.add(replay_together(connection, tenant, source, calls, &threads, entries).await?);
-    }
-    Ok(counts)
-}
-
-/// Learns from entries of these threads at once.
-async fn replay_together(
-    connection: &mut PgConnection,
-    tenant: &Tenant,
-    source: &str,
-    calls: &mut ToolCalls,
-    threads: &BTreeMap<Uuid, ThreadKey>,
-    entries: &[Kept<Entry>],
-) -> sqlx::Result<TranscriptCounts> {
-    let searches = searches_in(entries, calls, source);
-    let mut unit = UnitOfWork::begin(connection, &tenant.name, &tenant.rules, threads, &searches).await?;
+    let (threads, searches) = (threads_of(entries, source), searches_in(entries, calls, source));
+    let mut unit = UnitOfWork::begin(connection, &tenant.name, &tenant.rules, &threads, &searches).await?;
     let corrected = entries.iter().filter(|entry| entry.activities.contains(&Activity::Correction));
     let corrected: Vec<_> = corrected.map(|entry| thread_of(entry, source)).collect();
     unit.load_answered(connection, &corrected).await?;
     let mut counts = TranscriptCounts::default();
     for entry in entries {
-        unit.enter(entry, source, calls, &mut counts);
-        tokio::task::yield_now().await;
+        unit.enter(entry, source, calls, &mut counts).await;
     }
     counts.add_saved(unit.save(connection, Timestamp::now()).await?);
     Ok(counts)
@@ -209,8 +219,8 @@ struct AnsweredCall<'a> {
 }
 
 impl UnitOfWork<'_> {
-    /// Applies an entry.
-    fn enter(
+    /// Applies an entry. Other work of the thread that it runs on gets its turn after each activity.
+    async fn enter(
         &mut self,
         entry: &Kept<Entry>,
         source: &str,
@@ -231,6 +241,7 @@ impl UnitOfWork<'_> {
             self.hear(thread, entry, names);
         }
         for activity in &entry.activities {
+            tokio::task::yield_now().await;
             count_prompt(activity, counts);
             match activity {
                 Activity::ToolUse { id, .. } | Activity::ToolResult { id, .. } => {

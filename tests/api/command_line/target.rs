@@ -64,6 +64,16 @@ async fn import_export_and_keys_work_by_way_of_a_server_as_they_do_on_its_databa
     let again = fed(remote("import -"), LOGS.as_bytes());
     assert!(said(&again).starts_with("accepted 0, duplicates 3, rejected 1\n"), "{}", said(&again));
 
+    // Members of that name in the parts of a record name nothing, and neither does null.
+    let named = r#"{"event": "generation", "user_intent": "one", "domain_name": "cbu", "metadata": {"line_id": 7}}
+{"event": "generation", "user_intent": "two", "domain_name": "cbu", "line_id": null}
+"#;
+    assert!(said(&fed(remote("import -"), named.as_bytes())).starts_with("accepted 2, duplicates 0,"));
+    for import in [remote("import -"), command(&folder, "import -")] {
+        let again = fed(import, named.as_bytes());
+        assert!(said(&again).starts_with("accepted 0, duplicates 2,"), "{}", said(&again));
+    }
+
     let export = "export training-pairs --format raw";
     let output = run(&mut remote(export), 0);
     assert_eq!(said(&output), ROWS);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures_util::future::{join_all, select};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -37,6 +37,7 @@ async fn the_worst_of_each_kind_at_once_takes_bounded_memory_and_holds_up_nobody
         tokio::spawn(forged(address.clone())),
         tokio::spawn(hooks(address.clone())),
         tokio::spawn(many_values(address.clone())),
+        tokio::spawn(many_actions(address.clone())),
     ]);
     let mut answered = 0;
     let others = async {
@@ -272,6 +273,25 @@ async fn hooks(address: String) {
     let head =
         "POST /v1/hooks/claude-code HTTP/1.1\r\nContent-Type: application/json\r\nContent-Encoding: gzip";
     all(&address, 8, head, &gzip(report.to_string().as_bytes()), &[200]).await;
+}
+
+/// Uses of tools with as many files as they may have, in lines of as many uses as are read, and then all of their results.
+async fn many_actions(address: String) {
+    let command = format!("cat {}", "ab ".repeat(1_000));
+    let block = |number| json!({"type": "tool_use", "id": format!("t{number}"), "name": "Bash", "input": {"command": command}});
+    let result = |number| json!({"type": "tool_result", "tool_use_id": format!("t{number}")});
+    let line = |kind, blocks: Value| json!({"type": kind, "sessionId": "s", "cwd": "/w", "message": {"content": blocks}});
+    let all_of = |line: &dyn Fn(u32) -> Value| {
+        (0..4).map(|number| line(number).to_string() + "\n").collect::<String>()
+    };
+    let of = |number: u32| number * 1_000..(number + 1) * 1_000;
+    let uses = all_of(&|number| line("assistant", of(number).map(block).collect()));
+    let results = all_of(&|number| line("user", of(number).map(result).collect()));
+    let head = "POST /v1/transcripts?agent=claude-code&source=actions HTTP/1.1\r\n\
+                Content-Type: application/x-ndjson\r\nContent-Encoding: gzip";
+    for lines in [uses, results] {
+        all(&address, 1, head, &gzip(lines.as_bytes()), &[200, 503]).await;
+    }
 }
 
 /// Short texts of JSON that take a hundred times as much memory when they are parsed.

@@ -2,12 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use axum::body::Body;
+use axum::http::Method;
+use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use sqlx::Connection as _;
+use tower::ServiceExt as _;
 
 use super::{found, hook, send, session, text};
-use crate::support::program::{Failed, Timestamp, expire};
-use crate::support::{Service, column, eventually, with};
+use crate::support::program::{Failed, Running, Settings, Timestamp, expire, router};
+use crate::support::{Service, column, eventually, request, with};
 
 /// The payload of a hook that tells of a tool.
 fn told(id: &str, tool: &str, input: &Value, response: &Value) -> Value {
@@ -168,4 +172,25 @@ async fn an_agent_is_answered_while_what_it_reported_waits_to_be_written() {
     // What waited is written in the order in which it came in.
     eventually("the search is over", async || service.all("/v1/searches").await[0]["state"] == "resolved")
         .await;
+}
+
+#[tokio::test]
+async fn a_server_that_stops_still_stores_the_reports_that_it_has_answered() {
+    let service = Service::open().await;
+    hook(&service, &json!({"hook_event_name": "Stop", "session_id": "s", "cwd": "/src/app"})).await;
+    let running = Running::start(&service.options, Settings { connections: 4, ..Settings::default() });
+    let router = router(running.app.clone());
+    let mut connection = service.connection().await;
+    let mut holder = connection.begin().await.expect("begins");
+    sqlx::query("select from agent_threads for update").execute(&mut *holder).await.expect("locks");
+    let search =
+        told("t1", "Grep", &json!({"pattern": "parseHook"}), &json!({"filenames": [], "numFiles": 0}));
+    let report = request(Method::POST, "/v1/hooks/claude-code").header("content-type", "application/json");
+    let report = report.body(Body::from(search.to_string())).expect("a request");
+    assert_eq!(router.oneshot(report).await.expect("an answer").status(), 200);
+    let mut stop = Box::pin(running.finish());
+    assert!((&mut stop).now_or_never().is_none());
+    holder.rollback().await.expect("ends");
+    stop.await;
+    assert_eq!(service.all("/v1/searches").await[0]["query"], "parseHook");
 }

@@ -231,3 +231,35 @@ async fn blank_lines_are_passed_over_without_a_transaction() {
         .expect("a count");
     assert_eq!(sources, 0);
 }
+
+#[tokio::test]
+async fn more_calls_than_are_in_memory_at_once_are_matched_with_their_results() {
+    let service = Service::open().await;
+    let numbers: Vec<_> = (0..6_000).collect();
+    let lines = |block: &dyn Fn(u32) -> Value, kind: &str| {
+        let lines =
+            numbers.chunks(500).map(|some| line(kind, 1, &some.iter().map(|it| block(*it)).collect()));
+        text(&lines.collect::<Vec<_>>())
+    };
+    let read = |number: u32| {
+        json!({"type": "tool_use", "id": format!("t{number}"), "name": "Read",
+        "input": {"file_path": format!("/src/app/{number}.rs")}})
+    };
+    let made = send(&service, "a", lines(&read, "assistant")).await;
+    let result =
+        |number: u32| json!({"type": "tool_result", "tool_use_id": format!("t{number}"), "content": "x"});
+    let answered = send(&service, "a", lines(&result, "user")).await;
+    assert_eq!((&made["tool_uses"], &made["matched"]), (&json!(6_000), &json!(0)));
+    assert_eq!((&answered["tool_results"], &answered["matched"]), (&json!(6_000), &json!(6_000)));
+}
+
+#[tokio::test]
+async fn a_zero_byte_in_the_json_of_a_text_is_replaced() {
+    let service = Service::open().await;
+    let arguments = json!({"file_path": "/src/a\0b"}).to_string();
+    let call = json!({"type": "function_call", "name": "read_file", "call_id": "c1", "arguments": arguments});
+    let line = json!({"timestamp": "2026-03-01T10:00:00Z", "type": "response_item", "payload": call});
+    let path = "/v1/transcripts?agent=codex&source=r";
+    let counts = service.post_text(path, "application/x-ndjson", text(&[line])).await.expect(200);
+    assert_eq!(counts["tool_uses"], 1);
+}
