@@ -164,6 +164,8 @@ async fn list_sends(
 }
 
 /// Erases a send with its attempts. Its pair stays.
+///
+/// A send in progress is a conflict. Cancel it first.
 #[utoipa::path(delete, path = "/v1/sends/{id}", tag = "messages",
     params(("id" = Uuid, Path, description = "The record's id.", example = "01946984-36a0-7b2e-8f41-c07d9e35a6b2")),
     responses((status = 204, description = "The record is erased"), Refusals))]
