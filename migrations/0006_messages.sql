@@ -49,7 +49,7 @@ create table pairs (
     error            json,
     tokens           bigint,
     tokens_model     text,
-    revision         integer not null default 1,
+    revision         integer not null default 1 + floor(random() * 1000000000)::integer,
     send_id          uuid,
     created_at       timestamptz not null,
     completed_at     timestamptz,
@@ -72,7 +72,7 @@ comment on column pairs.tool_calls is 'The tools that the answer calls, as the g
 comment on column pairs.turn is 'Of a pair that the gateway made: names the human message in its conversation, the same for all pairs that answer it.';
 comment on column pairs.user_units is 'Length of the text by kinds of characters, of which sizes are estimated; see rules/estimate.rs.';
 comment on column pairs.tokens is 'The measured size, from usage that the provider reported. tokens_model says of which model; null: of any.';
-comment on column pairs.revision is 'Counts edits of the texts. Earlier texts are rows of pair_revisions.';
+comment on column pairs.revision is 'Counts edits of the texts from a random number on, so that sends of an erased pair do not show the texts of one that is posted with its id. Earlier texts are rows of pair_revisions.';
 comment on column pairs.completed_at is 'Database clock at the write that completed the pair: exports are ordered by it.';
 comment on column pairs.conversation is 'Derived from the topic, else the session, else the pair itself: what an export makes one chat of.';
 comment on column pairs.request_hash is 'Of the request that made the pair: tells a replay from a conflict.';
@@ -186,6 +186,7 @@ create table sent_messages (
     id      uuid not null,
     parent  uuid,
     turn    uuid,
+    content uuid not null,
     session text,
     message json,
     primary key (id, project)
@@ -193,10 +194,12 @@ create table sent_messages (
 
 create index sent_messages_session on sent_messages (project, session) where session is not null;
 create index sent_messages_parent on sent_messages (parent);
+create index sent_messages_content on sent_messages (content);
 
 comment on table sent_messages is 'Messages that went through the gateway, each stored once in a session however often it is sent again.';
 comment on column sent_messages.id is 'Keyed hash of the session, the parent and the message.';
 comment on column sent_messages.parent is 'The message before it.';
 comment on column sent_messages.turn is 'The human message that this one is or follows: pairs.turn. Null before the first.';
+comment on column sent_messages.content is 'Keyed hash of the session and the message, by which copies are found that clients send without what came before.';
 comment on column sent_messages.session is 'Erased with the session. Without one, a message goes with the last send that carries it.';
 comment on column sent_messages.message is 'Null: erased with its pair.';

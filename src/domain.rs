@@ -349,6 +349,20 @@ impl Event {
         if self.shows_others() { 64 } else { 1 }
     }
 
+    /// Returns whether what the event refers to has to be [looked up](Event::look_up) before the writer takes it.
+    #[must_use]
+    pub fn looks_up(&self) -> bool {
+        matches!(self, Self::Message(event) if event.looks_up())
+    }
+
+    /// Looks up what the event refers to, if that may take long, so that it does not keep a writer from others.
+    pub async fn look_up(&self, connection: &mut PgConnection, project: &str) -> Result<()> {
+        match self {
+            Self::Message(event) => event.look_up(connection, project).await,
+            _ => Ok(()),
+        }
+    }
+
     /// Returns whether the event makes a record that shows what others have posted.
     #[must_use]
     pub fn shows_others(&self) -> bool {

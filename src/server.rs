@@ -105,7 +105,7 @@ impl Running {
         let defaults = Defaults { models, ..settings.defaults };
         let keyring = Keyring::new(db.clone(), defaults, Arc::clone(&work));
         let keyring = Arc::new(if settings.trusts { keyring.trusting() } else { keyring });
-        let (writer, writing) = Writer::start(&writer_db, &db, &work);
+        let (writer, writing) = Writer::start(&writer_db, &db, keyring.reading(), &work);
         let exports = Exports::new(options, settings.exports, &work);
         let searches = IntakePool::new(options, settings.connections.div_ceil(4).max(2));
         let in_flight = Arc::new(InFlight::default());

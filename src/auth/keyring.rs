@@ -98,6 +98,12 @@ impl Keyring {
         self.work.serve(project)
     }
 
+    /// Returns the places of projects at reading.
+    #[must_use]
+    pub fn reading(&self) -> &Shares {
+        &self.reading
+    }
+
     /// Returns how a request of a project is let in that needs a scope. The work of writing is that of the writer, which
     /// takes turns for it.
     pub(super) fn entry(&self, project: &Arc<str>, scope: Scope) -> Option<Entry> {

@@ -58,6 +58,8 @@ async fn erase_records(
 }
 
 /// Erases the record with this id in any domain, with everything that belongs to it or was learned from it.
+///
+/// A send or message pair in progress is a conflict.
 #[utoipa::path(delete, path = "/v1/records/{id}", tag = "erasure",
     params(ById),
     responses((status = 200, description = "The number of records erased", body = Erased), Refusals))]

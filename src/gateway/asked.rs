@@ -50,6 +50,19 @@ struct Body<'a> {
     metadata: Option<Value>,
 }
 
+/// The maximum number of characters of the name of a model, as in other requests.
+const LONGEST_NAME: usize = 200;
+
+/// Returns the name of a model.
+fn name_of(model: &RawValue) -> Result<String> {
+    let name: String =
+        serde_json::from_str(model.get()).map_err(|_| Error::invalid("/model", "must be a text"))?;
+    if name.chars().count() > LONGEST_NAME {
+        return Err(Error::invalid("/model", format!("has more than {LONGEST_NAME} characters")));
+    }
+    Ok(name)
+}
+
 /// The position of a part of a text.
 fn place(whole: &str, part: &str) -> Range<usize> {
     let start = part.as_ptr().addr() - whole.as_ptr().addr();
@@ -66,8 +79,7 @@ impl Asked {
         let list = if api == Api::Responses { read.input } else { read.messages };
         let own = read.metadata.as_ref().and_then(|metadata| session_of(&metadata["user_id"]));
         let mut asked = Self {
-            model: serde_json::from_str(model.get())
-                .map_err(|_| Error::invalid("/model", "must be a text"))?,
+            model: name_of(model)?,
             user_text: String::new(),
             system: read.system.or(read.instructions).map(|system| text(&system)),
             passed: Passed::default(),

@@ -2,18 +2,22 @@
 
 mod own;
 
+use std::sync::OnceLock;
+
 use chrono::TimeDelta;
 use serde_json::value::RawValue;
+use sqlx::PgExecutor;
 use uuid::Uuid;
 
 use super::begun::Begun;
-use super::candidates::Candidate;
+use super::candidates::{self, Candidate};
 use super::failure::{Failure, forget, understood};
 use super::passed::Passed;
 use super::requests::AskedMode;
 use super::rules::estimate::Length;
 use super::send::Mode;
 use super::usage::{Tokens, tokens_of};
+use super::visible::PairFilter;
 use super::{NewAttempt, NewPair, NewSend, Outcome, Pair, PairChange, Send};
 use crate::error::{Error, Result};
 use crate::http::line::{Line, Record};
@@ -100,6 +104,8 @@ pub struct StartSend {
     pub keeps_text: bool,
     /// The pairs in the request.
     pub given: Option<Vec<Candidate>>,
+    /// The pairs that the filter of visible pairs has found. Empty until they were [looked up](Event::look_up).
+    pub found: OnceLock<Vec<Uuid>>,
     /// The length of the new message. None if it is that of the pair in `reask_of`.
     pub user: Option<Length>,
     /// The length of the system message.
@@ -203,6 +209,7 @@ impl Event {
             pair_id: new.pair_id.unwrap_or_else(Uuid::now_v7),
             keeps_text: true,
             given,
+            found: OnceLock::new(),
             user: new.user_text.as_deref().map(Length::of),
             system: new.system.as_deref().map_or_else(Length::default, Length::of),
             system_hash: new.system.as_ref().map(request_hash),
@@ -240,7 +247,8 @@ impl Event {
         let append = Append {
             failure: new.error.as_ref().map(|error| understood(error, None)),
             tokens: new.usage.as_ref().map_or_else(Tokens::default, tokens_of),
-            at: new.at.unwrap_or_else(Timestamp::now),
+            // A time to come would take a part of a quota until it has passed.
+            at: new.at.map_or_else(Timestamp::now, |at| at.min(Timestamp::now())),
             hash: request_hash(&new),
             new,
         };
@@ -271,6 +279,27 @@ impl Event {
     #[must_use]
     pub fn shows_pairs(&self) -> bool {
         matches!(&self.action, Action::Send(start) if start.new.shows_pairs())
+    }
+
+    /// Returns the beginning of a send whose visible pairs a filter finds, with that filter.
+    fn filtered(&self) -> Option<(&StartSend, &PairFilter)> {
+        let Action::Send(start) = &self.action else { return None };
+        Some((start, start.new.visible.as_ref()?.filter.as_ref()?))
+    }
+
+    /// Returns whether the event has to be [looked up](Event::look_up) before it is written.
+    #[must_use]
+    pub fn looks_up(&self) -> bool {
+        self.filtered().is_some()
+    }
+
+    /// Finds the visible pairs that match the filter of a send. That may take long, so the writer is only told which they are.
+    pub async fn look_up(&self, db: impl PgExecutor<'_>, project: &str) -> Result<()> {
+        if let Some((start, filter)) = self.filtered() {
+            let found = candidates::found(db, project, filter, start.new.reask_of).await?;
+            start.found.get_or_init(|| found);
+        }
+        Ok(())
     }
 
     /// Returns the event's kind, one of [`KINDS`].

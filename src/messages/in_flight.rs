@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use sqlx::PgPool;
+use sqlx::types::Json;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::CancelReason;
+use super::{CancelReason, SendError};
 use crate::error::Result;
 
 /// The sends that this server currently performs, by project and id.
@@ -46,17 +47,25 @@ impl InFlight {
         }
     }
 
-    /// Renews the leases of all sends that this server performs.
+    /// Renews the leases of all sends that this server performs, and ends the calls of those that were cancelled by way of
+    /// another server. A lease of which most is left stays as it is.
     pub async fn renew(&self, db: &PgPool) -> Result<()> {
         const SQL: &str = "
-            update sends set lease_until = now() + interval '1 minute'
-            where project = $1 and id = any($2) and state = 'sending'";
+            with renewed as (
+                update sends set lease_until = now() + interval '1 minute'
+                where project = $1 and id = any($2) and state = 'sending' and lease_until < now() + interval '40 seconds'
+            )
+            select id, error from sends where project = $1 and id = any($2) and stage = 'cancelled'";
         let mut projects: HashMap<Arc<str>, Vec<Uuid>> = HashMap::new();
         for (project, id) in self.0.lock().expect("never poisoned").keys() {
             projects.entry(Arc::clone(project)).or_default().push(*id);
         }
         for (project, ids) in projects {
-            sqlx::query(SQL).bind(&*project).bind(ids).execute(db).await?;
+            let cancelled: Vec<(Uuid, Json<SendError>)> =
+                sqlx::query_as(SQL).bind(&*project).bind(ids).fetch_all(db).await?;
+            for (id, Json(error)) in cancelled {
+                self.cancel(&project, id, error.reason.unwrap_or_default());
+            }
         }
         Ok(())
     }

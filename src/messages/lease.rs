@@ -1,9 +1,11 @@
 //! Ends abandoned sends: those whose clients never reported the result, and those of servers that died. Each send has
-//! a lease, and a server renews the leases of the sends that it performs.
+//! a lease, and a server renews the leases of the sends that it performs. On this occasion it learns which of them were
+//! cancelled by way of another server.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::TimeDelta;
 use sqlx::PgPool;
 use sqlx::types::Json;
 
@@ -13,10 +15,9 @@ use super::rules::errors::Kind;
 use crate::background::Rounds;
 use crate::db;
 use crate::error::Result;
-use crate::types::Timestamp;
 
-/// The pause between two checks of the leases.
-const PAUSE: Duration = Duration::from_secs(20);
+/// The pause between two checks of the leases, after which a call ends whose send was cancelled by way of another server.
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// The background work that ends sends with an expired lease.
 #[derive(Debug)]
@@ -32,29 +33,30 @@ impl Rounds for Leases {
 
     async fn round(&mut self) -> Result<Duration> {
         self.in_flight.renew(&self.db).await?;
-        interrupt(&self.db, Timestamp::now()).await?;
+        interrupt(&self.db, TimeDelta::zero()).await?;
         Ok(PAUSE)
     }
 }
 
-/// Ends every send whose lease has expired at `now` as interrupted.
-pub async fn interrupt(db: &PgPool, now: Timestamp) -> Result<()> {
-    const PROJECTS: &str = "select distinct project from sends where state = 'sending' and lease_until < $1";
+/// Ends every send whose lease has expired, by the database's clock and after so much more time, as interrupted.
+pub async fn interrupt(db: &PgPool, later: TimeDelta) -> Result<()> {
+    const PROJECTS: &str =
+        "select distinct project from sends where state = 'sending' and lease_until < now() + $1";
     const SENDS: &str = "
         update sends set state = 'error', stage = 'interrupted', error = $3, error_class = $4, lease_until = null,
             completed_at = clock_timestamp()
-        where project = $1 and state = 'sending' and lease_until < $2
+        where project = $1 and state = 'sending' and lease_until < now() + $2
         returning pair_id";
     const PAIRS: &str = "
         update pairs set lifecycle_state = 'error', error = $3
         where project = $1 and id = any($2) and lifecycle_state = 'sending'";
     let error = own(Kind::Interrupted, "The send was never ended.");
-    let projects: Vec<String> = sqlx::query_scalar(PROJECTS).bind(now).fetch_all(db).await?;
+    let projects: Vec<String> = sqlx::query_scalar(PROJECTS).bind(later).fetch_all(db).await?;
     for project in projects {
         let mut transaction = db::begin(db).await?;
         let pairs: Vec<uuid::Uuid> = sqlx::query_scalar(SENDS)
             .bind(&project)
-            .bind(now)
+            .bind(later)
             .bind(Json(&error))
             .bind(error.class)
             .fetch_all(&mut *transaction)

@@ -40,6 +40,8 @@ pub struct SentMessage {
     pub parent: Option<Uuid>,
     /// The human message that it is or follows.
     pub turn: Option<Uuid>,
+    /// Identifies the message in the session whatever came before it, which clients leave out when a conversation is long.
+    pub content: Uuid,
     /// The message as it was sent.
     pub message: Box<RawValue>,
 }
@@ -49,17 +51,20 @@ impl SentMessage {
     #[must_use]
     pub fn new(session: Option<&str>, parent: Option<&Self>, value: Value, message: Box<RawValue>) -> Self {
         let before = parent.map(|parent| parent.id);
-        let content = same_when_sent_again(value).to_string();
-        let parts = [
-            session.unwrap_or_default().as_bytes(),
-            before.as_ref().map_or(&[], |id| id.as_bytes()),
-            content.as_bytes(),
-        ];
-        Self { id: derived_id(&parts), parent: before, turn: parent.and_then(|parent| parent.turn), message }
+        let text = same_when_sent_again(value).to_string();
+        let session = session.unwrap_or_default().as_bytes();
+        let after = before.as_ref().map_or(&[][..], |id| id.as_bytes());
+        Self {
+            id: derived_id(&[session, after, text.as_bytes()]),
+            parent: before,
+            turn: parent.and_then(|parent| parent.turn),
+            content: derived_id(&[session, text.as_bytes()]),
+            message,
+        }
     }
 
     fn ids(&mut self) -> impl Iterator<Item = &mut Uuid> {
-        [&mut self.id].into_iter().chain(&mut self.parent).chain(&mut self.turn)
+        [&mut self.id, &mut self.content].into_iter().chain(&mut self.parent).chain(&mut self.turn)
     }
 }
 

@@ -1,5 +1,8 @@
 //! The errors that prevent a prediction or a send.
 
+use uuid::Uuid;
+
+use super::PairState;
 use super::rules::quota::{Name, Quota};
 use crate::error::{Error, FieldError, Special};
 
@@ -29,6 +32,18 @@ impl From<Failed> for Error {
         match failed {
             Failed::Database(error) => error.into(),
             Failed::Refused(error) => error,
+        }
+    }
+}
+
+/// Refuses to ask a pair again that does not exist, or whose send has not failed.
+pub(super) fn expect_failed(pair: Uuid, state: Option<PairState>) -> Result<(), Error> {
+    match state {
+        None => Err(Error::NotFound("message pair to send again")),
+        Some(PairState::Error) => Ok(()),
+        Some(_) => {
+            let detail = format!("the pair {pair} is not in the state error, so it cannot be sent again");
+            Err(Error::Conflict(detail))
         }
     }
 }

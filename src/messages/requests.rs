@@ -177,7 +177,7 @@ pub struct NewAttempt {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub latency_ms: Option<i32>,
-    /// When the call ended. The default is now.
+    /// When the call ended. The default is now, which also replaces a time in the future.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
 }

@@ -6,7 +6,7 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::visible::{AnyOf, PairFilter};
-use super::{Pair, PairState};
+use super::{Pair, PairState, State};
 use crate::db::aged::Aged;
 use crate::db::erased::{Counts, lock_some};
 use crate::error::{Error, Result};
@@ -161,43 +161,34 @@ pub async fn topics(db: impl PgExecutor<'_>, project: &str, page: &PageRequest) 
     page.read(&mut query, db).await
 }
 
-/// The result of erasing a pair.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Erasure {
-    /// The record is erased.
-    Erased,
-    /// There is none.
-    Unknown,
-    /// It is being sent.
-    Sending,
-}
-
-/// Erases a pair with its texts, including those in sends.
-pub async fn delete_pair(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<Erasure> {
-    Ok(match super::tables::lock_pair(connection, project, id).await? {
-        None => Erasure::Unknown,
-        Some(pair) if pair.state == PairState::Sending => Erasure::Sending,
-        Some(_) => {
-            super::tables::delete_pairs(connection, project, &[id]).await?;
-            Erasure::Erased
-        }
-    })
-}
-
-/// Erases a send with its calls, and not its pair. Returns whether there was one.
-pub async fn delete_send(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<bool> {
-    Ok(delete_sends(connection, project, &[id]).await? > 0)
-}
-
-/// Erases the send with this id, and the pair, unless that is being sent.
-pub async fn delete(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<Erased> {
-    let sends = delete_sends(connection, project, &[id]).await?;
-    match delete_pair(connection, project, id).await? {
-        Erasure::Sending => {
+/// Erases a pair with its texts, including those in sends. Returns whether there was one. What is being sent is a conflict.
+pub async fn delete_pair(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<bool> {
+    match super::tables::lock_pair(connection, project, id).await? {
+        None => Ok(false),
+        Some(pair) if pair.state == PairState::Sending => {
             Err(Error::Conflict(format!("the pair {id} is being sent; cancel its send first")))
         }
-        erasure => Ok(Erased { pairs: u64::from(erasure == Erasure::Erased), sends }),
+        Some(_) => Ok(super::tables::delete_pairs(connection, project, &[id]).await? > 0),
     }
+}
+
+/// Erases a send with its calls, and not its pair. Returns whether there was one. A send in progress is a conflict, because
+/// its pair would never end.
+pub async fn delete_send(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<bool> {
+    match super::tables::lock_sends(connection, project, &[id]).await?.get(&id) {
+        None => Ok(false),
+        Some(send) if send.state == State::Sending => {
+            Err(Error::Conflict(format!("the send {id} is in progress; cancel it first")))
+        }
+        Some(_) => Ok(delete_sends(connection, project, &[id]).await? > 0),
+    }
+}
+
+/// Erases the send with this id, and the pair. What is in progress is a conflict.
+pub async fn delete(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<Erased> {
+    let sends = delete_send(connection, project, id).await?.into();
+    let pairs = delete_pair(connection, project, id).await?.into();
+    Ok(Erased { pairs, sends })
 }
 
 /// Erases at most `most` of the pairs, and of the sends, that were completed, or else created, before a time: the oldest

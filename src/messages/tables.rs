@@ -188,17 +188,21 @@ pub(super) async fn delete_pairs(
     project: &str,
     ids: &[Uuid],
 ) -> sqlx::Result<u64> {
-    // For pairs that the gateway created, this includes the copies in later requests.
+    // For pairs that the gateway created, this includes the copies in later requests: the human message wherever it was sent
+    // in the session, whatever followed it there, and each of these messages elsewhere, because a request may begin with any.
     const COPIES: &str = "
-        with recursive turn as materialized (
-            select turn as id from pairs where project = $1 and id = any($2) and turn is not null
+        with recursive said as materialized (
+            select distinct m.content from pairs p join sent_messages m on m.project = $1 and m.id = p.turn
+            where p.project = $1 and p.id = any($2)
         ), copy as (
-            select m.id, m.turn from turn join sent_messages m on m.project = $1 and m.id = turn.id
+            select m.id, m.turn, m.content from said
+            join sent_messages m on m.project = $1 and m.content = said.content and m.turn = m.id
             union
-            select m.id, m.turn from copy join sent_messages m
+            select m.id, m.turn, m.content from copy join sent_messages m
             on m.project = $1 and m.parent = copy.id and m.turn = copy.turn
-        )
-        update sent_messages m set message = null from copy where m.project = $1 and m.id = copy.id";
+        ), content as materialized (select distinct content from copy)
+        update sent_messages m set message = null from content
+        where m.project = $1 and m.content = content.content and m.message is not null";
     sqlx::query(COPIES).bind(project).bind(ids).execute(&mut *connection).await?;
     let sql = "delete from pairs where project = $1 and id = any($2) returning id";
     let erased: Vec<Uuid> =

@@ -140,7 +140,10 @@ impl Answer {
             Api::Responses => self.response_event(&event),
             Api::Messages => self.message_event(&event),
         }
-        (self.text.len() > before).then(|| self.text[before..].to_owned())
+        // The end of a response repeats the whole text, in which its parts are separate lines.
+        let is_repeated = before > 0 && self.is_whole && api == Api::Responses;
+        let added = self.text.get(before..).filter(|added| !added.is_empty() && !is_repeated);
+        added.map(str::to_owned)
     }
 
     /// Returns the tools that the answer calls, as `OpenAI` writes them, if it calls any.
@@ -361,6 +364,18 @@ mod tests {
         );
         assert_eq!(deltas, "Hey");
         assert_eq!(Some(answer), Answer::read(Api::Responses, whole.to_string().as_bytes()));
+    }
+
+    #[test]
+    fn the_end_of_a_response_adds_no_text_to_what_was_streamed() {
+        let parts = json!([{"type": "output_text", "text": "a"}, {"type": "output_text", "text": "\u{e9}"}]);
+        let response = json!({"status": "completed", "output": [{"type": "message", "content": parts}]});
+        let completed = json!({"type": "response.completed", "response": response});
+        let deltas = ["a", "\u{e9}"].map(|part| json!({"type": "response.output_text.delta", "delta": part}));
+        let (answer, told) = streamed(Api::Responses, &[&deltas[..], &[completed.clone()]].concat());
+        assert_eq!((answer.text.as_str(), told.as_str()), ("a\n\u{e9}", "a\u{e9}"));
+        let (answer, told) = streamed(Api::Responses, &[completed]);
+        assert_eq!(answer.text, told, "nothing of it was streamed");
     }
 
     #[test]

@@ -8,6 +8,10 @@
 //! the same project, and only one while other projects send requests, so that one is free for the others. Events that
 //! wait for their project's turn at working wait in the queue, while the writers write those of other projects.
 //!
+//! **What is looked up first.** A filter of visible pairs may read every pair of a project. It is evaluated before the send is
+//! queued, by one of the project's connections for reading, and the writer only checks that what was found is still there. A
+//! send of a batch that has a filter therefore begins another piece of it, unless there are only such sends before it.
+//!
 //! **What is stored.** The queue takes only what is [`Kept`]: an event is dropped, or reduced to what its project
 //! stores, before it is queued. What was computed from the text, such as an attempt's verdict, stays. A match that is
 //! computed only when a slate ends needs the text; if the text is not stored, keyed hashes of it are.
@@ -40,7 +44,7 @@ use crate::outage::Outage;
 use crate::privacy::capture::Capture;
 use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
-use crate::sharing::{Place, Shares, Work};
+use crate::sharing::{Entry, Place, Shares, Work};
 
 /// The maximum number of events of one project that may wait or be written at a time. Beyond that, callers get a 503.
 const QUEUE: usize = 16_384;
@@ -72,6 +76,8 @@ pub struct Writer {
     queue: Arc<Queue<Job>>,
     room: Shares,
     away: Arc<Away>,
+    /// Connections for reading, the places of projects at using them, and the turns at working.
+    reading: (PgPool, Shares, Arc<Work>),
 }
 
 /// The background tasks of writing.
@@ -96,9 +102,10 @@ impl Tasks {
 }
 
 impl Writer {
-    /// Starts the writers on `db`, a pool of their own, and the upkeep of the GIN indexes on `tidy_db`.
+    /// Starts the writers on `db`, a pool of their own. On `others`, at which projects have the places `reading`, there is the
+    /// upkeep of the GIN indexes, and what events refer to is looked up.
     #[must_use]
-    pub fn start(db: &PgPool, tidy_db: &PgPool, work: &Arc<Work>) -> (Self, Tasks) {
+    pub fn start(db: &PgPool, others: &PgPool, reading: &Shares, work: &Arc<Work>) -> (Self, Tasks) {
         let queue = Arc::new(Queue::<Job>::new(WRITERS_OF_ONE, Arc::clone(work)));
         let (stop, stopped) = watch::channel(false);
         let away = Arc::<Away>::default();
@@ -109,12 +116,13 @@ impl Writer {
             stopped,
             written: Arc::default(),
         };
-        let tidying = tokio::spawn(gin::run(tidy_db.clone(), Arc::clone(&task.written)));
+        let tidying = tokio::spawn(gin::run(others.clone(), Arc::clone(&task.written)));
         let helper = |_| tokio::spawn(task.clone().help(KeptConnection::new(db.clone())));
         let mut handles: Vec<_> = (1..WRITERS).map(helper).collect();
         handles.push(tokio::spawn(task.run(KeptConnection::new(db.clone()))));
         let room = Shares::new(QUEUE);
-        (Self { queue, room, away }, Tasks { stop, handles, tidying })
+        let reading = (others.clone(), reading.clone(), Arc::clone(work));
+        (Self { queue, room, away, reading }, Tasks { stop, handles, tidying })
     }
 
     /// Writes what the project keeps of one event. Returns once that is committed. The queue keeps `memory`
@@ -166,23 +174,45 @@ impl Writer {
     ) -> Vec<Written> {
         let mut written = Vec::with_capacity(events.len());
         while !events.is_empty() {
-            let mut weight = 0;
+            let (mut weight, mut has_others) = (0, false);
             let fits = |event: &&Kept<Event>| {
                 weight += event.weight();
-                weight <= BATCH
+                let follows = has_others && event.looks_up();
+                has_others |= !event.looks_up();
+                weight <= BATCH && !follows
             };
             let together = events.iter().take_while(fits).count().max(1);
             let rest = events.split_off(together);
-            let size = events.len();
+            let (mut verdicts, mut ready) = (Vec::with_capacity(together), Vec::with_capacity(together));
+            for event in events {
+                let refused = self.look_up(tenant, &event).await.err();
+                if refused.is_none() {
+                    ready.push(event);
+                }
+                verdicts.push(refused.map(Err));
+            }
             // Only the first piece is refused when the queue is full, because a batch that has begun is
             // better finished.
-            match self.submit(tenant, events, memory, written.is_empty()).await {
-                Ok(piece) => written.extend(piece),
-                Err(reason) => written.extend((0..size).map(|_| Err(Error::Unavailable(reason)))),
-            }
+            let submitted = self.submit(tenant, ready, memory, written.is_empty()).await;
+            let mut submitted = submitted.map(Vec::into_iter);
+            written.extend(verdicts.into_iter().map(|refused| match (refused, &mut submitted) {
+                (Some(refused), _) => refused,
+                (None, Ok(piece)) => piece.next().expect("every event has a verdict"),
+                (None, Err(reason)) => Err(Error::Unavailable(*reason)),
+            }));
             events = rest;
         }
         written
+    }
+
+    /// Looks up what an event refers to, as a request of its project that reads.
+    async fn look_up(&self, tenant: &Tenant, event: &Event) -> crate::error::Result<()> {
+        if event.looks_up() {
+            let (db, places, work) = &self.reading;
+            let _entered = Entry::to_read(&tenant.name, places, work).take().await?;
+            event.look_up(&mut *db.acquire().await?, &tenant.name).await?;
+        }
+        Ok(())
     }
 
     /// Returns how many events are waiting or being written.
@@ -207,6 +237,9 @@ impl Writer {
         may_refuse: bool,
     ) -> Result<Vec<Written>, &'static str> {
         const STOPPING: &str = "the server is stopping; try again";
+        if events.is_empty() {
+            return Ok(Vec::new());
+        }
         let size = u32::try_from(events.len()).unwrap_or(u32::MAX);
         let room = if may_refuse {
             self.room.try_take(&tenant.name, size).ok_or("the queue is full; try again")?

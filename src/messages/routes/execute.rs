@@ -19,11 +19,12 @@ use crate::http::reply::{Created, Shown};
 use crate::messages::in_flight::Flight;
 use crate::messages::perform::{Listener, Performed, Progress, Script};
 use crate::messages::prediction::{self, Asked};
+use crate::messages::refusals::expect_failed;
 use crate::messages::rules::estimate::Length;
-use crate::messages::{CancelReason, Event, NewSend, SendError, State, store};
+use crate::messages::{CancelReason, Event, NewSend, Pair, SendError, State, store};
 use crate::messages::{candidates, payload};
 use crate::privacy::capture::Capture;
-use crate::sharing::{Place, while_wanted};
+use crate::sharing::{Entry, Place, while_wanted};
 use crate::state::App;
 use crate::types::FreeForm;
 use crate::writing::Writing;
@@ -71,8 +72,9 @@ pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
     let (system, user) = (new.system.clone(), new.user_text.clone());
     let project = Arc::clone(&writing.caller.project);
     let app = writing.app.clone();
+    let again = asked_again(&writing, &new).await?;
     if writing.caller.tenant.policy.capture(crate::domain::Domain::Messages) == Capture::Off {
-        let script = unkept(&writing, &new).await?;
+        let script = unkept(&writing, &new, again).await?;
         return perform(&writing, script, None, place, streams).await;
     }
     let event = Event::send(new, writing.id("sends", None));
@@ -89,14 +91,34 @@ pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
     let plan =
         store::plan(&mut connection, &project, id, writing.memory()).await?.ok_or(Error::NotFound("send"))?;
     drop(connection);
+    // What is asked again may be kept no longer.
+    let user = user.or_else(|| again?.user_text);
     perform(&writing, Script::of(plan, system, user), Some(flight), place, streams).await
 }
 
-/// Predicts a send that is not recorded.
-async fn unkept(writing: &Writing, new: &NewSend) -> Result<Script> {
+/// Returns the pair that a send asks again, as it is before it is replaced. Its message is needed if the send has none.
+async fn asked_again(writing: &Writing, new: &NewSend) -> Result<Option<Pair>> {
+    let Some(id) = new.reask_of else { return Ok(None) };
+    let pair = store::pair(&writing.app.db, &writing.caller.project, id).await?;
+    if new.user_text.is_none() && pair.as_ref().is_some_and(|pair| pair.user_text.is_none()) {
+        let detail = "must be given, because the text of the pair in reask_of is not kept";
+        return Err(Error::invalid("/user_text", detail));
+    }
+    Ok(pair)
+}
+
+/// Predicts a send that is not recorded. `again` is the pair that it asks again, which stays.
+async fn unkept(writing: &Writing, new: &NewSend, again: Option<Pair>) -> Result<Script> {
+    if let Some(pair) = new.reask_of {
+        expect_failed(pair, again.as_ref().map(|pair| pair.lifecycle_state))?;
+    }
+    let user_text = new.user_text.clone().or_else(|| again.as_ref()?.user_text.clone());
+    let model = crate::messages::named(new.model.as_deref()).or_else(|| again.as_ref()?.model.as_deref());
     // The names in a filter are compared with stored ones.
     let (visible, _) = writing.caller.tenant.redacted(new.visible.clone()).await;
-    let mut connection = writing.app.db.acquire().await?;
+    let app = &writing.app;
+    let _entered = Entry::to_read(&writing.caller.project, app.keyring.reading(), &app.work).take().await?;
+    let mut connection = app.db.acquire().await?;
     let (project, rules) = (&*writing.caller.project, &writing.caller.tenant.messages);
     let pairs = match &visible {
         Some(visible) => candidates::visible(&mut connection, project, visible, new.reask_of).await?,
@@ -104,17 +126,17 @@ async fn unkept(writing: &Writing, new: &NewSend) -> Result<Script> {
     };
     let length = |text: &Option<String>| text.as_deref().map_or_else(Length::default, Length::of);
     let asked = Asked {
-        model: new.model.as_deref(),
+        model,
         model_limit: None,
         pairs,
-        user: length(&new.user_text),
+        user: length(&user_text),
         system: length(&new.system),
         settings: rules.settings.with(&new.settings.clone().unwrap_or_default()),
     };
     let predicted = prediction::predict(&mut connection, project, rules, asked).await?;
     let keys: Vec<_> = predicted.included().iter().map(|pair| (pair.key, pair.revision)).collect();
     let texts = payload::texts(&mut connection, project, &keys, writing.memory()).await?;
-    Ok(Script::unkept(Uuid::now_v7(), &predicted, &texts, new.system.clone(), new.user_text.clone()))
+    Ok(Script::unkept(Uuid::now_v7(), &predicted, &texts, new.system.clone(), user_text))
 }
 
 /// Cancels a send whose client closed the connection before it ended.

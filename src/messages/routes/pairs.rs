@@ -14,7 +14,7 @@ use crate::error::{Error, Refusals, Result};
 use crate::http::page::{List, Page, PageParams};
 use crate::http::reply::{Changed, Created, Prefer};
 use crate::http::{ById, Check, Json, Path};
-use crate::messages::store::{self, Erasure, ListFilter, Topic};
+use crate::messages::store::{self, ListFilter, Topic};
 use crate::messages::{Event, NewPair, Pair, PairChange};
 use crate::state::App;
 use crate::writing::Writing;
@@ -88,6 +88,9 @@ async fn change_pair(
 }
 
 /// Erases a message pair with its texts, including those in sends. Statistics of sends stay.
+///
+/// A pair that is being sent is a conflict. A copy of its message in sends through the gateway is found by its content, so the
+/// same message elsewhere in the session is erased from sends, too.
 #[utoipa::path(delete, path = "/v1/pairs/{id}", tag = "messages",
     params(("id" = Uuid, Path, description = "The record's id.", example = "01946984-36a0-7b2e-8f41-c07d9e35a6b2")),
     responses((status = 204, description = "The record is erased"), Refusals))]
@@ -97,19 +100,13 @@ async fn delete_pair(
     Path(ById { id }): Path<ById>,
 ) -> Result<StatusCode> {
     let mut transaction = db::begin(&app.db).await?;
-    let erasure = store::delete_pair(&mut transaction, &caller.project, id).await?;
-    if erasure == Erasure::Erased {
+    let is_erased = store::delete_pair(&mut transaction, &caller.project, id).await?;
+    if is_erased {
         let details = serde_json::json!({"by": "id", "id": id, "erased": {"pairs": 1}});
         erasure::note(&mut transaction, &caller.tenant, &caller.actor(), details).await?;
     }
     transaction.commit().await?;
-    match erasure {
-        Erasure::Erased => Ok(StatusCode::NO_CONTENT),
-        Erasure::Unknown => Err(Error::NotFound("message pair")),
-        Erasure::Sending => {
-            Err(Error::Conflict(format!("the pair {id} is being sent; cancel its send first")))
-        }
-    }
+    if is_erased { Ok(StatusCode::NO_CONTENT) } else { Err(Error::NotFound("message pair")) }
 }
 
 /// The filter of a list that has none.

@@ -113,6 +113,7 @@ async fn finalize_send(
 
 /// Cancels a send in progress. Its pair gets the state `error` with the kind `cancelled`.
 ///
+/// A call of Gleaner's own ends at once, or within a few seconds if another server makes it.
 /// Cancelling a send again changes nothing. Cancelling a send that has already ended is a conflict.
 #[utoipa::path(post, path = "/v1/sends/{id}/cancel", tag = "messages",
     params(("id" = Uuid, Path, description = "The record's id.", example = "01946984-36a0-7b2e-8f41-c07d9e35a6b2"), Prefer),
@@ -164,6 +165,8 @@ async fn list_sends(
 }
 
 /// Erases a send with its attempts. Its pair stays.
+///
+/// A send in progress is a conflict. Cancel it first.
 #[utoipa::path(delete, path = "/v1/sends/{id}", tag = "messages",
     params(("id" = Uuid, Path, description = "The record's id.", example = "01946984-36a0-7b2e-8f41-c07d9e35a6b2")),
     responses((status = 204, description = "The record is erased"), Refusals))]

@@ -68,7 +68,8 @@ pub struct Row {
     pub(in crate::messages) user_text: Option<String>,
 }
 
-/// Selects sends as `s`. Of the pairs that a send has selected, those that still exist are named.
+/// Selects sends as `s`, each with the pair `p` that it has made, and not one that was posted with the id of that pair after it was
+/// erased. Of the pairs that a send has selected, those that still exist are named.
 const SELECT: &str = "
     select s.id, s.pair_id, p.id is not null as has_pair, s.mode, s.state, s.stage, s.model, s.topic_id, s.session_id,
         s.system, s.system_tokens, s.max_context, s.user_request_allowance, s.max_trim_attempts, s.chars_per_token,
@@ -77,7 +78,7 @@ const SELECT: &str = "
         s.usage, s.finish_reason, s.quota, s.reask_of, s.history, s.generation_id,
         s.created_at, s.completed_at, p.user_text,
         array(select k.id from pairs k where k.project = $1 and k.id = any(s.selected_ids)) as kept_ids
-    from sends s left join pairs p on p.project = $1 and p.id = s.pair_id
+    from sends s left join pairs p on p.project = $1 and p.id = s.pair_id and p.send_id = s.id
     where s.project = $1";
 
 /// The filter of a list of sends.
@@ -154,7 +155,7 @@ pub async fn get(db: &PgPool, project: &str, id: Uuid, memory: &Memory) -> Resul
     let sql = "select * from send_attempts where project = $1 and send_id = $2 order by attempt";
     let query = sqlx::query(sql).bind(project).bind(id);
     let attempts: Vec<Attempt> = rows::parts(query, &mut *snapshot, memory).await?;
-    let pair = super::pair(&mut *snapshot, project, row.pair_id).await?;
+    let pair = if row.has_pair { super::pair(&mut *snapshot, project, row.pair_id).await? } else { None };
     Ok(Some(Send {
         visible: Some(row.visible_ids.clone()),
         messages: Some(messages),
@@ -284,7 +285,7 @@ impl Row {
     ) -> Result<Vec<FreeForm>> {
         let trimmed = self.trimmed();
         if self.mode == Mode::Gateway {
-            return self.passed(connection, project).await;
+            return self.passed(connection, project, memory).await;
         }
         let texts = match &self.given_pairs {
             Some(_) => HashMap::new(),
@@ -295,7 +296,12 @@ impl Row {
 
     /// Returns the messages of the last request that the gateway has made: those of the conversation without the turns that
     /// were dropped, and without erased ones.
-    async fn passed(&self, connection: &mut PgConnection, project: &str) -> Result<Vec<FreeForm>> {
+    async fn passed(
+        &self,
+        connection: &mut PgConnection,
+        project: &str,
+        memory: &Memory,
+    ) -> Result<Vec<FreeForm>> {
         const SQL: &str = "
             with recursive chain as (
                 select m.parent, m.turn, m.message, 1 as nth from sent_messages m where m.project = $1 and m.id = $2
@@ -306,15 +312,11 @@ impl Row {
             select message from chain
             where message is not null and (turn = any($3)) is not true order by nth desc";
         let trimmed: Vec<_> = self.selected_ids.iter().take(self.trimmed()).collect();
-        let kept: Vec<FreeForm> = sqlx::query_scalar(SQL)
-            .bind(project)
-            .bind(self.history)
-            .bind(trimmed)
-            .fetch_all(connection)
-            .await?;
+        let query = sqlx::query(SQL).bind(project).bind(self.history).bind(trimmed);
+        let kept: Vec<(FreeForm,)> = rows::parts(query, connection, memory).await?;
         let system = self.system.as_deref().filter(|text| !text.trim().is_empty());
         let system = system.map(|text| free_form(&Message { role: "system", content: text.to_owned() }));
-        Ok(system.transpose()?.into_iter().chain(kept).collect())
+        Ok(system.transpose()?.into_iter().chain(kept.into_iter().map(|(message,)| message)).collect())
     }
 
     /// Returns the send as it is shown in lists.

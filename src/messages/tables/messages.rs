@@ -21,6 +21,7 @@ columns! {
         "id": "uuid" = row.sent.id,
         "parent": "uuid" = row.sent.parent,
         "turn": "uuid" = row.sent.turn,
+        "content": "uuid" = row.sent.content,
         "session": "text" = row.session,
         "message": "text" as "json" = row.sent.message.get(),
     }

@@ -11,7 +11,7 @@ use crate::messages::begun::LockedSend;
 use crate::messages::candidates;
 use crate::messages::event::{Append, StartSend};
 use crate::messages::prediction::{self, Asked, Predicted};
-use crate::messages::refusals::Failed;
+use crate::messages::refusals::{Failed, expect_failed};
 use crate::messages::rules::estimate::Length;
 use crate::messages::rules::trimming::{Failure, Stage, Trimming};
 use crate::messages::settings::Rules;
@@ -202,19 +202,19 @@ async fn plan<'a>(
     let new = &start.new;
     let reasked = match new.reask_of {
         None => None,
-        Some(pair) => match tables::lock_pair(connection, project, pair).await? {
-            None => return Err(Error::NotFound("message pair to send again").into()),
-            Some(locked) if locked.state != PairState::Error => {
-                let detail = format!("the pair {pair} is not in the state error, so it cannot be sent again");
-                return Err(Error::Conflict(detail).into());
-            }
-            Some(locked) => Some(locked),
-        },
+        Some(pair) => {
+            let locked = tables::lock_pair(connection, project, pair).await?;
+            expect_failed(pair, locked.as_ref().map(|pair| pair.state))?;
+            locked
+        }
     };
-    let pairs = match (&start.given, &new.visible) {
-        (Some(given), _) => given.clone(),
-        (None, Some(visible)) => candidates::visible(connection, project, visible, new.reask_of).await?,
-        (None, None) => Vec::new(),
+    let pairs = match (&start.given, start.found.get(), &new.visible) {
+        (Some(given), ..) => given.clone(),
+        (None, Some(found), _) => candidates::still_there(connection, project, found, new.reask_of).await?,
+        (None, None, Some(visible)) => {
+            candidates::visible(connection, project, visible, new.reask_of).await?
+        }
+        (None, None, None) => Vec::new(),
     };
     let own = named(new.model.as_deref()).or_else(|| reasked.as_ref()?.model.as_deref());
     let asked = Asked {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
 use super::LOGS;
-use crate::support::{Answer, Service, encoded, with};
+use crate::support::{Answer, Service, encoded, provider, with};
 
 /// A text of so many characters, each of four bytes, that no compression makes much shorter.
 fn long(characters: usize) -> String {
@@ -21,7 +21,8 @@ struct Named {
 
 impl Named {
     async fn new() -> Self {
-        let (service, operator) = Service::closed().await;
+        let (service, _) = provider::service().await;
+        let operator = service.first_key().await;
         let authorization = format!("Bearer {operator}");
         let headers = [("authorization", authorization.as_str())];
         let project = "p".repeat(200);
@@ -112,6 +113,7 @@ async fn the_longest_text_of_every_indexed_column_is_taken_and_a_longer_one_refu
     check_searches(&named).await;
     check_transcripts(&named).await;
     check_memories(&named).await;
+    check_gateway(&named).await;
 
     let mut connection = named.service.connection().await;
     let columns: Vec<String> = sqlx::query_scalar(INDEXED).fetch_all(&mut connection).await.expect("columns");
@@ -161,7 +163,7 @@ const LONGEST: [(&str, i32); 29] = [
     ("send_attempts.model", 800),
     ("sends.model", 800),
     ("sends.session_id", 800),
-    ("sent_messages.session", 0),
+    ("sent_messages.session", 200),
     ("suggestions.session_name", 800),
     ("text_progress.work", 0),
     ("tool_calls.session", 800),
@@ -170,6 +172,22 @@ const LONGEST: [(&str, i32); 29] = [
     ("transcripts.session", 800),
     ("unasked_help.session_id", 0),
 ];
+
+/// Requests to the gateway with the longest names of a model, a session and a topic, which headers have in ASCII.
+async fn check_gateway(named: &Named) {
+    let path = "/openai/v1/chat/completions";
+    let chat = |model: &str| json!({"model": model, "messages": [{"role": "user", "content": "x"}]});
+    for (characters, status) in [(200, 200), (201, 422)] {
+        assert_eq!(named.post(path, &chat(&long(characters))).await.status, status);
+    }
+    for header in ["gleaner-session", "gleaner-topic"] {
+        for (characters, status) in [(200, 200), (201, 422)] {
+            let headers = [("authorization", &*named.key), (header, &*"n".repeat(characters))];
+            let answer = named.service.call(Method::POST, path, &headers, Some(&chat("m"))).await;
+            assert_eq!(answer.status, status, "{header}: {}", answer.text());
+        }
+    }
+}
 
 /// Memories and a conversation with the longest names and texts.
 async fn check_memories(named: &Named) {

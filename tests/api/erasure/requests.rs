@@ -73,6 +73,28 @@ async fn a_record_of_any_domain_is_erased_by_its_id_with_everything_that_belongs
 }
 
 #[tokio::test]
+async fn a_send_in_progress_is_erased_with_its_session_and_not_by_its_id() {
+    let service = Service::open().await;
+    service.put("/v1/models/m", &json!({"context_window": 1_000_000})).await.expect(201);
+    let send = |id: u128| {
+        json!({"event": "send", "id": Uuid::from_u128(id), "pair_id": Uuid::from_u128(id + 1), "mode": "record",
+            "user_text": "x", "model": "m", "session_id": "s"})
+    };
+    service.accept(&[send(1), send(3)]).await;
+    for id in [1, 3].map(Uuid::from_u128) {
+        for path in [format!("/v1/sends/{id}"), format!("/v1/records/{id}")] {
+            service.delete(&path).await.refused(409, &[]);
+        }
+        assert_eq!(service.get(&format!("/v1/sends/{id}")).await.expect(200)["state"], "sending");
+    }
+    let path = format!("/v1/sends/{}", Uuid::from_u128(1));
+    service.post(&format!("{path}/cancel"), &json!({})).await.expect(200);
+    service.delete(&path).await.gone();
+    let erased = service.delete("/v1/sessions/s").await.expect(200);
+    assert_eq!((&erased["pairs"], &erased["sends"]), (&json!(2), &json!(1)), "{erased}");
+}
+
+#[tokio::test]
 async fn what_was_suggested_is_erased_to_the_last_where_there_is_nothing_else() {
     let service = Service::open().await;
     let asked = json!({"event": "conversation_query", "session_id": "s", "query": "needle", "at": "2999-01-01T00:00:00Z"});

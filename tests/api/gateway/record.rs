@@ -58,6 +58,37 @@ async fn a_pair_that_is_erased_leaves_no_text_in_later_requests_nor_does_a_send(
 }
 
 #[tokio::test]
+async fn a_pair_that_is_erased_leaves_no_text_in_requests_without_what_came_before_it() {
+    let (service, _) = provider::service().await;
+    let session = [("gleaner-session", "s")];
+    call(&service, CHAT, &session, &chat("m", &["one", "answer", "needle two"])).await.expect(200);
+    let pair = sent(&service).await["pair_id"].as_str().expect("an id").to_owned();
+    call(&service, CHAT, &session, &chat("m", &["needle two", "needle answer", "three"])).await.expect(200);
+    let middle = json!({"model": "m", "messages": [
+        {"role": "assistant", "content": "needle answer"}, {"role": "user", "content": "three"},
+        {"role": "assistant", "content": "answer"}, {"role": "user", "content": "four"}]});
+    call(&service, CHAT, &session, &middle).await.expect(200);
+    service.delete(&format!("/v1/pairs/{pair}")).await.gone();
+    assert!(!service.dump().await.contains("needle"));
+    let later = sent(&service).await;
+    assert_eq!(
+        column(later["messages"].as_array().expect("messages"), "content"),
+        ["three", "answer", "four"]
+    );
+    assert_eq!(stored(&service, MESSAGES_KEPT).await, 6);
+}
+
+#[tokio::test]
+async fn a_send_whose_messages_are_larger_than_an_answer_is_not_shown() {
+    let (service, _) = provider::service().await;
+    call(&service, CHAT, &[], &chat("m", &["one"])).await.expect(200);
+    let id = sent(&service).await["id"].as_str().expect("an id").to_owned();
+    let sql = "update sent_messages set message = to_json(repeat('x', 33 << 20))";
+    sqlx::query(sql).execute(service.pool()).await.expect("a long message");
+    service.get(&format!("/v1/sends/{id}")).await.refused(413, &[]);
+}
+
+#[tokio::test]
 async fn an_answer_is_an_attempt_of_the_log_that_the_client_names() {
     let (service, asked) = provider::service().await;
     let log = service.create("/v1/generations", json!({"user_intent": "i", "domain_name": "d"})).await;

@@ -19,6 +19,8 @@ async fn refusals_say_what_is_wrong_as_the_provider_would() {
         (RESPONSES, &[], chat("b/unknown", &["x"]), 200),
         (MESSAGES, &[], json!({"model": "claude", "messages": 5}), 400),
         (MESSAGES, &wrong, chat("claude", &["x"]), 422),
+        (CHAT, &[], chat(&"m".repeat(201), &["x"]), 422),
+        (MESSAGES, &[], chat(&"\u{e9}".repeat(201), &["x"]), 422),
         ("/anthropic/v1/complete", &[], json!({}), 404),
         ("/openai/v1/models", &[], json!({}), 405),
     ] {

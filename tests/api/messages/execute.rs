@@ -188,6 +188,17 @@ async fn a_client_that_hangs_up_cancels_its_send() {
 }
 
 #[tokio::test]
+async fn a_call_ends_whose_send_is_cancelled_by_way_of_another_server() {
+    let (service, asked) = provider::service().await;
+    let (id, task) = begun(&service, &asked).await;
+    let cancel = json!({"reason": "filter_changed"});
+    service.another().post(&format!("/v1/sends/{id}/cancel"), &cancel).await.expect(200);
+    eventually("the call ends", async || task.is_finished()).await;
+    let sent = service.get(&format!("/v1/sends/{id}")).await.expect(200);
+    assert_eq!((&sent["stage"], &sent["error"]["reason"]), (&json!("cancelled"), &json!("filter_changed")));
+}
+
+#[tokio::test]
 async fn what_changes_during_a_send_does_not_change_the_send() {
     let (service, asked) = provider::service().await;
     let ids = pairs(&service, &[5]).await;
@@ -221,11 +232,42 @@ async fn where_nothing_is_kept_sends_are_performed_all_the_same() {
 }
 
 #[tokio::test]
+async fn what_is_asked_again_is_sent_where_no_text_is_kept_any_longer() {
+    let (service, asked) = provider::service().await;
+    let keep = async |capture: &str| {
+        service.put("/v1/projects/default", &json!({"capture": {"messages": capture}})).await.expect(200);
+    };
+    let mut last = Value::Null;
+    for (capture, status) in [("off", 200), ("metadata", 201)] {
+        keep("full").await;
+        let said = json!({"user_text": "Which one?", "visible": null});
+        let failed = performed(&service, "refused", &said).await["pair_id"].clone();
+        keep(capture).await;
+        let again = json!({"mode": "execute", "reask_of": failed});
+        last = service.post("/v1/sends", &again).await.expect(status);
+        assert_eq!(last["error"]["kind"], "authentication");
+        let body = json!({"model": "refused", "messages": [{"role": "user", "content": "Which one?"}]});
+        assert_eq!(asked.last(), body, "{capture}");
+    }
+    // Of the pair that this has made, no text is kept.
+    let calls = asked.calls();
+    let again = json!({"mode": "execute", "reask_of": last["pair_id"]});
+    for capture in ["metadata", "off"] {
+        keep(capture).await;
+        service.post("/v1/sends", &again).await.refused(422, &["/user_text"]);
+    }
+    let unknown = json!({"mode": "execute", "reask_of": Uuid::from_u128(9)});
+    service.post("/v1/sends", &unknown).await.refused(404, &[]);
+    assert_eq!(asked.calls(), calls);
+    service.post("/v1/sends", &with(again, &json!({"user_text": "This one"}))).await.expect(200);
+    assert_eq!(asked.last()["messages"], json!([{"role": "user", "content": "This one"}]));
+}
+
+#[tokio::test]
 async fn a_send_of_a_server_that_died_is_interrupted_by_any_other() {
     let (service, asked) = provider::service().await;
     let (id, task) = begun(&service, &asked).await;
-    let later =
-        crate::support::program::Timestamp::now().plus(chrono::TimeDelta::minutes(2)).expect("a time");
+    let later = chrono::TimeDelta::minutes(2);
     crate::support::program::interrupt(service.pool(), later).await.expect("interrupts");
     let sent = service.get(&format!("/v1/sends/{id}")).await.expect(200);
     assert_eq!((&sent["state"], &sent["error"]["kind"]), (&json!("error"), &json!("interrupted")));

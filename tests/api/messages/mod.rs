@@ -6,6 +6,7 @@ mod pairs;
 mod predict;
 mod quotas;
 mod sends;
+mod visible;
 
 use axum::http::Method;
 use serde_json::{Value, json};

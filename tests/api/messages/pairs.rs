@@ -97,3 +97,22 @@ async fn a_pair_that_is_being_sent_can_be_neither_changed_nor_erased() {
     assert_eq!(service.delete(&address).await.status, 204);
     service.get(&address).await.refused(404, &[]);
 }
+
+#[tokio::test]
+async fn a_pair_that_is_posted_with_the_id_of_an_erased_one_is_no_part_of_earlier_sends() {
+    let service = service().await;
+    let id = service.create("/v1/pairs", pair(1)).await;
+    let send = service.post("/v1/sends", &recorded("new", &json!({"ids": [id]}))).await.expect(201);
+    let address = format!("/v1/sends/{}", send["id"].as_str().expect("an id"));
+    service.post(&format!("{address}/cancel"), &json!({})).await.expect(200);
+    for id in [id.as_str(), send["pair_id"].as_str().expect("an id")] {
+        service.delete(&format!("/v1/pairs/{id}")).await.gone();
+        service.create("/v1/pairs", with(pair(1), &json!({"id": id, "user_text": "other"}))).await;
+    }
+    let shown = service.get(&address).await.expect(200);
+    assert_eq!(
+        (&shown["messages"], &shown["pair"], &shown["pair_id"]),
+        (&json!([]), &json!(null), &json!(null))
+    );
+    assert_eq!(shown["snapshot"]["outgoing_user_text"], json!(null));
+}

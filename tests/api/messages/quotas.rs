@@ -90,6 +90,21 @@ async fn a_send_that_nobody_ends_leaves_a_quota_with_its_period() {
 }
 
 #[tokio::test]
+async fn a_call_whose_time_is_to_come_counts_as_one_of_now() {
+    let service = Service::open().await;
+    model(&service, "q", &json!({"context_window": 1_000, "rpm": 1})).await;
+    let sent = service.post("/v1/sends", &send("q")).await.expect(201);
+    let address = format!("/v1/sends/{}", sent["id"].as_str().expect("an id"));
+    let call = json!({"at": "2990-01-01T00:00:00Z", "usage": {"prompt_tokens": 50}});
+    service.post(&format!("{address}/attempts"), &call).await.expect(201);
+    service.post(&format!("{address}/finalize"), &json!({"assistant_text": "y"})).await.expect(200);
+    service.post("/v1/sends", &send("q")).await.refused(429, &[]);
+    let sql = "update send_attempts set at = at - interval '1 minute'";
+    service.pool().execute(sql).await.expect("a minute goes by");
+    service.post("/v1/sends", &send("q")).await.expect(201);
+}
+
+#[tokio::test]
 async fn quotas_hold_for_sends_that_begin_at_once() {
     let service = Service::open().await;
     for (name, rpm) in [("one", 1), ("two", 2)] {

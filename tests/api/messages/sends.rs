@@ -288,9 +288,8 @@ async fn a_batch_may_hold_a_whole_chat_in_which_later_lines_look_at_earlier_ones
 async fn a_send_that_nobody_ends_is_interrupted_once_its_lease_is_over() {
     let service = service().await;
     let (address, send) = started(&service, &json!({})).await;
-    let interrupt = async |hours: i64| {
-        let now = crate::support::program::Timestamp::now();
-        let later = now.plus(chrono::TimeDelta::minutes(hours)).expect("a time");
+    let interrupt = async |minutes: i64| {
+        let later = chrono::TimeDelta::minutes(minutes);
         crate::support::program::interrupt(service.pool(), later).await.expect("interrupts");
         service.get(&address).await.expect(200)
     };
