@@ -86,7 +86,16 @@ pub(super) fn compress(coding: Coding, mut chunks: mpsc::Receiver<Bytes>) -> mps
             matches!(sent, Ok(Ok(())))
         };
         let Ok(mut encoder) = Encoder::new(coding) else { return };
-        while let Some(chunk) = chunks.blocking_recv() {
+        // A reader that is gone ends the export even if it has no rows yet.
+        let mut next = || {
+            runtime.block_on(async {
+                tokio::select! {
+                    chunk = chunks.recv() => chunk,
+                    () = sender.closed() => None,
+                }
+            })
+        };
+        while let Some(chunk) = next() {
             if chunk.is_empty() {
                 if encoder.finish().is_ok_and(send) {
                     send(Vec::new());

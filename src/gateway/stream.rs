@@ -68,13 +68,10 @@ impl Passing {
         for piece in begun {
             self.take(piece).await?;
         }
-        let mut ended = None;
         loop {
             let has_ended = self.answer.has_ended();
-            if has_ended && ended.is_none() {
-                ended = Some(Instant::now());
-            }
-            let until = ended.unwrap_or_else(Instant::now) + AFTER_END;
+            // Each further piece shows that the provider has not come to its end.
+            let until = Instant::now() + AFTER_END;
             let next = tokio::select! {
                 biased;
                 () = self.client.closed(), if !has_ended => return Err(CancelReason::ClientGone),

@@ -82,17 +82,18 @@ impl Heard {
         let Some(entry) = &mut self.entry else { return Ok(()) };
         let written = entry.written.take().unwrap_or_default();
         entry.at = entry.at.or(Some(self.received));
+        // Names are cut afterwards, because a secret is recognized only if it is whole.
+        *entry = tenant.redacted(std::mem::take(entry)).await.0;
         complete_alone(entry);
-        let (entry, _) = tenant.redacted(entry.clone()).await;
-        if let Some(event) = prompts::query(&entry, key) {
+        if let Some(event) = prompts::query(entry, key) {
             match app.writer.write(tenant, event, memory).await {
                 // The transcript has already reported this prompt.
                 Ok(_) | Err(Error::Conflict(_)) => {}
                 Err(error) => return Err(error),
             }
         }
-        note_use(app, tenant, &entry, &written, memory).await?;
-        match help.zip(at(&entry)) {
+        note_use(app, tenant, entry, &written, memory).await?;
+        match help.zip(at(entry)) {
             Some(((wanted, answer), at)) => tell(app, tenant, &wanted, &at, answer, memory).await,
             None => Ok(()),
         }

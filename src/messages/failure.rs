@@ -6,6 +6,7 @@ use chrono::Utc;
 use super::rules::errors::{self, Kind, Meaning, Said};
 use super::rules::waits;
 use super::{CancelReason, Reported, SendError, named};
+use crate::privacy::cut::beginning;
 
 /// The maximum size of the part of a provider's error that is stored.
 pub const ERROR_BODY: usize = 64 << 10;
@@ -73,15 +74,14 @@ pub fn wait(headers: &HeaderMap) -> Option<i64> {
 
 /// Returns the failure that a response with this status and body describes.
 pub fn reported(status: u16, body: &[u8], wait: Option<i64>) -> Failure {
-    let body = &body[..body.len().min(ERROR_BODY)];
-    let message = String::from_utf8_lossy(body).replace('\0', "\u{fffd}");
+    let body = String::from_utf8_lossy(&body[..body.len().min(2 * ERROR_BODY)]);
+    let message = beginning(&body, ERROR_BODY).replace('\0', "\u{fffd}");
     understood(&Reported { status: Some(status), ..Reported::said(message) }, wait)
 }
 
 /// Returns the failure that a text in place of an answer describes.
 pub fn said(text: &str) -> Failure {
-    let text = &text[..text.floor_char_boundary(ERROR_BODY)];
-    understood(&Reported::said(text.replace('\0', "\u{fffd}")), None)
+    understood(&Reported::said(beginning(text, ERROR_BODY).replace('\0', "\u{fffd}")), None)
 }
 
 /// Returns one of our own errors as a failure.

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::Kind;
 use crate::http::clean::{MOST_VALUES, values};
 use crate::messages::failure::ERROR_BODY;
+use crate::privacy::cut::beginning;
 
 /// An API of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +54,8 @@ const MOST_USAGE: usize = 100;
 const LONGEST_USAGE: usize = 1_000;
 /// The maximum size in bytes of the reason why a model stopped.
 const LONGEST_REASON: usize = 200;
+/// The maximum number of answers of a stream that are told apart.
+const MOST_CHOICES: u64 = 1_000;
 
 /// An answer, as far as it has come.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -69,6 +72,8 @@ pub struct Answer {
     pub is_whole: bool,
     /// The error that the provider reported in the middle of the answer.
     pub error: Option<String>,
+    /// Whether each of the answers that the client has asked for has come to its end, in a stream of chunks.
+    choices: BTreeMap<u64, bool>,
     /// The number of bytes of the text and the tool calls.
     size: usize,
 }
@@ -131,7 +136,7 @@ impl Answer {
         }
         let event = parse(data.as_bytes())?;
         if event["error"].is_object() || event["type"] == "error" {
-            self.error = Some(data[..data.floor_char_boundary(ERROR_BODY)].to_owned());
+            self.error = Some(beginning(data, ERROR_BODY).to_owned());
             return None;
         }
         let before = self.text.len();
@@ -158,21 +163,39 @@ impl Answer {
 
     /// Appends to the text up to the maximum size that is recorded.
     fn add(&mut self, text: &str) {
-        self.text.push_str(fitting(&mut self.size, text));
+        self.text.push_str(text);
+        let most = self.text.len() - text.len() + MOST_TEXT.saturating_sub(self.size);
+        self.size += text.len();
+        if self.text.len() > most {
+            // A text that comes in pieces may be cut in the middle of a word, too.
+            self.text.truncate(beginning(&self.text, most).len());
+            self.size = MOST_TEXT;
+        }
     }
 
     fn chunk(&mut self, event: &Value) {
         self.usage(&event["usage"]);
-        let choice = &event["choices"][0];
+        for choice in event["choices"].as_array().into_iter().flatten() {
+            self.choice(choice);
+        }
+    }
+
+    /// Takes what a chunk adds to one of the answers that a client has asked for. The first one is recorded. The stream has
+    /// come to its end when all of them have.
+    fn choice(&mut self, choice: &Value) {
+        let index = choice["index"].as_u64().unwrap_or_default().min(MOST_CHOICES);
+        let reason = reason(&choice["finish_reason"]);
+        *self.choices.entry(index).or_default() |= reason.is_some();
+        self.is_whole = self.choices.values().all(|has_ended| *has_ended);
+        if index > 0 {
+            return;
+        }
         self.add(choice["delta"]["content"].as_str().unwrap_or_default());
         for call in choice["delta"]["tool_calls"].as_array().into_iter().flatten() {
             let index = call["index"].as_u64().unwrap_or_default();
             self.call(index, &call["id"], &call["function"]["name"], &call["function"]["arguments"]);
         }
-        if let Some(reason) = reason(&choice["finish_reason"]) {
-            self.finish_reason = Some(reason);
-            self.is_whole = true;
-        }
+        self.finish_reason = reason.or_else(|| self.finish_reason.take());
     }
 
     fn message_event(&mut self, event: &Value) {
@@ -214,9 +237,7 @@ impl Answer {
                 self.is_whole = true;
             }
             "response.failed" => {
-                let mut error = event["response"]["error"].to_string();
-                error.truncate(error.floor_char_boundary(ERROR_BODY));
-                self.error = Some(error);
+                self.error = Some(beginning(&event["response"]["error"].to_string(), ERROR_BODY).to_owned());
             }
             _ => {}
         }
@@ -275,8 +296,8 @@ impl Answer {
 
 /// Returns the part of a text for which there is room in an answer of this size, and adds it to the size.
 fn fitting<'a>(size: &mut usize, text: &'a str) -> &'a str {
-    let fitting = &text[..text.floor_char_boundary(MOST_TEXT.saturating_sub(*size))];
-    *size += fitting.len();
+    let fitting = beginning(text, MOST_TEXT.saturating_sub(*size));
+    *size = if fitting.len() < text.len() { MOST_TEXT } else { *size + text.len() };
     fitting
 }
 
@@ -305,7 +326,7 @@ pub fn text(content: &Value) -> String {
 
 /// Returns a reason why a model stopped, or its beginning.
 fn reason(value: &Value) -> Option<String> {
-    value.as_str().map(|name| name[..name.floor_char_boundary(LONGEST_REASON)].to_owned())
+    value.as_str().map(|name| beginning(name, LONGEST_REASON).to_owned())
 }
 
 #[cfg(test)]
@@ -379,8 +400,38 @@ mod tests {
     }
 
     #[test]
+    fn of_several_answers_the_first_is_recorded_and_the_last_is_the_end() {
+        let chunk = |index: u64, text: &str, reason: Option<&str>| json!({"choices": [{"index": index, "delta": {"content": text}, "finish_reason": reason}]});
+        let mut answer = Answer::default();
+        for (event, has_ended) in [
+            (chunk(0, "Yes,", None), false),
+            (chunk(1, "No,", None), false),
+            (chunk(0, " do it.", Some("stop")), false),
+            (chunk(1, " never.", None), false),
+            (chunk(1, "", Some("stop")), true),
+            (json!({"choices": [], "usage": {"total_tokens": 9}}), true),
+        ] {
+            answer.event(Api::ChatCompletions, &event.to_string());
+            assert_eq!(answer.has_ended(), has_ended, "{event}");
+        }
+        assert_eq!(answer.text, "Yes, do it.");
+    }
+
+    #[test]
+    fn a_secret_at_the_end_of_what_is_recorded_is_left_out_whole() {
+        let mut answer = Answer::default();
+        for text in
+            ["x ".repeat(MOST_TEXT / 2 - 10).as_str(), "see ghp_0123456", "789012345678", " and so on"]
+        {
+            answer
+                .event(Api::ChatCompletions, &json!({"choices": [{"delta": {"content": text}}]}).to_string());
+        }
+        assert!(answer.text.ends_with("x see "), "{:?}", &answer.text[answer.text.len() - 30..]);
+    }
+
+    #[test]
     fn an_answer_without_an_end_takes_bounded_memory() {
-        let long = "x".repeat(1 << 20);
+        let long = "x ".repeat(1 << 19);
         let mut answer = Answer::default();
         for index in 0..40 {
             let call =

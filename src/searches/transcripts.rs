@@ -22,7 +22,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 use sqlx::types::Json;
-use tokio::sync::OwnedMutexGuard;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
@@ -194,8 +193,7 @@ pub trait Listener: Send + Sync {
     ) -> impl Future<Output = sqlx::Result<()>> + Send;
 }
 
-/// The intake of one source's lines. Other requests with lines of the same source wait on this server until it is
-/// dropped.
+/// The intake of one source's lines.
 pub struct Intake<'a, L> {
     pool: &'a IntakePool,
     tenant: &'a Arc<Tenant>,
@@ -203,20 +201,13 @@ pub struct Intake<'a, L> {
     listener: L,
     /// The id under which lines and calls are stored.
     id: Uuid,
-    _turn: OwnedMutexGuard<()>,
 }
 
 impl<'a, L: Listener> Intake<'a, L> {
-    /// Begins when no other request is sending lines of this source.
-    pub async fn begin(
-        pool: &'a IntakePool,
-        tenant: &'a Arc<Tenant>,
-        origin: Kept<Origin>,
-        listener: L,
-    ) -> Self {
+    /// Makes the intake of lines that a request sends.
+    pub fn new(pool: &'a IntakePool, tenant: &'a Arc<Tenant>, origin: Kept<Origin>, listener: L) -> Self {
         let id = origin.id();
-        let turn = pool.turn(&tenant.name, id).await;
-        Self { pool, tenant, origin, listener, id, _turn: turn }
+        Self { pool, tenant, origin, listener, id }
     }
 
     /// Stores whole lines, a limited number in one transaction. Returns the outcome, the number of replaced
@@ -232,7 +223,9 @@ impl<'a, L: Listener> Intake<'a, L> {
         Ok((counts, replaced, redacted))
     }
 
+    /// Stores a piece of lines when no other request of this server is storing lines of the source.
     async fn take_piece(&self, piece: Vec<u8>) -> Result<(TranscriptCounts, usize, u32)> {
+        let _turn = self.pool.turn(&self.tenant.name, self.id).await;
         let piece = apart(&self.tenant.name, move || Piece::new(piece)).await;
         if piece.lines.is_empty() {
             return Ok((TranscriptCounts::default(), 0, 0));

@@ -240,3 +240,14 @@ async fn the_label_of_an_error_is_cut_after_its_secrets_are_gone() {
     let beginning = &TOKEN[..12];
     assert!(!dump.contains(beginning), "{shown}");
 }
+
+#[tokio::test]
+async fn the_name_of_a_template_is_redacted_like_that_of_an_attempt() {
+    let service = Service::open().await;
+    let path = format!("/v1/prompt-templates/{TOKEN}");
+    let body = json!({"template_text": "t", "domain_name": "d"});
+    let made = service.put(&path, &body).await.expect(201);
+    assert_eq!(made["template_id"], GONE);
+    assert_eq!(service.get(&path).await.expect(200), made);
+    service.post(&format!("{path}/deprecate"), &json!({})).await.expect(200);
+}

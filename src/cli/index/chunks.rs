@@ -5,6 +5,7 @@ use std::path::Path;
 use tree_sitter::{Node, Parser};
 
 use super::language::{Language, Role};
+use crate::privacy::cut::beginning;
 
 /// The maximum number of characters of a piece. A longer piece is divided by its lines.
 const MOST: usize = 6_000;
@@ -14,6 +15,8 @@ const MOST_OF_LINES: usize = 2_000;
 const DEPTH: usize = 64;
 /// The maximum number of characters of a private key, which is not divided.
 const LONGEST_KEY: usize = 16_000;
+/// The maximum number of lines in a row that are not divided from what they are continued by.
+const MOST_CONTINUED: usize = 8;
 /// The longest name of a symbol.
 const LONGEST_SYMBOL: usize = 200;
 
@@ -200,15 +203,19 @@ fn lines(symbol: Option<&str>, text: &str, most: usize) -> Vec<Chunk> {
         let is_break = line.trim().is_empty() && size > most / 2;
         // Redaction recognizes a whole key, but not its parts.
         if size > 0 && key.is_none() && (size + length > most || is_break) {
-            chunks.push(std::mem::take(&mut piece));
-            size = 0;
+            let end = end_of_statement(&piece);
+            let continued = piece[end..].chars().count();
+            let rest = if continued + length > most { String::new() } else { piece.split_off(end) };
+            size = rest.chars().count();
+            chunks.push(std::mem::replace(&mut piece, rest));
         }
         if line.contains("PRIVATE KEY") && line.contains("-----") {
             key = line.contains("BEGIN").then_some(0);
         }
         key = key.map(|known| known + length).filter(|known| *known < LONGEST_KEY);
         // People rarely read or write a line that is longer than a piece.
-        piece.extend(line.chars().take(most));
+        let end = line.char_indices().nth(most).map_or(line.len(), |(end, _)| end);
+        piece.push_str(beginning(line, end));
         size += length.min(most);
     }
     chunks.push(piece);
@@ -216,6 +223,20 @@ fn lines(symbol: Option<&str>, text: &str, most: usize) -> Vec<Chunk> {
     let chunk =
         |content: String| Chunk { symbol: symbol.map(str::to_owned), content: content.trim_end().to_owned() };
     chunks.into_iter().filter(has_words).map(chunk).collect()
+}
+
+/// Returns where the last lines of a piece begin that the next line continues, such as the name of a setting whose value is
+/// on the next line, or the head of a table. Redaction recognizes such a secret only beside its name. If there is no other
+/// line, or if they are many, it is the end of the piece.
+fn end_of_statement(piece: &str) -> usize {
+    let mut end = piece.len();
+    for line in piece.split_inclusive('\n').rev().take(MOST_CONTINUED) {
+        if !line.trim_end().ends_with([':', '=', '(', '[', '{', ',', '|', '\\']) {
+            return end;
+        }
+        end -= line.len();
+    }
+    piece.len()
 }
 
 #[cfg(test)]
@@ -240,6 +261,29 @@ mod tests {
         assert!(found.iter().all(|chunk| chunk.content.len() < 2 * MOST));
         let endless = key.replace("END", "").repeat(9);
         assert!(chunks(Path::new("a.txt"), &endless).len() > 1);
+    }
+
+    #[test]
+    fn a_value_is_in_the_piece_of_its_name() {
+        for (before, name, value) in [
+            (
+                "A line of forty characters of any text.\n".repeat(49),
+                "{ \"api_key\":\n",
+                "    \"pZ9x2LqWz7\" }\n",
+            ),
+            (
+                "A line of forty characters of any text.\n".repeat(49),
+                "| user | password |\n|---|---|\n",
+                "| joe | wK7x |\n",
+            ),
+        ] {
+            for padding in 0..60 {
+                let text = format!("{before}{:A>padding$}\n{name}{value}", "");
+                let whole = format!("{name}{}", value.trim_end());
+                let found = chunks(Path::new("notes.md"), &text);
+                assert!(found.iter().any(|chunk| chunk.content.contains(&whole)), "{padding}: {found:?}");
+            }
+        }
     }
 
     #[test]

@@ -74,6 +74,7 @@ async fn put_prompt_template(
 ) -> Result<impl IntoResponse> {
     let (new, redacted) = caller.tenant.redacted(new).await;
     replaced.add_redacted(redacted);
+    let (template_id, _) = caller.tenant.redacted(template_id).await;
     let (template, made) = store::put(&app.db, &caller.project, &template_id, &new).await?;
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, [(header::LOCATION, address(&template))], axum::Json(template)))
@@ -93,6 +94,7 @@ async fn get_prompt_template(
     Path(ByName { template_id }): Path<ByName>,
     Query(WhichVersion { version }): Query<WhichVersion>,
 ) -> Result<axum::Json<Template>> {
+    let (template_id, _) = caller.tenant.redacted(template_id).await;
     let found = store::find(&app.db, &caller.project, &template_id, version).await?;
     found.map(axum::Json).ok_or(Error::NotFound("prompt template"))
 }
@@ -119,6 +121,7 @@ async fn deprecate_prompt_template(
     caller: Caller<Write>,
     Path(ByName { template_id }): Path<ByName>,
 ) -> Result<Changed<Template>> {
+    let (template_id, _) = caller.tenant.redacted(template_id).await;
     let found = store::deprecate(&app.db, &caller.project, &template_id).await?;
     let newest = found.ok_or(Error::NotFound("prompt template"))?;
     // The name of a template is easy to guess.

@@ -64,7 +64,7 @@ async fn append_transcript(
     let replaced = request.extensions().get::<Replaced>().cloned().unwrap_or_default();
     let Some(origin) = caller.tenant.keep(origin).await else { return Ok(Shown::NotKept) };
     let listener = Conversations { key: caller.key() };
-    let intake = Intake::begin(&app.searches, &caller.tenant, origin, listener).await;
+    let intake = Intake::new(&app.searches, &caller.tenant, origin, listener);
     let (head, body) = request.into_parts();
     let mut chunks = body.into_data_stream();
     let mut counts = TranscriptCounts::default();

@@ -75,11 +75,14 @@ async fn the_statement_of_an_export_ends_when_its_reader_is_gone() {
     let mut other = service.connection().await;
     let mut transaction = other.begin().await.expect("a transaction");
     transaction.execute("lock table attempts in access exclusive mode").await.expect("a lock");
-    tokio::select! {
-        answer = service.get(PATH) => panic!("{}", answer.text()),
-        () = service.blocked(1) => {}
+    for coding in ["identity", "gzip"] {
+        let headers = [("accept-encoding", coding)];
+        tokio::select! {
+            answer = service.call(Method::GET, PATH, &headers, None) => panic!("{}", answer.text()),
+            () = service.blocked(1) => {}
+        }
+        service.blocked(0).await;
     }
-    service.blocked(0).await;
     transaction.commit().await.expect("released");
     service.get(PATH).await.expect(200);
 }
