@@ -37,7 +37,7 @@ comment on column memories.root is 'The folder that the memory is about. Nearnes
 comment on column memories.code_file is 'The file of source code that it is a piece of, derived from folder and path, if it came with the whole file.';
 comment on column memories.search_keys is 'Hashes of its terms, ascending; see memories/rules/terms.rs. Null: not kept, so it is never found.';
 comment on column memories.term_counts is 'How often the term of each search key stands in the memory, a byte each, 255 at most.';
-comment on column memories.request_hash is 'Of the request that made the memory: tells a replay from a conflict.';
+comment on column memories.request_hash is 'Of the request that made the memory: tells a replay from a conflict. Empty: a piece of a file that was changed since.';
 
 create table memory_embeddings (
     project   text not null,
@@ -91,9 +91,10 @@ create table memory_suggests (
 
 create index memory_suggests_session on memory_suggests (project, session_id);
 create index memory_suggests_created on memory_suggests (project, created_at);
+create index memory_suggests_query on memory_suggests (query_id, project) where query_id is not null;
 
 comment on table memory_suggests is 'An answer to the question what belongs to a conversation. What it suggested are rows of conversation_memories.';
-comment on column memory_suggests.query_id is 'The last query of the conversation at that moment.';
+comment on column memory_suggests.query_id is 'The last query of the conversation at that moment. Null: there was none, or it is erased.';
 comment on column memory_suggests.took_ms is 'How long it took to find the memories.';
 
 create table conversation_memories (
@@ -122,6 +123,7 @@ create table conversation_memories (
 );
 
 create index conversation_memories_session on conversation_memories (project, session_id);
+create index conversation_memories_query on conversation_memories (query_id, project) where query_id is not null;
 create index conversation_memories_suggest on conversation_memories (suggest_id, project) where suggest_id is not null;
 create index conversation_memories_shown on conversation_memories (project, shown_at) where suggest_id is not null;
 create index conversation_memories_memory on conversation_memories (memory_id, project);
@@ -132,7 +134,8 @@ comment on column conversation_memories.memory_revision is 'Which content of the
 comment on column conversation_memories.id is 'Derived from the session and the memory.';
 comment on column conversation_memories.suggest_id is 'The answer that suggested it. Null: it was only judged.';
 comment on column conversation_memories.log_odds is 'Of the confidence, before the project''s own verdicts corrected it.';
-comment on column conversation_memories.reason is 'Null: not kept, or the memory is erased.';
+comment on column conversation_memories.query_id is 'Null: it was only judged, or the query is erased.';
+comment on column conversation_memories.reason is 'Null: not kept, or the memory or a query is erased.';
 comment on column conversation_memories.judged_at is 'Database clock at the write of the verdict: exports are ordered by it.';
 
 create table unasked_help (

@@ -403,7 +403,7 @@ impl Event {
         }
     }
 
-    /// Applies a project's redaction rules to the event's texts.
+    /// Applies a project's redaction rules to the event's texts, and hides the hashes of what was sent.
     pub fn redact(&mut self, redaction: &mut Redaction<'_>) {
         match self {
             Self::Generation(event) => event.redact(redaction),
@@ -414,16 +414,16 @@ impl Event {
         }
     }
 
-    /// Returns what is left of the event if no text is stored: numbers, verdicts, names, times, and hashes with
-    /// `key`. It is none for an event that is useless without its text.
+    /// Returns what is left of the event if no text is stored: numbers, verdicts, names and times, and hashes with `key` of
+    /// texts that are compared. It is none for an event that is useless without its text.
     #[must_use]
     pub fn reduce(mut self, key: &HashKey) -> Option<Self> {
         match &mut self {
-            Self::Generation(event) => event.reduce(key),
+            Self::Generation(event) => event.reduce(),
             Self::Suggestion(event) => event.reduce(key),
             Self::Search(_) => return None,
-            Self::Message(event) => event.reduce(key),
-            Self::Memory(event) => event.reduce(key),
+            Self::Message(event) => event.reduce(),
+            Self::Memory(event) => event.reduce(),
         }
         Some(self)
     }

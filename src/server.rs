@@ -117,7 +117,7 @@ impl Running {
             Task::start(Snapshots(exports.clone())),
         ];
         if let Some(embedder) = &settings.embedder {
-            tasks.push(Task::start(Filling::new(&db, Arc::clone(embedder))));
+            tasks.push(Task::start(Filling::new(&db, Arc::clone(&keyring), Arc::clone(embedder))));
         }
         let app = App(Arc::new(State {
             db,

@@ -8,7 +8,6 @@ use super::{
 };
 use crate::error::Result;
 use crate::http::line::{Line, Record};
-use crate::privacy::hash_key::HashKey;
 use crate::privacy::redact::{Redaction, Texts as _};
 use crate::types::{OptionalName, Timestamp, request_hash};
 
@@ -205,24 +204,20 @@ impl Event {
         }
     }
 
-    /// Removes every text. Numbers, verdicts, names and times stay, as does what was derived from the texts, and
-    /// keyed hashes replace what distinguishes requests.
-    pub fn reduce(&mut self, key: &HashKey) {
+    /// Removes every text. Numbers, verdicts, names and times stay, as does what was derived from the texts.
+    pub fn reduce(&mut self) {
         match &mut self.action {
             Action::Start(start) => {
                 start.new.user_intent.clear();
                 start.new.final_valid_dsl = None;
                 start.new.metadata = None;
-                start.hash = key.hash(&start.hash).to_vec();
-                start.outcome_hash = start.outcome_hash.as_ref().map(|hash| key.hash(hash).to_vec());
-                start.attempts.iter_mut().for_each(|attempt| attempt.reduce(key));
+                start.attempts.iter_mut().for_each(Append::reduce);
             }
-            Action::Append(append) => append.reduce(key),
-            Action::Finalize { outcome, hash } => {
+            Action::Append(append) => append.reduce(),
+            Action::Finalize { outcome, .. } => {
                 // An empty program still says that there was one.
                 outcome.final_valid_dsl.iter_mut().for_each(String::clear);
                 outcome.error = None;
-                *hash = key.hash(hash).to_vec();
             }
             Action::Review { review, .. } => {
                 review.reviewer = OptionalName::default();
@@ -238,13 +233,14 @@ impl Append {
     fn redact(&mut self, redaction: &mut Redaction<'_>) {
         let before = redaction.spans();
         self.new.texts(redaction);
-        if redaction.spans() > before {
+        // The verdict on a program that is not kept stays as it is.
+        if redaction.spans() > before && self.new.extracted_dsl.is_some() {
             self.verdict = self.new.verdict();
         }
         redaction.hide(&mut self.hash);
     }
 
-    fn reduce(&mut self, key: &HashKey) {
+    fn reduce(&mut self) {
         let new = &mut self.new;
         new.prompt_text = None;
         new.raw_response = None;
@@ -261,7 +257,6 @@ impl Append {
             compile.error = None;
         }
         self.verdict.error_message = None;
-        self.hash = key.hash(&self.hash).to_vec();
     }
 }
 

@@ -140,31 +140,35 @@ fn file_id(root: &str, path: &str) -> Uuid {
     derived_id(&[b"code file", root.as_bytes(), path.as_bytes()])
 }
 
-/// Replaces the memories of a file.
+/// Replaces the memories of a file, and any memory that has the id of one of its pieces.
 pub(super) async fn replace(
     connection: &mut PgConnection,
     project: &str,
     code: &Code,
 ) -> sqlx::Result<Counts> {
     const LOCK: &str = "select pg_advisory_xact_lock(hashtextextended($1 || ' ' || $2::text, 0))";
-    const KNOWN: &str = "select id, request_hash from memories where project = $1 and code_file = $2";
+    // A memory that was stored by itself has no hash of a piece.
+    const KNOWN: &str = "
+        select id, request_hash from memories where project = $1 and code_file = $2
+        union all select id, null from memories
+            where project = $1 and id = any($3) and code_file is distinct from $2";
     // Without the lock, two requests for the same file would each miss what the other has added.
     sqlx::query(LOCK).bind(project).bind(code.file).execute(&mut *connection).await?;
-    let known: Vec<(Uuid, Vec<u8>)> =
-        sqlx::query_as(KNOWN).bind(project).bind(code.file).fetch_all(&mut *connection).await?;
+    let ids: Vec<_> = code.chunks.iter().map(|(id, _)| *id).collect();
+    let known: Vec<(Uuid, Option<Vec<u8>>)> =
+        sqlx::query_as(KNOWN).bind(project).bind(code.file).bind(ids).fetch_all(&mut *connection).await?;
     let known: HashMap<_, _> = known.into_iter().collect();
-    let is_as_before = |id: &Uuid, start: &Start| known.get(id).is_some_and(|hash| *hash == start.hash);
+    let is_as_before = |id: &Uuid, start: &Start| known.get(id).and_then(Option::as_ref) == Some(&start.hash);
     let (same, new): (Vec<_>, Vec<_>) = code.chunks.iter().partition(|(id, start)| is_as_before(id, start));
     let same: HashSet<_> = same.into_iter().map(|(id, _)| *id).collect();
     let gone: Vec<_> = known.keys().copied().filter(|id| !same.contains(id)).collect();
     store::delete_all(connection, project, &gone).await?;
     let rows: Vec<_> = new.iter().map(|(id, start)| MemoryRow::started(project, *id, start)).collect();
-    if !rows.is_empty() {
-        tables::insert_memories(connection, project, &rows).await?;
-    }
+    let added =
+        if rows.is_empty() { 0 } else { tables::insert_memories(connection, project, &rows).await?.len() };
     let changed = new.iter().filter(|(id, _)| known.contains_key(id)).count();
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-    Ok(Counts { added: count(new.len()), unchanged: count(same.len()), removed: count(gone.len() - changed) })
+    Ok(Counts { added: count(added), unchanged: count(same.len()), removed: count(gone.len() - changed) })
 }
 
 crate::texts! {

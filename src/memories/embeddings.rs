@@ -1,17 +1,20 @@
 //! Stores the embeddings of memories in the background, and compares them with that of a query.
 //! [`meaning`](super::meaning) asks for the latter.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
+use crate::auth::keyring::Keyring;
 use crate::background::Rounds;
 use crate::db;
+use crate::domain::Domain;
 use crate::embeddings::{Embedder, Failure, cosine};
 use crate::error::Result;
+use crate::privacy::capture::Capture;
 use crate::types::Timestamp;
 
 /// The number of memories that are looked at in one step, and the number of texts in one request.
@@ -22,6 +25,10 @@ pub(super) const LONGEST_TEXT: i32 = 6_000;
 /// The pause after all memories were looked at, as a multiple of the time that it took, and at least.
 const REST: u32 = 50;
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+/// A text that every model has an embedding of.
+const ANY_TEXT: &str = "text";
+/// How long a text is not sent again that had no embedding although the API can be used.
+const AGAIN: Duration = Duration::from_mins(10);
 
 /// The meaning of a query.
 #[derive(Debug)]
@@ -35,12 +42,16 @@ pub(super) struct Meaning {
 /// Fills in the embeddings of memories, the newest first.
 pub struct Filling {
     db: PgPool,
+    keyring: Arc<Keyring>,
     embedder: Arc<Embedder>,
     /// The projects that are left in this pass, and the last memory that was looked at in the last of them.
     left: Vec<String>,
     after: Option<(Timestamp, Uuid)>,
     /// For how long this pass has looked at memories.
     took: Duration,
+    /// The memories that are passed by, because the API fails with their texts alone, and since when there are some.
+    failing: HashSet<Uuid>,
+    failing_since: Instant,
 }
 
 #[derive(FromRow)]
@@ -60,11 +71,21 @@ struct Missing {
 impl Filling {
     /// Makes the task.
     #[must_use]
-    pub fn new(db: &PgPool, embedder: Arc<Embedder>) -> Self {
-        Self { db: db.clone(), embedder, left: Vec::new(), after: None, took: Duration::ZERO }
+    pub fn new(db: &PgPool, keyring: Arc<Keyring>, embedder: Arc<Embedder>) -> Self {
+        Self {
+            db: db.clone(),
+            keyring,
+            embedder,
+            left: Vec::new(),
+            after: None,
+            took: Duration::ZERO,
+            failing: HashSet::new(),
+            failing_since: Instant::now(),
+        }
     }
 
-    /// Looks at the next memories of a project, and fills in what is missing.
+    /// Looks at the next memories of a project, and fills in what is missing. Nothing is sent of a project that has stopped
+    /// keeping texts.
     async fn page(&mut self, project: &str) -> Result<()> {
         const SEEN: &str = "
             select m.id, m.created_at, m.content is not null and e.memory_id is null as is_missing
@@ -77,13 +98,20 @@ impl Filling {
                 select id, concat_ws(' ', symbol, file_path, left(content, $3)) as text
                 from memories where project = $1 and id = any($2) and content is not null
             ) texts";
+        let tenant = self.keyring.tenant(project).await?;
+        if tenant.policy.capture(Domain::Memories) != Capture::Full {
+            self.left.pop();
+            self.after = None;
+            return Ok(());
+        }
         let begun = Instant::now();
         let (created_at, id) = self.after.unzip();
         let query = sqlx::query_as(SEEN).bind(project).bind(&self.embedder.model).bind(created_at).bind(id);
         let mut seen: Vec<Seen> = query.bind(PAGE).fetch_all(&self.db).await?;
         self.took += begun.elapsed();
         let is_last = seen.len() < usize::try_from(PAGE).unwrap_or(usize::MAX);
-        let mut missing: Vec<_> = (0..seen.len()).filter(|&place| seen[place].is_missing).collect();
+        let is_missing = |seen: &Seen| seen.is_missing && !self.failing.contains(&seen.id);
+        let mut missing: Vec<_> = (0..seen.len()).filter(|&place| is_missing(&seen[place])).collect();
         let is_more = missing.len() > BATCH;
         if is_more {
             missing.truncate(BATCH);
@@ -103,28 +131,47 @@ impl Filling {
         Ok(())
     }
 
-    /// Fills in the embeddings of texts. A text that the model does not accept has an empty one, so that it is not sent again.
-    async fn fill(&self, project: &str, missing: &[Missing]) -> Result<()> {
+    /// Fills in the embeddings of texts.
+    async fn fill(&mut self, project: &str, missing: &[Missing]) -> Result<()> {
         let texts: Vec<_> = missing.iter().map(|missing| missing.text.as_str()).collect();
         let embeddings = match self.embedder.embed(&texts).await {
-            Ok(embeddings) => embeddings,
-            Err(Failure::Unavailable(error)) => return Err(error.into()),
-            Err(Failure::Refused(_)) => {
-                let mut embeddings = Vec::with_capacity(texts.len());
-                for text in texts {
-                    embeddings.push(match self.embedder.embed(&[text]).await {
-                        Ok(mut embeddings) => embeddings.pop().unwrap_or_default(),
-                        Err(Failure::Unavailable(error)) => return Err(error.into()),
-                        Err(Failure::Refused(_)) => Vec::new(),
-                    });
-                }
-                embeddings
-            }
+            Ok(embeddings) => embeddings.into_iter().map(Some).collect(),
+            Err(failure) => self.singly(&texts, failure).await?,
         };
-        for (missing, embedding) in missing.iter().zip(&embeddings) {
-            store(&self.db, project, &self.embedder.model, missing, embedding).await?;
+        for (missing, embedding) in missing.iter().zip(embeddings) {
+            match embedding {
+                Some(embedding) => {
+                    store(&self.db, project, &self.embedder.model, missing, &embedding).await?;
+                }
+                None => {
+                    self.failing.insert(missing.id);
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Returns the embeddings of texts that have failed together. A text that the model does not accept has an empty one, so
+    /// that it is not sent again, and one with which the API fails has none. Fails if the API cannot be used at all.
+    async fn singly(&self, texts: &[&str], failure: Failure) -> Result<Vec<Option<Vec<f32>>>> {
+        // A text may be the reason why an API fails, so that nothing behind it would ever be sent.
+        if let Failure::Unavailable(error) = failure
+            && self.embedder.embed(&[ANY_TEXT]).await.is_err()
+        {
+            return Err(error.into());
+        }
+        let mut embeddings = Vec::with_capacity(texts.len());
+        for text in texts {
+            embeddings.push(match self.embedder.embed(&[text]).await {
+                Ok(mut embeddings) => embeddings.pop(),
+                Err(Failure::Refused(_)) => Some(Vec::new()),
+                Err(Failure::Unavailable(error)) => {
+                    tracing::debug!(%error, "a memory is compared without its embedding");
+                    None
+                }
+            });
+        }
+        Ok(embeddings)
     }
 }
 
@@ -155,6 +202,10 @@ impl Rounds for Filling {
         if self.left.is_empty() {
             self.left = projects(&self.db).await?;
             self.took = Duration::ZERO;
+            if self.failing_since.elapsed() > AGAIN {
+                self.failing.clear();
+                self.failing_since = Instant::now();
+            }
         }
         if let Some(project) = self.left.last().cloned() {
             self.page(&project).await?;

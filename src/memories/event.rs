@@ -10,7 +10,6 @@ use super::{BySession, Memory, MemoryChange, NewFeedback, NewMemory, NewQuery, V
 use crate::error::Result;
 use crate::http::Checks;
 use crate::http::line::{Line, Record};
-use crate::privacy::hash_key::HashKey;
 use crate::privacy::redact::{GroupName as _, Redaction, Texts as _};
 use crate::types::{OptionalName, Timestamp, derived_id, request_hash};
 
@@ -305,11 +304,11 @@ impl Event {
     }
 
     /// Removes every text, and also tags, paths and symbols, which name its subject. Numbers, verdicts, names of
-    /// sessions and times stay. Keyed hashes replace the hashes that distinguish requests.
-    pub fn reduce(&mut self, key: &HashKey) {
+    /// sessions and times stay.
+    pub fn reduce(&mut self) {
         match &mut self.action {
-            Action::Start(start) => start.reduce(key),
-            Action::Replace(code) => code.chunks.iter_mut().for_each(|(_, start)| start.reduce(key)),
+            Action::Start(start) => start.reduce(),
+            Action::Replace(code) => code.chunks.iter_mut().for_each(|(_, start)| start.reduce()),
             Action::Change(change) => {
                 let new = &mut change.change;
                 change.drops_content = new.content.is_some();
@@ -322,13 +321,11 @@ impl Event {
                 ask.keeps_text = false;
                 ask.new.query.clear();
                 forget(&mut ask.new.root);
-                ask.hash = key.hash(&ask.hash).to_vec();
             }
             Action::Suggest(suggest) => {
                 suggest.intent.keywords.clear();
                 suggest.intent.search_query.clear();
                 suggest.shown.iter_mut().for_each(|shown| shown.reason.clear());
-                suggest.hash = key.hash(&suggest.hash).to_vec();
             }
             Action::Judge(_) | Action::Help(_) | Action::Traces(_) => {}
         }
@@ -341,14 +338,13 @@ impl Start {
         redaction.hide(&mut self.hash);
     }
 
-    fn reduce(&mut self, key: &HashKey) {
+    fn reduce(&mut self) {
         self.keeps_text = false;
         let new = &mut self.new;
         new.content.clear();
         new.tags.clear();
         [&mut new.file_path, &mut new.symbol, &mut new.root].into_iter().for_each(forget);
         new.metadata = None;
-        self.hash = key.hash(&self.hash).to_vec();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Finds memories: candidates are selected by their terms and ranked by what they have in common with the
 //! conversation.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::SourceType;
+use super::conversations::Had;
 use super::embeddings::{Meaning, cosines};
 use super::rules::confidence::{Correction, FITTED, Outcome, Standing, Verdicts, probability, recency};
 use super::rules::context::Context;
@@ -75,8 +76,8 @@ pub(super) struct Sought<'a> {
     pub(super) source_type: Option<SourceType>,
     /// Only memories with this tag.
     pub(super) tag: Option<&'a str>,
-    /// Memories to leave out.
-    pub(super) without: HashSet<Uuid>,
+    /// The conversation that has had some memories already, which are left out.
+    pub(super) had: Option<Had<'a>>,
     /// The meaning of the last query, if it is known.
     pub(super) meaning: Option<Meaning>,
 }
@@ -162,7 +163,11 @@ pub(super) async fn find(
     found.extend(by_earlier);
     found.sort_unstable_by_key(Candidate::id);
     found.dedup_by_key(|memory| memory.id);
-    found.retain(|memory| !sought.without.contains(&memory.id));
+    if let Some(had) = &sought.had {
+        let ids: Vec<_> = found.iter().map(Candidate::id).collect();
+        let without = had.of(db, project, &ids).await?;
+        found.retain(|memory| !without.contains(&memory.id));
+    }
     let keys: Vec<_> = context.weights.keys().copied().collect();
     let (memories, frequencies) = finder.document_frequencies(&scope, &keys).await?;
     let statistics = Statistics { memories, frequencies: keys.into_iter().zip(frequencies).collect() };

@@ -1,6 +1,6 @@
 //! Searches memories for a text (`retrieve_memories` and `search_code` in seed 002).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -61,6 +61,10 @@ impl Check for MemorySearch {
     }
 }
 
+crate::texts! {
+    MemorySearch: query, root, tag | session_id;
+}
+
 /// A memory that was found.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FoundMemory {
@@ -81,13 +85,12 @@ pub struct FoundMemory {
 pub async fn search(
     app: &App,
     tenant: &Arc<Tenant>,
-    mut wanted: MemorySearch,
+    wanted: MemorySearch,
     asked_by: Option<Uuid>,
     records: bool,
     memory: &Memory,
 ) -> Result<Vec<FoundMemory>> {
-    (wanted.query, _) = tenant.redacted(wanted.query).await;
-    wanted.session_id = tenant.redacted_name(wanted.session_id).await;
+    let (wanted, _) = tenant.redacted(wanted).await;
     let at = Timestamp::now();
     let meaning = meaning::of_query(app, tenant, &wanted.query, PATIENCE).await;
     let sought = Sought {
@@ -96,7 +99,7 @@ pub async fn search(
         at,
         source_type: wanted.source_type,
         tag: wanted.tag.as_deref(),
-        without: HashSet::new(),
+        had: None,
         meaning,
     };
     let turn = app.similar.take(&tenant.name, 1).await;

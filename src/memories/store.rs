@@ -42,6 +42,11 @@ pub struct Filter {
 
 impl Check for Filter {}
 
+// A part of a content, which may be of any length, is not compared with whole texts.
+crate::texts! {
+    Filter: tag, root, file_path;
+}
+
 impl Listed for Memory {
     fn sort_key(&self) -> (Timestamp, String) {
         (self.created_at, self.id.to_string())
@@ -143,14 +148,44 @@ impl Erased {
     }
 }
 
-/// Erases the memory with this id, and the query with it if there is one.
+/// Erases the memory with this id, and the query with it if there is one, with the words of it in what was suggested since.
 pub async fn delete_record(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<Erased> {
+    // A suggestion is also based on some queries before the last one. How many these were is not stored, so all suggestions
+    // from the query on may have words of it.
+    const SINCE: &str = "
+        select s.id from conversation_queries erased
+        join memory_suggests s on s.project = $1 and s.session_id = erased.session_id
+        join conversation_queries last on last.project = $1 and last.id = s.query_id
+        where erased.project = $1 and erased.id = $2 and (last.at, last.id) >= (erased.at, erased.id)";
+    const UNWORD: [&str; 2] = [
+        "update memory_suggests set keywords = '[]', search_query = '' where project = $1 and id = any($2)",
+        "update conversation_memories set reason = null where project = $1 and suggest_id = any($2)",
+    ];
     let memories = delete_all(connection, project, &[id]).await?;
-    let sql = "delete from conversation_queries where project = $1 and id = $2 returning id";
-    let queries: Vec<Uuid> =
-        sqlx::query_scalar(sql).bind(project).bind(id).fetch_all(&mut *connection).await?;
-    forget(connection, project, &DATASETS, &queries).await?;
-    Ok(Erased { memories, queries: queries.len() as u64 })
+    let since: Vec<Uuid> =
+        sqlx::query_scalar(SINCE).bind(project).bind(id).fetch_all(&mut *connection).await?;
+    if !since.is_empty() {
+        for sql in UNWORD {
+            sqlx::query(sql).bind(project).bind(&since).execute(&mut *connection).await?;
+        }
+    }
+    let queries = delete_queries(connection, project, &[id]).await?;
+    Ok(Erased { memories, queries })
+}
+
+/// Erases queries. No suggestion is one for a query that is made later with the same id.
+async fn delete_queries(connection: &mut PgConnection, project: &str, ids: &[Uuid]) -> sqlx::Result<u64> {
+    let sql = "delete from conversation_queries where project = $1 and id = any($2) returning id";
+    let erased: Vec<Uuid> =
+        sqlx::query_scalar(sql).bind(project).bind(ids).fetch_all(&mut *connection).await?;
+    for sql in [
+        "update memory_suggests set query_id = null where project = $1 and query_id = any($2)",
+        "update conversation_memories set query_id = null where project = $1 and query_id = any($2)",
+    ] {
+        sqlx::query(sql).bind(project).bind(&erased).execute(&mut *connection).await?;
+    }
+    forget(connection, project, &DATASETS, &erased).await?;
+    Ok(erased.len() as u64)
 }
 
 /// Erases the oldest memories, queries, suggestions and verdicts that were stored before a time, at most `most` of each.
@@ -173,8 +208,7 @@ pub async fn delete_before(
     let memories = MEMORIES.lock_oldest(connection, project, time, most).await?;
     let memories = delete_all(connection, project, &memories).await?;
     let queries = QUERIES.lock_oldest(connection, project, time, most).await?;
-    let sql = "delete from conversation_queries where project = $1 and id = any($2)";
-    sqlx::query(sql).bind(project).bind(&queries).execute(&mut *connection).await?;
+    let queries = delete_queries(connection, project, &queries).await?;
     let suggests = SUGGESTS.lock_oldest(connection, project, time, most).await?;
     for sql in [
         "delete from conversation_memories where project = $1 and suggest_id = any($2)",
@@ -184,9 +218,8 @@ pub async fn delete_before(
     }
     let judged = JUDGED.delete_oldest(connection, project, time, most).await?;
     let help = HELP.delete_oldest(connection, project, time, most).await?;
-    forget(connection, project, &DATASETS, &queries).await?;
-    let more = help > 0 || memories > 0 || !queries.is_empty() || !suggests.is_empty() || judged > 0;
-    Ok(Piece { erased: Erased { memories, queries: queries.len() as u64 }.counts(), more })
+    let more = help > 0 || memories > 0 || queries > 0 || !suggests.is_empty() || judged > 0;
+    Ok(Piece { erased: Erased { memories, queries }.counts(), more })
 }
 
 /// Erases some memories that were stored in an agent session, and some queries of the conversation that the session is,

@@ -1,12 +1,13 @@
 //! Makes, stores and returns suggestions.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sqlx::{PgExecutor, PgPool, Row as _};
 use uuid::Uuid;
 
+use super::conversations::Had;
 use super::event::{Event, Suggest};
 use super::finding::{self, Factors, Found, Sought};
 use super::meaning::{self, PATIENCE, PATIENCE_UNASKED};
@@ -21,11 +22,11 @@ use crate::state::App;
 use crate::types::{Timestamp, request_hash};
 
 /// The state of a conversation before suggestions are made.
-struct Known {
+struct Known<'a> {
     /// The last queries with their ids and roots, the newest first.
     queries: Vec<(Uuid, Option<String>, Option<String>)>,
-    /// The memories that must not be suggested, because they were shown, suggested or judged before.
-    without: HashSet<Uuid>,
+    /// The memories that must not be suggested again.
+    had: Had<'a>,
 }
 
 /// The moment for which memories are suggested, and the search that was made then.
@@ -45,31 +46,24 @@ impl Moment<'_> {
     }
 }
 
-impl Known {
+impl<'a> Known<'a> {
     /// Reads what is known of a conversation. If `is_unasked`, suggestions that were withheld count like those that
     /// were shown.
     async fn of(
         db: &PgPool,
         project: &str,
-        session: &str,
+        session: &'a str,
         window: usize,
         is_unasked: bool,
     ) -> sqlx::Result<Self> {
         const QUERIES: &str = "
             select id, left(query, $4), root from conversation_queries where project = $1 and session_id = $2
             order by at desc, id desc limit $3";
-        const WITHOUT: &str = "
-            select memory_id from conversation_memories where project = $1 and session_id = $2
-            union select unnest(shown) from conversation_queries where project = $1 and session_id = $2
-            union select subject from unasked_help
-                where project = $1 and session_id = $2 and kind = 'memory' and held_out and $3";
         let limit = i64::try_from(window).unwrap_or(i64::MAX);
         let queries =
             sqlx::query_as(QUERIES).bind(project).bind(session).bind(limit).bind(i32::from(LONGEST_QUERY));
         let queries = queries.fetch_all(db).await?;
-        let without: Vec<Uuid> =
-            sqlx::query_scalar(WITHOUT).bind(project).bind(session).bind(is_unasked).fetch_all(db).await?;
-        Ok(Self { queries, without: without.into_iter().collect() })
+        Ok(Self { queries, had: Had { session, with_withheld: is_unasked } })
     }
 
     /// Returns the queries, the newest first.
@@ -178,7 +172,7 @@ async fn fill(
     app: &App,
     tenant: &Arc<Tenant>,
     event: &mut Suggest,
-    known: &Known,
+    known: &Known<'_>,
     rules: &InForce,
     moment: &Moment<'_>,
     patience: Duration,
@@ -197,7 +191,7 @@ async fn fill(
         at: moment.at,
         source_type: rules.only(),
         tag: None,
-        without: known.without.clone(),
+        had: Some(known.had),
         meaning,
     };
     let turn = app.similar.take(&tenant.name, 1).await;

@@ -77,7 +77,9 @@ pub(super) async fn insert_memories(
     Ok(made.into_iter().collect())
 }
 
-/// Changes a memory. Searches and suggestions use the new content at once. Returns whether there is one.
+/// Changes a memory. Searches and suggestions use the new content at once. A piece of a source file that has another text or
+/// place then is no longer known as it was sent, so that the file is replaced as a whole the next time. Returns whether there
+/// is one.
 pub(super) async fn change_memory(
     connection: &mut PgConnection,
     project: &str,
@@ -86,7 +88,8 @@ pub(super) async fn change_memory(
 ) -> sqlx::Result<bool> {
     const SQL: &str = "
         update memories set revision = revision + (content is distinct from $3)::integer, content = $3, importance = $4,
-            tags = $5, file_path = $6, symbol = $7, root = $8, metadata = $9, search_keys = $10, term_counts = $11
+            tags = $5, file_path = $6, symbol = $7, root = $8, metadata = $9, search_keys = $10, term_counts = $11,
+            request_hash = case when code_file is not null and $12 then '' else request_hash end
         where project = $1 and id = $2";
     const FORGET: &str = "delete from memory_embeddings where project = $1 and memory_id = $2";
     let Some(memory) = store::lock(connection, project, id).await? else {
@@ -95,6 +98,7 @@ pub(super) async fn change_memory(
     let content = change.content.as_deref().map(str::to_owned).or(memory.content).filter(|_| !drops_content);
     let is_reworded =
         change.content.is_some() || change.file_path.is_some() || change.symbol.is_some() || *drops_content;
+    let is_moved = change.root.is_some();
     let importance = change.importance.unwrap_or(memory.importance);
     let tags = change.tags.clone().unwrap_or(memory.tags);
     let file_path = change.file_path.as_deref().map(str::to_owned).or(memory.file_path);
@@ -118,6 +122,7 @@ pub(super) async fn change_memory(
         .bind(Json(metadata))
         .bind(keys)
         .bind(counts)
+        .bind(is_reworded || is_moved)
         .execute(&mut *connection)
         .await?;
     if is_reworded {

@@ -16,12 +16,11 @@ use super::passed::Passed;
 use super::requests::AskedMode;
 use super::rules::estimate::Length;
 use super::send::Mode;
-use super::usage::{Tokens, tokens_of};
+use super::usage::{Tokens, numbers_of, tokens_of};
 use super::visible::PairFilter;
 use super::{NewAttempt, NewPair, NewSend, Outcome, Pair, PairChange, Send};
 use crate::error::{Error, Result};
 use crate::http::line::{Line, Record};
-use crate::privacy::hash_key::HashKey;
 use crate::privacy::redact::{Redaction, Texts as _};
 use crate::types::{FreeForm, Timestamp, request_hash};
 
@@ -346,15 +345,13 @@ impl Event {
         }
     }
 
-    /// Removes every text. Figures, lengths, kinds of errors, names and times stay, and keyed hashes replace what
-    /// distinguishes requests.
-    pub fn reduce(&mut self, key: &HashKey) {
+    /// Removes every text. Figures, lengths, kinds of errors, names and times stay.
+    pub fn reduce(&mut self) {
         match &mut self.action {
             Action::Pair(start) => {
                 start.keeps_text = false;
                 start.new.user_text.clear();
                 start.new.assistant_text.iter_mut().for_each(String::clear);
-                start.hash = key.hash(&start.hash).to_vec();
             }
             Action::Edit(edit) => {
                 edit.keeps_text = false;
@@ -366,19 +363,18 @@ impl Event {
                 start.new.user_text.iter_mut().for_each(String::clear);
                 start.new.system.iter_mut().for_each(String::clear);
                 start.given.iter_mut().flatten().for_each(Candidate::forget);
-                start.system_hash = start.system_hash.as_ref().map(|hash| key.hash(hash).to_vec());
-                start.passed.iter_mut().for_each(|passed| passed.reduce(key));
-                start.hash = key.hash(&start.hash).to_vec();
+                start.passed.iter_mut().for_each(|passed| passed.messages.clear());
             }
             Action::Attempt(append) => {
+                append.new.error = None;
+                append.new.usage = append.new.usage.as_ref().map(numbers_of);
                 forget(&mut append.failure);
-                append.hash = key.hash(&append.hash).to_vec();
             }
             Action::End(end) => {
                 end.assistant_text = None;
                 end.tool_calls = None;
+                end.usage = end.usage.as_ref().map(numbers_of);
                 forget(&mut end.failure);
-                end.hash = key.hash(&end.hash).to_vec();
             }
         }
     }

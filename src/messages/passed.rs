@@ -7,7 +7,6 @@ use uuid::Uuid;
 
 use super::begun::Begun;
 use super::rules::estimate::Length;
-use crate::privacy::hash_key::HashKey;
 use crate::privacy::redact::{Redaction, Texts as _};
 use crate::types::derived_id;
 
@@ -102,12 +101,6 @@ impl Passed {
     pub(super) fn redact(&mut self, redaction: &mut Redaction<'_>) {
         self.ids().for_each(|id| redaction.hide_id(id));
         self.messages.iter_mut().for_each(|message| message.message.texts(redaction));
-    }
-
-    /// Removes every message.
-    pub(super) fn reduce(&mut self, key: &HashKey) {
-        self.messages.clear();
-        self.ids().for_each(|id| *id = key.id(*id));
     }
 }
 

@@ -1,6 +1,7 @@
 //! The tokens that providers report.
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::types::FreeForm;
 
@@ -43,9 +44,42 @@ pub fn tokens_of(usage: &FreeForm) -> Tokens {
     }
 }
 
+/// Returns the numbers in a usage, with their names. A usage that is nested too deeply to be read has none.
+#[must_use]
+pub(super) fn numbers_of(usage: &FreeForm) -> FreeForm {
+    fn is_kept(value: &mut Value) -> bool {
+        match value {
+            Value::Number(_) => true,
+            Value::Object(members) => {
+                members.retain(|_, value| is_kept(value));
+                !members.is_empty()
+            }
+            _ => false,
+        }
+    }
+    let mut usage: Value = serde_json::from_str(usage.as_str()).unwrap_or_default();
+    if is_kept(&mut usage) { FreeForm::of(&usage).unwrap_or_default() } else { FreeForm::default() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_usage_only_the_numbers_are_kept() {
+        for (usage, numbers) in [
+            (r#"{"prompt_tokens":3,"api_key":"x"}"#, r#"{"prompt_tokens":3}"#),
+            (
+                r#"{"details":{"cached":1.5,"tier":"x"},"list":[1,"x"],"none":null}"#,
+                r#"{"details":{"cached":1.5}}"#,
+            ),
+            (r#"{"details":{"tier":"x"},"is":true}"#, "{}"),
+            (&format!(r#"{{"a":{}{}}}"#, r#"{"a":"#.repeat(300), "1".to_owned() + &"}".repeat(300)), "{}"),
+        ] {
+            let usage = serde_json::from_str(usage).expect(usage);
+            assert_eq!(numbers_of(&usage).as_str(), numbers);
+        }
+    }
 
     #[test]
     fn usage_is_read_in_the_words_of_each_provider() {

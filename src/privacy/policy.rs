@@ -25,11 +25,12 @@ pub trait Private: Sized {
     /// The domain whose capture setting applies to the value.
     fn domain(&self) -> Domain;
 
-    /// Returns what remains of the value under [`Capture::Metadata`]: numbers, verdicts, names, times, and
-    /// hashes made with `key`. Returns none if the value means nothing without its text.
+    /// Returns what remains of the value under [`Capture::Metadata`]: numbers, verdicts, names, times, and, in place of
+    /// texts that are compared, hashes made with `key`. Returns none if the value means nothing without its text.
     fn reduce(self, key: &HashKey) -> Option<Self>;
 
-    /// Applies the project's redaction rules to all texts, and updates what was derived from them.
+    /// Applies the project's redaction rules to all texts, updates what was derived from them, and hides the hashes of what
+    /// was sent. Of a reduced value, the texts that are left are names.
     fn redact(&mut self, redaction: &mut Redaction<'_>);
 }
 
@@ -79,15 +80,15 @@ impl Policy {
         self.captures[domain as usize]
     }
 
-    /// Reduces `value` to what the project keeps of it, or to none if the project keeps nothing. Of what it keeps, the
-    /// texts are redacted.
-    pub fn keep<T: Private>(&self, mut value: T) -> Option<Kept<T>> {
-        let mut redaction = Redaction::new(&self.redactor, &self.key);
-        match self.capture(value.domain()) {
-            Capture::Full => value.redact(&mut redaction),
-            Capture::Metadata => value = value.reduce(&self.key)?,
+    /// Reduces `value` to what the project keeps of it, or to none if the project keeps nothing. What it keeps is redacted.
+    pub fn keep<T: Private>(&self, value: T) -> Option<Kept<T>> {
+        let mut value = match self.capture(value.domain()) {
+            Capture::Full => value,
+            Capture::Metadata => value.reduce(&self.key)?,
             Capture::Off => return None,
-        }
+        };
+        let mut redaction = Redaction::new(&self.redactor, &self.key);
+        value.redact(&mut redaction);
         Some(Kept::new(value, redaction.spans()))
     }
 

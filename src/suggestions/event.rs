@@ -189,7 +189,10 @@ impl Event {
             Action::Start(start) => {
                 let before = redaction.spans();
                 start.new.texts(redaction);
-                if redaction.spans() > before {
+                if start.hashes.is_some() {
+                    // The texts that the rest was derived from are not kept.
+                    start.facts.model.texts(redaction);
+                } else if redaction.spans() > before {
                     start.derive();
                 }
                 redaction.hide(&mut start.hash);
@@ -200,8 +203,11 @@ impl Event {
                     activity.redact(redaction);
                 }
             }
-            Action::Finalize { outcome, hash, .. } => {
-                outcome.texts(redaction);
+            Action::Finalize { outcome, hash, input_hash } => {
+                // Texts that are not kept are only compared with hashes, which are of what was sent.
+                if input_hash.is_none() {
+                    outcome.texts(redaction);
+                }
                 redaction.hide(hash);
             }
             Action::Amend(_) => {}
@@ -209,7 +215,7 @@ impl Event {
     }
 
     /// Removes every text. Numbers, verdicts, names and times stay, as does what was derived from the texts,
-    /// and keyed hashes replace the texts. What is yet to be derived from the text submitted needs it, so
+    /// and keyed hashes replace the texts. What is yet to be derived from the text submitted at the end needs it, so
     /// that text is removed when the record is written.
     pub fn reduce(&mut self, key: &HashKey) {
         match &mut self.action {
@@ -219,17 +225,15 @@ impl Event {
                     input: start.new.actual_input.as_ref().map(|input| key.hash(input.as_bytes())),
                 });
                 start.conclusion = start.conclusion.take().map(Conclusion::without_text);
-                start.hash = key.hash(&start.hash).to_vec();
-                start.outcome_hash = start.outcome_hash.as_ref().map(|hash| key.hash(hash).to_vec());
+                start.new.forget();
             }
             Action::Append { activities, .. } => {
                 for activity in activities {
                     activity.reduce(key);
                 }
             }
-            Action::Finalize { outcome, hash, input_hash } => {
+            Action::Finalize { outcome, input_hash, .. } => {
                 *input_hash = Some(key.hash(outcome.actual_input.as_bytes()));
-                *hash = key.hash(hash).to_vec();
             }
             Action::Amend(_) => {}
         }
@@ -349,7 +353,7 @@ impl Start {
             total_tokens: self.facts.tokens.total,
             prompt_tokens: self.facts.tokens.prompt,
             completion_tokens: self.facts.tokens.completion,
-            failed: new.failure().is_some(),
+            failed: self.facts.failed,
             error: new.failure().map(str::to_owned),
             fetch_start_ts: new.fetch_start_ts,
             fetch_end_ts: new.fetch_end_ts,

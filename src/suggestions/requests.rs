@@ -104,6 +104,16 @@ impl NewSuggestion {
         self.error.as_deref().filter(|error| !error.is_empty())
     }
 
+    /// Removes every text. The suggestions can still be counted.
+    pub(super) fn forget(&mut self) {
+        self.context = FreeForm::default();
+        self.suggestions.iter_mut().for_each(String::clear);
+        self.llm_request = None;
+        self.llm_response = None;
+        self.error = None;
+        self.actual_input.iter_mut().for_each(String::clear);
+    }
+
     /// Returns how the record ended, if it has, as a request to finalize it would say it.
     #[must_use]
     pub fn outcome(&self) -> Option<Outcome> {

@@ -55,7 +55,7 @@ columns! {
         "context": "text" as "json" = row.text(|start| Some(start.new.context.as_str())),
         "llm_request": "text" as "json" = row.text(|start| start.new.llm_request.as_ref().map(FreeForm::as_str)),
         "llm_response": "text" as "json" = row.text(|start| start.new.llm_response.as_ref().map(FreeForm::as_str)),
-        "failed": "bool" = row.start.new.failure().is_some() && row.start.is_kept(),
+        "failed": "bool" = row.start.facts.failed && row.start.is_kept(),
         "error": "text" = row.text(|start| start.new.failure()),
         "suggestions": "text" as "json" = row.text(|start| Some(json(&start.new.suggestions))),
         "suggestion_count": "int" = count(&row.start.new.suggestions),

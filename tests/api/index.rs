@@ -25,6 +25,41 @@ fn counts(added: u32, unchanged: u32, removed: u32) -> Value {
 }
 
 #[tokio::test]
+async fn a_piece_that_was_changed_meanwhile_is_stored_again_as_it_is_in_the_file() {
+    let service = Service::open().await;
+    let piece = json!([chunk("a", "fn a() {}")]);
+    put(&service, "a.rs", piece.clone()).await;
+    let stored = service.get("/v1/memories").await.expect(200)["data"][0].clone();
+    let path = format!("/v1/memories/{}", stored["id"].as_str().expect("an id"));
+    for change in [
+        json!({"content": "fn other() {}"}),
+        json!({"symbol": "other"}),
+        json!({"file_path": "other.rs"}),
+        json!({"root": "/other"}),
+    ] {
+        service.patch(&path, &change).await.expect(200);
+        assert_eq!(put(&service, "a.rs", piece.clone()).await, counts(1, 0, 0), "{change}");
+        assert_eq!(service.get(&path).await.expect(200), stored, "{change}");
+    }
+    service.patch(&path, &json!({"importance": 0.9})).await.expect(200);
+    assert_eq!(put(&service, "a.rs", piece).await, counts(0, 1, 0));
+    assert_eq!(service.get(&path).await.expect(200)["importance"], 0.9);
+}
+
+#[tokio::test]
+async fn a_piece_takes_the_place_of_a_memory_that_was_stored_under_its_id() {
+    let service = Service::open().await;
+    let piece = json!([chunk("a", "fn a() {}")]);
+    put(&service, "a.rs", piece.clone()).await;
+    let stored = service.get("/v1/memories").await.expect(200)["data"][0].clone();
+    put(&service, "a.rs", json!([])).await;
+    service.post("/v1/memories", &json!({"id": stored["id"], "content": "a note"})).await.expect(201);
+    assert_eq!(put(&service, "a.rs", piece.clone()).await, counts(1, 0, 0));
+    assert_eq!(service.all("/v1/memories").await, [stored]);
+    assert_eq!(put(&service, "a.rs", piece).await, counts(0, 1, 0));
+}
+
+#[tokio::test]
 async fn a_file_is_replaced_as_a_whole_and_keeps_what_has_not_changed() {
     let service = Service::open().await;
     let (a, b) = (chunk("a", "fn a() {}"), chunk("b", "fn b() {}"));

@@ -16,6 +16,7 @@ mod index;
 mod mcp;
 mod memories;
 mod messages;
+mod names_without_text;
 mod openapi;
 mod private_postgres;
 mod process;

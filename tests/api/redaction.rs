@@ -4,7 +4,7 @@ use axum::http::Method;
 use serde_json::{Value, json};
 
 use crate::capture::{lines, post_all};
-use crate::support::{Answer, Service, encoded, with};
+use crate::support::{Answer, Service, column, encoded, with};
 
 /// The shape of a token of GitHub, which nobody has issued.
 const TOKEN: &str = "ghp_0dZ8sQx3Wv5Lr7Tn1Ky9Mb2Cf4Hg6Jp8aEuI";
@@ -250,4 +250,27 @@ async fn the_name_of_a_template_is_redacted_like_that_of_an_attempt() {
     assert_eq!(made["template_id"], GONE);
     assert_eq!(service.get(&path).await.expect(200), made);
     service.post(&format!("{path}/deprecate"), &json!({})).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_session_is_found_and_erased_even_if_a_rule_matches_what_replaces_its_name() {
+    let service = Service::open().await;
+    redact(&service, json!({"custom": [{"name": "acme", "regex": "acme"}]})).await.expect(200);
+    service.post("/v1/conversations/acme/queries", &json!({"query": "one"})).await.expect(201);
+    let line = json!({"event": "conversation_query", "session_id": "acme", "query": "two"});
+    service.accept(&[line]).await;
+    let prompt =
+        json!({"hook_event_name": "UserPromptSubmit", "session_id": "acme", "cwd": "/x", "prompt": "three"});
+    service.post("/v1/hooks/claude-code", &prompt).await.expect(200);
+    let said = json!({"type": "user", "sessionId": "acme", "uuid": "u", "timestamp": "2025-01-01T00:00:00Z",
+        "message": {"role": "user", "content": "four"}});
+    let source = "/v1/transcripts?agent=claude-code&source=acme";
+    service.post_text(source, "application/x-ndjson", said.to_string()).await.expect(200);
+    let conversation = service.get("/v1/conversations/acme").await.expect(200);
+    let mut queries = column(conversation["queries"].as_array().expect("queries"), "query");
+    queries.sort_by_key(ToString::to_string);
+    assert_eq!(queries, ["four", "one", "three", "two"]);
+    let erased = service.delete("/v1/sessions/acme").await.expect(200);
+    assert_eq!(erased["queries"], 4, "{erased}");
+    assert_eq!(service.all("/v1/sessions").await, [] as [Value; 0]);
 }

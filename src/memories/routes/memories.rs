@@ -57,8 +57,8 @@ async fn store_memory(writing: Writing, Json(new): Json<NewMemory>) -> Result<Cr
 /// Replaces the memories of one source file: its functions and other pieces, as memories whose `source_type` is
 /// `code`.
 ///
-/// A piece keeps its id and its time as long as its text is the same. An empty list means that the file no longer
-/// exists. Memories about the file that were stored one by one are not changed.
+/// A piece keeps its id and its time as long as its text is the same and nobody has changed it. An empty list means that the
+/// file no longer exists. Memories about the file that were stored one by one are not changed.
 #[utoipa::path(put, path = "/v1/memories/code", tag = "memories", params(Prefer),
     request_body(content = NewCode, example = json!({
         "root": "/home/jane/my-project",
@@ -85,7 +85,8 @@ async fn list_memories(
     caller: Caller<Read>,
     list: List<Filter>,
 ) -> Result<MemoryPage> {
-    store::list(&app.db, &caller.project, &list.filter, &list.page).await
+    let (filter, _) = caller.tenant.redacted(list.filter).await;
+    store::list(&app.db, &caller.project, &filter, &list.page).await
 }
 
 /// Returns a memory.

@@ -7,6 +7,7 @@ mod commands;
 mod named;
 mod private_keys;
 mod random;
+mod replacements;
 pub mod rules;
 mod secrets;
 mod texts;
@@ -203,13 +204,13 @@ impl Redactor {
     }
 
     /// Returns the private spans of a text that end behind `start`, in their order and apart from each other, but no more
-    /// than `most`, unless a built-in rule finds more.
+    /// than `most`, unless a built-in rule finds more. What was replaced before is not private any more.
     fn spans(&self, text: &str, start: usize, most: usize) -> Vec<Span> {
         let mut spans = self.of_builtin(text);
         if self.has_custom() {
             self.collect_custom(text, most, &mut spans);
         }
-        spans.retain(|span| span.end > start);
+        spans.retain(|span| span.end > start && !self.is_replaced(text, span));
         spans.sort_unstable();
         // A span that begins within another one is replaced together with it.
         spans.dedup_by(|next, span| {
@@ -245,32 +246,6 @@ impl Redactor {
             other.collect(text, 0, &mut spans);
         }
         spans
-    }
-
-    /// Returns a text from `start` on with replacements for these spans, whose tags are made with a key if there is one.
-    /// Returns none if there are no spans.
-    fn replace(&self, text: &str, start: usize, spans: &[Span], tags: Option<&HashKey>) -> Option<String> {
-        if spans.is_empty() {
-            return None;
-        }
-        let mut redacted = String::with_capacity(text.len() - start);
-        let mut end = start;
-        for span in spans {
-            // The text before `start` stays, and a span that begins there is replaced from `start` on.
-            let begin = span.start.max(start);
-            redacted.push_str(&text[end..begin]);
-            redacted.push_str("[redacted:");
-            redacted.push_str(self.name(span.rule));
-            if let Some(key) = tags {
-                let hash = key.hash(&text.as_bytes()[begin..span.end]);
-                redacted.push(':');
-                redacted.extend(hash[..4].iter().map(|byte| format!("{byte:02x}")));
-            }
-            redacted.push(']');
-            end = span.end;
-        }
-        redacted.push_str(&text[end..]);
-        Some(redacted)
     }
 }
 

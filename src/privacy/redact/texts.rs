@@ -145,6 +145,7 @@ impl<'a> Redaction<'a> {
         }
         let before = self.spans;
         let mut of_whole = self.redactor.of_builtin(json);
+        of_whole.retain(|span| !self.redactor.is_replaced(json, span));
         of_whole.sort_unstable();
         let mut of_whole = of_whole.into_iter().peekable();
         let (mut redacted, mut end, mut at) = (String::new(), 0, 0);

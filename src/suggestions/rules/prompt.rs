@@ -96,6 +96,8 @@ pub struct Facts {
     pub temperature: Option<f64>,
     /// The numbers of tokens of the call.
     pub tokens: Tokens,
+    /// Whether the call failed.
+    pub failed: bool,
     /// The number of blocks in the context.
     pub context_block_count: Option<i32>,
     /// The hash of the messages as exports write them.
@@ -121,6 +123,7 @@ impl Facts {
             model: name(answered).or_else(|| name(asked)),
             temperature: read(temperature),
             tokens: usage.map(|usage| usage.tokens()).unwrap_or_default(),
+            failed: new.failure().is_some(),
             context_block_count: new.context_block_count.or_else(|| i32::try_from(blocks?.len()).ok()),
             prompt_hash: prompt_hash(new),
             context_hash: derived_id(&[b"context", new.context.as_str().as_bytes()]),

@@ -4,6 +4,7 @@ use axum::http::Method;
 use serde_json::json;
 use uuid::Uuid;
 
+use super::{ask, notes, suggest};
 use crate::support::{Service, assert_whole, with};
 
 #[tokio::test]
@@ -85,4 +86,42 @@ async fn a_query_with_the_id_of_one_in_another_conversation_is_a_conflict_in_the
     );
     service.get("/v1/conversations/one").await.expect(200);
     service.get("/v1/conversations/two").await.refused(404, &[]);
+}
+
+#[tokio::test]
+async fn an_erased_query_leaves_no_word_in_what_was_suggested_since_and_its_id_stands_for_nothing() {
+    let service = Service::open().await;
+    notes(&service).await;
+    let query = |text: &str| json!({"id": Uuid::from_u128(20), "query": text});
+    let path = "/v1/conversations/s/queries";
+    service.post(path, &query("Why does AuthMiddleware refuse my JWT?")).await.expect(201);
+    ask(&service, "s", "and so?").await;
+    let found = suggest(&service, "s", &json!({"confidence_threshold": 0})).await;
+    assert!(
+        found["suggestions"][0]["reason"].as_str().is_some_and(|reason| reason.contains("AuthMiddleware"))
+    );
+    service.post(path, &json!({"query": "Which port does staging use?"})).await.expect(201);
+    service.delete(&format!("/v1/records/{}", Uuid::from_u128(20))).await.expect(200);
+    let words = "select string_agg(a.search_query || a.keywords::text || coalesce(m.reason, ''), '') from memory_suggests a
+        join conversation_memories m on m.suggest_id = a.id";
+    let words: String =
+        sqlx::query_scalar(words).fetch_one(service.pool()).await.expect("what was suggested");
+    assert_eq!(words.replace("[]", ""), "");
+}
+
+#[tokio::test]
+async fn a_query_with_the_id_of_an_erased_one_is_not_beside_its_verdicts() {
+    let service = Service::open().await;
+    notes(&service).await;
+    let query = |text: &str| json!({"id": Uuid::from_u128(20), "query": text});
+    let path = "/v1/conversations/s/queries";
+    service.post(path, &query("Why does AuthMiddleware refuse my JWT?")).await.expect(201);
+    suggest(&service, "s", &json!({"confidence_threshold": 0})).await;
+    let verdict = json!({"memory_id": Uuid::from_u128(1), "verdict": "used"});
+    service.post("/v1/conversations/s/feedback", &verdict).await.expect(200);
+    let rows = async || service.get("/v1/exports/memory-suggestions?format=raw").await.rows().len();
+    assert_eq!(rows().await, 1);
+    service.delete(&format!("/v1/records/{}", Uuid::from_u128(20))).await.expect(200);
+    service.post(path, &query("What is for lunch?")).await.expect(201);
+    assert_eq!(rows().await, 0);
 }

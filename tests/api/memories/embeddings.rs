@@ -52,6 +52,9 @@ async fn embed(State(model): State<Arc<Model>>, headers: HeaderMap, body: axum::
     if texts.iter().any(|text| text.contains("too long")) {
         return StatusCode::BAD_REQUEST.into_response();
     }
+    if texts.iter().any(|text| text.contains("crashes")) {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    }
     let embedding = |text: &String| {
         let has = |words: &[&str]| f64::from(u8::from(words.iter().any(|word| text.contains(word))));
         let mut values: Vec<_> = SUBJECTS.iter().map(|words| has(words)).collect();
@@ -204,4 +207,47 @@ async fn a_text_that_the_model_refuses_is_not_sent_for_ever() {
     remember(&service, 3, QUOTAS[1]).await;
     eventually("the next is done", async || embedded(&service).await == (3, 1)).await;
     assert_eq!(model.sent("too long"), sent);
+}
+
+#[tokio::test]
+async fn a_text_with_which_the_model_fails_holds_up_no_other() {
+    let (service, model) = service().await;
+    for number in 1..4 {
+        remember(&service, number, &format!("This text crashes, {number}.")).await;
+    }
+    remember(&service, 4, QUOTAS[0]).await;
+    eventually("the other is done", async || embedded(&service).await == (1, 0)).await;
+    eventually("each was sent alone", async || model.sent("crashes") >= 6).await;
+    let sent = model.sent("crashes");
+    remember(&service, 5, QUOTAS[1]).await;
+    eventually("the next is done", async || embedded(&service).await == (2, 0)).await;
+    assert!(model.sent("crashes") <= sent + 3, "they are passed by");
+}
+
+#[tokio::test]
+async fn a_project_that_has_stopped_keeping_texts_sends_none_of_those_that_it_has() {
+    let (service, model) = service().await;
+    model.fail(Some(StatusCode::SERVICE_UNAVAILABLE));
+    remember(&service, 1, QUOTAS[0]).await;
+    eventually("it was sent", async || model.sent("apple") > 0).await;
+    service.put("/v1/projects/default", &json!({"capture": "metadata"})).await.expect(200);
+    service.project("other").await;
+    let memory = json!({"content": "The truck is red."});
+    let request = crate::support::request(axum::http::Method::POST, "/v1/memories")
+        .header("content-type", "application/json")
+        .header("gleaner-project", "other");
+    service.send(request.body(memory.to_string().into()).expect("a request")).await.expect(201);
+    model.fail(None);
+    // Twice, so that a whole pass has gone by.
+    for content in ["The truck is red.", "The truck is blue."] {
+        eventually("the other is sent", async || model.sent(content) > 0).await;
+        if content.contains("red") {
+            let request = crate::support::request(axum::http::Method::POST, "/v1/memories")
+                .header("content-type", "application/json")
+                .header("gleaner-project", "other");
+            let memory = json!({"content": "The truck is blue."});
+            service.send(request.body(memory.to_string().into()).expect("a request")).await.expect(201);
+        }
+    }
+    eventually("the others have an embedding", async || embedded(&service).await.0 == 2).await;
 }

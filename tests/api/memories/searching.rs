@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{notes, suggest};
-use crate::support::{Service, column};
+use crate::support::{Service, column, encoded};
 
 #[tokio::test]
 async fn a_search_finds_by_stems_parts_of_identifiers_and_what_was_mistyped() {
@@ -65,6 +65,18 @@ async fn a_search_in_a_conversation_is_one_of_its_queries_and_what_it_showed_doe
     assert_eq!(conversation["queries"][0]["query"], "AuthMiddleware");
     assert_eq!(conversation["shown"], json!(shown));
     assert_eq!(suggest(&service, "s", &json!({"confidence_threshold": 0})).await["suggestions"], json!([]));
+}
+
+#[tokio::test]
+async fn a_search_compares_its_folder_and_tag_as_they_are_stored() {
+    let service = Service::open().await;
+    service.put("/v1/projects/default", &json!({"redact": {"builtin": ["home-paths"]}})).await.expect(200);
+    let root = "/home/ann/app";
+    let memory = json!({"content": "The staging database is on port 5433.", "root": root, "tags": [root]});
+    service.post("/v1/memories", &memory).await.expect(201);
+    let search = format!("/v1/memories/search?query=staging&root={root}&tag={root}", root = encoded(root));
+    let found = service.get(&search).await.expect(200);
+    assert_eq!(found["data"][0]["factors"]["context_match"], 1.0, "{found}");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::support::{Service, assert_whole, column, with};
+use crate::support::{Service, assert_whole, column, encoded, with};
 
 #[tokio::test]
 async fn a_memory_comes_back_whole_and_the_same_again_is_no_second_one() {
@@ -65,6 +65,19 @@ async fn a_change_leaves_what_it_does_not_name() {
     assert_eq!(service.get(&path).await.expect(200), changed);
     let unknown = format!("/v1/memories/{}", Uuid::from_u128(9));
     service.patch(&unknown, &json!({"importance": 1})).await.refused(404, &[]);
+}
+
+#[tokio::test]
+async fn filters_find_memories_by_names_that_are_redacted() {
+    let service = Service::open().await;
+    service.put("/v1/projects/default", &json!({"redact": {"builtin": ["emails"]}})).await.expect(200);
+    let name = "ann@example.org";
+    let memory = json!({"content": "x", "tags": [name], "root": name, "file_path": name, "session_id": name});
+    service.post("/v1/memories", &memory).await.expect(201);
+    for filter in ["tag", "root", "file_path"] {
+        let path = format!("/v1/memories?{filter}={}", encoded(name));
+        assert_eq!(service.all(&path).await.len(), 1, "{filter}");
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,162 @@
+//! What private spans are replaced with, and how a replacement is told from other text.
+
+use super::{Redactor, Span};
+use crate::privacy::hash_key::HashKey;
+
+/// The beginning of a replacement. The name of a rule follows, and then a tag, if there is one, and a bracket.
+const REPLACEMENT: &str = "[redacted:";
+
+/// The maximum number of bytes of a replacement. The name of a rule has at most 50.
+const LONGEST: usize = REPLACEMENT.len() + 50 + 10;
+
+impl Redactor {
+    /// Returns a text from `start` on with replacements for these spans, whose tags are made with a key if there is one.
+    /// Returns none if there are no spans.
+    pub(super) fn replace(
+        &self,
+        text: &str,
+        start: usize,
+        spans: &[Span],
+        tags: Option<&HashKey>,
+    ) -> Option<String> {
+        if spans.is_empty() {
+            return None;
+        }
+        let mut redacted = String::with_capacity(text.len() - start);
+        let mut end = start;
+        for span in spans {
+            // The text before `start` stays, and a span that begins there is replaced from `start` on.
+            let begin = span.start.max(start);
+            redacted.push_str(&text[end..begin]);
+            redacted.push_str(REPLACEMENT);
+            redacted.push_str(self.name(span.rule));
+            if let Some(key) = tags {
+                let hash = key.hash(&text.as_bytes()[begin..span.end]);
+                redacted.push(':');
+                redacted.extend(hash[..4].iter().map(|byte| format!("{byte:02x}")));
+            }
+            redacted.push(']');
+            end = span.end;
+        }
+        redacted.push_str(&text[end..]);
+        Some(redacted)
+    }
+
+    /// Returns whether a span is within a replacement of one of the rules, so that a name that was redacted already stays the
+    /// same. Nothing can be hidden there but what looks like a tag.
+    pub(super) fn is_replaced(&self, text: &str, span: &Span) -> bool {
+        let from = text.ceil_char_boundary(span.end.saturating_sub(LONGEST));
+        let Some(begin) = text[from..span.end].rfind('[').map(|begin| from + begin) else { return false };
+        let replacement = self.replacement(&text[begin..]);
+        begin <= span.start && replacement.is_some_and(|length| span.end <= begin + length)
+    }
+
+    /// Returns the length of the replacement with which a text begins, if it is exactly what one of the rules writes.
+    fn replacement(&self, text: &str) -> Option<usize> {
+        let end = text.as_bytes().iter().take(LONGEST).position(|byte| *byte == b']')?;
+        let inside = text[..end].strip_prefix(REPLACEMENT)?;
+        let (name, tag) = inside.split_once(':').map_or((inside, None), |(name, tag)| (name, Some(tag)));
+        let is_tag = |tag: &str| {
+            tag.len() == 8 && tag.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+        };
+        let is_rule =
+            self.builtin.names.contains(&name) || self.custom_names.iter().any(|own| **own == *name);
+        (is_rule && tag.is_none_or(is_tag)).then_some(end + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::privacy::redact::{BUILTIN, GroupName as _, Redaction, Texts as _};
+
+    /// Rules of which one matches its own name, and others parts of any replacement.
+    fn redactor(tags: Option<HashKey>) -> Redactor {
+        let custom = [("acme", "acme"), ("red", "(?i)red"), ("digits", "[0-9]{4,}")];
+        Redactor::new(&BUILTIN, &custom, tags).expect("valid expressions")
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_redacted_twice_is_as_if_redacted_once(
+            words in proptest::collection::vec(prop_oneof![
+                Just("acme".to_owned()),
+                Just("Red".to_owned()),
+                Just("ghp_0dZ8sQx3Wv5Lr7Tn1Ky9Mb2Cf4Hg6Jp8aEuI".to_owned()),
+                Just("password=mT9x2LqWz7RfK4".to_owned()),
+                Just("ann@example.org".to_owned()),
+                Just("/home/acme/src".to_owned()),
+                Just("[redacted:acme]".to_owned()),
+                Just("[redacted:secrets:1f0c22aa]".to_owned()),
+                Just("[redacted:other:12345678]".to_owned()),
+                "[a-z0-9\\[\\]:]{0,12}",
+            ], 0..8),
+            is_tagged: bool,
+            is_json: bool,
+        ) {
+            let key = HashKey::new(vec![7; 32]);
+            let redactor = redactor(is_tagged.then(|| key.clone()));
+            let mut text = words.join(" ");
+            if is_json {
+                text = serde_json::json!({ "token": text, "list": words }).to_string();
+            }
+            let mut name = text.clone();
+            let mut redact = || {
+                let mut redaction = Redaction::new(&redactor, &key);
+                text.texts(&mut redaction);
+                name.group_name(&mut redaction);
+                (text.clone(), name.clone(), redaction.spans())
+            };
+            let (once, twice) = (redact(), redact());
+            prop_assert_eq!(twice, (once.0, once.1, 0));
+        }
+    }
+
+    #[test]
+    fn only_what_a_rule_writes_is_a_replacement() {
+        let redactor = redactor(None);
+        for text in ["[redacted:acme]", "[redacted:digits:00112233]", "[redacted:home-paths:aabbccdd]"] {
+            assert_eq!(redactor.replacement(text), Some(text.len()), "{text}");
+            assert_eq!(redactor.replacement(&format!("{text} acme")), Some(text.len()), "{text}");
+        }
+        for text in [
+            "",
+            "acme",
+            "[redacted:acme",
+            "[redacted:acme:]",
+            "[redacted:acme:0011223]",
+            "[redacted:acme:001122334]",
+            "[redacted:acme:0011223G]",
+            "[redacted:other]",
+            "[redacted::00112233]",
+            "[redacted:acme:00112233:00112233]",
+            "[redacted: acme]",
+        ] {
+            assert_eq!(redactor.replacement(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn brackets_hide_no_secret() {
+        let (redactor, key) = (redactor(None), HashKey::new(vec![7; 32]));
+        let token = "ghp_0dZ8sQx3Wv5Lr7Tn1Ky9Mb2Cf4Hg6Jp8aEuI";
+        for (text, expected) in [
+            (format!("[redacted:secrets:{token}]"), "[[redacted:red]acted:secrets:[redacted:secrets]]"),
+            (format!("[redacted:{token}]"), "[[redacted:red]acted:[redacted:secrets]]"),
+            (
+                "[redacted:acme]acme[redacted:acme]".to_owned(),
+                "[redacted:acme][redacted:acme][redacted:acme]",
+            ),
+            (
+                "[redacted:acme:123456789]".to_owned(),
+                "[[redacted:red]acted:[redacted:acme]:[redacted:digits]]",
+            ),
+        ] {
+            let mut redacted = text;
+            redacted.texts(&mut Redaction::new(&redactor, &key));
+            assert_eq!(redacted, expected);
+        }
+    }
+}
