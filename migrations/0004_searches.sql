@@ -167,15 +167,18 @@ create table search_hints (
     rank           integer not null,
     path           text not null,
     association_id uuid,
+    file_id        uuid,
     score          double precision not null,
     read           boolean,
     primary key (project, search_id, rank)
 );
 
 create index search_hints_association on search_hints (association_id, project) where association_id is not null;
+create index search_hints_file on search_hints (file_id, project) where association_id is null;
 
 comment on table search_hints is 'Files that a tracked search was answered with.';
 comment on column search_hints.association_id is 'The association that spoke for the file, if one did.';
+comment on column search_hints.file_id is 'Derived from repository and path, as in touched_files; null where no folder is known.';
 comment on column search_hints.rank is 'The rank among the hints of the search, by score, from 1.';
 comment on column search_hints.read is 'Whether the agent then read the file; null while the search is open.';
 

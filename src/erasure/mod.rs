@@ -17,7 +17,7 @@ use crate::audit::{self, Action};
 use crate::auth::Actor;
 use crate::db;
 use crate::db::erased::{Counts, KINDS, Learned, Piece};
-use crate::db::retry::Losses;
+use crate::db::retry::repeat;
 use crate::domain::{Domain, SessionName};
 use crate::error::Result;
 use crate::projects::Tenant;
@@ -47,17 +47,6 @@ impl Erased {
     fn add(&mut self, counts: Counts) {
         for (kind, count) in counts {
             *self.0.entry(kind).or_default() += count;
-        }
-    }
-}
-
-/// Repeats a transaction that has lost a race against another one, such as a write of what it erases.
-async fn repeat<T, F: Future<Output = Result<T>>>(transaction: impl Fn() -> F) -> Result<T> {
-    let mut losses = Losses::default();
-    loop {
-        match transaction().await {
-            Err(error) if error.is_lost_race() && losses.once_more().await => {}
-            result => return result,
         }
     }
 }

@@ -6,6 +6,7 @@ use super::rules::learner::GivenHint;
 use super::{NewFallback, NewSearch, Resolve, Search};
 use crate::error::Result;
 use crate::http::line::{Line, Record};
+use crate::privacy::hash_key::HashKey;
 use crate::privacy::redact::{Redaction, Texts as _};
 use crate::types::{Timestamp, derived_id, request_hash};
 
@@ -50,6 +51,8 @@ pub struct Start {
 pub struct Append {
     /// The id of the fallback in its search.
     pub id: Uuid,
+    /// Whether the client chose the id.
+    pub id_given: bool,
     /// The request.
     pub new: NewFallback,
     /// When it happened.
@@ -88,9 +91,10 @@ impl Event {
     pub fn append(search_id: Uuid, new: NewFallback, id: Option<Uuid>) -> Self {
         let hash = request_hash(&new);
         let by_content = || new.timestamp.map(|_| derived_id(&[b"fallback", search_id.as_bytes(), &hash]));
+        let id_given = new.id.is_some();
         let id = new.id.or(id).or_else(by_content).unwrap_or_else(Uuid::now_v7);
         let at = new.timestamp.unwrap_or_else(Timestamp::now);
-        Self { search_id, action: Action::Append(Box::new(Append { id, new, at, hash })) }
+        Self { search_id, action: Action::Append(Box::new(Append { id, id_given, new, at, hash })) }
     }
 
     /// Makes the event of the end of the agent's turn.
@@ -100,8 +104,8 @@ impl Event {
         Self { search_id, action: Action::Finalize { at } }
     }
 
-    /// Applies the project's redaction rules to every text. The hashes that recognize a repeated request are those of
-    /// the original text.
+    /// Applies the project's redaction rules to every text. The hashes and ids that recognize a repeated request are
+    /// those of the original text, and are hidden.
     pub fn redact(&mut self, redaction: &mut Redaction<'_>) {
         match &mut self.action {
             Action::Start(start) => {
@@ -111,8 +115,21 @@ impl Event {
             Action::Append(append) => {
                 append.new.texts(redaction);
                 redaction.hide(&mut append.hash);
+                if !append.id_given {
+                    redaction.hide_id(&mut append.id);
+                }
             }
             Action::Finalize { .. } => {}
+        }
+    }
+
+    /// Returns the id under which the fallback will be stored, if the event appends one. `key` is the project's.
+    #[must_use]
+    pub fn kept_fallback_id(&self, key: &HashKey) -> Option<Uuid> {
+        match &self.action {
+            Action::Append(append) if append.id_given => Some(append.id),
+            Action::Append(append) => Some(key.id(append.id)),
+            _ => None,
         }
     }
 

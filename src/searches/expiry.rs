@@ -48,9 +48,16 @@ impl Rounds for Expiry {
     }
 }
 
-/// The threads whose searches could not be ended. They are tried again after a restart.
+/// The threads whose searches could not be ended, each with its project. They are tried again after a restart.
 #[derive(Debug, Default)]
-pub struct Failed(Vec<Uuid>);
+pub struct Failed(Vec<(String, Uuid)>);
+
+impl Failed {
+    /// Returns the threads of a project. Threads of other projects may have the same ids.
+    fn of(&self, project: &str) -> Vec<Uuid> {
+        self.0.iter().filter(|(of, _)| of == project).map(|(_, id)| *id).collect()
+    }
+}
 
 /// Ends the searches of all agents that have been silent for the window before `now`. Returns the time until the next
 /// search may be due, if any is open. Projects without open searches cost nothing. A thread whose searches cannot be
@@ -84,8 +91,11 @@ async fn open_projects(
 ) -> Result<Vec<(String, TimeDelta)>> {
     const OPEN: &str = "
         select project, min(received_at), bool_and(waiting <> '{}') from agent_threads
-        where has_open and id <> all($1) group by project";
-    let open: Vec<(String, Timestamp, bool)> = sqlx::query_as(OPEN).bind(&failed.0).fetch_all(db).await?;
+        where has_open and (project, id) not in (select * from unnest($1::text[], $2::uuid[]))
+        group by project";
+    let (projects, ids): (Vec<_>, Vec<_>) = failed.0.iter().cloned().unzip();
+    let open: Vec<(String, Timestamp, bool)> =
+        sqlx::query_as(OPEN).bind(projects).bind(ids).fetch_all(db).await?;
     let mut projects = Vec::with_capacity(open.len());
     for (project, oldest, all_wait) in open {
         let rules = &keyring.tenant(&project).await?.rules;
@@ -113,7 +123,7 @@ async fn expire_some(
         .bind(project)
         .bind(due_before(rules, false, now))
         .bind(due_before(rules, true, now))
-        .bind(&failed.0)
+        .bind(failed.of(project))
         .bind(i64::try_from(write::MOST_THREADS).unwrap_or(i64::MAX))
         .fetch_all(db)
         .await?;
@@ -125,7 +135,7 @@ async fn expire_some(
         match expire_threads(db, project, rules, &[id], now).await {
             Err(Error::Internal(cause)) => {
                 tracing::warn!(project, %id, cause = format!("{cause:#}"), "the searches of a silent agent could not be ended");
-                failed.0.push(id);
+                failed.0.push((project.to_owned(), id));
             }
             ended => ended?,
         }

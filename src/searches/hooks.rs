@@ -15,7 +15,7 @@ use super::intake_pool::IntakePool;
 use super::transcripts::{Origin, source_id};
 use super::write;
 use crate::agents::{Activity, Agent, Entry, Passage, PassageSource};
-use crate::db::retry::Losses;
+use crate::db::retry::repeat;
 use crate::error::Result;
 use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
@@ -71,22 +71,16 @@ impl Report {
         let session = first.session.as_deref().unwrap_or_default();
         let queue = derived_id(&[self.origin.source.as_bytes(), session.as_bytes()]);
         let _turn = pool.turn(&tenant.name, queue).await;
-        let mut losses = Losses::default();
-        loop {
-            match self.replay(pool, tenant, entries).await {
-                Err(error) if losses.again(&error).await => {}
-                result => return Ok(result?),
-            }
-        }
+        repeat(|| self.replay(pool, tenant, entries)).await
     }
 
     /// Learns from entries. A hook that reports a tool's result reports the whole call, so incomplete calls need not
     /// be stored.
-    async fn replay(&self, pool: &IntakePool, tenant: &Tenant, entries: &[Kept<Entry>]) -> sqlx::Result<()> {
+    async fn replay(&self, pool: &IntakePool, tenant: &Tenant, entries: &[Kept<Entry>]) -> Result<()> {
         let (_place, mut transaction) = pool.begin(&tenant.name).await?;
         let source = &self.origin.source;
         write::replay(&mut transaction, tenant, source, &mut HashMap::new(), entries).await?;
-        transaction.commit().await
+        Ok(transaction.commit().await?)
     }
 
     /// Counts the payload as a malformed line of the agent's hooks.

@@ -338,7 +338,7 @@ impl Private for TurnEnd {
 pub struct EndedTurn {
     /// The agent session of the search.
     pub agent_session_id: String,
-    /// The tracked searches that ended, in the order in which they were made.
+    /// The tracked searches that ended, in the order in which they were made. Empty for a key without the scope `read`.
     pub searches: Vec<TurnSearch>,
     /// The number of new associations.
     pub associations_created: usize,

@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::http::Check;
 use crate::http::memory::Memory;
 use crate::http::page::{Listed, Page, PageRequest};
+use crate::privacy::redact::{GroupName, Redaction};
 use crate::types::Timestamp;
 
 mod erasure;
@@ -38,6 +39,12 @@ pub struct Filter {
 }
 
 impl Check for Filter {}
+
+impl GroupName for Filter {
+    fn group_name(&mut self, redaction: &mut Redaction<'_>) {
+        self.agent_session_id.group_name(redaction);
+    }
+}
 
 impl Listed for Search {
     fn sort_key(&self) -> (Timestamp, String) {

@@ -2,7 +2,7 @@
 
 use super::intake_pool::IntakePool;
 use super::{EndedTurn, TurnEnd, write};
-use crate::db::retry::Losses;
+use crate::db::retry::repeat;
 use crate::error::Result;
 use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
@@ -17,19 +17,13 @@ pub async fn end(pool: &IntakePool, tenant: &Tenant, turn: &Kept<TurnEnd>) -> Re
     drop((transaction, place));
     let (mut searches, mut associations_created) = (Vec::new(), 0);
     for threads in threads.chunks(write::MOST_THREADS) {
-        let mut losses = Losses::default();
-        let (ended, associations) = loop {
-            let ended = async {
-                let (_place, mut transaction) = pool.begin(&tenant.name).await?;
-                let ended = write::end_turn(&mut transaction, tenant, turn, threads, received).await?;
-                transaction.commit().await?;
-                Ok(ended)
-            };
-            match ended.await {
-                Err(error) if losses.again(&error).await => {}
-                result => break result?,
-            }
-        };
+        let (ended, associations) = repeat(|| async {
+            let (_place, mut transaction) = pool.begin(&tenant.name).await?;
+            let ended = write::end_turn(&mut transaction, tenant, turn, threads, received).await?;
+            transaction.commit().await?;
+            Ok(ended)
+        })
+        .await?;
         searches.extend(ended);
         associations_created += associations;
     }

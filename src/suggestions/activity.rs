@@ -12,6 +12,9 @@ use crate::privacy::hash_key::HashKey;
 use crate::privacy::redact::{Redaction, Texts as _};
 use crate::types::{Timestamp, derived_id};
 
+/// The maximum number of views of a record. All views of many records are in memory when these are listed.
+pub const MOST_VIEWS: usize = 1_000;
+
 /// Something that a user did before they submitted something.
 #[derive(Debug, Clone)]
 pub struct Activity {
@@ -27,10 +30,13 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Replaces in the text typed what the project's rules say.
+    /// Replaces in the text typed what the project's rules say, and hides what the id was derived from.
     pub fn redact(&mut self, redaction: &mut Redaction<'_>) {
         if let Act::Typed(text) = &mut self.act {
             text.texts(redaction);
+            if !self.id_given {
+                redaction.hide_id(&mut self.id);
+            }
         }
     }
 
@@ -208,6 +214,7 @@ pub struct NewViews {
     /// When the user viewed the suggestion.
     pub at: Option<Timestamp>,
     /// Several views. They are ordered by their times, or as listed if they have none.
+    #[schema(max_items = 1000)]
     pub views: Option<Vec<NewView>>,
 }
 
@@ -218,6 +225,7 @@ impl Check for NewViews {
             return NewView { id: *id, index: *index, direction: *direction, at: *at }.check(checks);
         };
         checks.require(!views.is_empty(), "views", "must not be empty");
+        checks.require(views.len() <= MOST_VIEWS, "views", "has more than 1000 views");
         for (place, view) in views.iter().enumerate() {
             checks.nested(&format!("views/{place}"), view);
         }

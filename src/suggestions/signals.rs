@@ -9,6 +9,7 @@ use super::store::{COLUMNS, read_page};
 use crate::error::Result;
 use crate::http::page::{Page, PageRequest};
 use crate::http::{Check, Checks};
+use crate::privacy::redact::{GroupName, Redaction};
 
 /// A sign that a slate was not useful.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -98,6 +99,13 @@ pub(super) struct SignalFilter {
 impl Check for SignalFilter {
     fn check(&self, checks: &mut Checks) {
         check_limits(checks, self.slow_ms, self.many_cycles);
+    }
+}
+
+impl GroupName for SignalFilter {
+    fn group_name(&mut self, redaction: &mut Redaction<'_>) {
+        self.session_name.group_name(redaction);
+        self.server_name.group_name(redaction);
     }
 }
 

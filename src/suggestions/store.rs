@@ -20,6 +20,7 @@ use crate::exports::forget::forget;
 use crate::http::Check;
 use crate::http::memory::Memory;
 use crate::http::page::{Listed, Page, PageRequest};
+use crate::privacy::redact::{GroupName, Redaction};
 use crate::suggestions::exports::DATASETS;
 use crate::types::Timestamp;
 
@@ -54,6 +55,13 @@ pub struct Filter {
 }
 
 impl Check for Filter {}
+
+impl GroupName for Filter {
+    fn group_name(&mut self, redaction: &mut Redaction<'_>) {
+        self.session_name.group_name(redaction);
+        self.server_name.group_name(redaction);
+    }
+}
 
 impl Listed for Suggestion {
     fn sort_key(&self) -> (Timestamp, String) {

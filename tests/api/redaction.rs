@@ -274,3 +274,70 @@ async fn a_session_is_found_and_erased_even_if_a_rule_matches_what_replaces_its_
     assert_eq!(erased["queries"], 4, "{erased}");
     assert_eq!(service.all("/v1/sessions").await, [] as [Value; 0]);
 }
+
+#[tokio::test]
+async fn names_that_are_redacted_are_found_by_filters_of_searches_and_suggestions() {
+    let service = Service::open().await;
+    redact(&service, json!({"builtin": ["emails"]})).await.expect(200);
+    let [ann, bob] = ["ann@example.org", "bob@example.org"].map(encoded);
+    let search = json!({"id": "0197a6e4-2b1c-7c3e-9f00-5d6a1b2c3d4e", "query": "login button", "best_score": 0.1,
+        "agent_session_id": "ann@example.org", "root": "/src/app"});
+    let path = format!("/v1/searches/{}", service.create("/v1/searches", search).await);
+    let read = json!({"kind": "read", "path": "a.rs"});
+    service.post(&format!("{path}/fallbacks"), &read).await.expect(201);
+    service.post(&format!("{path}/resolve"), &json!({})).await.expect(200);
+    let slate = json!({"context": {}, "suggestions": ["a"], "session_name": "ann@example.org", "server_name": "ann@example.org",
+        "actual_input": "b"});
+    service.create("/v1/suggestions", slate).await;
+    let rejected = "/v1/suggestions/negative-signals?signal=viewed_rejected&";
+    for list in ["/v1/searches?agent_", "/v1/suggestions?", rejected] {
+        let name = if list.ends_with('_') { "session_id" } else { "session_name" };
+        for (value, found) in [(&ann, 1), (&bob, 0)] {
+            assert_eq!(service.all(&format!("{list}{name}={value}")).await.len(), found, "{list} {value}");
+        }
+    }
+    for list in ["/v1/suggestions?", rejected] {
+        assert_eq!(service.all(&format!("{list}server_name={ann}")).await.len(), 1, "{list}");
+    }
+    // What the session itself has read is no hint.
+    for (value, hints) in [(&ann, 0), (&bob, 1)] {
+        let question = format!(
+            "/v1/associations?query=login%20button&root=/src/app&min_score=0&agent_session_id={value}"
+        );
+        let answer = service.get(&question).await.expect(200);
+        assert_eq!(answer["data"].as_array().map(Vec::len), Some(hints), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn the_id_of_what_a_user_typed_or_an_agent_looked_for_does_not_confirm_a_guess() {
+    let service = Service::open().await;
+    service.project("other").await;
+    let id = "0197a6e4-2b1c-7c3e-9f00-5d6a1b2c3d4e";
+    let ids = async |project: &str| {
+        let project = [("gleaner-project", project)];
+        let post = async |path: &str, body: Value, status: u16| {
+            service.call(Method::POST, path, &project, Some(&body)).await.expect(status)
+        };
+        let slate = json!({"id": id, "context": {}, "suggestions": ["a"]});
+        post("/v1/suggestions", slate, 201).await;
+        post("/v1/searches", json!({"id": id, "query": "q", "best_score": 0.1, "timestamp": 0}), 201).await;
+        let (slate, search) = (format!("/v1/suggestions/{id}"), format!("/v1/searches/{id}"));
+        let mut fallbacks = Vec::new();
+        for status in [201, 200] {
+            let typed = json!({"inputs": [{"text": "4711", "at": 1}]});
+            post(&format!("{slate}/partial-inputs"), typed, status).await;
+            let grep = json!({"kind": "grep", "pattern": "4711", "timestamp": 1});
+            fallbacks.push(post(&format!("{search}/fallbacks"), grep, status).await["id"].clone());
+        }
+        assert_eq!(fallbacks[0], fallbacks[1]);
+        let slate = service.call(Method::GET, &slate, &project, None).await.expect(200);
+        [slate["partial_inputs"][0]["id"].clone(), fallbacks.remove(0)]
+    };
+    // The ids depend on the keys of the projects, which nobody knows.
+    let (own, others) = (ids("default").await, ids("other").await);
+    assert!(
+        own.iter().zip(&others).all(|(own, other)| own.is_string() && own != other),
+        "{own:?} {others:?}"
+    );
+}

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::evidence::{self, Evidence, Kind};
 use super::feed::Feed;
 use super::{Association, get};
+use crate::db::retry::repeat;
 use crate::domain::Domain;
 use crate::error::{Error, Result};
 use crate::http::{Check, Checks};
@@ -20,9 +21,8 @@ use crate::privacy::redact::{Redaction, Texts as _};
 use crate::projects::Tenant;
 use crate::searches::intake_pool::IntakePool;
 use crate::searches::limits::MOST_PATH;
-use crate::searches::rules::names::Names;
 use crate::searches::rules::paths;
-use crate::searches::rules::repository::repository;
+use crate::searches::rules::repository::{file_id, repository};
 use crate::types::{OptionalName, Timestamp};
 
 /// The weight of a report that an association was useful.
@@ -75,24 +75,36 @@ impl Private for Feedback {
 
 /// Adds a verdict to the evidence for its association. Returns the association with its new weight.
 pub async fn give(pool: &IntakePool, tenant: &Tenant, feedback: &Kept<Feedback>) -> Result<Association> {
+    const OPPOSITE: &str = "
+        select exists (
+            select from association_evidence
+            where project = $1 and association_id = $2 and source = $3 and kind <> $4)";
     let (project, rules, id) = (&*tenant.name, &tenant.rules, feedback.association);
-    let (_place, mut transaction) = pool.begin(&tenant.name).await?;
-    let feed = Feed::lock(&mut transaction, project).await?;
-    let Some(association) = get(&mut *transaction, project, id, rules).await? else {
-        return Err(Error::NotFound("association"));
-    };
-    let (kind, weight) = match feedback.verdict {
-        Verdict::Useful => (Kind::Useful, USEFUL),
-        Verdict::Wrong => (Kind::Wrong, -(1.0 + association.weight.max(0.0) / 2.0)),
-    };
-    let (source, at) = (feedback.source, Timestamp::now());
-    let evidence = [Evidence { association: id, source, kind, weight, at, rank: 0 }];
-    if evidence::insert(&mut transaction, project, rules, &evidence).await? > 0 {
-        feed.note(&mut transaction, project, &[id]).await?;
-    }
-    let association = get(&mut *transaction, project, id, rules).await?;
-    transaction.commit().await?;
-    association.ok_or(Error::NotFound("association"))
+    repeat(|| async {
+        let (_place, mut transaction) = pool.begin(&tenant.name).await?;
+        let feed = Feed::lock(&mut transaction, project).await?;
+        let Some(association) = get(&mut *transaction, project, id, rules).await? else {
+            return Err(Error::NotFound("association"));
+        };
+        let (kind, weight) = match feedback.verdict {
+            Verdict::Useful => (Kind::Useful, USEFUL),
+            Verdict::Wrong => (Kind::Wrong, -(1.0 + association.weight.max(0.0) / 2.0)),
+        };
+        let (source, at) = (feedback.source, Timestamp::now());
+        let opposite = sqlx::query_scalar(OPPOSITE).bind(project).bind(id).bind(source).bind(kind);
+        if opposite.fetch_one(&mut *transaction).await? {
+            let detail = format!("the feedback on the association {id} already exists with another verdict");
+            return Err(Error::Conflict(detail));
+        }
+        let evidence = [Evidence { association: id, source, kind, weight, at, rank: 0 }];
+        if evidence::insert(&mut transaction, project, rules, &evidence).await? > 0 {
+            feed.note(&mut transaction, project, &[id]).await?;
+        }
+        let association = get(&mut *transaction, project, id, rules).await?;
+        transaction.commit().await?;
+        association.ok_or(Error::NotFound("association"))
+    })
+    .await
 }
 
 /// A file that no longer exists.
@@ -134,33 +146,42 @@ impl Private for GoneFile {
 
 /// Marks the associations with a file that no longer exists. Returns their number.
 pub async fn mark_gone(pool: &IntakePool, project: &Arc<str>, file: &Kept<GoneFile>) -> Result<usize> {
-    const SQL: &str = "
+    // The rows are locked in the order in which those who touch files lock them.
+    const TOUCHED: &str = "
+        with touched as materialized (
+            select thread_id from touched_files where project = $1 and file_id = $2
+            order by thread_id for no key update
+        )
+        update touched_files f set gone = true from touched
+        where f.project = $1 and f.thread_id = touched.thread_id and f.file_id = $2";
+    const ASSOCIATIONS: &str = "
         update associations a set gone_at = $4
         from association_queries q
         where a.project = $1 and md5(a.path) = md5($3) and a.path = $3 and a.gone_at is null
             and q.project = $1 and q.id = a.query_id and q.root = $2
         returning a.id";
-    const TOUCHED: &str = "
-        update touched_files set gone = true
-        where project = $1 and name = $2 and path = $3 and repository = $4";
     let root = file.root.as_deref().map(paths::folder);
     let path = paths::normalise(&file.path, root.as_deref(), root.as_deref());
     let repository = root.as_deref().map(repository).unwrap_or_default();
-    let (_place, mut transaction) = pool.begin(project).await?;
-    let feed = Feed::lock(&mut transaction, project).await?;
-    let ids: Vec<Uuid> = sqlx::query_scalar(SQL)
-        .bind(project)
-        .bind(root.unwrap_or_default())
-        .bind(&path)
-        .bind(Timestamp::now())
-        .fetch_all(&mut *transaction)
-        .await?;
-    feed.note(&mut transaction, project, &ids).await?;
-    if !repository.is_empty() {
-        let name = Names::of(project, &repository).file(&path);
-        let query = sqlx::query(TOUCHED).bind(project).bind(name).bind(&path).bind(&repository);
-        query.execute(&mut *transaction).await?;
-    }
-    transaction.commit().await?;
-    Ok(ids.len())
+    let root = root.unwrap_or_default();
+    repeat(|| async {
+        let (_place, mut transaction) = pool.begin(project).await?;
+        // Whoever changes files and associations takes the files first.
+        if !repository.is_empty() {
+            let query = sqlx::query(TOUCHED).bind(&**project).bind(file_id(&repository, &path));
+            query.execute(&mut *transaction).await?;
+        }
+        let feed = Feed::lock(&mut transaction, project).await?;
+        let ids: Vec<Uuid> = sqlx::query_scalar(ASSOCIATIONS)
+            .bind(&**project)
+            .bind(&root)
+            .bind(&path)
+            .bind(Timestamp::now())
+            .fetch_all(&mut *transaction)
+            .await?;
+        feed.note(&mut transaction, project, &ids).await?;
+        transaction.commit().await?;
+        Ok(ids.len())
+    })
+    .await
 }

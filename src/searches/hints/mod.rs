@@ -22,6 +22,7 @@ use self::moment::Moment;
 use super::associations::Association;
 use super::rules::hints;
 use super::rules::learner::GivenHint;
+use super::rules::repository::{file_id, repository};
 use super::settings::Rules;
 use crate::error::Result;
 use crate::retrieval::Samples;
@@ -140,7 +141,8 @@ impl Hint {
 
     /// Returns the hint in the form in which a search stores it.
     pub(super) fn given(&self, rank: i32) -> GivenHint {
-        GivenHint { rank, path: self.path.clone(), association: self.id, score: self.score }
+        let file = self.root.as_deref().map(|root| file_id(&repository(root), &self.path));
+        GivenHint { rank, path: self.path.clone(), association: self.id, file, score: self.score }
     }
 }
 

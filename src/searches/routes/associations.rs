@@ -123,7 +123,7 @@ async fn find_associations(
     // What is stored is redacted, so it is found by what is left of the question.
     (asked.query, _) = tenant.redacted(asked.query).await;
     (asked.root, _) = tenant.redacted(asked.root).await;
-    (asked.agent_session_id, _) = tenant.redacted(asked.agent_session_id).await;
+    asked.agent_session_id = tenant.redacted_name(asked.agent_session_id).await;
     let limit = asked.limit.unwrap_or(LIMIT);
     let _turn = app.similar.take(&caller.project, 1).await;
     let Question { query, root, agent_session_id: session, min_score: least, .. } = &asked;
@@ -223,7 +223,8 @@ async fn list_association_changes(
     Ok(response)
 }
 
-/// Reports whether an association was useful. With an `Idempotency-Key`, sending the report again changes nothing.
+/// Reports whether an association was useful. With an `Idempotency-Key`, sending the report again changes nothing, and a
+/// report with another verdict is refused.
 #[utoipa::path(post, path = "/v1/associations/{id}/feedback", tag = "searches",
     params(("id" = Uuid, Path, description = "The association's id.", example = "158da681-b4fa-80b8-a80e-4f85f4da9cc2"), Writing),
     request_body(content = NewFeedback, example = json!({"verdict": "useful"})),

@@ -112,7 +112,7 @@ async fn append_fallback(
     Json(new): Json<NewFallback>,
 ) -> Result<Created<AppendedFallback>> {
     let event = Event::append(id, new, writing.id("fallbacks", Some(id)));
-    let fallback = event.fallback_id().unwrap_or_default();
+    let fallback = event.kept_fallback_id(writing.caller.tenant.policy.key()).unwrap_or_default();
     let record = async |_| {
         let fallback = store::fallback(&writing.app.db, &writing.caller.project, id, fallback).await?;
         fallback.ok_or(Error::NotFound("fallback"))
@@ -139,7 +139,8 @@ async fn resolve_search(
 /// Ends an agent's turn. All tracked searches of its session end, as if each were resolved.
 ///
 /// This request is not needed with hooks or transcripts, which report the end of each turn. For an unknown session,
-/// the response lists no searches.
+/// the response lists no searches. Neither does it for a key without the scope `read`, because whoever knows the id of
+/// a search may see it.
 #[utoipa::path(post, path = "/v1/searches/turn-end", tag = "searches",
     request_body(content = TurnEnd, example = json!({
         "agent_session_id": "my-session", "turn_id": "turn-1", "timestamp": 1_736_937_020.0,
@@ -155,7 +156,11 @@ async fn end_turn(
     Json(turn): Json<TurnEnd>,
 ) -> Result<Shown<EndedTurn>> {
     let Some(turn) = caller.tenant.keep(turn).await else { return Ok(Shown::NotKept) };
-    Ok(Shown::Record(turns::end(&app.searches, &caller.tenant, &turn).await?))
+    let mut ended = turns::end(&app.searches, &caller.tenant, &turn).await?;
+    if !caller.may_read() {
+        ended.searches.clear();
+    }
+    Ok(Shown::Record(ended))
 }
 
 /// Returns a search with its fallbacks, its hints and the associations learned from it.
@@ -181,7 +186,9 @@ async fn list_searches(
     caller: Caller<Read>,
     list: List<Filter>,
 ) -> Result<SearchPage> {
-    store::list(&app.db, &caller.project, &list.filter, &list.page).await
+    // What is stored is redacted, so it is found by what is left of the name.
+    let filter = caller.tenant.redacted_name(list.filter).await;
+    store::list(&app.db, &caller.project, &filter, &list.page).await
 }
 
 /// Returns statistics about searches, what was learned from them, and how often hints were read.

@@ -128,6 +128,8 @@ pub struct GivenHint {
     pub path: String,
     /// The association that led to the file, if there was one.
     pub association: Option<Uuid>,
+    /// The id of the file in its repository, if that is known.
+    pub file: Option<Uuid>,
     /// The score that the hint had.
     pub score: f64,
 }

@@ -28,16 +28,17 @@ pub async fn delete_session(
         select from agent_threads where project = $1 and id in (
             select thread_id from searches where project = $1 and id = any($2))
         order by id for update";
-    const DELETE: &str = "delete from searches where project = $1 and id = any($2)";
+    const DELETE: &str = "delete from searches where project = $1 and id = any($2) returning id";
     let found = sqlx::query_scalar(FOUND).bind(project).bind(session).bind(most);
     let searches: Vec<Uuid> = found.fetch_all(&mut *connection).await?;
     if searches.is_empty() {
         let more = delete_threads(connection, project, rules, session, most).await?;
         return Ok(Piece { erased: Vec::new(), more });
     }
-    for sql in [LOCK, DELETE] {
-        sqlx::query(sql).bind(project).bind(&searches).execute(&mut *connection).await?;
-    }
+    sqlx::query(LOCK).bind(project).bind(&searches).execute(&mut *connection).await?;
+    // Another erasure of the session may have deleted some of them before they were locked.
+    let deleted = sqlx::query_scalar(DELETE).bind(project).bind(&searches);
+    let searches: Vec<Uuid> = deleted.fetch_all(&mut *connection).await?;
     delete_children(connection, project, rules, &searches, Learned::Forget).await?;
     Ok(Piece { erased: vec![("searches", searches.len() as u64)], more: true })
 }
@@ -54,29 +55,49 @@ async fn delete_threads(
     const THREADS: &str = "
         select id from agent_threads where project = $1 and session = $2 order by id limit $3 for update";
     const NEW_SEARCHES: &str = "delete from searches where project = $1 and thread_id = any($2) returning id";
-    const LINES: &str = "
-        delete from transcript_lines l where l.project = $1 and (l.session = $2 or (l.session is null and l.source in (
-            select t.source from transcripts t where t.project = $1 and t.session = $2)))";
+    const SOURCES: &str = "select source from transcripts where project = $1 and session = $2";
+    const NAMELESS: &str =
+        "delete from transcript_lines where project = $1 and source = any($2) and session is null";
     let threads = sqlx::query_scalar(THREADS).bind(project).bind(session).bind(most);
     let threads: Vec<Uuid> = threads.fetch_all(&mut *connection).await?;
     let searches = sqlx::query_scalar(NEW_SEARCHES).bind(project).bind(&threads);
     let searches: Vec<Uuid> = searches.fetch_all(&mut *connection).await?;
+    // Whoever changes files and associations takes the files first.
+    delete_encounters(connection, project, &threads, Learned::Forget).await?;
     delete_children(connection, project, rules, &searches, Learned::Forget).await?;
+    // Each statement uses one index. With both conditions in one, all lines of the project would be read.
+    let sources = sqlx::query_scalar(SOURCES).bind(project).bind(session);
+    let sources: Vec<Uuid> = sources.fetch_all(&mut *connection).await?;
+    sqlx::query(NAMELESS).bind(project).bind(&sources).execute(&mut *connection).await?;
     for sql in [
-        LINES,
+        "delete from transcript_lines where project = $1 and session = $2",
         "delete from tool_calls where project = $1 and session = $2",
         "delete from transcripts where project = $1 and session = $2",
     ] {
         sqlx::query(sql).bind(project).bind(session).execute(&mut *connection).await?;
     }
-    delete_encounters(connection, project, &threads).await?;
     let sql = "delete from agent_threads where project = $1 and id = any($2)";
     sqlx::query(sql).bind(project).bind(&threads).execute(&mut *connection).await?;
     Ok(!threads.is_empty())
 }
 
-/// Deletes what threads have encountered that are being deleted.
-async fn delete_encounters(connection: &mut PgConnection, project: &str, threads: &[Uuid]) -> Result<()> {
+/// Deletes what threads have encountered that are being deleted. What was learned from it are the hints without an
+/// association: the path of a file that nobody else has touched is forgotten with them.
+async fn delete_encounters(
+    connection: &mut PgConnection,
+    project: &str,
+    threads: &[Uuid],
+    learned: Learned,
+) -> Result<()> {
+    const HINTS: &str = "
+        delete from search_hints h where h.project = $1 and h.association_id is null
+            and h.file_id in (select f.file_id from touched_files f where f.project = $1 and f.thread_id = any($2))
+            and not exists (
+                select from touched_files other
+                where other.project = $1 and other.file_id = h.file_id and other.thread_id <> all($2))";
+    if learned == Learned::Forget {
+        sqlx::query(HINTS).bind(project).bind(threads).execute(&mut *connection).await?;
+    }
     for sql in [
         "delete from touched_files where project = $1 and thread_id = any($2)",
         "delete from named_files where project = $1 and thread_id = any($2)",
@@ -133,7 +154,7 @@ pub async fn delete_before(
     let sql = "delete from searches where project = $1 and id = any($2)";
     sqlx::query(sql).bind(project).bind(&searches).execute(&mut *connection).await?;
     delete_children(connection, project, rules, &searches, learned).await?;
-    let more = !searches.is_empty() || delete_traces(connection, project, time, most).await?;
+    let more = !searches.is_empty() || delete_traces(connection, project, time, most, learned).await?;
     Ok(Piece { erased: vec![("searches", searches.len() as u64)], more })
 }
 
@@ -144,6 +165,7 @@ async fn delete_traces(
     project: &str,
     time: Timestamp,
     most: i64,
+    learned: Learned,
 ) -> Result<bool> {
     const THREADS: &str = "
         delete from agent_threads where project = $1 and not has_open and received_at < $2 and id in (
@@ -160,7 +182,7 @@ async fn delete_traces(
     let threads = sqlx::query_scalar(THREADS).bind(project).bind(time).bind(most);
     let threads: Vec<Uuid> = threads.fetch_all(&mut *connection).await?;
     if !threads.is_empty() {
-        delete_encounters(connection, project, &threads).await?;
+        delete_encounters(connection, project, &threads, learned).await?;
         return Ok(true);
     }
     let source: Option<Uuid> =

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
 
-use super::rows::{PostedFallbacks, StartedSearch, StoredSearch, ThreadKey};
+use super::rows::{AppendedStep, StartedSearch, StoredFallbacks, StoredSearch, ThreadKey};
 use super::unit_of_work::UnitOfWork;
 use super::{MOST_THREADS, tables};
 use crate::db::receipt::{Receipt, Written};
@@ -71,8 +71,8 @@ async fn apply(
     let mut unit = UnitOfWork::begin(connection, project, rules, threads, &ids).await?;
     let appends: Vec<_> =
         events.iter().filter_map(|event| Some((event.search_id, event.fallback_id()?))).collect();
-    let mut posted = tables::read_posted_fallbacks(connection, project, &appends).await?;
-    verdicts.extend(events.iter().map(|event| unit.apply(*event, &mut posted)));
+    let mut fallbacks = tables::read_stored_fallbacks(connection, project, &appends).await?;
+    verdicts.extend(events.iter().map(|event| unit.apply(*event, &mut fallbacks)));
     unit.save(connection, Timestamp::now()).await?;
     Ok(())
 }
@@ -87,11 +87,11 @@ impl Start {
 }
 
 impl UnitOfWork<'_> {
-    fn apply(&mut self, event: Kept<&Event>, posted: &mut PostedFallbacks) -> Written {
+    fn apply(&mut self, event: Kept<&Event>, fallbacks: &mut StoredFallbacks) -> Written {
         let id = event.search_id;
         match &event.action {
             Action::Start(start) => self.apply_start(id, start),
-            Action::Append(append) => self.apply_append(id, append, posted),
+            Action::Append(append) => self.apply_append(id, append, fallbacks),
             Action::Finalize { at } => self.apply_finalize(id, *at),
         }
     }
@@ -131,10 +131,23 @@ impl UnitOfWork<'_> {
         Ok(Receipt::created(None))
     }
 
-    fn apply_append(&mut self, id: Uuid, append: &Append, posted: &mut PostedFallbacks) -> Written {
-        let (thread, state) = self.thread_and_state(id)?;
-        match posted.get(&(id, append.id)) {
-            Some(Some(hash)) if *hash == append.hash => return Ok(Receipt::replayed(None)),
+    fn apply_append(&mut self, id: Uuid, append: &Append, fallbacks: &mut StoredFallbacks) -> Written {
+        let StoredSearch { thread, state, root, .. } = self.known(id)?;
+        let (thread, state) = (*thread, *state);
+        let root = root.as_deref().filter(|root| !root.is_empty());
+        let target = append.new.target();
+        let target =
+            if append.new.kind.has_path() { paths::normalise(target, root, root) } else { target.to_owned() };
+        let ok = append.new.ok.unwrap_or(true);
+        let step = Step { id: append.id, kind: append.new.kind, target, ok, at: append.at };
+        match fallbacks.get_mut(&(id, append.id)) {
+            Some(stored) if stored.hash.as_ref() == Some(&append.hash) => return Ok(Receipt::replayed(None)),
+            // It was posted for another search, and counts for this one.
+            Some(stored) if stored.hash.is_none() && stored.is(&step) => {
+                stored.hash = Some(append.hash.clone());
+                self.name(id, append.id, &append.hash);
+                return Ok(Receipt::created(None));
+            }
             Some(_) => {
                 let what = format!("the fallback {} already exists with a different body", append.id);
                 return Err(Error::Conflict(what));
@@ -144,29 +157,19 @@ impl UnitOfWork<'_> {
         if state != SearchState::Tracking {
             return Err(Error::Conflict(format!("the search {id} is not tracked; nothing can be added")));
         }
-        let open = self.thread(thread).open.iter().find(|open| open.id == id);
-        let root = open.map(|open| open.root.clone()).filter(|root| !root.is_empty());
-        let target = append.new.target();
-        let target = if append.new.kind.has_path() {
-            paths::normalise(target, root.as_deref(), root.as_deref())
-        } else {
-            target.to_owned()
-        };
-        let ok = append.new.ok.unwrap_or(true);
-        let step = Step { id: append.id, kind: append.new.kind, target, ok, at: append.at };
         self.advance(thread, append.at, None);
-        posted.insert((id, append.id), Some(append.hash.clone()));
-        if self.stored(id).is_some_and(|stored| stored.state == SearchState::Tracking) {
-            self.step(thread, &step, Some((id, &append.hash)));
+        let appended = if self.stored(id).is_some_and(|stored| stored.state == SearchState::Tracking) {
+            self.step(thread, &step, Some((id, &append.hash)))
         } else {
             // The time of the event shows that the search was over before.
-            self.step_in_vain(id, step, &append.hash);
-        }
+            self.step_in_vain(id, step, &append.hash)
+        };
+        fallbacks.extend(appended.iter().map(AppendedStep::stored));
         Ok(Receipt::created(None))
     }
 
     fn apply_finalize(&mut self, id: Uuid, at: Timestamp) -> Written {
-        let (thread, state) = self.thread_and_state(id)?;
+        let &StoredSearch { thread, state, .. } = self.known(id)?;
         if state != SearchState::Tracking {
             return Ok(Receipt::replayed(None));
         }
@@ -175,8 +178,7 @@ impl UnitOfWork<'_> {
         Ok(Receipt::created(None))
     }
 
-    fn thread_and_state(&self, id: Uuid) -> crate::error::Result<(Uuid, SearchState)> {
-        let StoredSearch { thread, state, .. } = self.stored(id).ok_or(Error::NotFound("search"))?;
-        Ok((*thread, *state))
+    fn known(&self, id: Uuid) -> crate::error::Result<&StoredSearch> {
+        self.stored(id).ok_or(Error::NotFound("search"))
     }
 }

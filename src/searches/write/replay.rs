@@ -121,7 +121,7 @@ pub(in crate::searches) async fn replay(
     let mut unit = UnitOfWork::begin(connection, &tenant.name, &tenant.rules, &threads, &searches).await?;
     let corrected = entries.iter().filter(|entry| entry.activities.contains(&Activity::Correction));
     let corrected: Vec<_> = corrected.map(|entry| thread_of(entry, source)).collect();
-    unit.load_answered(connection, &corrected).await?;
+    unit.load_answered(connection, &corrected, &searches).await?;
     let mut counts = TranscriptCounts::default();
     for entry in entries {
         unit.enter(entry, source, calls, &mut counts).await;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use uuid::Uuid;
 
 use crate::searches::SearchResult;
-use crate::searches::rules::learner::{FollowedStep, GivenHint, SearchState};
+use crate::searches::rules::learner::{FallbackKind, FollowedStep, GivenHint, SearchState, Step};
 use crate::types::{Timestamp, derived_id};
 
 /// The name of a thread.
@@ -67,6 +67,7 @@ pub(super) struct AnsweredSearch {
 pub(super) struct StoredSearch {
     pub(super) thread: Uuid,
     pub(super) state: SearchState,
+    pub(super) root: Option<String>,
     pub(super) hash: Vec<u8>,
 }
 
@@ -79,5 +80,40 @@ pub(super) struct AppendedStep {
     pub(super) hash: Option<Vec<u8>>,
 }
 
-/// The hashes of the requests that posted fallbacks, by search and id. A fallback that was not posted has none.
-pub(super) type PostedFallbacks = HashMap<(Uuid, Uuid), Option<Vec<u8>>>;
+impl AppendedStep {
+    /// Returns the step as it will be stored for its search.
+    pub(super) fn stored(&self) -> ((Uuid, Uuid), StoredFallback) {
+        let Step { id, kind, target, ok, .. } = &self.followed.step;
+        let (target, hash) = (target.clone(), self.hash.clone());
+        ((self.search, *id), StoredFallback { kind: *kind, target, ok: *ok, hash })
+    }
+}
+
+/// What is known of a stored fallback.
+#[derive(Debug)]
+pub(super) struct StoredFallback {
+    pub(super) kind: FallbackKind,
+    pub(super) target: String,
+    pub(super) ok: bool,
+    /// The hash of the request, if the fallback was posted for this search. It may also have been posted for another one,
+    /// and count for this one.
+    pub(super) hash: Option<Vec<u8>>,
+}
+
+impl StoredFallback {
+    /// Returns whether a step with the same id is the same.
+    pub(super) fn is(&self, step: &Step) -> bool {
+        self.kind == step.kind && self.target == step.target && self.ok == step.ok
+    }
+}
+
+/// Stored fallbacks, by search and id.
+pub(super) type StoredFallbacks = HashMap<(Uuid, Uuid), StoredFallback>;
+
+/// A step that a search has already, with the hash of the request that has now posted it for that search.
+#[derive(Debug)]
+pub(super) struct NamedFallback {
+    pub(super) search: Uuid,
+    pub(super) id: Uuid,
+    pub(super) hash: Vec<u8>,
+}

@@ -9,8 +9,11 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::rows::{AppendedStep, PostedFallbacks, StartedSearch, StoredSearch, ThreadKey};
+use super::rows::{
+    AppendedStep, NamedFallback, StartedSearch, StoredFallback, StoredFallbacks, StoredSearch, ThreadKey,
+};
 use crate::db::insert::{self, Columns, columns};
+use crate::db::retry::Lost;
 use crate::searches::SearchResult;
 use crate::searches::limits::MOST_RESULTS;
 use crate::searches::rules::learner::{
@@ -138,13 +141,13 @@ async fn read_hints(
     searches: &[Uuid],
 ) -> sqlx::Result<HashMap<Uuid, Vec<GivenHint>>> {
     const SQL: &str = "
-        select search_id, rank, path, association_id, score from search_hints
+        select search_id, rank, path, association_id, file_id, score from search_hints
         where project = $1 and search_id = any($2) order by search_id, rank";
-    type Row = (Uuid, i32, String, Option<Uuid>, f64);
+    type Row = (Uuid, i32, String, Option<Uuid>, Option<Uuid>, f64);
     let rows: Vec<Row> = sqlx::query_as(SQL).bind(project).bind(searches).fetch_all(connection).await?;
     let mut hints: HashMap<Uuid, Vec<_>> = HashMap::new();
-    for (search, rank, path, association, score) in rows {
-        hints.entry(search).or_default().push(GivenHint { rank, path, association, score });
+    for (search, rank, path, association, file, score) in rows {
+        hints.entry(search).or_default().push(GivenHint { rank, path, association, file, score });
     }
     Ok(hints)
 }
@@ -158,34 +161,38 @@ pub(super) async fn read_stored_searches(
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
-    let sql = "select id, thread_id, state, request_hash from searches where project = $1 and id = any($2)";
-    let rows: Vec<(Uuid, Uuid, SearchState, Vec<u8>)> =
+    let sql =
+        "select id, thread_id, state, root, request_hash from searches where project = $1 and id = any($2)";
+    let rows: Vec<(Uuid, Uuid, SearchState, Option<String>, Vec<u8>)> =
         sqlx::query_as(sql).bind(project).bind(ids).fetch_all(connection).await?;
-    let search = |(id, thread, state, hash)| (id, StoredSearch { thread, state, hash });
+    let search = |(id, thread, state, root, hash)| (id, StoredSearch { thread, state, root, hash });
     Ok(rows.into_iter().map(search).collect())
 }
 
-/// Reads which of these fallbacks, by search and id, are stored, and the hashes of the requests that posted them.
-pub(super) async fn read_posted_fallbacks(
+/// Reads those of these fallbacks, by search and id, that are stored.
+pub(super) async fn read_stored_fallbacks(
     connection: &mut PgConnection,
     project: &str,
     fallbacks: &[(Uuid, Uuid)],
-) -> sqlx::Result<PostedFallbacks> {
+) -> sqlx::Result<StoredFallbacks> {
     const SQL: &str = "
-        select f.search_id, f.id, f.request_hash from fallbacks f
+        select f.search_id, f.id, f.kind, f.target, f.ok, f.request_hash from fallbacks f
         join unnest($2::uuid[], $3::uuid[]) as sent (search_id, id)
             on sent.search_id = f.search_id and sent.id = f.id
         where f.project = $1";
+    type Row = (Uuid, Uuid, FallbackKind, String, bool, Option<Vec<u8>>);
     if fallbacks.is_empty() {
-        return Ok(PostedFallbacks::new());
+        return Ok(StoredFallbacks::new());
     }
-    let rows: Vec<(Uuid, Uuid, Option<Vec<u8>>)> = sqlx::query_as(SQL)
+    let rows: Vec<Row> = sqlx::query_as(SQL)
         .bind(project)
         .bind(column(fallbacks, |(search, _)| *search))
         .bind(column(fallbacks, |(_, id)| *id))
         .fetch_all(connection)
         .await?;
-    Ok(rows.into_iter().map(|(search, id, hash)| ((search, id), hash)).collect())
+    let fallback =
+        |(search, id, kind, target, ok, hash)| ((search, id), StoredFallback { kind, target, ok, hash });
+    Ok(rows.into_iter().map(fallback).collect())
 }
 
 columns! {
@@ -217,6 +224,7 @@ columns! {
         "rank": "int" = row.1.rank,
         "path": "text" = row.1.path.as_str(),
         "association_id": "uuid" = row.1.association,
+        "file_id": "uuid" = row.1.file,
         "score": "float8" = row.1.score,
     }
 }
@@ -247,21 +255,22 @@ fn insertion<C: Columns>(table: &str) -> String {
     )
 }
 
+/// Inserts rows. Returns how many of them were not there already.
 async fn insert_rows<C: Columns>(
     connection: &mut PgConnection,
     project: &str,
     sql: &'static str,
     rows: &[C::Row<'_>],
-) -> sqlx::Result<()> {
+) -> sqlx::Result<u64> {
     if rows.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
     let parameters = insert::parameters(project, |parameters| C::bind_all(rows, parameters))?;
-    sqlx::query_with(sql, parameters).execute(connection).await?;
-    Ok(())
+    Ok(sqlx::query_with(sql, parameters).execute(connection).await?.rows_affected())
 }
 
-/// Inserts searches with their hints.
+/// Inserts searches with their hints. The lock of a thread does not keep a transaction of another thread from starting a
+/// search with the same id: it is [`Lost`], and finds the search when it is repeated.
 pub(super) async fn insert_searches(
     connection: &mut PgConnection,
     project: &str,
@@ -272,8 +281,11 @@ pub(super) async fn insert_searches(
     let hints = searches.iter().flat_map(|search| search.hints.iter().map(|hint| (search.id, hint)));
     let hints: Vec<_> = hints.collect();
     let searches: Vec<_> = searches.iter().collect();
-    insert_rows::<Searches>(connection, project, &SEARCHES, &searches).await?;
-    insert_rows::<Hints>(connection, project, &HINTS, &hints).await
+    if insert_rows::<Searches>(connection, project, &SEARCHES, &searches).await? < searches.len() as u64 {
+        return Err(Lost.into());
+    }
+    insert_rows::<Hints>(connection, project, &HINTS, &hints).await?;
+    Ok(())
 }
 
 /// Inserts fallbacks. One that came by another way already (a hook and a transcript tell the same) stays as it is.
@@ -284,7 +296,31 @@ pub(super) async fn insert_fallbacks(
 ) -> sqlx::Result<()> {
     static SQL: LazyLock<String> = LazyLock::new(|| insertion::<Fallbacks>("fallbacks"));
     let appended: Vec<_> = appended.iter().collect();
-    insert_rows::<Fallbacks>(connection, project, &SQL, &appended).await
+    insert_rows::<Fallbacks>(connection, project, &SQL, &appended).await?;
+    Ok(())
+}
+
+/// Notes the hashes of the requests that posted stored fallbacks.
+pub(super) async fn name_fallbacks(
+    connection: &mut PgConnection,
+    project: &str,
+    named: &[NamedFallback],
+) -> sqlx::Result<()> {
+    const SQL: &str = "
+        update fallbacks f set request_hash = new.request_hash
+        from unnest($2::uuid[], $3::uuid[], $4::bytea[]) as new (search_id, id, request_hash)
+        where f.project = $1 and f.search_id = new.search_id and f.id = new.id";
+    if named.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(SQL)
+        .bind(project)
+        .bind(column(named, |named| named.search))
+        .bind(column(named, |named| named.id))
+        .bind(column(named, |named| named.hash.as_slice()))
+        .execute(connection)
+        .await?;
+    Ok(())
 }
 
 /// Ends searches. Exports are ordered by `completed_at`, so that is the time of the database's clock, and a microsecond more

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::corrections::{self, correction_id};
 use super::encounters::Encounters;
-use super::rows::{AnsweredSearch, AppendedStep, StartedSearch, StoredSearch, ThreadKey};
+use super::rows::{AnsweredSearch, AppendedStep, NamedFallback, StartedSearch, StoredSearch, ThreadKey};
 use super::tables;
 use crate::searches::associations::evidence;
 use crate::searches::rules::learner::{
@@ -26,6 +26,8 @@ pub(super) struct UnitOfWork<'a> {
     stored: HashMap<Uuid, StoredSearch>,
     started: Vec<StartedSearch>,
     appended: Vec<AppendedStep>,
+    /// The steps that were posted for a search which has them already, because they were posted for another one.
+    named: Vec<NamedFallback>,
     ended: Vec<EndedSearch>,
     /// The files to which searches of the current turns have led.
     answered: Vec<AnsweredSearch>,
@@ -85,24 +87,30 @@ impl<'a> UnitOfWork<'a> {
             stored: HashMap::new(),
             started: Vec::new(),
             appended: Vec::new(),
+            named: Vec::new(),
             ended: Vec::new(),
             answered: Vec::new(),
             encounters: Encounters::default(),
         }
     }
 
-    /// Loads the searches to which a correction may refer: those that these threads have made since the last prompt.
-    /// The searches that repeat them may already be stored, if the correction was reported before.
+    /// Loads the searches to which a correction may refer: those that these threads have made since the last prompt. The
+    /// searches that repeat them may already be stored, if the correction was reported before, and so may those that
+    /// repeat open searches and the new `searches`, if these were erased by themselves.
     pub(super) async fn load_answered(
         &mut self,
         connection: &mut PgConnection,
         threads: &[Uuid],
+        searches: &[Uuid],
     ) -> sqlx::Result<()> {
         if threads.is_empty() {
             return Ok(());
         }
         self.answered = corrections::read_answered_searches(connection, self.project, threads).await?;
-        let ids: Vec<_> = self.answered.iter().map(|answered| correction_id(answered.id)).collect();
+        let answered = self.answered.iter().map(|answered| answered.id);
+        let open = threads.iter().filter_map(|id| self.threads.get(id)).flat_map(|thread| &thread.open);
+        let corrected = answered.chain(open.map(|search| search.id)).chain(searches.iter().copied());
+        let ids: Vec<_> = corrected.map(correction_id).collect();
         self.stored.extend(tables::read_stored_searches(connection, self.project, &ids).await?);
         Ok(())
     }
@@ -141,7 +149,12 @@ impl<'a> UnitOfWork<'a> {
 
     /// Adds a search, which is followed if it is weak.
     pub(super) fn start(&mut self, search: StartedSearch) {
-        let stored = StoredSearch { thread: search.thread, state: search.state, hash: search.hash.clone() };
+        let stored = StoredSearch {
+            thread: search.thread,
+            state: search.state,
+            root: search.root.clone(),
+            hash: search.hash.clone(),
+        };
         self.stored.insert(search.id, stored);
         let open = (search.state == SearchState::Tracking).then(|| OpenSearch {
             id: search.id,
@@ -170,8 +183,15 @@ impl<'a> UnitOfWork<'a> {
     }
 
     /// Adds a step, from which open searches may learn. `addressed` is the search for which the step was posted, with
-    /// the hash of the request. It keeps the step even if it has too many to consider one more.
-    pub(super) fn step(&mut self, thread: Uuid, step: &Step, addressed: Option<(Uuid, &[u8])>) {
+    /// the hash of the request. It keeps the step even if it has too many to consider one more. Returns what was added,
+    /// for each search that keeps the step.
+    pub(super) fn step(
+        &mut self,
+        thread: Uuid,
+        step: &Step,
+        addressed: Option<(Uuid, &[u8])>,
+    ) -> &[AppendedStep] {
+        let before = self.appended.len();
         let followed = self.thread(thread).step(step, addressed.map(|(search, _)| search));
         let ignored =
             addressed.filter(|(addressed, _)| followed.iter().all(|(search, _)| search != addressed));
@@ -183,13 +203,20 @@ impl<'a> UnitOfWork<'a> {
             AppendedStep { search, followed, hash: hash.map(|(_, hash)| hash.to_vec()) }
         }));
         self.make_room(thread);
+        &self.appended[before..]
     }
 
     /// Adds a step that was posted for a search that is over, or that has too many steps. It is stored, but does not
-    /// count.
-    pub(super) fn step_in_vain(&mut self, search: Uuid, step: Step, hash: &[u8]) {
+    /// count. Returns what was added.
+    pub(super) fn step_in_vain(&mut self, search: Uuid, step: Step, hash: &[u8]) -> &[AppendedStep] {
         let followed = FollowedStep { step, share: 0.0, counts: false };
         self.appended.push(AppendedStep { search, followed, hash: Some(hash.to_vec()) });
+        &self.appended[self.appended.len() - 1..]
+    }
+
+    /// Records that a step which a search keeps already was now posted for that search.
+    pub(super) fn name(&mut self, search: Uuid, id: Uuid, hash: &[u8]) {
+        self.named.push(NamedFallback { search, id, hash: hash.to_vec() });
     }
 
     /// Ends the turn of one search.
@@ -301,6 +328,7 @@ impl<'a> UnitOfWork<'a> {
         let project = self.project;
         tables::insert_searches(connection, project, &self.started).await?;
         tables::insert_fallbacks(connection, project, &self.appended).await?;
+        tables::name_fallbacks(connection, project, &self.named).await?;
         tables::end_searches(connection, project, &self.ended).await?;
         self.encounters.save(connection, project, &mut self.threads).await?;
         tables::update_threads(connection, project, &self.threads, received).await?;

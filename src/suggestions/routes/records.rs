@@ -192,7 +192,8 @@ fn address(id: Uuid) -> String {
 /// Appends views of suggestions to a pending record.
 ///
 /// Views are ordered by `at`, or by arrival if they have no `at`. A view that is sent again with the same `id`, or as
-/// the same move with the same `at`, counts once. The response has the same fields as an entry of a list.
+/// the same move with the same `at`, counts once. The response has the same fields as an entry of a list. A record has at
+/// most 1,000 views, and further ones are refused.
 #[utoipa::path(post, path = "/v1/suggestions/{id}/views", tag = "suggestions", params(ById, Writing),
     request_body(content = NewViews, examples(
         ("one" = (summary = "One view", value = json!({"index": 1, "at": 1_736_937_001.5}))),
@@ -301,7 +302,9 @@ async fn list_suggestions(
     caller: Caller<Read>,
     list: List<Filter>,
 ) -> Result<SuggestionPage> {
-    store::list(&app.db, &caller.project, &list.filter, &list.page).await
+    // What is stored is redacted, so it is found by what is left of the names.
+    let filter = caller.tenant.redacted_name(list.filter).await;
+    store::list(&app.db, &caller.project, &filter, &list.page).await
 }
 
 /// Lists finalized records that show a negative signal, newest first.
@@ -312,7 +315,8 @@ async fn list_negative_signals(
     caller: Caller<Read>,
     list: List<SignalFilter>,
 ) -> Result<SuggestionPage> {
-    signals::list(&app.db, &caller.project, list.filter, &list.page).await
+    let filter = caller.tenant.redacted_name(list.filter).await;
+    signals::list(&app.db, &caller.project, filter, &list.page).await
 }
 
 /// The metadata that a client stores with the block that the submitted text became.

@@ -7,7 +7,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::db::insert::{self, Columns as _, columns};
-use crate::suggestions::activity::Activity;
+use crate::suggestions::activity::{Act, Activity, MOST_VIEWS};
 use crate::suggestions::rules::views::{Direction, Look};
 use crate::types::Timestamp;
 
@@ -19,6 +19,8 @@ pub(in crate::suggestions) struct ActivityRow<'a> {
     activity: &'a Activity,
     /// The highest index among the event's views.
     highest: Option<i32>,
+    /// The number of views that the record gains by this event and the ones before it. None if the event has none.
+    views: Option<i64>,
     received_at: Timestamp,
 }
 
@@ -28,6 +30,7 @@ columns! {
     |row| {
         "event": "int" = row.event,
         "highest": "int" = row.highest,
+        "views": "bigint" = row.views,
     }
 }
 
@@ -51,7 +54,7 @@ pub(in crate::suggestions) type Append<'a> = (Uuid, &'a [Activity], Timestamp);
 
 /// Adds activities to pending records, which are locked in the order of their ids. Returns the ids of the
 /// activities added. An event is left out as a whole if one of its activities exists already or views a
-/// suggestion that does not.
+/// suggestion that does not, or if the record would have more than [`MOST_VIEWS`].
 pub(in crate::suggestions) async fn append(
     connection: &mut PgConnection,
     project: &str,
@@ -60,8 +63,11 @@ pub(in crate::suggestions) async fn append(
     static SQL: LazyLock<String> = LazyLock::new(|| {
         format!(
             "with slate as materialized (
-                select s.id, s.suggestion_count from suggestions s
-                where s.project = $1 and s.id = any($4) and s.state = 'pending'
+                select s.id, s.suggestion_count, (
+                    select count(*) from suggestion_activity a
+                    where a.project = $1 and a.suggestion_id = s.id and a.kind = 'view') as views
+                from suggestions s
+                where s.project = $1 and s.id = any($5) and s.state = 'pending'
                 order by s.id for no key update
             ),
             new as materialized (select {keys}, {unnested}, generate_subscripts($2, 1) as ordinal),
@@ -74,19 +80,26 @@ pub(in crate::suggestions) async fn append(
             select $1, {values} from new
             where (new.suggestion_id in (select id from slate)) is true
                 and (new.event in (select event from known)) is not true
-                and (new.highest is null or new.highest < (
-                    select s.suggestion_count from slate s where s.id = new.suggestion_id))
+                and (new.views is null or (
+                    select (new.highest is null or new.highest < s.suggestion_count)
+                        and s.views + new.views <= {MOST_VIEWS}
+                    from slate s where s.id = new.suggestion_id))
             order by new.ordinal
             on conflict do nothing
             returning suggestion_id, id",
             keys = insert::unnested::<ActivityKeys>(2),
-            unnested = insert::unnested::<Activities>(4),
+            unnested = insert::unnested::<Activities>(5),
             names = insert::names::<Activities>(),
             values = insert::values::<Activities>("new"),
         )
     });
-    let rows: Vec<_> =
-        (0_i32..).zip(appends).flat_map(|(event, append)| activity_rows(event, append)).collect();
+    let mut views: HashMap<Uuid, i64> = HashMap::new();
+    let rows = (0_i32..).zip(appends).flat_map(|(event, append)| {
+        let views = views.entry(append.0).or_default();
+        *views += count_views(append.1);
+        activity_rows(event, append, *views)
+    });
+    let rows: Vec<_> = rows.collect();
     let parameters = insert::parameters(project, |parameters| {
         ActivityKeys::bind_all(&rows, parameters)?;
         Activities::bind_all(&rows, parameters)
@@ -99,15 +112,36 @@ pub(in crate::suggestions) async fn append(
 fn activity_rows<'a>(
     event: i32,
     &(suggestion_id, activities, received_at): &Append<'a>,
+    views: i64,
 ) -> impl Iterator<Item = ActivityRow<'a>> {
     let highest = highest(activities);
-    let row = move |activity| ActivityRow { suggestion_id, event, activity, highest, received_at };
+    let views = (count_views(activities) > 0).then_some(views);
+    let row = move |activity| ActivityRow { suggestion_id, event, activity, highest, views, received_at };
     activities.iter().map(row)
 }
 
 /// Returns the highest index among the views of these activities.
 pub(in crate::suggestions) fn highest(activities: &[Activity]) -> Option<i32> {
     activities.iter().filter_map(|activity| activity.act.index()).max()
+}
+
+/// Returns the number of views among these activities.
+pub(in crate::suggestions) fn count_views(activities: &[Activity]) -> i64 {
+    let views = activities.iter().filter(|activity| matches!(activity.act, Act::Viewed(_)));
+    i64::try_from(views.count()).unwrap_or(i64::MAX)
+}
+
+/// Returns the number of stored views of those of these records that have any.
+pub(in crate::suggestions) async fn stored_views(
+    connection: &mut PgConnection,
+    project: &str,
+    ids: &[Uuid],
+) -> sqlx::Result<HashMap<Uuid, i64>> {
+    const SQL: &str = "
+        select suggestion_id, count(*) from suggestion_activity
+        where project = $1 and suggestion_id = any($2) and kind = 'view' group by suggestion_id";
+    let counts: Vec<(Uuid, i64)> = sqlx::query_as(SQL).bind(project).bind(ids).fetch_all(connection).await?;
+    Ok(counts.into_iter().collect())
 }
 
 /// An activity that is stored.
@@ -144,7 +178,7 @@ pub(in crate::suggestions) async fn stored_activities(
 type LookRow = (Uuid, Option<i32>, Option<i16>, Option<Timestamp>);
 
 /// Returns the views of these records, each record's in the order of the times that clients gave, and
-/// otherwise of arrival. There are more than 100 000 only where somebody posts what no user does, and the rest is left out.
+/// otherwise of arrival.
 pub(in crate::suggestions) async fn looks(
     connection: &mut PgConnection,
     project: &str,
@@ -152,7 +186,7 @@ pub(in crate::suggestions) async fn looks(
 ) -> sqlx::Result<Vec<(Uuid, Look, Option<Timestamp>)>> {
     let sql = "select suggestion_id, index, direction, at from suggestion_activity
                where project = $1 and suggestion_id = any($2) and kind = 'view'
-               order by suggestion_id, coalesce(at, received_at), arrival limit 100000";
+               order by suggestion_id, coalesce(at, received_at), arrival";
     let rows: Vec<LookRow> = sqlx::query_as(sql).bind(project).bind(ids).fetch_all(connection).await?;
     let looks = rows.into_iter().map(|(id, index, direction, at)| {
         let index = index.and_then(|index| usize::try_from(index).ok());

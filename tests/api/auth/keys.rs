@@ -307,3 +307,23 @@ async fn a_key_that_may_only_write_is_not_shown_the_template_that_it_deprecates(
     let shown = call(&service, &operator, Method::POST, &path, None).await.expect(200);
     assert_eq!(shown["template_text"], "needle");
 }
+
+#[tokio::test]
+async fn a_key_that_may_not_read_is_not_told_which_searches_of_a_turn_have_ended() {
+    let (service, operator) = Service::closed().await;
+    let (sender, _) = make(&service, &operator, json!({"scopes": ["write"]})).await;
+    let (both, _) = make(&service, &operator, json!({"scopes": ["write", "read"]})).await;
+    let search = json!({"query": "q", "best_score": 0.1, "agent_session_id": "s"});
+    let turn = json!({"agent_session_id": "s"});
+    for (key, is_told) in [(sender, false), (both, true)] {
+        let started = call(&service, &operator, Method::POST, "/v1/searches", Some(search.clone())).await;
+        let id = started.expect(201)["id"].clone();
+        let ended = call(&service, &key, Method::POST, "/v1/searches/turn-end", Some(turn.clone())).await;
+        let searches = if is_told { json!([{"id": id, "state": "unresolved"}]) } else { json!([]) };
+        let expected = json!({"agent_session_id": "s", "searches": searches, "associations_created": 0});
+        assert_eq!(ended.expect(200), expected);
+        let path = format!("/v1/searches/{}", id.as_str().expect("an id"));
+        let stored = call(&service, &operator, Method::GET, &path, None).await.expect(200);
+        assert_eq!(stored["state"], "unresolved");
+    }
+}

@@ -6,8 +6,8 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 use uuid::Uuid;
 
 use super::{one_of_each, rows};
-use crate::support::Service;
 use crate::support::server::{folder, gleaner, run};
+use crate::support::{Service, eventually};
 
 fn log(n: u128, created_at: &str) -> Value {
     json!({"event": "generation", "id": Uuid::from_u128(n), "user_intent": "x", "domain_name": "cbu",
@@ -273,4 +273,51 @@ async fn what_is_erased_before_an_erasure_fails_is_in_the_audit_log() {
     sqlx::raw_sql("drop trigger refuse on generations").execute(service.pool()).await.expect("no trigger");
     service.delete("/v1/sessions/s").await.expect(200);
     assert_eq!(noted().await, [50, 1_000]);
+}
+
+#[tokio::test]
+async fn the_transcript_of_a_session_is_erased_without_reading_those_of_others() {
+    const LINES: &str = "
+        insert into transcript_lines (project, source, line, session)
+        select 'default', md5((number / 100)::text)::uuid, md5(number::text)::uuid, 'of ' || number / 100
+        from generate_series(1, 50000) as number";
+    const READ: &str = "
+        select n_tup_del, seq_tup_read + idx_tup_fetch from pg_stat_user_tables where relname = 'transcript_lines'";
+    let service = Service::open().await;
+    sqlx::query(LINES).execute(service.pool()).await.expect("inserts");
+    let lines = [json!({"type": "summary", "summary": "x"}), json!({"type": "user", "sessionId": "s"})];
+    let lines = lines.map(|line| line.to_string()).join("\n");
+    let source = "/v1/transcripts?agent=claude-code&source=a";
+    service.post_text(source, "application/x-ndjson", lines).await.expect(200);
+    let mut connection = service.connection().await;
+    connection.execute("vacuum analyze transcript_lines").await.expect("analyzes");
+    connection.execute("select pg_stat_reset()").await.expect("resets");
+    service.delete("/v1/sessions/s").await.expect(200);
+    let mut read = 0;
+    eventually("the deletions are counted", async || {
+        let (deleted, tuples): (i64, i64) =
+            sqlx::query_as(READ).fetch_one(&mut service.connection().await).await.expect("counts");
+        read = tuples;
+        deleted == 2
+    })
+    .await;
+    assert!(read < 1_000, "{read} lines were read");
+}
+
+#[tokio::test]
+async fn a_search_that_two_erasures_of_its_session_meet_is_counted_once() {
+    let service = Service::open().await;
+    let other = service.another();
+    service.create("/v1/searches", json!({"query": "q", "best_score": 0.1, "agent_session_id": "s"})).await;
+    let mut connection = service.connection().await;
+    let mut holder = connection.begin().await.expect("begins");
+    holder.execute("select from agent_threads for update").await.expect("locks the thread");
+    let release = async {
+        service.blocked(2).await;
+        holder.commit().await.expect("ends");
+    };
+    let path = "/v1/sessions/s";
+    let (one, another, ()) = tokio::join!(service.delete(path), other.delete(path), release);
+    let count = |erased: &Value| erased["searches"].as_i64().expect("a number");
+    assert_eq!(count(&one.expect(200)) + count(&another.expect(200)), 1);
 }

@@ -105,6 +105,12 @@ fn second() -> Session {
     Session { name: "second", root: "/srv/app", minute: 10, steps }
 }
 
+/// A search of the second session, which gets a hint.
+fn asked() -> Value {
+    json!({"query": "expire_session", "best_score": 0.1, "result_count": 0, "agent_session_id": "second",
+        "root": "/srv/app", "timestamp": "2026-03-01T10:10:30Z"})
+}
+
 async fn ask(service: &Service, query: &str, more: &str) -> Vec<Value> {
     let path = format!("/v1/associations?query={}&{more}", encoded(query));
     service.get(&path).await.expect(200)["data"].as_array().expect("data").clone()
@@ -230,9 +236,7 @@ async fn a_hint_that_no_search_had_found_is_remembered_and_counted() {
     let service = Service::open().await;
     first().tell(&service).await;
     second().tell(&service).await;
-    let asked = json!({"query": "expire_session", "best_score": 0.1, "result_count": 0, "agent_session_id": "second",
-        "root": "/srv/app", "timestamp": "2026-03-01T10:10:30Z"});
-    let search = service.post("/v1/searches", &asked).await.expect(201);
+    let search = service.post("/v1/searches", &asked()).await.expect(201);
     assert_eq!(column(search["hints"].as_array().expect("hints"), "path"), ["src/auth/session.rs"]);
     assert_eq!((&search["hints"][0]["id"], &search["hints"][0]["evidence"]), (&Value::Null, &json!(0)));
     let path = format!("/v1/searches/{}", search["id"].as_str().expect("an id"));
@@ -282,6 +286,26 @@ async fn what_a_session_encountered_is_erased_with_it() {
     assert!(!service.dump().await.contains("secretfile"));
     service.delete("/v1/sessions/first").await.expect(200);
     assert_eq!(rows().await, (0, 0));
+}
+
+#[tokio::test]
+async fn the_path_of_a_hint_is_erased_with_the_last_session_that_has_touched_the_file() {
+    let service = Service::open().await;
+    let steps = vec![reads("/home/jane/app/src/auth/session.rs", "fn expire_session() {}")];
+    let third = Session { name: "third", root: "/home/jane/app", minute: 5, steps };
+    for session in [first(), third, second()] {
+        session.tell(&service).await;
+    }
+    let path = format!("/v1/searches/{}", service.create("/v1/searches", asked()).await);
+    let hints = async || {
+        let search = service.get(&path).await.expect(200);
+        column(search["hints"].as_array().expect("hints"), "path")
+    };
+    assert_eq!(hints().await, ["src/auth/session.rs"]);
+    service.delete("/v1/sessions/first").await.expect(200);
+    assert_eq!(hints().await, ["src/auth/session.rs"]);
+    service.delete("/v1/sessions/third").await.expect(200);
+    assert_eq!(hints().await, NONE);
 }
 
 #[tokio::test]

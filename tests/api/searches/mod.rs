@@ -4,6 +4,7 @@ mod associations;
 mod changes;
 mod exports;
 mod hints;
+mod races;
 mod requests;
 mod sessions;
 mod weights;

@@ -186,3 +186,30 @@ async fn a_batch_of_more_agents_than_are_worked_on_at_once_is_like_any_other() {
         (0..80).rev().map(|number| json!({"id": id(number), "state": "resolved"})).collect();
     assert_eq!((&ended["searches"], &ended["associations_created"]), (&json!(expected), &json!(80)));
 }
+
+#[tokio::test]
+async fn a_fallback_may_be_posted_for_each_of_several_open_searches() {
+    let service = Service::open().await;
+    let ids = [1, 2].map(Uuid::from_u128);
+    for (id, at) in ids.into_iter().zip(0..) {
+        start(&service, with(weak("login button", at), &json!({"id": id}))).await;
+    }
+    let searches = ids.map(|id| format!("/v1/searches/{id}"));
+    let fallback = |number: u128| with(read("/src/app/a.rs", 3), &json!({"id": Uuid::from_u128(number)}));
+    for status in [201, 200] {
+        for search in &searches {
+            append(&service, search, &fallback(3)).await.expect(status);
+        }
+    }
+    let other = with(fallback(3), &json!({"path": "b.rs"}));
+    append(&service, &searches[1], &other).await.refused(409, &[]);
+    let events = ids.map(|id| with(fallback(4), &json!({"event": "fallback", "search_id": id})));
+    service.accept(&events).await;
+    assert_eq!(service.events(&events).await.expect(200)["duplicates"], 2);
+    for search in &searches {
+        let fallbacks = resolve(&service, search, 9).await["fallbacks"].clone();
+        let fallbacks = fallbacks.as_array().expect("a list");
+        assert_eq!(column(fallbacks, "id"), [3, 4].map(|number| json!(Uuid::from_u128(number))));
+        assert_eq!(column(fallbacks, "counts"), [true, true]);
+    }
+}

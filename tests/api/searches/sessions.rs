@@ -1,5 +1,6 @@
 //! Searches that are followed: when one is tracked, what counts for it, and how it ends.
 
+use axum::http::Method;
 use serde_json::{Value, json};
 use sqlx::Connection as _;
 
@@ -246,4 +247,22 @@ async fn a_search_that_is_started_while_its_session_is_erased_ends_by_itself_all
     let later = Timestamp::now().plus(chrono::TimeDelta::seconds(62)).expect("a time");
     expire(service.pool(), service.keyring(), &mut Failed::default(), later).await.expect("ends it");
     assert_eq!(service.get(&search).await.expect(200)["state"], "timed_out");
+}
+
+#[tokio::test]
+async fn a_session_of_one_project_that_cannot_be_ended_keeps_none_of_another_open() {
+    let service = Service::open().await;
+    service.project("broken").await;
+    let broken = [("gleaner-project", "broken")];
+    let body = weak("login button", 0);
+    service.call(Method::POST, "/v1/searches", &broken, Some(&body)).await.expect(201);
+    let sql = "alter table searches add check (project <> 'broken' or state = 'tracking')";
+    sqlx::query(sql).execute(service.pool()).await.expect("alters");
+    let later = Timestamp::now().plus(chrono::TimeDelta::seconds(62)).expect("a time");
+    let mut failed = Failed::default();
+    expire(service.pool(), service.keyring(), &mut failed, later).await.expect("tries");
+    // The session has the same name.
+    let search = start(&service, body).await;
+    let next = expire(service.pool(), service.keyring(), &mut failed, later).await.expect("ends it");
+    assert_eq!((next, &service.get(&search).await.expect(200)["state"]), (None, &json!("timed_out")));
 }

@@ -193,3 +193,18 @@ async fn without_learning_sessions_are_followed_and_nothing_is_learned() {
     let figures = service.get("/v1/analytics/searches").await.expect(200);
     assert_eq!((&figures["enabled"], &figures["associations_created"]), (&json!(false), &json!(0)));
 }
+
+#[tokio::test]
+async fn feedback_with_the_key_of_another_verdict_is_refused() {
+    let service = Service::open().await;
+    find(&service, weak("login button", 0), &["a.rs"]).await;
+    let id = associations(&service, "login button").await[0]["id"].clone();
+    let path = format!("/v1/associations/{}/feedback", id.as_str().expect("an id"));
+    let give = async |verdict: &str| {
+        let headers = [("idempotency-key", "k")];
+        service.call(Method::POST, &path, &headers, Some(&json!({"verdict": verdict}))).await
+    };
+    let weighed = give("useful").await.expect(200)["weight"].clone();
+    give("wrong").await.refused(409, &[]);
+    assert_close(&give("useful").await.expect(200)["weight"], &weighed);
+}

@@ -73,3 +73,41 @@ async fn of_an_empty_slate_nothing_is_viewed() {
         json!([[], 0, -1, "none"])
     );
 }
+
+#[tokio::test]
+async fn a_record_has_at_most_a_thousand_views() {
+    let service = Service::open().await;
+    let id = Uuid::from_u128(1);
+    let address = posted(&service, &["a", "b"], json!({"id": id})).await;
+    let views = format!("{address}/views");
+    let next = json!({"direction": "next"});
+    service.post(&views, &json!({"views": vec![&next; 1_001]})).await.refused(422, &["/views"]);
+    service.post(&views, &json!({"views": vec![&next; 999]})).await.expect(201);
+    service.post(&views, &json!({"views": [next, next]})).await.refused(409, &[]);
+    let event = json!({"event": "view", "suggestion_id": id, "direction": "next"});
+    let summary = service.events(&[event.clone(), event]).await.expect(200);
+    let rejected = column(summary["rejected"].as_array().expect("a list"), "status");
+    assert_eq!((&summary["accepted"], rejected), (&json!(1), vec![json!(409)]));
+    let typed = json!({"inputs": [{"text": "ls"}]});
+    service.post(&format!("{address}/partial-inputs"), &typed).await.expect(201);
+    assert_eq!(finalized(&service, &address, "ls").await["cycle_count"], 1_000);
+}
+
+#[tokio::test]
+async fn the_views_of_a_record_are_known_however_many_another_one_has() {
+    const VIEWS: &str = "
+        insert into suggestion_activity (project, suggestion_id, id, kind, direction, received_at)
+        select 'default', $1, md5(number::text)::uuid, 'view', 1, now() from generate_series(1, 100000) as number";
+    let service = Service::open().await;
+    let ids = [1, 2].map(Uuid::from_u128);
+    for id in ids {
+        posted(&service, &["a", "b"], json!({"id": id})).await;
+    }
+    sqlx::query(VIEWS).bind(ids[0]).execute(service.pool()).await.expect("inserts");
+    let address = format!("{SLATES}/{}", ids[1]);
+    service.post(&format!("{address}/views"), &json!({"index": 1})).await.expect(201);
+    assert_eq!(service.all(SLATES).await[0]["viewed_indices"], json!([0, 1]));
+    let outcome = |id| json!({"event": "suggestion_outcome", "suggestion_id": id, "actual_input": "b"});
+    service.accept(&ids.map(outcome)).await;
+    assert_eq!(service.get(&address).await.expect(200)["viewed_indices"], json!([0, 1]));
+}
