@@ -21,6 +21,7 @@ use super::target::{Found, Local, Missing, Target};
 use super::{defaults, files, words};
 use crate::audit::{self, Action};
 use crate::auth::Actor;
+use crate::config::from_environment;
 use crate::exports::snapshots::{self, CHUNK, build, make, request, store};
 use crate::exports::stream::{Exports, Limits};
 use crate::{db, projects};
@@ -160,7 +161,7 @@ impl Place {
                     projects::store::exists(&db, &project).await?,
                     "there is no project {project}; PUT /v1/projects/{project} creates it"
                 );
-                let exports = Exports::new(&local.options, Limits::default(), &Arc::default());
+                let exports = Exports::new(&local.options, from_environment::<Limits>()?, &Arc::default());
                 Self::Database { db, exports, project, _local: local }
             }
         })

@@ -39,7 +39,7 @@ pub fn writer_name(project: &str) -> String {
     format!("{WRITER_NAME} {}", derived_id(&[project.as_bytes()]).simple())
 }
 
-/// The application name of connections that export.
+/// The application name of connections that export. The names of those that build a snapshot begin with it.
 pub const EXPORT_NAME: &str = "gleaner-export";
 
 /// The SQLSTATE of a statement that would have written in a transaction that is read-only.
@@ -59,7 +59,7 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
     // is different: a plan made for every project and filter would be a bad one for most.
     let plans = if name == WRITER_NAME { "force_generic_plan" } else { "force_custom_plan" };
     let mut options = options.clone();
-    if name == EXPORT_NAME {
+    if name.starts_with(EXPORT_NAME) {
         // Reading a page takes less time than starting parallel workers, and an export should cost one
         // process.
         options = options.options([("max_parallel_workers_per_gather", "0")]);

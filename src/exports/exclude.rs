@@ -55,6 +55,17 @@ pub(super) async fn prepare(db: &PgPool, project: &str, snapshot: Uuid) -> Resul
     Ok(progress::renew_statistics(db, texts, "analyze snapshot_texts").await?)
 }
 
+/// Fails if the texts of a snapshot are not searchable any more, because it was deleted. Rows that were read before are
+/// without those in the snapshot, but rows that are read now need not be.
+pub(super) async fn confirm(db: impl PgExecutor<'_>, project: &str, snapshot: Uuid) -> Result<()> {
+    const IS_INDEXED: &str =
+        "select exists (select from snapshots where project = $1 and id = $2 and is_indexed)";
+    if sqlx::query_scalar(IS_INDEXED).bind(project).bind(snapshot).fetch_one(db).await? {
+        return Ok(());
+    }
+    Err(Error::invalid("/exclude", "is a snapshot that was deleted while rows were compared with it"))
+}
+
 impl Common {
     /// Adds the condition that neither the question nor the answer of a row is in the excluded snapshot.
     pub(super) fn push_exclude(&self, query: &mut QueryBuilder<Postgres>, texts: &Texts<'_>) {

@@ -224,6 +224,14 @@ impl Export {
         Ok(query)
     }
 
+    /// Fails if the rows of the page that was read may lack a condition, because the excluded snapshot is gone.
+    pub(super) async fn confirm(&self, connection: &mut PgConnection) -> Result<()> {
+        match self.rows.common.exclude {
+            Some(snapshot) => exclude::confirm(connection, &self.project, snapshot).await,
+            None => Ok(()),
+        }
+    }
+
     /// Returns the text before the first row, unless it was already taken.
     pub(super) fn take_header(&mut self) -> Vec<u8> {
         self.header.take().unwrap_or_default().into_bytes()

@@ -216,6 +216,8 @@ impl Export {
                 line.clear();
                 count += 1;
             }
+            drop(page);
+            self.confirm(&mut connection).await?;
             if count < PAGE {
                 break;
             }

@@ -139,6 +139,8 @@ impl Export {
             while let Ok(Some(_)) = rows.try_next().await {}
             return Ok(Progress::Abandoned);
         }
+        drop(rows);
+        self.confirm(&mut connection).await?;
         if !chunk.is_empty() && !reader.take(&mut chunk).await {
             return Ok(Progress::Abandoned);
         }
@@ -149,17 +151,22 @@ impl Export {
 /// The connections reserved for exports, so that slow readers do not delay others.
 #[derive(Debug, Clone)]
 pub struct Exports {
-    /// The connections, as many as there are permits, four for the building of a snapshot: for its rows, their hashes,
-    /// their number, and its file; and one to cancel statements.
+    /// The connections, as many as there are permits, one to keep account of snapshots, and one to cancel statements. The
+    /// building of a snapshot has others.
     pub db: PgPool,
+    options: PgConnectOptions,
     /// The maximum number of snapshots of a project.
     pub most_snapshots: i64,
+    /// The maximum number of bytes of a snapshot's file.
+    pub largest_snapshot: i64,
     /// The lock that a server holds while it builds a snapshot, so that it builds one at a time, with the projects whose
     /// snapshots it has built, the last one most recently.
     pub building: Arc<Mutex<Vec<String>>>,
+    /// The lock of the one task that waits for that lock.
+    pub next_building: Arc<Mutex<()>>,
     /// The time after which it is of use to know the progress of a building, for which the rows are counted.
     pub count_after: Duration,
-    /// The maximum duration of an export.
+    /// The maximum duration of an export, and of the building of a snapshot.
     longest: Duration,
     places: Shares,
     /// The downloads of snapshots in progress.
@@ -206,9 +213,12 @@ impl Exports {
         let places = Shares::new(limits.most_exports as usize);
         let size = u32::try_from(places.total()).unwrap_or(u32::MAX);
         Self {
-            db: db::pool(options, EXPORT_NAME, size.saturating_add(5)),
+            db: db::pool(options, EXPORT_NAME, size.saturating_add(2)),
+            options: options.clone(),
             most_snapshots: limits.most_snapshots.into(),
+            largest_snapshot: i64::from(limits.largest_snapshot) << 20,
             building: Arc::default(),
+            next_building: Arc::default(),
             count_after: limits.count_after,
             longest: Duration::from_secs(limits.longest_export),
             places,
@@ -217,7 +227,12 @@ impl Exports {
         }
     }
 
-    /// Returns the maximum duration of an export.
+    /// Makes connections besides the common ones, with a name that begins with [`EXPORT_NAME`].
+    pub(super) fn connections(&self, name: &str, count: u32) -> PgPool {
+        db::pool(&self.options, name, count)
+    }
+
+    /// Returns the maximum duration of an export, and of the building of a snapshot.
     #[must_use]
     pub fn longest(&self) -> Duration {
         self.longest
@@ -265,7 +280,8 @@ pub struct Limits {
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub most_exports: u32,
 
-    /// The number of seconds after which an export is stopped. A long export can be divided into parts.
+    /// The number of seconds after which an export or the building of a snapshot is stopped. A long export can be divided
+    /// into parts.
     #[arg(long, env = "GLEANER_LONGEST_EXPORT", default_value_t = Self::default().longest_export, global = true, value_name = "SECONDS",
         value_parser = clap::value_parser!(u64).range(1..))]
     pub longest_export: u64,
@@ -274,6 +290,11 @@ pub struct Limits {
     #[arg(long, env = "GLEANER_MOST_SNAPSHOTS", default_value_t = Self::default().most_snapshots, global = true, value_name = "N",
         value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub most_snapshots: u32,
+
+    /// The maximum size of a snapshot's file, in MiB.
+    #[arg(long, env = "GLEANER_LARGEST_SNAPSHOT", default_value_t = Self::default().largest_snapshot, global = true, value_name = "MIB",
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub largest_snapshot: u32,
 
     /// The time after which the rows of a snapshot that is being built are counted.
     #[arg(skip = Self::default().count_after)]
@@ -286,6 +307,7 @@ impl Default for Limits {
             most_exports: 4,
             longest_export: 3600,
             most_snapshots: 50,
+            largest_snapshot: 16 << 10,
             count_after: Duration::from_secs(5),
         }
     }

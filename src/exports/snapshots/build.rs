@@ -1,21 +1,25 @@
 //! The building of snapshots, one at a time on each server. Pages of an export become the bytes of a file, which the
-//! database stores in pieces. Memory is needed for some megabytes of lines, a row group, and a few pieces.
+//! database stores in pieces. Memory is needed for some megabytes of lines, a row group, and a few pieces; very long rows
+//! need some times their own length.
 
 use std::mem::take;
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use chrono::TimeDelta;
 use futures_util::TryStreamExt as _;
 use sqlx::postgres::PgRow;
 use sqlx::{PgPool, Row as _};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedMutexGuard, mpsc};
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::building::{self, Building, Contents, Kept, Part};
+use super::connections::Connections;
 use super::encode::{self, Batch, Collected, Encoder};
+use super::queue::{Receiver, Sender, queue};
 use super::request::Wanted;
 use super::store;
 use crate::background::Rounds;
@@ -39,10 +43,17 @@ const MOST_SERVED: usize = 1_000;
 const TEXT_COLUMNS: [&str; 2] = ["key_question", "key_answer"];
 /// The number of bytes of rows that are written at once.
 const BUNCH: usize = 64 << 10;
-/// The number of bunches that wait to be written, and to be encoded.
-const BUNCHES_WAITING: usize = 8;
 /// The number of parts of a file that wait to be stored. A row group becomes some ten pieces at once.
 const PARTS_WAITING: usize = 4;
+
+/// A limit of the server that a snapshot exceeds.
+#[derive(Debug, thiserror::Error)]
+enum Exceeded {
+    #[error("the building took longer than the {0} seconds that GLEANER_LONGEST_EXPORT allows")]
+    Time(u64),
+    #[error("the file has more than the {0} MiB that GLEANER_LARGEST_SNAPSHOT allows")]
+    Size(i64),
+}
 
 /// The periodic work of building snapshots whose builder has died, and of deleting expired snapshots.
 #[derive(Debug)]
@@ -54,8 +65,8 @@ impl Rounds for Snapshots {
     async fn round(&mut self) -> Result<Duration> {
         store::expire(&self.0.db, Timestamp::now()).await?;
         // Whoever builds a snapshot also builds those that wait for it.
-        if self.0.building.try_lock().is_ok() {
-            tokio::spawn(upkeep(self.0.clone()));
+        if let Ok(served) = Arc::clone(&self.0.building).try_lock_owned() {
+            tokio::spawn(upkeep(self.0.clone(), served));
         }
         Ok(PAUSE)
     }
@@ -64,25 +75,35 @@ impl Rounds for Snapshots {
 /// Builds snapshots that are due, and deletes expired ones.
 pub async fn build_due(exports: Exports) -> Result<()> {
     store::expire(&exports.db, Timestamp::now()).await?;
-    work(exports).await;
+    work(&exports, Arc::clone(&exports.building).lock_owned().await).await;
     Ok(())
+}
+
+/// Has the waiting snapshots built in the background. If a task waits to do so already, it builds all that are due when its
+/// turn comes, so that there is never more than one, however many snapshots are requested.
+pub fn build_soon(exports: &Exports) {
+    let Ok(next) = Arc::clone(&exports.next_building).try_lock_owned() else { return };
+    let exports = exports.clone();
+    tokio::spawn(async move {
+        let served = Arc::clone(&exports.building).lock_owned().await;
+        drop(next);
+        work(&exports, served).await;
+    });
 }
 
 /// Builds the waiting snapshots. The index of the records in them is merged here, so that a snapshot that is requested
 /// after another one need not wait for that.
-async fn upkeep(exports: Exports) {
-    let db = exports.db.clone();
-    work(exports).await;
-    if let Err(error) = store::tidy(&db).await {
+async fn upkeep(exports: Exports, served: OwnedMutexGuard<Vec<String>>) {
+    work(&exports, served).await;
+    if let Err(error) = store::tidy(&exports.db).await {
         tracing::debug!(%error, "the index of the records in snapshots could not be tidied");
     }
 }
 
 /// Builds the waiting snapshots, one after the other. Projects take turns.
-pub async fn work(exports: Exports) {
-    let mut served = exports.building.lock().await;
+async fn work(exports: &Exports, mut served: OwnedMutexGuard<Vec<String>>) {
     loop {
-        match next(&exports, &mut served).await {
+        match next(exports, &mut served).await {
             Ok(true) => {}
             Ok(false) => return,
             Err(error) => {
@@ -105,21 +126,28 @@ async fn next(exports: &Exports, served: &mut Vec<String>) -> Result<bool> {
     }
     served.push(building.project.clone());
     let begun = std::time::Instant::now();
+    let connections = Connections::of(exports, building.lease);
+    let longest = exports.longest();
     let built = tokio::select! {
-        built = build(exports, &building) => built,
-        () = renew(db, &building) => return Ok(true),
+        built = timeout(longest, build(exports, &connections.db, &building)) => {
+            Some(built.unwrap_or_else(|_| Err(Exceeded::Time(longest.as_secs()).into())))
+        }
+        () = renew(db, &building) => None,
     };
+    connections.end(db).await;
     match built {
-        Ok(()) => {
+        None => {}
+        Some(Ok(())) => {
             tracing::info!(id = %building.id, seconds = begun.elapsed().as_secs(), "a snapshot is complete");
         }
-        Err(error) => {
+        Some(Err(error)) => {
             let cause = format!("{error:#}");
             tracing::error!(id = %building.id, cause, "a snapshot could not be built");
             let said = match error.downcast_ref::<Error>() {
                 // The database is not available, or busy. The lease ends, and the snapshot is tried again.
                 Some(error) if error.is_transient() => return Ok(false),
                 Some(error @ Error::Invalid(_)) => error.to_string(),
+                _ if error.is::<Exceeded>() => error.to_string(),
                 _ if error.downcast_ref::<sqlx::Error>().and_then(Outage::of).is_some() => {
                     return Ok(false);
                 }
@@ -149,8 +177,7 @@ async fn renew(db: &PgPool, building: &Building) {
 
 /// Reads rows, writes them as lines or columns, encodes these, and stores the file, at the same time. Only a few
 /// megabytes wait between each two.
-async fn build(exports: &Exports, building: &Building) -> anyhow::Result<()> {
-    let db = &exports.db;
+async fn build(exports: &Exports, db: &PgPool, building: &Building) -> anyhow::Result<()> {
     let Wanted { entry, dataset, mut common } = Wanted::read(&building.dataset, &building.parameters)?;
     common.as_of = Some(building.as_of);
     let formats = entry.formats().find(|format| format.name() == building.format);
@@ -162,8 +189,8 @@ async fn build(exports: &Exports, building: &Building) -> anyhow::Result<()> {
         let expected = counted.build_query_scalar().fetch_one(db).await?;
         still_ours(building.expect(db, expected).await?)
     };
-    let (bunches, to_write) = mpsc::channel(BUNCHES_WAITING);
-    let (batches, to_encode) = mpsc::channel(BUNCHES_WAITING);
+    let (bunches, to_write) = queue();
+    let (batches, to_encode) = queue();
     let (parts, to_keep) = mpsc::channel(PARTS_WAITING);
     let (collected, encoder) = encode::begin(building.file, &building.row_schema, parts.clone())?;
     let (columns, texts) =
@@ -172,7 +199,8 @@ async fn build(exports: &Exports, building: &Building) -> anyhow::Result<()> {
     let (writing, encoding) = (tokio::spawn(writing), spawn_blocking(|| encode(encoder, to_encode)));
     let reading = read(export, &columns, exports.turns(&building.project), db, bunches);
     let (writing, encoding) = (async { writing.await? }, async { encoding.await? });
-    let made = async { tokio::try_join!(keep(db, building, to_keep), encoding, writing, reading) };
+    let keeping = keep(db, building, exports.largest_snapshot, to_keep);
+    let made = async { tokio::try_join!(keeping, encoding, writing, reading) };
     let (kept, sha256, (), ()) = tokio::select! {
         made = made => made?,
         // The rest goes on after the count, unless nobody wants the snapshot any more.
@@ -216,6 +244,12 @@ impl Bunch {
         self.bytes += values.filter_map(|value| value.as_bytes().ok().map(<[u8]>::len)).sum::<usize>();
         self.rows.push((row, key));
     }
+
+    /// Adds the rows to a queue. Returns whether somebody takes them.
+    async fn send(self, bunches: &Sender<Self>) -> bool {
+        let bytes = self.bytes;
+        bunches.send(self, bytes).await
+    }
 }
 
 /// Reads the rows page by page. It ends early if nobody takes them.
@@ -224,7 +258,7 @@ async fn read(
     columns: &str,
     mut turns: Turns,
     db: &PgPool,
-    bunches: mpsc::Sender<Bunch>,
+    bunches: Sender<Bunch>,
 ) -> anyhow::Result<()> {
     loop {
         turns.begin().await;
@@ -236,12 +270,14 @@ async fn read(
             let key = export.pass(&row)?;
             bunch.push(row, key);
             count += 1;
-            if bunch.bytes >= BUNCH && bunches.send(take(&mut bunch)).await.is_err() {
+            if bunch.bytes >= BUNCH && !take(&mut bunch).send(&bunches).await {
                 return Ok(());
             }
         }
+        drop(rows);
+        export.confirm(&mut connection).await?;
         bunch.ends_page = true;
-        if bunches.send(bunch).await.is_err() || count < PAGE {
+        if !bunch.send(&bunches).await || count < PAGE {
             return Ok(());
         }
     }
@@ -253,14 +289,14 @@ async fn write(
     mut collected: Collected,
     texts: Vec<(&'static str, &'static str)>,
     db: PgPool,
-    mut bunches: mpsc::Receiver<Bunch>,
-    batches: mpsc::Sender<Batch>,
+    mut bunches: Receiver<Bunch>,
+    batches: Sender<Batch>,
     pages: mpsc::Sender<Part>,
 ) -> anyhow::Result<()> {
     let (mut contents, mut hashes, mut count) = (Contents::default(), Hashes::default(), 0);
     let mut last: Vec<Uuid> = Vec::new();
     while let Some(bunch) = bunches.recv().await {
-        for (row, key) in &bunch.rows {
+        for (row, key) in &bunch.value.rows {
             let records = rows.write(row, *key, collected.out(), None)?;
             if records != last {
                 contents.records.extend(&records);
@@ -272,14 +308,17 @@ async fn write(
                 }
             }
         }
-        count += bunch.rows.len();
+        count += bunch.value.rows.len();
+        let ends_page = bunch.value.ends_page;
+        drop(bunch);
         hashes.limit(&db).await?;
-        if let Some(batch) = collected.take()?
-            && batches.send(batch).await.is_err()
-        {
-            return Ok(());
+        if let Some(batch) = collected.take()? {
+            let bytes = batch.bytes();
+            if !batches.send(batch, bytes).await {
+                return Ok(());
+            }
         }
-        if bunch.ends_page && count > 0 {
+        if ends_page && count > 0 {
             contents.texts = hashes.take(&db).await?;
             last.clear();
             if pages.send(Part::Page(take(&mut count), take(&mut contents))).await.is_err() {
@@ -291,21 +330,27 @@ async fn write(
 }
 
 /// Encodes rows, on a thread of its own. Returns the SHA-256 of the file.
-fn encode(mut encoder: Encoder, mut batches: mpsc::Receiver<Batch>) -> anyhow::Result<Vec<u8>> {
+fn encode(mut encoder: Encoder, mut batches: Receiver<Batch>) -> anyhow::Result<Vec<u8>> {
     while let Some(batch) = batches.blocking_recv() {
-        encoder.write(batch)?;
+        encoder.write(batch.value)?;
     }
     encoder.finish()
 }
 
-/// Stores the parts of a file.
-async fn keep(db: &PgPool, building: &Building, mut parts: mpsc::Receiver<Part>) -> anyhow::Result<Kept> {
+/// Stores the parts of a file of at most so many bytes.
+async fn keep(
+    db: &PgPool,
+    building: &Building,
+    most_bytes: i64,
+    mut parts: mpsc::Receiver<Part>,
+) -> anyhow::Result<Kept> {
     let mut kept = Kept::default();
     while let Some(part) = parts.recv().await {
         match part {
             Part::Piece(piece) => {
-                still_ours(building.keep_chunk(db, kept.pieces, &piece).await?)?;
                 kept.bytes += i64::try_from(piece.len())?;
+                ensure!(kept.bytes <= most_bytes, Exceeded::Size(most_bytes >> 20));
+                still_ours(building.keep_chunk(db, kept.pieces, &piece).await?)?;
                 kept.pieces += 1;
             }
             Part::Page(rows, contents) => {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use sqlx::{PgPool, Postgres};
 use uuid::Uuid;
 
-use super::store::clear;
+use super::store::{clear, discard, forget_erased};
 use super::{CHUNK, File};
 use crate::db;
 use crate::error::{Error, Result};
@@ -53,7 +53,8 @@ pub async fn claim(
         where state = 'waiting' or state = 'building' and lease_until < $1
         order by array_position($2, project) nulls first, created_at limit 10";
     const GIVE_UP: &str = "
-        update snapshots set state = 'failed', error = 'the building was interrupted too often', lease = null, lease_until = null
+        update snapshots set state = 'failed', error = 'the building was interrupted too often', lease = null,
+            lease_until = null, byte_count = 0
         where project = $1 and id = $2 and attempts >= $4
             and (state = 'waiting' or state = 'building' and lease_until < $3)";
     const TAKE: &str = "
@@ -63,8 +64,13 @@ pub async fn claim(
         returning project, id, dataset, format, file, parameters, as_of, row_schema, has_texts, lease";
     let due: Vec<(String, Uuid)> = sqlx::query_as(DUE).bind(now).bind(served).fetch_all(db).await?;
     for (project, id) in due {
-        sqlx::query(GIVE_UP).bind(&project).bind(id).bind(now).bind(MOST_ATTEMPTS).execute(db).await?;
         let mut transaction = db::begin(db).await?;
+        let query = sqlx::query(GIVE_UP).bind(&project).bind(id).bind(now).bind(MOST_ATTEMPTS);
+        if query.execute(&mut *transaction).await?.rows_affected() > 0 {
+            discard(&mut transaction, &project, id).await?;
+            transaction.commit().await?;
+            continue;
+        }
         let query = sqlx::query_as(TAKE).bind(&project).bind(id).bind(now).bind(Uuid::new_v4()).bind(until);
         let Some(building) = query.fetch_optional(&mut *transaction).await? else { continue };
         clear(&mut transaction, &project, id).await?;
@@ -122,7 +128,7 @@ impl Building {
         let mut transaction = db::begin(db).await?;
         let query = sqlx::query(SQL).bind(&self.project).bind(self.id).bind(self.lease).bind(error);
         if query.execute(&mut *transaction).await?.rows_affected() > 0 {
-            clear(&mut transaction, &self.project, self.id).await?;
+            discard(&mut transaction, &self.project, self.id).await?;
         }
         transaction.commit().await?;
         Ok(())
@@ -137,12 +143,13 @@ impl Building {
         self.changed(query.bind(rows), db).await
     }
 
-    /// Stores a piece of the file, without waiting for the disk: a snapshot is not complete without all of its pieces.
+    /// Stores a piece of the file, without waiting for the disk: a snapshot is not complete without all of its pieces. Whoever
+    /// deletes the snapshot at that moment waits for it, and then finds the piece.
     pub async fn keep_chunk(&self, db: &PgPool, number: i32, bytes: &[u8]) -> sqlx::Result<bool> {
         const SQL: &str = "
             insert into snapshot_chunks (project, snapshot_id, number, bytes)
             select project, id, $4, $5 from snapshots, set_config('synchronous_commit', 'off', true)
-            where project = $1 and id = $2 and lease = $3 and state = 'building'";
+            where project = $1 and id = $2 and lease = $3 and state = 'building' for key share of snapshots";
         debug_assert!(bytes.len() <= CHUNK, "a piece is as long as the others, or shorter");
         let query = sqlx::query(SQL).bind(&self.project).bind(self.id).bind(self.lease);
         self.changed(query.bind(number).bind(bytes), db).await
@@ -213,11 +220,7 @@ impl Building {
             .bind(kept.bytes)
             .bind(sha256);
         query.bind(erased).bind(Timestamp::now()).bind(dropped).execute(&mut *transaction).await?;
-        sqlx::query("delete from snapshot_erased where project = $1 and snapshot_id = $2")
-            .bind(&self.project)
-            .bind(self.id)
-            .execute(&mut *transaction)
-            .await?;
+        forget_erased(&mut transaction, &self.project, self.id).await?;
         transaction.commit().await?;
         Ok(true)
     }

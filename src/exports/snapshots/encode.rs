@@ -40,6 +40,16 @@ pub(super) enum Batch {
     Columns(RecordBatch),
 }
 
+impl Batch {
+    /// Returns the number of bytes of the rows.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Lines(lines) => lines.len(),
+            Self::Columns(columns) => columns.get_array_memory_size(),
+        }
+    }
+}
+
 /// An encoder that makes a file from rows.
 pub(super) enum Encoder {
     Plain(Pieces),
@@ -87,7 +97,8 @@ impl Collected {
         Ok(match self {
             Self::Lines(lines) if lines.is_empty() => None,
             Self::Lines(lines) => {
-                let next = Vec::with_capacity(lines.len());
+                // The next rows are about as long, unless these are unusual.
+                let next = Vec::with_capacity(lines.len().min(CHUNK));
                 Some(Batch::Lines(replace(lines, next)))
             }
             Self::Columns(columns) => columns.take()?.map(Batch::Columns),

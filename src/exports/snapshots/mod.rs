@@ -4,7 +4,8 @@
 //! A request fixes the parameters and the state of the data ([`mod@make`]). One of the servers then builds the file
 //! in the background ([`build`]) and stores it in the database in pieces of 512 KiB. The builder holds a lease, which
 //! it renews. If the server dies, the lease ends, and another server, or the same one after a restart, begins again.
-//! Because exports with the same `as_of` have the same bytes, so has the file.
+//! Because exports with the same `as_of` have the same bytes, so has the file. The time of a building and the size of a
+//! file are limited, so that a project can neither keep the others waiting for long nor fill the disk.
 //!
 //! A complete snapshot never changes. If a record is erased that is in a snapshot, the snapshot counts it, and the
 //! card says so ([`erased`]).
@@ -12,10 +13,12 @@
 pub mod build;
 pub mod building;
 pub mod card;
+mod connections;
 mod download;
 mod encode;
 pub mod erased;
 pub mod make;
+mod queue;
 pub mod request;
 pub mod routes;
 pub mod store;

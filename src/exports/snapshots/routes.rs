@@ -58,7 +58,9 @@ async fn create_snapshot(
     Json(new): Json<NewSnapshot>,
 ) -> Result<Response> {
     let (id, is_new) = make(&app.db, &app.exports, &caller.tenant, &caller.actor(), new).await?;
-    tokio::spawn(build::work(app.exports.clone()));
+    if is_new {
+        build::build_soon(&app.exports);
+    }
     let snapshot = axum::Json(store::get(&app.db, &caller.project, id).await?);
     let address = [(header::LOCATION, format!("/v1/snapshots/{id}"))];
     Ok(if is_new {

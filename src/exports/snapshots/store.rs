@@ -156,9 +156,26 @@ pub async fn delete(connection: &mut PgConnection, project: &str, id: Uuid) -> R
     let query = sqlx::query(SNAPSHOT).bind(project).bind(id);
     let found = query.execute(&mut *connection).await?.rows_affected() > 0;
     if found {
-        clear(connection, project, id).await?;
+        discard(connection, project, id).await?;
     }
     Ok(found)
+}
+
+/// Deletes all that is stored of a snapshot that is deleted or has failed, except the snapshot itself.
+pub(super) async fn discard(connection: &mut PgConnection, project: &str, id: Uuid) -> sqlx::Result<()> {
+    clear(&mut *connection, project, id).await?;
+    forget_erased(connection, project, id).await
+}
+
+/// Deletes the list of the records that were erased while a snapshot was built.
+pub(super) async fn forget_erased(
+    connection: &mut PgConnection,
+    project: &str,
+    id: Uuid,
+) -> sqlx::Result<()> {
+    const SQL: &str = "delete from snapshot_erased where project = $1 and snapshot_id = $2";
+    sqlx::query(SQL).bind(project).bind(id).execute(connection).await?;
+    Ok(())
 }
 
 /// Deletes the file of a snapshot, and what is stored about its contents.
@@ -180,11 +197,6 @@ pub async fn expire(db: &PgPool, now: Timestamp) -> Result<()> {
     for (project, id) in old {
         let mut transaction = db::begin(db).await?;
         delete(&mut transaction, &project, id).await?;
-        sqlx::query("delete from snapshot_erased where project = $1 and snapshot_id = $2")
-            .bind(project)
-            .bind(id)
-            .execute(&mut *transaction)
-            .await?;
         transaction.commit().await?;
     }
     Ok(())

@@ -1,9 +1,11 @@
 //! Decontamination: an export without the rows whose question or answer is in a snapshot.
 
+use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::files::{built, logs, path};
+use super::files::{SNAPSHOTS, built, logs, path};
+use super::limits::{many, unread};
 use super::{CORRECTIONS, TRAINING, solved};
 use crate::support::{Service, encoded, failed, passed};
 
@@ -124,4 +126,16 @@ async fn long_texts_that_are_not_ascii_are_excluded_too() {
     service.accept(&[solved(300, "another", &[passed(1, "(\u{e4} other)")])]).await;
     let left = service.get(&format!("{TRAINING}?format=raw&exclude={id}")).await.rows();
     assert_eq!(left, [json!({"user_intent": "another", "valid_dsl": "(\u{e4} other)"})]);
+}
+
+#[tokio::test]
+async fn an_export_breaks_off_if_the_snapshot_that_it_excludes_is_deleted() {
+    let service = Service::open().await;
+    service.accept(&logs(1)).await;
+    let snapshot = built(&service, &json!({"dataset": "training-pairs"})).await;
+    let id = snapshot["id"].as_str().expect("an id");
+    many(&service).await;
+    let export = unread(&service, &format!("{TRAINING}?exclude={id}"), &[]).await;
+    service.delete(&format!("{SNAPSHOTS}/{id}")).await.gone();
+    export.into_body().collect().await.expect_err("it must not look whole");
 }

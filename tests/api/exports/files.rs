@@ -1,7 +1,6 @@
 //! Snapshots: exports kept as files, downloaded in parts, and marked when a record of them is erased.
 
 use std::io::Read as _;
-use std::time::Duration;
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -10,10 +9,10 @@ use uuid::Uuid;
 
 use super::schemas::{everything, of_json};
 use super::{TRAINING, solved};
-use crate::support::program::{Limits, Settings, begin};
+use crate::support::program::{Limits, Settings};
 use crate::support::{Answer, Service, assert_text, encoded, eventually, failed, passed, settings, with};
 
-const SNAPSHOTS: &str = "/v1/snapshots";
+pub(super) const SNAPSHOTS: &str = "/v1/snapshots";
 
 /// Asks for a snapshot, and waits until it is built or cannot be.
 pub(crate) async fn built(service: &Service, new: &Value) -> Value {
@@ -23,7 +22,7 @@ pub(crate) async fn built(service: &Service, new: &Value) -> Value {
     settled(service, &address).await
 }
 
-async fn settled(service: &Service, address: &str) -> Value {
+pub(super) async fn settled(service: &Service, address: &str) -> Value {
     let mut snapshot = Value::Null;
     eventually("the snapshot is built", async || {
         snapshot = service.get(address).await.expect(200);
@@ -302,34 +301,6 @@ async fn the_same_request_returns_the_same_snapshot_and_another_is_a_conflict() 
 }
 
 #[tokio::test]
-async fn a_snapshot_that_takes_long_says_how_far_it_is() {
-    let exports = Limits { count_after: Duration::ZERO, ..settings().exports };
-    let service = Service::with(Settings { exports, ..settings() }).await;
-    service.accept(&logs(3)).await;
-    let id = Uuid::from_u128(1);
-    // The row of the file's first piece, which the builder therefore waits to store.
-    let mut held = begin(service.pool()).await.expect("a transaction");
-    sqlx::query(
-        "insert into snapshot_chunks (project, snapshot_id, number, bytes) values ('default', $1, 0, '')",
-    )
-    .bind(id)
-    .execute(&mut *held)
-    .await
-    .expect("a row");
-    service.post(SNAPSHOTS, &json!({"id": id, "dataset": "training-pairs"})).await.expect(202);
-    let address = format!("{SNAPSHOTS}/{id}");
-    let mut snapshot = Value::Null;
-    eventually("the rows are counted", async || {
-        snapshot = service.get(&address).await.expect(200);
-        snapshot["progress"] == 1.0
-    })
-    .await;
-    assert_eq!([&snapshot["state"], &snapshot["rows"]], [&json!("building"), &json!(3)]);
-    held.rollback().await.expect("released");
-    assert_eq!(settled(&service, &address).await["state"], "complete");
-}
-
-#[tokio::test]
 async fn snapshots_are_of_one_project_and_not_more_than_allowed() {
     let exports = Limits { most_snapshots: 2, ..settings().exports };
     let service = Service::with(Settings { exports, ..settings() }).await;
@@ -358,59 +329,6 @@ async fn snapshots_are_of_one_project_and_not_more_than_allowed() {
 }
 
 #[tokio::test]
-async fn a_snapshot_whose_builder_died_is_built_anew_as_the_same_bytes_and_given_up_in_the_end() {
-    let service = Service::open().await;
-    service.accept(&logs(20)).await;
-    let snapshot = built(&service, &json!({"dataset": "training-pairs", "file": "parquet"})).await;
-    let bytes = service.get(path(&snapshot)).await.body;
-    // As a server leaves it that dies in the middle.
-    let interrupt = async |attempts: i32| {
-        let sql = "update snapshots set state = 'building', lease = gen_random_uuid(), sha256 = null, attempts = $1,
-            lease_until = now() - interval '1 second', row_count = 7";
-        sqlx::query(sql).bind(attempts).execute(service.pool()).await.expect("it died");
-    };
-    interrupt(1).await;
-    let address = format!("{SNAPSHOTS}/{}", snapshot["id"].as_str().expect("an id"));
-    assert_eq!(service.get(&address).await.expect(200)["state"], "building");
-    service.get(path(&snapshot)).await.refused(409, &[]);
-    service.accept(&[solved(99, "later", &[passed(1, "z")])]).await;
-    service.build_snapshots().await;
-    let again = settled(&service, &address).await;
-    assert_eq!((&again["state"], &again["sha256"]), (&snapshot["state"], &snapshot["sha256"]));
-    assert_eq!(service.get(path(&snapshot)).await.body, bytes);
-    interrupt(3).await;
-    service.build_snapshots().await;
-    let failed = service.get(&address).await.expect(200);
-    assert_eq!(
-        (&failed["state"], &failed["error"]),
-        (&json!("failed"), &json!("the building was interrupted too often"))
-    );
-}
-
-#[tokio::test]
-async fn a_snapshot_of_which_a_crash_of_the_database_has_taken_a_piece_is_built_again() {
-    let service = Service::open().await;
-    service.accept(&logs(20)).await;
-    let snapshot = built(&service, &json!({"dataset": "training-pairs", "file": "parquet"})).await;
-    let address = format!("{SNAPSHOTS}/{}", snapshot["id"].as_str().expect("an id"));
-    let again = async |before: &str| {
-        let sql = format!(
-            "{before}; update snapshots set state = 'building', lease = gen_random_uuid(), sha256 = null, attempts = 1,
-                lease_until = now() - interval '1 second'"
-        );
-        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(service.pool()).await.expect("it is due");
-        service.build_snapshots().await;
-        service.get(&address).await.expect(200)
-    };
-    let loses = "create function lose() returns trigger language plpgsql as
-            $$ begin delete from snapshot_chunks; return null; end $$;
-        create trigger lose after insert on snapshot_chunks execute function lose()";
-    assert_eq!(again(loses).await["state"], "building");
-    let whole = again("drop trigger lose on snapshot_chunks").await;
-    assert_eq!((&whole["state"], &whole["sha256"]), (&json!("complete"), &snapshot["sha256"]));
-}
-
-#[tokio::test]
 async fn snapshots_are_deleted_after_their_keep_days() {
     let service = Service::open().await;
     let [kept, old] =
@@ -434,21 +352,4 @@ async fn a_secret_in_a_parameter_is_neither_stored_nor_in_the_file() {
     let file = service.get(path(&snapshot)).await;
     assert_eq!(file.rows()[0]["messages"][0]["content"], "the key is [redacted:secrets]");
     assert!(!service.dump().await.contains(&secret));
-}
-
-#[tokio::test]
-async fn the_snapshots_of_projects_are_built_in_turn() {
-    let service = Service::open().await;
-    service.project("quiet").await;
-    service.accept(&logs(1)).await;
-    let new = json!({"dataset": "training-pairs", "file": "jsonl"});
-    let waits = service.holding_back_snapshots().await;
-    for project in ["default", "default", "default", "quiet"] {
-        service.call(Method::POST, SNAPSHOTS, &[("gleaner-project", project)], Some(&new)).await.expect(202);
-    }
-    drop(waits);
-    service.build_snapshots().await;
-    let sql = "select array_agg(project order by completed_at) from snapshots";
-    let order: Vec<String> = sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("projects");
-    assert_eq!(order, ["default", "quiet", "default", "default"]);
 }

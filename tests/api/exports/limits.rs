@@ -28,7 +28,7 @@ async fn exports_asked_for_at_once_wait_for_each_other() {
 const ALL: &str = "/v1/exports/training-pairs";
 
 /// Logs that are together more than what lies between the database and a reader, even compressed.
-async fn many(service: &Service) {
+pub(super) async fn many(service: &Service) {
     let mut random = fastrand::Rng::with_seed(1);
     let events: Vec<_> = (0..2_000)
         .map(|number| {
@@ -41,7 +41,7 @@ async fn many(service: &Service) {
 }
 
 /// The answer to a request whose body nobody reads.
-async fn unread(service: &Service, path: &str, headers: &[(&str, &str)]) -> Response {
+pub(super) async fn unread(service: &Service, path: &str, headers: &[(&str, &str)]) -> Response {
     let mut request = Request::get(path).header("host", "localhost");
     for (name, value) in headers {
         request = request.header(*name, *value);

@@ -1,6 +1,7 @@
 //! Exports of generation logs: formats, pairing, deduplication, splits, pieces, and the state of the data that they show.
 
 mod any_chains;
+mod builds;
 mod corrections;
 mod counts;
 mod cursors;
