@@ -44,6 +44,7 @@ create table suggestions (
     reported                json,
     request_hash            bytea not null,
     outcome_hash            bytea,
+    request_is_readable     boolean not null default false,
     prompt_hash             uuid,
     context_hash            uuid,
     example_hash            uuid,
@@ -90,6 +91,7 @@ comment on column suggestions.accepted_index is 'Which suggestion it relates to;
 comment on column suggestions.reported is 'What the client reported of the same, where it did.';
 comment on column suggestions.request_hash is 'Of the request that started the record: tells a replay from a conflict.';
 comment on column suggestions.outcome_hash is 'Of the request that finalized it, likewise.';
+comment on column suggestions.request_is_readable is 'Whether exports can read the messages of llm_request. Otherwise the context is what the model was told.';
 comment on column suggestions.prompt_hash is 'Of what the model was told, as exported.';
 comment on column suggestions.context_hash is 'Of the context.';
 comment on column suggestions.example_hash is 'Of prompt_hash and the input: finds equal examples.';

@@ -12,18 +12,14 @@ create function split_hash(kind text, content text) returns bigint language sql 
             E'\u00a0', ''), E'\u2018', ''), E'\u2019', ''), E'\u201c', ''), E'\u201d', ''), E'\u00ab', ''), E'\u00bb', '')
         collate "C") collate "default"), 0);
 
--- What a model was asked: the messages or the input of the request, or the context if the request has neither. Exports read the
--- request in the same way (exports/chat.rs).
-create function prompt_of(llm_request json, context json) returns json language sql immutable parallel safe
+-- What a model was asked: the messages or the input of the request, or the context if the request has none that can be read.
+-- Whether they can be read is known to those who read them (exports/chat.rs).
+create function prompt_of(llm_request json, is_readable boolean, context json) returns json
+    language sql immutable parallel safe
     return case
-        when json_typeof(llm_request -> 'messages') = 'array' and llm_request #> '{messages,0}' is not null
-            then llm_request -> 'messages'
-        when coalesce(json_typeof(llm_request -> 'messages'), 'null') <> 'null' then context
-        when json_typeof(llm_request -> 'input') = 'array' and llm_request #> '{input,0}' is not null
-            then llm_request -> 'input'
-        when json_typeof(llm_request -> 'input') = 'string' and llm_request ->> 'input' <> ''
-            then llm_request -> 'input'
-        else context
+        when not is_readable then context
+        when coalesce(json_typeof(llm_request -> 'messages'), 'null') = 'null' then llm_request -> 'input'
+        else llm_request -> 'messages'
     end;
 
 -- The JSON of a prompt as a text that does not depend on the order of its members, nor on the white space and the escapes
@@ -33,16 +29,19 @@ create function prompt_text(prompt json) returns text language sql immutable str
 
 create table split_texts (
     project      text not null,
+    domain       text not null,
     record       uuid not null,
     hash         bigint not null,
     completed_at timestamptz not null,
     split_group  bigint not null,
-    primary key (record, hash, project)
+    primary key (record, domain, hash, project)
 );
 
 create index split_texts_hash on split_texts (hash, project, completed_at, record) include (split_group);
+create index split_texts_groups on split_texts (hash, project, split_group, completed_at);
 
 comment on table split_texts is 'The questions and answers of finalized records, as hashes. Filled by the first export with a split, and then by each further one.';
+comment on column split_texts.domain is 'The record''s. Records of two domains may have the same id.';
 comment on column split_texts.completed_at is 'The record''s.';
 comment on column split_texts.split_group is 'The group of the record; all records of a group are in the same part of a split.';
 

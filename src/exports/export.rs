@@ -84,9 +84,9 @@ impl Export {
             if common.needs_groups() {
                 groups::catch_up(db, project, source, as_of).await?;
             }
-            if common.is_near() {
-                near::catch_up(db, project, source, as_of).await?;
-            }
+        }
+        if let Some(comparison) = dataset.comparison().filter(|_| common.is_near()) {
+            near::catch_up(db, project, comparison, as_of).await?;
         }
         if let Some(snapshot) = common.exclude {
             exclude::prepare(db, project, snapshot).await?;

@@ -18,10 +18,14 @@ pub async fn forget(
     }
     if let Some(source) = datasets.iter().find_map(|dataset| dataset.split.source()) {
         // Reviews wait for groups, and not for comparisons, which take longer.
-        progress::wait(connection, project, &near::work(source)).await?;
+        for comparison in source.comparisons {
+            progress::wait(connection, project, comparison.work).await?;
+        }
         progress::wait(connection, project, source.domain).await?;
-        groups::forget(connection, project, records).await?;
-        near::forget(connection, project, records).await?;
+        groups::forget(connection, project, source, records).await?;
+        for comparison in source.comparisons {
+            near::forget(connection, project, comparison, records).await?;
+        }
     }
     let names: Vec<_> = datasets.iter().map(|dataset| dataset.name).collect();
     snapshots::erased::mark(connection, project, &names, records).await

@@ -14,6 +14,7 @@ use std::iter::once;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
+use super::near::Comparison;
 use super::progress::{self, Record};
 use crate::types::Timestamp;
 
@@ -32,10 +33,8 @@ pub struct Source {
     /// The records are at most `$5`, or fewer with some 20,000 answers, of those that were finalized after the record (`$2`, `$3`) and before `$4`, in
     /// the order in which they were finalized.
     pub sql: &'static str,
-    /// SQL that selects, from the same records in the same order and with the same parameters, `record`,
-    /// `completed_at`, and as `text` the question together with the answer that the record teaches: the first 16,384
-    /// characters of each, because some hundred are read at once.
-    pub taught: &'static str,
+    /// The comparisons by which similar records are found.
+    pub comparisons: &'static [&'static Comparison],
 }
 
 /// The hashes of the texts of a record that is put into a group.
@@ -101,9 +100,9 @@ pub(super) async fn catch_up(
             order by t.completed_at, t.record limit 1
         ) first";
     const INSERT: &str = "
-        insert into split_texts (project, record, hash, completed_at, split_group)
-        select $1, record, hash, completed_at, split_group
-        from unnest($2::uuid[], $3::bigint[], $4::timestamptz[], $5::bigint[]) as new (record, hash, completed_at, split_group)
+        insert into split_texts (project, domain, record, hash, completed_at, split_group)
+        select $1, $2, record, hash, completed_at, split_group
+        from unnest($3::uuid[], $4::bigint[], $5::timestamptz[], $6::bigint[]) as new (record, hash, completed_at, split_group)
         on conflict do nothing";
     let work = (project, source.domain);
     let mut processed = 0;
@@ -126,7 +125,7 @@ pub(super) async fn catch_up(
                 of_texts.push(group);
             }
         }
-        let query = sqlx::query(INSERT).bind(project).bind(ids).bind(hashes);
+        let query = sqlx::query(INSERT).bind(project).bind(source.domain).bind(ids).bind(hashes);
         query.bind(times).bind(of_texts).execute(&mut *page.transaction).await?;
         page.end().await?;
     }
@@ -137,10 +136,11 @@ pub(super) async fn catch_up(
 pub(super) async fn forget(
     connection: &mut PgConnection,
     project: &str,
+    source: &Source,
     records: &[Uuid],
 ) -> sqlx::Result<()> {
-    const SQL: &str = "delete from split_texts where project = $1 and record = any($2)";
-    sqlx::query(SQL).bind(project).bind(records).execute(connection).await?;
+    const SQL: &str = "delete from split_texts where project = $1 and domain = $2 and record = any($3)";
+    sqlx::query(SQL).bind(project).bind(source.domain).bind(records).execute(connection).await?;
     Ok(())
 }
 

@@ -44,6 +44,7 @@ use crate::error::Result;
 use crate::http::Checks;
 use crate::types::Timestamp;
 use format::{Example, Format, Shape, Weights};
+use near::Comparison;
 use params::Common;
 use profile::Profile;
 use rows::Out;
@@ -122,6 +123,11 @@ pub trait Dataset: fmt::Debug + Send + Sync {
 
     /// Returns a row's question and answer, if it has them.
     fn texts(&self, _: Shape) -> Option<QuestionAndAnswer> {
+        None
+    }
+
+    /// Returns the comparison by which similar rows are found, if the rows have texts.
+    fn comparison(&self) -> Option<&'static Comparison> {
         None
     }
 

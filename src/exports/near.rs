@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
-use super::groups::Source;
 use super::params::Common;
 use super::progress::{self, Record};
 use super::selection::Selection;
@@ -62,6 +61,17 @@ const NOTED: usize = 4;
 /// The similarity of almost equal records, and how many of the oldest and of the newest ones suffice for the comparison with
 /// later records.
 const EQUALS: (f64, usize) = (0.95, 10);
+
+/// A comparison of the records of a domain, by one of the texts that data sets make of them.
+#[derive(Debug)]
+pub struct Comparison {
+    /// The name of the work.
+    pub work: &'static str,
+    /// SQL that selects, from the records that [`Source::sql`](super::groups::Source::sql) describes in the same order and with
+    /// the same parameters, `record`, `completed_at`, and as `text` the question together with the answer that the record
+    /// teaches: the first 16,384 characters of each, because some hundred are read at once.
+    pub sql: &'static str,
+}
 
 /// The signature of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,43 +148,36 @@ fn mixed(number: u64) -> u64 {
     number ^ number >> 31
 }
 
-/// Returns the name of the comparison of the records of a source.
-pub(super) fn work(source: &Source) -> String {
-    format!("near {}", source.domain)
-}
-
 /// Compares the records of a project that were finalized before `as_of` with earlier ones, unless that was already
 /// done.
 pub(super) async fn catch_up(
     db: &PgPool,
     project: &str,
-    source: &Source,
+    comparison: &Comparison,
     as_of: Timestamp,
 ) -> sqlx::Result<()> {
     const INSERT: &str = "
-        insert into near_texts (project, record, completed_at, bands, signature)
-        select $1, record, completed_at, bands::integer[], signature
-        from unnest($2::uuid[], $3::timestamptz[], $4::text[], $5::bytea[])
+        insert into near_texts (project, work, record, completed_at, bands, signature)
+        select $1, $2, record, completed_at, bands::integer[], signature
+        from unnest($3::uuid[], $4::timestamptz[], $5::text[], $6::bytea[])
             as new (record, completed_at, bands, signature)
         on conflict do nothing";
-    let work = work(source);
+    let Comparison { work, sql } = comparison;
     let (mut processed, mut most, mut begun) = (0, FIRST_PAGE, Instant::now());
     let (mut left_out, mut renewal) = (0, FIRST_RENEWAL);
-    while let Some(mut page) =
-        progress::next_page::<Taught>(db, (project, &work), source.taught, as_of, most).await?
-    {
+    while let Some(mut page) = progress::next_page::<Taught>(db, (project, work), sql, as_of, most).await? {
         processed += page.records.len();
         let (mut ids, mut times, mut bands, mut signatures) = (vec![], vec![], vec![], vec![]);
         for Record { record, completed_at, read: Taught { text } } in &page.records {
             let Some(signature) = text.as_deref().and_then(Signature::of) else { continue };
             ids.push(*record);
             times.push(*completed_at);
-            bands.push(literal(&signature.bands(project, &work)));
+            bands.push(literal(&signature.bands(project, work)));
             signatures.push(signature.to_bytes());
         }
-        let query = sqlx::query(INSERT).bind(project).bind(&ids).bind(times).bind(bands).bind(signatures);
-        query.execute(&mut *page.transaction).await?;
-        left_out += compare(&mut page.transaction, project, &ids).await?;
+        let query = sqlx::query(INSERT).bind(project).bind(work).bind(&ids);
+        query.bind(times).bind(bands).bind(signatures).execute(&mut *page.transaction).await?;
+        left_out += compare(&mut page.transaction, (project, work), &ids).await?;
         page.end().await?;
         if processed >= renewal {
             progress::renew_statistics(db, processed, STATISTICS).await?;
@@ -211,7 +214,11 @@ struct Found {
 
 /// Stores which earlier records are similar to these records. Returns how many texts are found by fewer keys, or not
 /// at all, from now on.
-async fn compare(connection: &mut PgConnection, project: &str, records: &[Uuid]) -> sqlx::Result<u64> {
+async fn compare(
+    connection: &mut PgConnection,
+    (project, work): (&str, &str),
+    records: &[Uuid],
+) -> sqlx::Result<u64> {
     const FIND: &str = "
         select n.record, n.signature, twin.record as twin, twin.signature as twin_signature, twin.candidates
         from near_texts n
@@ -223,19 +230,20 @@ async fn compare(connection: &mut PgConnection, project: &str, records: &[Uuid])
                 from (
                     select t.record, t.signature, t.completed_at, t.bands && n.bands[16:] as is_close
                     from near_texts t
-                    where t.project = $1 and t.bands && n.bands
+                    where t.project = $1 and t.work = $2 and t.bands && n.bands
                         and (t.completed_at, t.record) < (n.completed_at, n.record)
                 ) t
             ) t
-            where first <= $3 or last <= $3
+            where first <= $4 or last <= $4
         ) twin
-        where n.project = $1 and n.record = any($2)
+        where n.project = $1 and n.work = $2 and n.record = any($3)
         order by n.record, twin.completed_at, twin.record";
     const NOTE: &str = "
-        insert into near_twins (project, record, twin, likeness)
-        select $1, record, twin, likeness from unnest($2::uuid[], $3::uuid[], $4::float4[]) as new (record, twin, likeness)
+        insert into near_twins (project, work, record, twin, likeness)
+        select $1, $2, record, twin, likeness
+        from unnest($3::uuid[], $4::uuid[], $5::float4[]) as new (record, twin, likeness)
         on conflict do nothing";
-    const LEAVE: &str = "delete from near_texts where project = $1 and record = any($2)";
+    const LEAVE: &str = "delete from near_texts where project = $1 and work = $2 and record = any($3)";
     const THIN: &str = "
         with spare as materialized (
             select record from (
@@ -243,24 +251,24 @@ async fn compare(connection: &mut PgConnection, project: &str, records: &[Uuid])
                     row_number() over (one order by t.completed_at, t.record) as first,
                     row_number() over (one order by t.completed_at desc, t.record desc) as last
                 from near_texts n
-                join near_texts t on t.project = $1 and t.bands && n.bands
+                join near_texts t on t.project = $1 and t.work = $2 and t.bands && n.bands
                     and (t.completed_at, t.record) < (n.completed_at, n.record)
-                where n.project = $1 and n.record = any($2)
+                where n.project = $1 and n.work = $2 and n.record = any($3)
                 window one as (partition by n.record, cardinality(t.bands) < 16)
             ) t
-            where least(first, last) > case when is_thin then $4 else $3 end
+            where least(first, last) > case when is_thin then $5 else $4 end
         ), gone as (
             delete from near_texts t using (select distinct record from spare) s
-            where t.project = $1 and t.record = s.record and cardinality(t.bands) < 16
+            where t.project = $1 and t.work = $2 and t.record = s.record and cardinality(t.bands) < 16
             returning t.record
         ), thinned as (
             update near_texts t set bands = t.bands[16:] from (select distinct record from spare) s
-            where t.project = $1 and t.record = s.record and cardinality(t.bands) >= 16
+            where t.project = $1 and t.work = $2 and t.record = s.record and cardinality(t.bands) >= 16
             returning t.record
         )
         select (select count(*) from gone) + (select count(*) from thinned)";
-    let found: Vec<Found> =
-        sqlx::query_as(FIND).bind(project).bind(records).bind(COMPARED).fetch_all(&mut *connection).await?;
+    let query = sqlx::query_as(FIND).bind(project).bind(work).bind(records).bind(COMPARED);
+    let found: Vec<Found> = query.fetch_all(&mut *connection).await?;
     let mut twins: HashMap<Uuid, Vec<(Uuid, f64)>> = HashMap::new();
     let mut crowded: Vec<Uuid> = Vec::new();
     for found in found {
@@ -296,30 +304,33 @@ async fn compare(connection: &mut PgConnection, project: &str, records: &[Uuid])
             likenesses.push(likeness as f32);
         }
     }
-    let query = sqlx::query(NOTE).bind(project).bind(ids).bind(of_twins).bind(likenesses);
+    let query = sqlx::query(NOTE).bind(project).bind(work).bind(ids).bind(of_twins).bind(likenesses);
     query.execute(&mut *connection).await?;
-    let left = sqlx::query(LEAVE).bind(project).bind(spare).execute(&mut *connection).await?.rows_affected();
+    let query = sqlx::query(LEAVE).bind(project).bind(work).bind(spare);
+    let left = query.execute(&mut *connection).await?.rows_affected();
     if crowded.is_empty() {
         return Ok(left);
     }
     // Neighbors have the same candidates, so that a few from all over the page suffice.
     let crowded: Vec<_> = crowded.iter().step_by(crowded.len().div_ceil(THINNED)).copied().collect();
-    let thinned = sqlx::query_scalar(THIN).bind(project).bind(crowded).bind(COMPARED).bind(MANY);
+    let thinned = sqlx::query_scalar(THIN).bind(project).bind(work).bind(crowded).bind(COMPARED).bind(MANY);
     let thinned: i64 = thinned.fetch_one(connection).await?;
     Ok(left + thinned.unsigned_abs())
 }
 
-/// Deletes what is stored about records that are erased, in the transaction that erases them.
+/// Deletes what a comparison has stored about records that are erased, in the transaction that erases them.
 pub(super) async fn forget(
     connection: &mut PgConnection,
     project: &str,
+    comparison: &Comparison,
     records: &[Uuid],
 ) -> sqlx::Result<()> {
     for sql in [
-        "delete from near_texts where project = $1 and record = any($2)",
-        "delete from near_twins where project = $1 and (record = any($2) or twin = any($2))",
+        "delete from near_texts where project = $1 and work = $2 and record = any($3)",
+        "delete from near_twins where project = $1 and work = $2 and (record = any($3) or twin = any($3))",
     ] {
-        sqlx::query(sql).bind(project).bind(records).execute(&mut *connection).await?;
+        let query = sqlx::query(sql).bind(project).bind(comparison.work).bind(records);
+        query.execute(&mut *connection).await?;
     }
     Ok(())
 }
@@ -331,7 +342,7 @@ pub(super) fn push_unlike(
     selection: &Selection<'_>,
     conditions: impl FnOnce(&mut QueryBuilder<Postgres>),
 ) {
-    let (Selection { from, alias, .. }, record) = (selection, selection.record());
+    let (Selection { from, alias, comparison, .. }, record) = (selection, selection.record());
     query.push(format_args!(
         " and not exists (select from near_twins twin
             join (select {alias}.{record} as id from {from} where {alias}.project = $1"
@@ -339,8 +350,9 @@ pub(super) fn push_unlike(
     conditions(query);
     query.push(format_args!(
         ") older on older.id = twin.twin
-            where twin.project = $1 and twin.record = {alias}.{record} and twin.likeness >= "
+            where twin.project = $1 and twin.record = {alias}.{record} and twin.work = "
     ));
+    query.push_bind(comparison.map(|comparison| comparison.work)).push(" and twin.likeness >= ");
     #[expect(
         clippy::cast_possible_truncation,
         reason = "compared with a share of 60, which is kept as short"

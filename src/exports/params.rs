@@ -12,6 +12,10 @@ use crate::http::page::{check_range, time_in_query};
 use crate::http::{Check, Checks};
 use crate::types::Timestamp;
 
+/// The largest number of records with the same answer that a request can allow. For each row, as many earlier records with
+/// its answer are looked at.
+const MOST_PER_ANSWER: u32 = 100;
+
 /// The parameters that every data set has.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]
 #[serde(deny_unknown_fields, default)]
@@ -98,9 +102,9 @@ pub struct Common {
     #[arg(long, value_name = "N")]
     #[param(minimum = 1, example = 20_000)]
     pub max_chars: Option<u32>,
-    /// The maximum number of records with the same answer. The oldest ones are exported.
+    /// The maximum number of records with the same answer, up to 100. The oldest ones are exported.
     #[arg(long, value_name = "N")]
-    #[param(minimum = 1, example = 20)]
+    #[param(minimum = 1, maximum = 100, example = 20)]
     pub max_per_answer: Option<u32>,
     /// Whether rows stay whose texts are also in another part. It is only used for counting, and cannot be set by a
     /// request.
@@ -190,7 +194,12 @@ impl Check for Common {
         checks.require(self.is_near() || !has_threshold, "dedupe", "must be near if near_threshold is given");
         checks.require(self.system.as_deref() != Some(""), "system", "must not be empty");
         checks.require(self.max_chars != Some(0), "max_chars", "must be 1 or more");
-        checks.require(self.max_per_answer != Some(0), "max_per_answer", "must be 1 or more");
+        let few = 1..=MOST_PER_ANSWER;
+        checks.require(
+            self.max_per_answer.is_none_or(|most| few.contains(&most)),
+            "max_per_answer",
+            &format!("must be from 1 to {MOST_PER_ANSWER}"),
+        );
         check_range(checks, self.since, self.until);
         if self.split.is_none() {
             checks.require(

@@ -2,7 +2,7 @@
 
 use sqlx::{Postgres, QueryBuilder};
 
-use super::near::push_unlike;
+use super::near::{Comparison, push_unlike};
 use super::params::Common;
 use super::text::Text;
 
@@ -20,6 +20,8 @@ pub struct Selection<'a> {
     pub hash: &'a str,
     /// The answer of a row, if it has one.
     pub answer: Option<Text<'a>>,
+    /// The comparison by which similar rows are found, if they can be.
+    pub comparison: Option<&'static Comparison>,
 }
 
 impl Selection<'_> {
@@ -36,20 +38,26 @@ impl Selection<'_> {
 
     /// Adds the condition that no older row that meets the `conditions` has the same hash, so that only the oldest of
     /// equal rows is exported.
+    ///
+    /// The rows are looked at from the newest to the oldest. If many do not meet the conditions, each of them is passed over
+    /// for at most one row, and not for every later one.
     pub fn push_oldest(
         &self,
         query: &mut QueryBuilder<Postgres>,
         conditions: impl FnOnce(&mut QueryBuilder<Postgres>),
     ) {
-        let Self { from, alias, hash, .. } = self;
+        let Self { from, alias, hash, key, .. } = self;
         query.push(format_args!(
-            " and not exists (select from (select {alias}.* from {from} where {alias}.project = $1"
+            " and not exists (select from (
+                select from (select {alias}.* from {from} where {alias}.project = $1"
         ));
         conditions(query);
+        let newest: Vec<_> = key.iter().map(|column| format!("older.{column} desc")).collect();
         query.push(format_args!(
-            ") older where older.{hash} = {alias}.{hash} and ({}) < ({}))",
+            ") older where older.{hash} = {alias}.{hash} and ({}) < ({}) order by {} limit 1) nearest)",
             self.key_of("older"),
-            self.key_of(alias)
+            self.key_of(alias),
+            newest.join(", ")
         ));
     }
 

@@ -119,6 +119,8 @@ pub enum Contents<'a> {
 /// The texts of a row, as SQL.
 #[derive(Debug, Clone, Copy)]
 pub struct Texts<'a> {
+    /// The name of the record's domain.
+    pub domain: &'a str,
     /// The id of the row's record.
     pub record: &'a str,
     /// The question.
@@ -204,8 +206,8 @@ impl Common {
             (SplitBy::Intent, Contents::Texts(texts)) => format!("({})::text", texts.question.hash()),
             (SplitBy::Program, Contents::Texts(texts)) => format!("({})::text", texts.answer.hash()),
             (SplitBy::Auto, Contents::Texts(texts)) => format!(
-                "(select split_group::text from split_texts where project = $1 and record = {} limit 1)",
-                texts.record
+                "(select split_group::text from split_texts where project = $1 and domain = '{}' and record = {} limit 1)",
+                texts.domain, texts.record
             ),
         };
         query.push(" and ");
@@ -216,9 +218,23 @@ impl Common {
         if part.before().is_empty() || self.with_overlaps {
             return;
         }
+        // A text may be in very many records of one group. The index leads from each group of a text to the next one.
         query.push(format_args!(
-            " and not exists (select from split_texts other where other.project = $1
-                and other.hash = any(array[{}, {}{others}]) and other.completed_at < ",
+            " and not exists (select from unnest(array[{}, {}{others}]) as text (hash)
+                cross join lateral (
+                    with recursive found as (
+                        (select t.split_group, t.completed_at from split_texts t
+                            where t.project = $1 and t.hash = text.hash
+                            order by t.split_group, t.completed_at limit 1)
+                        union all
+                        select next.* from found cross join lateral (
+                            select t.split_group, t.completed_at from split_texts t
+                            where t.project = $1 and t.hash = text.hash and t.split_group > found.split_group
+                            order by t.split_group, t.completed_at limit 1) next
+                    )
+                    select * from found
+                ) other
+                where other.completed_at < ",
             question.hash(),
             answer.hash()
         ));

@@ -75,7 +75,8 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
             from step where passed = false
             union all
             select true, rule, id, completed_at,
-                coalesce((select max(a.attempt) from attempt a where a.generation_id = taught.id and a.passed), 0),
+                coalesce((select max(a.attempt) from attempt a where a.generation_id = taught.id and a.passed
+                    and a.bare = taught.final_bare), 0),
                 null, intent, final, final_bare, review_note, corrected, corrected_bare
             from taught, unnest(array['fix', 'next', 'final']) rule
         ) pairs
@@ -96,10 +97,10 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
 pub(super) async fn renew(connection: &mut PgConnection, project: &str, logs: &[Uuid]) -> sqlx::Result<()> {
     // A log that is in a group of a split already is there with its new program too.
     const CORRECTIONS: &str = "
-        insert into split_texts (project, record, hash, completed_at, split_group)
-        select distinct t.project, t.record, split_hash('program', g.corrected_dsl), t.completed_at, t.split_group
+        insert into split_texts (project, domain, record, hash, completed_at, split_group)
+        select distinct t.project, t.domain, t.record, split_hash('program', g.corrected_dsl), t.completed_at, t.split_group
         from generations g
-        join split_texts t on t.project = $1 and t.record = g.id
+        join split_texts t on t.project = $1 and t.domain = $3 and t.record = g.id
         where g.project = $1 and g.id = any($2) and g.corrected_dsl is not null
         on conflict do nothing";
     const FINALIZED: &str = "select id, completed_at from generations
@@ -111,7 +112,7 @@ pub(super) async fn renew(connection: &mut PgConnection, project: &str, logs: &[
     insert(connection, project, &ids).await?;
     // A page of a split that is in progress may have read the log without its correction.
     progress::lock(connection, project, TEXTS.domain).await?;
-    sqlx::query(CORRECTIONS).bind(project).bind(&ids).execute(connection).await?;
+    sqlx::query(CORRECTIONS).bind(project).bind(&ids).bind(TEXTS.domain).execute(connection).await?;
     Ok(())
 }
 

@@ -9,6 +9,15 @@ use super::rules::views::is_duration;
 use crate::http::{Check, Checks};
 use crate::types::{FreeForm, OptionalName, Timestamp, names_it};
 
+/// The maximum number of suggestions in a slate. Each that a user viewed can be a row of an export, which reads the whole slate.
+const MOST_SUGGESTIONS: usize = 1_000;
+
+/// Rejects a slate of more suggestions.
+fn check_slate(count: usize, checks: &mut Checks) {
+    let detail = format!("must have {MOST_SUGGESTIONS} suggestions or fewer");
+    checks.require(count <= MOST_SUGGESTIONS, "suggestions", &detail);
+}
+
 /// Starts a suggestion record with a slate. A body with `actual_input` is a record that is already finished.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -19,6 +28,7 @@ pub struct NewSuggestion {
     /// The context that the model was given: `blocks`, `nodes`, `cwd` and any other members.
     pub context: FreeForm,
     /// The suggestions in the order in which they were offered.
+    #[schema(max_items = 1_000)]
     pub suggestions: Vec<String>,
     /// The request to the model: `messages`, `model`, `temperature` and any other members.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,6 +149,7 @@ impl Check for NewSuggestion {
         checks.count("context_block_count", self.context_block_count);
         checks.count("cycle_count", self.cycle_count);
         let count = self.suggestions.len();
+        check_slate(count, checks);
         if let Some(propensities) = &self.propensities {
             let fit = propensities.len() == count
                 && propensities.iter().all(|share| (0.0..=1.0).contains(share))
@@ -200,6 +211,7 @@ pub struct Outcome {
     pub result_block_number: Option<i32>,
     /// The suggestions again, for a project that stores no text. Without them only an exact match can be recognized.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 1_000)]
     pub suggestions: Option<Vec<String>>,
 }
 
@@ -220,6 +232,7 @@ impl Outcome {
 
 impl Check for Outcome {
     fn check(&self, checks: &mut Checks) {
+        check_slate(self.suggestions.as_ref().map_or(0, Vec::len), checks);
         checks.require(
             self.time_to_action_ms.is_none_or(is_duration),
             "time_to_action_ms",

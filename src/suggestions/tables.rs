@@ -89,6 +89,8 @@ columns! {
         "reported": "text" as "json" = row.start.reported.as_ref().filter(|_| row.start.is_kept()).map(json),
         "request_hash": "bytea" = row.start.hash.as_slice(),
         "outcome_hash": "bytea" = row.start.outcome_hash.as_deref(),
+        "request_is_readable": "bool" =
+            row.text(|start| Some(start.facts.request_is_readable)).unwrap_or_default(),
         "prompt_hash": "uuid" = row.text(|start| Some(start.facts.prompt_hash)),
         "context_hash": "uuid" = row.text(|start| Some(start.facts.context_hash)),
         "example_hash": "uuid" = row.end(|end| end.example_hash).flatten(),
@@ -277,6 +279,7 @@ pub(super) async fn finalize(
                 error = case when new.state = 'finalized' then s.error end,
                 suggestions = case when new.state = 'finalized' then s.suggestions end,
                 suggestion_hashes = case when new.state = 'finalized' then s.suggestion_hashes end,
+                request_is_readable = s.request_is_readable and new.state = 'finalized',
                 prompt_hash = case when new.state = 'finalized' then s.prompt_hash end,
                 context_hash = case when new.state = 'finalized' then s.context_hash end
             from new where s.project = $1 and s.id = new.id",

@@ -9,9 +9,11 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::{
-    CompletionOf, INTENT, PromptOf, SESSION, TEXTS, check_texts, push_log_conditions, push_min_rating,
+    COMPARISON, CompletionOf, INTENT, PromptOf, SESSION, TEXTS, check_texts, push_log_conditions,
+    push_min_rating,
 };
 use crate::exports::format::{Example, Shape};
+use crate::exports::near::Comparison;
 use crate::exports::params::Common;
 use crate::exports::schema;
 use crate::exports::selection::Selection;
@@ -156,6 +158,7 @@ impl Dataset for CorrectionPairs {
             key: &["completed_at", "generation_id", "bad_attempt"],
             hash: "row_hash",
             answer: Some(ANSWER),
+            comparison: self.comparison(),
         };
         common.push_selection(query, &rows, |query| self.push_conditions(query, common, shape));
     }
@@ -198,6 +201,10 @@ impl Dataset for CorrectionPairs {
 
     fn texts(&self, _: Shape) -> Option<QuestionAndAnswer> {
         Some([(INTENT, Some("user_intent")), (ANSWER, None)])
+    }
+
+    fn comparison(&self) -> Option<&'static Comparison> {
+        Some(&COMPARISON)
     }
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
@@ -291,6 +298,7 @@ impl CorrectionPairs {
             _ => format!(", split_hash('program', {WRONG})"),
         };
         let texts = Texts {
+            domain: TEXTS.domain,
             record: "g.id",
             question: INTENT,
             answer: ANSWER,

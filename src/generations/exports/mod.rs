@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 use crate::exports::chat::Prompt;
 use crate::exports::format::Shape;
 use crate::exports::groups::Source;
+use crate::exports::near::Comparison;
 use crate::exports::text::Text;
 use crate::exports::{Described as _, Description};
 use crate::generations::Rating;
@@ -49,7 +50,13 @@ pub(super) static TEXTS: Source = Source {
             ) own
         ) g
         where g.before < 20000 order by g.completed_at, g.id",
-    taught: "
+    comparisons: &[&COMPARISON],
+};
+
+/// The comparison of logs by their intents and the programs that they teach.
+static COMPARISON: Comparison = Comparison {
+    work: "near generations",
+    sql: "
         select g.id as record, g.completed_at,
             left(g.user_intent, 16384) || E'\n' || left(coalesce(g.corrected_dsl, g.final_valid_dsl), 16384) as text
         from generations g
@@ -87,7 +94,8 @@ pub enum PromptOf {
     #[default]
     Intent,
     /// The messages and tools in `prompt_text` of the attempt, or one message of the user if `prompt_text` is neither
-    /// a request nor a list of messages. Rows of attempts without `prompt_text` are left out.
+    /// a request nor a list of messages. Rows of attempts without `prompt_text` are left out, and so are programs that no
+    /// attempt had.
     Sent,
 }
 

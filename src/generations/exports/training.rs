@@ -9,9 +9,11 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::{
-    CompletionOf, INTENT, PromptOf, SESSION, TEXTS, check_texts, push_log_conditions, push_min_rating,
+    COMPARISON, CompletionOf, INTENT, PromptOf, SESSION, TEXTS, check_texts, push_log_conditions,
+    push_min_rating,
 };
 use crate::exports::format::{Example, Shape};
+use crate::exports::near::Comparison;
 use crate::exports::params::Common;
 use crate::exports::schema;
 use crate::exports::selection::Selection;
@@ -108,6 +110,7 @@ impl Dataset for TrainingPairs {
             key: &["completed_at", "id"],
             hash: "pair_hash",
             answer: Some(ANSWER),
+            comparison: self.comparison(),
         };
         common.push_selection(query, &rows, |query| self.push_conditions(query, common));
     }
@@ -119,15 +122,15 @@ impl Dataset for TrainingPairs {
     fn columns(&self, common: &Common, _: Shape) -> String {
         let mut columns = format!("g.user_intent, {PROGRAM} as program");
         if self.is_sent() || self.is_raw() {
-            let (sent, response) = (of_last("prompt_text"), of_last("raw_response"));
+            let (sent, response) = (of_attempt("prompt_text"), of_attempt("raw_response"));
             columns = format!("{columns}, {sent} as prompt_text, {response} as response");
         }
         if common.with_metadata() {
-            columns.push_str(
-                ", g.domain_name, g.model_used, g.session_id, g.cbu_id, g.instance_id, g.created_at, g.rating, g.metadata,
+            columns = format!(
+                "{columns}, g.domain_name, g.model_used, g.session_id, g.cbu_id, g.instance_id, g.created_at, g.rating, g.metadata,
                 (select count(*) from attempts a where a.project = $1 and a.generation_id = g.id) as total_attempts,
-                (select a.raw_response from attempts a where a.project = $1 and a.generation_id = g.id
-                    and a.passed order by a.attempt desc limit 1) as raw_response",
+                {} as raw_response",
+                of_attempt("raw_response")
             );
         }
         columns
@@ -139,6 +142,10 @@ impl Dataset for TrainingPairs {
 
     fn texts(&self, _: Shape) -> Option<QuestionAndAnswer> {
         Some([(INTENT, Some("user_intent")), (ANSWER, Some("program"))])
+    }
+
+    fn comparison(&self) -> Option<&'static Comparison> {
+        Some(&COMPARISON)
     }
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
@@ -173,10 +180,12 @@ impl Dataset for TrainingPairs {
     }
 }
 
-/// Returns the SQL of a text of the last attempt of the log `g` that passed.
-fn of_last(column: &str) -> String {
+/// Returns the SQL of a text of the attempt from which the log `g` has its program: the last one that passed with that program.
+/// As elsewhere, white space makes no difference.
+fn of_attempt(column: &str) -> String {
     format!(
         "(select a.{column} from attempts a where a.project = $1 and a.generation_id = g.id and a.passed
+            and (a.extracted_dsl = g.final_valid_dsl or bare_hash(a.extracted_dsl) = bare_hash(g.final_valid_dsl))
             order by a.attempt desc limit 1)"
     )
 }
@@ -196,14 +205,17 @@ impl TrainingPairs {
         push_log_conditions(query, self.domain_name.as_deref(), self.model_used.as_deref());
         push_min_rating(query, self.min_rating);
         if self.is_sent() {
-            query.push(format_args!(" and has_text({})", of_last("prompt_text")));
+            query.push(format_args!(" and has_text({})", of_attempt("prompt_text")));
         }
         if self.is_raw() {
-            query
-                .push(format_args!(" and g.corrected_dsl is null and has_text({})", of_last("raw_response")));
+            query.push(format_args!(
+                " and g.corrected_dsl is null and has_text({})",
+                of_attempt("raw_response")
+            ));
         }
-        let exported = if self.is_raw() { of_last("raw_response") } else { PROGRAM.to_owned() };
+        let exported = if self.is_raw() { of_attempt("raw_response") } else { PROGRAM.to_owned() };
         let texts = Texts {
+            domain: TEXTS.domain,
             record: "g.id",
             question: INTENT,
             answer: ANSWER,

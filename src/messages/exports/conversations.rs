@@ -155,6 +155,9 @@ impl Dataset for Conversations {
 
 impl Conversations {
     /// Adds `from` and `where`. `last` is the last pair of a conversation, and `c` is the conversation.
+    ///
+    /// Whether a pair is the last is found by the pairs after it, the next one first. If many of them do not meet the
+    /// conditions, each is passed over for one pair, and not for every earlier one.
     fn push_conversations(&self, query: &mut QueryBuilder<Postgres>, common: &Common) {
         query.push(
             " from pairs last
@@ -171,36 +174,41 @@ impl Conversations {
                         select p.*, row_number() over (partition by coalesce(p.turn, p.id) order by p.created_at desc, p.id desc) as later
                         from pairs p where p.project = $1 and p.conversation = last.conversation",
         );
-        self.push_conditions(query, common);
+        self.push_conditions(query, common, "p");
         query.push(
             ") p where p.later = 1) p where p.bytes <= 16777216) c
-            where c.pairs is not null and last.project = $1 and last.lifecycle_state = 'complete' and last.id = (
-                select p.id from pairs p where p.project = $1 and p.conversation = last.conversation",
+            where c.pairs is not null and last.project = $1",
         );
-        self.push_conditions(query, common);
-        query.push(" order by p.completed_at desc, p.id desc limit 1)");
+        self.push_conditions(query, common, "last");
+        query.push(
+            " and not exists (select from (
+                select from pairs p where p.project = $1 and p.conversation = last.conversation
+                    and (p.completed_at, p.id) > (last.completed_at, last.id)",
+        );
+        self.push_conditions(query, common, "p");
+        query.push(" order by p.completed_at, p.id limit 1) next)");
         let contents = Contents::Question(Text { kind: "message", sql: "c.question" });
         common.push(query, "c.created_at", &Sides { session: "last.conversation::text", contents });
     }
 
-    /// Adds the conditions on the pair `p` of a conversation.
-    fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common) {
-        query.push(
-            " and p.lifecycle_state = 'complete' and has_text(p.user_text) and has_text(p.assistant_text)",
-        );
+    /// Adds the conditions on a pair of a conversation.
+    fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common, pair: &str) {
+        query.push(format_args!(
+            " and {pair}.lifecycle_state = 'complete' and has_text({pair}.user_text) and has_text({pair}.assistant_text)"
+        ));
         for (column, value) in
             [("topic_id", &self.topic_id), ("model", &self.model), ("color_flag", &self.color_flag)]
         {
             if let Some(value) = value {
-                query.push(format_args!(" and p.{column} = ")).push_bind(value.clone());
+                query.push(format_args!(" and {pair}.{column} = ")).push_bind(value.clone());
             }
         }
         if let Some(star) = self.star {
-            query.push(" and p.star = ").push_bind(star);
+            query.push(format_args!(" and {pair}.star = ")).push_bind(star);
         }
         if let Some(as_of) = common.as_of {
             // A conversation may continue. Later pairs are not part of this export.
-            query.push(" and p.completed_at < ").push_bind(as_of);
+            query.push(format_args!(" and {pair}.completed_at < ")).push_bind(as_of);
         }
     }
 }

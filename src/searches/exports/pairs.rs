@@ -29,25 +29,21 @@ pub struct SearchPairs {
     root: Option<String>,
 }
 
-/// Returns the SQL of the files that did not help the search `s`, as rows of path and rank: files in the weak result
-/// or in a hint that were not the answer.
-fn unhelpful(s: &str) -> String {
-    format!(
-        "select path, row_number() over (order by min(rank), path) as rank from (
-            select result.value ->> 'path' as path, result.ordinality as rank
-            from jsonb_array_elements({s}.results) with ordinality as result
-            union all
-            select hint.path, 1000 + hint.rank from search_hints hint
-            where hint.project = $1 and hint.search_id = {s}.id and not hint.read
-        ) offered
-        where not exists (
-            select from association_evidence answer
-            join associations b on b.project = $1 and b.id = answer.association_id
-            where answer.project = $1 and answer.source = {s}.id and answer.kind = 'found'
-                and b.path = offered.path)
-        group by path"
-    )
-}
+/// The SQL of the files that did not help the search `s`, as rows of path and rank: files in the weak result or in a hint that were
+/// not the answer.
+const UNHELPFUL: &str = "
+    select path, row_number() over (order by min(rank), path) as rank from (
+        select result.value ->> 'path' as path, result.ordinality as rank
+        from jsonb_array_elements(s.results) with ordinality as result
+        union all
+        select hint.path, 1000 + hint.rank from search_hints hint
+        where hint.project = $1 and hint.search_id = s.id and not hint.read
+    ) offered
+    where not exists (
+        select from association_evidence answer
+        join associations b on b.project = $1 and b.id = answer.association_id
+        where answer.project = $1 and answer.source = s.id and answer.kind = 'found' and b.path = offered.path)
+    group by path";
 
 #[derive(Serialize, ToSchema)]
 struct Raw<'a> {
@@ -92,33 +88,28 @@ impl Dataset for SearchPairs {
     }
 
     fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
-        let others = match shape {
-            Shape::Triplet => unhelpful("s"),
-            _ => "select 0::bigint as rank".to_owned(),
-        };
-        query.push(format_args!(
-            " from searches s
-            join association_evidence e on e.project = $1 and e.source = s.id and e.kind = 'found'
-            join associations a on a.project = $1 and a.id = e.association_id
-            cross join lateral ({others}) unhelpful
-            where s.project = $1 and s.state = 'resolved'"
-        ));
-        self.push_conditions(query, common, "s");
+        self.push_rows(query, common, shape);
         if common.is_exact() {
-            // An association consists of a root, a query and a path.
-            query.push(
-                " and not exists (select from association_evidence earlier
-                    join searches older on older.project = $1 and older.id = earlier.source
-                    where earlier.project = $1 and earlier.association_id = e.association_id
-                        and earlier.kind = 'found' and (older.completed_at, older.id) < (s.completed_at, s.id)",
-            );
-            self.push_conditions(query, common, "older");
-            query.push(match shape {
-                Shape::Triplet => format!(" and unhelpful.path in (select path from ({}) other))", unhelpful("older")),
+            let compared = match shape {
+                Shape::Pair => "s.query, s.path".to_owned(),
+                Shape::Triplet => "s.query, s.path, s.negative".to_owned(),
+                // Most searches are the only one of their root, query and file. The other files of those are not read.
                 _ => format!(
-                    " and array(select path from ({}) other order by path) = array(select path from ({}) own order by path))",
-                    unhelpful("older"), unhelpful("s")),
-            });
+                    "s.root, s.query, s.path,
+                    case when s.alike > 1 then array(select path from ({UNHELPFUL}) own order by path) end"
+                ),
+            };
+            // No index has all that is compared, so each page compares all rows: once, because a condition that is compared with
+            // true is no join, which would compare them for each row.
+            query.push(format_args!(
+                " and ((s.id, e.association_id, unhelpful.rank) in (select id, association_id, rank from (
+                    select s.id, s.association_id, s.rank, row_number() over (
+                        partition by {compared} order by s.completed_at, s.id, s.place, s.rank) as nth
+                    from (select s.id, s.completed_at, s.root, s.query, s.results, a.path, e.association_id, e.rank as place,
+                            unhelpful.path as negative, unhelpful.rank, count(*) over (partition by e.association_id) as alike"
+            ));
+            self.push_rows(query, common, shape);
+            query.push(") s) equal where nth = 1)) is true");
         }
     }
 
@@ -131,9 +122,8 @@ impl Dataset for SearchPairs {
         if shape == Shape::Triplet {
             columns.push_str(", unhelpful.path as negative");
         } else {
-            columns.push_str(", array(select path from (");
-            columns.push_str(&unhelpful("s"));
-            columns.push_str(") other order by rank) as unhelpful");
+            columns =
+                format!("{columns}, array(select path from ({UNHELPFUL}) other order by rank) as unhelpful");
         }
         if common.with_metadata() {
             columns.push_str(
@@ -171,14 +161,24 @@ impl Dataset for SearchPairs {
 }
 
 impl SearchPairs {
-    fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common, s: &str) {
+    /// Adds `from` and `where`, with the search `s`, and as `unhelpful` a file that did not help where it is part of the row.
+    fn push_rows(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
+        let others = match shape {
+            Shape::Triplet => UNHELPFUL,
+            _ => "select null::text as path, 0::bigint as rank",
+        };
+        query.push(format_args!(
+            " from searches s
+            join association_evidence e on e.project = $1 and e.source = s.id and e.kind = 'found'
+            join associations a on a.project = $1 and a.id = e.association_id
+            cross join lateral ({others}) unhelpful
+            where s.project = $1 and s.state = 'resolved'"
+        ));
         if let Some(root) = &self.root {
-            query.push(format_args!(" and {s}.root = ")).push_bind(paths::folder(root));
+            query.push(" and s.root = ").push_bind(paths::folder(root));
         }
-        let session = format!("coalesce({s}.agent_session_id, {s}.id::text)");
-        let question = format!("{s}.query");
-        let sides =
-            Sides { session: &session, contents: Contents::Question(Text { kind: "query", sql: &question }) };
-        common.push(query, &format!("{s}.timestamp"), &sides);
+        let contents = Contents::Question(Text { kind: "query", sql: "s.query" });
+        let sides = Sides { session: "coalesce(s.agent_session_id, s.id::text)", contents };
+        common.push(query, "s.timestamp", &sides);
     }
 }

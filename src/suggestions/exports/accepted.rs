@@ -11,11 +11,12 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::slates::{
-    CONTEXT, INPUT, METADATA, MatchTypes, Metadata, REQUEST, SLATES, SOURCE, TEXTS, Texts, WITHOUT_TEXT,
-    kinds, object, on_one_line, push_conditions,
+    BY_CONTEXT, BY_REQUEST, CONTEXT, INPUT, METADATA, MatchTypes, Metadata, REQUEST, SLATES, SOURCE, TEXTS,
+    Texts, WITHOUT_TEXT, kinds, object, on_one_line, push_conditions,
 };
 use crate::exports::chat::Message;
 use crate::exports::format::{Example, Shape};
+use crate::exports::near::Comparison;
 use crate::exports::params::Common;
 use crate::exports::schema;
 use crate::exports::selection::Selection;
@@ -99,7 +100,7 @@ impl Dataset for AcceptedSuggestions {
             Prompt::Request => "example_hash",
             Prompt::Context => "context_example_hash",
         };
-        let rows = Selection { hash, answer: Some(INPUT), ..SLATES };
+        let rows = Selection { hash, answer: Some(INPUT), comparison: self.comparison(), ..SLATES };
         common.push_selection(query, &rows, |query| self.push_conditions(query, common));
     }
 
@@ -121,6 +122,13 @@ impl Dataset for AcceptedSuggestions {
 
     fn texts(&self, _: Shape) -> Option<QuestionAndAnswer> {
         Some([(self.question(), None), (INPUT, Some("actual_input"))])
+    }
+
+    fn comparison(&self) -> Option<&'static Comparison> {
+        Some(match self.prompt.unwrap_or_default() {
+            Prompt::Request => &BY_REQUEST,
+            Prompt::Context => &BY_CONTEXT,
+        })
     }
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
@@ -158,6 +166,7 @@ impl AcceptedSuggestions {
         query.push(" and s.example_hash is not null");
         let kinds = kinds(self.match_type.as_ref(), self.include_typed);
         let texts = split::Texts {
+            domain: SOURCE.domain,
             record: "s.id",
             question: self.question(),
             answer: INPUT,

@@ -9,11 +9,12 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::slates::{
-    INPUT, METADATA, MatchTypes, Metadata, REQUEST, SOURCE, TEXTS, Texts, WITHOUT_TEXT, kinds,
+    BY_REQUEST, INPUT, METADATA, MatchTypes, Metadata, REQUEST, SOURCE, TEXTS, Texts, WITHOUT_TEXT, kinds,
     push_conditions,
 };
 use crate::exports::chat::Message;
 use crate::exports::format::{Example, Shape};
+use crate::exports::near::Comparison;
 use crate::exports::params::Common;
 use crate::exports::schema;
 use crate::exports::selection::Selection;
@@ -104,6 +105,7 @@ impl Dataset for PreferencePairs {
             key: &["completed_at", "suggestion_id", "rejected_index"],
             hash,
             answer: Some(answer(shape)),
+            comparison: self.comparison(),
         };
         common.push_selection(query, &rows, |query| self.push_conditions(query, common, shape, hash));
     }
@@ -120,6 +122,10 @@ impl Dataset for PreferencePairs {
     fn texts(&self, shape: Shape) -> Option<QuestionAndAnswer> {
         let column = (shape != Shape::Label).then_some("actual_input");
         Some([(REQUEST, None), (answer(shape), column)])
+    }
+
+    fn comparison(&self) -> Option<&'static Comparison> {
+        Some(&BY_REQUEST)
     }
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
@@ -156,6 +162,7 @@ impl PreferencePairs {
             _ => ", split_hash('input', s.suggestions ->> l.rejected_index)",
         };
         let texts = split::Texts {
+            domain: SOURCE.domain,
             record: "s.id",
             question: REQUEST,
             answer: answer(shape),

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use crate::exports::RowKey;
 use crate::exports::chat::Prompt;
 use crate::exports::groups::Source;
+use crate::exports::near::Comparison;
 use crate::exports::params::Common;
 use crate::exports::selection::Selection;
 use crate::exports::split::{Contents, Sides};
@@ -86,6 +87,7 @@ pub(super) const SLATES: Selection<'_> = Selection {
     key: &["completed_at", "id"],
     hash: "slate_hash",
     answer: None,
+    comparison: None,
 };
 
 /// The SQL of the records that are left out of data sets of exact matches because, without their text, it is not
@@ -99,7 +101,7 @@ const SESSION: &str = "coalesce(s.session_name, s.id::text)";
 
 /// The messages that were sent to the model, as a question.
 pub(super) const REQUEST: Text<'_> =
-    Text { kind: "prompt", sql: "prompt_text(prompt_of(s.llm_request, s.context))" };
+    Text { kind: "prompt", sql: "prompt_text(prompt_of(s.llm_request, s.request_is_readable, s.context))" };
 
 /// The context, as a question.
 pub(super) const CONTEXT: Text<'_> = Text { kind: "prompt", sql: "prompt_text(s.context)" };
@@ -112,7 +114,7 @@ pub(super) static SOURCE: Source = Source {
     domain: "suggestions",
     sql: "
         select s.id as record, s.completed_at,
-            split_hash('prompt', prompt_text(prompt_of(s.llm_request, s.context))) as question,
+            split_hash('prompt', prompt_text(prompt_of(s.llm_request, s.request_is_readable, s.context))) as question,
             array(
                 select split_hash('prompt', prompt_text(s.context))
                 union all select split_hash('input', s.actual_input)
@@ -132,10 +134,29 @@ pub(super) static SOURCE: Source = Source {
             ) s
         ) s
         where s.before < 20000 order by s.completed_at, s.id",
-    taught: "
+    comparisons: &[&BY_REQUEST, &BY_CONTEXT],
+};
+
+/// The comparison of records by the messages that were sent to the model, and what was submitted.
+pub(super) static BY_REQUEST: Comparison = Comparison {
+    work: "near suggestions",
+    sql: "
         select s.id as record, s.completed_at,
-            left(prompt_of(s.llm_request, s.context)::text, 16384)
+            left(prompt_of(s.llm_request, s.request_is_readable, s.context)::text, 16384)
                 || E'\n' || left(s.actual_input, 16384) as text
+        from suggestions s
+        where s.project = $1 and s.state = 'finalized' and s.example_hash is not null and s.completed_at < $4
+            and (s.completed_at, s.id) >
+                (coalesce($2, '-infinity'), coalesce($3, '00000000-0000-0000-0000-000000000000'))
+        order by s.completed_at, s.id limit $5",
+};
+
+/// The comparison of records by the context, and what was submitted.
+pub(super) static BY_CONTEXT: Comparison = Comparison {
+    work: "near suggestions by context",
+    sql: "
+        select s.id as record, s.completed_at,
+            left(s.context::text, 16384) || E'\n' || left(s.actual_input, 16384) as text
         from suggestions s
         where s.project = $1 and s.state = 'finalized' and s.example_hash is not null and s.completed_at < $4
             and (s.completed_at, s.id) >

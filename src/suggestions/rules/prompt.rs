@@ -100,6 +100,8 @@ pub struct Facts {
     pub failed: bool,
     /// The number of blocks in the context.
     pub context_block_count: Option<i32>,
+    /// Whether the messages of the request can be read.
+    pub request_is_readable: bool,
     /// The hash of the messages as exports write them.
     pub prompt_hash: Uuid,
     /// The hash of the context.
@@ -119,13 +121,15 @@ impl Facts {
             request.map_or((None, None), |request| (request.model, request.temperature));
         let answered = response.and_then(|response| response.model);
         let name = |model| read::<String>(model).filter(|model| (1..=200).contains(&model.len()));
+        let sent = new.llm_request.as_ref().and_then(|request| Prompt::read(request.as_str()));
         Self {
             model: name(answered).or_else(|| name(asked)),
             temperature: read(temperature),
             tokens: usage.map(|usage| usage.tokens()).unwrap_or_default(),
             failed: new.failure().is_some(),
             context_block_count: new.context_block_count.or_else(|| i32::try_from(blocks?.len()).ok()),
-            prompt_hash: prompt_hash(new),
+            request_is_readable: sent.is_some(),
+            prompt_hash: prompt_hash(&sent.unwrap_or_else(|| Prompt::of(new.context.as_str()))),
             context_hash: derived_id(&[b"context", new.context.as_str().as_bytes()]),
         }
     }
@@ -135,8 +139,7 @@ fn parse<'a, T: Deserialize<'a>>(object: Option<&'a FreeForm>) -> Option<T> {
     serde_json::from_str(object?.as_str()).ok()
 }
 
-fn prompt_hash(new: &NewSuggestion) -> Uuid {
-    let told = told(new.llm_request.as_ref().map(FreeForm::as_str), new.context.as_str());
+fn prompt_hash(told: &Prompt<'_>) -> Uuid {
     let parts = [serde_json::to_vec(&told.messages), serde_json::to_vec(&told.tools)];
     derived_id(&parts.each_ref().map(|part| part.as_deref().unwrap_or_default()))
 }

@@ -1,9 +1,10 @@
 //! Formats of training and correction pairs, byte for byte.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::{CORRECTIONS, TRAINING, rows, solved};
-use crate::support::{Service, assert_text, assert_whole, bodies, failed, passed, with};
+use crate::support::{Service, assert_text, assert_whole, bodies, column, failed, passed, with};
 
 #[tokio::test]
 async fn each_format_of_training_pairs_is_byte_exact() {
@@ -130,4 +131,40 @@ async fn prompts_as_sent_and_raw_responses_are_exported_where_they_are_asked_for
     ] {
         service.get(&path).await.refused(422, &[pointer]);
     }
+}
+
+#[tokio::test]
+async fn a_prompt_and_a_response_are_those_of_the_attempt_whose_program_is_exported() {
+    let service = Service::open().await;
+    let attempt = |number: i32, name: &str| {
+        let texts =
+            json!({"prompt_text": format!("ask for {name}"), "raw_response": format!("use ({name})")});
+        with(passed(number, &format!("({name} )")), &texts)
+    };
+    let ended = |number: u128, attempts: &[Value], program: &str| {
+        with(solved(number, &format!("i{number}"), attempts), &json!({"final_valid_dsl": program}))
+    };
+    service
+        .accept(&[
+            ended(1, &[attempt(1, "a")], "(own)"),
+            ended(2, &[attempt(1, "a"), attempt(2, "b")], "(a)"),
+            solved(3, "i3", &[attempt(1, "a"), attempt(2, "b")]),
+        ])
+        .await;
+    let contents = async |query: &str, message: usize| {
+        let rows = rows(&service, &format!("{TRAINING}?format=openai&{query}")).await;
+        rows.iter().map(|row| row["messages"][message]["content"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(contents("completion=raw", 0).await, ["i2", "i3"]);
+    assert_eq!(contents("completion=raw", 1).await, ["use (a)", "use (b)"]);
+    assert_eq!(contents("prompt=sent", 0).await, ["ask for a", "ask for b"]);
+    let all = rows(&service, &format!("{TRAINING}?format=raw&include=metadata")).await;
+    let responses: Vec<_> = all.iter().map(|row| row["metadata"]["raw_response"].clone()).collect();
+    assert_eq!(responses, [Value::Null, json!("use (a)"), json!("use (b)")]);
+    for number in [1, 2] {
+        let path = format!("/v1/generations/{}/review", Uuid::from_u128(number));
+        service.put(&path, &json!({"rating": "poor", "corrected_dsl": "(right)"})).await.expect(200);
+    }
+    let corrected = rows(&service, &format!("{CORRECTIONS}?format=raw")).await;
+    assert_eq!(column(&corrected, "bad_attempt"), [0, 1].map(Value::from));
 }

@@ -15,6 +15,7 @@ mod limits;
 mod near;
 mod order;
 mod pages;
+mod repetition;
 mod schemas;
 mod selection;
 mod splits;

@@ -17,8 +17,9 @@ async fn service() -> Service {
         solved(id, &format!("intent {}", id % 4), &chain)
     });
     let slates = (1..=9_u128).map(|id| {
-        json!({"event": "suggestion", "id": Uuid::from_u128(id), "context": {"n": id}, "suggestions": ["a", "b", "c"],
-            "viewed_indices": [0, 1, 2], "actual_input": "b"})
+        let texts = ["a", "b", "c"].map(|text| format!("{text} {id}"));
+        json!({"event": "suggestion", "id": Uuid::from_u128(id), "context": {"n": id}, "suggestions": texts,
+            "viewed_indices": [0, 1, 2], "actual_input": texts[1]})
     });
     let searches = (1..=4_u128).flat_map(|id| {
         let search = Uuid::from_u128(id);

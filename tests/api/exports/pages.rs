@@ -5,7 +5,7 @@ use sqlx::{AssertSqlSafe, Execute as _, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::solved;
-use crate::support::program::{DATASETS, Entry, Export, from_pairs};
+use crate::support::program::{COMMON, DATASETS, Entry, Export, from_pairs};
 use crate::support::{Service, failed, passed};
 
 /// How many records there are of each domain, and how many an export is asked for.
@@ -151,13 +151,19 @@ async fn figures_of_searches_do_not_read_all_queries_for_each_association() {
 }
 
 #[tokio::test]
-async fn equal_conversations_are_looked_for_once_a_page() {
+async fn equal_conversations_and_equal_rows_of_searches_are_looked_for_once_a_page() {
     let service = Service::open().await;
-    let entry =
-        DATASETS.iter().find(|entry| entry.description.name == "conversations").expect("conversations");
-    let export = export(&service, entry, &[("dedupe", "exact")]).await;
-    let plan = plan(&service, &mut export.next_page("").expect("a statement")).await;
-    assert!(plan.to_string().contains("(hashed SubPlan"), "{plan:#}");
+    for (name, format) in [
+        ("conversations", "raw"),
+        ("search-pairs", "raw"),
+        ("search-pairs", "triplets"),
+        ("search-pairs", "pairs"),
+    ] {
+        let entry = DATASETS.iter().find(|entry| entry.description.name == name).expect("a data set");
+        let export = export(&service, entry, &[("dedupe", "exact"), ("format", format)]).await;
+        let plan = plan(&service, &mut export.next_page("").expect("a statement")).await;
+        assert!(plan.to_string().contains("(hashed SubPlan"), "{name} {format}: {plan:#}");
+    }
 }
 
 /// A function that is called for each row takes many times as long as an expression.
@@ -176,17 +182,20 @@ async fn whether_a_text_is_blank_is_asked_by_an_expression_that_agrees_with_the_
 }
 
 /// A piece of an export, which is about to begin.
-async fn export(service: &Service, entry: &Entry, parameters: &[(&str, &str)]) -> Export {
+pub(super) async fn export(service: &Service, entry: &Entry, parameters: &[(&str, &str)]) -> Export {
     let mut pairs: Vec<_> =
         parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     pairs.push(("limit".to_owned(), PIECE.to_string()));
-    let (dataset, common) = ((entry.default)(), from_pairs(&pairs).expect("parameters"));
+    let (common, own): (Vec<_>, Vec<_>) =
+        pairs.into_iter().partition(|(name, _)| COMMON.contains(&name.as_str()));
+    let dataset = (entry.from_query)(&own).expect("parameters of the data set");
+    let common = from_pairs(&common).expect("parameters");
     let export = Export::prepare(service.pool(), "default", &entry.description, dataset, common).await;
     export.expect("an export")
 }
 
 /// How a statement is carried out. So few rows as there are here are faster read whole than by an index, which is not allowed.
-async fn plan(service: &Service, query: &mut QueryBuilder<Postgres>) -> Value {
+pub(super) async fn plan(service: &Service, query: &mut QueryBuilder<Postgres>) -> Value {
     let arguments = query.build().take_arguments().expect("arguments").unwrap_or_default();
     let sql = format!("explain (analyze, timing off, format json) {}", query.sql().as_str());
     let mut connection = service.connection().await;
@@ -198,7 +207,7 @@ async fn plan(service: &Service, query: &mut QueryBuilder<Postgres>) -> Value {
 }
 
 /// The most rows that a step of a plan has read, with those that it has left out.
-fn widest(plan: &Value) -> f64 {
+pub(super) fn widest(plan: &Value) -> f64 {
     let number = |name: &str| plan[name].as_f64().unwrap_or(0.0);
     let each: f64 =
         ["Actual Rows", "Rows Removed by Filter", "Rows Removed by Join Filter"].map(number).iter().sum();

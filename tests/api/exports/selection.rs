@@ -281,6 +281,7 @@ async fn answers_have_a_length_and_a_number_of_records_that_may_teach_them() {
         .get(&format!("{TRAINING}?max_per_answer=0&max_chars=0"))
         .await
         .refused(422, &["/max_chars", "/max_per_answer"]);
+    service.get(&format!("{TRAINING}?max_per_answer=101")).await.refused(422, &["/max_per_answer"]);
     service.get(&format!("{TRAINING}?min_chars=-1")).await.refused(422, &["/min_chars"]);
     let rows = rows(&service, &format!("{TRAINING}?format=raw&domain_name=fund,cbu&limit=3")).await;
     assert_eq!(rows.len(), 3);

@@ -266,8 +266,8 @@ async fn a_correction_is_in_a_group_even_if_the_log_is_put_into_it_at_the_same_t
     let reviewed = service.put(&path, &review);
     let ended = async {
         service.blocked(1).await;
-        let text = "insert into split_texts (project, record, hash, completed_at, split_group)
-            select project, id, 1, completed_at, 1 from generations";
+        let text = "insert into split_texts (project, domain, record, hash, completed_at, split_group)
+            select project, 'generations', id, 1, completed_at, 1 from generations";
         page.execute(text).await.expect("a text");
         page.commit().await.expect("the page ends");
     };
@@ -284,8 +284,8 @@ async fn nothing_stays_of_a_log_that_is_erased_while_the_first_page_puts_it_into
     let mut other = service.connection().await;
     let mut page = other.begin().await.expect("a transaction");
     lock(&mut page, "default", "generations").await.expect("the first page begins");
-    let text = "insert into split_texts (project, record, hash, completed_at, split_group)
-        select project, id, 1, completed_at, 1 from generations";
+    let text = "insert into split_texts (project, domain, record, hash, completed_at, split_group)
+        select project, 'generations', id, 1, completed_at, 1 from generations";
     page.execute(text).await.expect("a text");
     let path = format!("/v1/generations/{}", Uuid::from_u128(1));
     let erased = service.delete(&path);
@@ -338,4 +338,31 @@ async fn contexts_that_differ_in_spelling_are_in_the_same_part() {
     let sql = "select count(distinct record), count(distinct split_group) from split_texts";
     let groups: (i64, i64) = sqlx::query_as(sql).fetch_one(service.pool()).await.expect("groups");
     assert_eq!(groups, (4, 1));
+}
+
+#[tokio::test]
+async fn a_suggestion_with_the_id_of_a_log_that_is_erased_stays_in_its_part_and_is_compared_with_others() {
+    let service = Service::open().await;
+    let slate = |number: u128| {
+        json!({"event": "suggestion", "id": Uuid::from_u128(number), "context": {"cwd": "/home/jane/funds"},
+            "suggestions": ["git add ."], "viewed_indices": [0], "actual_input": "git add ."})
+    };
+    service.accept(&[log(1), slate(1), slate(2)]).await;
+    let accepted = "/v1/exports/accepted-suggestions";
+    let counts = async |path: &str| {
+        let mut counts = Vec::new();
+        for part in PARTS {
+            counts.push(service.get(&format!("{path}?split={part}&holdout=0.5")).await.rows().len());
+        }
+        counts.push(service.get(&format!("{path}?dedupe=near")).await.rows().len());
+        counts
+    };
+    let [logs, slates] = [counts(TRAINING).await, counts(accepted).await];
+    assert_eq!((logs.iter().sum::<usize>(), slates.iter().sum::<usize>()), (2, 3));
+    service.delete(&format!("/v1/generations/{}", Uuid::from_u128(1))).await.gone();
+    assert_eq!((counts(TRAINING).await, counts(accepted).await), (vec![0; 4], slates));
+    let sql = "select (select count(distinct record) from split_texts), (select count(*) from near_texts),
+        (select count(*) from near_twins)";
+    let noted: (i64, i64, i64) = sqlx::query_as(sql).fetch_one(service.pool()).await.expect("counts");
+    assert_eq!(noted, (2, 2, 1));
 }

@@ -1,6 +1,6 @@
 //! The data set of search pairs.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{find, weak};
 use crate::support::{Service, with};
@@ -58,4 +58,32 @@ async fn search_pairs_have_the_answer_and_what_did_not_help() {
             "skipped": 0, "skipped_estimated": false})
         )
     );
+}
+
+#[tokio::test]
+async fn rows_of_searches_are_equal_if_all_that_is_exported_of_them_is() {
+    let service = Service::open().await;
+    let search = |at: i64, root: &str, offered: &[&str]| {
+        let results: Vec<_> = offered.iter().map(|path| json!({"path": path, "score": 0.4})).collect();
+        let more = json!({"root": root, "results": results, "result_count": results.len()});
+        with(weak("login", at), &more)
+    };
+    for (at, root, offered) in [
+        (0, "/one", &["x.rs"][..]),
+        (100, "/two", &["x.rs"]),
+        (200, "/two", &["x.rs", "y.rs"]),
+        (300, "/two", &["y.rs", "x.rs"]),
+    ] {
+        find(&service, search(at, root, offered), &["login.rs"]).await;
+    }
+    let rows = async |query: &str| {
+        service.get(&format!("/v1/exports/search-pairs?dedupe=exact&{query}")).await.rows()
+    };
+    assert_eq!(rows("format=pairs").await, [json!({"anchor": "login", "positive": "login.rs"})]);
+    let triplet = |negative: &str| json!({"anchor": "login", "positive": "login.rs", "negative": negative});
+    assert_eq!(rows("format=triplets").await, [triplet("x.rs"), triplet("y.rs")]);
+    let raw = |root: &str, unhelpful: Value| json!({"query": "login", "path": "login.rs", "unhelpful": unhelpful, "root": root});
+    let [one, both] = [json!(["x.rs"]), json!(["x.rs", "y.rs"])];
+    assert_eq!(rows("format=raw").await, [raw("/one", one.clone()), raw("/two", one), raw("/two", both)]);
+    assert_eq!(rows("format=pairs&root=/two").await.len(), 1);
 }

@@ -15,6 +15,7 @@ async fn what_is_wrong_is_refused_by_its_name() {
         (SLATES, json!({"suggestions": []}), &["/context"][..]),
         (SLATES, json!({"context": [], "suggestions": []}), &["/context"]),
         (SLATES, json!({"context": {}, "suggestions": [1]}), &["/suggestions/0"]),
+        (SLATES, json!({"context": {}, "suggestions": vec!["a"; 1_001]}), &["/suggestions"]),
         (SLATES, start(json!({"colour": 1})), &["/colour"]),
         (SLATES, start(json!({"session_name": "x".repeat(201)})), &["/session_name"]),
         (SLATES, start(json!({"propensities": [0.5]})), &["/propensities"]),

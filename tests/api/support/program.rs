@@ -7,6 +7,7 @@ pub(crate) use gleaner::embeddings::Embedder;
 pub(crate) use gleaner::erasure::retention::Retention;
 pub(crate) use gleaner::exports::datasets::{ALL as DATASETS, Entry};
 pub(crate) use gleaner::exports::export::Export;
+pub(crate) use gleaner::exports::params::COMMON;
 pub(crate) use gleaner::exports::progress::lock;
 pub(crate) use gleaner::exports::snapshots::build::build_due;
 pub(crate) use gleaner::exports::stream::Limits;

@@ -309,3 +309,65 @@ async fn what_a_label_holds_is_what_its_parameters_are_about() {
     let [left, tested] = [&left, &parts[2]].map(|rows| vec![rows.clone()]);
     assert!(!left[0].is_empty() && are_disjoint(&[left, tested].concat(), "completion"));
 }
+
+#[tokio::test]
+async fn slates_are_similar_by_the_question_that_is_exported() {
+    const LONG: &str =
+        "the fund of John in Luxembourg with Mary as its secretary and nobody as director so far";
+    let service = Service::open().await;
+    let of = |number: u128, context: &str, message: &str| {
+        let request = json!({"messages": [{"role": "user", "content": message}]});
+        let more = json!({"context": {"cwd": context}, "llm_request": request});
+        with(finished(number, &["open it"], &[0], "open it"), &more)
+    };
+    service
+        .accept(&[
+            of(
+                1,
+                LONG,
+                "Which of these files is the one that has changed since we last looked at all of them?",
+            ),
+            of(
+                2,
+                LONG,
+                "Please say in one word what a user of this shell would most probably type here next.",
+            ),
+            of(
+                3,
+                "/elsewhere/with/another/name",
+                &format!("Please say in one word about {LONG} what is next."),
+            ),
+            of(
+                4,
+                "/again/in/quite/some/different/place",
+                &format!("Please say in one word about {LONG} what next."),
+            ),
+        ])
+        .await;
+    let ids = async |query: &str| {
+        column(
+            &service.get(&format!("{ACCEPTED}?format=raw&dedupe=near{query}")).await.rows(),
+            "suggestion_id",
+        )
+    };
+    let expected =
+        |numbers: &[u128]| numbers.iter().map(|id| json!(Uuid::from_u128(*id))).collect::<Vec<_>>();
+    assert_eq!(ids("").await, expected(&[1, 2, 3]));
+    assert_eq!(ids("&prompt=context").await, expected(&[1, 3, 4]));
+}
+
+#[tokio::test]
+async fn the_context_is_the_prompt_of_every_split_if_the_request_cannot_be_read() {
+    let service = Service::open().await;
+    let event = |number: u128| {
+        let text = format!("answer {number}");
+        let request = json!({"messages": [{"type": "human", "content": format!("question {number}")}]});
+        let more = json!({"llm_request": request, "context": {"n": number % 15}});
+        with(finished(number, &[&text], &[0], &text), &more)
+    };
+    service.accept(&(0..90).map(event).collect::<Vec<_>>()).await;
+    let (parts, dropped) = halves(&service, &format!("{ACCEPTED}?format=raw")).await;
+    assert!(are_disjoint(&parts, "prompt"));
+    assert_eq!((parts.iter().map(Vec::len).sum::<usize>(), dropped), (90, 0));
+    assert!(parts.iter().all(|rows| !rows.is_empty()));
+}
