@@ -322,14 +322,16 @@ async fn what_is_stored_of_a_session_and_of_a_file_is_limited() {
     let list: Vec<_> = (0..9_000).map(|number| format!("f{number}.rs")).collect();
     let command: Vec<_> = (0..1_010).map(|number| format!("cat src/f{number}.rs")).collect();
     let text: Vec<_> = (0..2_000).map(|number| format!("name_{number}")).collect();
-    let steps = vec![
-        Prompt("look at everything"),
-        Call("Bash", json!({"command": command.join("; ")}), json!("text")),
+    let mut steps = vec![Prompt("look at everything")];
+    steps.extend(
+        command.chunks(101).map(|some| Call("Bash", json!({"command": some.join("; ")}), json!("text"))),
+    );
+    steps.extend([
         Call("Bash", json!({"command": "ls"}), json!(list[..5_000].join("\n"))),
         Prompt("look again"),
         Call("Bash", json!({"command": "ls"}), json!(list[4_000..].join("\n"))),
         Call("Read", json!({"file_path": "/src/app/src/a.rs"}), json!(text.join(" "))),
-    ];
+    ]);
     let session = Session { name: "long", root: "/src/app", minute: 0, steps };
     session.tell(&service).await;
     session.report(&service).await;
