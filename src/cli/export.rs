@@ -136,7 +136,7 @@ impl Export {
                 "keep_days": keep_days});
             let parameters = wanted.query.into_iter().map(|(name, value)| (name, value.into()));
             let body = own.as_object().cloned().unwrap_or_default().into_iter().chain(parameters).collect();
-            super::snapshots::keep(found, project, body, output).await?;
+            Box::pin(super::snapshots::keep(found, project, body, output)).await?;
             return Ok(ExitCode::SUCCESS);
         }
         match found {

@@ -147,7 +147,7 @@ pub(super) async fn keep(
 /// The server or database with the snapshots.
 enum Place {
     Server { client: Client, project: Option<String> },
-    Database { db: PgPool, exports: Exports, project: String, _local: Box<Local> },
+    Database { db: PgPool, exports: Box<Exports>, project: String, _local: Box<Local> },
 }
 
 impl Place {
@@ -162,7 +162,7 @@ impl Place {
                     "there is no project {project}; PUT /v1/projects/{project} creates it"
                 );
                 let exports = Exports::new(&local.options, from_environment::<Limits>()?, &Arc::default());
-                Self::Database { db, exports, project, _local: local }
+                Self::Database { db, exports: exports.into(), project, _local: local }
             }
         })
     }
@@ -236,7 +236,7 @@ impl Place {
                 let tenant = projects::store::tenant(db, project, &defaults()?).await?;
                 let tenant = Arc::new(tenant.with_context(|| format!("there is no project {project}"))?);
                 let (id, _) = make::make(db, exports, &tenant, &Actor::COMMAND_LINE, new).await?;
-                build::build_due(exports.clone()).await?;
+                build::build_due(Exports::clone(exports)).await?;
                 self.get(id).await
             }
         }

@@ -80,10 +80,8 @@ impl Export {
         for table in description.tables {
             progress::renew_outdated_statistics(db, project, table).await?;
         }
-        if let Some(source) = description.split.source() {
-            if common.needs_groups() {
-                groups::catch_up(db, project, source, as_of).await?;
-            }
+        if let Some(source) = description.split.source().filter(|_| common.needs_groups()) {
+            groups::catch_up(db, project, source, as_of).await?;
         }
         if let Some(comparison) = dataset.comparison().filter(|_| common.is_near()) {
             near::catch_up(db, project, comparison, as_of).await?;

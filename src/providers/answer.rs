@@ -395,7 +395,8 @@ mod tests {
         let response = json!({"status": "completed", "output": [{"type": "message", "content": parts}]});
         let completed = json!({"type": "response.completed", "response": response});
         let deltas = ["a", "\u{e9}"].map(|part| json!({"type": "response.output_text.delta", "delta": part}));
-        let (answer, told) = streamed(Api::Responses, &[&deltas[..], &[completed.clone()]].concat());
+        let (answer, told) =
+            streamed(Api::Responses, &[&deltas[..], std::slice::from_ref(&completed)].concat());
         assert_eq!((answer.text.as_str(), told.as_str()), ("a\n\u{e9}", "a\u{e9}"));
         let (answer, told) = streamed(Api::Responses, &[completed]);
         assert_eq!(answer.text, told, "nothing of it was streamed");

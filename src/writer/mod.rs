@@ -198,7 +198,7 @@ impl Writer {
             written.extend(verdicts.into_iter().map(|refused| match (refused, &mut submitted) {
                 (Some(refused), _) => refused,
                 (None, Ok(piece)) => piece.next().expect("every event has a verdict"),
-                (None, Err(reason)) => Err(Error::Unavailable(*reason)),
+                (None, Err(reason)) => Err(Error::Unavailable(reason)),
             }));
             events = rest;
         }

@@ -223,8 +223,9 @@ async fn list_association_changes(
     Ok(response)
 }
 
-/// Reports whether an association was useful. With an `Idempotency-Key`, sending the report again changes nothing, and a
-/// report with another verdict is refused.
+/// Reports whether an association was useful.
+///
+/// With an `Idempotency-Key`, sending the report again changes nothing, and a report with another verdict is refused.
 #[utoipa::path(post, path = "/v1/associations/{id}/feedback", tag = "searches",
     params(("id" = Uuid, Path, description = "The association's id.", example = "158da681-b4fa-80b8-a80e-4f85f4da9cc2"), Writing),
     request_body(content = NewFeedback, example = json!({"verdict": "useful"})),

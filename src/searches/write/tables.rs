@@ -158,13 +158,13 @@ pub(super) async fn read_stored_searches(
     project: &str,
     ids: &[Uuid],
 ) -> sqlx::Result<HashMap<Uuid, StoredSearch>> {
+    type Row = (Uuid, Uuid, SearchState, Option<String>, Vec<u8>);
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
     let sql =
         "select id, thread_id, state, root, request_hash from searches where project = $1 and id = any($2)";
-    let rows: Vec<(Uuid, Uuid, SearchState, Option<String>, Vec<u8>)> =
-        sqlx::query_as(sql).bind(project).bind(ids).fetch_all(connection).await?;
+    let rows: Vec<Row> = sqlx::query_as(sql).bind(project).bind(ids).fetch_all(connection).await?;
     let search = |(id, thread, state, root, hash)| (id, StoredSearch { thread, state, root, hash });
     Ok(rows.into_iter().map(search).collect())
 }

@@ -141,7 +141,7 @@ const INDEXED: &str = "
     order by 1";
 
 /// How many bytes the longest text of each has.
-const LONGEST: [(&str, i32); 29] = [
+const LONGEST: [(&str, i32); 32] = [
     ("agent_threads.session", 800),
     ("association_queries.repository", 800),
     ("attempts.prompt_template", 800),

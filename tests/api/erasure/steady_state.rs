@@ -13,7 +13,7 @@ use crate::support::{Service, eventually};
 /// How many records of each kind come in and expire in a round.
 const ROUND: u128 = 200;
 /// How many rounds it takes until every page is in use that ever will be.
-const WARM: usize = 4;
+const WARM: usize = 6;
 const ROUNDS: usize = 10;
 
 /// The size of each table with its indexes and long values, in bytes, after a vacuum.
