@@ -20,7 +20,7 @@ use crate::exports::stream::{self, Exports};
 use crate::http;
 use crate::http::memory::Budget;
 use crate::http::serve::Limits;
-use crate::memories::embeddings::Filling;
+use crate::memories::filling::Filling;
 use crate::messages::in_flight::InFlight;
 use crate::messages::lease::Leases;
 use crate::projects::Defaults;

@@ -4,7 +4,8 @@
 //!
 //! This file defines memories, queries and verdicts, and [`event`] their events. [`write`](mod@write) writes them,
 //! [`store`] and [`conversations`] read them, and [`rules`] has what follows without a database. [`finding`] finds
-//! memories, [`embeddings`] and [`meaning`] compare them by their meaning, [`suggest`](mod@suggest) suggests them, [`search`](mod@search) searches for them. [`code`] replaces
+//! memories, [`embeddings`] and [`meaning`] compare them by their meaning, for which [`filling`] prepares them,
+//! [`suggest`](mod@suggest) suggests them, and [`search`](mod@search) searches for them. [`code`] replaces
 //! the memories of a source file, [`help`] records the help that agents get without asking, and [`analytics`] has the
 //! statistics.
 
@@ -14,6 +15,7 @@ pub mod conversations;
 pub mod embeddings;
 pub mod event;
 pub mod exports;
+pub mod filling;
 pub mod finding;
 pub mod help;
 pub mod meaning;
