@@ -14,7 +14,6 @@ use std::iter::once;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::near::Comparison;
 use super::progress::{self, Record};
 use crate::types::Timestamp;
 
@@ -35,6 +34,17 @@ pub struct Source {
     pub sql: &'static str,
     /// The comparisons by which similar records are found.
     pub comparisons: &'static [&'static Comparison],
+}
+
+/// A comparison of the records of a domain for [similar ones](super::near), by one of the texts that data sets make of them.
+#[derive(Debug)]
+pub struct Comparison {
+    /// The name of the work.
+    pub work: &'static str,
+    /// SQL that selects, from the records that [`Source::sql`] describes in the same order and with
+    /// the same parameters, `record`, `completed_at`, and as `text` the question together with the answer that the record
+    /// teaches: the first 16,384 characters of each, because some hundred are read at once.
+    pub sql: &'static str,
 }
 
 /// The hashes of the texts of a record that is put into a group.

@@ -44,7 +44,7 @@ use crate::error::Result;
 use crate::http::Checks;
 use crate::types::Timestamp;
 use format::{Example, Format, Shape, Weights};
-use near::Comparison;
+use groups::Comparison;
 use params::Common;
 use profile::Profile;
 use rows::Out;

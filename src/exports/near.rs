@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
+use super::groups::Comparison;
 use super::params::Common;
 use super::progress::{self, Record};
 use super::selection::Selection;
@@ -61,17 +62,6 @@ const NOTED: usize = 4;
 /// The similarity of almost equal records, and how many of the oldest and of the newest ones suffice for the comparison with
 /// later records.
 const EQUALS: (f64, usize) = (0.95, 10);
-
-/// A comparison of the records of a domain, by one of the texts that data sets make of them.
-#[derive(Debug)]
-pub struct Comparison {
-    /// The name of the work.
-    pub work: &'static str,
-    /// SQL that selects, from the records that [`Source::sql`](super::groups::Source::sql) describes in the same order and with
-    /// the same parameters, `record`, `completed_at`, and as `text` the question together with the answer that the record
-    /// teaches: the first 16,384 characters of each, because some hundred are read at once.
-    pub sql: &'static str,
-}
 
 /// The signature of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]

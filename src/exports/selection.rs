@@ -2,7 +2,8 @@
 
 use sqlx::{Postgres, QueryBuilder};
 
-use super::near::{Comparison, push_unlike};
+use super::groups::Comparison;
+use super::near::push_unlike;
 use super::params::Common;
 use super::text::Text;
 

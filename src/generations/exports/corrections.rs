@@ -13,7 +13,7 @@ use super::{
     push_min_rating,
 };
 use crate::exports::format::{Example, Shape};
-use crate::exports::near::Comparison;
+use crate::exports::groups::Comparison;
 use crate::exports::params::Common;
 use crate::exports::schema;
 use crate::exports::selection::Selection;

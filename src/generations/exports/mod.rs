@@ -10,8 +10,7 @@ use utoipa::ToSchema;
 
 use crate::exports::chat::Prompt;
 use crate::exports::format::Shape;
-use crate::exports::groups::Source;
-use crate::exports::near::Comparison;
+use crate::exports::groups::{Comparison, Source};
 use crate::exports::text::Text;
 use crate::exports::{Described as _, Description};
 use crate::generations::Rating;

@@ -16,7 +16,7 @@ use super::slates::{
 };
 use crate::exports::chat::Message;
 use crate::exports::format::{Example, Shape};
-use crate::exports::near::Comparison;
+use crate::exports::groups::Comparison;
 use crate::exports::params::Common;
 use crate::exports::schema;
 use crate::exports::selection::Selection;

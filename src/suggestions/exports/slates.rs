@@ -14,8 +14,7 @@ use uuid::Uuid;
 
 use crate::exports::RowKey;
 use crate::exports::chat::Prompt;
-use crate::exports::groups::Source;
-use crate::exports::near::Comparison;
+use crate::exports::groups::{Comparison, Source};
 use crate::exports::params::Common;
 use crate::exports::selection::Selection;
 use crate::exports::split::{Contents, Sides};
