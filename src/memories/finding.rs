@@ -10,8 +10,8 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::SourceType;
-use super::conversations::Had;
 use super::embeddings::{Meaning, cosines};
+use super::had::Had;
 use super::rules::confidence::{Correction, FITTED, Outcome, Standing, Verdicts, probability, recency};
 use super::rules::context::Context;
 use super::rules::meaning::gains;

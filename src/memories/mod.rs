@@ -17,6 +17,7 @@ pub mod event;
 pub mod exports;
 pub mod filling;
 pub mod finding;
+mod had;
 pub mod help;
 pub mod meaning;
 pub mod routes;

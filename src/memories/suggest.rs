@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use sqlx::{PgExecutor, PgPool, Row as _};
 use uuid::Uuid;
 
-use super::conversations::Had;
 use super::event::{Event, Suggest};
 use super::finding::{self, Factors, Found, Sought};
+use super::had::Had;
 use super::meaning::{self, PATIENCE, PATIENCE_UNASKED};
 use super::rules::intent::{self, DetectedIntent, LONGEST_QUERY};
 use super::store;
