@@ -268,7 +268,7 @@ fn said_to_agent(
             return vec![Activity::TurnEnd];
         }
         if is_said(text) {
-            *prompt = Some(text.to_owned());
+            *prompt = Some(prompt::read(text));
             return vec![prompt::activity(text)];
         }
     }

@@ -80,7 +80,7 @@ pub(super) fn parse(body: &str, tools: &ToolPatterns, dialect: &Dialect) -> Opti
         "UserPromptSubmit" => match json::text(hook.prompt) {
             Some(prompt) if !(dialect.is_said)(prompt.trim()) => Vec::new(),
             prompt => {
-                said = prompt.as_deref().map(str::to_owned);
+                said = prompt.as_deref().map(prompt::read);
                 vec![prompt::activity(prompt.as_deref().unwrap_or_default())]
             }
         },

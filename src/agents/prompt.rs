@@ -1,6 +1,7 @@
 //! Prompts that people write to agents.
 
 use super::entry::Activity;
+use crate::privacy::cut::beginning;
 
 /// Beginnings of prompts which say that the agent has chosen the wrong file.
 const OBJECTIONS: [&str; 16] = [
@@ -27,6 +28,13 @@ const NO: [&str; 5] = ["no", "nope", "nah", "wrong", "nein"];
 const INSTEAD: [&str; 6] = ["file", "instead", "meant", "one", "other", "wrong"];
 /// The number of bytes of a prompt that are examined.
 const HEAD: usize = 120;
+/// The number of bytes of a prompt that are read. A query has at most a quarter as many characters.
+const LONGEST: usize = 1 << 20;
+
+/// Returns the beginning of a prompt that is read of it. A longer one would take long to redact.
+pub(super) fn read(text: &str) -> String {
+    beginning(text.trim(), LONGEST).to_owned()
+}
 
 /// Returns the activity of a prompt: a correction if it clearly says that the agent has chosen the wrong file, and
 /// otherwise a prompt.

@@ -83,7 +83,7 @@ pub(super) fn activities(item: Raw<'_>, tools: &ToolPatterns, passages: &mut Vec
 pub(super) fn prompt(item: Raw<'_>) -> Option<String> {
     let item: Item<'_> = json::member(item)?;
     json::text(item.kind).filter(|kind| kind == "UserMessage")?;
-    said(&item).filter(|text| !text.is_empty())
+    said(&item).map(|text| prompt::read(&text)).filter(|text| !text.is_empty())
 }
 
 /// Returns the text of a prompt, if a person has written one.

@@ -216,7 +216,7 @@ fn parse_line(line: &str, tools: &ToolPatterns) -> Result<Entry, NotAnObject> {
             entry.activities = match json::text(payload.kind).as_deref() {
                 Some("user_message") => {
                     let said = json::text(payload.message).unwrap_or_default();
-                    entry.prompt = Some(said.clone().into_owned()).filter(|said| !said.is_empty());
+                    entry.prompt = Some(prompt::read(&said)).filter(|said| !said.is_empty());
                     vec![prompt::activity(&said)]
                 }
                 Some("item_completed") => {
