@@ -45,7 +45,7 @@ pub(crate) async fn run(machine: &Machine, plan: &Plan) -> Vec<Line> {
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut machine.connect().await).await.expect("a project");
     fill(machine, PROJECT, plan.scale.min(20_000)).await;
     fill(machine, QUIET, 1_000).await;
-    let kinds = ["events", "similar examples", "lists", "exports"];
+    let kinds = ["all requests", "events", "similar examples", "lists", "exports"];
     let mut kinds = kinds.map(|name| Kind { name, alone: Rounds::of(1), beside: Rounds::of(1) });
     for _ in 0..plan.rounds {
         machine.checkpoint().await;
@@ -101,8 +101,9 @@ fn similar(project: &str, maker: &mut Maker) -> Vec<u8> {
     request(project, &format!("/v1/generations/similar?{}", query.finish()), None)
 }
 
-/// Sends the requests of the quiet project one after the other, with pauses. Returns their latencies by kind.
-async fn quiet(machine: &Machine, duration: Duration) -> [Latencies; 4] {
+/// Sends the requests of the quiet project one after the other, with pauses. Returns the latencies of all of them, and those
+/// of each kind.
+async fn quiet(machine: &Machine, duration: Duration) -> [Latencies; 5] {
     let mut maker = Maker::new(13);
     let mut connection = Connection::open(&machine.address).await;
     let mut took: [Vec<f64>; 4] = [const { Vec::new() }; 4];
@@ -138,7 +139,9 @@ async fn quiet(machine: &Machine, duration: Duration) -> [Latencies; 4] {
         }
     }
     let seconds = begun.elapsed().as_secs_f64();
-    took.map(|took| Latencies::new(took, seconds))
+    let all = took.concat();
+    let [events, similar, lists, exports] = took;
+    [all, events, similar, lists, exports].map(|took| Latencies::new(took, seconds))
 }
 
 /// Lets this thread use the CPU only when no other does, because clients usually run on other machines.
