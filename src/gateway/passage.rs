@@ -15,7 +15,6 @@ use super::headers::{Options, returned};
 use super::record::Record;
 use super::stream::Passing;
 use crate::error::{Error, PassedOn, Result, Special};
-use crate::http::clean::clean_json;
 use crate::http::memory::Memory;
 use crate::messages::CancelReason;
 use crate::messages::failure::{self, Failure};
@@ -78,7 +77,7 @@ impl Passage {
         // The lease of the send is renewed for as long as this is held.
         let mut flight = self.app.in_flight.begin(&self.tenant.name, self.id);
         let mut trimming = self.trimming();
-        let record = match Record::begin(&mut self, trimming.max_trims).await {
+        let record = match Record::begin(&mut self, provider, trimming.max_trims).await {
             Ok(record) => record,
             Err(error) => {
                 let _ = client.send(Err(error));
@@ -101,7 +100,7 @@ impl Passage {
                     return self.stream(passed, &record, started, prompt).await;
                 }
                 Called::Whole(status, headers, bytes) => {
-                    let is_kept = match self.read(status, &headers, &bytes) {
+                    let is_kept = match self.read(status, &headers, &bytes).await {
                         Ok(answer) => record.answered(&answer, started, prompt).await,
                         Err(failure) => {
                             let meaning =
@@ -181,12 +180,16 @@ impl Passage {
     }
 
     /// Reads a whole answer.
-    fn read(&self, status: StatusCode, headers: &HeaderMap, bytes: &Bytes) -> Result<Answer, Box<Failure>> {
+    async fn read(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        bytes: &Bytes,
+    ) -> Result<Answer, Box<Failure>> {
         if !status.is_success() {
             return Err(failure::reported(status.as_u16(), bytes, failure::wait(headers)).into());
         }
-        let mut clean = bytes.to_vec();
-        let answer = clean_json(&mut clean).ok().and_then(|_| Answer::read(self.api, &clean));
+        let answer = Answer::whole(&self.tenant.name, self.api, bytes.clone()).await;
         answer.ok_or_else(|| failure::said(&String::from_utf8_lossy(bytes)).into())
     }
 

@@ -14,11 +14,12 @@ use crate::error::{Error, Result};
 use crate::generations;
 use crate::http::memory::Memory;
 use crate::messages::begun::Begun;
-use crate::messages::failure::Failure;
+use crate::messages::failure::{self, Failure};
 use crate::messages::settings::SendSettings;
 use crate::messages::{AskedMode, CancelReason, Event, NewSend, tokens_of};
 use crate::privacy::capture::Capture;
 use crate::projects::Tenant;
+use crate::providers::Provider;
 use crate::providers::answer::Answer;
 use crate::state::App;
 use crate::types::{FreeForm, Timestamp};
@@ -34,6 +35,8 @@ pub(super) struct Record {
     /// The generation log in which the answer becomes an attempt, and the attempt's number if the client gives one.
     attempt: Option<(Uuid, Option<i32>)>,
     begun: Begun,
+    /// The key with which the provider is called.
+    provider_key: Option<String>,
 }
 
 /// Whether the request is recorded.
@@ -50,7 +53,7 @@ enum Keeps {
 impl Record {
     /// Records a new request, of which up to `max_trims` turns may be dropped. If that fails, the request is rejected
     /// before the provider is called, unless the project's settings allow unrecorded requests.
-    pub(super) async fn begin(passage: &mut Passage, max_trims: usize) -> Result<Self> {
+    pub(super) async fn begin(passage: &mut Passage, provider: &Provider, max_trims: usize) -> Result<Self> {
         let Passage { app, tenant, id, options, memory, asked, .. } = passage;
         let keeps = |domain| tenant.policy.capture(domain) != Capture::Off;
         let generation = options.generation.filter(|_| keeps(Domain::Generations));
@@ -66,6 +69,7 @@ impl Record {
             },
             attempt: generation.map(|generation| (generation, options.attempt)),
             begun: Begun::default(),
+            provider_key: provider.key(options.provider_key.as_ref()).map(str::to_owned),
         };
         if record.keeps == Keeps::Nothing {
             return Ok(record);
@@ -121,11 +125,13 @@ impl Record {
 
     /// Records that a call failed and another one follows.
     pub(super) async fn called(&self, failure: Failure, started: Instant) -> bool {
+        let failure = failure::without_key(failure, self.provider_key.as_deref());
         self.keep(vec![Event::called(self.id, failure, elapsed(started)).into()]).await
     }
 
     /// Records that the last call failed. Returns whether that succeeded.
     pub(super) async fn failed(&self, failure: Failure, started: Instant) -> bool {
+        let failure = failure::without_key(failure, self.provider_key.as_deref());
         self.keep(vec![Event::failed(self.id, failure, elapsed(started)).since(&self.begun).into()]).await
     }
 

@@ -21,6 +21,9 @@ use crate::providers::sse::Events;
 const WAITING: usize = 8;
 /// The number of bytes at the end of an answer that are held until its record is committed.
 const MOST_HELD: usize = 256 << 10;
+/// The number of bytes of an incomplete event that are kept even without memory for them, which is more than the event that
+/// ends an answer has.
+const MOST_UNHELD: usize = 16 << 10;
 /// How long a provider may keep a stream open after its answer has ended.
 const AFTER_END: Duration = Duration::from_secs(5);
 
@@ -98,9 +101,13 @@ impl Passing {
             for data in self.events.push(&piece) {
                 self.answer.event(self.api, &data);
             }
-            // What there is no memory for is forwarded all the same.
-            if self.memory.hold(self.own + self.events.size()).await.is_err() {
-                self.events.clear();
+            // What there is no memory for is forwarded all the same, and not recorded.
+            let kept = self.own + self.events.size() + self.answer.size();
+            if self.memory.hold(kept).await.is_err() {
+                self.answer.close();
+                if self.events.size() > MOST_UNHELD {
+                    self.events.clear();
+                }
             }
         }
         self.held.push(piece);

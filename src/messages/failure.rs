@@ -11,6 +11,9 @@ use crate::privacy::cut::beginning;
 /// The maximum size of the part of a provider's error that is stored.
 pub const ERROR_BODY: usize = 64 << 10;
 
+/// The size in bytes from which the key of a provider is taken for a secret. A shorter one could be part of any word.
+const SHORTEST_KEY: usize = 8;
+
 /// An error as it is stored, with its meaning.
 pub type Failure = (SendError, Meaning);
 
@@ -82,6 +85,19 @@ pub fn reported(status: u16, body: &[u8], wait: Option<i64>) -> Failure {
 /// Returns the failure that a text in place of an answer describes.
 pub fn said(text: &str) -> Failure {
     understood(&Reported::said(beginning(text, ERROR_BODY).replace('\0', "\u{fffd}")), None)
+}
+
+/// Returns a failure without the key with which the provider was called, which it may repeat in its error.
+pub fn without_key((mut error, mut meaning): Failure, key: Option<&str>) -> Failure {
+    if let Some(key) = key.filter(|key| key.len() >= SHORTEST_KEY)
+        && let Some(message) = &mut error.message
+        && message.contains(key)
+    {
+        *message = message.replace(key, "[redacted:provider-key]");
+        error.label = errors::label(error.class, message);
+        meaning.label.clone_from(&error.label);
+    }
+    (error, meaning)
 }
 
 /// Returns one of our own errors as a failure.

@@ -188,13 +188,14 @@ impl Script {
     }
 
     /// Performs the send and records the result. It continues until the send has ended, unless the database is
-    /// unavailable.
+    /// unavailable. The request holds `memory` for the answers of the provider, too.
     pub async fn perform(
         mut self,
         app: &App,
         tenant: &Arc<Tenant>,
         mut cancelled: watch::Receiver<Option<CancelReason>>,
         mut listener: Option<Listener>,
+        memory: &Memory,
     ) -> Result<Performed> {
         loop {
             let stage = if self.trimming.attempts_used > 0 { Stage::OverflowRetry } else { Stage::Initial };
@@ -208,21 +209,22 @@ impl Script {
             let called = tokio::select! {
                 biased;
                 _ = cancelled.wait_for(Option::is_some) => None,
-                called = self.call(&app.providers, listener.as_mut()), if !gone => called,
+                called = self.call(&app.providers, listener.as_mut(), (&tenant.name, memory)), if !gone => called,
                 else => None,
             };
             let latency_ms = i32::try_from(started.elapsed().as_millis()).unwrap_or(i32::MAX);
             let Some(called) = called else {
                 let reason = cancelled.borrow().unwrap_or(CancelReason::ClientGone);
                 let (error, _) = failure::cancelled(reason);
-                self.write(app, tenant, Event::cancel(self.id, reason)).await?;
+                self.write(app, tenant, Event::cancel(self.id, reason), memory).await?;
                 return Ok(self.failed(error));
             };
             match called {
                 Ok(answer) => {
                     self.trimming.attempt(None);
                     let usage = answer.usage.as_ref().and_then(|usage| FreeForm::of(usage).ok());
-                    self.write(app, tenant, Event::answered(self.id, &answer, latency_ms)).await?;
+                    let answered = Event::answered(self.id, &answer, latency_ms);
+                    self.write(app, tenant, answered, memory).await?;
                     return Ok(Performed {
                         text: Some(answer.text),
                         error: None,
@@ -234,7 +236,8 @@ impl Script {
                     let meaning = Failed { class: failure.1.class, overflow: failure.1.overflow };
                     let (_, next) = self.trimming.attempt(Some(meaning));
                     if next == Next::Retry {
-                        self.write(app, tenant, Event::called(self.id, failure, latency_ms)).await?;
+                        let called = Event::called(self.id, failure, latency_ms);
+                        self.write(app, tenant, called, memory).await?;
                         let dropped = self.trimming.trimmed;
                         let trimmed = Progress::Trimmed {
                             id: self.pairs[dropped - 1].0.clone(),
@@ -244,7 +247,8 @@ impl Script {
                         tell(listener.as_mut(), trimmed).await;
                         continue;
                     }
-                    self.write(app, tenant, Event::failed(self.id, failure.clone(), latency_ms)).await?;
+                    let failed = Event::failed(self.id, failure.clone(), latency_ms);
+                    self.write(app, tenant, failed, memory).await?;
                     return Ok(self.failed(failure.0));
                 }
             }
@@ -256,11 +260,11 @@ impl Script {
     }
 
     /// Writes an event. It is not a failure if somebody else has ended the send meanwhile.
-    async fn write(&self, app: &App, tenant: &Arc<Tenant>, event: Event) -> Result<()> {
+    async fn write(&self, app: &App, tenant: &Arc<Tenant>, event: Event, memory: &Memory) -> Result<()> {
         if !self.keeps {
             return Ok(());
         }
-        match app.writer.write(tenant, event, &Memory::unbounded()).await {
+        match app.writer.write(tenant, event, memory).await {
             Ok(_) | Err(Error::Conflict(_) | Error::NotFound(_)) => Ok(()),
             Err(error) => Err(error),
         }
@@ -271,34 +275,36 @@ impl Script {
         &self,
         providers: &Providers,
         listener: Option<&mut Listener>,
+        (project, memory): (&Arc<str>, &Memory),
     ) -> Option<Result<Answer, Failure>> {
         let Some((provider, model)) = providers.find(None, &self.model) else {
             let message = format!("no provider has the model {:?}", self.model);
             return Some(Err(with_meaning(own(Kind::ModelNotFound, &message))));
         };
         let body = body(provider, model, &self.messages(), listener.is_some());
+        let room = Room { project, memory, own: body.len() };
         let sent = providers.post(provider, provider.api().path(), &HeaderMap::new(), None, body).await;
-        let response = match sent {
-            Ok(response) => response,
-            Err(error) => return Some(Err(unreachable(&error))),
+        let called = match sent {
+            Ok(response) => read(provider.api(), response, room, listener).await?,
+            Err(error) => Err(unreachable(&error)),
         };
-        if !response.status().is_success() {
-            return Some(Err(refused(response).await));
-        }
-        let streamed = response
-            .headers()
-            .get("content-type")
-            .and_then(|value| value.to_str().ok())
-            .is_some_and(|value| value.starts_with("text/event-stream"));
-        if streamed {
-            return stream(provider.api(), response, listener).await;
-        }
-        let bytes = match whole(response).await {
-            Ok(bytes) => bytes,
-            Err(error) => return Some(Err(unreachable(&error))),
-        };
-        let answer = Answer::read(provider.api(), &bytes);
-        Some(answer.ok_or_else(|| said(&String::from_utf8_lossy(&bytes))))
+        Some(called.map_err(|failure| failure::without_key(failure, provider.key(None))))
+    }
+}
+
+/// The memory that a request of a project holds for an answer, besides that for the body of its call.
+struct Room<'a> {
+    project: &'a Arc<str>,
+    memory: &'a Memory,
+    /// The number of bytes of that body.
+    own: usize,
+}
+
+impl Room<'_> {
+    /// Holds memory for so many bytes of an answer.
+    async fn hold(&self, bytes: usize) -> Result<(), Failure> {
+        let held = self.memory.hold(self.own + bytes).await;
+        held.map_err(|_| with_meaning(own(Kind::Overloaded, "Gleaner has no memory left for the answer.")))
     }
 }
 
@@ -310,12 +316,35 @@ async fn tell(listener: Option<&mut Listener>, progress: Progress) -> bool {
     }
 }
 
+/// Reads a response. Returns none if nobody waits for the answer anymore.
+async fn read(
+    api: Api,
+    response: reqwest::Response,
+    room: Room<'_>,
+    listener: Option<&mut Listener>,
+) -> Option<Result<Answer, Failure>> {
+    if !response.status().is_success() {
+        return Some(Err(refused(response).await));
+    }
+    let content_type = response.headers().get("content-type").and_then(|value| value.to_str().ok());
+    if content_type.is_some_and(|value| value.starts_with("text/event-stream")) {
+        return stream(api, response, room, listener).await;
+    }
+    let bytes = match whole(response, &room).await {
+        Ok(bytes) => Bytes::from(bytes),
+        Err(failure) => return Some(Err(failure)),
+    };
+    let answer = Answer::whole(room.project, api, bytes.clone()).await;
+    Some(answer.ok_or_else(|| said(&String::from_utf8_lossy(&bytes))))
+}
+
 /// Reads a whole answer. What is longer than any answer is cut, and no answer then.
-async fn whole(mut response: reqwest::Response) -> reqwest::Result<Vec<u8>> {
+async fn whole(mut response: reqwest::Response, room: &Room<'_>) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     while bytes.len() < MOST_ANSWER
-        && let Some(chunk) = response.chunk().await?
+        && let Some(chunk) = response.chunk().await.map_err(|error| unreachable(&error))?
     {
+        room.hold(bytes.len() + chunk.len()).await?;
         bytes.extend_from_slice(&chunk);
     }
     bytes.truncate(MOST_ANSWER);
@@ -326,6 +355,7 @@ async fn whole(mut response: reqwest::Response) -> reqwest::Result<Vec<u8>> {
 async fn stream(
     api: Api,
     mut response: reqwest::Response,
+    room: Room<'_>,
     mut listener: Option<&mut Listener>,
 ) -> Option<Result<Answer, Failure>> {
     let (mut events, mut answer) = (Events::default(), Answer::default());
@@ -347,6 +377,9 @@ async fn stream(
         }
         if ended {
             return Some(if answer.is_whole { Ok(answer) } else { Err(cut_stream()) });
+        }
+        if let Err(failure) = room.hold(events.size() + answer.size()).await {
+            return Some(Err(failure));
         }
     }
 }

@@ -1,13 +1,16 @@
 //! Parses the answers of providers, whole or streamed, in the format of each API.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use axum::body::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::Kind;
-use crate::http::clean::{MOST_VALUES, values};
+use crate::http::clean::{MOST_VALUES, clean_json, values};
 use crate::messages::failure::ERROR_BODY;
 use crate::privacy::cut::beginning;
+use crate::sharing::apart;
 
 /// An API of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,9 +59,11 @@ const LONGEST_USAGE: usize = 1_000;
 const LONGEST_REASON: usize = 200;
 /// The maximum number of answers of a stream that are told apart.
 const MOST_CHOICES: u64 = 1_000;
+/// The size in bytes from which a whole answer is read on a thread of its own, so that other requests do not wait.
+const LARGE: usize = 256 << 10;
 
 /// An answer, as far as it has come.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     /// The text.
     pub text: String,
@@ -76,6 +81,24 @@ pub struct Answer {
     choices: BTreeMap<u64, bool>,
     /// The number of bytes of the text and the tool calls.
     size: usize,
+    /// The maximum of `size`. The answer keeps no more text and no more tool calls then.
+    most: usize,
+}
+
+impl Default for Answer {
+    fn default() -> Self {
+        Self {
+            text: String::new(),
+            calls: BTreeMap::new(),
+            usage: None,
+            finish_reason: None,
+            is_whole: false,
+            error: None,
+            choices: BTreeMap::new(),
+            size: 0,
+            most: MOST_TEXT,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -86,6 +109,15 @@ struct Call {
 }
 
 impl Answer {
+    /// Reads the whole answer to a request of a project, as [`Answer::read`] does.
+    pub async fn whole(project: &Arc<str>, api: Api, body: Bytes) -> Option<Self> {
+        if body.len() < LARGE {
+            Self::read(api, &body)
+        } else {
+            apart(project, move || Self::read(api, &body)).await
+        }
+    }
+
     /// Reads a whole answer. Returns none if the body is no answer of this API.
     #[must_use]
     pub fn read(api: Api, body: &[u8]) -> Option<Self> {
@@ -128,6 +160,17 @@ impl Answer {
         self.is_whole || self.error.is_some()
     }
 
+    /// Returns the number of bytes of the text and the tool calls so far.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Keeps no more text and no more tool calls than there are so far. The end of the answer is still found.
+    pub fn close(&mut self) {
+        self.most = self.size;
+    }
+
     /// Takes the data of a streamed event. Returns the text that it adds.
     pub fn event(&mut self, api: Api, data: &str) -> Option<String> {
         if data == "[DONE]" {
@@ -164,12 +207,12 @@ impl Answer {
     /// Appends to the text up to the maximum size that is recorded.
     fn add(&mut self, text: &str) {
         self.text.push_str(text);
-        let most = self.text.len() - text.len() + MOST_TEXT.saturating_sub(self.size);
+        let most = self.text.len() - text.len() + self.most.saturating_sub(self.size);
         self.size += text.len();
         if self.text.len() > most {
             // A text that comes in pieces may be cut in the middle of a word, too.
             self.text.truncate(beginning(&self.text, most).len());
-            self.size = MOST_TEXT;
+            self.size = self.most;
         }
     }
 
@@ -270,7 +313,7 @@ impl Answer {
 
     fn call(&mut self, index: u64, id: &Value, called: &Value, arguments: &Value) {
         if !self.calls.contains_key(&index) {
-            if self.size + CALL > MOST_TEXT {
+            if self.size + CALL > self.most {
                 return;
             }
             self.size += CALL;
@@ -278,7 +321,7 @@ impl Answer {
         let call = self.calls.entry(index).or_default();
         for (part, added) in [(&mut call.id, id), (&mut call.name, called), (&mut call.arguments, arguments)]
         {
-            part.push_str(fitting(&mut self.size, added.as_str().unwrap_or_default()));
+            part.push_str(fitting(&mut self.size, self.most, added.as_str().unwrap_or_default()));
         }
     }
 
@@ -295,9 +338,9 @@ impl Answer {
 }
 
 /// Returns the part of a text for which there is room in an answer of this size, and adds it to the size.
-fn fitting<'a>(size: &mut usize, text: &'a str) -> &'a str {
-    let fitting = beginning(text, MOST_TEXT.saturating_sub(*size));
-    *size = if fitting.len() < text.len() { MOST_TEXT } else { *size + text.len() };
+fn fitting<'a>(size: &mut usize, most: usize, text: &'a str) -> &'a str {
+    let fitting = beginning(text, most.saturating_sub(*size));
+    *size = if fitting.len() < text.len() { most } else { *size + text.len() };
     fitting
 }
 
@@ -306,9 +349,14 @@ fn is_usage(name: &str, value: &Value) -> bool {
     !value.is_null() && name.len() + value.to_string().len() < LONGEST_USAGE
 }
 
-/// Parses JSON of a provider, unless it has more values than any answer.
+/// Parses JSON of a provider, unless it has more values than any answer. Characters that Postgres cannot store are replaced.
 fn parse(json: &[u8]) -> Option<Value> {
-    if values(json) > MOST_VALUES { None } else { serde_json::from_slice(json).ok() }
+    if values(json) > MOST_VALUES {
+        return None;
+    }
+    let mut clean = json.to_vec();
+    clean_json(&mut clean).ok()?;
+    serde_json::from_slice(&clean).ok()
 }
 
 /// Returns the text of a message's content, which is a text or an array of parts.
@@ -387,6 +435,24 @@ mod tests {
         );
         assert_eq!(deltas, "Hey");
         assert_eq!(Some(answer), Answer::read(Api::Responses, whole.to_string().as_bytes()));
+    }
+
+    #[test]
+    fn characters_that_cannot_be_stored_are_replaced() {
+        let call = r#"{"index": 0, "id": "c\u0000", "function": {"name": "f", "arguments": "\ud800"}}"#;
+        let message = format!(r#"{{"content": "a\u0000", "tool_calls": [{call}]}}"#);
+        let chunk = format!(r#"{{"choices": [{{"delta": {message}, "finish_reason": "stop"}}]}}"#);
+        let mut streamed = Answer::default();
+        streamed.event(Api::ChatCompletions, &chunk);
+        let whole = Answer::read(Api::ChatCompletions, chunk.replace("delta", "message").as_bytes());
+        for answer in [streamed, whole.expect("an answer")] {
+            assert_eq!(answer.text, "a\u{fffd}");
+            let call = &answer.tool_calls().expect("calls")[0];
+            assert_eq!(
+                (&call["id"], &call["function"]["arguments"]),
+                (&json!("c\u{fffd}"), &json!("\u{fffd}"))
+            );
+        }
     }
 
     #[test]

@@ -229,6 +229,14 @@ impl Provider {
         }
     }
 
+    /// Returns the key with which this provider is called, if it is called with one. A key that is `given` takes precedence
+    /// over the configured one.
+    #[must_use]
+    pub fn key<'a>(&'a self, given: Option<&'a HeaderValue>) -> Option<&'a str> {
+        let key = str::from_utf8(given.or(self.key.as_ref())?.as_bytes()).ok()?;
+        Some(token(key).unwrap_or(key))
+    }
+
     fn headers(&self, extra: &HeaderMap, given: Option<&HeaderValue>) -> HeaderMap {
         let mut headers = extra.clone();
         headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
@@ -241,7 +249,7 @@ impl Provider {
             return headers;
         };
         let text = key.to_str().unwrap_or_default();
-        let is_bearer = text.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer "));
+        let is_bearer = token(text).is_some();
         let (name, mut value) = if self.kind == Kind::Anthropic && !is_bearer {
             (header::HeaderName::from_static("x-api-key"), key.clone())
         } else if is_bearer {
@@ -254,6 +262,12 @@ impl Provider {
         headers.insert(name, value);
         headers
     }
+}
+
+/// Returns the token of credentials of the scheme Bearer (RFC 6750).
+fn token(credentials: &str) -> Option<&str> {
+    let (scheme, token) = credentials.split_at_checked("bearer ".len())?;
+    scheme.eq_ignore_ascii_case("bearer ").then_some(token.trim())
 }
 
 /// Returns whether the paths of an API can be appended to this text to form an HTTP address.

@@ -166,9 +166,10 @@ async fn perform(
     let flight = flight.unwrap_or_else(|| app.in_flight.begin(&project, id));
     let (listener, progress) = Listener::new();
     let listener = streams.then_some(listener);
+    let memory = writing.memory().clone();
     let task = tokio::spawn(async move {
         let cancelled = flight.cancelled.clone();
-        let performed = script.perform(&app, &tenant, cancelled, listener).await;
+        let performed = script.perform(&app, &tenant, cancelled, listener, &memory).await;
         drop((flight, place));
         performed
     });

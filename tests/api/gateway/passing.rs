@@ -8,8 +8,9 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
 use super::{CHAT, MESSAGES, begun, bodies, call, chat, sent};
+use crate::support::program::Settings;
 use crate::support::provider;
-use crate::support::{assert_whole, eventually, with};
+use crate::support::{Service, assert_whole, eventually, with};
 
 #[tokio::test]
 async fn what_is_sent_and_answered_is_the_same_on_both_sides_and_kept() {
@@ -82,6 +83,36 @@ async fn a_stream_passes_as_it_came_and_ends_after_the_commit() {
             break;
         }
     }
+}
+
+#[tokio::test]
+async fn of_an_answer_for_which_there_is_no_memory_the_client_gets_all_and_the_record_has_the_beginning() {
+    let (settings, asked) = provider::settings_with_providers().await;
+    let service = Service::with(Settings { body_memory: 1, ..settings }).await;
+    let stream = json!({"stream": true});
+    // All that one project may hold.
+    let first = begun(&service, &asked, CHAT, &with(chat("long", &["wait"]), &stream)).await;
+    let mut first = first.await.expect("an answer").into_body().into_data_stream();
+    let mut read = 0;
+    while read < 600_000 {
+        read += first.next().await.expect("more").expect("a piece").len();
+    }
+    let execute = json!({"mode": "execute", "user_text": "x", "model": "long"});
+    let send = service.post("/v1/sends", &execute).await.expect(201);
+    assert_eq!(send["error"]["message"], "Gleaner has no memory left for the answer.");
+    assert_eq!(send["error"]["kind"], "overloaded");
+    let passed = call(&service, CHAT, &[], &with(chat("long", &["x"]), &stream)).await;
+    assert!(passed.text().matches("Hello ").count() == 100_000 && passed.text().contains("finish_reason"));
+    let send = sent(&service).await;
+    assert_eq!((&send["state"], &send["pair"]["assistant_text"]), (&json!("complete"), &json!("")));
+    asked.go_on.notify_one();
+    while let Some(piece) = first.next().await {
+        piece.expect("the rest");
+    }
+    let send = service.get("/v1/sends").await.expect(200)["data"][2]["id"].clone();
+    let send = service.get(&format!("/v1/sends/{}", send.as_str().expect("an id"))).await.expect(200);
+    let text = send["pair"]["assistant_text"].as_str().expect("a text");
+    assert_eq!(text.matches("Hello ").count(), 100_000, "the first one had memory");
 }
 
 #[tokio::test]

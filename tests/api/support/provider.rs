@@ -82,6 +82,7 @@ pub(crate) async fn file() -> (String, Arc<Asked>) {
     tokio::spawn(async move { axum::serve(listener, router).await });
     let names = [
         "m", "my-model", "slow", "limited", "refused", "cut", "broken", "moved", "tools", "failing", "flood",
+        "telling", "long",
     ];
     let models: Vec<_> = names
         .iter()
@@ -120,6 +121,7 @@ async fn anthropic(
 async fn answer(asked: &Arc<Asked>, headers: HeaderMap, body: &[u8], is_anthropic: bool) -> Response {
     let body: Value = serde_json::from_slice(body).expect("JSON");
     asked.bodies.lock().expect("never poisoned").push(body.clone());
+    let sent = headers.clone();
     asked.headers.lock().expect("never poisoned").push(headers);
     asked.came.notify_one();
     let messages =
@@ -151,6 +153,10 @@ async fn answer(asked: &Arc<Asked>, headers: HeaderMap, body: &[u8], is_anthropi
             return limited;
         }
         "refused" => return error(401, json!({"error": {"message": "Incorrect API key provided"}})),
+        "telling" => {
+            let sent = sent.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+            return error(401, json!({"error": {"message": format!("Incorrect API key provided: {sent}")}}));
+        }
         "broken" => return (StatusCode::OK, "no JSON").into_response(),
         "moved" if body["messages"][0]["content"] == "another protocol" => {
             return (StatusCode::SWITCHING_PROTOCOLS, [("upgrade", "other"), ("connection", "upgrade")])
@@ -173,6 +179,7 @@ async fn answer(asked: &Arc<Asked>, headers: HeaderMap, body: &[u8], is_anthropi
         };
         return ([("content-type", "application/json"), ("x-request-id", "theirs")], call).into_response();
     }
+    let said = said(&body);
     if body["stream"] != true {
         return axum::Json(if is_anthropic {
             json!({"content": [{"type": "text", "text": "Hello there"}], "stop_reason": "end_turn", "usage": usage})
@@ -180,11 +187,16 @@ async fn answer(asked: &Arc<Asked>, headers: HeaderMap, body: &[u8], is_anthropi
             json!({"status": "completed", "output": [{"type": "message", "role": "assistant",
                 "content": [{"type": "output_text", "text": "Hello there"}]}], "usage": {"input_tokens": tokens, "output_tokens": 2}})
         } else {
-            json!({"choices": [{"message": {"role": "assistant", "content": "Hello there"}, "finish_reason": "stop"}], "usage": usage})
+            json!({"choices": [{"message": {"role": "assistant", "content": said + "there"}, "finish_reason": "stop"}], "usage": usage})
         })
         .into_response();
     }
     streamed(asked, &body, is_anthropic, tokens, &usage)
+}
+
+/// What the model says first, which is all but the last word.
+fn said(body: &Value) -> String {
+    "Hello ".repeat(if body["model"] == "long" { 100_000 } else { 1 })
 }
 
 /// A streamed answer.
@@ -215,7 +227,7 @@ fn streamed(asked: &Arc<Asked>, body: &Value, is_anthropic: bool, tokens: usize,
         ]
     } else {
         vec![
-            json!({"choices": [{"delta": {"content": "Hello "}}]}),
+            json!({"choices": [{"delta": {"content": said(body)}}]}),
             json!({"choices": [{"delta": {"content": "there"}}]}),
             json!({"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": usage}),
         ]
@@ -224,11 +236,12 @@ fn streamed(asked: &Arc<Asked>, body: &Value, is_anthropic: bool, tokens: usize,
         events.truncate(1);
     }
     let events: Vec<_> = events.into_iter().map(|event| format!("event: x\ndata: {event}\n\n")).collect();
-    let (is_slow, asked) = (body["model"] == "slow", Arc::clone(asked));
+    let waits = body["model"] == "slow" || body["messages"][0]["content"] == "wait";
+    let asked = Arc::clone(asked);
     let events = stream::iter(events.into_iter().enumerate()).then(move |(nth, event)| {
         let asked = Arc::clone(&asked);
         async move {
-            if is_slow && nth == 1 {
+            if waits && nth == 1 {
                 asked.go_on.notified().await;
             }
             Ok::<_, std::io::Error>(event)
