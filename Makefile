@@ -11,6 +11,8 @@
 OWN_PATH := $(PATH)
 export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET = $${CARGO_TARGET_DIR:-target}
+# Most tests wait for Postgres and for clocks, so that a processor has time for two.
+TEST_THREADS = $${RUST_TEST_THREADS:-$$((2 * $$(getconf _NPROCESSORS_ONLN)))}
 
 .PHONY: run install test lint fmt bench fuzz torture deny unused spelling rust
 .DEFAULT_GOAL := run
@@ -31,7 +33,7 @@ test: rust
 	@[ -n "$$TEST_DATABASE_URL" ] || scripts/install-postgres
 	cargo fmt --check
 	cargo clippy --all-targets --locked -- -D warnings
-	cargo test --locked
+	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items --locked
 	@$(MAKE) --no-print-directory deny
 
