@@ -143,6 +143,7 @@ create table correction_pairs (
     primary key (project, kind, completed_at, generation_id, bad_attempt)
 );
 
+create index correction_pairs_log on correction_pairs (project, generation_id);
 create index correction_pairs_row on correction_pairs (project, kind, row_hash, completed_at, generation_id, bad_attempt);
 
 comment on table correction_pairs is 'Which attempts of a successful log teach a correction; written by the write that finalizes the log.';

@@ -129,6 +129,7 @@ create table preference_labels (
     primary key (project, completed_at, suggestion_id, rejected_index)
 );
 
+create index preference_labels_record on preference_labels (project, suggestion_id);
 create index preference_labels_label on preference_labels (project, label_hash, completed_at, suggestion_id, rejected_index);
 create index preference_labels_pair on preference_labels (project, pair_hash, completed_at, suggestion_id, rejected_index)
     where pair_hash is not null;

@@ -332,14 +332,9 @@ pub(super) fn push_unlike(
     selection: &Selection<'_>,
     conditions: impl FnOnce(&mut QueryBuilder<Postgres>),
 ) {
-    let (Selection { from, alias, comparison, .. }, record) = (selection, selection.record());
+    let (Selection { alias, comparison, .. }, record) = (selection, selection.record());
     query.push(format_args!(
         " and not exists (select from near_twins twin
-            join (select {alias}.{record} as id from {from} where {alias}.project = $1"
-    ));
-    conditions(query);
-    query.push(format_args!(
-        ") older on older.id = twin.twin
             where twin.project = $1 and twin.record = {alias}.{record} and twin.work = "
     ));
     query.push_bind(comparison.map(|comparison| comparison.work)).push(" and twin.likeness >= ");
@@ -347,7 +342,9 @@ pub(super) fn push_unlike(
         clippy::cast_possible_truncation,
         reason = "compared with a share of 60, which is kept as short"
     )]
-    query.push_bind(common.near_threshold.unwrap_or(THRESHOLD) as f32).push(")");
+    query.push_bind(common.near_threshold.unwrap_or(THRESHOLD) as f32);
+    selection.push_meets(query, &format!("{alias}.{record} = twin.twin"), conditions);
+    query.push(")");
 }
 
 #[cfg(test)]

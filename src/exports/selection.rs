@@ -12,13 +12,16 @@ use super::text::Text;
 pub struct Selection<'a> {
     /// The tables, with their aliases.
     pub from: &'a str,
-    /// The alias of the table with the columns that are named here.
+    /// The table with the columns that are named here.
+    pub table: &'a str,
+    /// The alias of that table.
     pub alias: &'a str,
     /// The columns by which the rows are ordered: the time when the record was finalized, its id, and the row's number if
     /// a record can have several rows.
     pub key: &'a [&'a str],
-    /// The column with a hash that is the same in equal rows.
-    pub hash: &'a str,
+    /// The condition that a row `older` of that table is equal to the row. It contains whatever the index on the hash of equal
+    /// rows needs, so that the index finds them whatever the planner expects of other conditions.
+    pub equal: &'a str,
     /// The answer of a row, if it has one.
     pub answer: Option<Text<'a>>,
     /// The comparison by which similar rows are found, if they can be.
@@ -37,8 +40,8 @@ impl Selection<'_> {
         columns.collect::<Vec<_>>().join(", ")
     }
 
-    /// Adds the condition that no older row that meets the `conditions` has the same hash, so that only the oldest of
-    /// equal rows is exported.
+    /// Adds the condition that no older row that meets the `conditions` is equal, so that only the oldest of equal rows is
+    /// exported.
     ///
     /// The rows are looked at from the newest to the oldest. If many do not meet the conditions, each of them is passed over
     /// for at most one row, and not for every later one.
@@ -47,19 +50,30 @@ impl Selection<'_> {
         query: &mut QueryBuilder<Postgres>,
         conditions: impl FnOnce(&mut QueryBuilder<Postgres>),
     ) {
-        let Self { from, alias, hash, key, .. } = self;
+        let Self { table, alias, equal, key, .. } = self;
         query.push(format_args!(
             " and not exists (select from (
-                select from (select {alias}.* from {from} where {alias}.project = $1"
-        ));
-        conditions(query);
-        let newest: Vec<_> = key.iter().map(|column| format!("older.{column} desc")).collect();
-        query.push(format_args!(
-            ") older where older.{hash} = {alias}.{hash} and ({}) < ({}) order by {} limit 1) nearest)",
+                select from {table} older where older.project = $1 and {equal} and ({}) < ({})",
             self.key_of("older"),
             self.key_of(alias),
-            newest.join(", ")
         ));
+        self.push_meets(query, &format!("({}) = ({})", self.key_of(alias), self.key_of("older")), conditions);
+        let newest: Vec<_> = key.iter().map(|column| format!("older.{column} desc")).collect();
+        query.push(format_args!(" order by {} limit 1) nearest)", newest.join(", ")));
+    }
+
+    /// Adds the condition that a row of which this much is known is among the rows and meets the `conditions`.
+    pub(super) fn push_meets(
+        &self,
+        query: &mut QueryBuilder<Postgres>,
+        known: &str,
+        conditions: impl FnOnce(&mut QueryBuilder<Postgres>),
+    ) {
+        let Self { from, alias, .. } = self;
+        query.push(format_args!(" and exists (select from {from} where {alias}.project = $1 and {known}"));
+        conditions(query);
+        // Without `offset`, the planner may begin with all rows that meet the conditions, if it expects few of them.
+        query.push(" offset 0)");
     }
 
     /// Adds the condition that fewer than `most` older records have a row with the same answer that meets the `conditions`.
@@ -72,18 +86,16 @@ impl Selection<'_> {
         (answer, most): (Text<'_>, u32),
         conditions: impl FnOnce(&mut QueryBuilder<Postgres>),
     ) {
-        let Self { from, alias, key, .. } = self;
+        let Self { alias, key, .. } = self;
         let (answer, completed_at, record) = (answer.hash(), key[0], self.record());
         query.push(format_args!(
             " and (select count(*) from (
                 select from split_texts same where same.project = $1 and same.hash = {answer}
-                    and (same.completed_at, same.record) < ({alias}.{completed_at}, {alias}.{record})
-                    and exists (select from {from} where {alias}.project = $1 and {alias}.{record} = same.record
-                        and {answer} = same.hash"
+                    and (same.completed_at, same.record) < ({alias}.{completed_at}, {alias}.{record})"
         ));
-        conditions(query);
-        // Without `offset`, the planner may join the records before it looks at the newest.
-        query.push(" offset 0) order by same.completed_at desc, same.record desc limit ");
+        let known = format!("{alias}.{record} = same.record and {answer} = same.hash");
+        self.push_meets(query, &known, conditions);
+        query.push(" order by same.completed_at desc, same.record desc limit ");
         query.push_bind(i64::from(most)).push(") earlier) < ").push_bind(i64::from(most));
     }
 }

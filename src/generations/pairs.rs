@@ -6,7 +6,6 @@ use uuid::Uuid;
 
 use super::exports::TEXTS;
 use crate::exports::progress;
-use crate::types::Timestamp;
 
 /// Stores which attempts of these logs teach a correction, by each of the pairing rules, and what a reviewer's correction
 /// teaches. `step` has the attempts with a program. Two programs that differ in white space only teach nothing, and a
@@ -103,30 +102,17 @@ pub(super) async fn renew(connection: &mut PgConnection, project: &str, logs: &[
         join split_texts t on t.project = $1 and t.domain = $3 and t.record = g.id
         where g.project = $1 and g.id = any($2) and g.corrected_dsl is not null
         on conflict do nothing";
-    const FINALIZED: &str = "select id, completed_at from generations
-        where project = $1 and id = any($2) and completed_at is not null";
-    let finalized: Vec<(Uuid, Option<Timestamp>)> =
-        sqlx::query_as(FINALIZED).bind(project).bind(logs).fetch_all(&mut *connection).await?;
-    let (ids, times): (Vec<_>, Vec<_>) = finalized.into_iter().unzip();
-    delete(connection, project, &ids, &times).await?;
-    insert(connection, project, &ids).await?;
+    delete(connection, project, logs).await?;
+    insert(connection, project, logs).await?;
     // A page of a split that is in progress may have read the log without its correction.
     progress::lock(connection, project, TEXTS.domain).await?;
-    sqlx::query(CORRECTIONS).bind(project).bind(&ids).bind(TEXTS.domain).execute(connection).await?;
+    sqlx::query(CORRECTIONS).bind(project).bind(logs).bind(TEXTS.domain).execute(connection).await?;
     Ok(())
 }
 
-/// Erases the pairs of logs, which were finalized at these times.
-pub(super) async fn delete(
-    connection: &mut PgConnection,
-    project: &str,
-    logs: &[Uuid],
-    completed_at: &[Option<Timestamp>],
-) -> sqlx::Result<()> {
-    const SQL: &str = "
-        delete from correction_pairs p using unnest($2::uuid[], $3::timestamptz[]) as log (id, completed_at)
-        where p.project = $1 and p.kind in ('fix', 'next', 'final', 'steps')
-            and p.completed_at = log.completed_at and p.generation_id = log.id";
-    sqlx::query(SQL).bind(project).bind(logs).bind(completed_at).execute(connection).await?;
+/// Erases the pairs of logs.
+pub(super) async fn delete(connection: &mut PgConnection, project: &str, logs: &[Uuid]) -> sqlx::Result<()> {
+    const SQL: &str = "delete from correction_pairs where project = $1 and generation_id = any($2)";
+    sqlx::query(SQL).bind(project).bind(logs).execute(connection).await?;
     Ok(())
 }

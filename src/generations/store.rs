@@ -192,8 +192,8 @@ impl Erased {
 
 /// Erases a log and everything that belongs to it.
 pub async fn delete(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<Erased> {
-    let sql = "delete from generations where project = $1 and id = $2 returning id, completed_at";
-    let logs = sqlx::query_as(sql).bind(project).bind(id).fetch_all(&mut *connection).await?;
+    let sql = "delete from generations where project = $1 and id = $2 returning id";
+    let logs = sqlx::query_scalar(sql).bind(project).bind(id).fetch_all(&mut *connection).await?;
     delete_children(connection, project, logs).await
 }
 
@@ -207,8 +207,8 @@ pub async fn delete_before(
     const AGED: Aged =
         Aged { table: "generations", since: "coalesce(completed_at, created_at)", may_go: "true" };
     let ids = AGED.lock_oldest(connection, project, time, most).await?;
-    let sql = "delete from generations where project = $1 and id = any($2) returning id, completed_at";
-    let logs = sqlx::query_as(sql).bind(project).bind(ids).fetch_all(&mut *connection).await?;
+    let sql = "delete from generations where project = $1 and id = any($2) returning id";
+    let logs = sqlx::query_scalar(sql).bind(project).bind(ids).fetch_all(&mut *connection).await?;
     delete_children(connection, project, logs).await
 }
 
@@ -222,22 +222,19 @@ pub async fn delete_session(
     // The logs are locked in the order of their ids, as the writer locks them, which prevents deadlocks.
     let sql = "delete from generations where project = $1 and id in (
                    select id from generations where project = $1 and session_id = $2 order by id limit $3 for update)
-               returning id, completed_at";
-    let logs = sqlx::query_as(sql).bind(project).bind(session).bind(most).fetch_all(&mut *connection).await?;
+               returning id";
+    let logs =
+        sqlx::query_scalar(sql).bind(project).bind(session).bind(most).fetch_all(&mut *connection).await?;
     delete_children(connection, project, logs).await
 }
 
 /// Erases what belongs to erased logs. The logs go first: an append that waits for its log's lock then finds
 /// the log gone, and one that came before is seen here.
-async fn delete_children(
-    connection: &mut PgConnection,
-    project: &str,
-    logs: Vec<(Uuid, Option<Timestamp>)>,
-) -> Result<Erased> {
-    let (ids, completed): (Vec<_>, Vec<_>) = logs.into_iter().unzip();
+async fn delete_children(connection: &mut PgConnection, project: &str, logs: Vec<Uuid>) -> Result<Erased> {
     let sql = "delete from attempts where project = $1 and generation_id = any($2)";
-    let attempts = sqlx::query(sql).bind(project).bind(&ids).execute(&mut *connection).await?.rows_affected();
-    pairs::delete(connection, project, &ids, &completed).await?;
-    forget(connection, project, &DATASETS, &ids).await?;
-    Ok(Erased { generations: ids.len() as u64, attempts })
+    let attempts =
+        sqlx::query(sql).bind(project).bind(&logs).execute(&mut *connection).await?.rows_affected();
+    pairs::delete(connection, project, &logs).await?;
+    forget(connection, project, &DATASETS, &logs).await?;
+    Ok(Erased { generations: logs.len() as u64, attempts })
 }

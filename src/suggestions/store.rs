@@ -209,8 +209,8 @@ impl Erased {
 
 /// Erases a record and everything that belongs to it.
 pub async fn delete(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<Erased> {
-    let sql = "delete from suggestions where project = $1 and id = $2 returning id, completed_at";
-    let slates = sqlx::query_as(sql).bind(project).bind(id).fetch_all(&mut *connection).await?;
+    let sql = "delete from suggestions where project = $1 and id = $2 returning id";
+    let slates = sqlx::query_scalar(sql).bind(project).bind(id).fetch_all(&mut *connection).await?;
     delete_children(connection, project, slates).await
 }
 
@@ -224,8 +224,8 @@ pub async fn delete_before(
     const AGED: Aged =
         Aged { table: "suggestions", since: "coalesce(completed_at, created_at)", may_go: "true" };
     let ids = AGED.lock_oldest(connection, project, time, most).await?;
-    let sql = "delete from suggestions where project = $1 and id = any($2) returning id, completed_at";
-    let slates = sqlx::query_as(sql).bind(project).bind(ids).fetch_all(&mut *connection).await?;
+    let sql = "delete from suggestions where project = $1 and id = any($2) returning id";
+    let slates = sqlx::query_scalar(sql).bind(project).bind(ids).fetch_all(&mut *connection).await?;
     delete_children(connection, project, slates).await
 }
 
@@ -243,25 +243,19 @@ pub async fn delete_session(
                    select id from suggestions
                    where project = $1 and session_name = $2 and ($3::text is null or server_name = $3)
                    order by id limit $4 for update)
-               returning id, completed_at";
-    let query = sqlx::query_as(sql).bind(project).bind(session).bind(server).bind(most);
+               returning id";
+    let query = sqlx::query_scalar(sql).bind(project).bind(session).bind(server).bind(most);
     let slates = query.fetch_all(&mut *connection).await?;
     delete_children(connection, project, slates).await
 }
 
 /// Erases what belongs to erased records. The records go first: an event that waits for its record's lock
 /// then finds the record gone, and one that came before is seen here.
-async fn delete_children(
-    connection: &mut PgConnection,
-    project: &str,
-    slates: Vec<(Uuid, Option<Timestamp>)>,
-) -> Result<Erased> {
-    let (ids, completed): (Vec<_>, Vec<_>) = slates.into_iter().unzip();
+async fn delete_children(connection: &mut PgConnection, project: &str, slates: Vec<Uuid>) -> Result<Erased> {
     let sql = "delete from suggestion_activity where project = $1 and suggestion_id = any($2)";
-    let moves = sqlx::query(sql).bind(project).bind(&ids).execute(&mut *connection).await?.rows_affected();
-    let sql = "delete from preference_labels l using unnest($2::uuid[], $3::timestamptz[]) as slate (id, completed_at)
-               where l.project = $1 and l.completed_at = slate.completed_at and l.suggestion_id = slate.id";
-    sqlx::query(sql).bind(project).bind(&ids).bind(&completed).execute(&mut *connection).await?;
-    forget(connection, project, &DATASETS, &ids).await?;
-    Ok(Erased { suggestions: ids.len() as u64, moves })
+    let moves = sqlx::query(sql).bind(project).bind(&slates).execute(&mut *connection).await?.rows_affected();
+    let sql = "delete from preference_labels where project = $1 and suggestion_id = any($2)";
+    sqlx::query(sql).bind(project).bind(&slates).execute(&mut *connection).await?;
+    forget(connection, project, &DATASETS, &slates).await?;
+    Ok(Erased { suggestions: slates.len() as u64, moves })
 }

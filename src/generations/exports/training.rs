@@ -106,9 +106,10 @@ impl Dataset for TrainingPairs {
     fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, _: Shape) {
         let rows = Selection {
             from: "generations g",
+            table: "generations",
             alias: "g",
             key: &["completed_at", "id"],
-            hash: "pair_hash",
+            equal: "older.success and older.pair_hash = g.pair_hash",
             answer: Some(ANSWER),
             comparison: self.comparison(),
         };

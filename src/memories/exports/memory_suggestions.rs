@@ -88,31 +88,18 @@ impl Dataset for MemorySuggestions {
     }
 
     fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
-        query.push(
-            " from conversation_memories c
-            join conversation_queries q on q.project = $1 and q.id = c.query_id and q.query is not null
-            join memories m on m.project = $1 and m.id = c.memory_id and m.revision = c.memory_revision
-                and m.content is not null",
-        );
-        push_beside(query, common, shape, ("c", "beside"));
-        query.push(" where c.project = $1");
-        self.push_conditions(query, common, shape, ("c", "q"));
+        self.push_rows(query, common, shape);
         if common.is_exact() {
+            // No index has the texts of queries and memories, so each page compares all rows: once, because a condition that is
+            // compared with true is no join, which would compare them for each row.
             query.push(
-                " and not exists (
-                    select from conversation_memories older
-                    join conversation_queries p on p.project = $1 and p.id = older.query_id and p.query = q.query
-                    join memories o on o.project = $1 and o.id = older.memory_id
-                        and o.revision = older.memory_revision and o.content = m.content",
+                " and ((c.id, beside.rank) in (select id, rank from (
+                    select c.id, beside.rank, row_number() over (
+                        partition by q.query, m.content, c.verdict, beside.content
+                        order by c.judged_at, c.id, beside.rank) as nth",
             );
-            push_beside(query, common, shape, ("older", "older_beside"));
-            query.push(
-                " where older.project = $1 and older.verdict = c.verdict
-                    and older_beside.content is not distinct from beside.content
-                    and (older.judged_at, older.id, older_beside.rank) < (c.judged_at, c.id, beside.rank)",
-            );
-            self.push_conditions(query, common, shape, ("older", "p"));
-            query.push(")");
+            self.push_rows(query, common, shape);
+            query.push(") equal where nth = 1)) is true");
         }
     }
 
@@ -171,48 +158,43 @@ impl Dataset for MemorySuggestions {
     }
 }
 
-/// Adds as `beside` the memory with which a triplet compares the memory `c`: each one that was suggested in the same response
-/// and dismissed. Rows of other shapes have none.
-fn push_beside(query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape, (c, beside): (&str, &str)) {
-    if shape != Shape::Triplet {
-        query.push(format_args!(
-            " cross join (select 0 as rank, null::text as content, null::uuid as memory_id) {beside}"
-        ));
-        return;
-    }
-    query.push(format_args!(
-        " join lateral (
-            select d.rank, n.content, d.memory_id from conversation_memories d
-            join memories n on n.project = $1 and n.id = d.memory_id and n.revision = d.memory_revision
-                and n.content is not null
-            where d.project = $1 and d.suggest_id = {c}.suggest_id and d.verdict = 'dismissed'"
-    ));
-    if let Some(as_of) = common.as_of {
-        query.push(" and d.judged_at < ").push_bind(as_of);
-    }
-    query.push(format_args!(") {beside} on true"));
-}
-
 impl MemorySuggestions {
-    fn push_conditions(
-        &self,
-        query: &mut QueryBuilder<Postgres>,
-        common: &Common,
-        shape: Shape,
-        (c, q): (&str, &str),
-    ) {
-        query.push(format_args!(" and {c}.verdict is not null and {c}.suggest_id is not null"));
+    /// Adds the suggested memories `c` with the query `q`, the memory `m`, and the memory `beside` with which a triplet
+    /// compares it: each one that was suggested in the same response and dismissed. Rows of other shapes have none.
+    fn push_rows(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
+        query.push(
+            " from conversation_memories c
+            join conversation_queries q on q.project = $1 and q.id = c.query_id and q.query is not null
+            join memories m on m.project = $1 and m.id = c.memory_id and m.revision = c.memory_revision
+                and m.content is not null",
+        );
+        if shape == Shape::Triplet {
+            query.push(
+                " join lateral (
+                    select d.rank, n.content, d.memory_id from conversation_memories d
+                    join memories n on n.project = $1 and n.id = d.memory_id and n.revision = d.memory_revision
+                        and n.content is not null
+                    where d.project = $1 and d.suggest_id = c.suggest_id and d.verdict = 'dismissed'",
+            );
+            if let Some(as_of) = common.as_of {
+                query.push(" and d.judged_at < ").push_bind(as_of);
+            }
+            query.push(") beside on true");
+        } else {
+            query.push(
+                " cross join (select 0 as rank, null::text as content, null::uuid as memory_id) beside",
+            );
+        }
+        query.push(" where c.project = $1 and c.verdict is not null and c.suggest_id is not null");
         let verdict = if shape == Shape::Raw { self.verdict } else { Some(Verdict::Used) };
         if let Some(verdict) = verdict {
-            query.push(format_args!(" and {c}.verdict = ")).push_bind(verdict);
+            query.push(" and c.verdict = ").push_bind(verdict);
         }
         if let Some(source_type) = self.source_type {
-            query.push(format_args!(" and {c}.source_type = ")).push_bind(source_type);
+            query.push(" and c.source_type = ").push_bind(source_type);
         }
-        let session = format!("{c}.session_id");
-        let question = format!("{q}.query");
-        let sides =
-            Sides { session: &session, contents: Contents::Question(Text { kind: "query", sql: &question }) };
-        common.push(query, &format!("{c}.shown_at"), &sides);
+        let question = Text { kind: "query", sql: "q.query" };
+        let sides = Sides { session: "c.session_id", contents: Contents::Question(question) };
+        common.push(query, "c.shown_at", &sides);
     }
 }

@@ -96,11 +96,13 @@ impl Dataset for AcceptedSuggestions {
     }
 
     fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, _: Shape) {
-        let hash = match self.prompt.unwrap_or_default() {
-            Prompt::Request => "example_hash",
-            Prompt::Context => "context_example_hash",
+        let equal = match self.prompt.unwrap_or_default() {
+            Prompt::Request => "older.state = 'finalized' and older.example_hash = s.example_hash",
+            Prompt::Context => {
+                "older.state = 'finalized' and older.context_example_hash = s.context_example_hash"
+            }
         };
-        let rows = Selection { hash, answer: Some(INPUT), comparison: self.comparison(), ..SLATES };
+        let rows = Selection { equal, answer: Some(INPUT), comparison: self.comparison(), ..SLATES };
         common.push_selection(query, &rows, |query| self.push_conditions(query, common));
     }
 

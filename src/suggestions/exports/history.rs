@@ -84,7 +84,8 @@ impl Dataset for SuggestionHistory {
         if common.is_exact() {
             // A posted record has its own time, so that only lines that were imported can be equal.
             query.push(" and (s.reported is null or (true");
-            Selection { hash: "request_hash", ..SLATES }.push_oldest(query, |query| {
+            let equal = "older.state = 'finalized' and older.reported is not null and older.request_hash = s.request_hash";
+            Selection { equal, ..SLATES }.push_oldest(query, |query| {
                 self.push_conditions(query, common);
                 query.push(" and s.reported is not null");
             });

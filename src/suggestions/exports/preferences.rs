@@ -79,7 +79,11 @@ impl Described for PreferencePairs {
 }
 
 /// The rows, with the record `s`.
-const FROM: &str = "preference_labels l join suggestions s on s.project = $1 and s.id = l.suggestion_id";
+///
+/// Because of `offset`, a record is found by its id. The planner expects a single record of a version that is not in its
+/// statistics, and might otherwise read all records of it for each row.
+const FROM: &str = "preference_labels l
+    cross join lateral (select * from suggestions s where s.project = $1 and s.id = l.suggestion_id offset 0) s";
 
 /// The text of a label: the one that was rejected, or what was submitted.
 const LABELED: Text<'_> = Text {
@@ -98,16 +102,20 @@ impl Dataset for PreferencePairs {
     }
 
     fn push_from(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
-        let hash = if shape == Shape::Label { "label_hash" } else { "pair_hash" };
+        let equal = match shape {
+            Shape::Label => "older.label_hash = l.label_hash",
+            _ => "older.pair_hash = l.pair_hash",
+        };
         let rows = Selection {
             from: FROM,
+            table: "preference_labels",
             alias: "l",
             key: &["completed_at", "suggestion_id", "rejected_index"],
-            hash,
+            equal,
             answer: Some(answer(shape)),
             comparison: self.comparison(),
         };
-        common.push_selection(query, &rows, |query| self.push_conditions(query, common, shape, hash));
+        common.push_selection(query, &rows, |query| self.push_conditions(query, common, shape));
     }
 
     fn sort_key(&self) -> [&'static str; 3] {
@@ -153,8 +161,10 @@ impl Dataset for PreferencePairs {
 }
 
 impl PreferencePairs {
-    fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape, hash: &str) {
-        query.push(format_args!(" and l.{hash} is not null"));
+    fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
+        if shape != Shape::Label {
+            query.push(" and l.pair_hash is not null");
+        }
         let kinds = kinds(self.match_type.as_ref(), self.include_typed);
         // A label has no other text.
         let others = match shape {

@@ -82,9 +82,10 @@ pub(super) fn push_conditions(
 /// The records `s` as rows, of which equal ones have the same slate.
 pub(super) const SLATES: Selection<'_> = Selection {
     from: "suggestions s",
+    table: "suggestions",
     alias: "s",
     key: &["completed_at", "id"],
-    hash: "slate_hash",
+    equal: "older.state = 'finalized' and older.slate_hash = s.slate_hash",
     answer: None,
     comparison: None,
 };
@@ -116,7 +117,7 @@ pub(super) static SOURCE: Source = Source {
             split_hash('prompt', prompt_text(prompt_of(s.llm_request, s.request_is_readable, s.context))) as question,
             array(
                 select split_hash('prompt', prompt_text(s.context))
-                union all select split_hash('input', s.actual_input)
+                union all select split_hash('input', s.actual_input) where has_text(s.actual_input)
                 union all select split_hash('input', offered.text) from preference_labels l
                     join json_array_elements_text(s.suggestions) with ordinality as offered (text, number)
                         on offered.number - 1 = l.rejected_index
@@ -126,7 +127,7 @@ pub(super) static SOURCE: Source = Source {
             select s.*, sum(s.suggestion_count) over (order by s.completed_at, s.id) - s.suggestion_count as before
             from (
                 select * from suggestions s
-                where s.project = $1 and s.state = 'finalized' and s.example_hash is not null and s.completed_at < $4
+                where s.project = $1 and s.state = 'finalized' and s.slate_hash is not null and s.completed_at < $4
                     and (s.completed_at, s.id) >
                         (coalesce($2, '-infinity'), coalesce($3, '00000000-0000-0000-0000-000000000000'))
                 order by s.completed_at, s.id limit $5
@@ -144,7 +145,7 @@ pub(super) static BY_REQUEST: Comparison = Comparison {
             left(prompt_of(s.llm_request, s.request_is_readable, s.context)::text, 16384)
                 || E'\n' || left(s.actual_input, 16384) as text
         from suggestions s
-        where s.project = $1 and s.state = 'finalized' and s.example_hash is not null and s.completed_at < $4
+        where s.project = $1 and s.state = 'finalized' and s.slate_hash is not null and s.completed_at < $4
             and (s.completed_at, s.id) >
                 (coalesce($2, '-infinity'), coalesce($3, '00000000-0000-0000-0000-000000000000'))
         order by s.completed_at, s.id limit $5",
@@ -157,7 +158,7 @@ pub(super) static BY_CONTEXT: Comparison = Comparison {
         select s.id as record, s.completed_at,
             left(s.context::text, 16384) || E'\n' || left(s.actual_input, 16384) as text
         from suggestions s
-        where s.project = $1 and s.state = 'finalized' and s.example_hash is not null and s.completed_at < $4
+        where s.project = $1 and s.state = 'finalized' and s.slate_hash is not null and s.completed_at < $4
             and (s.completed_at, s.id) >
                 (coalesce($2, '-infinity'), coalesce($3, '00000000-0000-0000-0000-000000000000'))
         order by s.completed_at, s.id limit $5",

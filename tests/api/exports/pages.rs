@@ -85,6 +85,34 @@ async fn a_piece_of_an_export_reads_little_more_than_it_gives() {
     }
 }
 
+/// The planner expects a single row of a value that is not in its statistics.
+#[tokio::test]
+async fn a_value_that_is_new_to_the_planner_is_not_read_whole_for_each_of_its_rows() {
+    const NEW: &str = "
+        update generations set domain_name = 'new' where id in (select id from generations order by id limit 600);
+        update suggestions set suggestion_node_version = 'new' where id in (select id from suggestions order by id limit 600);
+        -- Otherwise they count some seconds later.
+        select pg_stat_force_next_flush()";
+    let service = service().await;
+    sqlx::raw_sql(NEW).execute(service.pool()).await.expect("a domain and a version");
+    let ways = [("dedupe", "none"), ("dedupe", "exact"), ("dedupe", "near"), ("max_per_answer", "3")];
+    for (name, parameter, ways) in [
+        ("training-pairs", "domain_name", &ways[..]),
+        ("correction-pairs", "domain_name", &ways),
+        ("accepted-suggestions", "suggestion_node_version", &ways),
+        ("preference-pairs", "suggestion_node_version", &ways),
+        ("rankings", "suggestion_node_version", &ways[..2]),
+    ] {
+        let entry = DATASETS.iter().find(|entry| entry.description.name == name).expect("a data set");
+        for way in ways {
+            let export = export(&service, entry, &[(parameter, "new"), *way]).await;
+            let plan = plan(&service, &mut export.next_page("").expect("a statement")).await;
+            let most = widest(&plan);
+            assert!(most <= 2.0 * RECORDS as f64, "{name} {way:?}: {most} rows in a step of {plan:#}");
+        }
+    }
+}
+
 /// The planner knows two other projects with one long topic each, and nothing of this one, which has many short topics.
 #[tokio::test]
 async fn a_conversation_is_read_by_itself_in_a_project_that_the_planner_does_not_know() {

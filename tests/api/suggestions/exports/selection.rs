@@ -311,6 +311,20 @@ async fn what_a_label_holds_is_what_its_parameters_are_about() {
 }
 
 #[tokio::test]
+async fn a_rejection_is_in_a_part_of_a_split_even_if_what_was_submitted_is_blank() {
+    let service = Service::open().await;
+    let slate = |number: u128| {
+        let texts = [format!("choose {number}"), " ".to_owned()];
+        let event = finished(number, &texts.each_ref().map(String::as_str), &[0, 1], " ");
+        with(event, &json!({"context": {"n": number}}))
+    };
+    service.accept(&(0..80).map(slate).collect::<Vec<_>>()).await;
+    let (parts, dropped) = halves(&service, &format!("{PREFERENCES}?format=trl-kto")).await;
+    assert_eq!((parts.iter().map(Vec::len).sum::<usize>(), dropped), (80, 0));
+    assert!(parts.iter().all(|part| part.len() > 10), "what is blank has nothing in common");
+}
+
+#[tokio::test]
 async fn slates_are_similar_by_the_question_that_is_exported() {
     const LONG: &str =
         "the fund of John in Luxembourg with Mary as its secretary and nobody as director so far";
