@@ -66,7 +66,7 @@ async fn tables_stop_growing_where_as_much_expires_as_comes_in() {
     for (table, empty) in &empty {
         let (warm, later) = (most(&history[..WARM], table), most(&history[WARM..], table));
         // A table that keeps what expires grows by as much in each round as in the first.
-        let all = (history[0][table] - empty) * (ROUNDS - WARM) as i64;
+        let all = (history[0][table] - empty) * i64::try_from(ROUNDS - WARM).expect("a small number");
         assert!(
             later - warm <= all / 2 + 2 * PAGE,
             "{table} grows: {:?}",
