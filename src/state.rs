@@ -18,7 +18,7 @@ use crate::messages::in_flight::InFlight;
 use crate::providers::Providers;
 use crate::retrieval::Samples;
 use crate::searches::intake_pool::IntakePool;
-use crate::sharing::{Place, Shares, Work};
+use crate::sharing::{Entry, Place, Shares, Work};
 use crate::writer::Writer;
 
 /// The state that handlers share. Clones refer to the same state.
@@ -76,6 +76,13 @@ impl State {
     pub fn place_at_providers(&self, project: &Arc<str>) -> Result<Place> {
         const BUSY: &str = "the project has as many requests waiting for providers as it may; try again";
         self.calls.try_take(project, 1).ok_or(Error::Unavailable(BUSY))
+    }
+
+    /// Waits for a project's place among those that read, for a request without one that reads whole records. It may wait for
+    /// memory with a connection, which others would lack.
+    pub async fn place_at_reading(&self, project: &Arc<str>) -> Result<Place> {
+        let (place, _) = Entry::without_turn(project, self.keyring.reading()).take().await?;
+        Ok(place)
     }
 
     /// Returns whether the server has begun to stop.

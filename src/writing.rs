@@ -82,7 +82,7 @@ impl Writing {
         let receipt = self.write(event).await?;
         let is_new = !receipt.replayed && receipt.kept != Capture::Off;
         let address = address.into().filter(|_| is_new);
-        Ok(Created { shown: self.show(receipt, record).await?, address })
+        Ok(Created { shown: self.show_kept(receipt, record).await?, address })
     }
 
     /// Writes an event that changes a record. `record` gets the body of the response, as in [`Writing::create`].
@@ -92,7 +92,7 @@ impl Writing {
         record: impl AsyncFnOnce(Receipt) -> Result<T>,
     ) -> Result<Changed<T>> {
         let receipt = self.write(event).await?;
-        Ok(Changed(self.show(receipt, record).await?))
+        Ok(Changed(self.show_kept(receipt, record).await?))
     }
 
     /// Writes an event, and counts the redacted spans in the response.
@@ -102,19 +102,30 @@ impl Writing {
         Ok(receipt)
     }
 
-    async fn show<T>(
+    async fn show_kept<T>(
         &self,
         receipt: Receipt,
         record: impl AsyncFnOnce(Receipt) -> Result<T>,
     ) -> Result<Shown<T>> {
-        Ok(match receipt.kept {
-            Capture::Off => Shown::NotKept,
-            _ if self.prefer.minimal() => Shown::Minimal,
-            _ => match record(receipt).await {
-                // The write is acknowledged even if the record is too large to be returned.
-                Err(Error::TooLarge(_)) => Shown::Minimal,
-                shown => Shown::Record(shown?),
-            },
-        })
+        match receipt.kept {
+            Capture::Off => Ok(Shown::NotKept),
+            _ => self.show(async || record(receipt).await).await,
+        }
+    }
+
+    /// Returns the record that was written, if the client wants it. The write is acknowledged even if the record is too large
+    /// for a response, or if others keep it from being read.
+    pub async fn show<T>(&self, record: impl AsyncFnOnce() -> Result<T>) -> Result<Shown<T>> {
+        if self.prefer.minimal() {
+            return Ok(Shown::Minimal);
+        }
+        let shown = async {
+            let _place = self.app.place_at_reading(&self.caller.project).await?;
+            record().await
+        };
+        match shown.await {
+            Err(Error::TooLarge(_) | Error::Unavailable(_)) => Ok(Shown::Minimal),
+            shown => Ok(Shown::Record(shown?)),
+        }
     }
 }

@@ -17,6 +17,7 @@ use sqlx::PgPool;
 use subtle::ConstantTimeEq;
 use uuid::Uuid;
 
+use super::Kind;
 use super::failures::Failures;
 use super::keys::{self, ApiKey, PREFIX, Scope};
 use super::rates::Rates;
@@ -104,14 +105,13 @@ impl Keyring {
         &self.reading
     }
 
-    /// Returns how a request of a project is let in that needs a scope. The work of writing is that of the writer, which
-    /// takes turns for it.
-    pub(super) fn entry(&self, project: &Arc<str>, scope: Scope) -> Option<Entry> {
-        match scope {
-            Scope::Read => Some(Entry::to_read(project, &self.reading, &self.work)),
+    /// Returns how a request of a project is let in. The work of writing is that of the writer, which takes turns for it.
+    pub(super) fn entry(&self, project: &Arc<str>, kind: Kind) -> Option<Entry> {
+        match kind {
+            Kind::Writes => None,
+            Kind::Reads => Some(Entry::to_read(project, &self.reading, &self.work)),
             // All projects together leave most connections to readers.
-            Scope::Admin => Some(Entry::to_change(project, &self.changing)),
-            _ => None,
+            Kind::Changes => Some(Entry::without_turn(project, &self.changing)),
         }
     }
 

@@ -25,15 +25,31 @@ use crate::projects::Tenant;
 use keyring::Keyring;
 use keys::{ApiKey, Scope};
 
-/// A scope as a type, so that a handler's signature says which scope it needs.
+/// What a handler does with the database, which decides how its requests are let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It hands events to the writer.
+    Writes,
+    /// It reads.
+    Reads,
+    /// It changes what is not an event, on a connection of those that read.
+    Changes,
+}
+
+/// A scope as a type, so that a handler's signature says which scope it needs, and what it does.
 pub trait Needs: Send + Sync {
     /// The scope that the handler needs.
     const SCOPE: Scope;
+    /// What the handler does.
+    const KIND: Kind;
 }
 
-/// Marks handlers that need [`Scope::Write`].
+/// Marks handlers that need [`Scope::Write`] for events.
 #[derive(Debug)]
 pub struct Write;
+/// Marks handlers that need [`Scope::Write`] for what is not an event.
+#[derive(Debug)]
+pub struct Change;
 /// Marks handlers that need [`Scope::Read`].
 #[derive(Debug)]
 pub struct Read;
@@ -43,12 +59,19 @@ pub struct Admin;
 
 impl Needs for Write {
     const SCOPE: Scope = Scope::Write;
+    const KIND: Kind = Kind::Writes;
+}
+impl Needs for Change {
+    const SCOPE: Scope = Scope::Write;
+    const KIND: Kind = Kind::Changes;
 }
 impl Needs for Read {
     const SCOPE: Scope = Scope::Read;
+    const KIND: Kind = Kind::Reads;
 }
 impl Needs for Admin {
     const SCOPE: Scope = Scope::Admin;
+    const KIND: Kind = Kind::Changes;
 }
 
 /// A caller who has the scope `S` in the project that the request is about.
@@ -155,7 +178,7 @@ where
         let memory = Memory::of(&parts.extensions);
         memory.set_project(&tenant.name);
         memory.is_served(keyring.serve(&tenant.name));
-        if let Some(entry) = keyring.entry(&tenant.name, N::SCOPE) {
+        if let Some(entry) = keyring.entry(&tenant.name, N::KIND) {
             memory.enter(entry).await?;
         }
         Ok(Self { project: Arc::clone(&tenant.name), tenant, key, scope: PhantomData })

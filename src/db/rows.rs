@@ -21,6 +21,22 @@ pub fn size(row: &PgRow) -> usize {
     (0..row.len()).filter_map(bytes).sum()
 }
 
+/// Reads a record, and holds memory for it. Returns none if there is none.
+pub async fn one<R>(
+    query: Query<'_, Postgres, PgArguments>,
+    db: impl PgExecutor<'_>,
+    memory: &Memory,
+) -> Result<Option<R>>
+where
+    R: for<'r> FromRow<'r, PgRow>,
+{
+    let Some(row) = query.fetch_optional(db).await? else {
+        return Ok(None);
+    };
+    memory.hold_more(size(&row)).await?;
+    Ok(Some(R::from_row(&row)?))
+}
+
 /// Reads the parts of one record, or whatever else is shown as a whole, and holds memory for them. Those that have more
 /// than 32 MiB together are refused: no answer holds them.
 pub async fn parts<R>(
@@ -34,13 +50,14 @@ where
     let (mut parts, mut bytes) = (Vec::new(), 0);
     let mut rows = query.fetch(db);
     while let Some(row) = rows.try_next().await? {
-        bytes += size(&row);
+        let size = size(&row);
+        bytes += size;
         if bytes > MOST {
             return Err(Error::TooLarge(format!(
                 "the record has more than {MOST} bytes, which is more than an answer shows"
             )));
         }
-        memory.hold(bytes).await?;
+        memory.hold_more(size).await?;
         parts.push(R::from_row(&row)?);
     }
     Ok(parts)
@@ -58,12 +75,13 @@ where
 {
     let (mut records, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.try_next().await? {
-        bytes += size(&row);
+        let size = size(&row);
+        bytes += size;
         if records.len() == most || bytes > MOST_OF_RECORDS && !records.is_empty() {
             return Ok((records, true));
         }
         // Once for the records, and once for the answer that is made of them.
-        memory.hold(bytes).await?;
+        memory.hold_more(size).await?;
         records.push(R::from_row(&row)?);
     }
     Ok((records, false))

@@ -152,7 +152,7 @@ pub async fn get(db: &PgPool, project: &str, id: Uuid, memory: &Memory) -> Resul
     let mut snapshot = db::begin_snapshot(db).await?;
     let mut query = QueryBuilder::new(SELECT);
     query.push_bind(project.to_owned()).push(" and g.id = ").push_bind(id);
-    let found: Option<Generation> = query.build_query_as().fetch_optional(&mut *snapshot).await?;
+    let found: Option<Generation> = rows::one(query.build(), &mut *snapshot, memory).await?;
     let Some(mut generation) = found else {
         return Ok(None);
     };
@@ -168,9 +168,10 @@ pub async fn attempt(
     project: &str,
     id: Uuid,
     number: i32,
+    memory: &Memory,
 ) -> Result<Option<Attempt>> {
     let sql = "select * from attempts where project = $1 and generation_id = $2 and attempt = $3";
-    Ok(sqlx::query_as(sql).bind(project).bind(id).bind(number).fetch_optional(db).await?)
+    rows::one(sqlx::query(sql).bind(project).bind(id).bind(number), db, memory).await
 }
 
 /// The number of records erased.

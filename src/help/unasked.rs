@@ -121,6 +121,7 @@ pub async fn find(
     memory: &Memory,
 ) -> Result<Option<Found>> {
     let kinds = wanted.suggest;
+    let _place = app.place_at_reading(&tenant.name).await?;
     let turn = app.work.turn(&tenant.name, Kind::Read).await;
     let (suggest, files, examples) = tokio::try_join!(
         memories(app, tenant, at, kinds.memories, memory),

@@ -67,6 +67,8 @@ struct Held {
     budget: Budget,
     project: OnceLock<Arc<str>>,
     places: Mutex<Vec<Place>>,
+    /// How many bytes of records the request has read.
+    read: Mutex<usize>,
     /// How long the request has waited for memory.
     waited: Mutex<Duration>,
     /// How the request was let in among those of its project, if it had to be.
@@ -104,6 +106,7 @@ impl Memory {
             budget,
             project: OnceLock::new(),
             places: Mutex::default(),
+            read: Mutex::default(),
             waited: Mutex::default(),
             entry: Mutex::default(),
             place: Mutex::default(),
@@ -191,6 +194,16 @@ impl Memory {
         let full = || Error::Unavailable("other requests use all the memory for bodies; try again");
         self.places().push(taken.ok().ok_or_else(full)?);
         Ok(())
+    }
+
+    /// Holds memory for so many bytes of a record that is read, besides those that were read before.
+    pub async fn hold_more(&self, bytes: usize) -> Result<()> {
+        let read = {
+            let mut read = lock(&self.0.read);
+            *read += bytes;
+            *read
+        };
+        self.hold(read).await
     }
 }
 

@@ -46,16 +46,19 @@ impl Default for Compressors {
     }
 }
 
-/// Makes a request hold memory for its response, as far as it does not yet, and leave its project's place to others. The
-/// response is a 503 if others hold too much.
+/// Makes a request hold memory for its response, as far as it does not yet, and then leave its project's place to others. If
+/// it left before, any number of responses could wait for memory. The response is a 503 if others hold too much.
 pub async fn hold(response: Response, memory: &Memory) -> Response {
-    memory.leave();
     if response.extensions().get::<Shared>().is_some() {
+        memory.leave();
         return response;
     }
+    memory.end_turn();
     let size = response.body().size_hint().exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
     // Memory is held twice over: for what has come, and for what is made of it.
-    match memory.hold(size / 2).await {
+    let held = memory.hold(size / 2).await;
+    memory.leave();
+    match held {
         Ok(()) => response,
         Err(error) => error.into_response(),
     }

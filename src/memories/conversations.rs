@@ -64,10 +64,11 @@ pub async fn query(
     db: impl PgExecutor<'_>,
     project: &str,
     id: Uuid,
-) -> sqlx::Result<Option<ConversationQuery>> {
+    memory: &Memory,
+) -> Result<Option<ConversationQuery>> {
     const SQL: &str = "
         select id, session_id, query, shown, root, at from conversation_queries where project = $1 and id = $2";
-    sqlx::query_as(SQL).bind(project).bind(id).fetch_optional(db).await
+    rows::one(sqlx::query(SQL).bind(project).bind(id), db, memory).await
 }
 
 /// Returns the verdict on a memory in a conversation, or none if it was not judged there.

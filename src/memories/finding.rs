@@ -83,7 +83,7 @@ pub(super) struct Sought<'a> {
 }
 
 /// The four factors of a memory's relevance, each from 0 to 1.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, ToSchema, sqlx::FromRow)]
 #[schema(as = RelevanceFactors)]
 pub struct Factors {
     /// How similar the words of the memory and of the conversation are, or their meanings if embeddings are used.

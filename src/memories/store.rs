@@ -84,8 +84,13 @@ pub async fn list(
 }
 
 /// Returns a memory, or none if there is no such memory.
-pub async fn get(db: impl PgExecutor<'_>, project: &str, id: Uuid) -> sqlx::Result<Option<Memory>> {
-    select(project, id).build_query_as().fetch_optional(db).await
+pub async fn get(
+    db: impl PgExecutor<'_>,
+    project: &str,
+    id: Uuid,
+    memory: &memory::Memory,
+) -> Result<Option<Memory>> {
+    rows::one(select(project, id).build(), db, memory).await
 }
 
 /// Locks and returns a memory that is going to be changed.

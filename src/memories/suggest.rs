@@ -8,12 +8,13 @@ use sqlx::{PgExecutor, PgPool, Row as _};
 use uuid::Uuid;
 
 use super::event::{Event, Suggest};
-use super::finding::{self, Factors, Found, Sought};
+use super::finding::{self, Found, Sought};
 use super::had::Had;
 use super::meaning::{self, PATIENCE, PATIENCE_UNASKED};
 use super::rules::intent::{self, DetectedIntent, LONGEST_QUERY};
 use super::store;
 use super::suggestion::{InForce, MemorySuggestion, NewSuggest, Shown, SuggestedMemory, SuggestionResponse};
+use crate::db::rows;
 use crate::error::{Error, Result};
 use crate::http::memory::Memory;
 use crate::privacy::capture::Capture;
@@ -100,7 +101,7 @@ pub async fn suggest(
         hash: request_hash(&(session, new)),
     };
     let is_known = match id {
-        Some(id) => read(db, project, id).await?.is_some(),
+        Some(id) => read(db, project, id, memory).await?.is_some(),
         None => false,
     };
     if !is_known && rules.enabled {
@@ -126,7 +127,7 @@ pub async fn suggest(
     if receipt.kept == Capture::Off {
         return answer(db, project, event, memory).await;
     }
-    read(db, project, suggest).await?.ok_or(Error::NotFound("answer"))
+    read(db, project, suggest, memory).await?.ok_or(Error::NotFound("answer"))
 }
 
 /// Finds memories that are relevant to a conversation, for help without a request. Nothing is stored yet.
@@ -232,7 +233,12 @@ async fn answer(
 
 /// Returns the suggestions that are stored under an id, without memories that were erased since. Returns none if
 /// there are none.
-pub async fn read(db: &PgPool, project: &str, suggest: Uuid) -> Result<Option<SuggestionResponse>> {
+pub async fn read(
+    db: &PgPool,
+    project: &str,
+    suggest: Uuid,
+    memory: &Memory,
+) -> Result<Option<SuggestionResponse>> {
     const SUGGEST: &str = "
         select intent_type, keywords, intent_confidence, search_query, confidence_threshold from memory_suggests
         where project = $1 and id = $2";
@@ -250,30 +256,9 @@ pub async fn read(db: &PgPool, project: &str, suggest: Uuid) -> Result<Option<Su
         confidence: row.try_get("intent_confidence")?,
         search_query: row.try_get("search_query")?,
     };
-    let rows = sqlx::query(SHOWN).bind(project).bind(suggest).fetch_all(db).await?;
-    let suggestion = |row: &sqlx::postgres::PgRow| -> sqlx::Result<_> {
-        Ok(MemorySuggestion {
-            memory_id: row.try_get("memory_id")?,
-            content: row.try_get("content")?,
-            confidence: row.try_get("confidence")?,
-            reason: row.try_get("reason")?,
-            source_type: row.try_get("source_type")?,
-            factors: factors(row)?,
-            score: row.try_get("score")?,
-        })
-    };
-    let suggestions: Vec<_> = rows.iter().map(suggestion).collect::<sqlx::Result<_>>()?;
+    let suggestions = rows::parts(sqlx::query(SHOWN).bind(project).bind(suggest), db, memory).await?;
     let threshold = row.try_get("confidence_threshold")?;
     Ok(Some(SuggestionResponse::new(suggestions, intent, threshold, Some(suggest))))
-}
-
-fn factors(row: &sqlx::postgres::PgRow) -> sqlx::Result<Factors> {
-    Ok(Factors {
-        semantic_similarity: row.try_get("semantic_similarity")?,
-        recency: row.try_get("recency")?,
-        importance: row.try_get("importance")?,
-        context_match: row.try_get("context_match")?,
-    })
 }
 
 /// Returns the suggestions in a conversation, in order. If there are more than `most`, only the newest are returned.
@@ -290,19 +275,5 @@ pub(super) async fn suggested(
             from conversation_memories where project = $1 and session_id = $2 and suggest_id is not null
             order by shown_at desc, suggest_id desc, rank desc limit $3
         ) newest order by shown_at, suggest_id, rank";
-    let rows = sqlx::query(SQL).bind(project).bind(session).bind(most).fetch_all(db).await?;
-    let suggested = |row: &sqlx::postgres::PgRow| -> sqlx::Result<_> {
-        Ok(SuggestedMemory {
-            memory_id: row.try_get("memory_id")?,
-            suggest_id: row.try_get("suggest_id")?,
-            confidence: row.try_get("confidence")?,
-            reason: row.try_get("reason")?,
-            source_type: row.try_get("source_type")?,
-            factors: factors(row)?,
-            score: row.try_get("score")?,
-            verdict: row.try_get("verdict")?,
-            shown_at: row.try_get("shown_at")?,
-        })
-    };
-    rows.iter().map(suggested).collect()
+    sqlx::query_as(SQL).bind(project).bind(session).bind(most).fetch_all(db).await
 }

@@ -1,6 +1,7 @@
 //! Suggestions of memories: the requests, the responses, and what is stored of them.
 
 use serde::{Deserialize, Serialize};
+use sqlx::FromRow;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -123,7 +124,7 @@ impl InForce {
 }
 
 /// A memory that is likely relevant to the conversation.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, ToSchema, FromRow)]
 pub struct MemorySuggestion {
     /// The memory.
     pub memory_id: Uuid,
@@ -136,6 +137,7 @@ pub struct MemorySuggestion {
     /// The kind of text in the memory.
     pub source_type: SourceType,
     /// The four relevance factors.
+    #[sqlx(flatten)]
     pub factors: Factors,
     /// The weighted sum of the factors, from 0 to 1. It is not a probability.
     pub score: f64,
@@ -172,7 +174,7 @@ impl SuggestionResponse {
 }
 
 /// A memory that was suggested in a conversation, with its verdict.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, ToSchema, FromRow)]
 pub struct SuggestedMemory {
     /// The memory.
     pub memory_id: Uuid,
@@ -185,6 +187,7 @@ pub struct SuggestedMemory {
     /// The kind of text in the memory.
     pub source_type: SourceType,
     /// The four relevance factors.
+    #[sqlx(flatten)]
     pub factors: Factors,
     /// The weighted sum of the factors, from 0 to 1. It is not a probability.
     pub score: f64,

@@ -9,7 +9,9 @@ use super::visible::{AnyOf, PairFilter};
 use super::{Pair, PairState, State};
 use crate::db::aged::Aged;
 use crate::db::erased::{Counts, lock_some};
+use crate::db::rows;
 use crate::error::{Error, Result};
+use crate::http::memory::Memory;
 use crate::http::page::{Listed, Order, Page, PageRequest};
 use crate::http::{Check, Checks};
 use crate::types::Timestamp;
@@ -124,10 +126,10 @@ pub async fn pairs(
 }
 
 /// Returns a pair, or none if there is no such pair.
-pub async fn pair(db: impl PgExecutor<'_>, project: &str, id: Uuid) -> sqlx::Result<Option<Pair>> {
+pub async fn pair(db: impl PgExecutor<'_>, project: &str, id: Uuid, memory: &Memory) -> Result<Option<Pair>> {
     let mut query = QueryBuilder::<Postgres>::new(format!("select {PAIR} from pairs p where p.project = "));
     query.push_bind(project.to_owned()).push(" and p.id = ").push_bind(id);
-    query.build_query_as().fetch_optional(db).await
+    rows::one(query.build(), db, memory).await
 }
 
 /// A topic, which is a client's own name for a conversation.

@@ -104,7 +104,7 @@ pub async fn get(
     let mut snapshot = db::begin_snapshot(db).await?;
     let mut query = QueryBuilder::<Postgres>::new(SELECT);
     query.push_bind(project.to_owned()).push(" and s.id = ").push_bind(id);
-    let found: Option<Search> = query.build_query_as().fetch_optional(&mut *snapshot).await?;
+    let found: Option<Search> = rows::one(query.build(), &mut *snapshot, memory).await?;
     let Some(mut search) = found else {
         return Ok(None);
     };

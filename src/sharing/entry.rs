@@ -25,9 +25,10 @@ impl Entry {
         Self { project: Arc::clone(project), places: places.clone(), work: Some(Arc::clone(work)) }
     }
 
-    /// Makes the entry of a request that changes what is not an event. It takes no turn, because it waits for locks.
+    /// Makes the entry of a request that takes a place only: one that changes what is not an event, because it waits for
+    /// locks, or one that has had turns and reads what it shows.
     #[must_use]
-    pub fn to_change(project: &Arc<str>, places: &Shares) -> Self {
+    pub fn without_turn(project: &Arc<str>, places: &Shares) -> Self {
         Self { project: Arc::clone(project), places: places.clone(), work: None }
     }
 

@@ -20,7 +20,7 @@ use super::request::NewSnapshot;
 use super::store::{self, Filter};
 use super::{Snapshot, State as SnapshotState, build, card};
 use crate::audit::{self, Action};
-use crate::auth::{Caller, Read, Write};
+use crate::auth::{Caller, Change, Read};
 use crate::db;
 use crate::error::{Error, PassedOn, Refusals, Result, Special};
 use crate::http::memory::Memory;
@@ -100,7 +100,7 @@ async fn get_snapshot(
     responses((status = 204, description = "The snapshot was deleted"), Refusals))]
 async fn delete_snapshot(
     State(app): State<App>,
-    caller: Caller<Write>,
+    caller: Caller<Change>,
     Path(ById { id }): Path<ById>,
 ) -> Result<StatusCode> {
     let mut transaction = db::begin(&app.db).await?;

@@ -103,7 +103,7 @@ async fn append_attempt(
         let number = receipt.number.unwrap_or_default();
         match appended {
             Some(attempt) if receipt.is_as_sent() => Ok(Attempt { attempt: number, ..attempt }),
-            _ => store::attempt(&writing.app.db, &writing.caller.project, id, number)
+            _ => store::attempt(&writing.app.db, &writing.caller.project, id, number, writing.memory())
                 .await?
                 .ok_or(Error::NotFound("attempt")),
         }

@@ -9,7 +9,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::auth::{Caller, Read, Write};
+use crate::auth::{Caller, Change, Read};
 use crate::error::{Error, Refusals, Result};
 use crate::generations::templates::store::{self, Filter};
 use crate::generations::templates::{NewTemplate, Template};
@@ -67,7 +67,7 @@ impl Check for WhichVersion {}
     ))]
 async fn put_prompt_template(
     State(app): State<App>,
-    caller: Caller<Write>,
+    caller: Caller<Change>,
     Path(ByName { template_id }): Path<ByName>,
     Extension(replaced): Extension<Replaced>,
     Json(new): Json<NewTemplate>,
@@ -118,7 +118,7 @@ async fn list_prompt_templates(
     responses(Changed<Template>, Refusals))]
 async fn deprecate_prompt_template(
     State(app): State<App>,
-    caller: Caller<Write>,
+    caller: Caller<Change>,
     Path(ByName { template_id }): Path<ByName>,
 ) -> Result<Changed<Template>> {
     let (template_id, _) = caller.tenant.redacted(template_id).await;

@@ -52,7 +52,7 @@ async fn add_conversation_query(
     let event = event.by(writing.caller.key());
     let id = event.query_id().unwrap_or_default();
     let record = async |_| {
-        let query = stored(&writing.app, &writing.caller.project, id).await?;
+        let query = stored(&writing.app, &writing.caller.project, id, writing.memory()).await?;
         // A repeated query gets the same suggestions as the first time.
         let of_query = Some(derived_id(&[b"suggest", id.as_bytes()])).filter(|_| suggests);
         let (tenant, new) = (&writing.caller.tenant, NewSuggest::default());
@@ -107,6 +107,6 @@ async fn judge_memory(
     writing.change(event, record).await
 }
 
-async fn stored(app: &App, project: &str, id: Uuid) -> Result<ConversationQuery> {
-    conversations::query(&app.db, project, id).await?.ok_or(Error::NotFound("query"))
+async fn stored(app: &App, project: &str, id: Uuid, memory: &Memory) -> Result<ConversationQuery> {
+    conversations::query(&app.db, project, id, memory).await?.ok_or(Error::NotFound("query"))
 }

@@ -13,7 +13,7 @@ use crate::erasure;
 use crate::error::{Error, Refusals, Result};
 use crate::http::page::{List, Page, PageParams};
 use crate::http::reply::{Changed, Created, Prefer};
-use crate::http::{ById, Json, Path};
+use crate::http::{ById, Json, Path, memory};
 use crate::memories::code::{Counts, NewCode};
 use crate::memories::store::{self, Filter};
 use crate::memories::{Event, Memory, MemoryChange, NewMemory};
@@ -50,7 +50,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 async fn store_memory(writing: Writing, Json(new): Json<NewMemory>) -> Result<Created<Memory>> {
     let event = Event::start(new, writing.id("memories", None));
     let id = event.id;
-    let record = async |_| stored(&writing.app, &writing.caller.project, id).await;
+    let record = async |_| stored(&writing.app, &writing.caller.project, id, writing.memory()).await;
     writing.create(event, format!("/v1/memories/{id}"), record).await
 }
 
@@ -95,9 +95,10 @@ async fn list_memories(
 async fn get_memory(
     State(app): State<App>,
     caller: Caller<Read>,
+    memory: memory::Memory,
     Path(ById { id }): Path<ById>,
 ) -> Result<axum::Json<Memory>> {
-    stored(&app, &caller.project, id).await.map(axum::Json)
+    stored(&app, &caller.project, id, &memory).await.map(axum::Json)
 }
 
 /// Changes a memory. Searches and suggestions use the new content at once.
@@ -109,7 +110,7 @@ async fn change_memory(
     Path(ById { id }): Path<ById>,
     Json(change): Json<MemoryChange>,
 ) -> Result<Changed<Memory>> {
-    let record = async |_| stored(&writing.app, &writing.caller.project, id).await;
+    let record = async |_| stored(&writing.app, &writing.caller.project, id, writing.memory()).await;
     writing.change(Event::change(id, change), record).await
 }
 
@@ -126,6 +127,6 @@ async fn delete_memory(
     if erased.is_nothing() { Err(Error::NotFound("memory")) } else { Ok(StatusCode::NO_CONTENT) }
 }
 
-async fn stored(app: &App, project: &str, id: Uuid) -> Result<Memory> {
-    store::get(&app.db, project, id).await?.ok_or(Error::NotFound("memory"))
+async fn stored(app: &App, project: &str, id: Uuid, memory: &memory::Memory) -> Result<Memory> {
+    store::get(&app.db, project, id, memory).await?.ok_or(Error::NotFound("memory"))
 }

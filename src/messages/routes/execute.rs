@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::sends::{address, stored};
 use crate::error::{Error, Result};
 use crate::http::memory::Memory;
-use crate::http::reply::{Created, Shown};
+use crate::http::reply::Created;
 use crate::messages::in_flight::Flight;
 use crate::messages::perform::{Listener, Performed, Progress, Script};
 use crate::messages::prediction::{self, Asked};
@@ -84,13 +84,14 @@ pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
     if receipt.replayed {
         // The task that performs the send continues, so that no call is paid for twice.
         drop(flight);
-        let shown = Shown::Record(stored(&app, &project, id, writing.memory()).await?);
+        let shown = writing.show(async || stored(&app, &project, id, writing.memory()).await).await?;
         return Ok(Created { shown, address: None }.into_response());
     }
+    let reading = app.place_at_reading(&project).await?;
     let mut connection = app.db.acquire().await?;
     let plan =
         store::plan(&mut connection, &project, id, writing.memory()).await?.ok_or(Error::NotFound("send"))?;
-    drop(connection);
+    drop((connection, reading));
     // What is asked again may be kept no longer.
     let user = user.or_else(|| again?.user_text);
     perform(&writing, Script::of(plan, system, user), Some(flight), place, streams).await
@@ -99,7 +100,7 @@ pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
 /// Returns the pair that a send asks again, as it is before it is replaced. Its message is needed if the send has none.
 async fn asked_again(writing: &Writing, new: &NewSend) -> Result<Option<Pair>> {
     let Some(id) = new.reask_of else { return Ok(None) };
-    let pair = store::pair(&writing.app.db, &writing.caller.project, id).await?;
+    let pair = store::pair(&writing.app.db, &writing.caller.project, id, writing.memory()).await?;
     if new.user_text.is_none() && pair.as_ref().is_some_and(|pair| pair.user_text.is_none()) {
         let detail = "must be given, because the text of the pair in reask_of is not kept";
         return Err(Error::invalid("/user_text", detail));
@@ -188,11 +189,7 @@ async fn perform(
     if !keeps {
         return Ok(axum::Json(Unkept::from(performed)).into_response());
     }
-    let shown = if writing.shows_record() {
-        Shown::Record(stored(&app, &project, id, writing.memory()).await?)
-    } else {
-        Shown::Minimal
-    };
+    let shown = writing.show(async || stored(&app, &project, id, writing.memory()).await).await?;
     Ok(Created { shown, address: Some(address(id)) }.into_response())
 }
 
@@ -215,6 +212,7 @@ fn events(
     let send = async move {
         let performed = ended.await?;
         Ok(if keeps {
+            let _place = app.place_at_reading(&project).await?;
             json!(stored(&app, &project, id, &memory).await?)
         } else {
             json!(Unkept::from(performed))

@@ -11,6 +11,7 @@ use crate::auth::{Admin, Caller, Read};
 use crate::db;
 use crate::erasure;
 use crate::error::{Error, Refusals, Result};
+use crate::http::memory::Memory;
 use crate::http::page::{List, Page, PageParams};
 use crate::http::reply::{Changed, Created, Prefer};
 use crate::http::{ById, Check, Json, Path};
@@ -42,7 +43,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 async fn create_pair(writing: Writing, Json(new): Json<NewPair>) -> Result<Created<Pair>> {
     let event = Event::pair(new, writing.id("pairs", None));
     let id = event.id;
-    let record = async |_| stored(&writing.app, &writing.caller.project, id).await;
+    let record = async |_| stored(&writing.app, &writing.caller.project, id, writing.memory()).await;
     writing.create(event, format!("/v1/pairs/{id}"), record).await
 }
 
@@ -66,9 +67,10 @@ async fn list_pairs(
 async fn get_pair(
     State(app): State<App>,
     caller: Caller<Read>,
+    memory: Memory,
     Path(ById { id }): Path<ById>,
 ) -> Result<axum::Json<Pair>> {
-    stored(&app, &caller.project, id).await.map(axum::Json)
+    stored(&app, &caller.project, id, &memory).await.map(axum::Json)
 }
 
 /// Changes a message pair.
@@ -83,7 +85,7 @@ async fn change_pair(
     Path(ById { id }): Path<ById>,
     Json(change): Json<PairChange>,
 ) -> Result<Changed<Pair>> {
-    let record = async |_| stored(&writing.app, &writing.caller.project, id).await;
+    let record = async |_| stored(&writing.app, &writing.caller.project, id, writing.memory()).await;
     writing.change(Event::edit(id, change), record).await
 }
 
@@ -131,6 +133,6 @@ async fn list_topics(
     store::topics(&app.db, &caller.project, &list.page).await
 }
 
-async fn stored(app: &App, project: &str, id: Uuid) -> Result<Pair> {
-    store::pair(&app.db, project, id).await?.ok_or(Error::NotFound("message pair"))
+async fn stored(app: &App, project: &str, id: Uuid, memory: &Memory) -> Result<Pair> {
+    store::pair(&app.db, project, id, memory).await?.ok_or(Error::NotFound("message pair"))
 }

@@ -87,7 +87,8 @@ async fn append_send_attempt(
 ) -> Result<Created<AttemptAnswer>> {
     let record = async |receipt: Receipt| {
         let number = receipt.number.unwrap_or_default();
-        let answer = store::attempt(&writing.app.db, &writing.caller.project, id, number).await?;
+        let answer =
+            store::attempt(&writing.app.db, &writing.caller.project, id, number, writing.memory()).await?;
         answer.ok_or(Error::NotFound("attempt"))
     };
     writing.create(Event::attempt(id, new), address(id), record).await

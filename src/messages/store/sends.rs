@@ -139,23 +139,24 @@ pub async fn list(
     page.read_as(&mut query, db, Row::shown).await
 }
 
-async fn row(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<Option<Row>> {
+async fn row(connection: &mut PgConnection, project: &str, id: Uuid, memory: &Memory) -> Result<Option<Row>> {
     let mut query = query(project)?;
     query.push(" and s.id = ").push_bind(id);
-    Ok(query.build_query_as().fetch_optional(connection).await?)
+    rows::one(query.build(), connection, memory).await
 }
 
 /// Returns the whole send, or none if there is no such send. Everything is read at the same moment.
 pub async fn get(db: &PgPool, project: &str, id: Uuid, memory: &Memory) -> Result<Option<Send>> {
     let mut snapshot = db::begin_snapshot(db).await?;
-    let Some(row) = row(&mut snapshot, project, id).await? else {
+    let Some(row) = row(&mut snapshot, project, id, memory).await? else {
         return Ok(None);
     };
     let messages = row.messages(&mut snapshot, project, memory).await?;
     let sql = "select * from send_attempts where project = $1 and send_id = $2 order by attempt";
     let query = sqlx::query(sql).bind(project).bind(id);
     let attempts: Vec<Attempt> = rows::parts(query, &mut *snapshot, memory).await?;
-    let pair = if row.has_pair { super::pair(&mut *snapshot, project, row.pair_id).await? } else { None };
+    let pair =
+        if row.has_pair { super::pair(&mut *snapshot, project, row.pair_id, memory).await? } else { None };
     Ok(Some(Send {
         visible: Some(row.visible_ids.clone()),
         messages: Some(messages),
@@ -185,7 +186,7 @@ pub async fn plan(
     id: Uuid,
     memory: &Memory,
 ) -> Result<Option<Plan>> {
-    let Some(row) = row(connection, project, id).await? else {
+    let Some(row) = row(connection, project, id, memory).await? else {
         return Ok(None);
     };
     let texts = payload::texts(connection, project, &row.keys(0), memory).await?;
@@ -199,9 +200,15 @@ pub async fn hash(db: impl PgExecutor<'_>, project: &str, id: Uuid) -> Result<Op
 }
 
 /// Returns a call of a send and what follows from it.
-pub async fn attempt(db: &PgPool, project: &str, id: Uuid, number: i32) -> Result<Option<AttemptAnswer>> {
+pub async fn attempt(
+    db: &PgPool,
+    project: &str,
+    id: Uuid,
+    number: i32,
+    memory: &Memory,
+) -> Result<Option<AttemptAnswer>> {
     let mut snapshot = db::begin_snapshot(db).await?;
-    let Some(row) = row(&mut snapshot, project, id).await? else {
+    let Some(row) = row(&mut snapshot, project, id, memory).await? else {
         return Ok(None);
     };
     let sql = "select * from send_attempts where project = $1 and send_id = $2 and attempt = $3";

@@ -1,14 +1,18 @@
 //! Clients that ask for much and read none of it, on connections of HTTP/2, which have many requests each and may keep every
 //! response waiting.
 
+use std::time::{Duration, Instant};
+
 use axum::body::Body;
 use axum::http::{Request, Response};
 use futures_util::future::join_all;
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use uuid::Uuid;
 
 use super::memory::fill;
 use crate::support::server::{Server, folder};
@@ -100,6 +104,85 @@ async fn lists_that_a_project_leaves_unread_take_bounded_memory_and_leave_some_t
         agent.post(logs).header("gleaner-project", "quiet").content_type(JSON).send(&log.to_string())
     })
     .await;
+    let peak = server.peak();
+    assert!(peak < 400 << 10, "{peak} KiB");
+}
+
+/// Sends the same on many connections at once and reads no more of each response than its status.
+async fn statuses(address: &str, connections: usize, head: &str, body: &Value) -> Vec<(TcpStream, String)> {
+    let body = body.to_string();
+    let request = format!(
+        "{head} HTTP/1.1\r\nHost: {address}\r\nContent-Type: {JSON}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let connection = async |_| {
+        let mut stream = TcpStream::connect(address).await.expect("connects");
+        stream.write_all(request.as_bytes()).await.expect("sends");
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).await.expect("a status");
+        (stream, String::from_utf8_lossy(&status[9..]).into_owned())
+    };
+    join_all((0..connections).map(connection)).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn suggestions_that_are_asked_for_again_by_many_take_bounded_memory() {
+    let folder = folder();
+    let server = Server::start_within(&folder, ADDRESS_SPACE, &["--body-memory", "128", "--log", "off"]);
+    for number in 0..10 {
+        let content =
+            format!("Staging uses port 80{number}. {}", "It is behind the gateway. ".repeat(10_000));
+        let (status, _) = server.post("/v1/memories", &json!({"content": content})).await;
+        assert_eq!(status, 201);
+    }
+    let query = json!({"query": "Which port does staging use behind the gateway?"});
+    assert_eq!(server.post("/v1/conversations/s/queries", &query).await.0, 201);
+    let suggest = json!({"id": Uuid::from_u128(1), "max_suggestions": 10, "confidence_threshold": 0});
+    let (status, first) = server.post("/v1/conversations/s/suggest", &suggest).await;
+    assert_eq!((status.as_u16(), &first["total_suggestions"]), (200, &json!(10)), "{first}");
+    let suggestions = statuses(&server.address, 300, "POST /v1/conversations/s/suggest", &suggest).await;
+    assert!(suggestions.iter().all(|(_, status)| ["200", "503"].contains(&status.as_str())));
+    let peak = server.peak();
+    assert!(peak < 400 << 10, "{peak} KiB");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_changes_long_records_leaves_the_database_to_others_while_the_responses_wait_for_memory() {
+    let folder = folder();
+    let server = Server::start_within(&folder, ADDRESS_SPACE, &["--body-memory", "128", "--log", "off"]);
+    let (_, log) = server.post("/v1/generations", &json!({"user_intent": "i", "domain_name": "d"})).await;
+    let path = format!("/v1/generations/{}", log["id"].as_str().expect("an id"));
+    for attempt in 1..=15 {
+        let new = json!({"attempt": attempt, "raw_response": "x".repeat(1_900_000)});
+        assert_eq!(server.post(&format!("{path}/attempts"), &new).await.0, 201);
+    }
+    let quiet = format!("http://{}/v1/projects/quiet", server.address);
+    as_quiet(|agent| agent.put(quiet).content_type(JSON).send("{}")).await;
+    let (address, head) = (server.address.clone(), format!("PUT {path}/review"));
+    let changes =
+        tokio::spawn(async move { statuses(&address, 64, &head, &json!({"rating": "good"})).await });
+    let lists = format!("http://{}/v1/generations", server.address);
+    let mut read = 0;
+    while !changes.is_finished() {
+        let lists = lists.clone();
+        let (status, took) = tokio::task::spawn_blocking(move || {
+            let begun = Instant::now();
+            let agent: ureq::Agent =
+                ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().into();
+            let response = agent.get(lists).header("gleaner-project", "quiet").call().expect("a response");
+            (response.status(), begun.elapsed())
+        })
+        .await
+        .expect("no panic");
+        assert!(status == 200 && took < Duration::from_secs(3), "{status} after {took:?}");
+        read += 1;
+    }
+    assert!(read > 5, "{read}");
+    let answers = changes.await.expect("no panic");
+    assert!(
+        answers.iter().all(|(_, status)| ["200", "204"].contains(&status.as_str())),
+        "every change is kept"
+    );
     let peak = server.peak();
     assert!(peak < 400 << 10, "{peak} KiB");
 }
