@@ -47,7 +47,8 @@ pub(super) struct Options {
     pub(super) attempt: Option<i32>,
     /// With `on`, the gateway drops the oldest turn and sends the rest again when the provider reports that the
     /// context is too long.
-    #[param(rename = "Gleaner-Trim", value_type = Option<String>)]
+    #[param(rename = "Gleaner-Trim", value_type = String, required = false,
+        pattern = "^(on|off|true|false|1|0|yes|no)?$")]
     pub(super) trims: bool,
     /// The `Authorization` value of the client's own account with the provider. It takes precedence over the server's
     /// key and is never stored.
