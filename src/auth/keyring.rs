@@ -51,10 +51,10 @@ pub struct Keyring {
     used: Mutex<HashSet<Uuid>>,
     failures: Failures,
     rates: Rates,
-    /// The places of projects at reading.
+    /// The places of projects at reading, and at changing what is not an event.
     reading: Shares,
-    /// The places of projects at changing what is not an event, such as erasures. They wait for locks.
-    changing: Shares,
+    /// The places of projects at administering, such as at erasures, which wait for locks.
+    administering: Shares,
     work: Arc<Work>,
     projects: Mutex<KnownProjects>,
     /// The settings that apply where a project has none of its own.
@@ -79,7 +79,7 @@ impl Keyring {
             failures: Failures::default(),
             rates: Rates::default(),
             reading: Shares::with_total(connections.div_ceil(2), connections),
-            changing: Shares::with_total(connections.div_ceil(8), connections.div_ceil(4)),
+            administering: Shares::with_total(connections.div_ceil(8), connections.div_ceil(4)),
             work,
             projects: Mutex::default(),
             defaults,
@@ -110,8 +110,9 @@ impl Keyring {
         match kind {
             Kind::Writes => None,
             Kind::Reads => Some(Entry::to_read(project, &self.reading, &self.work)),
+            Kind::Changes => Some(Entry::without_turn(project, &self.reading)),
             // All projects together leave most connections to readers.
-            Kind::Changes => Some(Entry::without_turn(project, &self.changing)),
+            Kind::Administers => Some(Entry::without_turn(project, &self.administering)),
         }
     }
 

@@ -32,8 +32,10 @@ pub enum Kind {
     Writes,
     /// It reads.
     Reads,
-    /// It changes what is not an event, on a connection of those that read.
+    /// It changes what is not an event, which takes a moment.
     Changes,
+    /// It may take long or wait for locks, as erasures do.
+    Administers,
 }
 
 /// A scope as a type, so that a handler's signature says which scope it needs, and what it does.
@@ -71,7 +73,7 @@ impl Needs for Read {
 }
 impl Needs for Admin {
     const SCOPE: Scope = Scope::Admin;
-    const KIND: Kind = Kind::Changes;
+    const KIND: Kind = Kind::Administers;
 }
 
 /// A caller who has the scope `S` in the project that the request is about.
