@@ -19,7 +19,8 @@ use utoipa::{IntoParams, IntoResponses, ToSchema};
 #[derive(Debug, Clone, Copy, IntoParams)]
 #[into_params(parameter_in = Header)]
 pub struct Prefer {
-    /// `return=minimal` leaves the record out of the response (RFC 7240, section 4.2).
+    /// `return=minimal` leaves the record out of the response (RFC 7240, section 4.2). Otherwise, it is left out only if it
+    /// is too large to be returned, or if other requests keep the server from reading it.
     #[param(rename = "Prefer", value_type = Option<String>, required = false)]
     minimal: bool,
 }
