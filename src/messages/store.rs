@@ -39,6 +39,7 @@ pub struct ListFilter {
     #[param(pattern = "^ *[0-9]{1,4} *(, *[0-9]{1,4} *)*$", example = "2,3")]
     star: Option<String>,
     /// Only pairs with at least this number of stars.
+    #[param(minimum = -32768, maximum = 32767)]
     min_star: Option<i16>,
     /// Only pairs with this color flag.
     color_flag: Option<String>,

@@ -85,6 +85,7 @@ pub struct PairFilter {
     pub star: Option<AnyOf<i16>>,
     /// Only pairs with at least this number of stars.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = -32768, maximum = 32767)]
     pub min_star: Option<i16>,
     /// Only pairs with this color flag.
     #[serde(skip_serializing_if = "Option::is_none")]
