@@ -129,18 +129,17 @@ async fn statuses(address: &str, connections: usize, head: &str, body: &Value) -
 async fn suggestions_that_are_asked_for_again_by_many_take_bounded_memory() {
     let folder = folder();
     let server = Server::start_within(&folder, ADDRESS_SPACE, &["--body-memory", "128", "--log", "off"]);
-    for number in 0..10 {
-        let content =
-            format!("Staging uses port 80{number}. {}", "It is behind the gateway. ".repeat(10_000));
+    for number in 10..30 {
+        let content = format!("Staging uses port 8{number}. {}", "It is behind the gateway. ".repeat(10_000));
         let (status, _) = server.post("/v1/memories", &json!({"content": content})).await;
         assert_eq!(status, 201);
     }
     let query = json!({"query": "Which port does staging use behind the gateway?"});
     assert_eq!(server.post("/v1/conversations/s/queries", &query).await.0, 201);
-    let suggest = json!({"id": Uuid::from_u128(1), "max_suggestions": 10, "confidence_threshold": 0});
+    let suggest = json!({"id": Uuid::from_u128(1), "max_suggestions": 20, "confidence_threshold": 0});
     let (status, first) = server.post("/v1/conversations/s/suggest", &suggest).await;
-    assert_eq!((status.as_u16(), &first["total_suggestions"]), (200, &json!(10)), "{first}");
-    let suggestions = statuses(&server.address, 300, "POST /v1/conversations/s/suggest", &suggest).await;
+    assert_eq!((status.as_u16(), &first["total_suggestions"]), (200, &json!(20)), "{first}");
+    let suggestions = statuses(&server.address, 600, "POST /v1/conversations/s/suggest", &suggest).await;
     assert!(suggestions.iter().all(|(_, status)| ["200", "503"].contains(&status.as_str())));
     let peak = server.peak();
     assert!(peak < 400 << 10, "{peak} KiB");
