@@ -149,9 +149,13 @@ fn too_slow() -> Error {
 
 /// Returns the refusal of a body that could not be read to its end.
 pub fn unreadable(error: &(dyn std::error::Error + 'static)) -> Error {
-    let mut causes = std::iter::successors(Some(error), |error| error.source());
-    if causes.any(<dyn std::error::Error>::is::<TimeoutError>) {
+    let causes = || std::iter::successors(Some(error), |error| error.source());
+    if causes().any(<dyn std::error::Error>::is::<TimeoutError>) {
         return Error::TooSlow("the rest of the body did not arrive");
+    }
+    // There was no memory to unpack it.
+    if let Some(Error::Unavailable(detail)) = causes().find_map(|cause| cause.downcast_ref()) {
+        return Error::Unavailable(detail);
     }
     Error::Malformed(format!("the body could not be read: {error}"))
 }

@@ -32,9 +32,9 @@ const SPARE: usize = 32;
 /// How long a connection beyond the most may take to send its one request.
 const SPARE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The maximum number of bytes of the head of a request in HTTP/1.1, and the most that are read ahead of a body.
-/// HTTP/2 allows 16 KiB.
-const MOST_HEAD: usize = 64 << 10;
+/// The maximum number of bytes of the head of a request in HTTP/1.1, and the most that are read ahead of a body. They are in
+/// no budget. HTTP/2 allows 16 KiB.
+const MOST_HEAD: usize = 32 << 10;
 
 /// The maximum number of concurrent requests on a connection in HTTP/2.
 const STREAMS: u32 = 32;
@@ -43,8 +43,12 @@ const STREAMS: u32 = 32;
 /// them, so that the more connections are open the fewer requests a new one may have.
 const WITH_ALL_STREAMS: u32 = 32;
 
-/// How many bytes of bodies a client may send in HTTP/2 before they are asked for.
+/// How many bytes of bodies a client may send in HTTP/2 before they are asked for. They are in no budget, so that each request of
+/// a new connection has fewer, the more connections are open, but at least as many as a frame.
 const WINDOW: u32 = 256 << 10;
+
+/// The size of a frame in HTTP/2, and the number of bytes of a response that are in no budget because they wait to be sent.
+const FRAME: u32 = 16 << 10;
 
 /// What is answered on a connection beyond the most.
 const PROBES: [&str; 4] = ["/healthz", "/readyz", "/version", "/metrics"];
@@ -90,13 +94,16 @@ pub async fn serve(
         };
         let connections = limits.connections - places.available_permits();
         let connections = u32::try_from(connections).unwrap_or(u32::MAX).max(1);
-        let streams = (STREAMS * WITH_ALL_STREAMS / connections).clamp(1, STREAMS);
+        let share = |all: u32| all.saturating_mul(WITH_ALL_STREAMS) / connections;
+        let streams = share(STREAMS).clamp(1, STREAMS);
+        let window = share(WINDOW).clamp(FRAME, WINDOW);
         let patience = if is_full { SPARE_PATIENCE } else { limits.patience };
         let mut server = Builder::new(TokioExecutor::new());
         server.http1().timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(MOST_HEAD);
         let mut http2 = server.http2();
         http2.timer(TokioTimer::new()).keep_alive_interval(patience).max_concurrent_streams(streams);
-        http2.initial_connection_window_size(WINDOW).initial_stream_window_size(WINDOW);
+        http2.initial_connection_window_size(WINDOW).initial_stream_window_size(window);
+        http2.max_send_buf_size(FRAME as usize);
         let routers = routers.clone();
         let asked = Arc::new(AtomicBool::new(false));
         let has_asked = Arc::clone(&asked);

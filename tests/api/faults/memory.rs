@@ -96,7 +96,7 @@ async fn all(address: &str, times: usize, head: &str, body: &[u8], statuses: &[u
     }
 }
 
-fn gzip(text: &[u8]) -> Vec<u8> {
+pub(super) fn gzip(text: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(text).expect("packs");
     encoder.finish().expect("packs")

@@ -12,4 +12,5 @@ mod memory;
 mod shim;
 mod torture;
 mod unread;
+mod unsent;
 mod waits;
