@@ -9,7 +9,6 @@
 //!   compressed while they are sent; whoever begins them limits how many there are.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::{Request, State};
@@ -22,11 +21,10 @@ use tokio::sync::{Semaphore, mpsc};
 use super::memory::{FREE, Memory};
 use super::pace::{self, Pace};
 use crate::error::Error;
+use crate::sharing::Pauses;
 
 /// The number of bytes that a client of HTTP/2 may leave unread beyond what is counted.
 const PIECE: usize = 16 << 10;
-/// The time after which the compression of a large response lets other requests of its thread work.
-const TURN: Duration = Duration::from_millis(1);
 
 /// Marks a response whose bytes all responses share. It is sent as it is.
 #[derive(Debug, Clone, Copy)]
@@ -112,15 +110,13 @@ pub async fn send(State(compressors): State<Compressors>, request: Request, next
 async fn collect(response: Response) -> Result<Response, axum::Error> {
     let (parts, mut body) = response.into_parts();
     let mut bytes = Vec::new();
-    let mut begun = Instant::now();
+    // Compressing a large response takes long.
+    let mut pauses = Pauses::begin();
     while let Some(frame) = body.frame().await {
         if let Ok(data) = frame?.into_data() {
             bytes.extend_from_slice(&data);
         }
-        if begun.elapsed() > TURN {
-            tokio::task::yield_now().await;
-            begun = Instant::now();
-        }
+        pauses.pause().await;
     }
     Ok(Response::from_parts(parts, bytes.into()))
 }
@@ -147,6 +143,8 @@ fn paced(mut body: Body, size: u64, memory: Option<Memory>) -> Body {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::http::memory::Budget;
 

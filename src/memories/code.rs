@@ -163,7 +163,7 @@ pub(super) async fn replace(
     let same: HashSet<_> = same.into_iter().map(|(id, _)| *id).collect();
     let gone: Vec<_> = known.keys().copied().filter(|id| !same.contains(id)).collect();
     store::delete_all(connection, project, &gone).await?;
-    let rows: Vec<_> = new.iter().map(|(id, start)| MemoryRow::started(project, *id, start)).collect();
+    let rows = MemoryRow::all_started(project, new.iter().map(|(id, start)| (*id, start)).collect()).await;
     let added =
         if rows.is_empty() { 0 } else { tables::insert_memories(connection, project, &rows).await?.len() };
     let changed = new.iter().filter(|(id, _)| known.contains_key(id)).count();

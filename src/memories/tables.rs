@@ -14,6 +14,7 @@ use super::suggestion::Shown;
 use super::{folder, store};
 use crate::db::insert::{self, Columns as _, columns};
 use crate::retrieval::keys;
+use crate::sharing::Pauses;
 use crate::types::{FreeForm, derived_id};
 
 /// A row of a memory that is stored.
@@ -24,12 +25,23 @@ pub(super) struct MemoryRow<'a> {
 }
 
 impl<'a> MemoryRow<'a> {
-    pub(super) fn started(project: &str, id: Uuid, start: &'a Start) -> Self {
+    fn started(project: &str, id: Uuid, start: &'a Start) -> Self {
         let new = &start.new;
         let texts = [Some(&*new.content), new.file_path.as_deref(), new.symbol.as_deref()];
         let texts = texts.into_iter().flatten().chain(new.tags.iter().map(String::as_str));
         let indexed = start.keeps_text.then(|| Indexed::of(project, texts));
         Self { id, start, indexed }
+    }
+
+    /// Makes the rows of memories. Counting their terms may take a second, in which the other tasks of the thread get their
+    /// turns.
+    pub(super) async fn all_started(project: &str, starts: Vec<(Uuid, &'a Start)>) -> Vec<Self> {
+        let (mut rows, mut pauses) = (Vec::with_capacity(starts.len()), Pauses::begin());
+        for (id, start) in starts {
+            pauses.pause().await;
+            rows.push(Self::started(project, id, start));
+        }
+        rows
     }
 }
 
@@ -312,4 +324,36 @@ pub(super) async fn judge(
     let parameters = insert::parameters(project, |parameters| Verdicts::bind_all(rows, parameters))?;
     let found: Vec<Uuid> = sqlx::query_scalar_with(SQL.as_str(), parameters).fetch_all(connection).await?;
     Ok(found.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::json;
+
+    use super::super::Event;
+    use super::*;
+
+    #[tokio::test]
+    async fn other_tasks_get_their_turns_while_the_terms_of_memories_are_counted() {
+        let turns = Arc::new(AtomicUsize::new(0));
+        let other = tokio::spawn({
+            let turns = Arc::clone(&turns);
+            async move {
+                loop {
+                    turns.fetch_add(1, Ordering::Relaxed);
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        let new = json!({"content": "implementations ".repeat(10_000)});
+        let new = || serde_json::from_value(new.clone()).expect("a memory");
+        let events: Vec<_> = (0..20).map(|_| Event::start(new(), None)).collect();
+        let rows = MemoryRow::all_started("p", events.iter().filter_map(Event::as_start).collect()).await;
+        assert_eq!(rows.len(), 20);
+        assert!(turns.load(Ordering::Relaxed) > 1);
+        other.abort();
+    }
 }

@@ -89,8 +89,7 @@ impl Batched for Event {
         let created = |new: bool| new.then(|| Ok(Receipt::created(None)));
         Ok(match kind {
             Kind::Start => {
-                let rows: Vec<_> =
-                    starts(events).map(|(id, start)| MemoryRow::started(project, id, start)).collect();
+                let rows = MemoryRow::all_started(project, starts(events).collect()).await;
                 let made = tables::insert_memories(connection, project, &rows).await?;
                 starts(events).map(|(id, _)| created(made.contains(&id))).collect()
             }

@@ -1,5 +1,6 @@
 //! What all projects share: a limit on concurrent work of one kind ([`Shares`]), the processors ([`Work`]), and threads for
-//! work that takes long ([`apart`]). Requests hold what they have of it even if their clients hang up ([`in_full`]).
+//! work that takes long ([`apart`]), or else pauses in it ([`Pauses`]). Requests hold what they have of it even if their
+//! clients hang up ([`in_full`]).
 
 mod entry;
 mod hang_ups;
@@ -14,7 +15,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 pub use entry::Entry;
 pub use hang_ups::{in_full, while_wanted};
-pub use threads::{apart, joined};
+pub use threads::{Pauses, apart, joined};
 pub use work::{Kind, Limits, Served, Turn, Work};
 
 /// The number of projects that can take all of their places at the same time.

@@ -2,6 +2,7 @@
 
 use std::panic::resume_unwind;
 use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -29,6 +30,29 @@ pub async fn joined<T>(task: JoinHandle<T>) -> T {
         Err(Ok(panic)) => resume_unwind(panic),
         // The program ends, and drops this task.
         Err(Err(_)) => std::future::pending().await,
+    }
+}
+
+/// The time for which a task works before the other tasks of its thread get their turn.
+const TURN: Duration = Duration::from_millis(1);
+
+/// The pauses of work that is done in many pieces, in which the other tasks of the thread get their turn.
+#[derive(Debug)]
+pub struct Pauses(Instant);
+
+impl Pauses {
+    /// Begins the work.
+    #[must_use]
+    pub fn begin() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Pauses between two pieces if the work has gone on for a millisecond since the last pause.
+    pub async fn pause(&mut self) {
+        if self.0.elapsed() > TURN {
+            tokio::task::yield_now().await;
+            self.0 = Instant::now();
+        }
     }
 }
 

@@ -26,7 +26,7 @@ mod connection;
 mod queue;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sqlx::PgPool;
 use tokio::sync::{Notify, oneshot, watch};
@@ -44,7 +44,7 @@ use crate::outage::Outage;
 use crate::privacy::capture::Capture;
 use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
-use crate::sharing::{Entry, Place, Shares, Work};
+use crate::sharing::{Entry, Pauses, Place, Shares, Work};
 
 /// The maximum number of events of one project that may wait or be written at a time. Beyond that, callers get a 503.
 const QUEUE: usize = 16_384;
@@ -56,8 +56,6 @@ pub const WRITERS: u32 = 3;
 /// The maximum number of writers that write events of the same project at the same time, if no other project sends
 /// requests. The last one is free for other projects.
 const WRITERS_OF_ONE: usize = 2;
-/// The time for which the texts of a batch are redacted before other requests of the thread get their turn.
-const TURN: Duration = Duration::from_millis(1);
 /// The duration of the first writer's transaction after which another writer joins in.
 const LATE: Duration = Duration::from_millis(3);
 
@@ -137,12 +135,9 @@ impl Writer {
     pub async fn write_all(&self, tenant: &Arc<Tenant>, events: Vec<Event>, memory: &Memory) -> Vec<Written> {
         let mut verdicts: Vec<Option<Written>> = Vec::with_capacity(events.len());
         let (mut kept, mut members) = (Vec::with_capacity(events.len()), Vec::with_capacity(events.len()));
-        let mut begun = Instant::now();
+        let mut pauses = Pauses::begin();
         for (index, event) in events.into_iter().enumerate() {
-            if begun.elapsed() > TURN {
-                tokio::task::yield_now().await;
-                begun = Instant::now();
-            }
+            pauses.pause().await;
             let capture = tenant.policy.capture(event.domain());
             if capture != Capture::Off
                 && let Err(full) = tenant.room.take(event.records(), tenant.quotas.rows)

@@ -12,8 +12,9 @@ use crate::retrieval::text::words;
 
 /// The number of terms of a text that are used. A longer text is found by its beginning.
 const MOST_TERMS: usize = 4_000;
-/// The maximum length in bytes of an identifier that is a term itself.
-const MOST_IDENTIFIER: usize = 64;
+/// The maximum length in bytes of a term. A longer word is known by its beginning, because the stemmer takes a time that grows
+/// with the square of a word's length. A longer identifier has only the terms of its words.
+const LONGEST_TERM: usize = 64;
 
 /// Words that say nothing about the subject of a text, sorted.
 const STOP_WORDS: [&str; 91] = [
@@ -38,16 +39,17 @@ pub fn written_terms(text: &str) -> impl Iterator<Item = (String, &str)> {
 }
 
 /// Returns the terms of a run of letters, digits and underscores.
-fn of_run(run: &str) -> Vec<(String, &str)> {
+fn of_run(run: &str) -> impl Iterator<Item = (String, &str)> {
     let parts: Vec<_> = words(run).flat_map(parts).collect();
-    let is_identifier = parts.len() > 1 && run.is_ascii() && run.len() <= MOST_IDENTIFIER;
+    let is_identifier = parts.len() > 1 && run.is_ascii() && run.len() <= LONGEST_TERM;
     let whole = is_identifier.then(|| (run.to_ascii_lowercase(), run));
     let terms = parts.into_iter().filter_map(|part| Some((term(&part.to_lowercase())?, part)));
-    whole.into_iter().chain(terms).collect()
+    whole.into_iter().chain(terms)
 }
 
 /// Returns the term of a word in lower case, if it is one.
 fn term(word: &str) -> Option<String> {
+    let word = &word[..word.floor_char_boundary(LONGEST_TERM)];
     if STOP_WORDS.binary_search(&word).is_ok() {
         return None;
     }
@@ -124,6 +126,14 @@ mod tests {
         assert_eq!(all("src/auth.rs:401"), ["src", "auth", "rs", "401"]);
         assert_eq!(all("Größe 基金"), ["größe", "基", "金"]);
         assert_eq!(all("… —"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_long_word_is_known_by_its_beginning() {
+        let long = "ay".repeat(10_000);
+        assert!(all(&long).iter().all(|term| term.len() <= LONGEST_TERM));
+        assert_eq!(all(&long), all(&long[..300]));
+        assert_eq!(all(&"é".repeat(1_000)), ["é".repeat(LONGEST_TERM / 2)]);
     }
 
     #[test]
