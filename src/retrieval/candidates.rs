@@ -10,8 +10,10 @@ use uuid::Uuid;
 
 use super::key_plan::{KeyPlan, MOST};
 use super::keys::Key;
-use super::samples::{Sample, Samples};
+use super::sample::Sample;
+use super::samples::Samples;
 use super::{Corpus, Scope, in_scope};
+use crate::sharing::apart;
 
 /// The number of candidates beyond which no more common keys are used.
 const ENOUGH: usize = 100;
@@ -75,7 +77,12 @@ impl Candidates<'_> {
         bind: &impl Fn(Query<R>) -> Query<R>,
     ) -> sqlx::Result<(Vec<R>, bool)> {
         let Corpus { table, keys, indexed, order, filled_up, .. } = self.corpus;
-        let plan = KeyPlan::new(text, scope, self.corpus.keyed, sample, of_project);
+        let plan = {
+            let (text, of_plan, keyed) = (text.to_owned(), scope.clone(), self.corpus.keyed);
+            let (sample, of_project) = (Arc::clone(sample), Arc::clone(of_project));
+            let plan = move || KeyPlan::new(&text, &of_plan, keyed, &sample, &of_project);
+            apart(&scope.project, plan).await
+        };
         let (mut found, mut all_read) = (Vec::new(), true);
         for (having, of_plan) in [("&&", plan.any), ("@>", plan.all)] {
             if !of_plan.is_empty() && found.len() < ENOUGH {

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::iter;
 
 use super::keys::{self, Key};
-use super::samples::Sample;
+use super::sample::Sample;
 use super::text::words;
 use super::{Keyed, Scope};
 
@@ -120,7 +120,7 @@ fn together(keys: impl Iterator<Item = Key>, sample: &Sample) -> (Vec<Key>, f64)
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::sample_of;
+    use super::super::sample::sample_of;
     use super::*;
 
     /// A sample in which row `n` has the key `k` where `n` is a multiple of `k`.

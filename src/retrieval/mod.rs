@@ -3,7 +3,8 @@
 //! This module knows no domain. A domain describes its table as a [`Corpus`] and stores [`keys::of_document`] in an
 //! integer array with a GIN index, which serves as an inverted index. A search has four steps:
 //!
-//! 1. [`samples`] estimates the document frequency of each key from a sample of the scope's documents.
+//! 1. [`samples`] estimates the document frequency of each key from a sample of the scope's documents, whose size is
+//!    bounded, too.
 //!
 //! 2. [`key_plan`] chooses those keys of the query that about a thousand documents have.
 //!
@@ -24,6 +25,7 @@ pub mod key_plan;
 pub mod keys;
 pub mod matrix;
 pub mod rank;
+mod sample;
 pub mod samples;
 pub mod text;
 

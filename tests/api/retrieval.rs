@@ -65,6 +65,33 @@ async fn every_batch_is_found_as_soon_as_it_is_accepted_while_the_next_one_comes
     }
 }
 
+/// Documents whose ids are chosen so that every fifth part of all ids has all of them.
+const CHOSEN: &str = "
+    insert into memories
+        (project, id, source_type, content, importance, created_at, search_keys, term_counts, request_hash)
+    select 'default', id, 'memory', 'content', 0.5, now(), array[1], '', ''
+    from (select md5(n::text)::uuid as id from generate_series(1, 100000) n) chosen
+    where uuid_hash(id) % 5 = 0 limit 10000";
+
+#[tokio::test]
+async fn a_sample_has_a_limit_whatever_ids_its_documents_have() {
+    let service = Service::open().await;
+    sqlx::raw_sql(CHOSEN).execute(service.pool()).await.expect("documents");
+    sqlx::raw_sql("vacuum analyze").execute(service.pool()).await.expect("a vacuum");
+    service.get("/v1/memories/search?query=zebra").await.expect(200);
+    // A connection counts what it has read in the statistics when it is closed.
+    service.pool().close().await;
+    let mut connection = service.connection().await;
+    let mut read = 0;
+    eventually("the sample is read by its ids", async || {
+        let sql = "select idx_tup_fetch from pg_stat_user_indexes where indexrelname = 'memories_pkey'";
+        read = sqlx::query_scalar::<_, i64>(sql).fetch_one(&mut connection).await.expect("statistics");
+        read > 0
+    })
+    .await;
+    assert!(read <= 4_000, "{read} documents");
+}
+
 /// Documents of every kind, of which each has 30 of a thousand keys. Postgres takes any other key for nearly as
 /// frequent as the rarest of these.
 const DOCUMENTS: &str = "
