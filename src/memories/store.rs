@@ -153,33 +153,39 @@ impl Erased {
     }
 }
 
-/// Erases the memory with this id, and the query with it if there is one, with the words of it in what was suggested since.
+/// Erases the memory with this id, and the query with it if there is one.
 pub async fn delete_record(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<Erased> {
+    let memories = delete_all(connection, project, &[id]).await?;
+    let queries = delete_queries(connection, project, &[id]).await?;
+    Ok(Erased { memories, queries })
+}
+
+/// Erases queries, and the words of them in what was suggested since. No suggestion is one for a query that is made later
+/// with the same id.
+async fn delete_queries(connection: &mut PgConnection, project: &str, ids: &[Uuid]) -> sqlx::Result<u64> {
     // A suggestion is also based on some queries before the last one. How many these were is not stored, so all suggestions
-    // from the query on may have words of it.
+    // from the first erased query of a conversation on may have words of it.
     const SINCE: &str = "
-        select s.id from conversation_queries erased
+        select s.id from (
+            select distinct on (session_id) session_id, at, id from conversation_queries
+            where project = $1 and id = any($2) order by session_id, at, id
+        ) erased
         join memory_suggests s on s.project = $1 and s.session_id = erased.session_id
         join conversation_queries last on last.project = $1 and last.id = s.query_id
-        where erased.project = $1 and erased.id = $2 and (last.at, last.id) >= (erased.at, erased.id)";
+        where (last.at, last.id) >= (erased.at, erased.id)";
     const UNWORD: [&str; 2] = [
-        "update memory_suggests set keywords = '[]', search_query = '' where project = $1 and id = any($2)",
-        "update conversation_memories set reason = null where project = $1 and suggest_id = any($2)",
+        "update memory_suggests set keywords = '[]', search_query = ''
+            where project = $1 and id = any($2) and keywords <> '[]'",
+        "update conversation_memories set reason = null
+            where project = $1 and suggest_id = any($2) and reason is not null",
     ];
-    let memories = delete_all(connection, project, &[id]).await?;
     let since: Vec<Uuid> =
-        sqlx::query_scalar(SINCE).bind(project).bind(id).fetch_all(&mut *connection).await?;
+        sqlx::query_scalar(SINCE).bind(project).bind(ids).fetch_all(&mut *connection).await?;
     if !since.is_empty() {
         for sql in UNWORD {
             sqlx::query(sql).bind(project).bind(&since).execute(&mut *connection).await?;
         }
     }
-    let queries = delete_queries(connection, project, &[id]).await?;
-    Ok(Erased { memories, queries })
-}
-
-/// Erases queries. No suggestion is one for a query that is made later with the same id.
-async fn delete_queries(connection: &mut PgConnection, project: &str, ids: &[Uuid]) -> sqlx::Result<u64> {
     let sql = "delete from conversation_queries where project = $1 and id = any($2) returning id";
     let erased: Vec<Uuid> =
         sqlx::query_scalar(sql).bind(project).bind(ids).fetch_all(&mut *connection).await?;

@@ -88,6 +88,14 @@ async fn a_query_with_the_id_of_one_in_another_conversation_is_a_conflict_in_the
     service.get("/v1/conversations/two").await.refused(404, &[]);
 }
 
+/// The words that are stored with what was suggested.
+async fn words(service: &Service) -> String {
+    let sql = "select string_agg(a.search_query || a.keywords::text || coalesce(m.reason, ''), '') from memory_suggests a
+        left join conversation_memories m on m.suggest_id = a.id";
+    let words: String = sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("what was suggested");
+    words.replace("[]", "")
+}
+
 #[tokio::test]
 async fn an_erased_query_leaves_no_word_in_what_was_suggested_since_and_its_id_stands_for_nothing() {
     let service = Service::open().await;
@@ -102,11 +110,19 @@ async fn an_erased_query_leaves_no_word_in_what_was_suggested_since_and_its_id_s
     );
     service.post(path, &json!({"query": "Which port does staging use?"})).await.expect(201);
     service.delete(&format!("/v1/records/{}", Uuid::from_u128(20))).await.expect(200);
-    let words = "select string_agg(a.search_query || a.keywords::text || coalesce(m.reason, ''), '') from memory_suggests a
-        join conversation_memories m on m.suggest_id = a.id";
-    let words: String =
-        sqlx::query_scalar(words).fetch_one(service.pool()).await.expect("what was suggested");
-    assert_eq!(words.replace("[]", ""), "");
+    assert_eq!(words(&service).await, "");
+}
+
+#[tokio::test]
+async fn a_query_that_is_erased_for_its_age_leaves_no_word_either() {
+    let service = Service::open().await;
+    notes(&service).await;
+    let query = json!({"query": "Why does AuthMiddleware refuse my JWT?", "at": "2025-01-01T00:00:00Z", "suggest": true});
+    service.post("/v1/conversations/s/queries", &query).await.expect(201);
+    assert!(words(&service).await.contains("AuthMiddleware"));
+    let erased = service.delete("/v1/records?before=2026-01-01T00:00:00Z").await.expect(200);
+    assert_eq!(erased["erased"]["queries"], 1);
+    assert_eq!(words(&service).await, "");
 }
 
 #[tokio::test]
