@@ -45,6 +45,8 @@ pub struct Redaction<'a> {
     redactor: &'a Redactor,
     key: &'a HashKey,
     spans: u32,
+    /// Whether only what is not text is kept of the event.
+    is_reduced: bool,
     /// The number of bytes of the texts that were shown so far, if they are only counted.
     counted: Option<usize>,
 }
@@ -59,7 +61,12 @@ const WITHOUT_NAMES: &str = "*";
 impl<'a> Redaction<'a> {
     /// Begins with a project's rules and the key of its hashes.
     pub(in crate::privacy) fn new(redactor: &'a Redactor, key: &'a HashKey) -> Self {
-        Self { redactor, key, spans: 0, counted: None }
+        Self { redactor, key, spans: 0, is_reduced: false, counted: None }
+    }
+
+    /// Makes the rules those for an event of which only what is not text is kept.
+    pub(in crate::privacy) fn of_reduced(self) -> Self {
+        Self { is_reduced: true, ..self }
     }
 
     /// Begins with rules that change nothing, to learn how long the texts are.
@@ -80,9 +87,13 @@ impl<'a> Redaction<'a> {
     }
 
     /// Replaces the hash of a request with a keyed one. The request may have contained a secret that is short enough
-    /// to be guessed, and a plain hash would confirm the guess.
+    /// to be guessed, and a plain hash would confirm the guess. The hash of a request whose texts are kept is another one
+    /// than if they are not, so that neither is taken for a repetition of the other.
     pub fn hide(&self, hash: &mut Vec<u8>) {
         if self.counted.is_none() {
+            if self.is_reduced {
+                hash.extend(b"reduced");
+            }
             *hash = self.key.hash(hash).to_vec();
         }
     }

@@ -54,6 +54,28 @@ async fn without_text_what_happened_is_kept_and_the_text_is_nowhere() {
 }
 
 #[tokio::test]
+async fn what_was_sent_without_its_text_being_kept_is_not_the_same_once_texts_are() {
+    let service = Service::open().await;
+    let capture = async |capture: &str| {
+        service.put("/v1/projects/default", &json!({"capture": capture})).await.expect(200);
+    };
+    let code =
+        json!({"root": "/app", "path": "a.rs", "chunks": [{"symbol": "f", "content": "fn needle() {}"}]});
+    let put = async || service.put("/v1/memories/code", &code).await.expect(200);
+    capture("metadata").await;
+    service.post("/v1/memories", &memory("needle")).await.expect(201);
+    assert_eq!(put().await, json!({"added": 1, "unchanged": 0, "removed": 0}));
+    assert_eq!(put().await, json!({"added": 0, "unchanged": 1, "removed": 0}));
+    capture("full").await;
+    service.post("/v1/memories", &memory("needle")).await.refused(409, &[]);
+    assert_eq!(put().await["unchanged"], 0);
+    assert_eq!(service.all("/v1/memories?q=fn+needle").await.len(), 1);
+    capture("metadata").await;
+    assert_eq!(put().await["unchanged"], 0);
+    assert!(!service.dump().await.contains("fn needle"));
+}
+
+#[tokio::test]
 async fn what_is_suggested_after_a_project_gives_up_text_is_recorded_without_words() {
     let service = Service::open().await;
     service
