@@ -9,6 +9,7 @@ use super::rows::{AppendedStep, StartedSearch, StoredFallbacks, StoredSearch, Th
 use super::unit_of_work::UnitOfWork;
 use super::{MOST_THREADS, tables};
 use crate::db::receipt::{Receipt, Written};
+use crate::db::retry::Lost;
 use crate::error::Error;
 use crate::privacy::kept::Kept;
 use crate::searches::SearchResult;
@@ -69,6 +70,9 @@ async fn apply(
 ) -> sqlx::Result<()> {
     let ids: Vec<_> = events.iter().map(|event| event.search_id).collect();
     let mut unit = UnitOfWork::begin(connection, project, rules, threads, &ids).await?;
+    if !unit.has_all_threads() {
+        return Err(Lost.into());
+    }
     let appends: Vec<_> =
         events.iter().filter_map(|event| Some((event.search_id, event.fallback_id()?))).collect();
     let mut fallbacks = tables::read_stored_fallbacks(connection, project, &appends).await?;

@@ -115,6 +115,12 @@ impl<'a> UnitOfWork<'a> {
         Ok(())
     }
 
+    /// Returns whether the threads of all loaded searches are locked. Those of a search that has started since its thread was
+    /// looked up are not.
+    pub(super) fn has_all_threads(&self) -> bool {
+        self.stored.values().all(|search| self.threads.contains_key(&search.thread))
+    }
+
     /// The project that the unit writes to.
     pub(super) fn project(&self) -> &'a str {
         self.project

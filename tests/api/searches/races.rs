@@ -4,7 +4,7 @@ use serde_json::json;
 use sqlx::{Connection as _, Executor as _};
 use uuid::Uuid;
 
-use super::{associations, find, weak};
+use super::{associations, find, read, weak};
 use crate::support::{Service, with};
 
 #[tokio::test]
@@ -26,6 +26,34 @@ async fn a_search_whose_id_another_session_has_just_used_is_refused() {
     let (answer, ()) = tokio::join!(posted, first);
     answer.refused(409, &[]);
     assert_eq!(service.get(&format!("/v1/searches/{id}")).await.expect(200)["query"], "other");
+}
+
+#[tokio::test]
+async fn a_fallback_of_a_search_that_starts_while_it_waits_counts_for_it() {
+    let service = Service::open().await;
+    let in_session = |number: u128, session: &str| {
+        with(weak("login button", 0), &json!({"id": Uuid::from_u128(number), "agent_session_id": session}))
+    };
+    service.post("/v1/searches", &in_session(1, "one")).await.expect(201);
+    let mut connection = service.connection().await;
+    let mut other = connection.begin().await.expect("begins");
+    other.execute("select from agent_threads for update").await.expect("locks the first thread");
+    let fallback = |number: u128| {
+        with(read("a.rs", 1), &json!({"event": "fallback", "search_id": Uuid::from_u128(number)}))
+    };
+    let fallbacks = [fallback(1), fallback(2)];
+    let started = async {
+        service.blocked(1).await;
+        service.post("/v1/searches", &in_session(2, "two")).await.expect(201);
+        other.commit().await.expect("ends");
+    };
+    let (answer, ()) = tokio::join!(service.events(&fallbacks), started);
+    assert_eq!(answer.expect(200)["accepted"], 2);
+    let threads = "select count(*) from agent_threads where has_open and last_at is not null";
+    let open: i64 = sqlx::query_scalar(threads).fetch_one(service.pool()).await.expect("a count");
+    let counted = "select count(*) from fallbacks where counts";
+    let counted: i64 = sqlx::query_scalar(counted).fetch_one(service.pool()).await.expect("a count");
+    assert_eq!((open, counted), (2, 2));
 }
 
 #[tokio::test]
