@@ -221,12 +221,14 @@ pub fn in_common<'a>(
         shared.sort_by(|a, b| statistics.idf(*b).total_cmp(&statistics.idf(*a)));
         let mut words: Vec<&str> = Vec::new();
         for word in shared.iter().filter_map(|key| context.written.get(key)) {
+            if words.len() == most {
+                break;
+            }
             // An identifier also counts for its words.
             if !words.iter().any(|other| other.contains(word.as_str())) {
                 words.push(word);
             }
         }
-        words.truncate(most);
         words
     };
     let own = of(&context.own);
