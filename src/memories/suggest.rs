@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::http::memory::Memory;
 use crate::privacy::capture::Capture;
 use crate::projects::Tenant;
+use crate::sharing::apart;
 use crate::state::App;
 use crate::types::{Timestamp, request_hash};
 
@@ -94,7 +95,7 @@ pub async fn suggest(
         id: id.unwrap_or_else(Uuid::now_v7),
         session: session.to_owned(),
         query: None,
-        intent: intent::detect(&[]),
+        intent: intent::detect::<&str>(&[]),
         threshold: rules.threshold,
         took_ms: 0.0,
         shown: Vec::new(),
@@ -144,7 +145,7 @@ pub async fn propose(
         id,
         session: session.to_owned(),
         query: None,
-        intent: intent::detect(&[]),
+        intent: intent::detect::<&str>(&[]),
         threshold: rules.threshold,
         took_ms: 0.0,
         shown: Vec::new(),
@@ -180,7 +181,8 @@ async fn fill(
 ) -> Result<()> {
     let asked = known.texts();
     event.query = known.queries.first().map(|(id, ..)| *id);
-    event.intent = intent::detect(&asked.iter().rev().copied().collect::<Vec<_>>());
+    let oldest_first: Vec<_> = asked.iter().rev().map(|query| (*query).to_owned()).collect();
+    event.intent = apart(&tenant.name, move || intent::detect(&oldest_first)).await;
     let queries: Vec<_> = moment.search.into_iter().chain(asked).collect();
     let meaning = match queries.first() {
         Some(last) => meaning::of_query(app, tenant, last, patience).await,

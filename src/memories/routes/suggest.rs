@@ -13,6 +13,7 @@ use crate::http::{Check, Checks, Json, Query};
 use crate::memories::analytics::{self, Figures, Scope};
 use crate::memories::rules::intent::{self, DetectedIntent};
 use crate::memories::search::{self, MemorySearch};
+use crate::sharing::apart;
 use crate::state::App;
 
 /// Returns the endpoints that find memories.
@@ -68,9 +69,8 @@ impl Check for RecentQueries {
         "How do I implement authentication?", "What's the best way to handle JWT tokens?",
     ]})),
     responses((status = 200, description = "The intent", body = DetectedIntent), Refusals))]
-async fn detect_intent(_: Caller<Read>, Json(asked): Json<RecentQueries>) -> axum::Json<DetectedIntent> {
-    let queries: Vec<_> = asked.recent_queries.iter().map(String::as_str).collect();
-    axum::Json(intent::detect(&queries))
+async fn detect_intent(caller: Caller<Read>, Json(asked): Json<RecentQueries>) -> axum::Json<DetectedIntent> {
+    axum::Json(apart(&caller.project, move || intent::detect(&asked.recent_queries)).await)
 }
 
 /// Returns how many suggested memories were used and dismissed, by confidence, intent and kind of memory. If the

@@ -67,8 +67,8 @@ pub struct DetectedIntent {
 
 /// Detects the intent of queries, the oldest first. Of each query, the first [`LONGEST_QUERY`] characters count.
 #[must_use]
-pub fn detect(queries: &[&str]) -> DetectedIntent {
-    let queries = &queries.iter().map(|query| beginning(query)).collect::<Vec<_>>();
+pub fn detect<Q: AsRef<str>>(queries: &[Q]) -> DetectedIntent {
+    let queries = &queries.iter().map(|query| beginning(query.as_ref())).collect::<Vec<_>>();
     let keywords = keywords(queries);
     if queries.iter().all(|query| terms(query).next().is_none()) {
         let intent_type = IntentType::Unknown;
@@ -170,7 +170,7 @@ mod tests {
         ] {
             assert_eq!(told(&[query]).0, expected, "{query}");
         }
-        assert_eq!(detect(&[]).confidence.to_string(), "0");
+        assert_eq!(detect::<&str>(&[]).confidence.to_string(), "0");
     }
 
     #[test]
