@@ -144,10 +144,8 @@ impl Filling {
     /// that it is not sent again, and one with which the API fails has none. Fails if the API cannot be used at all.
     async fn singly(&self, texts: &[&str], failure: Failure) -> Result<Vec<Option<Vec<f32>>>> {
         // A text may be the reason why an API fails, so that nothing behind it would ever be sent.
-        if let Failure::Unavailable(error) = failure
-            && self.embedder.embed(&[ANY_TEXT]).await.is_err()
-        {
-            return Err(error.into());
+        if self.embedder.embed(&[ANY_TEXT]).await.is_err() {
+            return Err(anyhow::Error::from(failure).into());
         }
         let mut embeddings = Vec::with_capacity(texts.len());
         for text in texts {

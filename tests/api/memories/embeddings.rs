@@ -210,6 +210,17 @@ async fn a_text_that_the_model_refuses_is_not_sent_for_ever() {
 }
 
 #[tokio::test]
+async fn a_model_that_refuses_every_text_is_asked_again_for_all_of_them() {
+    let (service, model) = service().await;
+    model.fail(Some(StatusCode::BAD_REQUEST));
+    remember(&service, 1, QUOTAS[0]).await;
+    eventually("it is asked twice", async || model.sent("apple") > 1).await;
+    assert_eq!(embedded(&service).await, (0, 0));
+    model.fail(None);
+    eventually("it has an embedding", async || embedded(&service).await == (1, 0)).await;
+}
+
+#[tokio::test]
 async fn a_text_with_which_the_model_fails_holds_up_no_other() {
     let (service, model) = service().await;
     for number in 1..4 {
