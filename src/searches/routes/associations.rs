@@ -162,8 +162,10 @@ struct Expansions {
 async fn find_expansions(
     State(app): State<App>,
     caller: Caller<Read>,
-    Query(wanted): Query<SimilarTo>,
+    Query(mut wanted): Query<SimilarTo>,
 ) -> Result<axum::Json<Expansions>> {
+    (wanted.query, _) = caller.tenant.redacted(wanted.query).await;
+    (wanted.root, _) = caller.tenant.redacted(wanted.root).await;
     let (repository, rules) = (wanted.root.as_deref().map(repository), &caller.tenant.rules);
     let (query, limit) = (&wanted.query, wanted.limit.unwrap_or(LIMIT));
     let repository = repository.as_deref();

@@ -67,6 +67,20 @@ async fn patterns_that_led_to_the_answer_are_returned_for_similar_queries() {
 }
 
 #[tokio::test]
+async fn patterns_are_found_by_a_folder_and_a_query_that_are_redacted() {
+    let service = Service::open().await;
+    service.put("/v1/projects/default", &json!({"redact": {"builtin": ["home-paths"]}})).await.expect(200);
+    let (query, root) = ("/home/ann/secrets", "/home/ann");
+    let search = start(&service, with(weak(query, 0), &json!({"root": root}))).await;
+    append(&service, &search, &grep("secrets?", 1)).await.expect(201);
+    append(&service, &search, &read("secrets.rs", 2)).await.expect(201);
+    resolve(&service, &search, 9).await;
+    let path = format!("/v1/searches/expansions?query={}&root={}", encoded(query), encoded(root));
+    let found = service.get(&path).await.expect(200);
+    assert_eq!(column(found["data"].as_array().expect("data"), "score"), [1.0]);
+}
+
+#[tokio::test]
 async fn erasing_a_session_takes_away_what_it_alone_has_taught() {
     let service = Service::open().await;
     find(&service, weak("login button", 0), &["a.rs", "b.rs"]).await;
