@@ -103,6 +103,7 @@ async fn find_files(
         return Ok(Vec::new());
     }
     let query: String = query.chars().take(2_000).collect();
+    let _place = app.similar.take(&caller.project, 1).await;
     let rules = &caller.tenant.rules;
     let repository = root.map(repository);
     let repository = repository.as_deref();
