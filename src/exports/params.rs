@@ -15,6 +15,8 @@ use crate::types::Timestamp;
 /// The largest number of records with the same answer that a request can allow. For each row, as many earlier records with
 /// its answer are looked at.
 const MOST_PER_ANSWER: u32 = 100;
+/// The maximum number of characters of a system message, which is written into every row.
+const LONGEST_SYSTEM: usize = 64 << 10;
 
 /// The parameters that every data set has.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams, Args)]
@@ -86,7 +88,7 @@ pub struct Common {
     #[arg(long)]
     #[param(inline)]
     pub include: Option<Include>,
-    /// A system message for every chat, instead of its own.
+    /// A system message for every chat, instead of its own, of at most 65,536 characters.
     #[arg(long, value_name = "TEXT")]
     #[param(example = "You write programs for business units.")]
     pub system: Option<String>,
@@ -192,7 +194,9 @@ impl Check for Common {
         );
         let has_threshold = self.near_threshold.is_some();
         checks.require(self.is_near() || !has_threshold, "dedupe", "must be near if near_threshold is given");
-        checks.require(self.system.as_deref() != Some(""), "system", "must not be empty");
+        if let Some(system) = &self.system {
+            checks.text("system", system, LONGEST_SYSTEM);
+        }
         checks.require(self.max_chars != Some(0), "max_chars", "must be 1 or more");
         let few = 1..=MOST_PER_ANSWER;
         checks.require(

@@ -41,7 +41,7 @@ const RENEWAL: Duration = Duration::from_secs(4);
 const MOST_SERVED: usize = 1_000;
 /// The names of the columns that are added for the question and the answer of a row that does not have their texts.
 const TEXT_COLUMNS: [&str; 2] = ["key_question", "key_answer"];
-/// The number of bytes of rows that are written at once.
+/// The number of bytes of rows, with the system message of each, that are written at once.
 const BUNCH: usize = 64 << 10;
 /// The number of parts of a file that wait to be stored. A row group becomes some ten pieces at once.
 const PARTS_WAITING: usize = 4;
@@ -232,15 +232,17 @@ fn still_ours(is_ours: bool) -> anyhow::Result<()> {
 #[derive(Default)]
 struct Bunch {
     rows: Vec<(PgRow, RowKey)>,
-    /// The number of bytes of the rows.
+    /// The number of bytes of the rows, and of what is added to each when it is written.
     bytes: usize,
     /// Whether the page ends with these rows.
     ends_page: bool,
 }
 
 impl Bunch {
-    fn push(&mut self, row: PgRow, key: RowKey) {
+    /// Adds a row to which so many bytes are added when it is written.
+    fn push(&mut self, row: PgRow, key: RowKey, added: usize) {
         let values = (0..row.len()).filter_map(|column| row.try_get_raw(column).ok());
+        self.bytes += added;
         self.bytes += values.filter_map(|value| value.as_bytes().ok().map(<[u8]>::len)).sum::<usize>();
         self.rows.push((row, key));
     }
@@ -260,6 +262,7 @@ async fn read(
     db: &PgPool,
     bunches: Sender<Bunch>,
 ) -> anyhow::Result<()> {
+    let added = export.rows.common.system.as_ref().map_or(0, String::len);
     loop {
         turns.begin().await;
         let mut query = export.next_page(columns)?;
@@ -268,7 +271,7 @@ async fn read(
         let mut rows = query.build().fetch(&mut *connection);
         while let Some(row) = rows.try_next().await? {
             let key = export.pass(&row)?;
-            bunch.push(row, key);
+            bunch.push(row, key, added);
             count += 1;
             if bunch.bytes >= BUNCH && !take(&mut bunch).send(&bunches).await {
                 return Ok(());

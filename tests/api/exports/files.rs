@@ -275,6 +275,7 @@ async fn the_same_request_returns_the_same_snapshot_and_another_is_a_conflict() 
         (json!({"min_chars": -1}), "/min_chars"),
         (json!({"keep_days": 0}), "/keep_days"),
         (json!({"name": "a/b"}), "/name"),
+        (json!({"system": "x".repeat(65_537)}), "/system"),
         (json!({"as_of": "2100-01-01T00:00:00Z"}), "/as_of"),
         (json!({"exclude": Uuid::from_u128(8)}), "/exclude"),
         (json!({"dataset": "rankings", "min_chars": 2}), "/min_chars"),

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::support::encoded;
 use crate::support::server::{Client, Server, folder};
+use crate::support::{encoded, eventually};
 
 /// The address space of the server in KiB. Half of it is what the allocator and the threads reserve and do not use.
 const ADDRESS_SPACE: u64 = 3 << 20;
@@ -335,4 +335,29 @@ async fn many_values(address: String) {
     all(&address, 4, head, &body(log, "{},", 60 << 20, "]}"), &[200, 503]).await;
     let own = r#"{"event": "generation", "user_intent": "a", "domain_name": "d", "metadata": {"a": ["#;
     all(&address, 4, head, &body(own, r#"{"":0},"#, 60 << 20, "]}}"), &[200, 503]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_snapshot_with_a_long_system_message_in_every_row_is_built_in_little_memory() {
+    let folder = folder();
+    let server = Server::start_within(&folder, ADDRESS_SPACE, &["--log", "off"]);
+    let line = |number: u32| {
+        json!({"event": "generation", "user_intent": format!("intent {number}"), "domain_name": "d", "success": true,
+            "final_valid_dsl": "(a)"})
+    };
+    let lines: Vec<_> = (0..400).map(|number| line(number).to_string()).collect();
+    let head = "POST /v1/events HTTP/1.1\r\nContent-Type: application/x-ndjson";
+    assert_eq!(exchange(&server.address, head, lines.join("\n").as_bytes()).await, Some(200));
+    let before = server.peak();
+    for file in ["jsonl.gz", "parquet"] {
+        let new = json!({"dataset": "training-pairs", "file": file, "system": "\u{1}".repeat(64 << 10)});
+        let (status, snapshot) = server.post("/v1/snapshots", &new).await;
+        assert_eq!(status, 202, "{snapshot}");
+        let address = format!("/v1/snapshots/{}", snapshot["id"].as_str().expect("an id"));
+        eventually("the snapshot is complete", async || server.get(&address).await.1["state"] == "complete")
+            .await;
+    }
+    // A row has 384 KiB as JSON, and all rows have 150 MiB.
+    let taken = server.peak() - before;
+    assert!(taken < 96 << 10, "the snapshots take {taken} KiB");
 }
