@@ -1,7 +1,6 @@
 //! The number of rows of a data set, in milliseconds whatever its size: small data sets are counted exactly, and the
 //! size of large ones is estimated from a sample of the table's pages.
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde::Serialize;
 use sqlx::{AssertSqlSafe, PgPool, Postgres, QueryBuilder};
 use utoipa::ToSchema;
@@ -18,8 +17,6 @@ const MOST_COUNTED: i64 = 5_000;
 const SAMPLED: f64 = 2_000.0;
 /// The assumed number of rows per page if the database has no statistics yet.
 const ROWS_OF_PAGE: f64 = 30.0;
-/// The number of data sets that are counted at the same time, each over at most two connections.
-const COUNTED_AT_ONCE: usize = 3;
 
 /// A data set with its formats and its number of rows.
 #[derive(Debug, Serialize, ToSchema)]
@@ -39,10 +36,13 @@ pub struct Summary {
     pub skipped_estimated: bool,
 }
 
-/// Counts the rows of every data set of a project.
+/// Counts the rows of every data set of a project, one after the other, because a request has a place for one connection.
 pub async fn summaries(db: &PgPool, project: &str) -> Result<Vec<Summary>> {
-    let counted: Vec<_> = datasets::ALL.iter().map(|entry| summary(db, project, entry)).collect();
-    stream::iter(counted).buffered(COUNTED_AT_ONCE).try_collect().await
+    let mut summaries = Vec::new();
+    for entry in &datasets::ALL {
+        summaries.push(summary(db, project, entry).await?);
+    }
+    Ok(summaries)
 }
 
 async fn summary(db: &PgPool, project: &str, entry: &Entry) -> Result<Summary> {
@@ -54,19 +54,16 @@ async fn summary(db: &PgPool, project: &str, entry: &Entry) -> Result<Summary> {
         }
         None => (entry.default)().push_from(query, &Common::default(), description.shapes[0]),
     });
-    let skipped = async {
-        match description.skipped {
-            Some(sql) => {
-                sample
-                    .count(|query| {
-                        query.push(sql);
-                    })
-                    .await
-            }
-            None => Ok(0),
+    let rows = rows.await?;
+    let skipped = match description.skipped {
+        Some(sql) => {
+            let skipped = sample.count(|query| {
+                query.push(sql);
+            });
+            skipped.await?
         }
+        None => 0,
     };
-    let (rows, skipped) = tokio::try_join!(rows, skipped)?;
     Ok(Summary {
         dataset: description.name,
         formats: entry.formats().collect(),

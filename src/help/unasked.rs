@@ -123,11 +123,10 @@ pub async fn find(
     let kinds = wanted.suggest;
     let _place = app.place_at_reading(&tenant.name).await?;
     let turn = app.work.turn(&tenant.name, Kind::Read).await;
-    let (suggest, files, examples) = tokio::try_join!(
-        memories(app, tenant, at, kinds.memories, memory),
-        files(app, tenant, at, kinds.files),
-        examples(app, tenant, at, kinds.examples && !at.is_search, memory),
-    )?;
+    // The place is for one connection, so these do not look at the same time.
+    let suggest = memories(app, tenant, at, kinds.memories, memory).await?;
+    let files = files(app, tenant, at, kinds.files).await?;
+    let examples = examples(app, tenant, at, kinds.examples && !at.is_search, memory).await?;
     drop(turn);
     let memories = suggest.as_ref().map(|(_, contents)| contents.as_slice()).unwrap_or_default();
     let parts = [

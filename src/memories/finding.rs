@@ -155,12 +155,9 @@ pub(super) async fn find(
         .queries
         .split_first()
         .map_or(("", String::new()), |(last, earlier)| (*last, earlier.join("\n")));
-    let (by_last, by_earlier) = tokio::try_join!(
-        candidates(&finder, &scope, last, sought),
-        candidates(&finder, &scope, &earlier, sought)
-    )?;
-    let mut found = by_last;
-    found.extend(by_earlier);
+    // A request has a place for one connection, so these do not look at the same time.
+    let mut found = candidates(&finder, &scope, last, sought).await?;
+    found.extend(candidates(&finder, &scope, &earlier, sought).await?);
     found.sort_unstable_by_key(Candidate::id);
     found.dedup_by_key(|memory| memory.id);
     if let Some(had) = &sought.had {

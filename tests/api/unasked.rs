@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use axum::http::Method;
 use serde_json::{Value, json};
+use sqlx::{Connection as _, Executor as _};
 use uuid::Uuid;
 
 use crate::support::program::Settings;
@@ -337,4 +339,30 @@ async fn suggestions_bring_examples_and_files_where_they_are_asked_for() {
     assert!(without.get("examples").is_none() && without.get("files").is_none(), "{without}");
     let nobody = service.post("/v1/conversations/nobody/suggest", &asked).await.expect(200);
     assert_eq!((&nobody["examples"], &nobody["files"]), (&json!([]), &json!([])));
+}
+
+#[tokio::test]
+async fn help_for_a_project_is_looked_for_by_one_connection_and_leaves_the_others_to_other_projects() {
+    let service = Service::with(Settings { connections: 2, ..settings() }).await;
+    service.project("other").await;
+    note(&service).await;
+    hook(&service, "s", "files", &prompt("Does AuthMiddleware know MAX_SKEW_SECONDS?")).await;
+    hook(&service, "t", "memories", &prompt(QUESTION)).await;
+    let mut holder = service.connection().await;
+    let mut held = holder.begin().await.expect("a transaction");
+    held.execute("lock table memories, generations in access exclusive mode").await.expect("locked");
+    // Both connections are open already.
+    drop((service.pool().acquire().await, service.pool().acquire().await));
+    let second = with(prompt(QUESTION), &json!({"prompt_id": "p2"}));
+    let asked = hook(&service, "s", "memories,files,examples", &second);
+    let others = async {
+        service.blocked(1).await;
+        for _ in 0..10 {
+            let headers = [("gleaner-project", "other")];
+            service.call(Method::GET, "/v1/suggestions", &headers, None).await.expect(200);
+        }
+        held.rollback().await.expect("released");
+    };
+    let (answer, ()) = tokio::join!(asked, others);
+    assert!(told(&answer).contains(NOTE));
 }

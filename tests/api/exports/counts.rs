@@ -2,8 +2,10 @@
 
 use axum::http::Method;
 use serde_json::{Value, json};
+use sqlx::{Connection as _, Executor as _};
 
-use crate::support::Service;
+use crate::support::program::Settings;
+use crate::support::{Service, settings};
 
 /// Inserts finalized slates of a project as the writer would, every fifth without its text.
 async fn insert_slates(service: &Service, project: &str, count: i32) {
@@ -49,4 +51,37 @@ async fn data_sets_are_counted_exactly_up_to_5_000_records_and_estimated_beyond(
             assert!((estimate - truth).abs() < truth / 4, "{field}: {estimate}");
         }
     }
+}
+
+#[tokio::test]
+async fn the_data_sets_of_a_project_are_counted_by_one_connection_and_leave_the_others_to_other_projects() {
+    let service = Service::with(Settings { connections: 2, ..settings() }).await;
+    service.project("other").await;
+    let mut holder = service.connection().await;
+    let mut held = holder.begin().await.expect("a transaction");
+    held.execute("lock table suggestions in access exclusive mode").await.expect("locked");
+    let counted = service.get("/v1/exports");
+    let others = async {
+        service.blocked(1).await;
+        let headers = [("gleaner-project", "other")];
+        service.call(Method::GET, "/v1/generations", &headers, None).await.expect(200);
+        held.rollback().await.expect("released");
+    };
+    tokio::join!(async { counted.await.expect(200) }, others);
+}
+
+#[tokio::test]
+async fn whether_a_long_text_is_blank_is_known_from_its_beginning() {
+    let service = Service::open().await;
+    let mut random = fastrand::Rng::with_seed(1);
+    let program: String = std::iter::repeat_with(|| random.alphanumeric()).take(1_000_000).collect();
+    let log = json!({"user_intent": "a", "domain_name": "d", "success": true, "final_valid_dsl": program});
+    service.create("/v1/generations", log).await;
+    let sql =
+        "explain (analyze, buffers, format json) select from generations where has_text(final_valid_dsl)";
+    let plan: Value = sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a plan");
+    let plan = &plan[0]["Plan"];
+    let read = ["Shared Hit Blocks", "Shared Read Blocks"].map(|name| plan[name].as_u64().expect("a number"));
+    // The whole text has more than a hundred pages.
+    assert!(plan["Actual Rows"].as_f64() == Some(1.0) && read.iter().sum::<u64>() < 40, "{plan}");
 }
