@@ -63,8 +63,8 @@ enum Pairing {
     /// One pair per log: the first attempt that passed, and the last attempt before it that failed with an error.
     #[default]
     Fix,
-    /// Each failed attempt, and the next attempt that has a program. If that one also failed, the row is only in the
-    /// format raw, where `fixed_passed` is false.
+    /// Each failed attempt, and the next attempt that has a program. If that one also failed, or was never checked and its
+    /// program is not the log's final one, the row is only in the format raw, where `fixed_passed` is false.
     Next,
     /// Each failed attempt, and the log's final program.
     Final,
@@ -178,9 +178,9 @@ impl Dataset for CorrectionPairs {
                 .to_owned();
         let texts = if shape == Shape::Steps {
             ", (select array_agg(a.extracted_dsl order by a.attempt) from attempts a where a.project = $1
-                and a.generation_id = p.generation_id and a.passed is not null) as programs,
+                and a.generation_id = p.generation_id and a.passed is not null and has_text(a.extracted_dsl)) as programs,
             (select array_agg(a.passed order by a.attempt) from attempts a where a.project = $1
-                and a.generation_id = p.generation_id and a.passed is not null) as passed"
+                and a.generation_id = p.generation_id and a.passed is not null and has_text(a.extracted_dsl)) as passed"
                 .to_owned()
         } else {
             format!(
@@ -283,9 +283,12 @@ impl CorrectionPairs {
         query.push(match (shape, self.pairing.unwrap_or_default()) {
             (Shape::Steps, _) => " and p.kind = 'steps'",
             (_, Pairing::Fix) => " and p.kind = 'fix'",
-            // Only the format raw can say that the next attempt also failed.
+            // Only the format raw can say that nothing is known to be right about the next attempt.
             (Shape::Raw, Pairing::Next) => " and p.kind = 'next'",
-            (_, Pairing::Next) => " and p.kind = 'next' and f.passed is not false",
+            (_, Pairing::Next) => {
+                " and p.kind = 'next' and (p.fixed_attempt is null or f.passed
+                    or f.passed is null and bare_hash(f.extracted_dsl) = bare_hash(g.final_valid_dsl))"
+            }
             (_, Pairing::Final) => " and p.kind = 'final'",
         });
         push_log_conditions(query, self.domain_name.as_deref(), self.model_used.as_deref());

@@ -260,3 +260,45 @@ async fn a_poor_program_is_not_chosen_if_it_was_not_judged_or_differs_in_white_s
     let review = json!({"rating": "poor", "corrected_dsl": "c"});
     assert_eq!(of(passed(2, "b\n"), "b", review).await, corrected);
 }
+
+#[tokio::test]
+async fn a_log_whose_programs_are_no_longer_stored_from_some_attempt_on_is_exported_with_the_steps_before() {
+    let service = Service::open().await;
+    let id = service.create("/v1/generations", json!({"user_intent": "Create", "domain_name": "cbu"})).await;
+    let attempts = format!("/v1/generations/{id}/attempts");
+    service.post(&attempts, &failed(1, "a", "e")).await.expect(201);
+    service.put("/v1/projects/default", &json!({"capture": "metadata"})).await.expect(200);
+    service.post(&attempts, &passed(2, "b")).await.expect(201);
+    service.post(&format!("/v1/generations/{id}/finalize"), &json!({"success": true})).await.expect(200);
+    let rows = rows(&service, &format!("{CORRECTIONS}?format=trl-stepwise")).await;
+    assert_eq!(rows, [json!({"prompt": "Create", "completions": ["a"], "labels": [false]})]);
+}
+
+#[tokio::test]
+async fn a_fix_that_nothing_has_checked_is_chosen_only_if_it_became_the_final_program() {
+    let service = Service::open().await;
+    let unjudged = |number: i32, program: &str| json!({"attempt": number, "extracted_dsl": program});
+    let mut kept = solved(2, "Keep", &[failed(1, "a", "e"), unjudged(2, "b ")]);
+    kept["final_valid_dsl"] = json!("b");
+    let mut failed_itself = solved(3, "Insist", &[failed(1, "a", "e"), failed(2, "b", "e")]);
+    failed_itself["final_valid_dsl"] = json!("b");
+    let corrected = solved(4, "Correct", &[passed(1, "a")]);
+    service
+        .accept(&[
+            solved(1, "Create", &[failed(1, "a", "e"), unjudged(2, "b"), passed(3, "c")]),
+            kept,
+            failed_itself,
+            corrected,
+        ])
+        .await;
+    let review = json!({"rating": "poor", "corrected_dsl": "d", "note": "n"});
+    service.put(&format!("/v1/generations/{}/review", Uuid::from_u128(4)), &review).await.expect(200);
+    let told =
+        async |format: &str| rows(&service, &format!("{CORRECTIONS}?pairing=next&format={format}")).await;
+    let fixes = crate::support::column(&told("raw").await, "fixed_dsl");
+    assert_eq!(fixes, ["b", "b ", "b", "d"]);
+    let chosen = told("trl-preference").await;
+    let chosen: Vec<_> = chosen.iter().map(|row| row["chosen"][0]["content"].clone()).collect();
+    assert_eq!(chosen, ["b ", "d"]);
+    assert_eq!(told("openai").await.len(), 2);
+}
