@@ -1,10 +1,20 @@
 //! The time whose state of the data is exported.
 
+use std::time::Duration;
+
+use chrono::TimeDelta;
 use sqlx::PgPool;
+use tokio::time::sleep;
 
 use crate::db::{WRITER_NAME, writer_name};
 use crate::error::{Error, Result};
 use crate::types::Timestamp;
+
+/// The time that an export waits for its `as_of` to come, and for older writes to end.
+const PATIENCE: TimeDelta = TimeDelta::seconds(5);
+/// The pause between two looks at the clock and at writes in progress, and the number of looks for which patience lasts.
+const PAUSE: Duration = Duration::from_millis(10);
+const LOOKS: usize = 500;
 
 /// Returns the newest time before which everything is decided in a project: just before its oldest write in progress, on
 /// any server.
@@ -13,8 +23,13 @@ use crate::types::Timestamp;
 /// publishes the start of that transaction before. A write that is not seen here therefore begins after this clock is
 /// read, or is already committed.
 pub(super) async fn before_writes_in_flight(db: &PgPool, project: &str) -> Result<Timestamp> {
-    let now: Timestamp = sqlx::query_scalar("select clock_timestamp()").fetch_one(db).await?;
+    let now = clock(db).await?;
     Ok(oldest_write(db, project).await?.map_or(now, |oldest| oldest.min(now)))
+}
+
+/// Returns the time on the database's clock.
+async fn clock(db: &PgPool) -> Result<Timestamp> {
+    Ok(sqlx::query_scalar("select clock_timestamp()").fetch_one(db).await?)
 }
 
 async fn oldest_write(db: &PgPool, project: &str) -> Result<Option<Timestamp>> {
@@ -22,13 +37,25 @@ async fn oldest_write(db: &PgPool, project: &str) -> Result<Option<Timestamp>> {
     Ok(sqlx::query_scalar(sql).bind(WRITER_NAME).bind(writer_name(project)).fetch_one(db).await?)
 }
 
-/// Waits until no write is in progress that could still change the state at `as_of`.
-pub(super) async fn settle(db: &PgPool, project: &str, as_of: Timestamp) -> Result<()> {
-    for _ in 0..500 {
-        if oldest_write(db, project).await?.is_none_or(|oldest| oldest >= as_of) {
+/// Refuses an `as_of`, as the parameter with this pointer, that is so far in the future that nobody waits for it. Only the
+/// database's clock decides, because records have its times.
+pub(super) async fn expect_near(db: &PgPool, as_of: Timestamp, pointer: &str) -> Result<()> {
+    let is_near = clock(db).await?.plus(PATIENCE).is_none_or(|latest| as_of <= latest);
+    if is_near { Ok(()) } else { Err(Error::invalid(pointer, "must not be in the future")) }
+}
+
+/// Waits until it is `as_of` by the database's clock, and no write is in progress that could still change the state then.
+/// Otherwise records that appear later would be behind what the work on texts has processed, and never be in a split. An
+/// `as_of` that is far in the future is refused as the parameter with this pointer.
+pub(super) async fn settle(db: &PgPool, project: &str, as_of: Timestamp, pointer: &str) -> Result<()> {
+    expect_near(db, as_of, pointer).await?;
+    for _ in 0..LOOKS {
+        // The clock is read first, as above.
+        let has_come = clock(db).await? >= as_of;
+        if has_come && oldest_write(db, project).await?.is_none_or(|oldest| oldest >= as_of) {
             return Ok(());
         }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        sleep(PAUSE).await;
     }
     Err(Error::Unavailable("writes from before as_of are still in progress; try again"))
 }

@@ -71,7 +71,8 @@ impl Export {
         }
         let as_of = match common.as_of.or(from_cursor) {
             Some(as_of) => {
-                settle(db, project, as_of).await?;
+                let pointer = if common.as_of.is_some() { "/as_of" } else { "/cursor" };
+                settle(db, project, as_of, pointer).await?;
                 as_of
             }
             None => before_writes_in_flight(db, project).await?,

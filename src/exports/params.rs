@@ -183,11 +183,6 @@ impl Check for Common {
             "must be from 0 to 1",
         );
         checks.require(
-            self.as_of.is_none_or(|at| at <= Timestamp::now()),
-            "as_of",
-            "must not be in the future",
-        );
-        checks.require(
             self.near_threshold.is_none_or(|share| (0.5..=1.0).contains(&share)),
             "near_threshold",
             "must be from 0.5 to 1",

@@ -36,8 +36,9 @@
 //! reads the database's clock, then the start of the oldest transaction of all connections whose name says that
 //! they may write in the project (`db::writer_name`), and uses the earlier of the two. A transaction that it sees began at `as_of` or later, so its records are later
 //! too. A transaction that it does not see has committed already, or began after the clock was read. This is true for
-//! any number of servers and imports on one database, and needs no table. A given `as_of` must not be in the future,
-//! and the export waits up to five seconds until no older write is in progress. Reviews and erasures take effect in
+//! any number of servers and imports on one database, and needs no table. A given `as_of` must not be in the future
+//! by that clock, and neither must that of a cursor; the export waits up to five seconds until it has come and no older write
+//! is in progress. Reviews and erasures take effect in
 //! every export at once, by intent.
 //!
 //! **Dedupe.** A row is left out if an older row with the same stored hash meets the same conditions, which an

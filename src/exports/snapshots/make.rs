@@ -33,7 +33,10 @@ pub async fn make(
         exclude::expect(db, project, snapshot).await?;
     }
     let as_of = match wanted.common.as_of {
-        Some(as_of) => as_of,
+        Some(as_of) => {
+            as_of::expect_near(&exports.db, as_of, "/as_of").await?;
+            as_of
+        }
         None => as_of::before_writes_in_flight(&exports.db, project).await?,
     };
     let has_texts = wanted.dataset.texts(Shape::Raw).is_some();

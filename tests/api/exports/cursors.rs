@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
 use super::{CORRECTIONS, TRAINING, pieces, rows, solved};
-use crate::support::{Answer, Service, column, failed, passed};
+use crate::support::{Answer, Service, column, encoded, failed, passed};
 
 #[tokio::test]
 async fn pieces_are_together_the_whole_and_cut_no_log_in_two() {
@@ -110,6 +110,7 @@ async fn a_forged_cursor_is_refused_and_counts_nothing_beyond_its_range() {
         format!("{record} {as_of} -1"),
         format!("{record} {as_of} {}", i64::MIN),
         format!("{record} {edge} 1"),
+        format!("{record} 4102444800000000 1"),
         format!("{record} {} 1", i64::MIN),
         format!("x {as_of} 1"),
         format!("{record} {as_of}"),
@@ -161,4 +162,17 @@ async fn an_export_taken_again_as_of_then_is_the_same_bytes() {
         let before = service.get(&format!("{path}as_of=2020-01-01T00:00:00Z")).await;
         assert_eq!(before.text(), "");
     }
+}
+
+#[tokio::test]
+async fn an_export_as_of_a_moment_that_is_near_begins_then() {
+    let service = Service::open().await;
+    let log = |id: u128| solved(id, &format!("intent {id}"), &[passed(1, "y")]);
+    service.accept(&[log(1)]).await;
+    let clock = "select to_char((clock_timestamp() + interval '1 second') at time zone 'utc', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')";
+    let soon: String = sqlx::query_scalar(clock).fetch_one(service.pool()).await.expect("a time");
+    let path = format!("{TRAINING}?split=train&holdout=0&as_of={}", encoded(&soon));
+    let meanwhile = [log(2)];
+    let (answer, ()) = tokio::join!(service.get(&path), service.accept(&meanwhile));
+    assert_eq!(answer.rows().len(), 2);
 }
