@@ -6,7 +6,7 @@
 //!
 //! Records are put into groups in the order in which they were finalized, and a group depends only on earlier records.
 //! It therefore never changes, and exports with the same `as_of` have the same bytes. Writing a record costs nothing: the
-//! first export that needs groups processes what was finalized since the last one, some 2,000 records at a time.
+//! first export that needs groups processes what was finalized since the last one, page by page.
 
 use std::collections::HashMap;
 use std::iter::once;
@@ -14,12 +14,12 @@ use std::iter::once;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::progress::{self, Record};
+use super::progress::{self, PageSize, Record};
 use crate::types::Timestamp;
 
 /// The number of records from which on an answer says nothing about what a record is about.
 const COMMON: i64 = 20;
-/// The number of records that one transaction puts into groups.
+/// The maximum number of records that one transaction puts into groups.
 const PAGE: i64 = 2_000;
 
 /// The source of the texts of a domain's records.
@@ -115,8 +115,8 @@ pub(super) async fn catch_up(
         from unnest($3::uuid[], $4::bigint[], $5::timestamptz[], $6::bigint[]) as new (record, hash, completed_at, split_group)
         on conflict do nothing";
     let work = (project, source.domain);
-    let mut processed = 0;
-    while let Some(mut page) = progress::next_page::<Hashes>(db, work, source.sql, as_of, PAGE).await? {
+    let (mut processed, mut size) = (0, PageSize::up_to(PAGE));
+    while let Some(mut page) = progress::next_page::<Hashes>(db, work, source.sql, as_of, &size).await? {
         processed += page.records.len();
         let mut texts: Vec<_> = page.records.iter().flat_map(|record| record.read.all()).collect();
         texts.sort_unstable();
@@ -137,7 +137,7 @@ pub(super) async fn catch_up(
         }
         let query = sqlx::query(INSERT).bind(project).bind(source.domain).bind(ids).bind(hashes);
         query.bind(times).bind(of_texts).execute(&mut *page.transaction).await?;
-        page.end().await?;
+        page.end(&mut size).await?;
     }
     progress::renew_statistics(db, processed, "analyze split_texts").await
 }

@@ -13,17 +13,19 @@
 //! export that needs the comparison processes all records, some hundred at a time.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::mem::take;
+use std::sync::Arc;
 
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::groups::Comparison;
 use super::params::Common;
-use super::progress::{self, Record};
+use super::progress::{self, PageSize, Record};
 use super::selection::Selection;
 use crate::retrieval::keys::{Key, literal};
 use crate::retrieval::text::{Token, tokens};
+use crate::sharing::apart;
 use crate::types::Timestamp;
 
 /// The default similarity from which records are left out.
@@ -37,11 +39,8 @@ const BANDS: (usize, usize) = (4, 15);
 const LONG_BAND: usize = 12;
 /// The number of numbers in a signature.
 const NUMBERS: usize = BANDS.0 * BANDS.1;
-/// The numbers of records that the first transaction compares and that one compares at most, and the duration from which on
-/// the next one compares fewer.
-const FIRST_PAGE: i64 = 50;
+/// The maximum number of records that one transaction compares.
 const PAGE: i64 = 500;
-const LONG: Duration = Duration::from_millis(500);
 /// Renews the planner's statistics, and the number of records after which that is done first, and then each time for ten
 /// times as many. A planner that expects an empty table reads all of it for every record.
 const STATISTICS: &str = "analyze near_texts, near_twins";
@@ -153,22 +152,25 @@ pub(super) async fn catch_up(
             as new (record, completed_at, bands, signature)
         on conflict do nothing";
     let Comparison { work, sql } = comparison;
-    let (mut processed, mut most, mut begun) = (0, FIRST_PAGE, Instant::now());
+    let of_project: Arc<str> = project.into();
+    let (mut processed, mut size) = (0, PageSize::up_to(PAGE));
     let (mut left_out, mut renewal) = (0, FIRST_RENEWAL);
-    while let Some(mut page) = progress::next_page::<Taught>(db, (project, work), sql, as_of, most).await? {
+    while let Some(mut page) = progress::next_page::<Taught>(db, (project, work), sql, as_of, &size).await? {
         processed += page.records.len();
+        let records = take(&mut page.records);
+        let signed =
+            apart(&of_project, move || records.into_iter().filter_map(signed).collect::<Vec<_>>()).await;
         let (mut ids, mut times, mut bands, mut signatures) = (vec![], vec![], vec![], vec![]);
-        for Record { record, completed_at, read: Taught { text } } in &page.records {
-            let Some(signature) = text.as_deref().and_then(Signature::of) else { continue };
-            ids.push(*record);
-            times.push(*completed_at);
+        for (record, completed_at, signature) in signed {
+            ids.push(record);
+            times.push(completed_at);
             bands.push(literal(&signature.bands(project, work)));
             signatures.push(signature.to_bytes());
         }
         let query = sqlx::query(INSERT).bind(project).bind(work).bind(&ids);
         query.bind(times).bind(bands).bind(signatures).execute(&mut *page.transaction).await?;
         left_out += compare(&mut page.transaction, (project, work), &ids).await?;
-        page.end().await?;
+        page.end(&mut size).await?;
         if processed >= renewal {
             progress::renew_statistics(db, processed, STATISTICS).await?;
             renewal = 10 * processed;
@@ -178,9 +180,6 @@ pub(super) async fn catch_up(
             sqlx::query("vacuum near_texts").execute(db).await?;
             left_out = 0;
         }
-        // Erasures wait for a page.
-        most = if begun.elapsed() > LONG { (most / 2).max(1) } else { (most * 2).min(PAGE) };
-        begun = Instant::now();
     }
     progress::renew_statistics(db, processed, STATISTICS).await
 }
@@ -189,6 +188,11 @@ pub(super) async fn catch_up(
 #[derive(Debug, FromRow)]
 struct Taught {
     text: Option<String>,
+}
+
+/// Returns a record with the signature of its text, unless the text has no words.
+fn signed(Record { record, completed_at, read }: Record<Taught>) -> Option<(Uuid, Timestamp, Signature)> {
+    Some((record, completed_at, Signature::of(&read.text?)?))
 }
 
 /// An earlier record that may be similar to another.

@@ -3,6 +3,8 @@
 //! page by page, each page in a transaction. Two exports that begin at the same time process the records one after the
 //! other.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
@@ -15,6 +17,10 @@ use crate::types::Timestamp;
 
 /// The number of new records from which on the planner's statistics are renewed.
 const MANY: usize = 1_000;
+/// The number of records of the first page.
+const FIRST_PAGE: i64 = 50;
+/// The duration of a page from which on the next one has fewer records.
+const LONG: Duration = Duration::from_millis(500);
 
 /// A record with the columns that the work reads.
 #[derive(Debug, Clone, FromRow)]
@@ -25,6 +31,25 @@ pub(super) struct Record<T> {
     pub(super) read: T,
 }
 
+/// The number of records of a page, which depends on how long the last page took, because erasures and reviews wait for a
+/// page, and records with long texts take long.
+pub(super) struct PageSize {
+    next: i64,
+    most: i64,
+}
+
+impl PageSize {
+    /// Makes the size of a first page, and limits that of all pages.
+    pub(super) fn up_to(most: i64) -> Self {
+        Self { next: FIRST_PAGE.min(most), most }
+    }
+
+    /// Notes how long a page took.
+    fn note(&mut self, took: Duration) {
+        self.next = if took > LONG { (self.next / 2).max(1) } else { (self.next * 2).min(self.most) };
+    }
+}
+
 /// The next records to be processed, and the transaction that stores the results.
 pub(super) struct Page<'a, T> {
     pub(super) transaction: Transaction<'static, Postgres>,
@@ -33,9 +58,10 @@ pub(super) struct Page<'a, T> {
     last: (Timestamp, Uuid),
     project: &'a str,
     work: &'a str,
+    begun: Instant,
 }
 
-/// Reads the next records that were finalized before `as_of` and are not processed yet, `most` at a time, if there are
+/// Reads the next records that were finalized before `as_of` and are not processed yet, at most a page, if there are
 /// any. `sql` selects them as described at [`Source`](super::groups::Source). Others are kept from the same work until
 /// the page ends.
 pub(super) async fn next_page<'a, T>(
@@ -43,7 +69,7 @@ pub(super) async fn next_page<'a, T>(
     (project, work): (&'a str, &'a str),
     sql: &'static str,
     as_of: Timestamp,
-    most: i64,
+    size: &PageSize,
 ) -> sqlx::Result<Option<Page<'a, T>>>
 where
     T: for<'r> FromRow<'r, PgRow> + Send + Unpin,
@@ -52,13 +78,14 @@ where
     while_wanted(tokio::task::yield_now()).await;
     let mut transaction = db::begin(db).await?;
     let (completed_at, record) = lock(&mut transaction, project, work).await?;
+    let begun = Instant::now();
     let query = sqlx::query_as(AssertSqlSafe(sql)).bind(project).bind(completed_at).bind(record);
-    let records: Vec<Record<T>> = query.bind(as_of).bind(most).fetch_all(&mut *transaction).await?;
+    let records: Vec<Record<T>> = query.bind(as_of).bind(size.next).fetch_all(&mut *transaction).await?;
     let Some(last) = records.last().map(|last| (last.completed_at, last.record)) else {
         transaction.commit().await?;
         return Ok(None);
     };
-    Ok(Some(Page { transaction, records, last, project, work }))
+    Ok(Some(Page { transaction, records, last, project, work, begun }))
 }
 
 /// Keeps others from this work until the transaction ends, and erasures of records that it could note. Returns when the
@@ -78,14 +105,16 @@ pub async fn lock(
 }
 
 impl<T> Page<'_, T> {
-    /// Stores that the records are processed, and commits the transaction.
-    pub(super) async fn end(mut self) -> sqlx::Result<()> {
+    /// Stores that the records are processed, commits the transaction, and adapts the size of the next page.
+    pub(super) async fn end(mut self, size: &mut PageSize) -> sqlx::Result<()> {
         const SQL: &str =
             "update text_progress set completed_at = $3, record = $4 where project = $1 and work = $2";
         let (completed_at, record) = self.last;
         let query = sqlx::query(SQL).bind(self.project).bind(self.work).bind(completed_at).bind(record);
         query.execute(&mut *self.transaction).await?;
-        self.transaction.commit().await
+        self.transaction.commit().await?;
+        size.note(self.begun.elapsed());
+        Ok(())
     }
 }
 
@@ -129,4 +158,24 @@ pub(super) async fn wait(connection: &mut PgConnection, project: &str, work: &st
     const EXCLUSIVE: &str = "select pg_advisory_xact_lock(hashtext('gleaner ' || $2 || ' of ' || $1))";
     sqlx::query(EXCLUSIVE).bind(project).bind(work).execute(connection).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_become_larger_while_they_take_little_time_and_smaller_when_they_take_long() {
+        let mut size = PageSize::up_to(120);
+        let mut sizes = vec![size.next];
+        for took in [LONG, LONG, LONG, LONG * 2, LONG * 2] {
+            size.note(took);
+            sizes.push(size.next);
+        }
+        assert_eq!(sizes, [50, 100, 120, 120, 60, 30]);
+        for _ in 0..10 {
+            size.note(LONG * 2);
+        }
+        assert_eq!(size.next, 1);
+    }
 }

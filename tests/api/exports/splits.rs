@@ -94,6 +94,16 @@ async fn two_splits_that_begin_at_once_are_the_same() {
 }
 
 #[tokio::test]
+async fn the_first_page_of_groups_has_few_records_because_nobody_knows_how_long_their_texts_are() {
+    let service = Service::open().await;
+    service.accept(&(0..400).map(log).collect::<Vec<_>>()).await;
+    service.get(&path("train")).await.rows();
+    let sql = "select count(distinct record) from split_texts group by xmin::text order by min(completed_at)";
+    let pages: Vec<i64> = sqlx::query_scalar(sql).fetch_all(service.pool()).await.expect("counts");
+    assert!(pages.len() > 1 && pages[0] == 50 && pages.iter().sum::<i64>() == 400, "{pages:?}");
+}
+
+#[tokio::test]
 async fn the_planner_knows_the_tables_that_the_first_split_and_the_first_search_for_similar_rows_have_filled()
 {
     let service = Service::open().await;
