@@ -69,7 +69,7 @@ pub fn complete(schema: &mut Object) {
 }
 
 /// Parameters may have texts that become part of the file, such as a message of the system, and names, of which the stored
-/// ones are redacted too.
+/// ones are redacted too. A replacement has characters that a file's name may not have.
 impl Texts for NewSnapshot {
     fn texts(&mut self, redaction: &mut Redaction<'_>) {
         for parameter in self.parameters.values_mut() {
@@ -77,7 +77,15 @@ impl Texts for NewSnapshot {
                 text.texts(redaction);
             }
         }
+        self.licence.texts(redaction);
+        self.name.texts(redaction);
+        self.name = self.name.as_deref().map(|name| name.replace(|c| !is_plain(c), "-")).into();
     }
+}
+
+/// Returns whether a character may be in the name of a file.
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-_.".contains(c)
 }
 
 impl Check for NewSnapshot {
@@ -85,7 +93,6 @@ impl Check for NewSnapshot {
         checks.name("dataset", Some(&self.dataset));
         let name = self.name.as_deref();
         checks.name("name", name);
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let fits = name.is_none_or(|name| name.chars().all(is_plain));
         checks.require(fits, "name", "must have only letters, digits, -, _ and .");
         checks.name("licence", self.licence.as_deref());

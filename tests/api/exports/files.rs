@@ -354,3 +354,16 @@ async fn a_secret_in_a_parameter_is_neither_stored_nor_in_the_file() {
     assert_eq!(file.rows()[0]["messages"][0]["content"], "the key is [redacted:secrets]");
     assert!(!service.dump().await.contains(&secret));
 }
+
+#[tokio::test]
+async fn secrets_in_the_name_and_the_licence_of_a_snapshot_are_not_stored() {
+    const TOKEN: &str = "ghp_0dZ8sQx3Wv5Lr7Tn1Ky9Mb2Cf4Hg6Jp8aEuI";
+    let service = Service::open().await;
+    service.accept(&logs(1)).await;
+    let new = json!({"dataset": "training-pairs", "file": "jsonl", "name": TOKEN, "licence": format!("by {TOKEN}")});
+    let snapshot = built(&service, &new).await;
+    let (name, licence) = (snapshot["name"].as_str(), snapshot["licence"].as_str());
+    assert_eq!((name, licence), (Some("-redacted-secrets-"), Some("by [redacted:secrets]")));
+    assert_eq!(service.get(path(&snapshot)).await.rows().len(), 1);
+    assert!(!service.dump().await.contains(TOKEN));
+}
