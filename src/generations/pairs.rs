@@ -42,6 +42,13 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
             join attempt a on a.generation_id = g.id
             window by_number as (partition by g.id order by a.attempt)
         ),
+        reviewed as (
+            select t.id, max(a.attempt) as attempt
+            from taught t
+            join attempt a on a.generation_id = t.id and a.passed and a.bare = t.final_bare
+            where t.corrected is not null
+            group by t.id
+        ),
         pair as (
             select distinct on (bad.id) 'fix' as kind, bad.id, bad.completed_at, bad.attempt as bad_attempt,
                 case when bad.corrected is null then fixed.attempt end as fixed_attempt, bad.intent,
@@ -73,11 +80,11 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
             select false, 'final', id, completed_at, attempt, null, intent, program, bare, error, learned, learned_bare
             from step where passed = false
             union all
-            select true, rule, id, completed_at,
-                coalesce((select max(a.attempt) from attempt a where a.generation_id = taught.id and a.passed
-                    and a.bare = taught.final_bare), 0),
+            select true, rule, id, completed_at, coalesce(reviewed.attempt, 0),
                 null, intent, final, final_bare, review_note, corrected, corrected_bare
-            from taught, unnest(array['fix', 'next', 'final']) rule
+            from taught
+            left join reviewed using (id)
+            cross join unnest(array['fix', 'next', 'final']) rule
         ) pairs
         where bad_bare <> fixed_bare
         union all
