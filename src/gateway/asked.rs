@@ -10,6 +10,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
+use crate::http::clean::clean_json;
 use crate::messages::passed::{Passed, SentMessage};
 use crate::messages::rules::estimate::Length;
 use crate::providers::answer::{Api, text};
@@ -167,12 +168,16 @@ impl Asked {
         written.into()
     }
 
-    /// Returns the messages that are left after so many turns were dropped, as JSON.
+    /// Returns the messages that are left after so many turns were dropped, as JSON. Characters that Postgres cannot store
+    /// are replaced.
     pub(super) fn prompt(&self, body: &Bytes, dropped: usize) -> String {
         let system = self.system.as_deref().filter(|text| !text.trim().is_empty());
         let system = system.map(|text| json!({"role": "system", "content": text}).to_string());
-        let part = |at: &Range<usize>| String::from_utf8_lossy(&body[at.clone()]).into_owned();
-        let said = Some(&self.list_at).filter(|at| body.get(at.start) == Some(&b'"'));
+        let mut clean = body.to_vec();
+        // A body that was parsed can be cleaned, because it was before.
+        let _ = clean_json(&mut clean);
+        let part = |at: &Range<usize>| String::from_utf8_lossy(&clean[at.clone()]).into_owned();
+        let said = Some(&self.list_at).filter(|at| clean.get(at.start) == Some(&b'"'));
         let said = said.map(|at| format!("{{\"role\":\"user\",\"content\":{}}}", part(at)));
         let left = self.messages_at.iter().filter(|(_, turn)| turn.is_none_or(|turn| turn >= dropped));
         let messages: Vec<_> = system.into_iter().chain(said).chain(left.map(|(at, _)| part(at))).collect();
@@ -291,6 +296,16 @@ mod tests {
         let left = parsed(&asked.request(&body, "m", 1));
         assert_eq!(left["messages"], json!([messages[0], messages[2], messages[3]]));
         assert!(asked.passed.overhead.chars == 6 && asked.passed.user.chars == 3);
+    }
+
+    #[test]
+    fn a_prompt_is_of_characters_that_can_be_stored() {
+        let body = r#"{"model": "m", "messages": [{"role": "user", "content": "\ud83d\u0000"}]}"#;
+        let mut clean = body.as_bytes().to_vec();
+        clean_json(&mut clean).expect("JSON");
+        let asked = Asked::read(Api::ChatCompletions, str::from_utf8(&clean).expect("UTF-8"), None);
+        let prompt = asked.expect("reads").prompt(&body.into(), 0);
+        assert_eq!(prompt, r#"[{"role": "user", "content": "\ufffd\ufffd"}]"#);
     }
 
     #[test]

@@ -341,3 +341,12 @@ async fn the_id_of_what_a_user_typed_or_an_agent_looked_for_does_not_confirm_a_g
         "{own:?} {others:?}"
     );
 }
+
+#[tokio::test]
+async fn a_secret_beside_half_of_an_emoji_in_json_is_nowhere_in_the_database() {
+    let service = Service::open().await;
+    let cut = format!(r#"["\ud83d {TOKEN}"]"#);
+    let pair = service.post("/v1/pairs", &json!({"user_text": cut, "assistant_text": "x"})).await.expect(201);
+    assert_eq!(pair["user_text"], format!("[\"\u{fffd} {GONE}\"]"));
+    assert!(!service.dump().await.contains(TOKEN));
+}

@@ -756,3 +756,22 @@ fn with_tags_equal_secrets_are_recognized_and_others_are_not() {
 fn each_shape_has_an_issuer() {
     assert!(issuers().count() > 100 && issuers().all(|issuer| !issuer.is_empty()));
 }
+
+#[test]
+fn a_secret_beside_half_of_a_surrogate_pair_in_json_is_replaced() {
+    let (redactor, key) = (secrets(), HashKey::new(vec![1; 32]));
+    let token = format!("ghp_{}", random(36));
+    for (json, beginning) in [
+        (r#"["\ud83d …"]"#, "[\"\u{fffd} [redacted:secrets]\"]"),
+        (
+            r#"{"cut": "\ude00", "password": "…\ud83d"}"#,
+            r#"{"cut": "\ude00", "password": "[redacted:secrets]"#,
+        ),
+        (r#"{"\ud83d …": 1}"#, "{\"\u{fffd} [redacted:secrets:"),
+    ] {
+        let mut text = json.replace('…', &token);
+        text.texts(&mut Redaction::new(&redactor, &key));
+        assert!(!text.contains(&token) && text.starts_with(beginning), "{text}");
+        serde_json::from_str::<serde::de::IgnoredAny>(&text).expect("JSON");
+    }
+}

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::{MOST_SPANS, Redactor, Span};
+use crate::http::clean::clean_json;
 use crate::privacy::hash_key::HashKey;
 use crate::types::{FreeForm, OptionalName};
 
@@ -172,7 +173,7 @@ impl<'a> Redaction<'a> {
                     let after = at + string.len();
                     let is_name = json[after..].trim_ascii_start().starts_with(':');
                     let first = at_beginning(&mut of_whole, json, at, after);
-                    if let Ok(text) = serde_json::from_str::<String>(string) {
+                    if let Some(text) = meaning(string) {
                         // Names that were different stay different, so that each keeps its value.
                         let new = if is_name {
                             self.redacted_from(&text, 0, Some(self.key))
@@ -202,7 +203,7 @@ impl<'a> Redaction<'a> {
     /// Replaces a span of a JSON string, and returns the text that it means then.
     fn literal(&mut self, string: &str, span: Span) -> Option<String> {
         let new = self.redactor.replace(string, 0, &[span], self.redactor.tags.as_ref())?;
-        let text = serde_json::from_str(&new).ok()?;
+        let text = meaning(&new)?;
         self.count(&[span]);
         Some(text)
     }
@@ -238,6 +239,15 @@ fn at_beginning(
 /// Returns whether a text is an object or array in JSON, whose strings have escapes.
 fn is_json(text: &str) -> bool {
     text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+/// Returns the text that a JSON string means. Lone surrogates, which JSON may have and texts may not, are replaced.
+fn meaning(string: &str) -> Option<String> {
+    serde_json::from_str(string).ok().or_else(|| {
+        let mut clean = string.as_bytes().to_vec();
+        clean_json(&mut clean).ok()?;
+        serde_json::from_slice(&clean).ok()
+    })
 }
 
 /// Returns the length of the JSON string with which a text begins.

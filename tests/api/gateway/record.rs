@@ -1,10 +1,11 @@
 //! What is kept: a send, each message once, an attempt where the client says so, and no more than the project wants.
 
+use axum::http::Method;
 use serde_json::{Value, json};
 
 use super::{CHAT, MESSAGES, begun, call, chat, sent};
 use crate::support::provider;
-use crate::support::{Service, column};
+use crate::support::{Service, column, request};
 
 async fn stored(service: &Service, sql: &'static str) -> i64 {
     sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a count")
@@ -109,6 +110,23 @@ async fn an_answer_is_an_attempt_of_the_log_that_the_client_names() {
     let unknown = [("gleaner-generation-id", "00000000-0000-0000-0000-000000000009")];
     call(&service, CHAT, &unknown, &chat("m", &["x"])).await.expect(404);
     assert_eq!(asked.calls(), 1);
+}
+
+#[tokio::test]
+async fn a_secret_beside_half_of_an_emoji_is_in_no_prompt_that_is_kept() {
+    let (service, asked) = provider::service().await;
+    let log = service.create("/v1/generations", json!({"user_intent": "i", "domain_name": "d"})).await;
+    let token = "ghp_0dZ8sQx3Wv5Lr7Tn1Ky9Mb2Cf4Hg6Jp8aEuI";
+    let body = format!(r#"{{"model": "m", "messages": [{{"role": "user", "content": "\ud83d {token}"}}]}}"#);
+    let request = request(Method::POST, CHAT).header("gleaner-generation-id", &log);
+    let request = request.header("content-type", "application/json").body(body.clone().into());
+    service.send(request.expect("a request")).await.expect(200);
+    assert_eq!(asked.bytes.lock().expect("never poisoned").last().expect("a body"), body.as_bytes());
+    assert!(!service.dump().await.contains(token));
+    let log = service.get(&format!("/v1/generations/{log}")).await.expect(200);
+    let prompt = log["iterations"][0]["prompt_text"].as_str().expect("a text");
+    let prompt: Value = serde_json::from_str(prompt).expect("JSON");
+    assert_eq!(prompt[0]["content"], "\u{fffd} [redacted:secrets]");
 }
 
 #[tokio::test]

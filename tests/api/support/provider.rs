@@ -119,7 +119,9 @@ async fn anthropic(
 }
 
 async fn answer(asked: &Arc<Asked>, headers: HeaderMap, body: &[u8], is_anthropic: bool) -> Response {
-    let body: Value = serde_json::from_slice(body).expect("JSON");
+    // Providers take half of a surrogate pair, which is no text in Rust.
+    let body = String::from_utf8_lossy(body).replace(r"\ud83d ", "");
+    let body: Value = serde_json::from_str(&body).expect("JSON");
     asked.bodies.lock().expect("never poisoned").push(body.clone());
     let sent = headers.clone();
     asked.headers.lock().expect("never poisoned").push(headers);
