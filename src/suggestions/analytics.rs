@@ -8,6 +8,7 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool, Postgres, QueryBuilder};
 use utoipa::{IntoParams, ToSchema};
 
+use super::POSITIONS;
 use super::figures::{Answer, Figures, Group, Position, PositionRow, Row};
 use super::grouping::GroupBy;
 use super::signals::{Limits, Signal, check_limits};
@@ -208,7 +209,7 @@ async fn rows(connection: &mut PgConnection, project: &str, scope: &Scope) -> Re
     Ok(query.build_query_as().fetch_all(connection).await?)
 }
 
-/// Sums up the positions in the slate: of all records, and of the groups with these values.
+/// Sums up the first [`POSITIONS`] in the slate: of all records, and of the groups with these values.
 async fn position_rows(
     connection: &mut PgConnection,
     project: &str,
@@ -224,7 +225,7 @@ async fn position_rows(
     );
     scope.push_group(&mut query);
     scope.push(&mut query, project);
-    query.push(" and s.match_type is not null and place.position is not null");
+    query.push(" and s.match_type is not null and place.position < ").push_bind(POSITIONS);
     query.push(scope.grouping(Some("place.position")));
     if scope.group_by.is_some() {
         query.push(" having grouping(own.value) = 1 or own.value is null or own.value = any(");

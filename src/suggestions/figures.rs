@@ -149,6 +149,7 @@ pub(super) struct Figures {
     /// The number of slates of which no suggestion was accepted.
     pub(super) ignored: Share,
     pub(super) by_match_type: ByMatchType,
+    /// The outcomes at the first 50 positions.
     pub(super) by_position: Vec<Position>,
     pub(super) think_time: ThinkTime,
     pub(super) cycles: Cycles,

@@ -35,6 +35,9 @@ pub use rules::views::{Direction, View};
 
 use crate::types::{FreeForm, Timestamp};
 
+/// The number of positions in a slate, from the first, that have statistics and propensities. Users seldom look further.
+const POSITIONS: i32 = 50;
+
 /// A slate of suggestions and its outcome.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
 pub struct Suggestion {

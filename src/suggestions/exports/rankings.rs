@@ -18,8 +18,8 @@ use crate::exports::schema;
 use crate::exports::split::{Contents, Split};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey};
 use crate::http::{Checks, flag};
-use crate::suggestions::MatchType;
 use crate::suggestions::rules::prompt;
+use crate::suggestions::{MatchType, POSITIONS};
 use crate::types::Timestamp;
 
 /// The parameters of rankings.
@@ -80,8 +80,6 @@ const FEATURES: [&str; 6] =
 
 /// The minimum number of slates from which a propensity is computed.
 const ENOUGH: i64 = 100;
-/// The maximum number of positions with a propensity.
-const POSITIONS: i32 = 50;
 
 /// What the features of a slate are computed from.
 struct Typed {

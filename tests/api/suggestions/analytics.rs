@@ -227,3 +227,16 @@ async fn impossible_durations_are_refused_and_impossible_tokens_do_not_count() {
     let figures = service.get("/v1/analytics/suggestions").await.expect(200);
     assert_eq!((&figures["records"], &figures["think_time"]["count"]), (&json!(3), &json!(0)));
 }
+
+#[tokio::test]
+async fn figures_by_position_are_of_the_first_fifty_positions() {
+    let service = Service::open().await;
+    let viewed: Vec<_> = (0..60).collect();
+    let slate = json!({"suggestions": vec!["a"; 60], "session_name": "s"});
+    service.accept(&[finished(1, &viewed, "a", &slate)]).await;
+    let figures = service.get("/v1/analytics/suggestions?group_by=session").await.expect(200);
+    for positions in [&figures["by_position"], &figures["groups"][0]["by_position"]] {
+        let positions = column(positions.as_array().expect("positions"), "position");
+        assert_eq!(positions, (0..50).collect::<Vec<_>>());
+    }
+}
