@@ -9,13 +9,16 @@ use super::rules::views::is_duration;
 use crate::http::{Check, Checks};
 use crate::types::{FreeForm, OptionalName, Timestamp, names_it};
 
-/// The maximum number of suggestions in a slate. Each that a user viewed can be a row of an export, which reads the whole slate.
+/// The maximum number of suggestions in a slate, and of views of them in one request. Each that a user viewed can be a row of
+/// an export, which reads the whole slate.
 const MOST_SUGGESTIONS: usize = 1_000;
 
-/// Rejects a slate of more suggestions.
-fn check_slate(count: usize, checks: &mut Checks) {
-    let detail = format!("must have {MOST_SUGGESTIONS} suggestions or fewer");
-    checks.require(count <= MOST_SUGGESTIONS, "suggestions", &detail);
+/// Rejects a slate of more suggestions, or with more views.
+pub(super) fn check_slate(suggestions: usize, viewed: Option<&Vec<i32>>, checks: &mut Checks) {
+    for (field, count) in [("suggestions", suggestions), ("viewed_indices", viewed.map_or(0, Vec::len))] {
+        let detail = format!("must have {MOST_SUGGESTIONS} items or fewer");
+        checks.require(count <= MOST_SUGGESTIONS, field, &detail);
+    }
 }
 
 /// Starts a suggestion record with a slate. A body with `actual_input` is a record that is already finished.
@@ -76,6 +79,7 @@ pub struct NewSuggestion {
     pub actual_input: Option<String>,
     /// The indices of the viewed suggestions. The default is the first suggestion only.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 1_000)]
     pub viewed_indices: Option<Vec<i32>>,
     /// The number of moves through the slate. The default is one for each view after the first.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -149,7 +153,7 @@ impl Check for NewSuggestion {
         checks.count("context_block_count", self.context_block_count);
         checks.count("cycle_count", self.cycle_count);
         let count = self.suggestions.len();
-        check_slate(count, checks);
+        check_slate(count, self.viewed_indices.as_ref(), checks);
         if let Some(propensities) = &self.propensities {
             let fit = propensities.len() == count
                 && propensities.iter().all(|share| (0.0..=1.0).contains(share))
@@ -232,7 +236,7 @@ impl Outcome {
 
 impl Check for Outcome {
     fn check(&self, checks: &mut Checks) {
-        check_slate(self.suggestions.as_ref().map_or(0, Vec::len), checks);
+        check_slate(self.suggestions.as_ref().map_or(0, Vec::len), None, checks);
         checks.require(
             self.time_to_action_ms.is_none_or(is_duration),
             "time_to_action_ms",

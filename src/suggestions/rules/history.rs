@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::matching::MatchType;
 use super::views::is_duration;
 use crate::http::{Check, Checks};
-use crate::suggestions::requests::NewSuggestion;
+use crate::suggestions::requests::{NewSuggestion, check_slate};
 use crate::types::{FreeForm, OptionalName, Timestamp};
 
 /// A line of `suggestion_history.jsonl`, which is a finished record. It is stored as it is, and its id is derived
@@ -36,11 +36,13 @@ pub struct HistoryLine {
     /// The response of the model.
     pub llm_response: Option<FreeForm>,
     /// The suggestions in the order in which they were offered.
+    #[schema(max_items = 1_000)]
     pub suggestions: Vec<String>,
     /// The version of the prompt or node that made the suggestions.
     #[serde(default)]
     pub suggestion_node_version: OptionalName,
     /// The indices of the viewed suggestions.
+    #[schema(max_items = 1_000)]
     pub viewed_indices: Option<Vec<i32>>,
     /// The number of moves through the slate.
     pub cycle_count: Option<i32>,
@@ -64,9 +66,10 @@ pub struct HistoryLine {
     pub submit_ts: Option<f64>,
 }
 
-/// Only values that cannot be stored are refused.
+/// Only values that cannot be stored, and slates that are too long, are refused.
 impl Check for HistoryLine {
     fn check(&self, checks: &mut Checks) {
+        check_slate(self.suggestions.len(), self.viewed_indices.as_ref(), checks);
         checks.name("session", self.session.as_deref());
         checks.name("server", self.server.as_deref());
         checks.name("suggestion_node_version", self.suggestion_node_version.as_deref());

@@ -26,3 +26,20 @@ async fn what_a_line_reports_is_kept_beside_our_own_match() {
     let record = service.post(SLATES, &odd).await.expect(201);
     assert_whole!("a_line_that_reports_another_match", record);
 }
+
+#[tokio::test]
+async fn a_line_has_at_most_a_thousand_suggestions_and_views_as_a_record_has() {
+    let service = Service::open().await;
+    let most = json!({"suggestions": vec![""; 1_000], "viewed_indices": vec![0; 1_000]});
+    service.post(SLATES, &with(line(), &most)).await.expect(201);
+    let record = with(json!({"context": {}, "actual_input": "x"}), &most);
+    service.post(SLATES, &record).await.expect(201);
+    for start in [line(), record] {
+        let slate = with(start.clone(), &json!({"suggestions": vec![""; 1_001]}));
+        service.post(SLATES, &slate).await.refused(422, &["/suggestions"]);
+        let views = with(start, &json!({"viewed_indices": vec![0; 1_001]}));
+        service.post(SLATES, &views).await.refused(422, &["/viewed_indices"]);
+        let lines = service.events(&[with(views, &json!({"event": "suggestion"}))]).await.expect(200);
+        assert_eq!(lines["rejected"][0]["errors"][0]["pointer"], "/viewed_indices", "{lines}");
+    }
+}
