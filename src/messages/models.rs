@@ -168,11 +168,7 @@ impl Ratios {
         if stale.is_empty() {
             return Ok(ratios);
         }
-        let sql = "select model, ratio, weight from model_ratios where project = $1 and model = any($2)";
-        let found: Vec<(String, f64, f64)> =
-            sqlx::query_as(sql).bind(project).bind(&stale).fetch_all(db).await?;
-        let mut found: HashMap<_, _> =
-            found.into_iter().map(|(model, ratio, weight)| (model, Learned { ratio, weight })).collect();
+        let mut found = all_learned(db, project, &stale).await?;
         for model in stale {
             let learned = found.remove(model).unwrap_or_default();
             self.note(project, model, learned);
@@ -213,6 +209,17 @@ pub async fn known(
         sqlx::query_as(sql).bind(project).bind(model).fetch_optional(&mut *connection).await?;
     let learned = learned(connection, project, model).await?;
     Ok(Known { limits: limits.or_else(|| catalog.find(model)), learned })
+}
+
+/// Returns what was learned of these models, by their names. Models of which nothing was learned are missing.
+async fn all_learned(
+    db: impl PgExecutor<'_>,
+    project: &str,
+    models: &[&str],
+) -> sqlx::Result<HashMap<String, Learned>> {
+    let sql = "select model, ratio, weight from model_ratios where project = $1 and model = any($2)";
+    let found: Vec<(String, f64, f64)> = sqlx::query_as(sql).bind(project).bind(models).fetch_all(db).await?;
+    Ok(found.into_iter().map(|(model, ratio, weight)| (model, Learned { ratio, weight })).collect())
 }
 
 /// Returns the learned ratio of a model.
@@ -256,9 +263,9 @@ struct Row {
 pub async fn list(connection: &mut PgConnection, project: &str, catalog: &Catalog) -> Result<Vec<Model>> {
     let sql = "select * from models where project = $1";
     let own: Vec<Row> = sqlx::query_as(sql).bind(project).fetch_all(&mut *connection).await?;
-    let sql = "select model, ratio from model_ratios where project = $1";
-    let ratios: Vec<(String, f64)> = sqlx::query_as(sql).bind(project).fetch_all(connection).await?;
-    let ratios: HashMap<_, _> = ratios.into_iter().collect();
+    // Clients choose the names of models, so that far more may have a ratio than are known.
+    let names: Vec<_> = own.iter().map(|row| &row.name).chain(catalog.0.keys()).map(String::as_str).collect();
+    let learned = all_learned(connection, project, &names).await?;
     let model = |name: &str, limits: ModelLimits, updated_at: Option<Timestamp>| Model {
         model: name.to_owned(),
         context_window: limits.context_window,
@@ -267,7 +274,7 @@ pub async fn list(connection: &mut PgConnection, project: &str, catalog: &Catalo
         tpd: limits.tpd,
         chars_per_token: limits.chars_per_token,
         source: if updated_at.is_some() { ModelSource::Project } else { ModelSource::File },
-        ratio: ratios.get(name).copied(),
+        ratio: learned.get(name).map(|learned| learned.ratio),
         updated_at,
     };
     let mut models: Vec<_> =

@@ -2,6 +2,7 @@
 
 mod execute;
 mod exports;
+mod models;
 mod pairs;
 mod predict;
 mod quotas;
