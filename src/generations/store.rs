@@ -13,8 +13,8 @@ use crate::exports::forget::forget;
 use crate::generations::exports::DATASETS;
 use crate::http::memory::Memory;
 use crate::http::page::{Listed, Page, PageRequest};
-use crate::http::{Check, boolean};
-use crate::types::Timestamp;
+use crate::http::{Check, Checks, boolean};
+use crate::types::{Contained, Timestamp};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -62,10 +62,15 @@ pub struct Filter {
     #[param(inline)]
     rating: Option<Rating>,
     /// Only logs whose intent contains this text. Case is ignored.
-    q: Option<String>,
+    #[param(inline)]
+    q: Option<Contained>,
 }
 
-impl Check for Filter {}
+impl Check for Filter {
+    fn check(&self, checks: &mut Checks) {
+        checks.contained("q", self.q.as_ref());
+    }
+}
 
 impl Filter {
     fn push(&self, query: &mut QueryBuilder<Postgres>) {
@@ -97,8 +102,7 @@ impl Filter {
             query.push(" and a.prompt_template = ").push_bind(template.clone()).push(")");
         }
         if let Some(text) = &self.q {
-            let pattern = text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
-            query.push(" and g.user_intent ilike ").push_bind(format!("%{pattern}%"));
+            query.push(" and g.user_intent ilike ").push_bind(text.pattern());
             // This is so of every log; it is there for the index, which holds the short intents only.
             query.push(" and (octet_length(g.user_intent) <= 2000 or (octet_length(g.user_intent) <= 2000) is not true)");
         }

@@ -1,6 +1,7 @@
 //! Checks of a parsed request that its types cannot express.
 
 use crate::error::{Error, FieldError, MOST_ERRORS, Result};
+use crate::types::Contained;
 
 /// A value whose fields must satisfy more than their types say.
 pub trait Check {
@@ -46,8 +47,19 @@ impl Checks {
     /// Reports a text that is empty or has more than `most` characters.
     pub fn text(&mut self, field: &str, text: &str, most: usize) {
         self.require(!text.is_empty(), field, "must not be empty");
+        self.length(field, text, most);
+    }
+
+    fn length(&mut self, field: &str, text: &str, most: usize) {
         if text.len() > most && text.chars().count() > most {
             self.fail(field, format!("has more than {most} characters"));
+        }
+    }
+
+    /// Reports a text that records are searched for, if given, that is too long.
+    pub fn contained(&mut self, field: &str, text: Option<&Contained>) {
+        if let Some(text) = text {
+            self.length(field, text.as_str(), Contained::MOST);
         }
     }
 

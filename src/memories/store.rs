@@ -11,11 +11,11 @@ use crate::db::erased::{Counts, Piece, lock_some};
 use crate::db::rows;
 use crate::error::Result;
 use crate::exports::forget::forget;
-use crate::http::Check;
 use crate::http::memory;
 use crate::http::page::{Listed, Page, PageRequest};
+use crate::http::{Check, Checks};
 use crate::memories::exports::DATASETS;
-use crate::types::Timestamp;
+use crate::types::{Contained, Timestamp};
 
 const SELECT: &str = "
     select m.id, m.content, m.source_type, m.importance, m.tags, m.file_path, m.symbol, m.root, m.session_id, m.metadata,
@@ -28,7 +28,8 @@ const SELECT: &str = "
 #[into_params(parameter_in = Query)]
 pub struct Filter {
     /// Only memories whose content contains this text. Case is ignored.
-    q: Option<String>,
+    #[param(inline)]
+    q: Option<Contained>,
     /// Only memories of this kind.
     #[param(inline)]
     source_type: Option<SourceType>,
@@ -40,7 +41,11 @@ pub struct Filter {
     file_path: Option<String>,
 }
 
-impl Check for Filter {}
+impl Check for Filter {
+    fn check(&self, checks: &mut Checks) {
+        checks.contained("q", self.q.as_ref());
+    }
+}
 
 // A part of a content, which may be of any length, is not compared with whole texts.
 crate::texts! {
@@ -76,8 +81,7 @@ pub async fn list(
         query.push(") and m.file_path = ").push_bind(path.clone());
     }
     if let Some(text) = &filter.q {
-        let escaped = text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
-        query.push(" and m.content ilike ").push_bind(format!("%{escaped}%"));
+        query.push(" and m.content ilike ").push_bind(text.pattern());
     }
     page.push(&mut query, "m.created_at", "m.id", "uuid")?;
     page.read(&mut query, db).await

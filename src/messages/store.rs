@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::http::memory::Memory;
 use crate::http::page::{Listed, Order, Page, PageRequest};
 use crate::http::{Check, Checks};
-use crate::types::Timestamp;
+use crate::types::{Contained, Timestamp};
 
 mod sends;
 
@@ -50,7 +50,8 @@ pub struct ListFilter {
     )]
     state: Option<String>,
     /// Only pairs whose message or answer contains this text. Case is ignored.
-    q: Option<String>,
+    #[param(inline)]
+    q: Option<Contained>,
     /// The order of the pairs. The default is newest first.
     #[param(inline)]
     order: Option<Order>,
@@ -58,6 +59,7 @@ pub struct ListFilter {
 
 impl Check for ListFilter {
     fn check(&self, checks: &mut Checks) {
+        checks.contained("q", self.q.as_ref());
         for text in self.star.iter().flat_map(|list| list.split(',')) {
             checks.require(
                 text.trim().parse::<i16>().is_ok(),

@@ -13,7 +13,7 @@ use crate::http::page::check_range;
 use crate::http::{Check, Checks};
 use crate::privacy::redact::{GroupName, Redaction, Texts};
 use crate::texts;
-use crate::types::Timestamp;
+use crate::types::{Contained, Timestamp};
 
 /// The stored pairs that are visible, given either as `ids` or as `filter`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -97,7 +97,8 @@ pub struct PairFilter {
     pub state: Option<AnyOf<PairState>>,
     /// Only pairs whose message or answer contains this text. Case is ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub q: Option<String>,
+    #[schema(inline)]
+    pub q: Option<Contained>,
     /// Only pairs created at this time or later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
@@ -144,13 +145,13 @@ const DEPTH: usize = 8;
 impl Check for PairFilter {
     fn check(&self, checks: &mut Checks) {
         check_range(checks, self.since, self.until);
-        let mut depth = 0;
-        let mut inner = self.not.as_deref();
-        while let Some(filter) = inner {
-            depth += 1;
-            inner = filter.not.as_deref();
+        checks.contained("q", self.q.as_ref());
+        let inner = std::iter::successors(self.not.as_deref(), |filter| filter.not.as_deref());
+        match &self.not {
+            Some(_) if inner.count() > DEPTH => checks.fail("not", "is nested more than 8 levels deep"),
+            Some(filter) => checks.nested("not", &**filter),
+            None => {}
         }
-        checks.require(depth <= DEPTH, "not", "is nested more than 8 levels deep");
     }
 }
 
@@ -177,10 +178,8 @@ impl PairFilter {
             query.push(" and p.lifecycle_state = any(").push_bind(states.values()).push(")");
         }
         if let Some(text) = &self.q {
-            let pattern = text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
-            let pattern = format!("%{pattern}%");
-            query.push(" and (p.user_text ilike ").push_bind(pattern.clone());
-            query.push(" or p.assistant_text ilike ").push_bind(pattern).push(")");
+            query.push(" and (p.user_text ilike ").push_bind(text.pattern());
+            query.push(" or p.assistant_text ilike ").push_bind(text.pattern()).push(")");
         }
         if let Some(since) = self.since {
             query.push(" and p.created_at >= ").push_bind(since);

@@ -1,11 +1,13 @@
-//! Values that every domain shares: [`Timestamp`], [`OptionalName`], [`FreeForm`] objects, and what [`ids`] and hashes are
-//! made of.
+//! Values that every domain shares: [`Timestamp`], [`OptionalName`], [`FreeForm`] objects, texts that are searched for
+//! ([`Contained`]), and what [`ids`] and hashes are made of.
 
+mod contained;
 mod free_form;
 pub mod ids;
 mod optional_name;
 mod timestamp;
 
+pub use contained::Contained;
 pub use free_form::FreeForm;
 pub use ids::{derived_id, names_it, request_hash};
 pub use optional_name::OptionalName;

@@ -145,3 +145,21 @@ async fn a_list_refuses_limits_and_times_that_make_no_sense() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_text_that_records_are_searched_for_has_at_most_200_characters() {
+    let service = Service::open().await;
+    let (most, more) = ("é".repeat(200), "é".repeat(201));
+    for list in [LOGS, "/v1/pairs", "/v1/memories"] {
+        let path = |text: &str| format!("{list}?q={}", text.replace('é', "%C3%A9"));
+        service.get(&path(&most)).await.expect(200);
+        service.get(&path(&more)).await.refused(422, &["/q"]);
+    }
+    let predict = async |filter: Value| {
+        let asked = json!({"user_text": "x", "model_limit": 400, "visible": {"filter": filter}});
+        service.post("/v1/context/predict", &asked).await
+    };
+    predict(json!({"q": most, "not": {"q": most}})).await.expect(200);
+    predict(json!({"q": more})).await.refused(422, &["/visible/filter/q"]);
+    predict(json!({"not": {"not": {"q": more}}})).await.refused(422, &["/visible/filter/not/not/q"]);
+}
