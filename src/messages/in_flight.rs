@@ -13,37 +13,46 @@ use crate::error::Result;
 
 /// The sends that this server currently performs, by project and id.
 #[derive(Debug, Default)]
-pub struct InFlight(Mutex<HashMap<Key, watch::Sender<Option<CancelReason>>>>);
+pub struct InFlight(Mutex<HashMap<Key, Entry>>);
+
+/// What is known of a send in flight.
+#[derive(Debug)]
+struct Entry {
+    cancelled: watch::Sender<Option<CancelReason>>,
+    /// The number of flights of the send. Requests with the same id are several, of which one performs the send.
+    flights: usize,
+}
 
 /// The project and the id of a send.
 type Key = (Arc<str>, Uuid);
 
-/// A send that this server performs. It is no longer in flight once this is dropped.
+/// A send that this server performs, or is about to. It is no longer in flight once all of its flights are dropped.
 #[derive(Debug)]
 pub struct Flight {
     all: Arc<InFlight>,
     key: Key,
-    /// Whether this flight made the entry and must remove it.
-    owned: bool,
     /// Signals that the send is cancelled, with the reason.
-    pub cancelled: watch::Receiver<Option<CancelReason>>,
+    cancelled: watch::Receiver<Option<CancelReason>>,
 }
 
 impl InFlight {
     /// Registers a send that this server performs.
     pub fn begin(self: &Arc<Self>, project: &Arc<str>, id: Uuid) -> Flight {
         let key = (Arc::clone(project), id);
-        let mut flights = self.0.lock().expect("never poisoned");
-        let owned = !flights.contains_key(&key);
-        let cancelled = flights.entry(key.clone()).or_insert_with(|| watch::channel(None).0).subscribe();
-        drop(flights);
-        Flight { all: Arc::clone(self), key, owned, cancelled }
+        let mut all = self.0.lock().expect("never poisoned");
+        let entry = all
+            .entry(key.clone())
+            .or_insert_with(|| Entry { cancelled: watch::Sender::default(), flights: 0 });
+        entry.flights += 1;
+        let cancelled = entry.cancelled.subscribe();
+        drop(all);
+        Flight { all: Arc::clone(self), key, cancelled }
     }
 
     /// Cancels a send, if this server performs it.
     pub fn cancel(&self, project: &Arc<str>, id: Uuid, reason: CancelReason) {
-        if let Some(flight) = self.0.lock().expect("never poisoned").get(&(Arc::clone(project), id)) {
-            flight.send_replace(Some(reason));
+        if let Some(entry) = self.0.lock().expect("never poisoned").get(&(Arc::clone(project), id)) {
+            entry.cancelled.send_replace(Some(reason));
         }
     }
 
@@ -84,9 +93,32 @@ impl Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        if !self.owned {
-            return;
+        let mut all = self.all.0.lock().expect("never poisoned");
+        if let Some(entry) = all.get_mut(&self.key) {
+            entry.flights -= 1;
+            if entry.flights == 0 {
+                all.remove(&self.key);
+            }
         }
-        self.all.0.lock().expect("never poisoned").remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_send_is_in_flight_until_the_last_of_those_who_began_it_lets_go() {
+        let (all, id) = (Arc::new(InFlight::default()), Uuid::from_u128(1));
+        let project: Arc<str> = "p".into();
+        let first = all.begin(&project, id);
+        let mut second = all.begin(&project, id);
+        drop(first);
+        assert_eq!(all.0.lock().expect("never poisoned").len(), 1);
+        all.cancel(&project, id, CancelReason::User);
+        let told = tokio::time::timeout(std::time::Duration::from_secs(1), second.cancelled()).await;
+        assert_eq!(told.ok(), Some(CancelReason::User));
+        drop(second);
+        assert!(all.0.lock().expect("never poisoned").is_empty());
     }
 }

@@ -7,10 +7,11 @@ use std::time::Instant;
 use axum::body::Bytes;
 use axum::http::HeaderMap;
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::failure::{self, ERROR_BODY, Failure, cut_stream, own, said, unreachable, wait, with_meaning};
+use super::in_flight::Flight;
 use super::payload::{Message, Texts, messages};
 use super::prediction::Predicted;
 use super::rules::errors::Kind;
@@ -193,7 +194,7 @@ impl Script {
         mut self,
         app: &App,
         tenant: &Arc<Tenant>,
-        mut cancelled: watch::Receiver<Option<CancelReason>>,
+        flight: &mut Flight,
         mut listener: Option<Listener>,
         memory: &Memory,
     ) -> Result<Performed> {
@@ -204,23 +205,28 @@ impl Script {
                 stage,
                 attempt_total_tokens: self.total(),
             };
-            let gone = !tell(listener.as_mut(), begins).await;
+            let listens = tell(listener.as_mut(), begins).await;
             let started = Instant::now();
+            let call = async {
+                if listens {
+                    self.call(&app.providers, listener.as_mut(), (&tenant.name, memory)).await
+                } else {
+                    None
+                }
+            };
             let called = tokio::select! {
                 biased;
-                _ = cancelled.wait_for(Option::is_some) => None,
-                called = self.call(&app.providers, listener.as_mut(), (&tenant.name, memory)), if !gone => called,
-                else => None,
+                reason = flight.cancelled() => Err(reason),
+                called = call => called.ok_or(CancelReason::ClientGone),
             };
             let latency_ms = i32::try_from(started.elapsed().as_millis()).unwrap_or(i32::MAX);
-            let Some(called) = called else {
-                let reason = cancelled.borrow().unwrap_or(CancelReason::ClientGone);
-                let (error, _) = failure::cancelled(reason);
-                self.write(app, tenant, Event::cancel(self.id, reason), memory).await?;
-                return Ok(self.failed(error));
-            };
             match called {
-                Ok(answer) => {
+                Err(reason) => {
+                    let (error, _) = failure::cancelled(reason);
+                    self.write(app, tenant, Event::cancel(self.id, reason), memory).await?;
+                    return Ok(self.failed(error));
+                }
+                Ok(Ok(answer)) => {
                     self.trimming.attempt(None);
                     let usage = answer.usage.as_ref().and_then(|usage| FreeForm::of(usage).ok());
                     let answered = Event::answered(self.id, &answer, latency_ms);
@@ -232,7 +238,7 @@ impl Script {
                         trimming: self.trimming,
                     });
                 }
-                Err(failure) => {
+                Ok(Err(failure)) => {
                     let meaning = Failed { class: failure.1.class, overflow: failure.1.overflow };
                     let (_, next) = self.trimming.attempt(Some(meaning));
                     if next == Next::Retry {

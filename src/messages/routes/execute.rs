@@ -164,13 +164,12 @@ async fn perform(
     let (app, tenant) = (writing.app.clone(), Arc::clone(&writing.caller.tenant));
     let (id, keeps) = (script.id, flight.is_some());
     let project = Arc::clone(&writing.caller.project);
-    let flight = flight.unwrap_or_else(|| app.in_flight.begin(&project, id));
+    let mut flight = flight.unwrap_or_else(|| app.in_flight.begin(&project, id));
     let (listener, progress) = Listener::new();
     let listener = streams.then_some(listener);
     let memory = writing.memory().clone();
     let task = tokio::spawn(async move {
-        let cancelled = flight.cancelled.clone();
-        let performed = script.perform(&app, &tenant, cancelled, listener, &memory).await;
+        let performed = script.perform(&app, &tenant, &mut flight, listener, &memory).await;
         drop((flight, place));
         performed
     });
