@@ -372,9 +372,9 @@ pub fn text(content: &Value) -> String {
     }
 }
 
-/// Returns a reason why a model stopped, or its beginning.
+/// Returns a reason why a model stopped, or its beginning. Some providers send an empty one until the model stops.
 fn reason(value: &Value) -> Option<String> {
-    value.as_str().map(|name| beginning(name, LONGEST_REASON).to_owned())
+    value.as_str().filter(|name| !name.is_empty()).map(|name| beginning(name, LONGEST_REASON).to_owned())
 }
 
 #[cfg(test)]
@@ -484,6 +484,19 @@ mod tests {
             assert_eq!(answer.has_ended(), has_ended, "{event}");
         }
         assert_eq!(answer.text, "Yes, do it.");
+    }
+
+    #[test]
+    fn an_empty_reason_is_no_end_of_an_answer() {
+        let chunk = |text: &str, reason: &str| json!({"choices": [{"delta": {"content": text}, "finish_reason": reason}]});
+        let mut answer = Answer::default();
+        for (event, has_ended) in
+            [(chunk("Yes", ""), false), (chunk(", do it.", ""), false), (chunk("", "stop"), true)]
+        {
+            answer.event(Api::ChatCompletions, &event.to_string());
+            assert_eq!(answer.has_ended(), has_ended, "{event}");
+        }
+        assert_eq!((answer.text.as_str(), answer.finish_reason.as_deref()), ("Yes, do it.", Some("stop")));
     }
 
     #[test]
