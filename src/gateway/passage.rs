@@ -164,7 +164,7 @@ impl Passage {
                 Ok(None) => break,
                 Err(error) => return lost(error),
             }
-            // A longer answer is forwarded as it arrives, and its text is not recorded.
+            // Such an answer is forwarded as it arrives, and not recorded.
             if size > MOST_ANSWER || self.memory.hold(self.body.len() + size).await.is_err() {
                 return Called::Stream(response, pieces);
             }
@@ -189,8 +189,10 @@ impl Passage {
         if !status.is_success() {
             return Err(failure::reported(status.as_u16(), bytes, failure::wait(headers)).into());
         }
-        let answer = Answer::whole(&self.tenant.name, self.api, bytes.clone()).await;
-        answer.ok_or_else(|| failure::said(&String::from_utf8_lossy(bytes)).into())
+        match Answer::whole(&self.tenant.name, self.api, bytes.clone()).await {
+            Some(answer) => answer.failure().map_or(Ok(answer), |failure| Err(failure.into())),
+            None => Err(failure::said(&String::from_utf8_lossy(bytes)).into()),
+        }
     }
 
     /// Forwards an answer as it arrives. Its end is held until the record is committed. If the provider's stream is
@@ -204,8 +206,8 @@ impl Passage {
     ) {
         let Passed { mut response, begun, client, flight } = passed;
         let (status, headers) = (response.status(), response.headers().clone());
-        let (mut passing, body) =
-            Passing::new(self.api, is_stream(status, &headers), self.memory.clone(), self.body.len());
+        let unread = unread(status, &headers, &begun);
+        let (mut passing, body) = Passing::new(self.api, unread, self.memory.clone(), self.body.len());
         let _ = client.send(Ok(reply(status, &headers, record.is_recorded(), body)));
         let outcome = tokio::select! {
             biased;
@@ -220,7 +222,7 @@ impl Passage {
                 passing.finish(false).await;
             }
             Ok(is_whole) => {
-                match passing.answered(is_whole) {
+                match passing.answered() {
                     Ok(answer) => record.answered(answer, started, prompt).await,
                     Err(failure) => record.failed(*failure, started).await,
                 };
@@ -252,6 +254,19 @@ fn reply(status: StatusCode, headers: &HeaderMap, is_recorded: bool, body: Body)
 fn is_stream(status: StatusCode, headers: &HeaderMap) -> bool {
     let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     status.is_success() && media_type.is_some_and(|value| value.starts_with("text/event-stream"))
+}
+
+/// Returns why an answer that is forwarded as it arrives is not read, unless it is a stream of events: its status, or that it is
+/// too long. `begun` is the part that has already arrived.
+fn unread(status: StatusCode, headers: &HeaderMap, begun: &[Bytes]) -> Option<Failure> {
+    if is_stream(status, headers) {
+        return None;
+    }
+    if status.is_success() {
+        return Some(failure::no_memory());
+    }
+    let body: Vec<_> = begun.iter().flatten().copied().take(failure::MOST_READ).collect();
+    Some(failure::reported(status.as_u16(), &body, failure::wait(headers)))
 }
 
 /// Returns the error for the client if the provider has not answered.

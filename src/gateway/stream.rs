@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::http::memory::Memory;
 use crate::http::pace::Pace;
 use crate::messages::CancelReason;
-use crate::messages::failure::{self, Failure};
+use crate::messages::failure::Failure;
 use crate::providers::answer::{Answer, Api};
 use crate::providers::sse::Events;
 
@@ -38,8 +38,8 @@ enum Piece {
 /// An answer that is being forwarded to the client, who must read it at a minimum pace.
 pub(super) struct Passing {
     api: Api,
-    /// Whether it is a stream of events, which can be read piece by piece.
-    is_stream: bool,
+    /// Why nothing of it is read, unless it is a stream of events, which can be read piece by piece.
+    unread: Option<Failure>,
     events: Events,
     answer: Answer,
     /// The pieces with the end of the answer.
@@ -53,12 +53,12 @@ pub(super) struct Passing {
 }
 
 impl Passing {
-    /// Makes a stream, and the body through which the client receives it. The request has a body of `own` bytes, and holds
-    /// memory for what is kept of the answer, too.
-    pub(super) fn new(api: Api, is_stream: bool, memory: Memory, own: usize) -> (Self, Body) {
+    /// Makes a stream, and the body through which the client receives it. `unread` says why nothing of the answer is read, if
+    /// it is not. The request has a body of `own` bytes, and holds memory for what is kept of the answer, too.
+    pub(super) fn new(api: Api, unread: Option<Failure>, memory: Memory, own: usize) -> (Self, Body) {
         let (client, pieces) = mpsc::channel(WAITING);
         let (events, answer, pace) = (Events::default(), Answer::default(), Pace::default());
-        (Self { api, is_stream, events, answer, held: Vec::new(), client, pace, memory, own }, body(pieces))
+        (Self { api, unread, events, answer, held: Vec::new(), client, pace, memory, own }, body(pieces))
     }
 
     /// Forwards the part of an answer that has already arrived, and then the rest. Returns whether the answer ended
@@ -97,7 +97,7 @@ impl Passing {
 
     /// Parses a piece, and forwards it unless the answer ends with it.
     async fn take(&mut self, piece: Bytes) -> Result<(), CancelReason> {
-        if self.is_stream {
+        if self.unread.is_none() {
             for data in self.events.push(&piece) {
                 self.answer.event(self.api, &data);
             }
@@ -130,12 +130,11 @@ impl Passing {
         true
     }
 
-    /// Returns the answer, or why there is none. `is_whole` says whether the body came to its end.
-    pub(super) fn answered(&self, is_whole: bool) -> Result<&Answer, Box<Failure>> {
-        match &self.answer.error {
-            Some(error) => Err(failure::said(error).into()),
-            None if self.answer.is_whole || is_whole && !self.is_stream => Ok(&self.answer),
-            None => Err(failure::cut_stream().into()),
+    /// Returns the answer, or why it cannot be recorded.
+    pub(super) fn answered(&self) -> Result<&Answer, Box<Failure>> {
+        match self.unread.clone().or_else(|| self.answer.failure()) {
+            Some(failure) => Err(failure.into()),
+            None => Ok(&self.answer),
         }
     }
 
@@ -172,7 +171,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_reads_nothing_of_an_answer_is_given_up_after_a_minute() {
-        let (mut passing, mut body) = Passing::new(Api::Messages, true, Memory::unbounded(), 0);
+        let (mut passing, mut body) = Passing::new(Api::Messages, None, Memory::unbounded(), 0);
         let begun = Instant::now();
         let mut taken = 0;
         while passing.take("data: {}\n\n".into()).await.is_ok() {

@@ -11,6 +11,9 @@ use crate::privacy::cut::beginning;
 /// The maximum size of the part of a provider's error that is stored.
 pub const ERROR_BODY: usize = 64 << 10;
 
+/// The number of bytes of a provider's error that are read, which are more than are stored, so that no word is stored in part.
+pub const MOST_READ: usize = 2 * ERROR_BODY;
+
 /// The size in bytes from which the key of a provider is taken for a secret. A shorter one could be part of any word.
 const SHORTEST_KEY: usize = 8;
 
@@ -77,7 +80,7 @@ pub fn wait(headers: &HeaderMap) -> Option<i64> {
 
 /// Returns the failure that a response with this status and body describes.
 pub fn reported(status: u16, body: &[u8], wait: Option<i64>) -> Failure {
-    let body = String::from_utf8_lossy(&body[..body.len().min(2 * ERROR_BODY)]);
+    let body = String::from_utf8_lossy(&body[..body.len().min(MOST_READ)]);
     let message = beginning(&body, ERROR_BODY).replace('\0', "\u{fffd}");
     understood(&Reported { status: Some(status), ..Reported::said(message) }, wait)
 }
@@ -111,6 +114,11 @@ pub fn with_meaning(error: SendError) -> Failure {
         label: error.label.clone(),
     };
     (error, meaning)
+}
+
+/// Returns the failure of a call whose answer is longer than the memory for it.
+pub fn no_memory() -> Failure {
+    with_meaning(own(Kind::Overloaded, "Gleaner has no memory left for the answer."))
 }
 
 /// Returns the failure of a stream that ended before the answer did.

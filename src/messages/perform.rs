@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::failure::{self, ERROR_BODY, Failure, cut_stream, own, said, unreachable, wait, with_meaning};
+use super::failure::{self, Failure, MOST_READ, no_memory, own, said, unreachable, wait, with_meaning};
 use super::in_flight::Flight;
 use super::payload::{Message, Texts, messages};
 use super::prediction::Predicted;
@@ -310,7 +310,7 @@ impl Room<'_> {
     /// Holds memory for so many bytes of an answer.
     async fn hold(&self, bytes: usize) -> Result<(), Failure> {
         let held = self.memory.hold(self.own + bytes).await;
-        held.map_err(|_| with_meaning(own(Kind::Overloaded, "Gleaner has no memory left for the answer.")))
+        held.map_err(|_| no_memory())
     }
 }
 
@@ -341,7 +341,10 @@ async fn read(
         Err(failure) => return Some(Err(failure)),
     };
     let answer = Answer::whole(room.project, api, bytes.clone()).await;
-    Some(answer.ok_or_else(|| said(&String::from_utf8_lossy(&bytes))))
+    Some(match answer {
+        Some(answer) => answer.failure().map_or(Ok(answer), Err),
+        None => Err(said(&String::from_utf8_lossy(&bytes))),
+    })
 }
 
 /// Reads a whole answer. What is longer than any answer is cut, and no answer then.
@@ -378,11 +381,8 @@ async fn stream(
                 return None;
             }
         }
-        if let Some(error) = answer.error.take() {
-            return Some(Err(said(&error)));
-        }
-        if ended {
-            return Some(if answer.is_whole { Ok(answer) } else { Err(cut_stream()) });
+        if ended || answer.error.is_some() {
+            return Some(answer.failure().map_or(Ok(answer), Err));
         }
         if let Err(failure) = room.hold(events.size() + answer.size()).await {
             return Some(Err(failure));
@@ -415,7 +415,7 @@ async fn refused(mut response: reqwest::Response) -> Failure {
     let status = response.status().as_u16();
     let wait = wait(response.headers());
     let mut body = Vec::new();
-    while body.len() < ERROR_BODY
+    while body.len() < MOST_READ
         && let Ok(Some(chunk)) = response.chunk().await
     {
         body.extend_from_slice(&chunk);

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::Kind;
 use crate::http::clean::{MOST_VALUES, clean_json, values};
-use crate::messages::failure::ERROR_BODY;
+use crate::messages::failure::{self, ERROR_BODY, Failure};
 use crate::privacy::cut::beginning;
 use crate::sharing::apart;
 
@@ -75,6 +75,8 @@ pub struct Answer {
     pub finish_reason: Option<String>,
     /// Whether the answer has come to its end.
     pub is_whole: bool,
+    /// Whether text or tool calls of the answer were left out, because there was no memory for them.
+    pub is_cut: bool,
     /// The error that the provider reported in the middle of the answer.
     pub error: Option<String>,
     /// Whether each of the answers that the client has asked for has come to its end, in a stream of chunks.
@@ -93,6 +95,7 @@ impl Default for Answer {
             usage: None,
             finish_reason: None,
             is_whole: false,
+            is_cut: false,
             error: None,
             choices: BTreeMap::new(),
             size: 0,
@@ -160,6 +163,17 @@ impl Answer {
         self.is_whole || self.error.is_some()
     }
 
+    /// Returns why what was read is not the whole answer of the provider, if it is not.
+    #[must_use]
+    pub fn failure(&self) -> Option<Failure> {
+        match &self.error {
+            Some(error) => Some(failure::said(error)),
+            None if self.is_cut => Some(failure::no_memory()),
+            None if self.is_whole => None,
+            None => Some(failure::cut_stream()),
+        }
+    }
+
     /// Returns the number of bytes of the text and the tool calls so far.
     #[must_use]
     pub fn size(&self) -> usize {
@@ -169,6 +183,7 @@ impl Answer {
     /// Keeps no more text and no more tool calls than there are so far. The end of the answer is still found.
     pub fn close(&mut self) {
         self.most = self.size;
+        self.is_cut = true;
     }
 
     /// Takes the data of a streamed event. Returns the text that it adds.
@@ -213,6 +228,7 @@ impl Answer {
             // A text that comes in pieces may be cut in the middle of a word, too.
             self.text.truncate(beginning(&self.text, most).len());
             self.size = self.most;
+            self.is_cut = true;
         }
     }
 
@@ -314,6 +330,7 @@ impl Answer {
     fn call(&mut self, index: u64, id: &Value, called: &Value, arguments: &Value) {
         if !self.calls.contains_key(&index) {
             if self.size + CALL > self.most {
+                self.is_cut = true;
                 return;
             }
             self.size += CALL;
@@ -321,7 +338,10 @@ impl Answer {
         let call = self.calls.entry(index).or_default();
         for (part, added) in [(&mut call.id, id), (&mut call.name, called), (&mut call.arguments, arguments)]
         {
-            part.push_str(fitting(&mut self.size, self.most, added.as_str().unwrap_or_default()));
+            let added = added.as_str().unwrap_or_default();
+            let fitting = fitting(&mut self.size, self.most, added);
+            self.is_cut |= fitting.len() < added.len();
+            part.push_str(fitting);
         }
     }
 

@@ -86,7 +86,7 @@ async fn a_stream_passes_as_it_came_and_ends_after_the_commit() {
 }
 
 #[tokio::test]
-async fn of_an_answer_for_which_there_is_no_memory_the_client_gets_all_and_the_record_has_the_beginning() {
+async fn of_an_answer_for_which_there_is_no_memory_the_client_gets_all_and_the_record_has_an_error() {
     let (settings, asked) = provider::settings_with_providers().await;
     let service = Service::with(Settings { body_memory: 1, ..settings }).await;
     let stream = json!({"stream": true});
@@ -103,13 +103,24 @@ async fn of_an_answer_for_which_there_is_no_memory_the_client_gets_all_and_the_r
     assert_eq!(send["error"]["kind"], "overloaded");
     let passed = call(&service, CHAT, &[], &with(chat("long", &["x"]), &stream)).await;
     assert!(passed.text().matches("Hello ").count() == 100_000 && passed.text().contains("finish_reason"));
-    let send = sent(&service).await;
-    assert_eq!((&send["state"], &send["pair"]["assistant_text"]), (&json!("complete"), &json!("")));
+    let is_overloaded = async || {
+        let send = sent(&service).await;
+        assert_eq!((&send["state"], &send["pair"]["assistant_text"]), (&json!("error"), &Value::Null));
+        assert_eq!(send["error"]["kind"], "overloaded");
+        send["error"]["message"].as_str().expect("a text").to_owned()
+    };
+    assert_eq!(is_overloaded().await, "Gleaner has no memory left for the answer.");
+    let whole = call(&service, CHAT, &[], &chat("long", &["x"])).await;
+    assert_eq!(whole.text().matches("Hello ").count(), 100_000);
+    assert_eq!(is_overloaded().await, "Gleaner has no memory left for the answer.");
+    let failed = call(&service, CHAT, &[], &chat("failing", &["at length"])).await;
+    assert_eq!((failed.status.as_u16(), failed.text().matches("Overloaded").count()), (503, 50_000));
     asked.go_on.notify_one();
     while let Some(piece) = first.next().await {
         piece.expect("the rest");
     }
-    let send = service.get("/v1/sends").await.expect(200)["data"][2]["id"].clone();
+    assert!(is_overloaded().await.contains("Overloaded Overloaded"), "what the provider says");
+    let send = service.get("/v1/sends").await.expect(200)["data"][4]["id"].clone();
     let send = service.get(&format!("/v1/sends/{}", send.as_str().expect("an id"))).await.expect(200);
     let text = send["pair"]["assistant_text"].as_str().expect("a text");
     assert_eq!(text.matches("Hello ").count(), 100_000, "the first one had memory");

@@ -141,9 +141,11 @@ async fn answer(asked: &Arc<Asked>, headers: HeaderMap, body: &[u8], is_anthropi
     match body["model"].as_str().unwrap_or_default() {
         "slow" if body["stream"] != true => asked.go_on.notified().await,
         "failing" => {
+            let times = if body["messages"][0]["content"] == "at length" { 50_000 } else { 1 };
+            let message = vec!["Overloaded"; times].join(" ");
             return error(
                 503,
-                json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
+                json!({"type": "error", "error": {"type": "overloaded_error", "message": message}}),
             );
         }
         "limited" => {
