@@ -83,7 +83,13 @@ fn state(text: &str) -> Option<PairState> {
 }
 
 impl ListFilter {
-    fn filter(&self) -> PairFilter {
+    /// Returns the order of the pairs.
+    pub(super) fn order(&self) -> Order {
+        self.order.unwrap_or_default()
+    }
+
+    /// Returns the filter of the pairs.
+    pub(super) fn filter(&self) -> PairFilter {
         let names = |list: &Option<String>| {
             let names = list.as_ref()?.split(',').map(|name| name.trim().to_owned());
             Some(AnyOf::Several(names.collect()))
@@ -118,13 +124,14 @@ impl Listed for Pair {
 pub async fn pairs(
     db: impl PgExecutor<'_>,
     project: &str,
-    filter: &ListFilter,
+    filter: &PairFilter,
+    order: Order,
     page: &PageRequest,
 ) -> Result<Page<Pair>> {
     let mut query = QueryBuilder::<Postgres>::new(format!("select {PAIR} from pairs p where p.project = "));
     query.push_bind(project.to_owned());
-    filter.filter().push(&mut query);
-    page.push_in(&mut query, "p.created_at", "p.id", "uuid", filter.order.unwrap_or_default())?;
+    filter.push(&mut query);
+    page.push_in(&mut query, "p.created_at", "p.id", "uuid", order)?;
     page.read(&mut query, db).await
 }
 

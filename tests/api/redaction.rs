@@ -350,3 +350,23 @@ async fn a_secret_beside_half_of_an_emoji_in_json_is_nowhere_in_the_database() {
     assert_eq!(pair["user_text"], format!("[\"\u{fffd} {GONE}\"]"));
     assert!(!service.dump().await.contains(TOKEN));
 }
+
+#[tokio::test]
+async fn pairs_and_sends_are_found_by_the_names_that_were_sent_also_where_these_are_redacted() {
+    let service = Service::open().await;
+    service.put("/v1/models/m", &json!({"context_window": 400})).await.expect(201);
+    let names = json!({"topic_id": TOKEN, "session_id": TOKEN});
+    let pair = json!({"user_text": "u", "assistant_text": "a", "model": TOKEN});
+    service.post("/v1/pairs", &with(pair, &names)).await.expect(201);
+    let send = json!({"mode": "record", "user_text": "u", "model": "m"});
+    service.post("/v1/sends", &with(send, &names)).await.expect(201);
+    for (list, found) in [
+        ("/v1/pairs?topic_id=", 2),
+        ("/v1/pairs?session_id=", 2),
+        ("/v1/pairs?model=", 1),
+        ("/v1/sends?topic_id=", 1),
+        ("/v1/sends?session_id=", 1),
+    ] {
+        assert_eq!(service.all(&format!("{list}{TOKEN}")).await.len(), found, "{list}");
+    }
+}

@@ -58,7 +58,9 @@ async fn list_pairs(
     caller: Caller<Read>,
     list: List<ListFilter>,
 ) -> Result<PairPage> {
-    store::pairs(&app.db, &caller.project, &list.filter, &list.page).await
+    // What is stored is redacted, so it is found by what is left of the names.
+    let (filter, _) = caller.tenant.redacted(list.filter.filter()).await;
+    store::pairs(&app.db, &caller.project, &filter, list.filter.order(), &list.page).await
 }
 
 /// Returns a message pair.

@@ -102,6 +102,10 @@ pub struct SendFilter {
 
 impl Check for SendFilter {}
 
+crate::texts! {
+    SendFilter: model | topic_id, session_id;
+}
+
 impl Listed for Send {
     fn sort_key(&self) -> (Timestamp, String) {
         (self.created_at, self.id.to_string())
