@@ -6,6 +6,7 @@
 
 use serde::Deserialize;
 
+use super::action::Room;
 use super::agent::{Agent, Home, HookEvent, Hooks, Reporting, Servers, ServersFormat, Transcripts};
 use super::entry::{Activity, Entry, Passage, PassageSource};
 use super::hook::{self, Dialect};
@@ -189,13 +190,14 @@ fn kind_of_line(line: &str) -> LineKind {
 
 /// Reads a line of a transcript.
 fn parse_line(line: &str, tools: &ToolPatterns) -> Result<Entry, NotAnObject> {
+    let length = line.len();
     let line: Line<'_> = json::object(line)?;
     let sidechain = json::is_true(line.is_sidechain);
     let root = json::name(line.cwd);
     let message: Message<'_> = json::member(line.message).unwrap_or_default();
     let (mut passages, mut prompt) = (Vec::new(), None);
     let activities = match json::text(line.kind).as_deref() {
-        Some("assistant") => said_by_agent(&message, root.as_deref(), tools, &mut passages),
+        Some("assistant") => said_by_agent(&message, root.as_deref(), tools, Room::of(length), &mut passages),
         Some("user") => said_to_agent(&line, &message, sidechain, &mut prompt, &mut passages),
         Some("system") if json::text(line.subtype).as_deref() == Some("turn_duration") => {
             vec![Activity::TurnEnd]
@@ -220,6 +222,7 @@ fn said_by_agent(
     message: &Message<'_>,
     root: Option<&str>,
     tools: &ToolPatterns,
+    mut memory: Room,
     passages: &mut Vec<Passage>,
 ) -> Vec<Activity> {
     let mut activities = Vec::new();
@@ -228,7 +231,8 @@ fn said_by_agent(
         if json::text(block.kind).as_deref() == Some("tool_use") {
             let name = json::text(block.name).unwrap_or_default();
             let input = block.input.map_or("", |input| input.get());
-            let (id, actions) = (json::name(block.id), tool::actions(&name, input, root, tools));
+            let (id, actions) =
+                (json::name(block.id), memory.first(tool::actions(&name, input, root, tools)));
             passages.extend(tool::written(id.as_deref(), input, &actions));
             activities.push(Activity::used(id, actions));
         }
@@ -255,7 +259,10 @@ fn said_to_agent(
         passages.extend(results.iter().filter_map(|block| {
             Passage::new(PassageSource::Answer(json::name(block.tool_use_id)?), json::texts(block.content))
         }));
-        return results.iter().map(|block| tool_result(block, line)).collect();
+        // The same result as a structure, which may contain more: names of files, or the structured content of an MCP
+        // server. Of several results, nobody knows which one it is.
+        let structures = if results.len() == 1 { [line.mcp_meta, line.tool_use_result] } else { [None; 2] };
+        return results.iter().map(|block| tool_result(block, structures)).collect();
     }
     if sidechain || json::is_true(line.is_meta) || json::is_true(line.is_compact_summary) {
         return Vec::new();
@@ -283,13 +290,11 @@ fn is_said(text: &str) -> bool {
     !text.is_empty() && !NOT_SAID.iter().any(|head| text.starts_with(head))
 }
 
-fn tool_result(block: &Block<'_>, line: &Line<'_>) -> Activity {
+fn tool_result(block: &Block<'_>, structures: [Raw<'_>; 2]) -> Activity {
     let output = search_output::read(block.content).or_else(|| {
-        // The same result as a structure, which may contain more: names of files, or the structured content of an MCP
-        // server.
         let says =
             |raw: &Raw<'_>| raw.is_some_and(|raw| STRUCTURES.iter().any(|member| raw.get().contains(member)));
-        [line.mcp_meta, line.tool_use_result].into_iter().filter(says).find_map(search_output::read)
+        structures.into_iter().filter(says).find_map(search_output::read)
     });
     Activity::result(json::name(block.tool_use_id), !json::is_true(block.is_error), output)
 }

@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 
-use super::action::{self, ToolAction};
+use super::action::{Room, ToolAction};
 use super::search_output::SearchOutput;
 use crate::types::Timestamp;
 
@@ -101,12 +101,13 @@ pub enum Activity {
 impl Activity {
     /// Makes the use of a tool. Of many actions, only the first are kept.
     pub(super) fn used(id: Option<String>, actions: Vec<ToolAction>) -> Self {
-        Self::ToolUse { id, actions: action::bounded(actions) }
+        Self::ToolUse { id, actions: Room::of_stored().first(actions) }
     }
 
-    /// Makes the result of a tool. A shell's search without results is reported as an error, but is not one.
+    /// Makes the result of a tool. Of many hits, only the first are kept. A shell's search without results is reported as an
+    /// error, but is not one.
     pub(super) fn result(id: Option<String>, ok: bool, output: Option<SearchOutput>) -> Self {
         let nothing = output.as_ref().is_some_and(SearchOutput::is_empty);
-        Self::ToolResult { id, ok: ok || nothing, output }
+        Self::ToolResult { id, ok: ok || nothing, output: output.map(SearchOutput::bounded) }
     }
 }

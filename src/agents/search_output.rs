@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::action::{MOST_PATH, OVERHEAD, Room};
 use super::json::{self, Raw};
 
 /// The maximum number of results that are kept.
@@ -37,6 +38,13 @@ impl SearchOutput {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == Some(0)
+    }
+
+    /// Keeps the first hits for which there is room, without those whose path is longer than any.
+    pub(super) fn bounded(mut self) -> Self {
+        let mut room = Room::of_stored();
+        self.hits.retain(|hit| hit.path.len() <= MOST_PATH && room.take(OVERHEAD + hit.path.len()));
+        self
     }
 
     fn nothing() -> Self {

@@ -269,6 +269,40 @@ fn files_found_are_named_by_the_structured_result() {
     );
 }
 
+#[test]
+fn a_structured_result_belongs_to_no_one_of_several_results() {
+    let block = |id| json!({"type": "tool_result", "tool_use_id": id, "content": "src/a.rs:1:x"});
+    let mut line = user(&json!([block("t1"), block("t2")]));
+    line["toolUseResult"] = json!({"filenames": ["a"]});
+    let result = |id: &str| Activity::ToolResult { id: Some(id.to_owned()), ok: true, output: None };
+    assert_eq!(claude(&line).activities, [result("t1"), result("t2")]);
+}
+
+#[test]
+fn what_a_result_has_found_takes_bounded_memory() {
+    let found = |length: usize, count: usize| {
+        let paths: Vec<_> = (0..count).map(|number| format!("{number:0length$}")).collect();
+        answers(&json!(json!({"files": paths}).to_string()), false).1.expect("an output")
+    };
+    let (long, many, few) = (found(10_000, 100), found(4_000, 100), found(100, 100));
+    assert_eq!((long.hits.len(), long.count), (0, Some(100)));
+    assert_eq!((many.hits.len(), many.count), (8, Some(100)));
+    assert_eq!(few.hits.len(), 100);
+}
+
+#[test]
+fn a_path_is_joined_to_no_folder_that_is_longer_than_any() {
+    let read = |cwd: String| {
+        let mut line = assistant(
+            &json!([{"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "a"}}]),
+        );
+        line["cwd"] = json!(cwd);
+        size_of_actions(&claude(&line))
+    };
+    assert!(read(format!("/{}", "x".repeat(4_000))) > 4_000);
+    assert!(read(format!("/{}", "x".repeat(5_000))) < 200);
+}
+
 fn passages(entry: Entry) -> Vec<(PassageSource, String)> {
     entry.passages.into_iter().map(|passage| (passage.source, passage.text)).collect()
 }
@@ -681,6 +715,12 @@ fn of_very_many_actions_the_first_are_read() {
     let line = assistant(&(0..2_000).map(block).collect());
     let size = size_of_actions(&claude(&line));
     assert!((1_000 * 1_000..line.to_string().len() * 10).contains(&size), "{size}");
+    let block =
+        |number| json!({"type": "tool_use", "id": number, "name": "Read", "input": {"file_path": "a"}});
+    let mut line = assistant(&(0..1_000).map(block).collect());
+    line["cwd"] = json!("/x".repeat(2_000));
+    let size = size_of_actions(&claude(&line));
+    assert!((100_000..line.to_string().len() * 10).contains(&size), "{size}");
     let changes: Value = (0..100_000).map(|number| (format!("/f{number}"), json!({}))).collect();
     let line = item(&json!({"type": "FileChange", "id": "c", "status": "completed", "changes": changes}));
     let entry = (codex::AGENT.parse_line)(&line.to_string(), &ToolPatterns::default()).expect("a line");

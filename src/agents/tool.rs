@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use super::action::{SearchTool, ToolAction};
+use super::action::{Room, SearchTool, ToolAction};
 use super::entry::{Passage, PassageSource};
 use super::json::{self, Raw};
 use super::shell;
@@ -120,9 +120,9 @@ pub(super) fn actions(
         "apply_patch" => {
             let given: Input<'_> = parsed(input);
             let inner = json::text(given.input.or(given.command)).unwrap_or(Cow::Borrowed(input));
-            shell::patched_files(&inner)
-                .map(|path| ToolAction::Edit { path: seen_from(folder, path) })
-                .collect()
+            let edits =
+                shell::patched_files(&inner).map(|path| ToolAction::Edit { path: seen_from(folder, path) });
+            Room::of(inner.len()).first(edits)
         }
         _ => Vec::new(),
     }
@@ -151,7 +151,7 @@ fn parsed(input: &str) -> Input<'_> {
 }
 
 fn seen_from(folder: Option<&str>, path: &str) -> String {
-    shell::join(folder.unwrap_or(""), path)
+    shell::join(shell::possible(folder).unwrap_or(""), path)
 }
 
 fn file(input: &Input<'_>, folder: Option<&str>) -> Option<String> {

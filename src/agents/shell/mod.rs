@@ -14,7 +14,7 @@ use std::rc::Rc;
 pub(super) use self::patch::patched_files;
 use self::programs::{Effect, effects};
 use self::split::{Command, Output, Part, split};
-use super::action::{MOST_ACTIONS, SearchTool, ToolAction};
+use super::action::{MOST_ACTIONS, MOST_PATH, Room, SearchTool, ToolAction};
 
 /// The maximum depth of a shell in a shell, or of a command run by `find`.
 const DEPTH: usize = 3;
@@ -22,20 +22,21 @@ const DEPTH: usize = 3;
 /// The maximum number of bytes of a command line that are parsed.
 const MOST_BYTES: usize = 256 << 10;
 
-/// The maximum number of bytes that a command line's actions take in memory: so many, and more for each byte of its own.
-/// Each path is joined to the folder from which it is seen, which may be long.
-const ROOM: (usize, usize) = (8 << 10, 4);
-
 /// Returns the actions of `command`, in order. Relative paths are resolved from `directory`, if it is given. Paths
 /// that only the shell knows (variables, patterns) are left out.
 #[must_use]
 pub(super) fn actions(command: &str, directory: Option<&str>) -> Vec<ToolAction> {
     let command = &command[..command.floor_char_boundary(MOST_BYTES)];
-    let (base, times) = ROOM;
-    let room = base + times * (command.len() + directory.map_or(0, str::len));
-    let mut walk = Walk { folders: vec![Some(directory.unwrap_or("").into())], room, ..Walk::default() };
+    let directory = possible(directory).unwrap_or("");
+    let mut walk =
+        Walk { folders: vec![Some(directory.into())], room: Room::of(command.len()), ..Walk::default() };
     walk.line(command, DEPTH);
     walk.actions
+}
+
+/// Returns a folder unless it is longer than any folder is. Every path would be joined to it, and take as much memory.
+pub(super) fn possible<F: AsRef<str>>(folder: Option<F>) -> Option<F> {
+    folder.filter(|folder| folder.as_ref().len() <= MOST_PATH)
 }
 
 /// Joins `path` to the `folder` from which it is seen.
@@ -58,13 +59,16 @@ struct Walk {
     folders: Vec<Option<Rc<str>>>,
     /// Whether the names of files come through the pipe.
     names_piped: bool,
-    /// How many bytes further actions may take.
-    room: usize,
+    /// How much memory further actions and folders may take.
+    room: Room,
 }
 
 impl Walk {
     fn line(&mut self, line: &str, depth: usize) {
         for part in split(line) {
+            if self.room.is_used_up() {
+                return;
+            }
             match part {
                 Part::Open => self.folders.push(self.folders.last().cloned().flatten()),
                 Part::Close if self.folders.len() > 1 => drop(self.folders.pop()),
@@ -104,14 +108,11 @@ impl Walk {
                     );
                 }
                 Effect::List => self.names_piped = true,
-                Effect::Read(files) => {
-                    let paths = files.iter().take(MOST_ACTIONS).filter_map(|file| self.resolve(file));
-                    let reads: Vec<_> = paths.map(|path| ToolAction::Read { path }).collect();
-                    self.add(reads);
-                }
-                Effect::Edit(files) => self.edit(&files),
+                Effect::Read(files) => self.add_each(&files, |path| ToolAction::Read { path }),
+                Effect::Edit(files) => self.add_each(&files, |path| ToolAction::Edit { path }),
                 Effect::Go(folder) => {
-                    let there = folder.and_then(|folder| self.resolve(&folder));
+                    let there = possible(folder.and_then(|folder| self.resolve(&folder)))
+                        .filter(|folder| self.room.take(folder.len()));
                     if let Some(here) = self.folders.last_mut() {
                         *here = there.map(Rc::from);
                     }
@@ -132,10 +133,8 @@ impl Walk {
         // A program that sorts or filters names passes names on.
         self.names_piped |= listed;
         self.names_piped &= command.output == Output::Piped;
-        let reads: Vec<_> =
-            command.sources.iter().take(MOST_ACTIONS).filter_map(|file| self.resolve(file)).collect();
-        self.add(reads.into_iter().map(|path| ToolAction::Read { path }));
-        self.edit(&command.targets);
+        self.add_each(&command.sources, |path| ToolAction::Read { path });
+        self.add_each(&command.targets, |path| ToolAction::Edit { path });
     }
 
     fn search(&mut self, tool: Option<SearchTool>, query: String, path: Option<String>) {
@@ -143,25 +142,28 @@ impl Walk {
         if let Some(tool) = tool.filter(|_| known) {
             let path = path.and_then(|path| self.resolve(&path));
             let path = path.or_else(|| self.folder().filter(|folder| !folder.is_empty()).map(str::to_owned));
-            self.add([ToolAction::Search { tool, query, path }]);
+            self.add(ToolAction::Search { tool, query, path });
         }
     }
 
-    fn edit(&mut self, files: &[String]) {
-        let edits: Vec<_> = files.iter().take(MOST_ACTIONS).filter_map(|file| self.resolve(file)).collect();
-        self.add(edits.into_iter().map(|path| ToolAction::Edit { path }));
-    }
-
-    /// Adds actions as long as there is room for them.
-    fn add(&mut self, actions: impl IntoIterator<Item = ToolAction>) {
-        for action in actions {
-            let size = action.size();
-            if self.actions.len() == MOST_ACTIONS || size > self.room {
+    /// Adds an action for each file whose path is known, as long as there is room.
+    fn add_each(&mut self, files: &[String], action: fn(String) -> ToolAction) {
+        for file in files {
+            if let Some(path) = self.resolve(file)
+                && !self.add(action(path))
+            {
                 return;
             }
-            self.room -= size;
+        }
+    }
+
+    /// Adds an action. Returns whether there was room for it.
+    fn add(&mut self, action: ToolAction) -> bool {
+        let fits = self.actions.len() < MOST_ACTIONS && self.room.take(action.size());
+        if fits {
             self.actions.push(action);
         }
+        fits
     }
 }
 

@@ -203,10 +203,22 @@ fn a_command_with_very_many_paths_has_few_actions_and_its_paths_are_about_as_lon
             "cd /{folder} && {}",
             files.iter().map(|file| format!("cat {file}")).collect::<Vec<_>>().join(";")
         ),
+        files.iter().map(|file| format!("(cd {file}; cat {file})")).collect::<Vec<_>>().join(";"),
     ] {
         let actions = actions(&command, Some("/app"));
         let size: usize = actions.iter().map(|action| format!("{action:?}").len()).sum();
         assert!((100..=1_000).contains(&actions.len()), "{}", actions.len());
         assert!(size < 8 * command.len(), "{size} bytes of {}", command.len());
     }
+}
+
+#[test]
+fn a_folder_that_is_longer_than_any_is_not_known() {
+    let long = format!("/{}", "x".repeat(MOST_PATH));
+    assert_eq!(told(actions("cat a; rg b; cd c; cat d", Some(&long))), ["read a", "grep b", "read c/d"]);
+    assert_eq!(does(&format!("cd {long}; cat a; cat /b; cd /c; cat d")), ["read /b", "read /c/d"]);
+    let half = "x".repeat(MOST_PATH / 2);
+    assert_eq!(does(&format!("cd /{half}; cd {half}; cat a")), [""; 0]);
+    let whole = &long[..MOST_PATH];
+    assert_eq!(told(actions("cat a", Some(whole))), [format!("read {whole}/a")]);
 }
