@@ -75,7 +75,7 @@ pub(super) fn brief(message: &str) -> String {
     let mut rest = message;
     while let Some(start) = rest.find(['`', '"']).filter(|_| brief.len() < MOST_SAID) {
         let (before, quoted) = rest.split_at(start);
-        let end = quoted[1..].find(&quoted[..1]).map_or(quoted.len() - 1, |length| length + 1);
+        let end = quoted[1..].find(&quoted[..1]).map_or(quoted.len(), |length| length + 1);
         brief.push_str(before);
         brief.push_str(&quoted[..1]);
         brief.push_str(&cut(&quoted[1..end]));

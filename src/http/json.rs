@@ -231,12 +231,22 @@ fn decode_counted<'de, T: Deserialize<'de>>(json: &'de str) -> Result<(T, usize)
         match serde_path_to_error::deserialize::<_, T>(Strict::new(&mut deserializer, &left)) {
             Err(error) => {
                 let path = error.path().clone();
-                field_error(&path, &error.into_inner().to_string())
+                field_error(&path, &without_place(&error.into_inner()))
             }
             Ok(_) => malformed(error),
         }
     })?;
     Ok((value, MOST_ELEMENTS - still_left))
+}
+
+/// Returns what an error says without its line and column, which the pointer replaces.
+fn without_place(error: &serde_json::Error) -> String {
+    let mut message = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    if message.ends_with(&place) {
+        message.truncate(message.len() - place.len());
+    }
+    message
 }
 
 /// Returns the 422 of a value that does not fit its type. The pointer names a missing, unknown or repeated
@@ -254,7 +264,6 @@ pub(super) fn field_error(path: &serde_path_to_error::Path, message: &str) -> Er
             Segment::Unknown => {}
         }
     }
-    let message = message.rsplit_once(" at line ").map_or(message, |(message, _)| message);
     let said_of = |kind: &str| Some(message.strip_prefix(kind)?.rsplit_once('`')?.0);
     if let Some(field) = said_of("missing field `").or_else(|| said_of("duplicate field `")) {
         pointer.push_str(&pointer_part(field));

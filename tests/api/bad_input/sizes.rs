@@ -5,7 +5,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{LOGS, line, log, open_log};
-use crate::support::{Service, column, with};
+use crate::support::{Service, column, encoded, with};
 
 #[tokio::test]
 async fn a_body_beyond_the_limit_is_too_large() {
@@ -243,6 +243,15 @@ async fn a_refusal_repeats_little_of_what_was_sent() {
     assert!(answer.status == 404 && answer.body.len() < 1_000, "{} bytes", answer.body.len());
     let answer = service.get(&format!("{LOGS}?{}=1", "x".repeat(50_000))).await;
     assert!(answer.status == 422 && answer.body.len() < 1_500, "{} bytes", answer.body.len());
+    // A quotation mark has no partner at the end of a quotation that was cut, or that the client has made up.
+    let body = service.post_text(LOGS, &format!("a\"{}", "b".repeat(50_000)), "{}").await;
+    assert!(body.status == 415 && body.body.len() < 1_500, "{} {} bytes", body.status, body.body.len());
+    let since = format!("{}\u{e9} at line 1", "x".repeat(50_000));
+    let answer = service.get(&format!("{LOGS}?since={}", encoded(&since))).await;
+    assert!(answer.status == 422 && answer.body.len() < 1_500, "{} bytes", answer.body.len());
+    let short =
+        service.get(&format!("{LOGS}?since={}", encoded("x at line 1"))).await.refused(422, &["/since"]);
+    assert!(short["detail"].as_str().expect("text").contains("x at line 1"), "{short}");
     let event = json!({ "event": long });
     let answer = service.events(&[event.clone(), event]).await;
     assert!(answer.status == 200 && answer.body.len() < 2_000, "{} bytes", answer.body.len());
