@@ -136,7 +136,7 @@ pub(in crate::searches) fn count(calls: &mut ToolCalls, entries: &[Kept<Entry>])
     for entry in entries {
         for activity in &entry.activities {
             count_prompt(activity, &mut counts);
-            pair(calls, entry, activity, Vec::new(), &mut counts);
+            pair(calls, entry, activity, Vec::new, &mut counts);
         }
     }
     counts
@@ -201,8 +201,8 @@ fn searches_in(entries: &[Kept<Entry>], calls: &ToolCalls, source: &str) -> Vec<
 }
 
 /// Returns the keys of the identifiers that the use of a tool writes to files.
-fn written(entry: &Entry, activity: &Activity, names: &Names) -> Vec<Key> {
-    let Activity::ToolUse { id: Some(id), .. } = activity else { return Vec::new() };
+fn written(entry: &Entry, activity: &Activity, names: Option<&Names>) -> Vec<Key> {
+    let (Some(names), Activity::ToolUse { id: Some(id), .. }) = (names, activity) else { return Vec::new() };
     let written = entry
         .passages
         .iter()
@@ -253,7 +253,7 @@ impl UnitOfWork<'_> {
                             self.thread(thread).wait(id);
                         }
                     }
-                    let wrote = names.as_ref().map_or_else(Vec::new, |names| written(entry, activity, names));
+                    let wrote = || written(entry, activity, names.as_ref());
                     if let Some((id, made, result)) = pair(calls, entry, activity, wrote, counts) {
                         let call = AnsweredCall { id, made: &made, result: &result };
                         self.take_call(thread, entry, source, &call);

@@ -70,18 +70,19 @@ pub(in crate::searches) fn call_ids(entries: &[Kept<Entry>]) -> Vec<Uuid> {
 }
 
 /// Stores an activity as a part of a call. Returns the whole call, if the other part has already arrived. A part that
-/// arrives again does not count. `wrote` has the keys of the identifiers that a use writes to files.
+/// arrives again does not count. `wrote` computes the keys of the identifiers that a use writes to files, which may take
+/// long.
 pub(super) fn pair<'e>(
     calls: &mut ToolCalls,
     entry: &Entry,
     activity: &'e Activity,
-    wrote: Vec<Key>,
+    wrote: impl FnOnce() -> Vec<Key>,
     counts: &mut TranscriptCounts,
 ) -> Option<(&'e str, ToolUse, ToolResult)> {
-    let (id, half) = match activity {
+    let (id, mut half) = match activity {
         Activity::ToolUse { id, actions } => {
             let (folder, actions) = (entry.root.clone(), actions.clone());
-            let made = ToolUse { at: entry.at, folder, actions, wrote };
+            let made = ToolUse { at: entry.at, folder, actions, wrote: Vec::new() };
             (id, Half::Use(made))
         }
         Activity::ToolResult { id, ok, output } => {
@@ -108,6 +109,9 @@ pub(super) fn pair<'e>(
     }
     *count += 1;
     call.changed = true;
+    if let Half::Use(made) = &mut half {
+        made.wrote = wrote();
+    }
     let other = call.pending.take();
     if !(call.used && call.answered) {
         call.pending = Some(half).filter(|half| !half.is_idle());
@@ -126,5 +130,29 @@ impl Half {
     /// Returns whether this is a use without a relevant action.
     fn is_idle(&self) -> bool {
         matches!(self, Self::Use(made) if made.actions.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_use_writes_is_read_once_however_often_it_arrives() {
+        let (mut calls, mut counts) = (ToolCalls::new(), TranscriptCounts::default());
+        let actions = vec![ToolAction::Edit { path: "a".to_owned() }];
+        let used = Activity::ToolUse { id: Some("t1".to_owned()), actions };
+        let mut times = 0;
+        for _ in 0..3 {
+            let wrote = || {
+                times += 1;
+                vec![7]
+            };
+            assert!(pair(&mut calls, &Entry::default(), &used, wrote, &mut counts).is_none());
+        }
+        let answer = Activity::ToolResult { id: Some("t1".to_owned()), ok: true, output: None };
+        let whole = pair(&mut calls, &Entry::default(), &answer, Vec::new, &mut counts);
+        assert_eq!(whole.map(|(_, made, _)| made.wrote), Some(vec![7]));
+        assert_eq!((times, counts.tool_uses), (1, 1));
     }
 }
