@@ -19,11 +19,15 @@ use crate::projects::Tenant;
 use crate::searches::hooks::Report;
 use crate::searches::rules::paths;
 use crate::searches::transcripts::complete_alone;
+use crate::sharing::apart;
 use crate::state::App;
 use crate::types::Timestamp;
 
 /// The maximum number of signs that are looked up for one hook.
 const MOST_SIGNS: usize = 5_000;
+
+/// The number of bytes of a payload from which reading it keeps other requests waiting.
+const LARGE: usize = 64 << 10;
 
 /// A hook that was read.
 #[derive(Debug)]
@@ -35,13 +39,20 @@ pub struct Heard {
 }
 
 impl Heard {
-    /// Reads the payload of a hook that arrived at `received`.
-    #[must_use]
-    pub fn read(tenant: &Tenant, agent: &'static Agent, mut body: Vec<u8>, received: Timestamp) -> Self {
+    /// Reads the payload of a hook that arrived at `received`, wherever that keeps no other request waiting.
+    pub async fn read(
+        tenant: &Arc<Tenant>,
+        agent: &'static Agent,
+        body: Vec<u8>,
+        received: Timestamp,
+    ) -> Self {
         let bytes = body.len();
-        let cleaned = clean_json(&mut body);
-        let entry =
-            cleaned.and_then(|_| Ok((agent.parse_hook)(utf8(&body)?, &tenant.rules.tools))).ok().flatten();
+        let entry = if bytes < LARGE {
+            parse(tenant, agent, body)
+        } else {
+            let own = Arc::clone(tenant);
+            apart(&tenant.name, move || parse(&own, agent, body)).await
+        };
         Self { agent, entry, bytes, received }
     }
 
@@ -98,6 +109,12 @@ impl Heard {
             None => Ok(()),
         }
     }
+}
+
+/// Reads a payload. Returns none if it is not understood.
+fn parse(tenant: &Tenant, agent: &Agent, mut body: Vec<u8>) -> Option<Entry> {
+    clean_json(&mut body).ok()?;
+    (agent.parse_hook)(utf8(&body).ok()?, &tenant.rules.tools)
 }
 
 /// Finds help, sends it to the waiting response, and records it as shown, or as withheld in a session without help.

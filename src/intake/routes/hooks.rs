@@ -101,14 +101,14 @@ async fn take(
     let (received, begun) = (Timestamp::now(), Instant::now());
     let memory = Memory::of(request.extensions());
     let body = json::body(request, NDJSON_LIMIT).await?;
-    let heard = Heard::read(&caller.tenant, agent, body.bytes, received);
-    let event = heard.answerable().filter(|_| wanted.is_wanted(&caller.tenant) && caller.may_read());
     // Agents do not wait for long and hang up, so reports are processed in the background, and their number is
     // limited.
     let place = app
         .searches
         .place(&caller.project)
         .ok_or(Error::Unavailable("too many hook reports are in progress"))?;
+    let heard = Heard::read(&caller.tenant, agent, body.bytes, received).await;
+    let event = heard.answerable().filter(|_| wanted.is_wanted(&caller.tenant) && caller.may_read());
     let (sender, mut help) = oneshot::channel();
     let patience = if event.is_some() { app.help_patience } else { PATIENCE };
     let asks = event.map(|_| (wanted, sender));

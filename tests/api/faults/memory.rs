@@ -38,6 +38,7 @@ async fn the_worst_of_each_kind_at_once_takes_bounded_memory_and_holds_up_nobody
         tokio::spawn(hooks(address.clone())),
         tokio::spawn(many_values(address.clone())),
         tokio::spawn(many_actions(address.clone())),
+        tokio::spawn(many_results(address.clone())),
     ]);
     let mut answered = 0;
     let others = async {
@@ -265,7 +266,7 @@ async fn forged(address: String) {
     }
 }
 
-/// Reports of hooks that are large, and commands that do very much.
+/// Reports of hooks that are large, and commands that do very much, also in folders that are longer than any.
 async fn hooks(address: String) {
     let command = "cat a;".repeat(4 << 20);
     let report = json!({"session_id": "s", "hook_event_name": "PostToolUse", "tool_name": "Bash", "tool_use_id": "t",
@@ -273,14 +274,25 @@ async fn hooks(address: String) {
     let head =
         "POST /v1/hooks/claude-code HTTP/1.1\r\nContent-Type: application/json\r\nContent-Encoding: gzip";
     all(&address, 8, head, &gzip(report.to_string().as_bytes()), &[200]).await;
+    for (bytes, command) in [
+        (8 << 20, format!("cat {}", "a ".repeat(1_000))),
+        (1 << 20, "cd a;".repeat(50_000)),
+        (4_000, "(cd a; cat b);".repeat(18_000)),
+        (1, format!("cd {}; cat {}", "a".repeat(100_000), "a ".repeat(1_000))),
+    ] {
+        let report = json!({"session_id": "s", "hook_event_name": "PreToolUse", "tool_name": "Bash",
+            "tool_use_id": "t", "cwd": "/".repeat(bytes), "tool_input": {"command": command}});
+        all(&address, 4, head, &gzip(report.to_string().as_bytes()), &[200]).await;
+    }
 }
 
 /// Uses of tools with as many files as they may have, in lines of as many uses as are read, and then all of their results.
 async fn many_actions(address: String) {
+    let folder = "/w".repeat(2_000);
     let command = format!("cat {}", "ab ".repeat(1_000));
     let block = |number| json!({"type": "tool_use", "id": format!("t{number}"), "name": "Bash", "input": {"command": command}});
     let result = |number| json!({"type": "tool_result", "tool_use_id": format!("t{number}")});
-    let line = |kind, blocks: Value| json!({"type": kind, "sessionId": "s", "cwd": "/w", "message": {"content": blocks}});
+    let line = |kind, blocks: Value| json!({"type": kind, "sessionId": "s", "cwd": folder, "message": {"content": blocks}});
     let all_of = |line: &dyn Fn(u32) -> Value| {
         (0..4).map(|number| line(number).to_string() + "\n").collect::<String>()
     };
@@ -290,6 +302,35 @@ async fn many_actions(address: String) {
     let head = "POST /v1/transcripts?agent=claude-code&source=actions HTTP/1.1\r\n\
                 Content-Type: application/x-ndjson\r\nContent-Encoding: gzip";
     for lines in [uses, results] {
+        all(&address, 1, head, &gzip(lines.as_bytes()), &[200, 503]).await;
+    }
+}
+
+/// Results of which each has found as much as is kept, and then all of their uses; and results that share what they have found.
+async fn many_results(address: String) {
+    let head = "POST /v1/transcripts?agent=claude-code&source=results HTTP/1.1\r\n\
+                Content-Type: application/x-ndjson\r\nContent-Encoding: gzip";
+    let line = |kind, blocks: Value| json!({"type": kind, "sessionId": "r", "message": {"content": blocks}});
+    let paths = |bytes: usize| (0..100).map(|number| format!("{number:0bytes$}")).collect::<Vec<_>>();
+    let found = json!({"files": paths(220)}).to_string();
+    let result = |number: u32| {
+        let block = json!({"type": "tool_result", "tool_use_id": format!("t{number}"), "content": found});
+        line("user", json!([block])).to_string() + "\n"
+    };
+    let block = |number: u32| {
+        let input = json!({"query": "q"});
+        json!({"type": "tool_use", "id": format!("t{number}"), "name": "mcp__code__search", "input": input})
+    };
+    let results: String = (0..4_000).map(result).collect();
+    let uses: String = (0..4)
+        .map(|part| {
+            line("assistant", (part * 1_000..(part + 1) * 1_000).map(block).collect()).to_string() + "\n"
+        })
+        .collect();
+    let empty = json!({"type": "tool_result", "tool_use_id": "one of many"});
+    let mut shared = line("user", json!(vec![empty; 1_000]));
+    shared["toolUseResult"] = json!({"filenames": paths(10_000)});
+    for lines in [shared.to_string(), results, uses] {
         all(&address, 1, head, &gzip(lines.as_bytes()), &[200, 503]).await;
     }
 }
