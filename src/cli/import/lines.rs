@@ -10,7 +10,7 @@ use crate::http::NDJSON_LIMIT;
 
 /// How many lines are handed to the writer at a time.
 const LINES: usize = 2_000;
-/// How many bytes of lines are held at a time, even if that is fewer lines.
+/// How many bytes of lines are held at a time, even if that is fewer lines. One record may have more.
 const BYTES: usize = 8 << 20;
 
 /// A record of a file: the number of the line that it begins on, and its text.
@@ -23,6 +23,8 @@ pub(super) struct Lines {
     number: usize,
     /// A line that was read and turned out not to belong to the record before it.
     ahead: Option<Vec<u8>>,
+    /// A record that was read and was too long to come with those before it.
+    held: Option<NumberedLine>,
     /// The file's size in bytes, if it tells how much there is to read.
     pub(super) size: Option<u64>,
 }
@@ -45,26 +47,41 @@ impl Lines {
     }
 
     fn new(reader: Box<dyn BufRead + Send>, size: Option<u64>) -> Self {
-        Self { reader, number: 0, ahead: None, size }
+        Self { reader, number: 0, ahead: None, held: None, size }
     }
 
     /// Returns the next records, or none at the end of the file.
     pub(super) fn chunk(&mut self) -> std::io::Result<Vec<NumberedLine>> {
         let (mut records, mut bytes) = (Vec::new(), 0);
-        while records.len() < LINES && bytes < BYTES {
-            let Some(line) = self.line()? else { break };
+        while records.len() < LINES {
+            let Some(record) = self.record()? else { break };
+            bytes += record.1.len();
+            if bytes > BYTES && !records.is_empty() {
+                self.held = Some(record);
+                break;
+            }
+            records.push(record);
+        }
+        Ok(records)
+    }
+
+    /// Returns the next record, or none at the end of the file.
+    fn record(&mut self) -> std::io::Result<Option<NumberedLine>> {
+        if let Some(held) = self.held.take() {
+            return Ok(Some(held));
+        }
+        while let Some(line) = self.line()? {
             let number = self.number;
-            bytes += line.len();
             let text = line.trim_ascii();
             if text == b"{" {
                 let record = self.rest_of_object(line)?;
-                bytes += record.len();
-                records.push((number, record.trim_ascii().to_vec()));
-            } else if !text.is_empty() {
-                records.push((number, text.to_vec()));
+                return Ok(Some((number, record.trim_ascii().to_vec())));
+            }
+            if !text.is_empty() {
+                return Ok(Some((number, text.to_vec())));
             }
         }
-        Ok(records)
+        Ok(None)
     }
 
     /// Returns the next line with its line break, or none at the end of the file.
@@ -152,6 +169,21 @@ mod tests {
             (11, "{"),
         ];
         assert_eq!(records(text), expected.map(|(number, record)| (number, record.to_owned())));
+    }
+
+    #[test]
+    fn a_long_record_does_not_come_with_others_and_blank_lines_end_nothing() {
+        let long = "x".repeat(BYTES);
+        let text = format!("1\n2\n{long}\n{}3\n", " \n".repeat(BYTES));
+        let mut lines = Lines::new(Box::new(Cursor::new(text)), None);
+        let mut chunk = || {
+            let records = lines.chunk().expect("reads").into_iter();
+            records.map(|(number, record)| (number, record.len())).collect::<Vec<_>>()
+        };
+        assert_eq!(chunk(), [(1, 1), (2, 1)]);
+        assert_eq!(chunk(), [(3, BYTES)]);
+        assert_eq!(chunk(), [(BYTES + 4, 1)]);
+        assert_eq!(chunk(), []);
     }
 
     proptest! {
