@@ -216,6 +216,26 @@ async fn index_sends_to_a_server_and_finds_changes_while_it_watches_the_folder()
 }
 
 #[test]
+fn a_file_that_is_refused_keeps_no_other_from_being_indexed() {
+    let (state, project) = (folder(), folder());
+    run(gleaner(&state).arg("migrate"), 0);
+    // In JSON, each of these characters has six bytes.
+    fs::write(project.path().join("a.txt"), format!("a{}\n", "\u{1}".repeat(100)).repeat(9_000))
+        .expect("writes");
+    for number in 0..8 {
+        fs::write(project.path().join(format!("b{number}.txt")), format!("Note {number}.")).expect("writes");
+    }
+    let refused = run(&mut index(&state, &project), 1);
+    let said = String::from_utf8(refused.stderr).expect("text");
+    assert!(said.contains("a.txt was rejected: the body has more than"), "{said}");
+    fs::remove_file(project.path().join("a.txt")).expect("removes");
+    assert_eq!(
+        self::said(&mut index(&state, &project)),
+        "8 files: 0 sent, 0 gone; 0 pieces added, 0 unchanged, 0 removed"
+    );
+}
+
+#[test]
 fn what_is_no_folder_is_refused() {
     let state = folder();
     let output = run(gleaner(&state).args(["index", "nowhere"]), 1);

@@ -86,6 +86,14 @@ enum Outcome {
     PassedOver,
 }
 
+/// The refusal of a file for what it contains. Others may be accepted.
+#[derive(Debug, thiserror::Error)]
+#[error("{path} was rejected: {detail}")]
+struct Refused {
+    path: String,
+    detail: String,
+}
+
 /// The numbers of pieces that have changed.
 #[derive(Debug, Default, Clone, Copy)]
 struct Counts {
@@ -178,11 +186,12 @@ async fn look(door: &Door, root: &Path, root_name: &str, known: &mut Known, show
     }))
     .buffer_unordered(AT_ONCE);
     let mut finished = Vec::new();
-    let mut failed = None;
+    let (mut refused, mut failed) = (None, None);
     while let Some(outcome) = sending.next().await {
         bar.inc(1);
         match outcome {
             Ok(outcome) => finished.push(outcome),
+            Err(error) if error.is::<Refused>() => refused = refused.or(Some(error)),
             Err(error) => {
                 failed = Some(error);
                 break;
@@ -217,7 +226,7 @@ async fn look(door: &Door, root: &Path, root_name: &str, known: &mut Known, show
     }
     bar.finish_and_clear();
     known.save()?;
-    match failed {
+    match failed.or(refused) {
         Some(error) => Err(error),
         None => Ok(done),
     }
@@ -288,7 +297,12 @@ async fn send(door: &Door, root: &str, path: &str, chunks: Value) -> Result<Coun
     }
     let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
     if !answer.status().is_success() {
-        bail!("{path} was rejected: {}", body["detail"].as_str().unwrap_or(answer.status().as_str()));
+        let status = answer.status();
+        let detail = body["detail"].as_str().unwrap_or(status.as_str());
+        if matches!(status.as_u16(), 400 | 413 | 422) {
+            return Err(Refused { path: path.to_owned(), detail: detail.to_owned() }.into());
+        }
+        bail!("{path} was rejected: {detail}");
     }
     let count = |name: &str| body[name].as_u64().unwrap_or(0);
     Ok(Counts { added: count("added"), unchanged: count("unchanged"), removed: count("removed") })
