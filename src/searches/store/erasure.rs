@@ -107,7 +107,8 @@ async fn delete_encounters(
     Ok(())
 }
 
-/// Erases a search and what was learned from it. Returns their number, which is 0 or 1.
+/// Erases a search and what was learned from it, and its thread with what it has encountered, if nothing else names it: it
+/// has no session and no other search. Returns the number of searches, which is 0 or 1.
 pub async fn delete(connection: &mut PgConnection, project: &str, rules: &Rules, id: Uuid) -> Result<u64> {
     const THREAD: &str = "
         select t.id from agent_threads t
@@ -116,13 +117,21 @@ pub async fn delete(connection: &mut PgConnection, project: &str, rules: &Rules,
     const OPEN: &str = "
         update agent_threads set has_open = false where project = $1 and id = any($2) and not exists (
             select from searches where project = $1 and thread_id = any($2) and state = 'tracking')";
+    const NAMELESS: &str = "
+        select id from agent_threads where project = $1 and id = any($2) and session is null and not exists (
+            select from searches where project = $1 and thread_id = any($2))";
     let threads: Vec<Uuid> =
         sqlx::query_scalar(THREAD).bind(project).bind(id).fetch_all(&mut *connection).await?;
     let sql = "delete from searches where project = $1 and id = $2 returning id";
     let searches: Vec<Uuid> =
         sqlx::query_scalar(sql).bind(project).bind(id).fetch_all(&mut *connection).await?;
+    let nameless = sqlx::query_scalar(NAMELESS).bind(project).bind(&threads);
+    let nameless: Vec<Uuid> = nameless.fetch_all(&mut *connection).await?;
+    delete_encounters(connection, project, &nameless, Learned::Forget).await?;
     delete_children(connection, project, rules, &searches, Learned::Forget).await?;
     sqlx::query(OPEN).bind(project).bind(&threads).execute(&mut *connection).await?;
+    let sql = "delete from agent_threads where project = $1 and id = any($2)";
+    sqlx::query(sql).bind(project).bind(&nameless).execute(&mut *connection).await?;
     Ok(searches.len() as u64)
 }
 

@@ -157,6 +157,23 @@ async fn an_open_search_that_is_erased_leaves_its_session_as_it_was() {
     assert_eq!(ended["state"], "resolved");
 }
 
+#[tokio::test]
+async fn a_search_without_a_session_is_erased_with_its_agent() {
+    let service = Service::open().await;
+    let search = json!({"query": "login button", "best_score": 0.1, "agent_id": "needle", "turn_id": "needle",
+        "root": "/needle"});
+    let id = service.create("/v1/searches", search).await;
+    let read = json!({"kind": "read", "path": "needle.rs"});
+    service.post(&format!("/v1/searches/{id}/fallbacks"), &read).await.expect(201);
+    service.delete(&format!("/v1/records/{id}")).await.expect(200);
+    let left: i64 = sqlx::query_scalar("select count(*) from agent_threads")
+        .fetch_one(service.pool())
+        .await
+        .expect("a count");
+    let dump = service.dump().await;
+    assert!(left == 0 && !dump.contains("needle"), "{left} {dump}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_command_erases_by_session_by_age_and_by_id() {
     let service = Service::open().await;
