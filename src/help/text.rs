@@ -37,10 +37,16 @@ pub(super) fn write(parts: &[Part]) -> (String, Vec<usize>) {
     (text, taken)
 }
 
+/// Returns the part of a piece that is shown.
+pub(super) fn shown(piece: &str) -> &str {
+    let piece = piece.trim();
+    piece.char_indices().nth(MOST_OF_PIECE).map_or(piece, |(end, _)| &piece[..end])
+}
+
 /// Shortens a piece, and indents its lines after the first.
 fn shorten(piece: &str) -> String {
     let piece = piece.trim();
-    let cut: String = piece.chars().take(MOST_OF_PIECE).collect();
+    let cut = shown(piece);
     let end = if cut.len() < piece.len() { "…" } else { "" };
     format!("{}{end}", cut.replace('\n', "\n  "))
 }

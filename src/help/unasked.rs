@@ -16,7 +16,7 @@ use crate::http::Check;
 use crate::http::memory::Memory;
 use crate::memories::event::{Event, Suggest};
 use crate::memories::help::{self, Help, Item, ItemKind};
-use crate::memories::rules::signs::signs;
+use crate::memories::rules::signs::{signs, tokens};
 use crate::memories::suggest::{self, Moment};
 use crate::memories::suggestion::NewSuggest;
 use crate::privacy::capture::Capture;
@@ -136,7 +136,10 @@ pub async fn find(
     ];
     let (text, taken) = text::write(&parts);
     let key = tenant.policy.key();
-    let words = |text: &str| signs(text, &[at.text]).into_iter().map(|sign| help::word(key, sign)).collect();
+    // A name that the agent knows, or was not shown, is no sign.
+    let known = tokens(at.text).collect();
+    let words =
+        |text| signs(text::shown(text), &known).into_iter().map(|sign| help::word(key, sign)).collect();
     let mut items = Vec::new();
     for Told { id, content, .. } in &memories[..taken[0]] {
         items.push(Item { kind: ItemKind::Memory, subject: *id, signs: words(content) });
@@ -200,6 +203,10 @@ async fn memories(
         Some(Told { id: shown.memory, content, reason: shown.reason.clone() })
     });
     let told = told.collect();
+    if at.is_search {
+        // The reasons contain words of the search, which is kept and erased elsewhere.
+        suggest.shown.iter_mut().for_each(|shown| shown.reason.clear());
+    }
     Ok(Some((suggest, told)))
 }
 

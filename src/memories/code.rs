@@ -8,8 +8,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::event::Start;
-use super::tables::{self, MemoryRow};
-use super::{MOST_CONTENT, MOST_PATH, NewMemory, SourceType, store};
+use super::{MOST_CONTENT, MOST_PATH, NewMemory, SourceType, store, tables};
 use crate::http::{Check, Checks};
 use crate::types::{OptionalName, Timestamp, derived_id, request_hash};
 
@@ -163,9 +162,8 @@ pub(super) async fn replace(
     let same: HashSet<_> = same.into_iter().map(|(id, _)| *id).collect();
     let gone: Vec<_> = known.keys().copied().filter(|id| !same.contains(id)).collect();
     store::delete_all(connection, project, &gone).await?;
-    let rows = MemoryRow::all_started(project, new.iter().map(|(id, start)| (*id, start)).collect()).await;
-    let added =
-        if rows.is_empty() { 0 } else { tables::insert_memories(connection, project, &rows).await?.len() };
+    let starts = new.iter().map(|(id, start)| (*id, start)).collect();
+    let added = tables::insert_memories(connection, project, starts).await?.len();
     let changed = new.iter().filter(|(id, _)| known.contains_key(id)).count();
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     Ok(Counts { added: count(added), unchanged: count(same.len()), removed: count(gone.len() - changed) })

@@ -15,13 +15,16 @@ pub(super) struct Had<'a> {
 }
 
 impl Had<'_> {
-    /// Returns which of these memories the conversation has had. A client may have shown it any number of others.
+    /// Returns which of these memories the conversation has had. A client may have shown it any number of others, so only the
+    /// newest 1,000 queries are looked at.
     pub(super) async fn of(&self, db: &PgPool, project: &str, ids: &[Uuid]) -> sqlx::Result<HashSet<Uuid>> {
         const SQL: &str = "
             select memory_id from conversation_memories
                 where project = $1 and session_id = $2 and memory_id = any($3)
-            union select shown.id from conversation_queries q cross join unnest(q.shown) as shown (id)
-                where q.project = $1 and q.session_id = $2 and shown.id in (select unnest($3))
+            union select shown.id from (
+                select shown from conversation_queries where project = $1 and session_id = $2
+                order by at desc, id desc limit 1000
+            ) q cross join unnest(q.shown) as shown (id) where shown.id in (select unnest($3))
             union select subject from unasked_help
                 where project = $1 and session_id = $2 and kind = 'memory' and held_out and subject = any($3) and $4";
         let had = sqlx::query_scalar(SQL).bind(project).bind(self.session).bind(ids).bind(self.with_withheld);

@@ -18,7 +18,7 @@ use crate::sharing::Pauses;
 use crate::types::{FreeForm, derived_id};
 
 /// A row of a memory that is stored.
-pub(super) struct MemoryRow<'a> {
+struct MemoryRow<'a> {
     id: Uuid,
     start: &'a Start,
     indexed: Option<Indexed>,
@@ -35,14 +35,28 @@ impl<'a> MemoryRow<'a> {
 
     /// Makes the rows of memories. Counting their terms may take a second, in which the other tasks of the thread get their
     /// turns.
-    pub(super) async fn all_started(project: &str, starts: Vec<(Uuid, &'a Start)>) -> Vec<Self> {
+    async fn all_started(project: &str, starts: &[(Uuid, &'a Start)]) -> Vec<Self> {
         let (mut rows, mut pauses) = (Vec::with_capacity(starts.len()), Pauses::begin());
         for (id, start) in starts {
             pauses.pause().await;
-            rows.push(Self::started(project, id, start));
+            rows.push(Self::started(project, *id, start));
         }
         rows
     }
+}
+
+/// The number of bytes of the contents of memories that one statement inserts, unless a single memory has more. Their terms take
+/// several times as much memory, and Postgres waits while they are counted.
+const TOGETHER: usize = 1 << 20;
+
+/// Returns how many of the first memories are inserted by one statement.
+pub(super) fn together(starts: &[(Uuid, &Start)]) -> usize {
+    let mut bytes = 0;
+    let fits = |(_, start): &&(Uuid, &Start)| {
+        bytes += start.new.content.len();
+        bytes <= TOGETHER
+    };
+    starts.iter().take_while(fits).count().max(1).min(starts.len())
 }
 
 columns! {
@@ -67,12 +81,29 @@ columns! {
     }
 }
 
-/// Inserts memories. Returns the ids of those that did not exist yet.
+/// Inserts memories, each with an id of its own. Returns the ids of those that did not exist yet.
 pub(super) async fn insert_memories(
     connection: &mut PgConnection,
     project: &str,
-    rows: &[MemoryRow<'_>],
+    mut starts: Vec<(Uuid, &Start)>,
 ) -> sqlx::Result<HashSet<Uuid>> {
+    // All writers insert in this order, so that they do not wait for each other.
+    starts.sort_unstable_by_key(|(id, _)| *id);
+    let (mut made, mut left) = (HashSet::new(), starts.as_slice());
+    while !left.is_empty() {
+        let (next, rest) = left.split_at(together(left));
+        let rows = MemoryRow::all_started(project, next).await;
+        made.extend(insert_rows(connection, project, &rows).await?);
+        left = rest;
+    }
+    Ok(made)
+}
+
+async fn insert_rows(
+    connection: &mut PgConnection,
+    project: &str,
+    rows: &[MemoryRow<'_>],
+) -> sqlx::Result<Vec<Uuid>> {
     static SQL: LazyLock<String> = LazyLock::new(|| {
         format!(
             "insert into memories (project, {names})
@@ -85,8 +116,7 @@ pub(super) async fn insert_memories(
         )
     });
     let parameters = insert::parameters(project, |parameters| Memories::bind_all(rows, parameters))?;
-    let made: Vec<Uuid> = sqlx::query_scalar_with(SQL.as_str(), parameters).fetch_all(connection).await?;
-    Ok(made.into_iter().collect())
+    sqlx::query_scalar_with(SQL.as_str(), parameters).fetch_all(connection).await
 }
 
 /// Changes a memory. Searches and suggestions use the new content at once. A piece of a source file that has another text or
@@ -351,9 +381,11 @@ mod tests {
         let new = json!({"content": "implementations ".repeat(10_000)});
         let new = || serde_json::from_value(new.clone()).expect("a memory");
         let events: Vec<_> = (0..20).map(|_| Event::start(new(), None)).collect();
-        let rows = MemoryRow::all_started("p", events.iter().filter_map(Event::as_start).collect()).await;
+        let starts: Vec<_> = events.iter().filter_map(Event::as_start).collect();
+        let rows = MemoryRow::all_started("p", &starts).await;
         assert_eq!(rows.len(), 20);
         assert!(turns.load(Ordering::Relaxed) > 1);
         other.abort();
+        assert_eq!([together(&starts), together(&starts[..2]), together(&[])], [6, 2, 0]);
     }
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::code;
 use super::event::{Ask, Judge, Start, Suggest};
 use super::help::{self, HelpRow};
-use super::tables::{self, MemoryRow};
+use super::tables;
 use super::{Action, Event};
 use crate::db::receipt::{Receipt, Written};
 use crate::db::replays::judge_starts;
@@ -76,8 +76,15 @@ impl Batched for Event {
         }
     }
 
-    fn is_one_statement(kind: Kind, _: &[Kept<&Self>]) -> bool {
-        !matches!(kind, Kind::Change | Kind::Replace | Kind::Suggest | Kind::Traces)
+    fn is_one_statement(kind: Kind, events: &[Kept<&Self>]) -> bool {
+        match kind {
+            Kind::Start => {
+                let starts: Vec<_> = starts(events).collect();
+                tables::together(&starts) == starts.len()
+            }
+            Kind::Ask | Kind::Judge | Kind::Help => true,
+            Kind::Change | Kind::Replace | Kind::Suggest | Kind::Traces => false,
+        }
     }
 
     async fn write(
@@ -89,8 +96,7 @@ impl Batched for Event {
         let created = |new: bool| new.then(|| Ok(Receipt::created(None)));
         Ok(match kind {
             Kind::Start => {
-                let rows = MemoryRow::all_started(project, starts(events).collect()).await;
-                let made = tables::insert_memories(connection, project, &rows).await?;
+                let made = tables::insert_memories(connection, project, starts(events).collect()).await?;
                 starts(events).map(|(id, _)| created(made.contains(&id))).collect()
             }
             Kind::Change => {

@@ -6,7 +6,9 @@ mod activity;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
+use futures_util::stream::BoxStream;
 use sqlx::PgConnection;
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::event::{Ending, count};
@@ -183,9 +185,8 @@ pub(super) struct Locked {
     pub(super) id: Uuid,
     pub(super) state: State,
     pub(super) suggestion_count: i32,
-    /// The suggestions, of a pending record whose texts are kept.
-    #[sqlx(json(nullable))]
-    pub(super) suggestions: Option<Vec<String>>,
+    /// Whether the suggestions are kept as texts.
+    pub(super) has_texts: bool,
     pub(super) suggestion_hashes: Option<Vec<u8>>,
     pub(super) fetch_end_ts: Option<f64>,
     pub(super) prompt_hash: Option<Uuid>,
@@ -203,11 +204,23 @@ pub(super) async fn lock(
     ids: &[Uuid],
 ) -> sqlx::Result<HashMap<Uuid, Locked>> {
     const SQL: &str = "
-        select id, state, suggestion_count, case when state = 'pending' then suggestions end as suggestions,
-            suggestion_hashes, fetch_end_ts, prompt_hash, context_hash, outcome_hash, clock_timestamp() as now
+        select id, state, suggestion_count, suggestions is not null as has_texts, suggestion_hashes,
+            fetch_end_ts, prompt_hash, context_hash, outcome_hash, clock_timestamp() as now
         from suggestions where project = $1 and id = any($2) order by id for no key update";
     let rows: Vec<Locked> = sqlx::query_as(SQL).bind(project).bind(ids).fetch_all(connection).await?;
     Ok(rows.into_iter().map(|locked| (locked.id, locked)).collect())
+}
+
+/// Returns the suggestions of records that are kept as texts, one record after another, because together they may take much memory.
+pub(super) fn slates<'a>(
+    connection: &'a mut PgConnection,
+    project: &'a str,
+    ids: &'a [Uuid],
+) -> BoxStream<'a, sqlx::Result<(Uuid, Json<Vec<String>>)>> {
+    const SQL: &str = "
+        select id, suggestions from suggestions
+        where project = $1 and id = any($2) and state = 'pending' and suggestions is not null";
+    sqlx::query_as(SQL).bind(project).bind(ids).fetch(connection)
 }
 
 /// Returns the project's key for the hashes that replace texts.

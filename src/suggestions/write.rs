@@ -11,7 +11,9 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::TimeDelta;
+use futures_util::TryStreamExt as _;
 use sqlx::PgConnection;
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::activity::{Activity, MOST_VIEWS};
@@ -26,6 +28,7 @@ use crate::db::steps::{self, Batched};
 use crate::error::Error;
 use crate::privacy::hash_key::{HASH, HashKey};
 use crate::privacy::kept::Kept;
+use crate::sharing::Pauses;
 use crate::types::Timestamp;
 
 /// Writes events of one project in one transaction. Returns their verdicts in the order of the events.
@@ -306,12 +309,25 @@ async fn finalize(
         looks.entry(id).or_default().push((look, at));
     }
     // Where texts are not kept, hashes tell the match, and these need the project's key.
-    let needs_key = |record: &Locked| record.state == State::Pending && record.suggestions.is_none();
+    let needs_key = |record: &Locked| record.state == State::Pending && !record.has_texts;
     let key = if records.values().any(needs_key) {
         Some(tables::hash_key(connection, project).await?)
     } else {
         None
     };
+    let mut conclude = |ending: &Ending<'_>, record: &Locked, slate: Option<&[String]>| {
+        conclude(record, slate, looks.remove(&ending.id).unwrap_or_default(), ending, key.as_ref())
+    };
+    let by_id: HashMap<_, _> = endings.iter().map(|ending| (ending.id, ending)).collect();
+    let (mut concluded, mut pauses) = (HashMap::new(), Pauses::begin());
+    let mut slates = tables::slates(connection, project, &ids);
+    while let Some((id, Json(slate))) = slates.try_next().await? {
+        pauses.pause().await;
+        if let (Some(ending), Some(record)) = (by_id.get(&id), records.get(&id)) {
+            concluded.insert(id, conclude(ending, record, Some(&slate)));
+        }
+    }
+    drop(slates);
     let (mut verdicts, mut ends) = (Vec::with_capacity(endings.len()), Vec::new());
     for (ending, later) in endings.into_iter().zip(0..) {
         let id = ending.id;
@@ -323,7 +339,8 @@ async fn finalize(
                     "the suggestion {id} is already {state} with a different body"
                 ))),
                 None => {
-                    match conclude(record, looks.remove(&id).unwrap_or_default(), &ending, key.as_ref()) {
+                    let end = concluded.remove(&id).unwrap_or_else(|| conclude(&ending, record, None));
+                    match end {
                         Ok(end) => {
                             // Exports are ordered by this time. It is the database's, and no two records of a
                             // batch have the same.
@@ -347,9 +364,10 @@ async fn finalize(
     Ok(verdicts)
 }
 
-/// Derives the outcome of a pending record. Fails if the request does not fit its slate.
+/// Derives the outcome of a pending record, whose suggestions are `stored` if they are kept as texts. Fails if the request does not fit its slate.
 fn conclude(
     record: &Locked,
+    stored: Option<&[String]>,
     looks: Vec<(Look, Option<Timestamp>)>,
     ending: &Ending<'_>,
     key: Option<&HashKey>,
@@ -361,7 +379,7 @@ fn conclude(
         return Err(Error::invalid("/displayed_index_at_submit", NO_SUCH_INDEX));
     }
     let another_slate = || Error::invalid("/suggestions", "is not the slate that the record began with");
-    let known = match (&record.suggestions, &outcome.suggestions, key) {
+    let known = match (stored, outcome.suggestions.as_deref(), key) {
         (Some(stored), Some(sent), _) if stored != sent => return Err(another_slate()),
         (Some(stored), ..) => Some(stored),
         (None, Some(sent), Some(key)) => {
@@ -390,6 +408,6 @@ fn conclude(
         [record.prompt_hash, record.context_hash].map(Option::unwrap_or_default);
     let slate = Slate { suggestions, fetch_end_ts, prompt_hash, context_hash };
     let conclusion = Conclusion::of(&slate, viewed, None, outcome);
-    let kept = ending.input_hash.is_none() && record.suggestions.is_some();
+    let kept = ending.input_hash.is_none() && stored.is_some();
     Ok(if kept { conclusion } else { conclusion.without_text() })
 }

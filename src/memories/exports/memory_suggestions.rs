@@ -160,7 +160,8 @@ impl Dataset for MemorySuggestions {
 
 impl MemorySuggestions {
     /// Adds the suggested memories `c` with the query `q`, the memory `m`, and the memory `beside` with which a triplet
-    /// compares it: each one that was suggested in the same response and dismissed. Rows of other shapes have none.
+    /// compares it: each one with another text that was suggested in the same response and dismissed. Rows of other shapes have
+    /// none.
     fn push_rows(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
         query.push(
             " from conversation_memories c
@@ -174,7 +175,8 @@ impl MemorySuggestions {
                     select d.rank, n.content, d.memory_id from conversation_memories d
                     join memories n on n.project = $1 and n.id = d.memory_id and n.revision = d.memory_revision
                         and n.content is not null
-                    where d.project = $1 and d.suggest_id = c.suggest_id and d.verdict = 'dismissed'",
+                    where d.project = $1 and d.suggest_id = c.suggest_id and d.verdict = 'dismissed'
+                        and bare_hash(n.content) <> bare_hash(m.content)",
             );
             if let Some(as_of) = common.as_of {
                 query.push(" and d.judged_at < ").push_bind(as_of);

@@ -1,6 +1,8 @@
 //! Signs: names in a text that are unlikely to appear elsewhere by chance. If they appear in what an agent does
 //! later, the text was used.
 
+use std::collections::HashSet;
+
 /// The maximum number of signs of a text.
 const MOST: usize = 16;
 /// The maximum length of a sign in bytes.
@@ -8,16 +10,15 @@ const LONGEST: usize = 200;
 /// The minimum length of a sign of letters, and of a number, in bytes.
 const SHORTEST: usize = 4;
 
-/// Returns the names in a text that are not in `known`: identifiers, paths, codes and long numbers, each once, in
+/// Returns the names in a text that are not among the `known` tokens: identifiers, paths, codes and long numbers, each once, in
 /// order. Ordinary words are not names.
-pub fn signs<'a>(text: &'a str, known: &[&str]) -> Vec<&'a str> {
-    let known: Vec<_> = known.iter().flat_map(|text| tokens(text)).collect();
+pub fn signs<'a>(text: &'a str, known: &HashSet<&str>) -> Vec<&'a str> {
     let mut signs: Vec<&str> = Vec::new();
     for token in tokens(text).filter(|token| is_sign(token)) {
         if signs.len() == MOST {
             break;
         }
-        if !signs.contains(&token) && !known.contains(&token) {
+        if !signs.contains(&token) && !known.contains(token) {
             signs.push(token);
         }
     }
@@ -31,7 +32,7 @@ pub fn written(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the runs of characters that names consist of, without the punctuation of the sentence.
-fn tokens(text: &str) -> impl Iterator<Item = &str> {
+pub fn tokens(text: &str) -> impl Iterator<Item = &str> {
     let is_part = |c: char| c.is_alphanumeric() || ['_', '.', '/', ':', '-'].contains(&c);
     let runs = text.split(move |c| !is_part(c)).map(|run| run.trim_matches(['.', '/', ':', '-']));
     runs.filter(|run| !run.is_empty() && run.len() <= LONGEST)
@@ -78,14 +79,14 @@ mod tests {
         let text = "AuthMiddleware in src/auth.py refuses verify_jwt with E0308 on port 5433. Deploys happen on Tuesdays, at 401; \
                     see cbu.create.";
         assert_eq!(
-            signs(text, &[]),
+            signs(text, &HashSet::new()),
             ["AuthMiddleware", "src/auth.py", "verify_jwt", "E0308", "5433", "cbu.create"]
         );
         assert_eq!(
-            signs(text, &["why does AuthMiddleware fail, on 5433?"]),
+            signs(text, &tokens("why does AuthMiddleware fail, on 5433?").collect()),
             ["src/auth.py", "verify_jwt", "E0308", "cbu.create"]
         );
-        assert!(signs("Deploys happen on Tuesdays. It is 2 p.m.", &[]).is_empty());
+        assert!(signs("Deploys happen on Tuesdays. It is 2 p.m.", &HashSet::new()).is_empty());
     }
 
     #[test]
@@ -100,7 +101,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_signs_of_any_text_are_few_and_stand_in_it(text in any::<String>()) {
-            let signs = signs(&text, &[]);
+            let signs = signs(&text, &HashSet::new());
             prop_assert!(signs.len() <= MOST);
             for sign in signs {
                 prop_assert!(text.contains(sign));

@@ -163,7 +163,8 @@ fn labels(slate: &Slate<'_>, viewed: &[i32], matched: Match, input: &str) -> Vec
         label_hash: label(input, b"chosen"),
         pair_hash: None,
     });
-    let rejected = viewed.iter().filter_map(|&index| {
+    let mut seen = HashSet::new();
+    let rejected = viewed.iter().filter(|index| seen.insert(**index)).filter_map(|&index| {
         let text = slate.suggestions.get(usize::try_from(index).ok()?)?;
         let pair = || derived_id(&[b"pair", prompt, input.as_bytes(), text.as_bytes()]);
         (!is_blank(text) && known.insert(bare(text))).then(|| Label {
@@ -213,6 +214,12 @@ mod tests {
         assert_eq!(rejected(&["a", "a", "b"], &[0, 1, 2], "a"), [2]);
         assert_eq!(rejected(&["a", "b"], &[0, 1], "a and more"), [1]);
         assert_eq!(rejected(&["a b", " a  b", "c", "c\n"], &[0, 1, 2, 3], " a  b"), [2]);
+    }
+
+    #[test]
+    fn a_long_suggestion_that_was_viewed_often_is_compared_once() {
+        let long = "a ".repeat(1_000_000);
+        assert_eq!(rejected(&[&long], &[0; 1_000], "x"), [0]);
     }
 
     #[test]

@@ -247,11 +247,11 @@ async fn requests_that_wait_for_their_bodies_keep_nobody_from_reading_or_adminis
 }
 
 #[tokio::test]
-async fn a_head_beyond_64_kib_is_refused() {
+async fn a_head_beyond_32_kib_is_refused() {
     let service = Service::open().await;
     let patience = Duration::from_mins(1);
     let (address, stop, serving) = listen(&service, Connections { connections: 10, patience }).await;
-    for (length, status) in [(60_000, "200"), (70_000, "431")] {
+    for (length, status) in [(30_000, "200"), (35_000, "431")] {
         let mut connection = TcpStream::connect(address).await.expect("it listens");
         let (mut reader, mut writer) = connection.split();
         let head = format!(
