@@ -30,6 +30,7 @@ pub struct Writing {
     prefer: Prefer,
     memory: Memory,
     replaced: Replaced,
+    is_for_readers: bool,
 }
 
 impl FromRequestParts<App> for Writing {
@@ -41,7 +42,7 @@ impl FromRequestParts<App> for Writing {
         let Ok(prefer) = Prefer::from_request_parts(parts, app).await;
         let memory = Memory::of(&parts.extensions);
         let replaced = Replaced::of(&parts.extensions);
-        Ok(Self { app: app.clone(), caller, key, prefer, memory, replaced })
+        Ok(Self { app: app.clone(), caller, key, prefer, memory, replaced, is_for_readers: false })
     }
 }
 
@@ -65,10 +66,16 @@ impl Writing {
         &self.memory
     }
 
-    /// Returns whether the client wants to see the record.
+    /// Shows the record only to a caller who may read, because its id can be computed by those who have not posted it.
+    #[must_use]
+    pub fn for_readers(self) -> Self {
+        Self { is_for_readers: true, ..self }
+    }
+
+    /// Returns whether the client wants to see the record, and may.
     #[must_use]
     pub fn shows_record(&self) -> bool {
-        !self.prefer.minimal()
+        !self.prefer.minimal() && (!self.is_for_readers || self.caller.may_read())
     }
 
     /// Writes an event that creates a record, and responds with its `address`, if there is one. `record` gets the
@@ -116,7 +123,7 @@ impl Writing {
     /// Returns the record that was written, if the client wants it. The write is acknowledged even if the record is too large
     /// for a response, or if others keep it from being read.
     pub async fn show<T>(&self, record: impl AsyncFnOnce() -> Result<T>) -> Result<Shown<T>> {
-        if self.prefer.minimal() {
+        if !self.shows_record() {
             return Ok(Shown::Minimal);
         }
         let shown = async {

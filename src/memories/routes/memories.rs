@@ -110,6 +110,8 @@ async fn change_memory(
     Path(ById { id }): Path<ById>,
     Json(change): Json<MemoryChange>,
 ) -> Result<Changed<Memory>> {
+    // The id of a piece of code follows from its place.
+    let writing = writing.for_readers();
     let record = async |_| stored(&writing.app, &writing.caller.project, id, writing.memory()).await;
     writing.change(Event::change(id, change), record).await
 }

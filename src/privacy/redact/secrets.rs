@@ -132,6 +132,12 @@ const SHAPES: &[Shape] = &[
     shape("slack", "xoxe", "[.-][A-Za-z0-9.-]{20,}"),
     shape("slack", "xapp-", "[A-Za-z0-9-]{20,}"),
     shape("slack", "https://hooks.slack.com/", "(?:services|workflows|triggers)/[A-Za-z0-9/_-]{20,}"),
+    // JSON may escape each slash (RFC 8259, section 7), and may stand in a text that is none.
+    shape(
+        "slack",
+        r"https:\/\/hooks.slack.com\/",
+        r"(?:services|workflows|triggers)(?:\\/|[A-Za-z0-9_-]){20,}",
+    ),
     shape("sonar", "sqp_", "[0-9a-f]{40}"),
     shape("sonar", "squ_", "[0-9a-f]{40}"),
     shape("sonar", "sqa_", "[0-9a-f]{40}"),
@@ -147,6 +153,7 @@ const SHAPES: &[Shape] = &[
     shape("tailscale", "tskey-", "[a-z]+-[A-Za-z0-9]+-[A-Za-z0-9]{20,}"),
     shape("tavily", "tvly-", "[A-Za-z0-9-]{20,}"),
     shape("teams", "https://outlook.office.com/webhook/", "[A-Za-z0-9@/-]{40,}"),
+    shape("teams", r"https:\/\/outlook.office.com\/webhook\/", r"(?:\\/|[A-Za-z0-9@-]){40,}"),
     shape("telegram", "bot", "[0-9]{8,10}:AA[A-Za-z0-9_-]{33}"),
     shape("twilio", "SK", "[0-9a-f]{32}"),
     shape("twitch", "oauth:", "[a-z0-9]{30}"),
@@ -160,6 +167,7 @@ const SHAPES: &[Shape] = &[
     shape("yandex", "AQVN", "[A-Za-z0-9_-]{35,38}"),
     shape("yandex", "YCAJ", "[A-Za-z0-9_-]{30,}"),
     shape("discord-hook", "https://discord.com/api/webhooks/", "[0-9]+/[A-Za-z0-9_-]{40,}"),
+    shape("discord-hook", r"https:\/\/discord.com\/api\/webhooks\/", r"[0-9]+\\/[A-Za-z0-9_-]{40,}"),
     shape("gleaner", "glnr_", "[A-Za-z0-9_-]{40,}"),
 ];
 
@@ -239,8 +247,8 @@ pub(super) fn patterns() -> Vec<Pattern> {
         ),
         // A password in an address (RFC 3986, section 3.2.1). One that begins with a dollar sign is a variable.
         Pattern::matches(
-            &["://"],
-            r#"[A-Za-z][A-Za-z0-9+.-]+://([^\s:/@"'<>{}$`]*:[^\s/@"'<>{}$`][^\s/@"<>{}`]{2,})@"#,
+            &["://", r":\/\/"],
+            r#"[A-Za-z][A-Za-z0-9+.-]+:\\?/\\?/([^\s:/@"'<>{}$`]*:[^\s/@"'<>{}$`][^\s/@"<>{}`]{2,})@"#,
             is_login,
         ),
     ];

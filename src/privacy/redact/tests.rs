@@ -31,6 +31,9 @@ fn tokens_are_replaced_wherever_they_stand_in_a_text() {
         format!("eyJhbGciOiJIUzI1NiJ9.eyJ{}.{}", random(60), random(43)),
         format!("sk-proj-{}T3BlbkFJ{}", random(74), random(74)),
         format!("https://hooks.slack.com/services/T0123ABCD/B0123ABCD/{}", random(24)),
+        format!(r"https:\/\/hooks.slack.com\/services\/T0123ABCD\/B0123ABCD\/{}", random(24)),
+        format!(r"https:\/\/outlook.office.com\/webhook\/{}@{0}\/IncomingWebhook\/{0}", random(30)),
+        format!(r"https:\/\/discord.com\/api\/webhooks\/0123456789\/{}", random(68)),
         format!("glnr_{}", random(51)),
     ] {
         for (before, after) in [
@@ -601,6 +604,7 @@ fn what_stands_behind_the_name_of_a_secret_is_replaced() {
         ("-H \"Authorization: Basic ", "\""),
         ("\"authorization\": \"Bearer ", "\""),
         ("postgres://app:", "@db.example.com/app"),
+        ("HTTP/1.1 200 OK\n{\"dsn\":\"postgres:\\/\\/app:", "@db.example.com\\/app\"}"),
     ] {
         let text = redacted(&redactor, &format!("{before}{value}{after}"));
         assert!(

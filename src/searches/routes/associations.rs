@@ -237,6 +237,8 @@ async fn report_association(
     Path(ById { id }): Path<ById>,
     Json(NewFeedback { verdict }): Json<NewFeedback>,
 ) -> Result<Changed<Association>> {
+    // The id of an association follows from its query and its path.
+    let writing = writing.for_readers();
     let tenant = &writing.caller.tenant;
     let source = writing.id("feedback", Some(id)).unwrap_or_else(Uuid::now_v7);
     let feedback = Feedback { association: id, source, verdict };

@@ -327,3 +327,35 @@ async fn a_key_that_may_not_read_is_not_told_which_searches_of_a_turn_have_ended
         assert_eq!(stored["state"], "unresolved");
     }
 }
+
+#[tokio::test]
+async fn a_key_that_may_only_write_is_not_shown_records_whose_ids_can_be_computed() {
+    let (service, operator) = Service::closed().await;
+    let (writer, _) = make(&service, &operator, json!({"scopes": ["write"]})).await;
+    let code =
+        json!({"root": "/w", "path": "needle.rs", "chunks": [{"symbol": "f", "content": "fn needle() {}"}]});
+    call(&service, &operator, Method::PUT, "/v1/memories/code", Some(code)).await.expect(200);
+    let search = json!({"query": "needle", "best_score": 0.1, "root": "/w"});
+    let search = call(&service, &operator, Method::POST, "/v1/searches", Some(search)).await.expect(201);
+    let path = format!("/v1/searches/{}", search["id"].as_str().expect("an id"));
+    let read = json!({"kind": "read", "path": "/w/needle.rs"});
+    call(&service, &operator, Method::POST, &format!("{path}/fallbacks"), Some(read)).await.expect(201);
+    call(&service, &operator, Method::POST, &format!("{path}/resolve"), Some(json!({}))).await.expect(200);
+    let get = async |path| call(&service, &operator, Method::GET, path, None).await.expect(200);
+    let memories = get("/v1/memories").await;
+    let associations = get("/v1/associations?query=needle").await;
+    let of = |list: &Value| list["data"][0]["id"].as_str().expect("an id").to_owned();
+    for (method, path, body) in [
+        (Method::PATCH, format!("/v1/memories/{}", of(&memories)), json!({})),
+        (
+            Method::POST,
+            format!("/v1/associations/{}/feedback", of(&associations)),
+            json!({"verdict": "useful"}),
+        ),
+    ] {
+        let answer = call(&service, &writer, method.clone(), &path, Some(body.clone())).await;
+        assert!(answer.status.is_success() && !answer.text().contains("needle"), "{}", answer.text());
+        let shown = call(&service, &operator, method, &path, Some(body)).await.expect(200);
+        assert!(shown.to_string().contains("needle"), "{shown}");
+    }
+}
