@@ -1,7 +1,7 @@
 //! Signs: names in a text that are unlikely to appear elsewhere by chance. If they appear in what an agent does
 //! later, the text was used.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 /// The maximum number of signs of a text.
 const MOST: usize = 16;
@@ -12,7 +12,7 @@ const SHORTEST: usize = 4;
 
 /// Returns the names in a text that are not among the `known` tokens: identifiers, paths, codes and long numbers, each once, in
 /// order. Ordinary words are not names.
-pub fn signs<'a>(text: &'a str, known: &HashSet<&str>) -> Vec<&'a str> {
+pub fn signs<'a>(text: &'a str, known: &BTreeSet<&str>) -> Vec<&'a str> {
     let mut signs: Vec<&str> = Vec::new();
     for token in tokens(text).filter(|token| is_sign(token)) {
         if signs.len() == MOST {
@@ -79,14 +79,14 @@ mod tests {
         let text = "AuthMiddleware in src/auth.py refuses verify_jwt with E0308 on port 5433. Deploys happen on Tuesdays, at 401; \
                     see cbu.create.";
         assert_eq!(
-            signs(text, &HashSet::new()),
+            signs(text, &BTreeSet::new()),
             ["AuthMiddleware", "src/auth.py", "verify_jwt", "E0308", "5433", "cbu.create"]
         );
         assert_eq!(
             signs(text, &tokens("why does AuthMiddleware fail, on 5433?").collect()),
             ["src/auth.py", "verify_jwt", "E0308", "cbu.create"]
         );
-        assert!(signs("Deploys happen on Tuesdays. It is 2 p.m.", &HashSet::new()).is_empty());
+        assert!(signs("Deploys happen on Tuesdays. It is 2 p.m.", &BTreeSet::new()).is_empty());
     }
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_signs_of_any_text_are_few_and_stand_in_it(text in any::<String>()) {
-            let signs = signs(&text, &HashSet::new());
+            let signs = signs(&text, &BTreeSet::new());
             prop_assert!(signs.len() <= MOST);
             for sign in signs {
                 prop_assert!(text.contains(sign));
