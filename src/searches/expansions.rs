@@ -31,7 +31,8 @@ pub struct Expansion {
 }
 
 /// Finds the patterns of the searches from which the associations of similar queries were learned, of each
-/// association the latest hundred searches.
+/// association the latest hundred searches. The texts of the queries are read last, because an aggregate would hold a copy
+/// for each use of a pattern.
 pub async fn find(
     db: &PgPool,
     samples: &Arc<Samples>,
@@ -52,19 +53,26 @@ pub async fn find(
             order by e.source, near.score desc
         ),
         led as (
-            select f.target as pattern, s.query, search.score, search.id, f.timestamp
+            select search.id, search.score, f.target as pattern, max(f.timestamp) as timestamp
             from search
             join searches s on s.project = $1 and s.id = search.id
-            join fallbacks f on f.project = $1 and f.search_id = s.id and f.kind in ('grep', 'glob') and f.ok and f.counts
-            where f.target <> s.query and exists (
-                select from fallbacks r
-                where r.project = $1 and r.search_id = s.id and r.kind in ('read', 'index') and r.ok and r.counts
-                    and r.timestamp >= f.timestamp)
+            cross join lateral (
+                select max(r.timestamp) as at from fallbacks r
+                where r.project = $1 and r.search_id = search.id and r.kind in ('read', 'index') and r.ok and r.counts
+            ) last_read
+            join fallbacks f on f.project = $1 and f.search_id = search.id and f.kind in ('grep', 'glob') and f.ok and f.counts
+            where f.target <> s.query and f.timestamp <= last_read.at
+            group by search.id, search.score, f.target
+        ),
+        best as (
+            select pattern, (array_agg(id order by score desc, timestamp desc, id))[1] as id, max(score) as score,
+                count(*) as evidence, max(timestamp) as last_seen_at
+            from led group by pattern
+            order by max(score) desc, count(*) desc, max(timestamp) desc, pattern limit $4
         )
-        select pattern, (array_agg(query order by score desc, timestamp desc))[1] as query, max(score) as score,
-            count(distinct id) as evidence, max(timestamp) as last_seen_at
-        from led group by pattern
-        order by max(score) desc, count(distinct id) desc, max(timestamp) desc, pattern limit $4";
+        select best.pattern, s.query, best.score, best.evidence, best.last_seen_at
+        from best join searches s on s.project = $1 and s.id = best.id
+        order by best.score desc, best.evidence desc, best.last_seen_at desc, best.pattern";
     let near = associations::find(db, samples, project, query, repository, NEAREST, rules).await?;
     Ok(sqlx::query_as(SQL)
         .bind(&**project)

@@ -67,6 +67,44 @@ async fn patterns_that_led_to_the_answer_are_returned_for_similar_queries() {
 }
 
 #[tokio::test]
+async fn a_pattern_that_led_to_several_answers_is_listed_with_the_most_similar_query() {
+    let service = Service::open().await;
+    for (query, at) in [("login button", 0), ("login button component", 100), ("login button", 200)] {
+        let search = start(&service, weak(query, at)).await;
+        append(&service, &search, &grep("login.*", at + 1)).await.expect(201);
+        append(&service, &search, &grep("login.*", at + 2)).await.expect(201);
+        append(&service, &search, &grep(query, at + 2)).await.expect(201);
+        append(&service, &search, &read("auth/LoginButton.tsx", at + 3)).await.expect(201);
+        resolve(&service, &search, at + 9).await;
+    }
+    let expansions = service.get("/v1/searches/expansions?query=login%20button").await.expect(200);
+    let rows = expansions["data"].as_array().expect("data");
+    let expected = json!({"pattern": "login.*", "query": "login button", "score": 1.0, "evidence": 3,
+        "last_seen_at": "2026-01-01T00:03:22.000000Z"});
+    assert_eq!(rows, &[expected]);
+}
+
+/// Postgres refuses an array of more than a gigabyte.
+#[tokio::test]
+async fn the_query_of_a_pattern_is_read_once_and_not_for_each_use_of_the_pattern() {
+    let service = Service::open().await;
+    let search = start(&service, weak("login button", 0)).await;
+    append(&service, &search, &grep("login.*", 1)).await.expect(201);
+    append(&service, &search, &read("auth/LoginButton.tsx", 2)).await.expect(201);
+    resolve(&service, &search, 9).await;
+    let grown = "
+        update searches set query = repeat('x', 1200000);
+        insert into fallbacks (project, search_id, id, kind, target, ok, timestamp, share, counts)
+            select project, search_id, gen_random_uuid(), kind, target, ok, timestamp, share, counts
+            from fallbacks cross join generate_series(1, 999) where kind = 'grep'";
+    sqlx::raw_sql(grown).execute(service.pool()).await.expect("grows");
+    let expansions = service.get("/v1/searches/expansions?query=login%20button").await.expect(200);
+    let rows = expansions["data"].as_array().expect("data");
+    assert_eq!((column(rows, "pattern"), column(rows, "evidence")), (vec![json!("login.*")], vec![json!(1)]));
+    assert_eq!(rows[0]["query"].as_str().map(str::len), Some(1_200_000));
+}
+
+#[tokio::test]
 async fn patterns_are_found_by_a_folder_and_a_query_that_are_redacted() {
     let service = Service::open().await;
     service.put("/v1/projects/default", &json!({"redact": {"builtin": ["home-paths"]}})).await.expect(200);
