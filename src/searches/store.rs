@@ -111,7 +111,7 @@ pub async fn get(
     let fallbacks = sqlx::query(concat!(fallbacks!(), " order by f.timestamp, f.id")).bind(project).bind(id);
     search.fallbacks = Some(rows::parts(fallbacks, &mut *snapshot, memory).await?);
     search.hints = Some(given_hints(&mut snapshot, project, id, rules).await?);
-    search.associations = Some(learned(&mut snapshot, project, id, rules).await?);
+    search.associations = Some(learned(&mut snapshot, project, id, rules, memory).await?);
     Ok(Some(search))
 }
 
@@ -141,7 +141,8 @@ async fn learned(
     project: &str,
     id: Uuid,
     rules: &Rules,
-) -> sqlx::Result<Vec<Association>> {
+    memory: &Memory,
+) -> Result<Vec<Association>> {
     const SQL: &str = "
         select a.id, q.query, nullif(q.root, '') as root, a.path, 1::float8 as score,
             decayed(a.weight, extract(epoch from $3 - a.weighed_at)::float8, $4) as weight, a.evidence, a.last_seen_at
@@ -149,6 +150,6 @@ async fn learned(
         join associations a on a.project = $1 and a.id = e.association_id
         join association_queries q on q.project = $1 and q.id = a.query_id
         where e.project = $1 and e.source = $2 and e.kind = 'found' order by e.rank";
-    let query = sqlx::query_as(SQL).bind(project).bind(id).bind(associations::now()).bind(rules.half_life);
-    query.fetch_all(connection).await
+    let query = sqlx::query(SQL).bind(project).bind(id).bind(associations::now()).bind(rules.half_life);
+    rows::parts(query, connection, memory).await
 }

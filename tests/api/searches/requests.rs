@@ -4,7 +4,7 @@ use axum::http::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{MIDNIGHT, append, paths, read, resolve, start, weak};
+use super::{MIDNIGHT, append, find, paths, read, resolve, start, weak};
 use crate::support::{Service, column, with};
 
 #[tokio::test]
@@ -212,4 +212,20 @@ async fn a_fallback_may_be_posted_for_each_of_several_open_searches() {
         assert_eq!(column(fallbacks, "id"), [3, 4].map(|number| json!(Uuid::from_u128(number))));
         assert_eq!(column(fallbacks, "counts"), [true, true]);
     }
+}
+
+#[tokio::test]
+async fn a_search_that_has_learned_more_than_an_answer_holds_is_not_shown() {
+    let service = Service::open().await;
+    let learned = find(&service, weak("login button", 0), &["a.rs"]).await;
+    let grown = "
+        insert into associations (project, query_id, id, path, weight, weighed_at, evidence, last_seen_at)
+            select project, query_id, gen_random_uuid(), repeat('x', 1000000) || n, weight, weighed_at, evidence, last_seen_at
+            from associations cross join generate_series(1, 40) n;
+        insert into association_evidence (project, association_id, source, kind, weight, at, rank)
+            select e.project, a.id, e.source, e.kind, e.weight, e.at, e.rank
+            from association_evidence e cross join associations a on conflict do nothing";
+    sqlx::raw_sql(grown).execute(service.pool()).await.expect("grows");
+    let path = format!("/v1/searches/{}", learned["id"].as_str().expect("an id"));
+    assert_eq!(service.get(&path).await.status, 413);
 }
