@@ -52,17 +52,21 @@ pub async fn find(
             ) e
             order by e.source, near.score desc
         ),
-        led as (
-            select search.id, search.score, f.target as pattern, max(f.timestamp) as timestamp
-            from search
-            join searches s on s.project = $1 and s.id = search.id
-            cross join lateral (
-                select max(r.timestamp) as at from fallbacks r
+        -- Materialized, so that the last read is looked up once for each search and not for each of its patterns.
+        followed as materialized (
+            select search.id, search.score, (
+                select max(r.timestamp) from fallbacks r
                 where r.project = $1 and r.search_id = search.id and r.kind in ('read', 'index') and r.ok and r.counts
-            ) last_read
-            join fallbacks f on f.project = $1 and f.search_id = search.id and f.kind in ('grep', 'glob') and f.ok and f.counts
-            where f.target <> s.query and f.timestamp <= last_read.at
-            group by search.id, search.score, f.target
+            ) as last_read_at
+            from search
+        ),
+        led as (
+            select followed.id, followed.score, f.target as pattern, max(f.timestamp) as timestamp
+            from followed
+            join searches s on s.project = $1 and s.id = followed.id
+            join fallbacks f on f.project = $1 and f.search_id = followed.id and f.kind in ('grep', 'glob') and f.ok and f.counts
+            where f.target <> s.query and f.timestamp <= followed.last_read_at
+            group by followed.id, followed.score, f.target
         ),
         best as (
             select pattern, (array_agg(id order by score desc, timestamp desc, id))[1] as id, max(score) as score,
