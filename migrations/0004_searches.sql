@@ -65,6 +65,7 @@ create index searches_session on searches (project, agent_session_id, timestamp)
 create index searches_open on searches (project, thread_id) where state = 'tracking';
 create index searches_answered on searches (project, thread_id, timestamp) where state = 'resolved';
 create index searches_completed on searches (project, completed_at, id) where state = 'resolved';
+create index searches_corrects on searches (corrects, project) where corrects is not null;
 
 comment on table searches is 'A search by an agent. One whose best score is under the threshold is tracked until its turn ends or silence does.';
 comment on column searches.best_score is 'Of its results; 0 where there were none, null where there were some and no score is known.';

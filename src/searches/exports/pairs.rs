@@ -70,7 +70,8 @@ impl Described for SearchPairs {
     const DESCRIPTION: Description = Description {
         name: "search-pairs",
         summary: "Queries with weak results, the files that answered them, and files that did not help.",
-        notes: "The data set contains only resolved searches. A row of `raw` has `query`, `path`, `unhelpful` and `root`; \
+        notes: "The data set contains only resolved searches. A file to which a person objected, so that the agent went to \
+            another, is not an answer. A row of `raw` has `query`, `path`, `unhelpful` and `root`; \
             `triplets` has a row for each file that did not help. `split` divides the rows by query.",
         shapes: &[Shape::Raw, Shape::Triplet, Shape::Pair],
         raw: Some(schema::of::<Raw<'_>>),
@@ -162,6 +163,8 @@ impl Dataset for SearchPairs {
 
 impl SearchPairs {
     /// Adds `from` and `where`, with the search `s`, and as `unhelpful` a file that did not help where it is part of the row.
+    /// A file to which a person objected, with the effect that the agent went to another, is not the answer. What had been
+    /// exported by then has it all the same.
     fn push_rows(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
         let others = match shape {
             Shape::Triplet => UNHELPFUL,
@@ -172,8 +175,16 @@ impl SearchPairs {
             join association_evidence e on e.project = $1 and e.source = s.id and e.kind = 'found'
             join associations a on a.project = $1 and a.id = e.association_id
             cross join lateral ({others}) unhelpful
-            where s.project = $1 and s.state = 'resolved'"
+            where s.project = $1 and s.state = 'resolved' and not exists (
+                select from searches correction
+                join association_evidence against on against.project = $1 and against.association_id = e.association_id
+                    and against.source = correction.id and against.kind = 'corrected'
+                where correction.project = $1 and correction.corrects = s.id"
         ));
+        if let Some(as_of) = common.as_of {
+            query.push(" and correction.completed_at < ").push_bind(as_of);
+        }
+        query.push(")");
         if let Some(root) = &self.root {
             query.push(" and s.root = ").push_bind(paths::folder(root));
         }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{call, found, learned, prompt, reads, send, text};
-use crate::support::{Service, with};
+use crate::support::{Service, encoded, with};
 
 /// The id of a call as the API draws it.
 fn drawn(number: usize) -> String {
@@ -108,4 +108,32 @@ async fn a_person_who_objects_moves_the_answer_to_the_file_that_the_agent_goes_t
         }
         assert_eq!(learned(&pieces).await, learned(&service).await, "{objection} {second:?}");
     }
+}
+
+#[tokio::test]
+async fn a_file_to_which_a_person_objected_is_exported_as_unhelpful_and_not_as_the_answer() {
+    let service = Service::open().await;
+    let mut lines = vec![prompt(0, "find the login button")];
+    lines.extend(call(1, "t1", "Grep", &json!({"pattern": "loginButton"}), &json!("No matches found")));
+    lines.extend(reads(3, "t2", "/src/app/Button.tsx"));
+    lines.push(prompt(200, "no, the other file"));
+    send(&service, "a", text(&lines)).await;
+    let export = async |parameters: &str| service.get(&format!("/v1/exports/search-pairs{parameters}")).await;
+    let before = export("").await;
+    let row = |path: &str, unhelpful: &[&str]| json!({"query": "loginButton", "path": path, "unhelpful": unhelpful, "root": "/src/app"});
+    assert_eq!(before.rows(), [row("Button.tsx", &[])]);
+    lines = reads(203, "t3", "/src/app/auth/LoginButton.tsx").into();
+    lines.push(prompt(300, "thanks"));
+    send(&service, "a", text(&lines)).await;
+    let (right, wrong) = ("auth/LoginButton.tsx", "Button.tsx");
+    for parameters in ["", "?dedupe=exact"] {
+        assert_eq!(export(parameters).await.rows(), [row(right, &[wrong])], "{parameters}");
+    }
+    let pairs = export("?format=pairs").await.rows();
+    assert_eq!(pairs, [json!({"anchor": "loginButton", "positive": right})]);
+    let triplets = export("?format=triplets").await.rows();
+    assert_eq!(triplets, [json!({"anchor": "loginButton", "positive": right, "negative": wrong})]);
+    // What was exported before the objection had effect is exported again.
+    let as_of = before.header("gleaner-as-of").expect("a time");
+    assert_eq!(export(&format!("?as_of={}", encoded(as_of))).await.rows(), before.rows());
 }
