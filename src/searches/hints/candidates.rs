@@ -15,6 +15,7 @@ use crate::searches::rules::hints::{Signs, Telling, likeness, together};
 use crate::searches::rules::names::{self, Names};
 use crate::searches::rules::repository::file_id;
 use crate::searches::settings::Rules;
+use crate::sharing::apart;
 
 /// The maximum number of words or identifiers of a query that are used.
 const MOST_NAMES: usize = 24;
@@ -50,11 +51,12 @@ pub(super) struct File {
     pub(super) learned: Option<Association>,
 }
 
-/// Reads the files that have at least one sign.
+/// Reads the files that have at least one sign. What takes time in proportion to the number of files runs on a thread that
+/// serves no requests.
 pub(super) struct Candidates<'a> {
     db: &'a PgPool,
-    project: &'a str,
-    moment: &'a Moment,
+    project: &'a Arc<str>,
+    moment: &'a Arc<Moment>,
     names: Names,
 }
 
@@ -67,7 +69,7 @@ impl<'a> Candidates<'a> {
         project: &'a Arc<str>,
         rules: &Rules,
         query: &str,
-        moment: &'a Moment,
+        moment: &'a Arc<Moment>,
     ) -> Result<Vec<File>> {
         let names = Names::of(project, &moment.repository);
         let this = Self { db, project, moment, names };
@@ -77,14 +79,14 @@ impl<'a> Candidates<'a> {
         let mut files = this.learned(&words, near);
         if repository.is_none() {
             let words = Telling::new(words.into_iter().map(|word| (word, 0)), 1, 1.0);
-            this.compare_paths(&mut files, &words);
-            return Ok(files.into_values().collect());
+            let files = this.compare_paths(files, words).await;
+            return Ok(files.into_iter().map(|(_, file)| file).collect());
         }
         let (files_of_repository, frequencies) = this.frequencies_of_words(&words).await?;
         let together = this.together().await?;
         let rarest = rarest(&frequencies);
         this.add_touched(&mut files, &together, &rarest).await?;
-        this.compare_paths(&mut files, &Telling::new(frequencies, files_of_repository, 1.0));
+        let files = this.compare_paths(files, Telling::new(frequencies, files_of_repository, 1.0)).await;
         Ok(this.with_contents(files, limited(this.names.identifiers(query))).await?)
     }
 
@@ -123,12 +125,12 @@ impl<'a> Candidates<'a> {
                 ) counted)
             from unnest($2::int[]) as wanted (word)";
         let files: i64 = sqlx::query_scalar(FILES)
-            .bind(self.project)
+            .bind(&**self.project)
             .bind(&self.moment.repository)
             .bind(MOST_COUNTED)
             .fetch_one(self.db)
             .await?;
-        let query = sqlx::query_as(HAVING).bind(self.project).bind(words).bind(MOST_COUNTED);
+        let query = sqlx::query_as(HAVING).bind(&**self.project).bind(words).bind(MOST_COUNTED);
         let having: Vec<(Key, i64)> = query.fetch_all(self.db).await?;
         let count = |count| usize::try_from(count).unwrap_or_default();
         Ok((count(files), having.into_iter().map(|(word, having)| (word, count(having))).collect()))
@@ -137,7 +139,7 @@ impl<'a> Candidates<'a> {
     /// Returns how strongly files belong to the current ones, because they were touched in the same turns.
     async fn together(&self) -> sqlx::Result<HashMap<Uuid, f64>> {
         const SQL: &str = "
-            select f.thread_id, f.file_id, f.turns from touched_files f
+            select f.thread_id as thread, f.file_id as file, f.turns from touched_files f
             where f.project = $1 and f.thread_id in (
                 select g.thread_id from touched_files g where g.project = $1 and g.file_id = any($2)
                 order by g.touched_at desc limit $3)
@@ -147,29 +149,10 @@ impl<'a> Candidates<'a> {
             return Ok(HashMap::new());
         }
         let query =
-            sqlx::query_as(SQL).bind(self.project).bind(at_hand).bind(MOST_SESSIONS).bind(MOST_TOGETHER);
-        let rows: Vec<(Uuid, Uuid, Vec<i32>)> = query.fetch_all(self.db).await?;
-        let mut turns_at_hand: HashMap<Uuid, HashSet<(Uuid, i32)>> = HashMap::new();
-        for (thread, file, turns) in &rows {
-            if at_hand.contains(file) {
-                let turns = turns.iter().map(|turn| (*thread, *turn));
-                turns_at_hand.entry(*file).or_default().extend(turns);
-            }
-        }
-        let mut both: HashMap<(Uuid, Uuid), usize> = HashMap::new();
-        for (thread, file, turns) in &rows {
-            for (at_hand, their_turns) in turns_at_hand.iter().filter(|(at_hand, _)| *at_hand != file) {
-                let shared = turns.iter().filter(|turn| their_turns.contains(&(*thread, **turn))).count();
-                if shared > 0 {
-                    *both.entry((*file, *at_hand)).or_default() += shared;
-                }
-            }
-        }
-        let mut sums: HashMap<Uuid, f64> = HashMap::new();
-        for ((file, at_hand), both) in both {
-            *sums.entry(file).or_default() += together(both, turns_at_hand[&at_hand].len());
-        }
-        Ok(sums)
+            sqlx::query_as(SQL).bind(&**self.project).bind(at_hand).bind(MOST_SESSIONS).bind(MOST_TOGETHER);
+        let rows: Vec<Touched> = query.fetch_all(self.db).await?;
+        let moment = Arc::clone(self.moment);
+        Ok(apart(self.project, move || belonging(&rows, &moment.at_hand)).await)
     }
 
     /// Adds the files that were touched together with the current ones, were named in the session, or have one of
@@ -190,7 +173,7 @@ impl<'a> Candidates<'a> {
         let ids = ids.into_iter().map(|(id, _)| *id).take(MOST_BY_SIGN).chain(files.keys().copied());
         let names: Vec<Key> = self.moment.names.iter().copied().collect();
         let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(SQL)
-            .bind(self.project)
+            .bind(&**self.project)
             .bind(&self.moment.repository)
             .bind(ids.collect::<Vec<_>>())
             .bind(names)
@@ -209,19 +192,27 @@ impl<'a> Candidates<'a> {
     }
 
     /// Compares the paths of files with the words of the query, and their names with the names that the session was
-    /// told.
-    fn compare_paths(&self, files: &mut HashMap<Uuid, File>, words: &Telling) {
-        for file in files.values_mut() {
-            let has = self.names.words(&file.path);
-            file.signs.path = words.share(|word| has.contains(&word));
-            file.signs.named = self.moment.names.contains(&self.names.file(&file.path));
-        }
+    /// told. Returns the files that are best by all signs so far first.
+    async fn compare_paths(&self, files: HashMap<Uuid, File>, words: Telling) -> Vec<(Uuid, File)> {
+        let (names, moment) = (self.names.clone(), Arc::clone(self.moment));
+        let compare = move || {
+            let compared = files.into_iter().map(|(id, mut file)| {
+                let has = names.words(&file.path);
+                file.signs.path = words.share(|word| has.contains(&word));
+                file.signs.named = moment.names.contains(&names.file(&file.path));
+                (file.signs.score(moment.turn), id, file)
+            });
+            let mut files: Vec<_> = compared.collect();
+            files.sort_by(|(a, one, _), (b, other, _)| b.total_cmp(a).then_with(|| one.cmp(other)));
+            files.into_iter().map(|(_, id, file)| (id, file)).collect()
+        };
+        apart(self.project, compare).await
     }
 
-    /// Compares the contents of the best files with the identifiers of the query.
+    /// Compares the contents of the first files with the identifiers of the query.
     async fn with_contents(
         &self,
-        files: HashMap<Uuid, File>,
+        mut files: Vec<(Uuid, File)>,
         identifiers: Vec<Key>,
     ) -> sqlx::Result<Vec<File>> {
         const CONTENTS: &str = "
@@ -233,27 +224,62 @@ impl<'a> Candidates<'a> {
         const OTHERS: &str = "
             select file_id, identifiers from touched_files
             where project = $1 and repository = $2 and identifiers <> '' order by file_id limit $3";
-        let mut files: Vec<(Uuid, File)> = files.into_iter().collect();
         if identifiers.is_empty() {
             return Ok(files.into_iter().map(|(_, file)| file).collect());
         }
-        let promise = |file: &File| file.signs.score(self.moment.turn);
-        files.sort_by(|(one, a), (other, b)| promise(b).total_cmp(&promise(a)).then_with(|| one.cmp(other)));
         let read: Vec<_> = files.iter().map(|(id, _)| *id).take(MOST_READ).collect();
-        let query = sqlx::query_as(CONTENTS).bind(self.project).bind(&read).bind(MOST_VIEWS);
-        let contents = having(&identifiers, query.fetch_all(self.db).await?);
-        let query = sqlx::query_as(OTHERS).bind(self.project).bind(&self.moment.repository).bind(SAMPLE);
-        let sample = having(&identifiers, query.fetch_all(self.db).await?);
-        let count = |identifier: &Key| sample.values().filter(|has| has.contains(identifier)).count();
-        let frequencies = identifiers.iter().map(|identifier| (*identifier, count(identifier)));
-        let telling = Telling::new(frequencies, sample.len(), COMMON);
-        for (id, file) in &mut files {
-            if let Some(has) = contents.get(id) {
-                file.signs.content = telling.share(|identifier| has.contains(&identifier));
+        let query = sqlx::query_as(CONTENTS).bind(&**self.project).bind(&read).bind(MOST_VIEWS);
+        let contents = query.fetch_all(self.db).await?;
+        let query = sqlx::query_as(OTHERS).bind(&**self.project).bind(&self.moment.repository).bind(SAMPLE);
+        let sample = query.fetch_all(self.db).await?;
+        let compare = move || {
+            let (contents, sample) = (having(&identifiers, contents), having(&identifiers, sample));
+            let count = |identifier: &Key| sample.values().filter(|has| has.contains(identifier)).count();
+            let frequencies = identifiers.iter().map(|identifier| (*identifier, count(identifier)));
+            let telling = Telling::new(frequencies, sample.len(), COMMON);
+            for (id, file) in &mut files {
+                if let Some(has) = contents.get(id) {
+                    file.signs.content = telling.share(|identifier| has.contains(&identifier));
+                }
+            }
+            files.into_iter().map(|(_, file)| file).collect()
+        };
+        Ok(apart(self.project, compare).await)
+    }
+}
+
+/// The turns of a thread in which it touched a file.
+#[derive(sqlx::FromRow)]
+struct Touched {
+    thread: Uuid,
+    file: Uuid,
+    turns: Vec<i32>,
+}
+
+/// Returns how strongly files belong to the current ones, the files `at_hand`.
+fn belonging(rows: &[Touched], at_hand: &[Uuid]) -> HashMap<Uuid, f64> {
+    let mut turns_at_hand: HashMap<Uuid, usize> = HashMap::new();
+    let mut by_thread: HashMap<Uuid, Vec<(Uuid, HashSet<i32>)>> = HashMap::new();
+    for Touched { thread, file, turns } in rows.iter().filter(|row| at_hand.contains(&row.file)) {
+        let turns: HashSet<_> = turns.iter().copied().collect();
+        *turns_at_hand.entry(*file).or_default() += turns.len();
+        by_thread.entry(*thread).or_default().push((*file, turns));
+    }
+    let mut both: HashMap<(Uuid, Uuid), usize> = HashMap::new();
+    for Touched { thread, file, turns } in rows {
+        let of_thread = by_thread.get(thread).into_iter().flatten();
+        for (at_hand, their_turns) in of_thread.filter(|(at_hand, _)| at_hand != file) {
+            let shared = turns.iter().filter(|turn| their_turns.contains(turn)).count();
+            if shared > 0 {
+                *both.entry((*file, *at_hand)).or_default() += shared;
             }
         }
-        Ok(files.into_iter().map(|(_, file)| file).collect())
     }
+    let mut sums: HashMap<Uuid, f64> = HashMap::new();
+    for ((file, at_hand), both) in both {
+        *sums.entry(file).or_default() += together(both, turns_at_hand[&at_hand]);
+    }
+    sums
 }
 
 /// Returns as many of these names as are used.
@@ -282,4 +308,29 @@ fn having(identifiers: &[Key], contents: Vec<(Uuid, Vec<u8>)>) -> HashMap<Uuid, 
         has.extend(identifiers.iter().filter(|identifier| names::is_among(**identifier, &packed)));
     }
     having
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_belong_together_by_the_turns_that_they_share_in_each_thread() {
+        let [one, other] = [1, 2].map(Uuid::from_u128);
+        let [at_hand, beside, apart] = [3, 4, 5].map(Uuid::from_u128);
+        let touched = |thread, file, turns: &[i32]| Touched { thread, file, turns: turns.to_vec() };
+        let rows = [
+            touched(one, at_hand, &[1, 2, 3]),
+            touched(one, beside, &[2, 3, 4]),
+            touched(other, at_hand, &[7]),
+            touched(other, beside, &[7, 1]),
+            // The same numbers are other turns in another thread.
+            touched(other, apart, &[1, 2, 3]),
+        ];
+        let found = belonging(&rows, &[at_hand]);
+        assert_eq!(found, HashMap::from([(beside, together(3, 4))]));
+        let found = belonging(&rows, &[at_hand, beside]);
+        let strengths = [(beside, together(3, 4)), (at_hand, together(3, 5)), (apart, together(1, 5))];
+        assert_eq!(found, HashMap::from(strengths));
+    }
 }

@@ -17,7 +17,7 @@ use sqlx::PgPool;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use self::candidates::Candidates;
+use self::candidates::{Candidates, File};
 use self::moment::Moment;
 use super::associations::Association;
 use super::rules::hints;
@@ -26,6 +26,7 @@ use super::rules::repository::{file_id, repository};
 use super::settings::Rules;
 use crate::error::Result;
 use crate::retrieval::Samples;
+use crate::sharing::apart;
 use crate::types::Timestamp;
 
 /// A file that is worth opening.
@@ -92,16 +93,11 @@ pub async fn find(
     rules: &Rules,
     asked: &Asked<'_>,
 ) -> Result<Vec<Hint>> {
-    let moment = Moment::read(db, project, asked).await?;
+    let moment = Arc::new(Moment::read(db, project, asked).await?);
     let mut found = Candidates::find(db, samples, project, rules, asked.query, &moment).await?;
-    found.retain(|file| !moment.has(&file.path) && !asked.offered.contains(&file.path));
-    let mut ranked: Vec<_> = found.into_iter().map(|file| (file.signs.score(moment.turn), file)).collect();
-    // Files with equal scores are ordered by weight, which decays and therefore only changes the order.
-    let weight = |file: &candidates::File| file.learned.as_ref().map_or(0.0, |learned| learned.weight);
-    ranked.sort_by(|(a, one), (b, other)| {
-        let by_weight = || weight(other).total_cmp(&weight(one)).then_with(|| one.path.cmp(&other.path));
-        b.total_cmp(a).then_with(by_weight)
-    });
+    found.retain(|file| !asked.offered.contains(&file.path));
+    let at = Arc::clone(&moment);
+    let mut ranked = apart(project, move || ranked(found, &at)).await;
     let scores = ranked.iter().map(|(score, _)| *score);
     let shown = match asked.least {
         Some(least) => scores.take_while(|score| *score >= least).count(),
@@ -112,9 +108,22 @@ pub async fn find(
     Ok(ranked.into_iter().map(|(score, file)| Hint::new(score, file, root)).collect())
 }
 
+/// Returns the files that the session has not touched with their scores, best first.
+fn ranked(mut files: Vec<File>, moment: &Moment) -> Vec<(f64, File)> {
+    files.retain(|file| !moment.has(&file.path));
+    let mut ranked: Vec<_> = files.into_iter().map(|file| (file.signs.score(moment.turn), file)).collect();
+    // Files with equal scores are ordered by weight, which decays and therefore only changes the order.
+    let weight = |file: &File| file.learned.as_ref().map_or(0.0, |learned| learned.weight);
+    ranked.sort_by(|(a, one), (b, other)| {
+        let by_weight = || weight(other).total_cmp(&weight(one)).then_with(|| one.path.cmp(&other.path));
+        b.total_cmp(a).then_with(by_weight)
+    });
+    ranked
+}
+
 impl Hint {
-    fn new(score: f64, file: candidates::File, root: Option<&String>) -> Self {
-        let candidates::File { path, learned, .. } = file;
+    fn new(score: f64, file: File, root: Option<&String>) -> Self {
+        let File { path, learned, .. } = file;
         match learned {
             Some(Association { id, query, root: own, weight, evidence, last_seen_at, .. }) => Self {
                 id: Some(id),
