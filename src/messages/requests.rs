@@ -210,7 +210,7 @@ pub struct Reported {
     /// The code or type that the provider gave.
     #[serde(default, skip_serializing_if = "OptionalName::is_none")]
     pub code: OptionalName,
-    /// The body of the error, or its message.
+    /// The body of the error, or its message. Its first 8 KiB decide what it means.
     pub message: String,
 }
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::waits;
+use crate::privacy::cut::beginning;
 
 /// The class of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, sqlx::Type)]
@@ -125,7 +126,7 @@ pub struct Said<'a> {
     pub status: Option<u16>,
     /// The code or type that the provider gave.
     pub code: Option<&'a str>,
-    /// The body of the error, or its message.
+    /// The body of the error, or its message, of which [`MOST_READ`] bytes are read.
     pub message: &'a str,
 }
 
@@ -285,9 +286,14 @@ fn asks_for_output_only(text: &str) -> bool {
     number("asked").is_none_or(|asked| number("limit").is_none_or(|limit| asked >= limit))
 }
 
-/// Returns the text of an error in lower case, without the quoting and line breaks of the bodies that it was wrapped in.
+/// The number of bytes of a message that are read to find out what it means.
+const MOST_READ: usize = 8 << 10;
+
+/// Returns the beginning of the text of an error in lower case, without the quoting and line breaks of the bodies that it was
+/// wrapped in. Other characters than ASCII are replaced, because a search for the bounds of words is many times slower in a
+/// text that has any, and no phrase has one.
 fn plain(said: &Said<'_>) -> String {
-    let whole = format!("{} {}", said.code.unwrap_or_default(), said.message);
+    let whole = format!("{} {}", said.code.unwrap_or_default(), beginning(said.message, MOST_READ));
     let mut text = String::with_capacity(whole.len());
     let mut escaped = false;
     for c in whole.chars() {
@@ -304,7 +310,11 @@ fn plain(said: &Said<'_>) -> String {
                         text.push(' ');
                     }
                 } else if c != '"' {
-                    text.extend(c.to_lowercase());
+                    text.push(match c {
+                        c if c.is_ascii() => c.to_ascii_lowercase(),
+                        c if c.is_alphanumeric() => 'x',
+                        _ => '?',
+                    });
                 }
             }
         }
@@ -329,6 +339,7 @@ const SHORT: usize = 160;
 
 /// Returns the innermost message of an error, on one line, cut where it is long.
 fn short(message: &str) -> String {
+    let message = beginning(message, MOST_READ);
     static MESSAGE: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r#"(?s)\\*["']message\\*["']\s*:\s*\\*"((?:[^"\\]|\\[^"])*)"#)
             .expect("a regular expression")

@@ -129,3 +129,25 @@ fn a_wait_in_the_headers_goes_before_one_in_the_text() {
     assert_eq!(classify(&said, None).retry_after_s, Some(20));
     assert_eq!(classify(&said, Some(7)).retry_after_s, Some(7));
 }
+
+#[test]
+fn only_the_beginning_of_a_long_message_is_read() {
+    let filler = "and so on ".repeat(1_000);
+    check(None, &format!("{filler}context_length_exceeded"), Kind::Unknown, false);
+    check(None, &format!("context_length_exceeded {filler}"), Kind::ContextOverflow, true);
+    let body = format!(r#"{{"message": "the first"}} {filler} {{"message": "the last"}}"#);
+    assert_eq!(label(Class::Net, &body), "[error: net] the first");
+}
+
+#[test]
+fn phrases_are_found_beside_letters_of_other_alphabets() {
+    for (message, kind) in [
+        ("Das Modell „größer“: model “größer” does not exist", Kind::ModelNotFound),
+        ("模型 (model qwen) 不存在: not found", Kind::ModelNotFound),
+        ("not enough credits — кредиты закончились", Kind::Billing),
+        ("not enough creditsы", Kind::Unknown),
+    ] {
+        check(None, message, kind, false);
+        assert!(plain(&Said { message, ..Said::default() }).is_ascii(), "{message}");
+    }
+}
