@@ -3,19 +3,17 @@
 
 use std::io;
 use std::task::{Poll, ready};
-use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use futures_util::stream;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 
 use crate::http::memory::Memory;
 use crate::http::pace::Pace;
 use crate::messages::CancelReason;
 use crate::messages::failure::Failure;
 use crate::providers::answer::{Answer, Api};
-use crate::providers::sse::Events;
+use crate::providers::sse::{Events, Pieces};
 
 /// The number of pieces of an answer that may wait for a slow client.
 const WAITING: usize = 8;
@@ -24,8 +22,6 @@ const MOST_HELD: usize = 256 << 10;
 /// The number of bytes of an incomplete event that are kept even without memory for them, which is more than the event that
 /// ends an answer has.
 const MOST_UNHELD: usize = 16 << 10;
-/// How long a provider may keep a stream open after its answer has ended.
-const AFTER_END: Duration = Duration::from_secs(5);
 
 /// What is sent to the client.
 #[derive(Debug)]
@@ -71,15 +67,13 @@ impl Passing {
         for piece in begun {
             self.take(piece).await?;
         }
+        let mut pieces = Pieces::of(response);
         loop {
             let has_ended = self.answer.has_ended();
-            // Each further piece shows that the provider has not come to its end.
-            let until = Instant::now() + AFTER_END;
             let next = tokio::select! {
                 biased;
                 () = self.client.closed(), if !has_ended => return Err(CancelReason::ClientGone),
-                () = tokio::time::sleep_until(until), if has_ended => Ok(None),
-                next = response.chunk() => next,
+                next = pieces.next(has_ended) => next,
             };
             match next {
                 Ok(Some(piece)) => self.take(piece).await?,
@@ -165,9 +159,13 @@ fn body(mut pieces: mpsc::Receiver<Piece>) -> Body {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use http_body_util::BodyExt as _;
+    use tokio::time::Instant;
 
     use super::*;
+    use crate::providers::sse::tests::kept_open;
 
     #[tokio::test(start_paused = true)]
     async fn who_reads_nothing_of_an_answer_is_given_up_after_a_minute() {
@@ -185,5 +183,15 @@ mod tests {
         }
         body.frame().await.expect("an end").expect_err("half of an answer does not look whole");
         assert!(body.frame().await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_ends_five_seconds_after_its_end_although_the_provider_keeps_the_stream_open() {
+        let (mut passing, _body) = Passing::new(Api::Messages, None, Memory::unbounded(), 0);
+        let begun = Instant::now();
+        let mut response = kept_open("data: {\"type\": \"message_stop\"}\n\n");
+        let passed = passing.pass(&mut response, Vec::new());
+        let ended = tokio::time::timeout(Duration::from_mins(1), passed).await.expect("an end");
+        assert_eq!((ended.ok(), begun.elapsed().as_secs()), (Some(true), 5));
     }
 }

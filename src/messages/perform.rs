@@ -23,7 +23,7 @@ use crate::http::memory::Memory;
 use crate::http::pace::Pace;
 use crate::projects::Tenant;
 use crate::providers::answer::{Answer, Api, MOST_ANSWER};
-use crate::providers::sse::Events;
+use crate::providers::sse::{Events, Pieces};
 use crate::providers::{Kind as ProviderKind, Provider, Providers};
 use crate::state::App;
 use crate::types::FreeForm;
@@ -367,9 +367,10 @@ async fn stream(
     room: Room<'_>,
     mut listener: Option<&mut Listener>,
 ) -> Option<Result<Answer, Failure>> {
-    let (mut events, mut answer) = (Events::default(), Answer::default());
+    let (mut events, mut answer, mut pieces) =
+        (Events::default(), Answer::default(), Pieces::of(&mut response));
     loop {
-        let (data, ended) = match response.chunk().await {
+        let (data, ended) = match pieces.next(answer.has_ended()).await {
             Ok(Some(chunk)) => (events.push(&chunk), false),
             Ok(None) => (events.finish().into_iter().collect(), true),
             Err(_) => (Vec::new(), true),
@@ -425,7 +426,10 @@ async fn refused(mut response: reqwest::Response) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::providers::sse::tests::kept_open;
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_read_the_progress_no_longer_listens_after_a_minute() {
@@ -437,5 +441,19 @@ mod tests {
         }
         assert_eq!((count, begun.elapsed().as_secs()), (WAITING, 60));
         told.recv().await.expect("what waited");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_there_five_seconds_after_its_end_although_the_provider_keeps_the_stream_open() {
+        let memory = Memory::unbounded();
+        let room = Room { project: &"default".into(), memory: &memory, own: 0 };
+        let begun = tokio::time::Instant::now();
+        let response = kept_open(
+            "data: {\"choices\": [{\"delta\": {\"content\": \"Hi\"}, \"finish_reason\": \"stop\"}]}\n\n",
+        );
+        let answer = stream(Api::ChatCompletions, response, room, None);
+        let answer = tokio::time::timeout(Duration::from_mins(1), answer).await.expect("an end");
+        assert_eq!(answer.expect("a listener").expect("an answer").text, "Hi");
+        assert_eq!(begun.elapsed().as_secs(), 5);
     }
 }

@@ -1,5 +1,40 @@
 //! Server-sent events (WHATWG HTML, section 9.2), as providers stream answers.
 
+use std::time::Duration;
+
+use axum::body::Bytes;
+use tokio::time::Instant;
+
+/// How long a provider may keep a stream open after its answer has ended.
+const AFTER_END: Duration = Duration::from_secs(5);
+
+/// The pieces of a streamed answer, as they arrive.
+#[derive(Debug)]
+pub struct Pieces<'a> {
+    response: &'a mut reqwest::Response,
+    /// When the answer has ended, although the stream has not.
+    ended_at: Option<Instant>,
+}
+
+impl<'a> Pieces<'a> {
+    /// Takes a response of which nothing is read elsewhere from now on.
+    pub fn of(response: &'a mut reqwest::Response) -> Self {
+        Self { response, ended_at: None }
+    }
+
+    /// Returns the next piece, or none at the end. `has_ended` says whether the answer has ended with the pieces so far. The
+    /// provider may then send a little more, but not for long, whatever it sends.
+    pub async fn next(&mut self, has_ended: bool) -> reqwest::Result<Option<Bytes>> {
+        self.ended_at = has_ended.then(|| self.ended_at.unwrap_or_else(Instant::now));
+        let Some(ended_at) = self.ended_at else { return self.response.chunk().await };
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep_until(ended_at + AFTER_END) => Ok(None),
+            next = self.response.chunk() => next,
+        }
+    }
+}
+
 /// Takes a stream of bytes apart into the data of its events.
 #[derive(Debug, Default)]
 pub struct Events {
@@ -64,10 +99,24 @@ impl Events {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::io;
+    use std::time::Duration;
+
+    use futures_util::{StreamExt as _, stream};
     use proptest::prelude::*;
 
     use super::*;
+
+    /// Makes a response that streams these events, and that the provider then keeps open by a comment each second.
+    pub(crate) fn kept_open(events: &'static str) -> reqwest::Response {
+        let comments = stream::repeat(": ping\n\n").then(|comment| async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            comment
+        });
+        let pieces = stream::iter([events]).chain(comments).map(Ok::<_, io::Error>);
+        axum::http::Response::new(reqwest::Body::wrap_stream(pieces)).into()
+    }
 
     #[test]
     fn events_are_told_apart_and_comments_passed_over() {
