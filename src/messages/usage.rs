@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::types::FreeForm;
 
@@ -19,28 +20,29 @@ pub struct Tokens {
 #[must_use]
 pub fn tokens_of(usage: &FreeForm) -> Tokens {
     #[derive(Deserialize)]
-    struct Usage {
-        prompt_tokens: Option<i64>,
-        completion_tokens: Option<i64>,
-        input_tokens: Option<i64>,
-        output_tokens: Option<i64>,
-        cache_read_input_tokens: Option<i64>,
-        cache_creation_input_tokens: Option<i64>,
+    struct Usage<'a> {
+        #[serde(borrow)]
+        prompt_tokens: Option<&'a RawValue>,
+        completion_tokens: Option<&'a RawValue>,
+        input_tokens: Option<&'a RawValue>,
+        output_tokens: Option<&'a RawValue>,
+        cache_read_input_tokens: Option<&'a RawValue>,
+        cache_creation_input_tokens: Option<&'a RawValue>,
     }
     let Ok(usage) = serde_json::from_str::<Usage>(usage.as_str()) else {
         return Tokens::default();
     };
-    let cached = usage
-        .cache_read_input_tokens
-        .unwrap_or(0)
-        .saturating_add(usage.cache_creation_input_tokens.unwrap_or(0));
+    // What is no whole number is left out, and the rest is counted.
+    let whole = |value: Option<&RawValue>| serde_json::from_str::<i64>(value?.get()).ok();
+    let [read, written] = [usage.cache_read_input_tokens, usage.cache_creation_input_tokens]
+        .map(|tokens| whole(tokens).unwrap_or_default());
+    let cached = read.saturating_add(written);
     let count = |tokens: i64| tokens.clamp(0, super::MOST_TOKENS);
     Tokens {
-        input: usage
-            .prompt_tokens
-            .or(usage.input_tokens.map(|input| input.saturating_add(cached)))
+        input: whole(usage.prompt_tokens)
+            .or_else(|| Some(whole(usage.input_tokens)?.saturating_add(cached)))
             .map(count),
-        output: usage.completion_tokens.or(usage.output_tokens).map(count),
+        output: whole(usage.completion_tokens).or_else(|| whole(usage.output_tokens)).map(count),
     }
 }
 
@@ -97,6 +99,7 @@ mod tests {
             ),
             (r#"{"input_tokens": 10, "cache_read_input_tokens": null}"#, Some(10), None),
             (r#"{"input_tokens": "ten"}"#, None, None),
+            (r#"{"prompt_tokens": 10, "input_tokens": 9.5, "completion_tokens": 3}"#, Some(10), Some(3)),
             ("{}", None, None),
         ] {
             let usage = serde_json::from_str(usage).expect(usage);
