@@ -144,7 +144,11 @@ impl Answer {
             Api::Responses => {
                 answer.output(&body);
                 answer.finish_reason = reason(&body["status"]);
-                body["output"].as_array()?;
+                match body["status"].as_str() {
+                    Some("failed") => answer.fail(&body),
+                    Some("cancelled" | "queued" | "in_progress") => answer.is_whole = false,
+                    _ => drop(body["output"].as_array()?),
+                }
             }
             Api::Messages => {
                 for (index, block) in (0..).zip(body["content"].as_array()?) {
@@ -295,11 +299,14 @@ impl Answer {
                 self.finish_reason = reason(&response["status"]);
                 self.is_whole = true;
             }
-            "response.failed" => {
-                self.error = Some(beginning(&event["response"]["error"].to_string(), ERROR_BODY).to_owned());
-            }
+            "response.failed" => self.fail(&event["response"]),
             _ => {}
         }
+    }
+
+    /// Takes the error of a response that has failed.
+    fn fail(&mut self, response: &Value) {
+        self.error = Some(beginning(&response["error"].to_string(), ERROR_BODY).to_owned());
     }
 
     /// Reads the items of a response's output.
@@ -400,6 +407,7 @@ fn reason(value: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::messages::rules::errors::Kind as ErrorKind;
 
     fn streamed(api: Api, events: &[Value]) -> (Answer, String) {
         let mut answer = Answer::default();
@@ -566,5 +574,23 @@ mod tests {
             streamed(Api::Messages, &[json!({"type": "error", "error": {"type": "overloaded_error"}})]);
         assert!(deltas.is_empty() && !answer.is_whole && answer.error.is_some());
         assert_eq!(Answer::read(Api::Messages, b"{\"error\": {}}"), None);
+    }
+
+    #[test]
+    fn a_response_that_failed_or_has_not_ended_is_no_whole_answer() {
+        for (status, kind) in [
+            ("completed", None),
+            ("incomplete", None),
+            ("failed", Some(ErrorKind::Overloaded)),
+            ("cancelled", Some(ErrorKind::CutStream)),
+            ("queued", Some(ErrorKind::CutStream)),
+            ("in_progress", Some(ErrorKind::CutStream)),
+        ] {
+            let error =
+                (status == "failed").then(|| json!({"code": "server_error", "message": "Overloaded"}));
+            let body = json!({"status": status, "error": error, "output": []}).to_string();
+            let answer = Answer::read(Api::Responses, body.as_bytes()).expect("an answer");
+            assert_eq!(answer.failure().map(|failure| failure.1.kind), kind, "{status}");
+        }
     }
 }
