@@ -151,6 +151,9 @@ impl Passage {
             Ok(response) => response,
             Err(error) => return lost(error),
         };
+        if leads_elsewhere(response.status()) {
+            return Called::None(failure::reported(response.status().as_u16(), &[], None), led_elsewhere());
+        }
         if is_stream(response.status(), response.headers()) {
             return Called::Stream(response, Vec::new());
         }
@@ -170,12 +173,6 @@ impl Passage {
             }
         }
         let bytes = if let [bytes] = pieces.as_slice() { bytes.clone() } else { pieces.concat().into() };
-        if leads_elsewhere(response.status()) {
-            return Called::None(
-                failure::reported(response.status().as_u16(), &bytes, None),
-                led_elsewhere(),
-            );
-        }
         Called::Whole(response.status(), response.headers().clone(), bytes)
     }
 

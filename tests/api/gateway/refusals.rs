@@ -75,6 +75,8 @@ async fn a_model_that_no_provider_has_is_a_404_and_an_answer_that_leads_elsewher
     assert_eq!(moved.header("location"), None);
     assert_eq!(moved.expect(502)["error"]["type"], "server_error");
     assert_eq!(sent(&service).await["state"], "error");
+    let moved = call(&service, CHAT, &[], &chat("moved", &["at length"])).await;
+    assert_eq!((moved.status.as_u16(), moved.header("location")), (502, None));
     let switched = call(&service, CHAT, &[], &chat("moved", &["another protocol"])).await;
     assert_eq!(switched.header("upgrade"), None);
     assert_eq!(switched.expect(502)["error"]["type"], "server_error");
