@@ -339,11 +339,11 @@ const SHORT: usize = 160;
 
 /// Returns the innermost message of an error, on one line, cut where it is long.
 fn short(message: &str) -> String {
-    let message = beginning(message, MOST_READ);
     static MESSAGE: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r#"(?s)\\*["']message\\*["']\s*:\s*\\*"((?:[^"\\]|\\[^"])*)"#)
             .expect("a regular expression")
     });
+    let message = beginning(message, MOST_READ);
     let found = MESSAGE.captures_iter(message).last();
     let inner = found.and_then(|captures| captures.get(1)).map_or(message, |inner| inner.as_str());
     let inner = if inner.trim_matches(['\\', ' ', '{', 'n']).is_empty() { message } else { inner };
