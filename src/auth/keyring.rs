@@ -157,15 +157,21 @@ impl Keyring {
     /// revoked is a 401, which is delayed for an address that has sent many wrong keys.
     pub(super) async fn authenticate(&self, parts: &Parts) -> Result<Option<Arc<ApiKey>>> {
         let found = self.key_of(&parts.headers).await;
+        self.hold_back(&found, parts).await;
+        found
+    }
+
+    /// Waits if a request is refused because of its key and its address has sent many wrong keys.
+    pub(super) async fn hold_back<T>(&self, found: &Result<T>, parts: &Parts) {
         if matches!(found, Err(Error::Unauthorized(_))) && parts.headers.contains_key(header::AUTHORIZATION) {
             let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
             let delay = self.failures.note(peer.map(|ConnectInfo(address)| address.ip()));
             while_wanted(tokio::time::sleep(delay)).await;
         }
-        found
     }
 
-    async fn key_of(&self, headers: &HeaderMap) -> Result<Option<Arc<ApiKey>>> {
+    /// Finds the key that a request carries, as [`Keyring::authenticate`] does, but without a delay.
+    pub(super) async fn key_of(&self, headers: &HeaderMap) -> Result<Option<Arc<ApiKey>>> {
         let Some(secret) = credential(headers)? else {
             if self.is_open().await? {
                 return Ok(None);

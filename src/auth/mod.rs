@@ -12,10 +12,12 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{ConnectInfo, FromRef, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Version, header};
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
@@ -151,14 +153,53 @@ impl<S> Caller<S> {
 }
 
 impl<N: Needs> Caller<N> {
-    /// Returns the caller if the key and the project are cached, however long ago they were read. This is for
-    /// requests while the database is not available.
-    pub fn remembered(keyring: &Keyring, headers: &HeaderMap) -> Result<Option<Self>> {
+    /// Finds the caller of a request within `patience`, in which a refusal's delay is not included. If the database does not
+    /// answer, it is a caller whose key and project are cached, however long ago they were read, if `may_pass` says so of
+    /// their project. The second value is whether the caller is known only so.
+    pub async fn within(
+        patience: Duration,
+        keyring: &Arc<Keyring>,
+        parts: &mut Parts,
+        may_pass: impl Fn(&Tenant) -> bool,
+    ) -> Result<(Self, bool)> {
+        let remembered = Self::remembered(keyring, &parts.headers)?;
+        let found = match remembered.filter(|caller| may_pass(&caller.tenant)) {
+            None => Self::find(keyring, parts).await,
+            Some(remembered) => match timeout(patience, Self::find(keyring, parts)).await {
+                Err(_) => return Ok((remembered, true)),
+                Ok(Err(error)) if error.is_transient() => return Ok((remembered, true)),
+                Ok(found) => found,
+            },
+        };
+        keyring.hold_back(&found, parts).await;
+        Ok((found?, false))
+    }
+
+    /// Returns the caller if the key and the project are cached.
+    fn remembered(keyring: &Keyring, headers: &HeaderMap) -> Result<Option<Self>> {
         let Some((key, tenant)) = keyring.remembered(headers)? else { return Ok(None) };
         if let Some(key) = &key {
             expect_scope(key, N::SCOPE)?;
         }
         Ok(Some(Self { project: Arc::clone(&tenant.name), tenant, key, scope: PhantomData }))
+    }
+
+    /// Finds the caller of a request, and lets the request in.
+    async fn find(keyring: &Arc<Keyring>, parts: &mut Parts) -> Result<Self> {
+        let key = keyring.key_of(&parts.headers).await?;
+        if let Some(key) = &key {
+            expect_scope(key, N::SCOPE)?;
+        }
+        let tenant = keyring.project(key.as_deref(), &parts.headers).await?;
+        keyring.admit(key.as_deref(), &tenant, N::SCOPE == Scope::Write, parts).await?;
+        parts.extensions.insert(recheck(keyring, key.as_ref(), &tenant));
+        let memory = Memory::of(&parts.extensions);
+        memory.set_project(&tenant.name);
+        memory.is_served(keyring.serve(&tenant.name));
+        if let Some(entry) = keyring.entry(&tenant.name, N::KIND) {
+            memory.enter(entry).await?;
+        }
+        Ok(Self { project: Arc::clone(&tenant.name), tenant, key, scope: PhantomData })
     }
 }
 
@@ -170,20 +211,9 @@ where
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
         let keyring = Arc::<Keyring>::from_ref(state);
-        let key = keyring.authenticate(parts).await?;
-        if let Some(key) = &key {
-            expect_scope(key, N::SCOPE)?;
-        }
-        let tenant = keyring.project(key.as_deref(), &parts.headers).await?;
-        keyring.admit(key.as_deref(), &tenant, N::SCOPE == Scope::Write, parts).await?;
-        parts.extensions.insert(recheck(&keyring, key.as_ref(), &tenant));
-        let memory = Memory::of(&parts.extensions);
-        memory.set_project(&tenant.name);
-        memory.is_served(keyring.serve(&tenant.name));
-        if let Some(entry) = keyring.entry(&tenant.name, N::KIND) {
-            memory.enter(entry).await?;
-        }
-        Ok(Self { project: Arc::clone(&tenant.name), tenant, key, scope: PhantomData })
+        let found = Self::find(&keyring, parts).await;
+        keyring.hold_back(&found, parts).await;
+        found
     }
 }
 

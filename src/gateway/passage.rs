@@ -34,6 +34,9 @@ pub(super) const NO_PROVIDER: Error = Error::NotFound("model in the providers fi
 pub(super) struct Passage {
     pub(super) app: App,
     pub(super) tenant: Arc<Tenant>,
+    /// Whether the settings of the project are those from before, because the database does not answer. Nothing is recorded
+    /// then.
+    pub(super) is_remembered: bool,
     /// The id of the send.
     pub(super) id: Uuid,
     pub(super) api: Api,

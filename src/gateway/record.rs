@@ -24,6 +24,9 @@ use crate::providers::answer::Answer;
 use crate::state::App;
 use crate::types::{FreeForm, Timestamp};
 
+/// The error of a database for which a request does not wait any longer.
+const LATE: Error = Error::Unavailable("the database does not answer");
+
 /// The record of a request.
 pub(super) struct Record {
     app: App,
@@ -54,7 +57,7 @@ impl Record {
     /// Records a new request, of which up to `max_trims` turns may be dropped. If that fails, the request is rejected
     /// before the provider is called, unless the project's settings allow unrecorded requests.
     pub(super) async fn begin(passage: &mut Passage, provider: &Provider, max_trims: usize) -> Result<Self> {
-        let Passage { app, tenant, id, options, memory, asked, .. } = passage;
+        let Passage { app, tenant, is_remembered, id, options, memory, asked, .. } = passage;
         let keeps = |domain| tenant.policy.capture(domain) != Capture::Off;
         let generation = options.generation.filter(|_| keeps(Domain::Generations));
         let mut record = Self {
@@ -72,6 +75,11 @@ impl Record {
             provider_key: provider.key(options.provider_key.as_ref()).map(str::to_owned),
         };
         if record.keeps == Keeps::Nothing {
+            return Ok(record);
+        }
+        if *is_remembered {
+            record.keeps = Keeps::Unrecorded;
+            unrecorded(&LATE);
             return Ok(record);
         }
         let new = NewSend {
@@ -106,8 +114,7 @@ impl Record {
             begun.await?;
             return Ok(record);
         }
-        let late = Error::Unavailable("the database does not answer");
-        let begun = tokio::time::timeout(PATIENCE, begun).await.unwrap_or(Err(late));
+        let begun = tokio::time::timeout(PATIENCE, begun).await.unwrap_or(Err(LATE));
         match begun {
             Err(error) if error.is_transient() => {
                 unrecorded(&error);

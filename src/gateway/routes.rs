@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{FromRequestParts as _, Request, State};
+use axum::extract::{Request, State};
 use axum::http::HeaderMap;
-use axum::http::request::Parts;
 use axum::response::{IntoResponse as _, Response};
 use tokio::sync::oneshot;
 use utoipa_axum::router::OpenApiRouter;
@@ -22,6 +21,7 @@ use crate::error::{Error, PassedOn, Result};
 use crate::http::clean::{clean_json, values};
 use crate::http::json;
 use crate::http::memory::Memory;
+use crate::projects::Tenant;
 use crate::providers::Kind;
 use crate::providers::answer::Api;
 use crate::sharing::{Place, apart, while_wanted};
@@ -135,6 +135,8 @@ async fn list_models(app: App, kind: Kind, request: Request) -> Response {
 /// A request to the gateway without its body.
 struct Call {
     caller: Caller<Write>,
+    /// Whether the caller is known only from before, because the database does not answer.
+    is_remembered: bool,
     options: Options,
     /// The headers that are forwarded to the provider.
     forwarded: HeaderMap,
@@ -156,27 +158,15 @@ async fn read(app: &App, kind: Kind, request: Request) -> Result<(Call, Vec<u8>)
     let memory = Memory::of(request.extensions());
     let (mut parts, body) = request.into_parts();
     name_key(kind, &mut parts.headers);
-    let caller = caller(app, &mut parts).await?;
+    // A project that allows unrecorded requests is remembered, so that they do not wait long for the database.
+    let passes = |tenant: &Tenant| tenant.messages.passes_without_database();
+    let (caller, is_remembered) = Caller::within(PATIENCE, &app.keyring, &mut parts, passes).await?;
     let options = Options::of(&parts.headers)?;
     let (forwarded, query) = (forwarded(&parts.headers), parts.uri.query().map(str::to_owned));
     let body = json::body(Request::from_parts(parts, body), LIMIT).await?;
     // Who sends a body slowly keeps no place from others meanwhile.
     let place = app.place_at_providers(&caller.project)?;
-    Ok((Call { caller, options, forwarded, query, memory, place }, body.bytes))
-}
-
-/// Authenticates the caller. A project that allows unrecorded requests is remembered, so that its requests do not
-/// wait long for the database.
-async fn caller(app: &App, parts: &mut Parts) -> Result<Caller<Write>> {
-    let remembered = Caller::remembered(&app.keyring, &parts.headers)?;
-    let remembered = remembered.filter(|caller| caller.tenant.messages.passes_without_database());
-    let asked = Caller::from_request_parts(parts, app);
-    let Some(remembered) = remembered else { return asked.await };
-    match tokio::time::timeout(PATIENCE, asked).await {
-        Err(_) => Ok(remembered),
-        Ok(Err(error)) if error.is_transient() => Ok(remembered),
-        Ok(known) => known,
-    }
+    Ok((Call { caller, is_remembered, options, forwarded, query, memory, place }, body.bytes))
 }
 
 /// Parses a body as far as its record needs it. Characters that Postgres cannot store are replaced in the parsed
@@ -224,6 +214,7 @@ async fn pass(app: App, api: Api, request: Request) -> Response {
         let passage = Passage {
             app,
             tenant: call.caller.tenant,
+            is_remembered: call.is_remembered,
             id: Uuid::now_v7(),
             api,
             path,

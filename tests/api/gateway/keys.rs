@@ -1,10 +1,16 @@
 //! Keys: ours opens the gateway and goes no further, the provider's passes and is not kept.
 
+use std::net::SocketAddr;
+
+use axum::body::Body;
+use axum::extract::ConnectInfo;
 use axum::http::Method;
+use futures_util::future::join_all;
+use gleaner::projects::FRESH;
 use serde_json::json;
 
 use super::{CHAT, MESSAGES, call, chat};
-use crate::support::provider;
+use crate::support::{provider, request};
 
 #[tokio::test]
 async fn a_key_of_ours_may_come_as_each_client_sends_its_own_and_never_reaches_the_provider() {
@@ -73,4 +79,33 @@ async fn a_key_that_the_provider_repeats_in_its_error_passes_and_is_kept_nowhere
     assert_eq!(send["state"], "error");
     let dump = service.dump().await;
     assert!(!dump.contains("needle") && !dump.contains("Bearer provider-key"), "{dump}");
+}
+
+#[tokio::test]
+async fn a_revoked_key_is_refused_although_its_address_is_answered_late() {
+    let (service, asked) = provider::service().await;
+    let first = format!("Bearer {}", service.first_key().await);
+    let first = [("authorization", first.as_str())];
+    let settings = json!({"messages": {"gateway_without_database": true}});
+    service.call(Method::PUT, "/v1/projects/default", &first, Some(&settings)).await.expect(200);
+    let key = json!({"name": "writer", "scopes": ["write"]});
+    let key = service.call(Method::POST, "/v1/keys", &first, Some(&key)).await.expect(201);
+    let (id, writer) = (&key["id"], format!("Bearer {}", key["key"].as_str().expect("a key")));
+    call(&service, CHAT, &[("authorization", &writer)], &chat("m", &["x"])).await.expect(200);
+    let path = format!("/v1/keys/{}", id.as_str().expect("an id"));
+    service.another().call(Method::DELETE, &path, &first, None).await.expect(204);
+    // What the server remembers is too old then.
+    tokio::time::sleep(FRESH).await;
+    let peer: SocketAddr = "192.0.2.1:5000".parse().expect("an address");
+    let ask = |key: &str| {
+        let request = request(Method::POST, CHAT).header("authorization", key);
+        let request = request.header("content-type", "application/json").extension(ConnectInfo(peer));
+        service.send(request.body(Body::from(chat("m", &["x"]).to_string())).expect("a request"))
+    };
+    // More failures than an address has without a delay.
+    let asked_with = std::iter::repeat_n("Bearer wrong", 22).chain([writer.as_str()]);
+    for refused in join_all(asked_with.map(ask)).await {
+        assert_eq!(refused.status, 401);
+    }
+    assert_eq!(asked.calls(), 1);
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gleaner::projects::FRESH;
 use serde_json::json;
 use sqlx::postgres::PgConnectOptions;
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
@@ -124,4 +125,20 @@ async fn an_answer_that_was_paid_for_is_given_although_it_could_not_be_kept() {
         (200, &"no".parse().expect("a value"))
     );
     assert_eq!(sent(&whole).await["state"], "sending");
+}
+
+#[tokio::test]
+async fn what_passes_under_settings_that_cannot_be_read_is_not_recorded() {
+    let (service, asked) = provider::service().await;
+    let settings = json!({"messages": {"gateway_without_database": true}});
+    service.put("/v1/projects/default", &settings).await.expect(200);
+    call(&service, CHAT, &[], &chat("m", &["kept"])).await.expect(200);
+    let mut connection = service.connection().await;
+    sqlx::raw_sql("begin; lock table keys").execute(&mut connection).await.expect("a lock");
+    // What the server remembers is too old then.
+    tokio::time::sleep(FRESH).await;
+    let answer = call(&service, CHAT, &[], &chat("m", &["passed"])).await;
+    assert_eq!((answer.status.as_u16(), answer.header("gleaner-recorded")), (200, Some("no")));
+    sqlx::raw_sql("rollback").execute(&mut connection).await.expect("the lock is given back");
+    assert_eq!((asked.calls(), service.all("/v1/sends").await.len()), (2, 1));
 }
