@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::auth::{Admin, Caller, Read};
 use crate::db;
+use crate::db::retry::repeat;
 use crate::erasure;
 use crate::error::{Error, Refusals, Result};
 use crate::http::memory::Memory;
@@ -103,13 +104,17 @@ async fn delete_pair(
     caller: Caller<Admin>,
     Path(ById { id }): Path<ById>,
 ) -> Result<StatusCode> {
-    let mut transaction = db::begin(&app.db).await?;
-    let is_erased = store::delete_pair(&mut transaction, &caller.project, id).await?;
-    if is_erased {
-        let details = serde_json::json!({"by": "id", "id": id, "erased": {"pairs": 1}});
-        erasure::note(&mut transaction, &caller.tenant, &caller.actor(), details).await?;
-    }
-    transaction.commit().await?;
+    let is_erased = repeat(|| async {
+        let mut transaction = db::begin(&app.db).await?;
+        let is_erased = store::delete_pair(&mut transaction, &caller.project, id).await?;
+        if is_erased {
+            let details = serde_json::json!({"by": "id", "id": id, "erased": {"pairs": 1}});
+            erasure::note(&mut transaction, &caller.tenant, &caller.actor(), details).await?;
+        }
+        transaction.commit().await?;
+        Ok(is_erased)
+    })
+    .await?;
     if is_erased { Ok(StatusCode::NO_CONTENT) } else { Err(Error::NotFound("message pair")) }
 }
 

@@ -12,6 +12,7 @@ use crate::auth::keys::Scope;
 use crate::auth::{Admin, Caller, Read};
 use crate::db;
 use crate::db::receipt::Receipt;
+use crate::db::retry::repeat;
 use crate::erasure;
 use crate::error::{Error, Refusals, Result};
 use crate::http::memory::Memory;
@@ -178,13 +179,17 @@ async fn delete_send(
     caller: Caller<Admin>,
     Path(ById { id }): Path<ById>,
 ) -> Result<StatusCode> {
-    let mut transaction = db::begin(&app.db).await?;
-    let is_erased = store::delete_send(&mut transaction, &caller.project, id).await?;
-    if is_erased {
-        let details = serde_json::json!({"by": "id", "id": id, "erased": {"sends": 1}});
-        erasure::note(&mut transaction, &caller.tenant, &caller.actor(), details).await?;
-    }
-    transaction.commit().await?;
+    let is_erased = repeat(|| async {
+        let mut transaction = db::begin(&app.db).await?;
+        let is_erased = store::delete_send(&mut transaction, &caller.project, id).await?;
+        if is_erased {
+            let details = serde_json::json!({"by": "id", "id": id, "erased": {"sends": 1}});
+            erasure::note(&mut transaction, &caller.tenant, &caller.actor(), details).await?;
+        }
+        transaction.commit().await?;
+        Ok(is_erased)
+    })
+    .await?;
     if is_erased { Ok(StatusCode::NO_CONTENT) } else { Err(Error::NotFound("send")) }
 }
 

@@ -116,3 +116,23 @@ async fn a_pair_that_is_posted_with_the_id_of_an_erased_one_is_no_part_of_earlie
     );
     assert_eq!(shown["snapshot"]["outgoing_user_text"], json!(null));
 }
+
+#[tokio::test]
+async fn an_erasure_that_loses_a_race_is_tried_again() {
+    let service = service().await;
+    let id = service.create("/v1/pairs", pair(1)).await;
+    let send = service.post("/v1/sends", &recorded("new", &json!({"ids": [id]}))).await.expect(201);
+    let address = format!("/v1/sends/{}", send["id"].as_str().expect("an id"));
+    service.post(&format!("{address}/cancel"), &json!({})).await.expect(200);
+    // A sequence counts also what is rolled back, so that every other try fails.
+    let lose = "create sequence tries;
+        create function lose() returns trigger language plpgsql as $$ begin
+            if nextval('tries') % 2 = 1 then raise exception using errcode = 'deadlock_detected'; end if;
+            return old;
+        end $$;
+        create trigger lose before delete on pairs for each row execute function lose();
+        create trigger lose before delete on sends for each row execute function lose();";
+    sqlx::raw_sql(lose).execute(&mut service.connection().await).await.expect("triggers");
+    service.delete(&address).await.gone();
+    service.delete(&format!("/v1/pairs/{id}")).await.gone();
+}
