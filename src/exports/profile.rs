@@ -1,8 +1,10 @@
 //! Statistics of the rows of a data set, to be read before training: the lengths of texts, repeated texts, and the
 //! shares of domains, models and so on.
 //!
-//! Of a large data set, a sample is read, which is chosen by a hash of the records' ids. A profile therefore takes
-//! bounded memory and about as long as counting the rows.
+//! Of a large data set, a sample is read, which is chosen by a hash of the records' ids. A profile therefore takes about
+//! as long as counting the rows. Records may have very different numbers of rows, and clients choose their ids, so a
+//! sample may have far more rows than expected. It ends where they are twice as many, so that a profile takes bounded
+//! memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hasher as _};
@@ -19,8 +21,10 @@ use super::params::Include;
 use crate::error::Result;
 use crate::types::Timestamp;
 
-/// The approximate maximum number of rows that are read.
+/// The number of rows from which on a sample of about this size is read.
 const MOST_ROWS: i64 = 50_000;
+/// The number of rows after which a sample ends, approximately.
+const MOST_SAMPLED: u64 = 2 * MOST_ROWS.unsigned_abs();
 /// The maximum number of values of one kind that are counted separately, and the maximum number that are returned.
 const MOST_VALUES: (usize, usize) = (1_000, 20);
 /// The number of characters of an answer that are returned.
@@ -218,7 +222,7 @@ impl Export {
             }
             drop(page);
             self.confirm(&mut connection).await?;
-            if count < PAGE {
+            if count < PAGE || profile.rows >= MOST_SAMPLED {
                 break;
             }
         }

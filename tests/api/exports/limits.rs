@@ -9,9 +9,10 @@ use futures_util::future::{Either, join_all, select};
 use http_body_util::BodyExt as _;
 use serde_json::json;
 use tower::ServiceExt as _;
+use uuid::Uuid;
 
 use super::files::{built, path};
-use super::{TRAINING, rows, solved};
+use super::{CORRECTIONS, TRAINING, rows, solved};
 use crate::support::program::{Limits, Settings};
 use crate::support::{Service, failed, passed, settings};
 
@@ -149,4 +150,21 @@ async fn a_conversation_or_the_steps_of_a_log_that_would_be_a_very_long_row_are_
     assert_eq!(steps.len(), 1);
     let pairs = service.get("/v1/exports/correction-pairs").await.rows();
     assert_eq!(pairs.len(), 2);
+}
+
+/// Of many rows, those of records whose ids have a small hash are read. Clients choose the ids.
+#[tokio::test]
+async fn a_profile_reads_twice_its_usual_number_of_rows_at_most_however_many_a_record_in_its_sample_has() {
+    let service = Service::open().await;
+    // The hash of this id is small.
+    service.accept(&[solved(5, "intent", &[passed(1, "(right)")])]).await;
+    let review = json!({"rating": "poor", "corrected_dsl": "(corrected)"});
+    service.put(&format!("/v1/generations/{}/review", Uuid::from_u128(5)), &review).await.expect(200);
+    let pairs = "insert into correction_pairs (project, kind, is_review, completed_at, generation_id, bad_attempt, row_hash)
+        select 'default', 'final', true, completed_at, id, number, gen_random_uuid()
+        from generations, generate_series(2, 110000) number";
+    sqlx::query(pairs).execute(service.pool()).await.expect("pairs");
+    let profile = service.get(&format!("{CORRECTIONS}/profile?pairing=final")).await.expect(200);
+    assert_eq!([&profile["rows"], &profile["profiled"]], [110_000, 100_000]);
+    assert_eq!(profile["sampled"], true);
 }
