@@ -29,8 +29,9 @@ pub struct Source {
     pub domain: &'static str,
     /// SQL that selects, from records of the project `$1`, `record`, `completed_at`, the hash `question`, and the array
     /// `answers` of the hashes of all its answers.
-    /// The records are at most `$5`, or fewer with some 20,000 answers, of those that were finalized after the record (`$2`, `$3`) and before `$4`, in
-    /// the order in which they were finalized.
+    /// The records are at most `$5`, of those that were finalized after the record (`$2`, `$3`) and before `$4`, in the order
+    /// in which they were finalized. They are fewer if their answers and the KiB of their texts are some 20,000 together,
+    /// because reviews wait for them.
     pub sql: &'static str,
     /// The comparisons by which similar records are found.
     pub comparisons: &'static [&'static Comparison],

@@ -37,7 +37,7 @@ pub(super) static TEXTS: Source = Source {
                 where program.text is not null
             ) as answers
         from (
-            select g.*, sum(own.attempts) over (order by g.completed_at, g.id) - own.attempts as before
+            select g.*, sum(own.effort) over (order by g.completed_at, g.id) - own.effort as before
             from (
                 select * from generations g
                 where g.project = $1 and g.success and g.user_intent is not null and g.completed_at < $4
@@ -45,7 +45,11 @@ pub(super) static TEXTS: Source = Source {
                         (coalesce($2, '-infinity'), coalesce($3, '00000000-0000-0000-0000-000000000000'))
                 order by g.completed_at, g.id limit $5
             ) g cross join lateral (
-                select count(*) as attempts from attempts a where a.project = $1 and a.generation_id = g.id
+                select count(*) + (
+                        coalesce(sum(octet_length(a.extracted_dsl)), 0) + octet_length(g.user_intent)
+                        + coalesce(octet_length(g.final_valid_dsl), 0) + coalesce(octet_length(g.corrected_dsl), 0)
+                    ) / 1024 as effort
+                from attempts a where a.project = $1 and a.generation_id = g.id
             ) own
         ) g
         where g.before < 20000 order by g.completed_at, g.id",

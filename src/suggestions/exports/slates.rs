@@ -124,14 +124,17 @@ pub(super) static SOURCE: Source = Source {
                     where l.project = $1 and l.completed_at = s.completed_at and l.suggestion_id = s.id
             ) as answers
         from (
-            select s.*, sum(s.suggestion_count) over (order by s.completed_at, s.id) - s.suggestion_count as before
+            select s.*, sum(own.effort) over (order by s.completed_at, s.id) - own.effort as before
             from (
                 select * from suggestions s
                 where s.project = $1 and s.state = 'finalized' and s.slate_hash is not null and s.completed_at < $4
                     and (s.completed_at, s.id) >
                         (coalesce($2, '-infinity'), coalesce($3, '00000000-0000-0000-0000-000000000000'))
                 order by s.completed_at, s.id limit $5
-            ) s
+            ) s cross join lateral (
+                select s.suggestion_count + coalesce(sum(octet_length(text)), 0) / 1024 as effort
+                from (values (s.context::text), (s.llm_request::text), (s.suggestions::text), (s.actual_input)) own (text)
+            ) own
         ) s
         where s.before < 20000 order by s.completed_at, s.id",
     comparisons: &[&BY_REQUEST, &BY_CONTEXT],

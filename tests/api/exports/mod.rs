@@ -11,6 +11,7 @@ mod encodings;
 mod exclusion;
 pub(crate) mod files;
 mod formats;
+mod groups;
 mod limits;
 mod near;
 mod order;

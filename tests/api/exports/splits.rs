@@ -11,11 +11,11 @@ use crate::support::{Answer, Service, passed};
 
 const PARTS: [&str; 3] = ["train", "validation", "test"];
 
-fn log(number: u128) -> Value {
+pub(super) fn log(number: u128) -> Value {
     solved(number, &format!("intent {}", number % 40), &[passed(1, &format!("(program {})", number % 31))])
 }
 
-fn path(part: &str) -> String {
+pub(super) fn path(part: &str) -> String {
     format!("{TRAINING}?format=raw&split={part}&holdout=0.5")
 }
 
@@ -91,16 +91,6 @@ async fn two_splits_that_begin_at_once_are_the_same() {
         .await
         .expect("a count");
     assert_eq!(noted, (10_000, 5_000), "an intent and a program of each");
-}
-
-#[tokio::test]
-async fn the_first_page_of_groups_has_few_records_because_nobody_knows_how_long_their_texts_are() {
-    let service = Service::open().await;
-    service.accept(&(0..400).map(log).collect::<Vec<_>>()).await;
-    service.get(&path("train")).await.rows();
-    let sql = "select count(distinct record) from split_texts group by xmin::text order by min(completed_at)";
-    let pages: Vec<i64> = sqlx::query_scalar(sql).fetch_all(service.pool()).await.expect("counts");
-    assert!(pages.len() > 1 && pages[0] == 50 && pages.iter().sum::<i64>() == 400, "{pages:?}");
 }
 
 #[tokio::test]
