@@ -31,8 +31,10 @@ pub(super) async fn expect(db: impl PgExecutor<'_>, project: &str, snapshot: Uui
 
 /// Makes the texts of a snapshot searchable.
 pub(super) async fn prepare(db: &PgPool, project: &str, snapshot: Uuid) -> Result<()> {
-    // Of two exports that begin at the same time, one waits for the other.
-    const LOCK: &str = "select from snapshots where project = $1 and id = $2 for update";
+    // Of two exports that begin at the same time, one waits for the other. Erasures do not wait for them.
+    const LOCK: &str = "select pg_advisory_xact_lock(hashtext('gleaner texts of ' || $2 || ' of ' || $1))";
+    // Whoever deletes the snapshot waits for its texts, and then deletes them, too.
+    const KEEP: &str = "select from snapshots where project = $1 and id = $2 for key share";
     const INDEX: &str = "
         insert into snapshot_texts (project, snapshot_id, hash)
         select distinct $1, $2::uuid, text.hash
@@ -44,7 +46,8 @@ pub(super) async fn prepare(db: &PgPool, project: &str, snapshot: Uuid) -> Resul
         return Ok(());
     }
     let mut transaction = db::begin(db).await?;
-    sqlx::query(LOCK).bind(project).bind(snapshot).execute(&mut *transaction).await?;
+    sqlx::query(LOCK).bind(project).bind(snapshot.to_string()).execute(&mut *transaction).await?;
+    sqlx::query(KEEP).bind(project).bind(snapshot).execute(&mut *transaction).await?;
     if expect(&mut *transaction, project, snapshot).await? {
         return Ok(());
     }

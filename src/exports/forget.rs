@@ -16,6 +16,9 @@ pub async fn forget(
     if records.is_empty() {
         return Ok(());
     }
+    // Snapshots may be locked for long. Reviews wait for the locks below, so nothing is waited for after these.
+    let names: Vec<_> = datasets.iter().map(|dataset| dataset.name).collect();
+    snapshots::erased::mark(connection, project, &names, records).await?;
     if let Some(source) = datasets.iter().find_map(|dataset| dataset.split.source()) {
         // Reviews wait for groups, and not for comparisons, which take longer.
         for comparison in source.comparisons {
@@ -27,6 +30,5 @@ pub async fn forget(
             near::forget(connection, project, comparison, records).await?;
         }
     }
-    let names: Vec<_> = datasets.iter().map(|dataset| dataset.name).collect();
-    snapshots::erased::mark(connection, project, &names, records).await
+    Ok(())
 }

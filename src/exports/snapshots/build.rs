@@ -180,6 +180,7 @@ async fn renew(db: &PgPool, building: &Building) {
 async fn build(exports: &Exports, db: &PgPool, building: &Building) -> anyhow::Result<()> {
     let Wanted { entry, dataset, mut common } = Wanted::read(&building.dataset, &building.parameters)?;
     common.as_of = Some(building.as_of);
+    building.clear(db).await?;
     let formats = entry.formats().find(|format| format.name() == building.format);
     common.format = Some(formats.context("the format is not known anymore")?);
     let export = Export::prepare(db, &building.project, &entry.description, dataset, common).await?;

@@ -64,20 +64,25 @@ pub async fn claim(
         returning project, id, dataset, format, file, parameters, as_of, row_schema, has_texts, lease";
     let due: Vec<(String, Uuid)> = sqlx::query_as(DUE).bind(now).bind(served).fetch_all(db).await?;
     for (project, id) in due {
-        let mut transaction = db::begin(db).await?;
         let query = sqlx::query(GIVE_UP).bind(&project).bind(id).bind(now).bind(MOST_ATTEMPTS);
-        if query.execute(&mut *transaction).await?.rows_affected() > 0 {
-            discard(&mut transaction, &project, id).await?;
-            transaction.commit().await?;
+        if query.execute(db).await?.rows_affected() > 0 {
+            discard_failed(db, &project, id).await?;
             continue;
         }
         let query = sqlx::query_as(TAKE).bind(&project).bind(id).bind(now).bind(Uuid::new_v4()).bind(until);
-        let Some(building) = query.fetch_optional(&mut *transaction).await? else { continue };
-        clear(&mut transaction, &project, id).await?;
-        transaction.commit().await?;
-        return Ok(Some(building));
+        if let Some(building) = query.fetch_optional(db).await? {
+            return Ok(Some(building));
+        }
     }
     Ok(None)
+}
+
+/// Deletes what is stored of a snapshot that has failed. Erasures wait for whoever has locked the snapshot, so this comes
+/// after it has failed. What a crash in between leaves is deleted with the snapshot.
+async fn discard_failed(db: &PgPool, project: &str, id: Uuid) -> sqlx::Result<()> {
+    let mut transaction = db::begin(db).await?;
+    discard(&mut transaction, project, id).await?;
+    transaction.commit().await
 }
 
 /// What is stored of a file while it is built.
@@ -120,17 +125,23 @@ impl Building {
             .await
     }
 
+    /// Deletes what an earlier builder has stored. That one cannot store anything any more, and one that takes over waits
+    /// until this has ended.
+    pub async fn clear(&self, db: &PgPool) -> sqlx::Result<()> {
+        let mut transaction = db::begin(db).await?;
+        clear(&mut transaction, &self.project, self.id).await?;
+        transaction.commit().await
+    }
+
     /// Ends the building with an error.
     pub async fn fail(&self, db: &PgPool, error: &str) -> Result<()> {
         const SQL: &str = "
             update snapshots set state = 'failed', error = $4, lease = null, lease_until = null, byte_count = 0
             where project = $1 and id = $2 and lease = $3 and state = 'building'";
-        let mut transaction = db::begin(db).await?;
         let query = sqlx::query(SQL).bind(&self.project).bind(self.id).bind(self.lease).bind(error);
-        if query.execute(&mut *transaction).await?.rows_affected() > 0 {
-            discard(&mut transaction, &self.project, self.id).await?;
+        if self.changed(query, db).await? {
+            discard_failed(db, &self.project, self.id).await?;
         }
-        transaction.commit().await?;
         Ok(())
     }
 

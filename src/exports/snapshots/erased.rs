@@ -25,7 +25,7 @@ pub(in crate::exports) async fn mark(
 ) -> sqlx::Result<()> {
     const LOCK: &str = "
         select id, state in ('waiting', 'building') from snapshots
-        where project = $1 and dataset = any($2) and state <> 'failed' order by id for update";
+        where project = $1 and dataset = any($2) and state <> 'failed' order by id for no key update";
     const BUILDING: &str = "
         insert into snapshot_erased (project, snapshot_id, record)
         select $1, snapshot_id, record from unnest($2::uuid[]) as s (snapshot_id) cross join unnest($3::uuid[]) as r (record)

@@ -151,8 +151,10 @@ pub async fn page(db: &PgPool, project: &str, filter: Filter, page: &PageRequest
 
 /// Deletes a snapshot with its file. Returns whether there was one.
 pub async fn delete(connection: &mut PgConnection, project: &str, id: Uuid) -> Result<bool> {
-    // The snapshot is deleted before its file, so that its builder sees that it is no longer wanted.
     const SNAPSHOT: &str = "delete from snapshots where project = $1 and id = $2";
+    // Erasures wait for whoever has locked the snapshot, so its file, which may be large, is deleted before. What its
+    // builder has added meanwhile is deleted when the builder can see that the snapshot is no longer wanted.
+    clear(&mut *connection, project, id).await?;
     let query = sqlx::query(SNAPSHOT).bind(project).bind(id);
     let found = query.execute(&mut *connection).await?.rows_affected() > 0;
     if found {

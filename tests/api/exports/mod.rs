@@ -8,6 +8,7 @@ mod cursors;
 mod datasets;
 mod documents;
 mod encodings;
+mod erasures;
 mod exclusion;
 pub(crate) mod files;
 mod formats;
