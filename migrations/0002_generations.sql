@@ -140,6 +140,7 @@ create table correction_pairs (
     generation_id uuid not null,
     bad_attempt   integer not null,
     fixed_attempt integer,
+    fixed_is_final boolean,
     row_hash      uuid not null,
     primary key (project, kind, completed_at, generation_id, bad_attempt)
 );
@@ -153,6 +154,7 @@ comment on column correction_pairs.is_review is 'Whether it is a program and the
 comment on column correction_pairs.completed_at is 'The log''s.';
 comment on column correction_pairs.bad_attempt is 'Number of the failed attempt, or of the one whose program a reviewer corrected; 0 for steps, and where there is no such attempt.';
 comment on column correction_pairs.fixed_attempt is 'Number of the attempt that fixed it; null where the log''s final program or a reviewer''s correction does.';
+comment on column correction_pairs.fixed_is_final is 'For kind next: whether the next program is the log''s final one, but for white space. Null if the log has none.';
 comment on column correction_pairs.row_hash is 'Of the intent and both programs, or of all programs of steps: finds equal rows.';
 
 create table prompt_templates (

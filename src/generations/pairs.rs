@@ -50,7 +50,7 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
             group by t.id
         ),
         pair as (
-            select distinct on (bad.id) 'fix' as kind, bad.id, bad.completed_at, bad.attempt as bad_attempt,
+            select distinct on (bad.id) 'fix' as kind, null::boolean as fixed_is_final, bad.id, bad.completed_at, bad.attempt as bad_attempt,
                 case when bad.corrected is null then fixed.attempt end as fixed_attempt, bad.intent,
                 bad.program as bad, bad.bare as bad_bare, bad.error,
                 case when bad.learned is not null then coalesce(bad.corrected, fixed.program) end as fixed,
@@ -62,13 +62,13 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
             order by bad.id, bad.attempt desc
         )
         insert into correction_pairs
-            (project, kind, is_review, completed_at, generation_id, bad_attempt, fixed_attempt, row_hash)
-        select $1, kind, is_review, completed_at, id, bad_attempt, fixed_attempt,
+            (project, kind, is_review, completed_at, generation_id, bad_attempt, fixed_attempt, fixed_is_final, row_hash)
+        select $1, kind, is_review, completed_at, id, bad_attempt, fixed_attempt, fixed_is_final,
             md5(row(intent, bad, fixed)::text)::uuid
         from (
             select false as is_review, pair.* from pair
             union all
-            select false, 'next', id, completed_at, attempt, case when not replaced then next_attempt end, intent, program, bare,
+            select false, 'next', is_final, id, completed_at, attempt, case when not replaced then next_attempt end, intent, program, bare,
                 error, case when replaced then corrected else next_program end,
                 case when replaced then corrected_bare else next_bare end
             from step
@@ -77,10 +77,10 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
             where passed = false and next_attempt is not null
                 and (learned is not null or next_passed is not true and is_final is not true)
             union all
-            select false, 'final', id, completed_at, attempt, null, intent, program, bare, error, learned, learned_bare
+            select false, 'final', null, id, completed_at, attempt, null, intent, program, bare, error, learned, learned_bare
             from step where passed = false
             union all
-            select true, rule, id, completed_at, coalesce(reviewed.attempt, 0),
+            select true, rule, null, id, completed_at, coalesce(reviewed.attempt, 0),
                 null, intent, final, final_bare, review_note, corrected, corrected_bare
             from taught
             left join reviewed using (id)
@@ -88,7 +88,7 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
         ) pairs
         where bad_bare <> fixed_bare
         union all
-        select $1, 'steps', false, completed_at, id, 0, null,
+        select $1, 'steps', false, completed_at, id, 0, null, null,
             md5(intent || string_agg(program || passed::text, ',' order by attempt))::uuid
         from step where passed is not null and rating is distinct from 'poor' and corrected is null
         group by id, completed_at, intent

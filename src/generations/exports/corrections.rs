@@ -287,7 +287,7 @@ impl CorrectionPairs {
             (Shape::Raw, Pairing::Next) => " and p.kind = 'next'",
             (_, Pairing::Next) => {
                 " and p.kind = 'next' and (p.fixed_attempt is null or f.passed
-                    or f.passed is null and bare_hash(f.extracted_dsl) = bare_hash(g.final_valid_dsl))"
+                    or f.passed is null and p.fixed_is_final)"
             }
             (_, Pairing::Final) => " and p.kind = 'final'",
         });

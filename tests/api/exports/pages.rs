@@ -113,6 +113,20 @@ async fn a_value_that_is_new_to_the_planner_is_not_read_whole_for_each_of_its_ro
     }
 }
 
+/// A program may be long, and be that of very many rows.
+#[tokio::test]
+async fn a_page_of_corrections_hashes_no_programs() {
+    let service = Service::open().await;
+    let entry =
+        DATASETS.iter().find(|entry| entry.description.name == "correction-pairs").expect("corrections");
+    for pairing in ["fix", "next", "final"] {
+        let export = export(&service, entry, &[("pairing", pairing), ("dedupe", "none")]).await;
+        let page = export.next_page("").expect("a statement");
+        let sql = page.sql();
+        assert!(!sql.as_str().contains("hash("), "{pairing}: {}", sql.as_str());
+    }
+}
+
 /// The planner knows two other projects with one long topic each, and nothing of this one, which has many short topics.
 #[tokio::test]
 async fn a_conversation_is_read_by_itself_in_a_project_that_the_planner_does_not_know() {
