@@ -10,6 +10,7 @@ use super::format::{Format, Shape, Weights};
 use super::split::{Contents, Part, Sides, Split, SplitBy};
 use crate::http::page::{check_range, time_in_query};
 use crate::http::{Check, Checks};
+use crate::privacy::redact::{GroupName as _, Redaction, Texts as _};
 use crate::types::Timestamp;
 
 /// The largest number of records with the same answer that a request can allow. For each row, as many earlier records with
@@ -173,6 +174,15 @@ pub const COMMON: [&str; 20] = [
     "max_chars",
     "max_per_answer",
 ];
+
+/// Applies a project's rules to the value of the parameter with this name. What is stored is redacted, so it is found by
+/// what is left of a name.
+pub fn redact(name: &str, value: &mut String, redaction: &mut Redaction<'_>) {
+    match name {
+        "session" | "server" | "topic_id" => value.group_name(redaction),
+        _ => value.texts(redaction),
+    }
+}
 
 impl Check for Common {
     fn check(&self, checks: &mut Checks) {

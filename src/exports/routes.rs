@@ -25,13 +25,14 @@ use super::count::{Summary, summaries};
 use super::datasets::{self, AnyDataset, Entry};
 use super::export::{self, Export};
 use super::format::Format;
-use super::params::{COMMON, Common, Dedupe};
+use super::params::{COMMON, Common, Dedupe, redact};
 use super::profile::Report;
 use crate::auth::{Caller, Read};
 use crate::error::{Error, Refusals, Result};
 use crate::http::line;
 use crate::http::memory::Memory;
 use crate::http::params::{from_pairs, query_pairs};
+use crate::privacy::redact::{Redaction, Texts};
 use crate::state::App;
 
 /// Returns the endpoints of exports.
@@ -46,7 +47,7 @@ pub fn routes() -> OpenApiRouter<App> {
             )
         };
         let schema = axum::routing::get(move |_: Caller<Read>, request: Request| async move {
-            let (dataset, common) = read(entry, &request.into_parts().0)?;
+            let (dataset, common) = Parameters::of(&request.into_parts().0).read(entry)?;
             let schema = export::schema(&entry.description, dataset.as_ref(), &common)?;
             let no_json = || Error::invalid("/format", "the rows of this format are not JSON");
             schema.map(Json).ok_or_else(no_json)
@@ -191,19 +192,39 @@ fn profile_schemas() -> Vec<(String, RefOr<Schema>)> {
     schemas
 }
 
-/// Reads the parameters of a request.
-fn read(entry: &Entry, parts: &Parts) -> Result<(AnyDataset, Common)> {
-    let (common, own): (Vec<_>, Vec<_>) =
-        query_pairs(parts).into_iter().partition(|(name, _)| COMMON.contains(&name.as_str()));
-    let common = from_pairs(&common)?;
-    Ok(((entry.from_query)(&own)?, common))
+/// The parameters of a request, with their names: the common ones, and the data set's own.
+struct Parameters {
+    common: Vec<(String, String)>,
+    own: Vec<(String, String)>,
+}
+
+impl Texts for Parameters {
+    fn texts(&mut self, redaction: &mut Redaction<'_>) {
+        for (name, value) in &mut self.own {
+            redact(name, value, redaction);
+        }
+    }
+}
+
+impl Parameters {
+    fn of(parts: &Parts) -> Self {
+        let (common, own) =
+            query_pairs(parts).into_iter().partition(|(name, _)| COMMON.contains(&name.as_str()));
+        Self { common, own }
+    }
+
+    fn read(&self, entry: &Entry) -> Result<(AnyDataset, Common)> {
+        let common = from_pairs(&self.common)?;
+        Ok(((entry.from_query)(&self.own)?, common))
+    }
 }
 
 /// Makes the profile of a data set. The default is the first format other than `raw`, because rows in the format
 /// `raw` have no question and no answer.
 async fn profile(app: &App, caller: &Caller<Read>, entry: &Entry, request: Request) -> Result<Report> {
     let (parts, _) = request.into_parts();
-    let (dataset, mut common) = read(entry, &parts)?;
+    let (parameters, _) = caller.tenant.redacted(Parameters::of(&parts)).await;
+    let (dataset, mut common) = parameters.read(entry)?;
     let told = entry.formats().find(|format| *format != Format::Raw);
     common.format = common.format.or(told);
     Memory::of(&parts.extensions).leave();
@@ -242,7 +263,8 @@ async fn export(
     zipped: bool,
 ) -> Result<Response> {
     let (parts, _) = request.into_parts();
-    let (dataset, common) = read(entry, &parts)?;
+    let (parameters, _) = caller.tenant.redacted(Parameters::of(&parts)).await;
+    let (dataset, common) = parameters.read(entry)?;
     // The export itself takes turns.
     Memory::of(&parts.extensions).leave();
     let place = app.exports.place(&caller.project).await?;

@@ -72,6 +72,10 @@ impl Check for Filter {
     }
 }
 
+crate::texts! {
+    Filter: domain_name, model_used, prompt_template, cbu_id, instance_id | session_id;
+}
+
 impl Filter {
     fn push(&self, query: &mut QueryBuilder<Postgres>) {
         let equal = [

@@ -370,3 +370,35 @@ async fn pairs_and_sends_are_found_by_the_names_that_were_sent_also_where_these_
         assert_eq!(service.all(&format!("{list}{TOKEN}")).await.len(), found, "{list}");
     }
 }
+
+#[tokio::test]
+async fn logs_and_rows_of_exports_are_found_by_the_names_that_were_sent_also_where_these_are_redacted() {
+    let service = Service::open().await;
+    let names = json!({"domain_name": TOKEN, "model_used": TOKEN, "session_id": TOKEN, "cbu_id": TOKEN, "instance_id": TOKEN});
+    let iteration =
+        json!({"extracted_dsl": "(a)", "parse_result": {"success": true}, "prompt_template": TOKEN});
+    let new = json!({"user_intent": "i", "iterations": [iteration], "success": true});
+    service.post(LOGS, &with(new, &names)).await.expect(201);
+    for name in ["domain_name", "model_used", "prompt_template", "session_id", "cbu_id", "instance_id"] {
+        assert_eq!(service.all(&format!("{LOGS}?{name}={TOKEN}")).await.len(), 1, "{name}");
+    }
+    for name in ["domain_name", "model_used", "prompt_template"] {
+        let figures = service.get(&format!("/v1/analytics/generations?{name}={TOKEN}")).await.expect(200);
+        assert_eq!(figures["logs"], 1, "{name}: {figures}");
+    }
+    let prompts = service.get(&format!("/v1/analytics/prompts?domain_name={TOKEN}")).await.expect(200);
+    assert_eq!(prompts["data"].as_array().map(Vec::len), Some(1), "{prompts}");
+    let pair = json!({"user_text": "u", "assistant_text": "a", "model": TOKEN, "topic_id": TOKEN});
+    service.post("/v1/pairs", &pair).await.expect(201);
+    for filter in [
+        "training-pairs?domain_name",
+        "training-pairs?model_used",
+        "conversations?topic_id",
+        "conversations?model",
+    ] {
+        let (dataset, name) = filter.split_once('?').expect("a parameter");
+        assert_eq!(service.get(&format!("/v1/exports/{filter}={TOKEN}")).await.rows().len(), 1, "{filter}");
+        let profile = service.get(&format!("/v1/exports/{dataset}/profile?{name}={TOKEN}")).await.expect(200);
+        assert_eq!(profile["rows"], 1, "{filter}");
+    }
+}

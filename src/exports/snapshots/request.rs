@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::exports::datasets::{self, AnyDataset, Entry};
 use crate::exports::export;
 use crate::exports::format::Format;
-use crate::exports::params::{COMMON, Common};
+use crate::exports::params::{COMMON, Common, redact};
 use crate::http::params::from_pairs;
 use crate::http::{Check, Checks};
 use crate::privacy::redact::{Redaction, Texts};
@@ -72,9 +72,9 @@ pub fn complete(schema: &mut Object) {
 /// ones are redacted too. A replacement has characters that a file's name may not have.
 impl Texts for NewSnapshot {
     fn texts(&mut self, redaction: &mut Redaction<'_>) {
-        for parameter in self.parameters.values_mut() {
+        for (name, parameter) in &mut self.parameters {
             if let Value::String(text) = parameter {
-                text.texts(redaction);
+                redact(name, text, redaction);
             }
         }
         self.licence.texts(redaction);

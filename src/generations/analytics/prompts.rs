@@ -42,6 +42,11 @@ impl Check for Scope {
     }
 }
 
+crate::texts! {
+    Scope: domain_name;
+    Pair: a, b;
+}
+
 /// The statistics of one prompt template. A rate is null if its denominator is 0.
 #[derive(Debug, Serialize, ToSchema)]
 struct PromptFigures {

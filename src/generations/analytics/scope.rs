@@ -36,6 +36,10 @@ impl Check for Scope {
     }
 }
 
+crate::texts! {
+    Scope: domain_name, model_used, prompt_template;
+}
+
 impl Scope {
     /// Begins a query whose project is `$1` and which has the logs of this scope, as `log`.
     pub(super) fn query(&self, project: &str) -> sqlx::Result<QueryBuilder<Postgres>> {

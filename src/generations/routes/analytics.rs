@@ -1,4 +1,5 @@
-//! The endpoints of the analytics of logs and of prompt templates.
+//! The endpoints of the analytics of logs and of prompt templates. What is stored is redacted, so it is found by what is left
+//! of the names that are asked for.
 
 use axum::extract::State;
 use utoipa_axum::router::OpenApiRouter;
@@ -29,6 +30,7 @@ async fn get_generation_figures(
     caller: Caller<Read>,
     Query(scope): Query<Scope>,
 ) -> Result<axum::Json<Answer>> {
+    let (scope, _) = caller.tenant.redacted(scope).await;
     logs::read(&app.db, &caller.project, &scope).await.map(axum::Json)
 }
 
@@ -41,6 +43,7 @@ async fn get_prompt_figures(
     caller: Caller<Read>,
     Query(scope): Query<PromptScope>,
 ) -> Result<axum::Json<AllFigures>> {
+    let (scope, _) = caller.tenant.redacted(scope).await;
     prompts::read(&app.db, &caller.project, &scope).await.map(axum::Json)
 }
 
@@ -52,5 +55,6 @@ async fn compare_prompts(
     caller: Caller<Read>,
     Query(pair): Query<Pair>,
 ) -> Result<axum::Json<Comparison>> {
+    let (pair, _) = caller.tenant.redacted(pair).await;
     prompts::compare(&app.db, &caller.project, &pair).await.map(axum::Json)
 }
