@@ -1,13 +1,19 @@
 //! Erasures beside work on snapshots: they do not wait for it, and nobody else waits for them.
 
+use std::time::Duration;
+
 use futures_util::join;
 use serde_json::json;
 use sqlx::{Executor as _, PgConnection};
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::TRAINING;
 use super::files::{SNAPSHOTS, built, logs};
 use crate::support::Service;
+
+/// The time after which a request waits for the held connection.
+const LONG: Duration = Duration::from_secs(30);
 
 /// A service with two logs and a snapshot of them, and the id of the snapshot.
 async fn with_snapshot() -> (Service, Uuid) {
@@ -31,7 +37,8 @@ async fn holding(service: &Service, sql: &'static str) -> PgConnection {
 /// Erases a log as soon as another connection waits for the held one, which is released afterwards.
 async fn erase_beside(service: &Service, log: u128, mut held: PgConnection) {
     service.blocked(1).await;
-    service.delete(&format!("/v1/generations/{}", Uuid::from_u128(log))).await.gone();
+    let path = format!("/v1/generations/{}", Uuid::from_u128(log));
+    timeout(LONG, service.delete(&path)).await.expect("it does not wait").gone();
     service.blocked(1).await;
     held.execute("rollback").await.expect("released");
 }
@@ -84,7 +91,8 @@ async fn a_review_does_not_wait_for_an_erasure_that_waits_for_a_snapshot() {
     let reviewed = async {
         service.blocked(1).await;
         let path = format!("/v1/generations/{}/review", Uuid::from_u128(2));
-        service.put(&path, &json!({"rating": "poor", "corrected_dsl": "(corrected)"})).await.expect(200);
+        let review = json!({"rating": "poor", "corrected_dsl": "(corrected)"});
+        timeout(LONG, service.put(&path, &review)).await.expect("it does not wait").expect(200);
         service.blocked(1).await;
         held.execute("rollback").await.expect("released");
     };
