@@ -26,6 +26,9 @@ const MOST_THREADS: i64 = 32;
 const MOST_TURNS: usize = 64;
 /// The maximum number of file names that are stored for one thread.
 const MOST_NAMES: usize = 16_384;
+/// The maximum number of file names that one unit of work adds to a thread. Of too many stored names, the newest half
+/// stays, so that they need not be counted at each write.
+const MOST_NEW_NAMES: usize = MOST_NAMES / 2;
 
 /// What the threads of a unit of work have encountered.
 #[derive(Debug, Default)]
@@ -100,6 +103,11 @@ impl Encounters {
         if !names.is_empty() {
             self.named.entry(thread).or_default().extend(names);
         }
+    }
+
+    /// Returns whether more names that a thread was told are of use. Too many are not stored.
+    pub(super) fn has_room_for_names(&self, thread: Uuid) -> bool {
+        self.named.get(&thread).is_none_or(|names| names.len() < MOST_NEW_NAMES)
     }
 
     /// Writes what was encountered. The threads are locked.
@@ -234,18 +242,16 @@ impl Encounters {
                     select id, sum(cardinality(names)) over (order by id desc) as names
                     from named_files where project = $1 and thread_id = $2
                 ) newest where newest.names > $3)";
-        // Of too many names, the newest half stays, so that they need not be counted at each write.
-        const LEFT: usize = MOST_NAMES / 2;
         let mut rows = (Vec::new(), Vec::new(), Vec::new());
         for (id, names) in self.named {
             let Some(thread) = threads.get_mut(&id) else { continue };
-            let names: Vec<_> = names.into_iter().take(LEFT).collect();
+            let names: Vec<_> = names.into_iter().take(MOST_NEW_NAMES).collect();
             let count = i32::try_from(names.len()).unwrap_or(i32::MAX);
             if thread.names.saturating_add(count) > i32::try_from(MOST_NAMES).unwrap_or(i32::MAX) {
-                let left = i64::try_from(LEFT).unwrap_or(i64::MAX);
+                let left = i64::try_from(MOST_NEW_NAMES).unwrap_or(i64::MAX);
                 let query = sqlx::query(FORGET).bind(project).bind(id).bind(left);
                 query.execute(&mut *connection).await?;
-                thread.names = i32::try_from(LEFT).unwrap_or(i32::MAX);
+                thread.names = i32::try_from(MOST_NEW_NAMES).unwrap_or(i32::MAX);
             }
             thread.names = thread.names.saturating_add(count);
             rows.0.push(id);

@@ -2,7 +2,8 @@
 //! agents (`replay`), the ends of their turns (`end_turn`), and their silence (`expire`).
 //!
 //! Nothing else writes the tables, and these functions accept only what has passed the project's policy ([`Kept`]).
-//! Each loads a `UnitOfWork`, applies events to it, and saves it.
+//! Each loads a `UnitOfWork`, applies events to it, and saves it. Entries with more actions than are in memory at the same time
+//! need several units, in the same transaction.
 //!
 //! # Lock, replay, save
 //!
@@ -20,6 +21,7 @@
 //! 3. **Save.** New searches, fallbacks and ends are written, each kind by one statement. `encounters` stores the
 //!    files that agents encountered, and `evidence::learn` adds the evidence of what was found.
 
+mod answered_calls;
 mod corrections;
 mod counts;
 mod encounters;

@@ -402,3 +402,25 @@ async fn a_snapshot_with_a_long_system_message_in_every_row_is_built_in_little_m
     let taken = server.peak() - before;
     assert!(taken < 96 << 10, "the snapshots take {taken} KiB");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn steps_that_follow_every_open_search_are_learned_from_in_little_memory() {
+    let folder = folder();
+    let server = Server::start_within(&folder, ADDRESS_SPACE, &["--log", "off"]);
+    let head =
+        "POST /v1/transcripts?agent=claude-code&source=steps HTTP/1.1\r\nContent-Type: application/x-ndjson";
+    let line = |kind, blocks: Vec<Value>| {
+        json!({"type": kind, "sessionId": "s", "timestamp": "2026-01-01T00:00:00Z", "message": {"content": blocks}}).to_string()
+    };
+    // Each search is weak and is followed, and is also a step of the 64 searches before it.
+    let command = "rg a;".repeat(106);
+    let block = |number| json!({"type": "tool_use", "id": format!("t{number}"), "name": "Bash", "input": {"command": command}});
+    let result = |number| json!({"type": "tool_result", "tool_use_id": format!("t{number}"), "content": ""});
+    let uses = line("assistant", (0..300).map(block).collect());
+    assert_eq!(exchange(&server.address, head, uses.as_bytes()).await, Some(200));
+    let before = server.peak();
+    let results = line("user", (0..300).map(result).collect());
+    assert_eq!(exchange(&server.address, head, results.as_bytes()).await, Some(200));
+    let taken = server.peak() - before;
+    assert!(taken < 96 << 10, "the steps take {taken} KiB");
+}

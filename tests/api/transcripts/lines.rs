@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use sqlx::Connection as _;
 
-use super::{hook, learned, line, send, session, text};
+use super::{hook, learned, line, prompt, send, session, text};
 use crate::support::Service;
 
 #[tokio::test]
@@ -262,4 +262,39 @@ async fn a_zero_byte_in_the_json_of_a_text_is_replaced() {
     let path = "/v1/transcripts?agent=codex&source=r";
     let counts = service.post_text(path, "application/x-ndjson", text(&[line])).await.expect(200);
     assert_eq!(counts["tool_uses"], 1);
+}
+
+#[tokio::test]
+async fn more_actions_than_are_learned_from_together_teach_what_they_teach_one_by_one() {
+    let (whole, pieces) = (Service::open().await, Service::open().await);
+    let command = |id: u32| format!("rg -l login{id}; cat {}", "src/a.rs src/b.rs ".repeat(20));
+    let block = |id: u32| json!({"type": "tool_use", "id": format!("t{id}"), "name": "Bash", "input": {"command": command(id)}});
+    let result = |id: u32| json!({"type": "tool_result", "tool_use_id": format!("t{id}"), "content": ""});
+    let used = line("assistant", 20, &(100..140).map(block).collect());
+    let answered = line("user", 21, &(100..140).map(result).collect());
+    let lines = [&session()[..9], &[used, answered, prompt(90, "great")]].concat();
+    send(&whole, "a", text(&lines)).await;
+    for line in &lines {
+        send(&pieces, "a", text(std::slice::from_ref(line))).await;
+    }
+    let learned_of_whole = learned(&whole).await;
+    assert!(learned_of_whole.len() > 15, "{} searches", learned_of_whole.len());
+    assert_eq!(learned_of_whole, learned(&pieces).await);
+}
+
+#[tokio::test]
+async fn the_results_of_a_search_are_kept_up_to_a_size_however_long_the_folder_is() {
+    let service = Service::open().await;
+    let found = json!({"results": (0..100).map(|number| json!({"path": format!("{number}"), "score": 0.1})).collect::<Vec<_>>()});
+    let mut lines =
+        super::call(2, "t1", "mcp__code__search", &json!({"query": "login"}), &json!(found.to_string()));
+    for line in &mut lines {
+        line["cwd"] = json!(format!("/{}", "\u{20000}".repeat(1_000)));
+    }
+    send(&service, "a", text(&[prompt(1, "go"), lines[0].clone(), lines[1].clone()])).await;
+    let searches = learned(&service).await;
+    let results = searches[0]["results"].as_array().expect("results");
+    let bytes: usize = results.iter().map(|result| result["path"].as_str().expect("a path").len()).sum();
+    assert!(!results.is_empty() && bytes <= 64 << 10, "{} results of {bytes} bytes", results.len());
+    assert_eq!(searches[0]["result_count"], 100);
 }
