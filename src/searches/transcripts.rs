@@ -420,7 +420,8 @@ impl<'a, L: Listener> Intake<'a, L> {
             insert into tool_calls as c (project, source, call, session, used, answered, pending)
             select $1, $2, new.* from unnest($3::uuid[], $4::text[], $5::bool[], $6::bool[], $7::jsonb[]) as new
             on conflict (project, source, call) do update
-            set used = excluded.used, answered = excluded.answered, pending = excluded.pending";
+            set session = excluded.session, used = excluded.used, answered = excluded.answered,
+                pending = excluded.pending";
         let changed: Vec<_> = calls.iter().filter(|(_, call)| call.changed).collect();
         if changed.is_empty() {
             return Ok(());

@@ -55,9 +55,21 @@ async fn delete_threads(
     const THREADS: &str = "
         select id from agent_threads where project = $1 and session = $2 order by id limit $3 for update";
     const NEW_SEARCHES: &str = "delete from searches where project = $1 and thread_id = any($2) returning id";
-    const SOURCES: &str = "select source from transcripts where project = $1 and session = $2";
-    const NAMELESS: &str =
-        "delete from transcript_lines where project = $1 and source = any($2) and session is null";
+    const SOURCES: &str = "
+        select source from transcripts where project = $1 and session = $2 order by source for update";
+    // What a source has said before it named the session.
+    const NAMELESS: [&str; 2] = [
+        "delete from transcript_lines where project = $1 and source = any($2) and session is null",
+        "delete from tool_calls where project = $1 and source = any($2) and session is null",
+    ];
+    // What other sessions have left of a source is found by it when it has reached its age.
+    const FINISHED: &str = "
+        delete from transcripts t where t.project = $1 and t.source = any($2)
+            and not exists (select from transcript_lines l where l.project = $1 and l.source = t.source)
+            and not exists (select from tool_calls c where c.project = $1 and c.source = t.source)";
+    const OTHERS: &str = "
+        update transcripts set session = null, turn = null, root = null, last_at = null
+        where project = $1 and source = any($2)";
     let threads = sqlx::query_scalar(THREADS).bind(project).bind(session).bind(most);
     let threads: Vec<Uuid> = threads.fetch_all(&mut *connection).await?;
     let searches = sqlx::query_scalar(NEW_SEARCHES).bind(project).bind(&threads);
@@ -68,13 +80,17 @@ async fn delete_threads(
     // Each statement uses one index. With both conditions in one, all lines of the project would be read.
     let sources = sqlx::query_scalar(SOURCES).bind(project).bind(session);
     let sources: Vec<Uuid> = sources.fetch_all(&mut *connection).await?;
-    sqlx::query(NAMELESS).bind(project).bind(&sources).execute(&mut *connection).await?;
+    for sql in NAMELESS {
+        sqlx::query(sql).bind(project).bind(&sources).execute(&mut *connection).await?;
+    }
     for sql in [
         "delete from transcript_lines where project = $1 and session = $2",
         "delete from tool_calls where project = $1 and session = $2",
-        "delete from transcripts where project = $1 and session = $2",
     ] {
         sqlx::query(sql).bind(project).bind(session).execute(&mut *connection).await?;
+    }
+    for sql in [FINISHED, OTHERS] {
+        sqlx::query(sql).bind(project).bind(&sources).execute(&mut *connection).await?;
     }
     let sql = "delete from agent_threads where project = $1 and id = any($2)";
     sqlx::query(sql).bind(project).bind(&threads).execute(&mut *connection).await?;

@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use sqlx::Connection as _;
 
-use super::{hook, learned, line, prompt, send, session, text};
+use super::{hook, learned, line, prompt, send, session, text, uses};
 use crate::support::Service;
 
 #[tokio::test]
@@ -202,6 +202,33 @@ async fn erasing_a_session_forgets_that_its_lines_were_taken() {
     let dump = service.dump().await;
     assert!(!dump.to_lowercase().contains("login"), "{dump}");
     assert_eq!(send(&service, "a", lines).await, first);
+}
+
+#[tokio::test]
+async fn no_call_without_a_result_outlives_its_session_or_its_age() {
+    let service = Service::open().await;
+    let left = async || -> i64 {
+        let sql = "select (select count(*) from tool_calls) + (select count(*) from transcript_lines)";
+        sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a count")
+    };
+    let of = |session: &str, mut line: Value| {
+        line["sessionId"] = json!(session);
+        line
+    };
+    let read = |id: &str| uses(1, id, "Read", &json!({"file_path": "/src/app/secret.rs"}));
+    let mut nameless = read("t1");
+    nameless.as_object_mut().expect("an object").remove("sessionId");
+    send(&service, "a", text(&[nameless, of("first", prompt(2, "hello"))])).await;
+    service.delete("/v1/sessions/first").await.expect(200);
+    assert_eq!(left().await, 0, "the lines before the first that names the session belong to it");
+
+    send(&service, "a", text(&[of("first", read("t2")), of("second", prompt(3, "hello"))])).await;
+    service.delete("/v1/sessions/second").await.expect(200);
+    assert_eq!(left().await, 2, "the line and the call of the other session are left");
+    let dump = service.dump().await;
+    assert!(!dump.contains("second"), "{dump}");
+    service.delete("/v1/records?before=2998-01-01T00:00:00Z&domain=searches").await.expect(200);
+    assert_eq!(left().await, 0, "they are erased by their age");
 }
 
 #[tokio::test]
