@@ -1,7 +1,7 @@
 //! `gleaner index`, and what it sends: files of source code as memories.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -233,6 +233,33 @@ fn a_file_that_is_refused_keeps_no_other_from_being_indexed() {
         self::said(&mut index(&state, &project)),
         "8 files: 0 sent, 0 gone; 0 pieces added, 0 unchanged, 0 removed"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_refused_is_sent_once_while_others_are_watched() {
+    let (state, project) = (folder(), folder());
+    let server = Server::start(&state);
+    let url = format!("http://{}", server.address);
+    fs::write(project.path().join("a.txt"), format!("a{}\n", "\u{1}".repeat(100)).repeat(9_000))
+        .expect("writes");
+    let mut command = index(&state, &project);
+    let watching = command.args(["--watch", "--url", &url]).stderr(Stdio::piped()).spawn().expect("starts");
+    for number in 0..2 {
+        fs::write(project.path().join(format!("b{number}.txt")), format!("Note {number}.")).expect("writes");
+        eventually("the other file is indexed", async || {
+            let (_, list) = server.get("/v1/memories?source_type=code&limit=500").await;
+            list["data"].as_array().expect("a list").len() == number + 1
+        })
+        .await;
+    }
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(watching.id().try_into().expect("an id")),
+        nix::sys::signal::Signal::SIGTERM,
+    )
+    .expect("it runs");
+    let ended = watching.wait_with_output().expect("ends");
+    let said = String::from_utf8(ended.stderr).expect("text");
+    assert_eq!((ended.status.code(), said.matches("a.txt was rejected").count()), (Some(0), 1), "{said}");
 }
 
 #[test]

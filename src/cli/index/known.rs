@@ -39,6 +39,8 @@ impl File {
 pub(super) struct Known {
     notes: PathBuf,
     files: BTreeMap<String, File>,
+    /// The files that the service has refused since this program started.
+    refused: BTreeMap<String, Seen>,
 }
 
 impl Known {
@@ -53,11 +55,21 @@ impl Known {
         let hash = files::hex(&hash[..8]);
         let notes = folder.join(format!("index-{hash}.json"));
         let known = files::read_text(&notes).ok().and_then(|text| serde_json::from_str(&text).ok());
-        Ok(Self { notes, files: known.unwrap_or_default() })
+        Ok(Self { notes, files: known.unwrap_or_default(), refused: BTreeMap::new() })
     }
 
     pub(super) fn get(&self, path: &str) -> Option<&File> {
         self.files.get(path)
+    }
+
+    /// Returns whether a file has not changed since it was read or refused.
+    pub(super) fn is_same(&self, path: &str, seen: &Seen) -> bool {
+        self.get(path).is_some_and(|known| known.seen == *seen) || self.refused.get(path) == Some(seen)
+    }
+
+    /// Notes that the service has refused a file for what it contains.
+    pub(super) fn refuse(&mut self, path: String, seen: Seen) {
+        self.refused.insert(path, seen);
     }
 
     pub(super) fn set(&mut self, path: String, seen: Seen, hash: String) {

@@ -84,6 +84,8 @@ enum Outcome {
     Same,
     /// The file is not a text that is indexed.
     PassedOver,
+    /// The service refuses the file.
+    Refused(anyhow::Error),
 }
 
 /// The refusal of a file for what it contains. Others may be accepted.
@@ -119,8 +121,11 @@ impl Index {
         if self.from_start {
             known.forget_hashes();
         }
-        let done = look(&opened.door, root, root_name, &mut known, true).await?;
-        words::note(say(&done));
+        match look(&opened.door, root, root_name, &mut known, true).await {
+            Ok(done) => words::note(say(&done)),
+            Err(error) if self.watch && error.is::<Refused>() => words::note(words::describe(&error)),
+            Err(error) => return Err(error),
+        }
         if !self.watch {
             return Ok(());
         }
@@ -135,6 +140,8 @@ impl Index {
             match look(&opened.door, root, root_name, &mut known, false).await {
                 Ok(done) if done.sent + done.gone > 0 => words::note(say(&done)),
                 Ok(_) => {}
+                // It is sent again when it has changed.
+                Err(error) if error.is::<Refused>() => words::note(words::describe(&error)),
                 // The server will come back. What was not sent is sent then.
                 Err(error) => words::note(format_args!("{}; trying again", words::describe(&error))),
             }
@@ -162,10 +169,7 @@ async fn look(door: &Door, root: &Path, root_name: &str, known: &mut Known, show
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     let mut done = Done { files: files.len(), ..Done::default() };
     let seen: BTreeSet<_> = files.iter().map(|(path, _)| path.clone()).collect();
-    let changed: Vec<_> = files
-        .into_iter()
-        .filter(|(path, seen)| known.get(path).is_none_or(|known| known.seen != *seen))
-        .collect();
+    let changed: Vec<_> = files.into_iter().filter(|(path, seen)| !known.is_same(path, seen)).collect();
     bar.inc((done.files - changed.len()) as u64);
     let mut sending = stream::iter(changed.into_iter().map(|(path, seen)| {
         let (before, root) = (known.get(&path).map(|known| known.hash.clone()), &root);
@@ -180,8 +184,12 @@ async fn look(door: &Door, root: &Path, root_name: &str, known: &mut Known, show
             }
             let (name, time) = (path.clone(), seen.modified);
             let body = tokio::task::spawn_blocking(move || body(&root_of(&name), &text, time)).await?;
-            let counts = send(door, root_name, &path, body).await?;
-            Ok((path, seen, hash, Outcome::Sent(counts)))
+            let outcome = match send(door, root_name, &path, body).await {
+                Ok(counts) => Outcome::Sent(counts),
+                Err(error) if error.is::<Refused>() => Outcome::Refused(error),
+                Err(error) => return Err(error),
+            };
+            Ok((path, seen, hash, outcome))
         }
     }))
     .buffer_unordered(AT_ONCE);
@@ -191,7 +199,6 @@ async fn look(door: &Door, root: &Path, root_name: &str, known: &mut Known, show
         bar.inc(1);
         match outcome {
             Ok(outcome) => finished.push(outcome),
-            Err(error) if error.is::<Refused>() => refused = refused.or(Some(error)),
             Err(error) => {
                 failed = Some(error);
                 break;
@@ -212,6 +219,11 @@ async fn look(door: &Door, root: &Path, root_name: &str, known: &mut Known, show
                 done.gone += 1;
             }
             Outcome::Same | Outcome::PassedOver => {}
+            Outcome::Refused(error) => {
+                known.refuse(path, seen);
+                refused = refused.or(Some(error));
+                continue;
+            }
         }
         known.set(path, seen, hash);
     }
