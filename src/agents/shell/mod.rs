@@ -15,6 +15,7 @@ pub(super) use self::patch::patched_files;
 use self::programs::{Effect, effects};
 use self::split::{Command, Output, Part, split};
 use super::action::{MOST_ACTIONS, MOST_PATH, Room, SearchTool, ToolAction};
+use crate::privacy::cut::beginning;
 
 /// The maximum depth of a shell in a shell, or of a command run by `find`.
 const DEPTH: usize = 3;
@@ -26,7 +27,7 @@ const MOST_BYTES: usize = 256 << 10;
 /// that only the shell knows (variables, patterns) are left out.
 #[must_use]
 pub(super) fn actions(command: &str, directory: Option<&str>) -> Vec<ToolAction> {
-    let command = &command[..command.floor_char_boundary(MOST_BYTES)];
+    let command = beginning(command, MOST_BYTES);
     let directory = possible(directory).unwrap_or("");
     let mut walk =
         Walk { folders: vec![Some(directory.into())], room: Room::of(command.len()), ..Walk::default() };

@@ -222,3 +222,10 @@ fn a_folder_that_is_longer_than_any_is_not_known() {
     let whole = &long[..MOST_PATH];
     assert_eq!(told(actions("cat a", Some(whole))), [format!("read {whole}/a")]);
 }
+
+#[test]
+fn no_word_is_cut_where_a_command_line_that_is_too_long_ends() {
+    let before = "true;".repeat(MOST_BYTES / 5 - 1);
+    assert_eq!(does(&format!("{before}cat tokens")), [""; 0]);
+    assert_eq!(does(&format!("{before}cat a;cat b")), ["read a"]);
+}
