@@ -297,3 +297,37 @@ impl Touched {
         self.turns.iter().skip(surplus).copied().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+    use crate::agents::{self, Passage, PassageSource};
+    use crate::searches::settings::{Rules, SearchSettings};
+    use crate::searches::write::UnitOfWork;
+
+    fn told(texts: Vec<String>) -> agents::Entry {
+        let passage = |text| Passage { source: PassageSource::Answer("t".to_owned()), text };
+        agents::Entry {
+            at: Some(Timestamp::now()),
+            passages: texts.into_iter().map(passage).collect(),
+            ..agents::Entry::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_thread_is_told_is_read_with_pauses_and_until_there_are_as_many_names_as_are_stored() {
+        let rules = Rules::new(&SearchSettings::default(), &SearchSettings::default());
+        let (thread, names) = (Uuid::nil(), Names::of("p", "r"));
+        let mut unit = UnitOfWork::of("p", &rules, BTreeMap::new());
+        let same = told(vec!["a.rs ".repeat(10_000); 100]);
+        assert!(unit.hear(thread, &same, &names).now_or_never().is_none(), "there is a pause");
+
+        let name = |text: u32, number: u32| format!("{text}_{number}.rs ");
+        let text = |text: u32| (0..5_000).map(|number| name(text, number)).collect::<String>();
+        unit.hear(thread, &told((0..10).map(text).collect()), &names).await;
+        let heard = unit.encounters().named[&thread].len();
+        assert!((MOST_NEW_NAMES..MOST_NEW_NAMES + 5_000).contains(&heard), "{heard} names");
+    }
+}

@@ -334,7 +334,7 @@ impl UnitOfWork<'_> {
 
     /// Adds the names of files that a thread was told, as long as there is room for them. An entry may have texts of many
     /// megabytes: other work gets its turn between them.
-    async fn hear(&mut self, thread: Uuid, entry: &Entry, names: &Names) {
+    pub(super) async fn hear(&mut self, thread: Uuid, entry: &Entry, names: &Names) {
         let is_of_turn = entry.at.is_some_and(|at| self.thread(thread).turn_at(at).is_some());
         let answers =
             entry.passages.iter().filter(|passage| matches!(passage.source, PassageSource::Answer(_)));

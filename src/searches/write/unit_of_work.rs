@@ -79,7 +79,8 @@ impl<'a> UnitOfWork<'a> {
         Ok(Self::of(project, rules, threads))
     }
 
-    fn of(project: &'a str, rules: &'a Rules, threads: BTreeMap<Uuid, AgentThread>) -> Self {
+    /// Makes the unit of work of locked threads.
+    pub(super) fn of(project: &'a str, rules: &'a Rules, threads: BTreeMap<Uuid, AgentThread>) -> Self {
         Self {
             project,
             rules,
