@@ -135,7 +135,7 @@ comment on column conversation_memories.id is 'Derived from the session and the 
 comment on column conversation_memories.suggest_id is 'The answer that suggested it. Null: it was only judged.';
 comment on column conversation_memories.log_odds is 'Of the confidence, before the project''s own verdicts corrected it.';
 comment on column conversation_memories.query_id is 'Null: it was only judged, or the query is erased.';
-comment on column conversation_memories.reason is 'Null: not kept, or the memory or a query is erased.';
+comment on column conversation_memories.reason is 'Null: not kept, suggested for a search, or the memory or a query is erased.';
 comment on column conversation_memories.judged_at is 'Database clock at the write of the verdict: exports are ordered by it.';
 
 create table unasked_help (

@@ -17,7 +17,7 @@ use std::time::Duration;
 use axum::extract::{ConnectInfo, FromRef, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Version, header};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
@@ -163,12 +163,18 @@ impl<N: Needs> Caller<N> {
         may_pass: impl Fn(&Tenant) -> bool,
     ) -> Result<(Self, bool)> {
         let remembered = Self::remembered(keyring, &parts.headers)?;
+        let end = Instant::now() + patience;
         let found = match remembered.filter(|caller| may_pass(&caller.tenant)) {
             None => Self::find(keyring, parts).await,
-            Some(remembered) => match timeout(patience, Self::find(keyring, parts)).await {
+            Some(remembered) => match timeout_at(end, Self::known(keyring, parts)).await {
                 Err(_) => return Ok((remembered, true)),
                 Ok(Err(error)) if error.is_transient() => return Ok((remembered, true)),
-                Ok(found) => found,
+                Ok(Err(error)) => Err(error),
+                // The settings in force are known, even if it takes too long to let the request in.
+                Ok(Ok(caller)) => match timeout_at(end, caller.let_in(keyring, parts)).await {
+                    Ok(Err(error)) if !error.is_transient() => Err(error),
+                    _ => Ok(caller),
+                },
             },
         };
         keyring.hold_back(&found, parts).await;
@@ -186,20 +192,33 @@ impl<N: Needs> Caller<N> {
 
     /// Finds the caller of a request, and lets the request in.
     async fn find(keyring: &Arc<Keyring>, parts: &mut Parts) -> Result<Self> {
+        let caller = Self::known(keyring, parts).await?;
+        caller.let_in(keyring, parts).await?;
+        Ok(caller)
+    }
+
+    /// Finds the caller of a request.
+    async fn known(keyring: &Keyring, parts: &Parts) -> Result<Self> {
         let key = keyring.key_of(&parts.headers).await?;
         if let Some(key) = &key {
             expect_scope(key, N::SCOPE)?;
         }
         let tenant = keyring.project(key.as_deref(), &parts.headers).await?;
-        keyring.admit(key.as_deref(), &tenant, N::SCOPE == Scope::Write, parts).await?;
-        parts.extensions.insert(recheck(keyring, key.as_ref(), &tenant));
+        Ok(Self { project: Arc::clone(&tenant.name), tenant, key, scope: PhantomData })
+    }
+
+    /// Lets the request of the caller in.
+    async fn let_in(&self, keyring: &Arc<Keyring>, parts: &mut Parts) -> Result<()> {
+        let Self { tenant, key, .. } = self;
+        keyring.admit(key.as_deref(), tenant, N::SCOPE == Scope::Write, parts).await?;
+        parts.extensions.insert(recheck(keyring, key.as_ref(), tenant));
         let memory = Memory::of(&parts.extensions);
         memory.set_project(&tenant.name);
         memory.is_served(keyring.serve(&tenant.name));
         if let Some(entry) = keyring.entry(&tenant.name, N::KIND) {
             memory.enter(entry).await?;
         }
-        Ok(Self { project: Arc::clone(&tenant.name), tenant, key, scope: PhantomData })
+        Ok(())
     }
 }
 

@@ -100,6 +100,7 @@ impl Passing {
             if self.memory.hold(kept).await.is_err() {
                 self.answer.close();
                 if self.events.size() > MOST_UNHELD {
+                    self.answer.is_cut = true;
                     self.events.clear();
                 }
             }

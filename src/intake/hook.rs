@@ -19,7 +19,7 @@ use crate::projects::Tenant;
 use crate::searches::hooks::Report;
 use crate::searches::rules::paths;
 use crate::searches::transcripts::complete_alone;
-use crate::sharing::apart;
+use crate::sharing::{apart, joined};
 use crate::state::App;
 use crate::types::Timestamp;
 
@@ -51,7 +51,12 @@ impl Heard {
             parse(tenant, agent, body)
         } else {
             let own = Arc::clone(tenant);
-            apart(&tenant.name, move || parse(&own, agent, body)).await
+            // Whoever hangs up while it waits for a thread has reported it all the same.
+            joined(tokio::spawn(async move {
+                let project = Arc::clone(&own.name);
+                apart(&project, move || parse(&own, agent, body)).await
+            }))
+            .await
         };
         Self { agent, entry, bytes, received }
     }

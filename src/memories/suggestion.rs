@@ -182,7 +182,8 @@ pub struct SuggestedMemory {
     pub suggest_id: Uuid,
     /// The confidence of the suggestion.
     pub confidence: f64,
-    /// The reason of the suggestion. Null if the memory or a query before it was erased, or if the project stores no text.
+    /// The reason of the suggestion. Null if the memory or a query before it was erased, if it was
+    /// suggested for a search, or if the project stores no text.
     pub reason: Option<String>,
     /// The kind of text in the memory.
     pub source_type: SourceType,

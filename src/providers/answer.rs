@@ -187,7 +187,6 @@ impl Answer {
     /// Keeps no more text and no more tool calls than there are so far. The end of the answer is still found.
     pub fn close(&mut self) {
         self.most = self.size;
-        self.is_cut = true;
     }
 
     /// Takes the data of a streamed event. Returns the text that it adds.
