@@ -126,7 +126,7 @@ pub struct Said<'a> {
     pub status: Option<u16>,
     /// The code or type that the provider gave.
     pub code: Option<&'a str>,
-    /// The body of the error, or its message, of which [`MOST_READ`] bytes are read.
+    /// The body of the error, or its message, of which the first 8 KiB are read.
     pub message: &'a str,
 }
 
